@@ -1,0 +1,52 @@
+# The verbs of Whorl. Each sets up what it needs by itself: an environment in .venv/, a build in build/.
+#
+#   make test                      the tests, on the compiled build with all run-time checks
+#   make test PYTHON=python3.14    with another Python
+#   make test WHORL_BUILD=pure     with the plain Python sources
+#   make test ARGS="-k timer -x"   ARGS goes to the program that the verb runs
+
+PYTHON ?= python3
+WHORL_BUILD ?= compiled
+ARGS ?=
+
+whorl = $(PYTHON) -m build_tools --build $(WHORL_BUILD)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench conformance faults build format clean
+
+help:  ## this list
+	@sed -n 's/^#   //p' Makefile
+	@echo
+	@sed -n 's/^\([a-z]*\): *## */make \1|/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
+
+demo:  ## serve real HTTP traffic on Whorl and on the other loops, and compare
+	@$(whorl) --with frameworks,bench --config release -- examples/demo $(ARGS)
+
+test:  ## the tests
+	@PYTHONMALLOC=debug $(whorl) --with test,frameworks --config checked -- -m pytest $(ARGS)
+
+check:  ## lint, and type-check for the oldest and the newest Python
+	@$(PYTHON) -m build_tools --build pure --with check -- -m ruff check .
+	@$(PYTHON) -m build_tools --build pure --with check -- -m mypy --python-version 3.11
+	@$(PYTHON) -m build_tools --build pure --with check -- -m mypy --python-version 3.14
+
+bench:  ## compare loops in interleaved rounds; needs a C compiler for the load generator
+	@$(whorl) --with bench --config release -- bench $(ARGS)
+
+conformance:  ## CPython's own tests of asyncio, on Whorl
+	@$(whorl) --with test --config checked -- tests/conformance $(ARGS)
+
+faults:  ## the transport tests over a kernel that fails on purpose, 200 seeds
+	@WHORL_FAULT_SEEDS=$${WHORL_FAULT_SEEDS:-200} $(whorl) --with test --config checked -- -m pytest -m faults $(ARGS)
+
+build:  ## only build
+	@$(whorl) --config checked
+	@$(whorl) --config release
+
+format:  ## put the sources in order
+	@$(PYTHON) -m build_tools --build pure --with check -- -m ruff check --fix .
+	@$(PYTHON) -m build_tools --build pure --with check -- -m ruff format .
+
+clean:  ## remove builds, environments and caches
+	rm -rf build dist .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache src/*.egg-info
+	find . -name __pycache__ -prune -exec rm -rf {} +

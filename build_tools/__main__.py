@@ -1,0 +1,63 @@
+"""Run something with Whorl: makes the environment and the build that it needs first, when they are not there.
+
+`python -m build_tools --with test --config checked -- -m pytest tests` is what `make test` calls.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from build_tools.environments import EnvironmentProblem, ensure
+from build_tools.extensions import CONFIGS, tag
+from build_tools.sources import ROOT, SOURCES
+
+LOUD = "*" * 79
+
+
+def main() -> None:
+    options = _options()
+    try:
+        python = ensure(options.extras)
+    except EnvironmentProblem as problem:
+        sys.exit(f"{problem}")
+    folder, build = _whorl_for(python, options.build, options.config)
+    if not options.command:
+        print(folder)
+        return
+    environment = dict(os.environ)
+    environment["PYTHONPATH"] = str(folder)
+    environment["PATH"] = os.pathsep.join((str(python.parent), os.environ["PATH"]))
+    environment["WHORL_BUILD"] = build
+    environment["WHORL_CONFIG"] = options.config if build == "compiled" else "pure"
+    sys.stdout.flush()
+    os.execve(python, [str(python), *options.command], environment)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m build_tools", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--build", choices=("auto", "compiled", "pure"), default="compiled")
+    parser.add_argument("--config", choices=CONFIGS, default="release")
+    parser.add_argument("--with", dest="extras", type=lambda text: text.split(","), default=[], metavar="EXTRA,...")
+    parser.add_argument("command", nargs="*", metavar="ARGUMENT", help="what Python is to run; none: only build")
+    return parser.parse_args()
+
+
+def _whorl_for(python: Path, build: str, config: str) -> tuple[Path, str]:
+    """The folder with the build that was asked for, and whether it is the compiled or the pure one."""
+    if build == "pure":
+        return SOURCES, "pure"
+    command = [str(python), "-m", "build_tools.tree", "--config", config]
+    if subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL).returncode == 0:
+        return ROOT / "build" / f"{tag()}-{config}", "compiled"
+    if build == "compiled":
+        sys.exit(1)
+    print(f"{LOUD}\nWhorl could not be compiled. It runs as plain Python, and is much slower.\n{LOUD}", file=sys.stderr)
+    return SOURCES, "pure"
+
+
+if __name__ == "__main__":
+    main()

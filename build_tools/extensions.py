@@ -1,0 +1,217 @@
+"""From `.py` and `.pxd` to an extension module: Cython, then the C compiler, each result kept by content.
+
+What is made is named by a digest of everything it is made from, so nothing is ever made twice: not after a
+`git checkout` that only moves timestamps, and not in another clone when `WHORL_CACHE` names a shared folder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.metadata
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+
+from build_tools.sources import ROOT, Module, inputs
+
+JOBS = max(1, min(2, os.cpu_count() or 1))
+KEPT_VERSIONS = 6  # of each file in the cache: enough to go back and forth between two branches
+
+_DIRECTIVES = {
+    "language_level": "3",
+    "annotation_typing": "False",  # annotations are for readers and mypy; C types stand in the .pxd
+    "boundscheck": "False",
+    "wraparound": "False",
+    "initializedcheck": "False",
+    "nonecheck": "False",
+    "overflowcheck": "False",
+    "cdivision": "False",
+}
+_CHECKS = {"boundscheck": "True", "wraparound": "True", "nonecheck": "True", "overflowcheck": "True"}
+
+DIRECTIVES = {"release": _DIRECTIVES, "checked": _DIRECTIVES | _CHECKS}
+OPTIMIZATION = {"release": ["-O2"], "checked": ["-O1"]}
+CONFIGS = tuple(DIRECTIVES)
+
+
+Item = TypeVar("Item")
+
+
+class BuildError(Exception):
+    """A module could not be compiled; the message is the tool's own."""
+
+
+def tag() -> str:
+    """The interpreter and the C library that compiled modules and environments belong to."""
+    soabi = sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag
+    kind, version, *_ = soabi.split("-")
+    name = {"cpython": "cp"}.get(kind, kind) + version
+    libc, libc_version = platform.libc_ver()
+    return f"{name}-{libc or sys.platform}{libc_version}"
+
+
+def build(modules: Sequence[Module], config: str) -> dict[Module, Path]:
+    """Compile `modules`; returns the extension module of each, in the cache."""
+    folder = Path(os.environ.get("WHORL_CACHE") or ROOT / "build").resolve()
+    with _only_one(c_folder := folder / f"c-{config}"):
+        c_files = _in_parallel(lambda module: _translated(module, config, c_folder), modules)
+        _forget_old_versions(c_folder, keep=c_files)
+    with _only_one(object_folder := folder / f"objects-{tag()}-{config}"):
+        built = _in_parallel(
+            lambda pair: _compiled(pair[0].name, pair[1], config, object_folder),
+            list(zip(modules, c_files, strict=True)),
+        )
+        _forget_old_versions(object_folder, keep=built)
+    return dict(zip(modules, built, strict=True))
+
+
+def file_name(module: Module) -> Path:
+    """Where this interpreter looks for the extension module, relative to `sys.path`."""
+    return Path(module.name.replace(".", "/") + (sysconfig.get_config_var("EXT_SUFFIX") or ".so"))
+
+
+def _translated(module: Module, config: str, folder: Path) -> Path:
+    """The C code of `module`. It is the same for every interpreter."""
+    directives = DIRECTIVES[config]
+    key = _digest(
+        f"{cython_version()} {sorted(directives.items())} {module.name}".encode(),
+        *(path.read_bytes() for path in inputs(module)),
+    )
+    target = folder / f"{module.name}.{key}.c"
+    if not target.exists():
+        _say(f"cython {config:8} {module.name}")
+        options = [word for item in directives.items() for word in ("-X", "=".join(item))]
+        source = module.source.relative_to(module.folder)  # tracebacks then name files relative to sys.path
+        with _new_file(target) as path:
+            command = [sys.executable, "-m", "cython", *options, "--module-name", module.name]
+            _run(module.name, [*command, "-I", ".", "-o", str(path), str(source)], module.folder)
+    return target
+
+
+def _compiled(name: str, c_file: Path, config: str, folder: Path) -> Path:
+    """The extension module of this interpreter, made from `c_file`."""
+    compile_command, link_command = _commands(config)
+    key = _digest(
+        f"{c_file.name} {compile_command} {link_command} {compiler_version()} {sys.version} {tag()}".encode()
+    )
+    target = folder / f"{name}.{key}.so"
+    if not target.exists():
+        _say(f"cc     {config:8} {name} ({tag()})")
+        with _new_file(target) as path, tempfile.TemporaryDirectory(prefix="whorl-") as scratch:
+            object_file = f"{scratch}/module.o"
+            _run(name, [*compile_command, "-c", str(c_file), "-o", object_file])
+            _run(name, [*link_command, object_file, "-o", str(path)])
+    return target
+
+
+@cache
+def _commands(config: str) -> tuple[list[str], list[str]]:
+    """The compiler and the linker as the interpreter was built with them, at our optimization level."""
+    variables = {name: sysconfig.get_config_var(name) or "" for name in ("CC", "CFLAGS", "CCSHARED", "LDSHARED")}
+    compiler = shlex.split(os.environ.get("CC") or variables["CC"])
+    flags = shlex.split(f"{variables['CFLAGS']} {variables['CCSHARED']} {os.environ.get('CFLAGS', '')}")
+    include = {sysconfig.get_path("include"), sysconfig.get_path("platinclude")}
+    own = [*OPTIMIZATION[config], "-g0", "-Wno-unused-function", *(f"-I{path}" for path in sorted(include))]
+    link = shlex.split(f"{variables['LDSHARED']} {os.environ.get('LDFLAGS', '')}")
+    if "CC" in os.environ:
+        link[: len(shlex.split(variables["CC"]))] = compiler
+    return [*compiler, *flags, *own], link
+
+
+@cache
+def cython_version() -> str:
+    try:
+        return importlib.metadata.version("Cython")
+    except importlib.metadata.PackageNotFoundError:
+        raise BuildError("Cython is not installed for " + sys.executable) from None
+
+
+@cache
+def compiler_version() -> str:
+    compiler = _commands(CONFIGS[0])[0][0]
+    try:
+        answer = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise BuildError(f"no C compiler: {error}\nInstall one, or set WHORL_BUILD=pure.") from None
+    return answer.stdout.splitlines()[0]
+
+
+def _run(module_name: str, command: list[str], cwd: Path = ROOT) -> None:
+    answer = subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if answer.returncode:
+        raise BuildError(f"--- {module_name}: {shlex.join(command)}\n{answer.stdout.strip()}")
+    if answer.stdout.strip():
+        _say(f"--- {module_name}\n{answer.stdout.strip()}")
+
+
+def _in_parallel(function: Callable[[Item], Path], items: Sequence[Item]) -> list[Path]:
+    """The results for `items`. All are tried before what failed is reported, together."""
+    with ThreadPoolExecutor(JOBS) as pool:
+        waiting = [pool.submit(function, item) for item in items]
+        try:
+            problems = [str(error) for future in waiting if (error := _build_error(future))]
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    if problems:
+        raise BuildError("\n\n".join(problems))
+    return [future.result() for future in waiting]
+
+
+def _build_error(future: Future[Path]) -> BuildError | None:
+    error = future.exception()
+    if error and not isinstance(error, BuildError):
+        raise error
+    return error
+
+
+@contextmanager
+def _only_one(folder: Path) -> Iterator[None]:
+    """Wait until no other process writes in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _new_file(target: Path) -> Iterator[Path]:
+    """A path to write to, which becomes `target` only when everything went well."""
+    unfinished = target.with_name("unfinished-" + target.name)
+    try:
+        yield unfinished
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _forget_old_versions(folder: Path, keep: Sequence[Path]) -> None:
+    versions: dict[str, list[Path]] = {}
+    for path in set(folder.glob("whorl.*")) - set(keep):
+        versions.setdefault(path.name.rsplit(".", 2)[0], []).append(path)
+    for paths in versions.values():
+        paths.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
+        for path in paths[KEPT_VERSIONS:]:
+            path.unlink()
+
+
+def _digest(*parts: bytes) -> str:
+    hashed = hashlib.sha256()
+    for part in parts:
+        hashed.update(len(part).to_bytes(8, "little") + part)
+    return hashed.hexdigest()[:20]
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")  # in one piece: two modules may be under way

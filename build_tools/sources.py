@@ -1,0 +1,94 @@
+"""Which modules of Whorl are compiled, and which files each one's C code is made from.
+
+A module is compiled when a `.pxd` stands beside its `.py`; there is no other list. Its C code is a function
+of those two files and of every `.pxd` that can be reached from them by `cimport`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ROOT / "src"
+
+_CIMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+(?P<origin>[.\w]+)[ \t]+cimport[ \t]+(?P<names>\([^)]*\)|[^\n]+)"
+    r"|cimport[ \t]+(?P<modules>[^\n]+))",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, order=True)
+class Module:
+    """A module that is compiled: its dotted name, and the folder that its package stands in."""
+
+    name: str
+    folder: Path
+
+    @property
+    def source(self) -> Path:
+        return self.folder / (self.name.replace(".", "/") + ".py")
+
+    @property
+    def declarations(self) -> Path:
+        return self.source.with_suffix(".pxd")
+
+
+def compiled_modules(folder: Path = SOURCES) -> list[Module]:
+    """Every module below `folder` that has a `.pxd` beside it, by name."""
+    return sorted(
+        Module(".".join(path.relative_to(folder).with_suffix("").parts), folder)
+        for path in folder.rglob("*.pxd")
+        if path.with_suffix(".py").exists()
+    )
+
+
+def inputs(module: Module) -> list[Path]:
+    """The files that decide what C code `module` becomes, in a stable order."""
+    found = {module.source, module.declarations}
+    waiting = [module.source, module.declarations]
+    while waiting:
+        for path in _cimported(waiting.pop(), module.folder):
+            if path not in found:
+                found.add(path)
+                waiting.append(path)
+    return sorted(found)
+
+
+def _cimported(path: Path, folder: Path) -> Iterator[Path]:
+    """The `.pxd` files below `folder` that `path` names in a `cimport`."""
+    package = path.relative_to(folder).parent.parts
+    for name in _cimported_names(path.read_text(encoding="utf-8"), package):
+        stem = folder / name.replace(".", "/")
+        for candidate in (stem.with_suffix(".pxd"), stem / "__init__.pxd"):
+            if candidate.exists():
+                yield candidate
+
+
+def _cimported_names(text: str, package: tuple[str, ...]) -> Iterator[str]:
+    for match in _CIMPORT.finditer(text):
+        if match["modules"]:
+            yield from _listed(match["modules"])
+        else:
+            origin = _absolute(match["origin"], package)
+            yield origin
+            for name in _listed(match["names"]):
+                yield f"{origin}.{name}"  # what is cimported may itself be a module
+
+
+def _listed(names: str) -> list[str]:
+    """The names of an import list, without comments, parentheses and `as`."""
+    plain = re.sub(r"#[^\n]*", "", names).strip(" ()\n\t\r,")
+    return [part.split()[0] for part in plain.split(",") if part.strip()]
+
+
+def _absolute(origin: str, package: tuple[str, ...]) -> str:
+    name = origin.lstrip(".")
+    level = len(origin) - len(name)
+    if level == 0:
+        return name
+    parents = package[: len(package) - level + 1]
+    return ".".join((*parents, name) if name else parents)

@@ -1,0 +1,52 @@
+"""Installing Whorl: the wheel holds the sources, and extension modules as `WHORL_BUILD` says.
+
+`compiled` fails when Whorl cannot be compiled, `pure` compiles nothing, `auto` (the default) compiles what it can:
+everything, or nothing with a warning that nobody can overlook in the build's log.
+"""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from build_tools import extensions
+from build_tools.sources import ROOT, compiled_modules
+
+BUILD = os.environ.get("WHORL_BUILD", "auto")
+if BUILD not in ("auto", "compiled", "pure"):
+    sys.exit(f"WHORL_BUILD is auto, compiled or pure, not {BUILD!r}")
+
+LOUD = "*" * 79
+
+
+class BuildExtensions(build_ext):
+    """Compiles as the rest of the project does, with its cache, instead of setuptools' way."""
+
+    def run(self) -> None:
+        try:
+            built = extensions.build(compiled_modules(), "release")
+        except extensions.BuildError as error:
+            if BUILD == "compiled":
+                raise
+            print(f"{LOUD}\n{error}\n\nWHORL IS INSTALLED WITHOUT COMPILED MODULES: it works, and is much slower.", file=sys.stderr)
+            print(f"WHORL_BUILD=compiled makes this an error, WHORL_BUILD=pure asks for it.\n{LOUD}", file=sys.stderr)
+            self.extensions = []
+            return
+        for module, path in built.items():
+            target = Path(self.get_ext_fullpath(module.name))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+
+
+def extension_modules() -> list[Extension]:
+    if BUILD == "pure":
+        return []
+    return [Extension(module.name, [str(module.source.relative_to(ROOT))]) for module in compiled_modules()]
+
+
+setup(ext_modules=extension_modules(), cmdclass={"build_ext": BuildExtensions})
