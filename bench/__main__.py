@@ -1,0 +1,133 @@
+"""Compare event loops in one run: `python bench --help`."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import cases
+import loops
+import programs
+import report
+from cases import Case, MicroCase
+from loops import Choice
+from measure import Cores, MeasurementFailed, Sample, is_applicable, measure
+from report import CaseResult
+
+OVERHEAD_SECONDS = 0.6  # to start processes and warm up, about
+MICRO_SHARE = 0.3  # micro cases have no clients to average over and need less time
+
+
+def main() -> int:
+    options = _parse_arguments()
+    chosen = cases.choose(options.cases, options.all)
+    if options.list:
+        _print_list(chosen)
+        return 0
+    if not chosen:
+        print(f"no case matches {', '.join(options.cases)}", file=sys.stderr)
+        return 2
+    try:
+        programs.compile_all()
+    except programs.CannotCompile as error:
+        print(error, file=sys.stderr)
+        return 2
+    choices = _choose_loops(options.loops)
+    if not choices:
+        return 2
+    results = _run(chosen, choices, options)
+    versions = {loop.name: loop.version for loop in choices}
+    report.save(options.json, results, versions, {"rounds": options.rounds, "seconds": options.seconds})
+    print(f"\nwritten to {options.json}")
+    return 1 if any(result.has_errors for result in results) else 0
+
+
+def _parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python bench",
+        description="Compare event loops in one run. Without --cases or --all a short selection is measured.",
+        epilog="Loops: " + "; ".join(f"{name}: {text}" for name, text in loops.DESCRIPTIONS.items()),
+    )
+    parser.add_argument(
+        "--cases", type=_names, default=[], metavar="PATTERN,…", help="globs or parts of names"
+    )
+    parser.add_argument("--all", action="store_true", help="every case (--list --all shows them)")
+    parser.add_argument("--loops", type=_names, default=list(loops.NAMES), metavar="NAME,…", help="see below")
+    parser.add_argument("--rounds", type=int, default=5, help="measurements of each case on each loop")
+    parser.add_argument(
+        "--seconds", type=float, default=1.0, help=f"per measurement; × {MICRO_SHARE} for micro"
+    )
+    parser.add_argument("--json", type=Path, default=programs.BUILD / "result.json", metavar="FILE")
+    parser.add_argument("--list", action="store_true", help="print the names of the cases and stop")
+    options = parser.parse_args()
+    if options.rounds < 1 or options.seconds <= 0:
+        parser.error("--rounds and --seconds must be positive")
+    return options
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
+
+
+def _print_list(chosen: Sequence[Case]) -> None:
+    for case in chosen:
+        print(case.name)
+
+
+def _choose_loops(names: Sequence[str]) -> list[Choice]:
+    choices = []
+    for name in dict.fromkeys(names):
+        try:
+            choices.append(loops.choose(name))
+        except loops.Unavailable as error:
+            print(f"without {name}: {error}")
+    for choice in choices:
+        print(f"{choice.name}: {choice.version}")
+    return choices
+
+
+def _run(chosen: Sequence[Case], choices: Sequence[Choice], options: argparse.Namespace) -> list[CaseResult]:
+    cores = Cores.of_this_machine()
+    if cores.are_shared:
+        print("only one core: servers and load generator share it, and latencies mean little")
+    minutes = sum(_expected_seconds(case, choices, options) for case in chosen) / 60
+    print(f"{len(chosen)} cases, {options.rounds} rounds, about {minutes:.0f} min\n")
+    print(report.header(), flush=True)
+    results = []
+    for case in chosen:
+        results.append(_run_case(case, choices, cores, options))
+        print("\n".join(report.rows(results[-1])), flush=True)
+    return results
+
+
+def _run_case(case: Case, choices: Sequence[Choice], cores: Cores, options: argparse.Namespace) -> CaseResult:
+    """All rounds of one case; loops alternate, so that whatever changes in the machine meets each of them."""
+    applicable = [loop for loop in choices if is_applicable(case, loop)]
+    samples: dict[str, list[Sample | None]] = {loop.name: [] for loop in applicable}
+    result = CaseResult(case.name, samples)
+    for _ in range(options.rounds):
+        for loop in applicable:
+            sample = None
+            try:
+                sample = measure(case, loop, cores, _seconds(case, options))
+            except MeasurementFailed as failure:
+                result.failures[loop.name] = str(failure)
+            samples[loop.name].append(sample)
+    return result
+
+
+def _seconds(case: Case, options: argparse.Namespace) -> float:
+    share = MICRO_SHARE if isinstance(case, MicroCase) else 1.0
+    return share * float(options.seconds)
+
+
+def _expected_seconds(case: Case, choices: Sequence[Choice], options: argparse.Namespace) -> float:
+    count = sum(is_applicable(case, loop) for loop in choices) * options.rounds
+    return count * (_seconds(case, options) + OVERHEAD_SECONDS)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,85 @@
+"""What is measured: every case by name, and which of them the short run takes."""
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import micro
+
+SIZES = {"1KiB": 1024, "10KiB": 10 * 1024, "100KiB": 100 * 1024}
+
+
+@dataclass(frozen=True)
+class EchoCase:
+    """A server under load: `mode` is the load generator's, `kind` the server's."""
+
+    transport: str  # "tcp" or "unix"
+    mode: str  # "echo" or "churn"
+    kind: str  # "protocol", "buffered", "streams" or "sock"
+    size: str
+    connections: int
+    is_short: bool = False
+
+    @property
+    def name(self) -> str:
+        kind = f"churn-{self.kind}" if self.mode == "churn" else self.kind
+        return f"{self.transport}/{kind}/{self.size}/{self.connections}"
+
+    @property
+    def message_bytes(self) -> int:
+        return SIZES[self.size]
+
+
+@dataclass(frozen=True)
+class MicroCase:
+    """A scheduling operation of the loop alone."""
+
+    name: str
+    is_short: bool = True
+
+
+Case = EchoCase | MicroCase
+
+_PROTOCOL = [
+    EchoCase(transport, "echo", "protocol", size, connections, is_short)
+    for transport, size, connections, is_short in (
+        ("tcp", "1KiB", 10, True),
+        ("tcp", "1KiB", 100, True),
+        ("tcp", "1KiB", 1000, False),
+        ("tcp", "10KiB", 10, False),
+        ("tcp", "10KiB", 100, False),
+        ("tcp", "10KiB", 1000, False),
+        ("tcp", "100KiB", 10, False),
+        ("tcp", "100KiB", 100, True),
+        ("tcp", "100KiB", 1000, False),
+        ("unix", "1KiB", 10, True),
+        ("unix", "1KiB", 100, True),
+        ("unix", "10KiB", 10, False),
+        ("unix", "10KiB", 100, False),
+        ("unix", "100KiB", 10, False),
+        ("unix", "100KiB", 100, False),
+    )
+]
+_OTHER_KINDS = [
+    EchoCase(transport, "echo", kind, "1KiB", connections, is_short=transport == "tcp" and connections == 100)
+    for transport in ("tcp", "unix")
+    for kind, connections in (("buffered", 100), ("streams", 10), ("streams", 100), ("sock", 100))
+]
+_CHURN = [
+    EchoCase(transport, "churn", kind, "1KiB", 100, is_short=transport == "tcp")
+    for transport in ("tcp", "unix")
+    for kind in ("protocol", "streams")
+]
+_MICRO = [MicroCase(f"micro/{name}") for name in micro.CASES]
+
+ALL: tuple[Case, ...] = (*_PROTOCOL, *_OTHER_KINDS, *_CHURN, *_MICRO)
+
+
+def choose(patterns: list[str], everything: bool) -> list[Case]:
+    """The cases that match a pattern (a glob, or a part of a name); without patterns the short selection."""
+    if not patterns:
+        return [case for case in ALL if everything or case.is_short]
+    return [case for case in ALL if any(_matches(case.name, pattern) for pattern in patterns)]
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return fnmatchcase(name, pattern) or pattern in name

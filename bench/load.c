@@ -1,0 +1,410 @@
+/* Load generator: many connections, one request outstanding on each, every echoed byte checked.
+ *
+ * usage: load MODE ADDRESS CONNECTIONS BYTES SECONDS WARM_UP_SECONDS [SERVER_PID]
+ *
+ *   MODE      echo   a message, its echo, the next message, on connections that stay
+ *             churn  connect, one message, its echo, half close, the server's close, and again
+ *   ADDRESS   tcp:PORT on the loopback, or unix:PATH
+ *
+ * Prints one line of JSON; exits with 1 if anything went wrong.
+ *
+ * Every message is a window into one block of noise, and where the window begins follows from the connection
+ * and the number of the message: sending needs no filling, checking is one memcmp, and a byte that belongs to
+ * another connection, to another message or to another place in the message is found.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    PERIOD = 262139,           /* windows into the noise; a prime, so that windows of one connection do not repeat early */
+    RECEIVE_BYTES = 256 * 1024,
+    EVENTS = 256,
+    GRACE_SECONDS = 3,         /* what replies still outstanding at the end may take before they count as lost */
+    SOURCES = 200,             /* loopback addresses that churn connects from: one alone runs out of ports */
+    STEPS_PER_OCTAVE = 64,     /* resolution of the latency histogram: 1.6 % */
+    BUCKETS = 60 * STEPS_PER_OCTAVE,
+};
+
+enum mode { ECHO, CHURN };
+enum state { TALKING, ENDING, DONE };
+
+struct connection {
+    int fd;
+    enum state state;
+    bool wants_write;
+    uint64_t id;               /* churn: a new one for every connect */
+    uint64_t message;
+    const char *expected;      /* the window of the message in flight */
+    size_t sent, received;
+    int64_t started_ns;
+};
+
+struct sched { int64_t run_ns, wait_ns; };
+
+static enum mode mode;
+static struct sockaddr_storage address;
+static socklen_t address_bytes;
+static size_t message_bytes;
+static uint64_t connection_count;
+static int server_pid;
+
+static struct connection *connections;
+static char *noise;
+static char *receive_buffer;
+static int poller;
+static bool stopping;          /* the time is up: what is outstanding is awaited, nothing new is begun */
+static uint64_t open_count;    /* connections that are not DONE */
+static uint64_t next_id;
+static uint64_t requests, errors, lost;
+static uint64_t histogram[BUCKETS];
+static int64_t slowest_ns;
+
+static void die(const char *what)
+{
+    fprintf(stderr, "load: %s: %s\n", what, strerror(errno));
+    exit(2);
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+/* ---- latency ---- */
+
+static void record_latency(int64_t ns)
+{
+    uint64_t value = ns > 0 ? (uint64_t)ns : 1;
+    int octave = 63 - __builtin_clzll(value);
+    int shift = octave > 6 ? octave - 6 : 0;
+    size_t bucket = (size_t)shift * STEPS_PER_OCTAVE + (value >> shift);
+    histogram[bucket < BUCKETS ? bucket : BUCKETS - 1]++;
+    if (ns > slowest_ns)
+        slowest_ns = ns;
+}
+
+static double bucket_us(size_t bucket)
+{
+    if (bucket < 2 * STEPS_PER_OCTAVE)
+        return bucket / 1e3;
+    size_t shift = bucket / STEPS_PER_OCTAVE - 1;
+    return ((bucket - shift * STEPS_PER_OCTAVE) + 0.5) * (double)(1ULL << shift) / 1e3;
+}
+
+static double percentile_us(double share)
+{
+    uint64_t wanted = (uint64_t)(share * requests), seen = 0;
+    for (size_t bucket = 0; bucket < BUCKETS; bucket++) {
+        seen += histogram[bucket];
+        if (seen > wanted)
+            return bucket_us(bucket);
+    }
+    return slowest_ns / 1e3;
+}
+
+/* ---- messages ---- */
+
+static void make_noise(void)
+{
+    uint64_t word = 0x9e3779b97f4a7c15ULL;
+    size_t bytes = PERIOD + message_bytes;
+    noise = malloc(bytes + sizeof word);
+    for (size_t i = 0; i < bytes; i += sizeof word) {
+        word ^= word << 13;
+        word ^= word >> 7;
+        word ^= word << 17;
+        memcpy(noise + i, &word, sizeof word);
+    }
+}
+
+static void begin_message(struct connection *c)
+{
+    c->expected = noise + (c->id + c->message * connection_count) % PERIOD;
+    c->sent = c->received = 0;
+}
+
+/* ---- connections ---- */
+
+static void watch(struct connection *c, int operation, uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data.ptr = c};
+    if (epoll_ctl(poller, operation, c->fd, &event) < 0)
+        die("epoll_ctl");
+}
+
+static void choose_source(int fd)
+{
+    int on = 1;
+    struct sockaddr_in source = {.sin_family = AF_INET};
+    source.sin_addr.s_addr = htonl(INADDR_LOOPBACK + next_id % SOURCES);
+    setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
+    if (bind(fd, (struct sockaddr *)&source, sizeof source) < 0)
+        die("bind");
+}
+
+/* The socket stays blocking: connect then waits, and sends and receives say MSG_DONTWAIT. */
+static void open_connection(struct connection *c)
+{
+    int on = 1;
+    struct timeval limit = {.tv_sec = GRACE_SECONDS};
+    c->fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (c->fd < 0)
+        die("socket");
+    if (address.ss_family == AF_INET) {
+        setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        if (mode == CHURN)
+            choose_source(c->fd);
+    }
+    setsockopt(c->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    c->started_ns = now_ns();
+    if (connect(c->fd, (struct sockaddr *)&address, address_bytes) < 0)
+        die("connect");
+    c->id = next_id++;
+    c->message = 0;
+    c->state = TALKING;
+    c->wants_write = false;
+    begin_message(c);
+    watch(c, EPOLL_CTL_ADD, EPOLLIN);
+}
+
+static void end_connection(struct connection *c)
+{
+    close(c->fd);
+    c->state = DONE;
+    open_count--;
+}
+
+static void fail(struct connection *c, const char *what)
+{
+    if (errors++ == 0)
+        fprintf(stderr, "load: connection %lu, message %lu, %zu bytes sent, %zu received: %s\n",
+                c->id, c->message, c->sent, c->received, what);
+    end_connection(c);
+}
+
+static void finish_request(struct connection *c)
+{
+    int64_t now = now_ns();
+    if (!stopping) {
+        requests++;
+        record_latency(now - c->started_ns);
+    }
+    c->started_ns = now;
+}
+
+/* Sends what the socket takes of the message; the rest when the socket is writable. */
+static void send_some(struct connection *c)
+{
+    while (c->sent < message_bytes) {
+        ssize_t n = send(c->fd, c->expected + c->sent, message_bytes - c->sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno != EAGAIN) {
+            fail(c, strerror(errno));
+            return;
+        }
+        if (n < 0)
+            break;
+        c->sent += n;
+    }
+    bool wants_write = c->sent < message_bytes;
+    if (wants_write != c->wants_write) {
+        c->wants_write = wants_write;
+        watch(c, EPOLL_CTL_MOD, wants_write ? EPOLLIN | EPOLLOUT : EPOLLIN);
+    }
+}
+
+static void message_echoed(struct connection *c)
+{
+    if (mode == CHURN) {
+        shutdown(c->fd, SHUT_WR);
+        c->state = ENDING;
+        return;
+    }
+    finish_request(c);
+    if (stopping) {
+        end_connection(c);
+        return;
+    }
+    c->message++;
+    begin_message(c);
+    send_some(c);
+}
+
+static void server_closed(struct connection *c)
+{
+    if (c->state != ENDING) {
+        fail(c, "the server closed the connection");
+        return;
+    }
+    finish_request(c);
+    end_connection(c);
+    if (!stopping) {
+        open_count++;
+        open_connection(c);
+        send_some(c);
+    }
+}
+
+static void receive_some(struct connection *c)
+{
+    ssize_t n = recv(c->fd, receive_buffer, RECEIVE_BYTES, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n < 0)
+        fail(c, strerror(errno));
+    else if (n == 0)
+        server_closed(c);
+    else if (c->received + n > c->sent)
+        fail(c, "more bytes came back than were sent");
+    else if (memcmp(receive_buffer, c->expected + c->received, n) != 0)
+        fail(c, "wrong bytes came back");
+    else {
+        c->received += n;
+        if (c->received == message_bytes)
+            message_echoed(c);
+    }
+}
+
+/* ---- the run ---- */
+
+static void run_until(int64_t deadline_ns)
+{
+    static struct epoll_event events[EVENTS];
+    while (open_count > 0) {
+        int64_t left_ns = deadline_ns - now_ns();
+        if (left_ns <= 0)
+            return;
+        int count = epoll_wait(poller, events, EVENTS, (int)(left_ns / 1000000) + 1);
+        if (count < 0 && errno != EINTR)
+            die("epoll_wait");
+        for (int i = 0; i < count; i++) {
+            struct connection *c = events[i].data.ptr;
+            if (events[i].events & EPOLLOUT)
+                send_some(c);
+            if (c->state != DONE && events[i].events & ~EPOLLOUT)
+                receive_some(c);
+        }
+    }
+}
+
+/* Time on a core, and time spent waiting for one: the second tells whether the measurement was disturbed. */
+static struct sched read_sched(int pid)
+{
+    char path[64];
+    struct sched sched = {-1, -1};
+    snprintf(path, sizeof path, "/proc/%d/schedstat", pid);
+    FILE *file = pid > 0 ? fopen(path, "r") : NULL;
+    if (file && fscanf(file, "%ld %ld", &sched.run_ns, &sched.wait_ns) != 2)
+        sched.run_ns = sched.wait_ns = -1;
+    if (file)
+        fclose(file);
+    return sched;
+}
+
+static void print_sched(const char *who, struct sched before, struct sched after)
+{
+    if (before.run_ns < 0 || after.run_ns < 0)
+        printf(", \"%s_run_ns\": null, \"%s_wait_ns\": null", who, who);
+    else
+        printf(", \"%s_run_ns\": %ld, \"%s_wait_ns\": %ld", who, after.run_ns - before.run_ns, who,
+               after.wait_ns - before.wait_ns);
+}
+
+static void connect_all(void)
+{
+    connections = calloc(connection_count, sizeof *connections);
+    for (uint64_t i = 0; i < connection_count; i++) {
+        open_connection(&connections[i]);
+        open_count++;
+    }
+    for (uint64_t i = 0; i < connection_count; i++)
+        send_some(&connections[i]);
+}
+
+static void measure(double seconds, double warm_up_seconds)
+{
+    connect_all();
+    run_until(now_ns() + (int64_t)(warm_up_seconds * 1e9));
+    requests = 0;
+    memset(histogram, 0, sizeof histogram);
+    slowest_ns = 0;
+
+    struct sched server = read_sched(server_pid), client = read_sched(getpid());
+    int64_t begin_ns = now_ns();
+    run_until(begin_ns + (int64_t)(seconds * 1e9));
+    double elapsed = (now_ns() - begin_ns) / 1e9;
+    struct sched server_after = read_sched(server_pid), client_after = read_sched(getpid());
+
+    stopping = true;
+    run_until(now_ns() + GRACE_SECONDS * 1000000000LL);
+    lost = open_count;
+
+    printf("{\"requests\": %lu, \"seconds\": %.6f, \"p50_us\": %.2f, \"p99_us\": %.2f, \"p999_us\": %.2f, "
+           "\"max_us\": %.2f, \"errors\": %lu, \"lost\": %lu",
+           requests, elapsed, percentile_us(0.5), percentile_us(0.99), percentile_us(0.999), slowest_ns / 1e3,
+           errors, lost);
+    print_sched("server", server, server_after);
+    print_sched("client", client, client_after);
+    printf("}\n");
+}
+
+static void parse_address(const char *text)
+{
+    struct sockaddr_in *tcp = (struct sockaddr_in *)&address;
+    struct sockaddr_un *local = (struct sockaddr_un *)&address;
+    if (strncmp(text, "tcp:", 4) == 0) {
+        tcp->sin_family = AF_INET;
+        tcp->sin_port = htons(atoi(text + 4));
+        tcp->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        address_bytes = sizeof *tcp;
+    } else if (strncmp(text, "unix:", 5) == 0 && strlen(text + 5) < sizeof local->sun_path) {
+        local->sun_family = AF_UNIX;
+        strcpy(local->sun_path, text + 5);
+        address_bytes = sizeof *local;
+    } else {
+        fprintf(stderr, "load: not an address: %s\n", text);
+        exit(2);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 7) {
+        fprintf(stderr, "usage: load echo|churn ADDRESS CONNECTIONS BYTES SECONDS WARM_UP_SECONDS [SERVER_PID]\n");
+        return 2;
+    }
+    mode = strcmp(argv[1], "churn") == 0 ? CHURN : ECHO;
+    parse_address(argv[2]);
+    connection_count = strtoull(argv[3], NULL, 10);
+    message_bytes = strtoull(argv[4], NULL, 10);
+    server_pid = argc > 7 ? atoi(argv[7]) : 0;
+    if (connection_count == 0 || message_bytes == 0) {
+        fprintf(stderr, "load: at least one connection and one byte\n");
+        return 2;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    poller = epoll_create1(EPOLL_CLOEXEC);
+    receive_buffer = malloc(RECEIVE_BYTES);
+    make_noise();
+    measure(atof(argv[5]), atof(argv[6]));
+    return errors || lost ? 1 : 0;
+}

@@ -1,0 +1,116 @@
+"""The event loops that are compared: their names, where each is found, how one is made."""
+
+import asyncio
+import ctypes
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+LIMIT = "C"
+NAMES = ("whorl", "whorl-pure", "uvloop", "asyncio", LIMIT)
+DESCRIPTIONS = {
+    "whorl": "Whorl, compiled: the tree on PYTHONPATH, else build/cpXY-*-release; whorl@DIR: another tree",
+    "whorl-pure": "Whorl, not compiled: src/",
+    "uvloop": "uvloop, if it is installed",
+    "asyncio": "the standard library's loop",
+    LIMIT: "a minimal epoll echo server in C: the limit (echo and churn only)",
+}
+ROOT = Path(__file__).resolve().parent.parent
+PROBE_SECONDS = 30
+PR_SET_PDEATHSIG = 1
+
+
+class Unavailable(Exception):
+    """This loop cannot be measured here; the message says why."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A loop that can be measured: its name as given, and the environment its processes need."""
+
+    name: str
+    environment: Mapping[str, str]
+    version: str
+
+
+def choose(name: str) -> Choice:
+    """Find the loop called `name`; raise Unavailable if it is not here."""
+    if name == LIMIT:
+        return Choice(name, dict(os.environ), "cc -O2")
+    environment = _environment(name)
+    probe = subprocess.run(
+        [sys.executable, __file__, name],
+        env=environment, capture_output=True, text=True, timeout=PROBE_SECONDS,
+    )  # fmt: skip
+    if probe.returncode != 0:
+        raise Unavailable((probe.stderr.strip().splitlines() or ["no reason given"])[-1])
+    return Choice(name, environment, json.loads(probe.stdout))
+
+
+def new_event_loop(name: str) -> asyncio.AbstractEventLoop:
+    """Make the loop called `name`, in the process that was started for it."""
+    if name == "asyncio":
+        return asyncio.SelectorEventLoop()
+    if name == "uvloop":
+        import uvloop
+
+        return cast(asyncio.AbstractEventLoop, uvloop.new_event_loop())
+    import whorl
+
+    _check_build(name, whorl.compiled)
+    return cast(asyncio.AbstractEventLoop, whorl.new_event_loop())
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to end this process when the one that started it ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _environment(name: str) -> dict[str, str]:
+    environment = dict(os.environ)
+    family, _, tree = name.partition("@")
+    if family not in NAMES:
+        raise Unavailable(f"unknown loop; known are {', '.join(NAMES)}")
+    if family == "whorl-pure":
+        environment["PYTHONPATH"] = tree or str(ROOT / "src")
+    elif tree:
+        environment["PYTHONPATH"] = tree
+    elif family == "whorl" and not _names_whorl(environment.get("PYTHONPATH", "")):
+        environment["PYTHONPATH"] = str(_newest_release_tree())
+    return environment
+
+
+def _names_whorl(pythonpath: str) -> bool:
+    return any((Path(folder) / "whorl").is_dir() for folder in pythonpath.split(os.pathsep) if folder)
+
+
+def _newest_release_tree() -> Path:
+    pattern = f"cp{sys.version_info.major}{sys.version_info.minor}-*-release"
+    trees = sorted((ROOT / "build").glob(pattern), key=lambda tree: tree.stat().st_mtime)
+    if not trees:
+        raise Unavailable(f"no PYTHONPATH with a whorl in it, and no build/{pattern}")
+    return trees[-1]
+
+
+def _check_build(name: str, compiled: bool) -> None:
+    if compiled == name.startswith("whorl-pure"):
+        raise ImportError(f"found a whorl that is {'compiled' if compiled else 'not compiled'}")
+
+
+def _version(name: str) -> str:
+    if name == "asyncio":
+        return sys.version.split()[0]
+    module = importlib.import_module("uvloop" if name == "uvloop" else "whorl")
+    return f"{module.__version__} ({Path(str(module.__file__)).parent})"
+
+
+if __name__ == "__main__":
+    new_event_loop(sys.argv[1]).close()
+    print(json.dumps(_version(sys.argv[1])))

@@ -1,0 +1,183 @@
+"""One measurement: a server and its load generator, or a micro case, each in a process of its own."""
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import programs
+from cases import Case, EchoCase, MicroCase
+from loops import LIMIT, Choice
+
+FOLDER = Path(__file__).resolve().parent
+WARM_UP_SECONDS = 0.2
+START_SECONDS = 20  # a server that has not said READY by then is broken
+SPARE_SECONDS = 60  # beyond its own time, before a measurement is given up
+DISTURBED_SHARE = 0.05
+
+
+class MeasurementFailed(Exception):
+    """A server, generator or micro case did not do its work; the message says what was seen."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What one measurement found; the fields after `rate` are of echo cases only."""
+
+    rate: float  # requests or operations per second
+    p50_us: float | None = None
+    p99_us: float | None = None
+    p999_us: float | None = None
+    errors: int = 0
+    server_cpu_us: float | None = None  # the server's processor time per request
+    is_disturbed: bool = False  # another process took a core that was ours
+    client_busy: float | None = None  # the generator's share of its core; near 1, it may be the limit itself
+
+
+@dataclass(frozen=True)
+class Cores:
+    """The core of the server (and of micro cases) and the core of the load generator."""
+
+    server: int
+    client: int
+
+    @classmethod
+    def of_this_machine(cls) -> "Cores":
+        """The first and the last core we may use: never two threads of one core, if there are two cores."""
+        usable = sorted(os.sched_getaffinity(0))
+        return cls(usable[0], usable[-1])
+
+    @property
+    def are_shared(self) -> bool:
+        return self.server == self.client
+
+
+def measure(case: Case, loop: Choice, cores: Cores, seconds: float) -> Sample:
+    """Measure `case` on `loop` once."""
+    if isinstance(case, MicroCase):
+        return _measure_micro(case, loop, cores, seconds)
+    return _measure_echo(case, loop, cores, seconds)
+
+
+def is_applicable(case: Case, loop: Choice) -> bool:
+    """Whether this loop can run this case at all."""
+    return isinstance(case, EchoCase) or loop.name != LIMIT
+
+
+def _measure_micro(case: MicroCase, loop: Choice, cores: Cores, seconds: float) -> Sample:
+    name = case.name.removeprefix("micro/")
+    command = [sys.executable, str(FOLDER / "micro.py"), name, loop.name, str(seconds)]
+    found = _run(command, loop, {cores.server, cores.client}, seconds)
+    waited_ns = found["wait_ns"] or 0
+    return Sample(
+        rate=found["operations"] / found["seconds"],
+        is_disturbed=waited_ns / 1e9 > DISTURBED_SHARE * found["seconds"],
+    )
+
+
+def _measure_echo(case: EchoCase, loop: Choice, cores: Cores, seconds: float) -> Sample:
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        address = f"unix:{folder}/socket" if case.transport == "unix" else "tcp"
+        with _running_server(case, loop, cores, address) as (pid, reachable_at):
+            load = (
+                case.mode,
+                reachable_at,
+                case.connections,
+                case.message_bytes,
+                seconds,
+                WARM_UP_SECONDS,
+                pid,
+            )
+            command = [programs.path("load"), *map(str, load)]
+            found = _run(command, loop, {cores.client}, seconds)
+    return _read_sample(found)
+
+
+def _read_sample(found: dict[str, Any]) -> Sample:
+    requests, seconds = found["requests"], found["seconds"]
+    if requests == 0:
+        raise MeasurementFailed("not one request was answered")
+    counts_time = found["server_run_ns"] is not None and found["client_run_ns"] is not None
+    waited_ns = max(found["server_wait_ns"], found["client_wait_ns"]) if counts_time else 0
+    return Sample(
+        rate=requests / seconds,
+        p50_us=found["p50_us"],
+        p99_us=found["p99_us"],
+        p999_us=found["p999_us"],
+        errors=found["errors"] + found["lost"],
+        server_cpu_us=found["server_run_ns"] / requests / 1e3 if counts_time else None,
+        is_disturbed=waited_ns / 1e9 > DISTURBED_SHARE * seconds,
+        client_busy=found["client_run_ns"] / 1e9 / seconds if counts_time else None,
+    )
+
+
+@contextlib.contextmanager
+def _running_server(case: EchoCase, loop: Choice, cores: Cores, address: str) -> Iterator[tuple[int, str]]:
+    """A server on its core; its process id and where it is reached."""
+    if loop.name == LIMIT:
+        command = [programs.path("echo_limit"), address]
+    else:
+        command = [sys.executable, str(FOLDER / "servers.py"), case.kind, loop.name, address]
+    with tempfile.TemporaryFile("w+") as complaints:
+        with _pinned({cores.server}):
+            server = subprocess.Popen(
+                command, env=loop.environment, stdout=subprocess.PIPE, stderr=complaints, text=True
+            )
+        with server:
+            try:
+                yield server.pid, _wait_until_ready(server, complaints)
+            finally:
+                server.kill()
+
+
+def _wait_until_ready(server: subprocess.Popen[str], complaints: Any) -> str:
+    assert server.stdout is not None
+    is_readable, _, _ = select.select([server.stdout], [], [], START_SECONDS)
+    words = server.stdout.readline().split() if is_readable else []
+    if len(words) != 2 or words[0] != "READY":
+        complaints.seek(0)
+        raise MeasurementFailed(f"the server did not start: {_last_line(complaints.read())}")
+    return words[1]
+
+
+def _run(command: list[str], loop: Choice, cores: set[int], seconds: float) -> dict[str, Any]:
+    """Run a command that prints one line of JSON."""
+    with _pinned(cores):
+        process = subprocess.Popen(
+            command, env=loop.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+    with process:
+        try:
+            output, complaints = process.communicate(timeout=seconds + SPARE_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise MeasurementFailed(f"no end after {seconds + SPARE_SECONDS:.0f} s") from None
+        finally:
+            process.kill()
+    if not output:
+        raise MeasurementFailed(_last_line(complaints))
+    found: dict[str, Any] = json.loads(output)
+    if complaints:
+        print(complaints, end="", file=sys.stderr)
+    return found
+
+
+@contextlib.contextmanager
+def _pinned(cores: set[int]) -> Iterator[None]:
+    """Processes started meanwhile inherit these cores."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["it said nothing"])[-1]

@@ -1,0 +1,303 @@
+"""Scheduling operations of a loop alone, without any traffic.
+
+usage: micro.py CASE LOOP SECONDS
+
+Prints operations, seconds and the time spent waiting for a core as JSON. A case is a batch of many
+operations; batches are repeated until the time is up, after one that warms up.
+"""
+
+import asyncio
+import gc
+import json
+import queue
+import random
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import loops
+
+Batch = Callable[[], Coroutine[Any, Any, None]]
+FOREVER = 3600.0
+
+
+@dataclass(frozen=True)
+class Micro:
+    """A batch, and how many operations it stands for."""
+
+    batch: Batch
+    operations: int
+    has_own_loop: bool = False  # each batch makes its loop itself
+
+
+CASES: dict[str, Micro] = {}
+
+
+def case(name: str, operations: int) -> Callable[[Batch], Batch]:
+    def register(batch: Batch) -> Batch:
+        CASES[name] = Micro(batch, operations)
+        return batch
+
+    return register
+
+
+def nothing() -> None:
+    pass
+
+
+async def nothing_async() -> None:
+    pass
+
+
+# ---- callbacks ----
+
+
+@case("call_soon/batch-1000", 20_000)
+async def call_soon_batch() -> None:
+    loop = asyncio.get_running_loop()
+    for _ in range(20):
+        for _ in range(1000):
+            loop.call_soon(nothing)
+        await asyncio.sleep(0)
+
+
+@case("call_soon/chain", 20_000)
+async def call_soon_chain() -> None:
+    loop = asyncio.get_running_loop()
+    done = loop.create_future()
+    left = 20_000
+
+    def step() -> None:
+        nonlocal left
+        left -= 1
+        if left:
+            loop.call_soon(step)
+        else:
+            done.set_result(None)
+
+    loop.call_soon(step)
+    await done
+
+
+# ---- timers ----
+
+
+@case("call_later/cancel", 10_000)
+async def call_later_cancel() -> None:
+    loop = asyncio.get_running_loop()
+    for _ in range(10_000):
+        loop.call_later(FOREVER, nothing).cancel()
+
+
+@case("call_later/fire-100000", 100_000)
+async def fire_timers() -> None:
+    loop = asyncio.get_running_loop()
+    done = loop.create_future()
+    order = random.Random(1)
+    left = 100_000
+
+    def fire() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            done.set_result(None)
+
+    for _ in range(100_000):
+        loop.call_later(order.random() * 0.01, fire)
+    await done
+
+
+# ---- other threads ----
+
+
+@case("call_soon_threadsafe/same-thread", 10_000)
+async def threadsafe_same_thread() -> None:
+    loop = asyncio.get_running_loop()
+    for _ in range(10):
+        for _ in range(1000):
+            loop.call_soon_threadsafe(nothing)
+        await asyncio.sleep(0)
+
+
+@case("call_soon_threadsafe/other-thread", 10_000)
+async def threadsafe_other_thread() -> None:
+    loop = asyncio.get_running_loop()
+    done = loop.create_future()
+
+    def send() -> None:
+        for _ in range(9_999):
+            loop.call_soon_threadsafe(nothing)
+        loop.call_soon_threadsafe(done.set_result, None)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    await done
+    thread.join()
+
+
+@case("call_soon_threadsafe/wake-round-trip", 1_000)
+async def wake_round_trip() -> None:
+    loop = asyncio.get_running_loop()
+    wanted: queue.SimpleQueue[asyncio.Future[None] | None] = queue.SimpleQueue()
+
+    def answer() -> None:
+        while (future := wanted.get()) is not None:
+            loop.call_soon_threadsafe(future.set_result, None)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    for _ in range(1_000):
+        future = loop.create_future()
+        wanted.put(future)
+        await future
+    wanted.put(None)
+    thread.join()
+
+
+@case("run_in_executor", 1_000)
+async def run_in_executor() -> None:
+    loop = asyncio.get_running_loop()
+    for _ in range(1_000):
+        await loop.run_in_executor(None, nothing)
+
+
+@case("getaddrinfo/numeric", 500)
+async def getaddrinfo_numeric() -> None:
+    loop = asyncio.get_running_loop()
+    for _ in range(500):
+        await loop.getaddrinfo("127.0.0.1", 80, type=socket.SOCK_STREAM)
+
+
+# ---- tasks and futures ----
+
+
+@case("sleep-0", 10_000)
+async def sleep_zero() -> None:
+    for _ in range(10_000):
+        await asyncio.sleep(0)
+
+
+@case("future/wake", 10_000)
+async def future_wake() -> None:
+    loop = asyncio.get_running_loop()
+    for _ in range(10_000):
+        future = loop.create_future()
+        loop.call_soon(future.set_result, None)
+        await future
+
+
+@case("create_task/await", 10_000)
+async def create_task_await() -> None:
+    loop = asyncio.get_running_loop()
+    for _ in range(10_000):
+        await loop.create_task(nothing_async())
+
+
+@case("gather-100", 10_000)
+async def gather_100() -> None:
+    for _ in range(100):
+        await asyncio.gather(*(nothing_async() for _ in range(100)))
+
+
+@case("taskgroup-100", 10_000)
+async def taskgroup_100() -> None:
+    for _ in range(100):
+        async with asyncio.TaskGroup() as group:
+            for _ in range(100):
+                group.create_task(nothing_async())
+
+
+@case("queue/ping-pong", 10_000)
+async def queue_ping_pong() -> None:
+    pings: asyncio.Queue[int] = asyncio.Queue()
+    pongs: asyncio.Queue[int] = asyncio.Queue()
+
+    async def answer() -> None:
+        for _ in range(10_000):
+            await pongs.put(await pings.get())
+
+    answering = asyncio.create_task(answer())
+    for number in range(10_000):
+        await pings.put(number)
+        await pongs.get()
+    await answering
+
+
+@case("timeout/trivial", 10_000)
+async def timeout_trivial() -> None:
+    for _ in range(10_000):
+        async with asyncio.timeout(FOREVER):
+            pass
+
+
+# ---- descriptors and life cycle ----
+
+
+@case("add_reader/churn", 10_000)
+async def add_reader_churn() -> None:
+    loop = asyncio.get_running_loop()
+    near, far = socket.socketpair()
+    with near, far:
+        near.setblocking(False)
+        for _ in range(10_000):
+            loop.add_reader(near, nothing)
+            loop.remove_reader(near)
+
+
+CASES["run/no-op"] = Micro(nothing_async, 1, has_own_loop=True)
+
+
+def measure(micro: Micro, loop_name: str, seconds: float) -> tuple[int, float]:
+    """Repeat the batch for `seconds`; operations done and the seconds they took."""
+
+    def new_loop() -> asyncio.AbstractEventLoop:
+        return loops.new_event_loop(loop_name)
+
+    if micro.has_own_loop:
+        return _repeat(lambda: _run_once(micro.batch, new_loop), micro.operations, seconds)
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        return _repeat(lambda: runner.run(micro.batch()), micro.operations, seconds)
+
+
+def _run_once(batch: Batch, new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(batch())
+
+
+def _repeat(run_batch: Callable[[], None], operations: int, seconds: float) -> tuple[int, float]:
+    run_batch()
+    gc.collect()
+    done = 0
+    begin = now = time.perf_counter()
+    while now - begin < seconds:
+        run_batch()
+        done += operations
+        now = time.perf_counter()
+    return done, now - begin
+
+
+def waited_ns() -> int | None:
+    """How long this thread has waited for a core that others had, where the kernel tells."""
+    try:
+        return int(Path("/proc/self/schedstat").read_text().split()[1])
+    except OSError:
+        return None
+
+
+def main() -> None:
+    case_name, loop_name, seconds = sys.argv[1:]
+    loops.die_with_parent()
+    before_ns = waited_ns()
+    operations, elapsed = measure(CASES[case_name], loop_name, float(seconds))
+    after_ns = waited_ns()
+    wait_ns = after_ns - before_ns if after_ns is not None and before_ns is not None else None
+    print(json.dumps({"operations": operations, "seconds": elapsed, "wait_ns": wait_ns}))
+
+
+if __name__ == "__main__":
+    main()

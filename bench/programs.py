@@ -1,0 +1,44 @@
+"""The C programs, compiled when their sources changed."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+SOURCES = Path(__file__).resolve().parent
+BUILD = SOURCES.parent / "build" / "bench"
+NAMES = ("load", "echo_limit")
+
+
+class CannotCompile(Exception):
+    """There is no C compiler, or it refused; the message says which."""
+
+
+def compile_all() -> None:
+    """Bring build/bench/ up to date."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    for name in NAMES:
+        if not _is_current(name):
+            _compile(name)
+
+
+def path(name: str) -> str:
+    """The executable called `name`."""
+    return str(BUILD / name)
+
+
+def _is_current(name: str) -> bool:
+    built = BUILD / name
+    return built.exists() and built.stat().st_mtime >= (SOURCES / f"{name}.c").stat().st_mtime
+
+
+def _compile(name: str) -> None:
+    compiler = os.environ.get("CC", "cc")
+    if shutil.which(compiler) is None:
+        raise CannotCompile(f"no C compiler: {compiler!r} is not on the PATH (set CC to name another)")
+    unfinished = BUILD / f"{name}.{os.getpid()}"
+    command = [compiler, "-O2", "-Wall", "-Wextra", "-o", str(unfinished), str(SOURCES / f"{name}.c")]
+    outcome = subprocess.run(command, capture_output=True, text=True)
+    if outcome.returncode != 0:
+        raise CannotCompile(f"{' '.join(command)}\n{outcome.stderr}")
+    unfinished.replace(BUILD / name)

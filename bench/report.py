@@ -1,0 +1,154 @@
+"""From samples to ratios: medians over rounds, the table and the JSON."""
+
+import dataclasses
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from measure import Sample
+
+REFERENCES = ("uvloop", "asyncio")
+COLUMNS = (
+    ("case", 42, "<"), ("loop", 12, "<"), ("per second", 12, ">"),
+    ("/ uvloop", 20, ">"), ("/ asyncio", 20, ">"),
+    ("p50 µs", 9, ">"), ("p99 µs", 9, ">"), ("CPU µs", 8, ">"), ("", 0, "<"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as fast, over the rounds."""
+
+    median: float
+    lowest: float
+    highest: float
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f} ({self.lowest:.2f}..{self.highest:.2f})"
+
+
+@dataclass
+class CaseResult:
+    """All samples of one case, by loop and in the order of the rounds; None is a measurement that failed."""
+
+    name: str
+    samples: dict[str, list[Sample | None]]
+    failures: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def has_errors(self) -> bool:
+        return bool(self.failures) or any(
+            sample.errors for loop in self.samples for sample in self.good(loop)
+        )
+
+    def good(self, loop: str) -> list[Sample]:
+        return [sample for sample in self.samples[loop] if sample is not None]
+
+    def ratio(self, loop: str, reference: str) -> Ratio | None:
+        """`loop` against `reference`: the ratio of each round, never one of medians of different rounds."""
+        pairs = zip(self.samples[loop], self.samples.get(reference, []), strict=False)
+        ratios = [ours.rate / theirs.rate for ours, theirs in pairs if ours and theirs]
+        return Ratio(median(ratios), min(ratios), max(ratios)) if ratios else None
+
+
+def header() -> str:
+    """The first line of the table."""
+    return _line([title for title, _, _ in COLUMNS])
+
+
+def rows(result: CaseResult) -> Iterable[str]:
+    """The table's lines for one case, one per loop."""
+    for position, loop in enumerate(result.samples):
+        yield _row(result, loop, result.name if position == 0 else "")
+
+
+def save(
+    path: Path, results: Sequence[CaseResult], versions: Mapping[str, str], options: Mapping[str, Any]
+) -> None:
+    """Write everything that was measured as JSON."""
+    document = {
+        "when": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "machine": _machine(),
+        "options": dict(options),
+        "loops": dict(versions),
+        "cases": {result.name: _case_document(result) for result in results},
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def _row(result: CaseResult, loop: str, title: str) -> str:
+    good = result.good(loop)
+    if not good:
+        return _line([title, loop, "failed: " + result.failures[loop]])
+    ratios = [result.ratio(loop, reference) if reference != loop else None for reference in REFERENCES]
+    return _line([
+        title,
+        loop,
+        f"{median(sample.rate for sample in good):,.0f}",
+        *(str(ratio) if ratio else "" for ratio in ratios),
+        _median_of(good, "p50_us"),
+        _median_of(good, "p99_us"),
+        _median_of(good, "server_cpu_us"),
+        _remarks(good, result.failures.get(loop)),
+    ])  # fmt: skip
+
+
+def _remarks(samples: Sequence[Sample], failure: str | None) -> str:
+    remarks = []
+    if errors := sum(sample.errors for sample in samples):
+        remarks.append(f"{errors} ERRORS")
+    if failure:
+        remarks.append(f"a round failed: {failure}")
+    if disturbed := sum(sample.is_disturbed for sample in samples):
+        remarks.append(f"{disturbed}/{len(samples)} disturbed")
+    return ", ".join(remarks)
+
+
+def _median_of(samples: Sequence[Sample], attribute: str) -> str:
+    values = [value for sample in samples if (value := getattr(sample, attribute)) is not None]
+    return f"{median(values):,.1f}" if values else ""
+
+
+def _line(cells: Sequence[str]) -> str:
+    padded = (f"{cell:{align}{width}}" for cell, (_, width, align) in zip(cells, COLUMNS, strict=False))
+    return " ".join(padded).rstrip()
+
+
+def _case_document(result: CaseResult) -> dict[str, Any]:
+    return {
+        loop: {
+            "rate": median(sample.rate for sample in result.good(loop)) if result.good(loop) else None,
+            "ratios": {
+                reference: dataclasses.asdict(ratio)
+                for reference in REFERENCES
+                if (ratio := result.ratio(loop, reference))
+            },
+            "failure": result.failures.get(loop),
+            "samples": [dataclasses.asdict(sample) if sample else None for sample in samples],
+        }
+        for loop, samples in result.samples.items()
+    }
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "python": sys.version,
+        "system": platform.platform(),
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+    }
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()

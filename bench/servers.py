@@ -1,0 +1,136 @@
+"""Echo servers, one for each way of doing I/O that asyncio offers.
+
+usage: servers.py KIND LOOP tcp|unix:PATH
+
+Prints "READY ADDRESS" and serves until it is killed.
+"""
+
+import asyncio
+import contextlib
+import socket
+import sys
+from collections.abc import Callable
+from typing import cast
+
+import loops
+
+BACKLOG = 2048
+READ_BYTES = 64 * 1024
+BUFFER_BYTES = 256 * 1024
+
+
+class EchoProtocol(asyncio.Protocol):
+    """Echo with `data_received`."""
+
+    transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(data)
+
+
+class EchoBufferedProtocol(asyncio.BufferedProtocol):
+    """Echo with `buffer_updated`; all connections share one buffer, and what is written is a copy of it."""
+
+    buffer = memoryview(bytearray(BUFFER_BYTES))
+    transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.transport.write(bytes(self.buffer[:nbytes]))
+
+
+async def serve_protocol(
+    listener: socket.socket, make_protocol: Callable[[], asyncio.BaseProtocol] = EchoProtocol
+) -> asyncio.Server:
+    loop = asyncio.get_running_loop()
+    if listener.family == socket.AF_UNIX:
+        return await loop.create_unix_server(make_protocol, sock=listener, backlog=BACKLOG)
+    return await loop.create_server(make_protocol, sock=listener, backlog=BACKLOG)
+
+
+async def serve_buffered(listener: socket.socket) -> asyncio.Server:
+    return await serve_protocol(listener, EchoBufferedProtocol)
+
+
+async def serve_streams(listener: socket.socket) -> asyncio.Server:
+    if listener.family == socket.AF_UNIX:
+        return await asyncio.start_unix_server(_echo_stream, sock=listener, backlog=BACKLOG)
+    return await asyncio.start_server(_echo_stream, sock=listener, backlog=BACKLOG)
+
+
+async def _echo_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError):
+        while data := await reader.read(READ_BYTES):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
+async def serve_sock(listener: socket.socket) -> asyncio.Task[None]:
+    return asyncio.create_task(_accept_socks(listener))
+
+
+async def _accept_socks(listener: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    echoes = set()
+    while True:
+        sock, _ = await loop.sock_accept(listener)
+        sock.setblocking(False)
+        if sock.family == socket.AF_INET:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        echo = asyncio.create_task(_echo_sock(sock))
+        echoes.add(echo)
+        echo.add_done_callback(echoes.discard)
+
+
+async def _echo_sock(sock: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    with sock, contextlib.suppress(ConnectionError):
+        while data := await loop.sock_recv(sock, READ_BYTES):
+            await loop.sock_sendall(sock, data)
+
+
+KINDS = {"protocol": serve_protocol, "buffered": serve_buffered, "streams": serve_streams, "sock": serve_sock}
+
+
+def listen(address: str) -> tuple[socket.socket, str]:
+    """A listening socket, and how a client names it."""
+    family, _, path = address.partition(":")
+    if family == "unix":
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path)
+        reachable_at = address
+    else:
+        listener = socket.socket(socket.AF_INET)
+        listener.bind(("127.0.0.1", 0))
+        reachable_at = f"tcp:{listener.getsockname()[1]}"
+    listener.listen(BACKLOG)
+    listener.setblocking(False)
+    return listener, reachable_at
+
+
+async def serve(kind: str, address: str) -> None:
+    listener, reachable_at = listen(address)
+    server = await KINDS[kind](listener)
+    print("READY", reachable_at, flush=True)
+    await asyncio.get_running_loop().create_future()
+    del server
+
+
+def main() -> None:
+    kind, loop_name, address = sys.argv[1:]
+    loops.die_with_parent()
+    with asyncio.Runner(loop_factory=lambda: loops.new_event_loop(loop_name)) as runner:
+        runner.run(serve(kind, address))
+
+
+if __name__ == "__main__":
+    main()
