@@ -1,0 +1,31 @@
+"""Which tests fail on stock asyncio as well, on this Python and this machine."""
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+
+from runs import Runner
+
+# A test counts as failing on stock asyncio when it fails this many times in a row.
+ATTEMPTS = 2
+
+
+class Baseline:
+    """Runs tests on stock asyncio when asked for the first time, and keeps the answers in a file."""
+
+    def __init__(self, path: Path, runner: Runner) -> None:
+        self._path = path
+        self._runner = runner
+        self._fails: dict[str, bool] = json.loads(path.read_text()) if path.exists() else {}
+
+    def failing(self, module: str, tests: Collection[str]) -> set[str]:
+        """Tell which of these tests of one module fail on stock asyncio."""
+        unknown = [test for test in tests if test not in self._fails]
+        suspects = unknown
+        for _ in range(ATTEMPTS):
+            if suspects:
+                outcomes = self._runner.run(module, only=suspects).outcomes
+                suspects = [test for test in suspects if test in outcomes and outcomes[test].failed]
+        self._fails.update((test, test in suspects) for test in unknown)
+        self._path.write_text(json.dumps(self._fails, indent=1, sort_keys=True))
+        return {test for test in tests if self._fails[test]}

@@ -1,0 +1,152 @@
+"""Puts a loop class in the place of asyncio's, and counts the turns that its loops run."""
+
+import asyncio
+import contextlib
+import functools
+import sys
+import types
+from asyncio import base_events, selector_events, unix_events
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import stand_in
+
+# Where asyncio keeps its loop classes; some Pythons do not have all of these names.
+LOOP_CLASSES = (
+    (base_events, "BaseEventLoop"),
+    (selector_events, "BaseSelectorEventLoop"),
+    (unix_events, "_UnixSelectorEventLoop"),
+    (unix_events, "SelectorEventLoop"),
+    (unix_events, "EventLoop"),
+    (asyncio, "BaseEventLoop"),
+    (asyncio, "BaseSelectorEventLoop"),
+    (asyncio, "SelectorEventLoop"),
+    (asyncio, "EventLoop"),
+)
+
+# Tests put a mock in the place of `logger`, `signal` or `socket` in these.
+MIRRORED_MODULES = (base_events, selector_events, unix_events)
+
+
+class Turns:
+    """How many turns loops have run so far: those of the kind under test, and asyncio's own."""
+
+    def __init__(self) -> None:
+        self.ours = 0
+        self.stock = 0
+        self._paused = False
+
+    def add(self, turns: int, *, stock: bool) -> None:
+        if self._paused:
+            return
+        if stock:
+            self.stock += turns
+        else:
+            self.ours += turns
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave out what a test's clean-up runs."""
+        before, self._paused = self._paused, True
+        try:
+            yield
+        finally:
+            self._paused = before
+
+
+turns = Turns()
+
+
+def install(loop: str) -> None:
+    """Let asyncio and its tests make loops of the named kind; call it before any test module is imported."""
+    if loop == "asyncio":
+        _count_runs(base_events.BaseEventLoop, stock=False)
+        return
+    _count_runs(base_events.BaseEventLoop, stock=True)
+    loop_class = _load_whorl() if loop == "whorl" else _load_uvloop()
+    for module, name in LOOP_CLASSES:
+        if hasattr(module, name):
+            setattr(module, name, loop_class)
+    unix_events._UnixDefaultEventLoopPolicy._loop_factory = loop_class
+    for module in MIRRORED_MODULES:
+        module.__class__ = MirroredModule
+    _replace_test_loops(loop_class)
+
+
+def _load_whorl() -> type[asyncio.AbstractEventLoop]:
+    import whorl
+
+    _count_runs(whorl.EventLoop, lambda loop: loop.metrics().turns)
+    return whorl.EventLoop
+
+
+def _load_uvloop() -> type[asyncio.AbstractEventLoop]:
+    import uvloop
+
+    class Loop(uvloop.Loop):
+        """A uvloop that accepts and ignores the selector it is given."""
+
+        def __init__(self, selector: Any = None) -> None:
+            super().__init__()
+
+        def run_forever(self) -> None:
+            super().run_forever()
+
+    _count_runs(Loop)
+    return Loop
+
+
+def _count_runs(cls: Any, read: Callable[[Any], int] | None = None, *, stock: bool = False) -> None:
+    """Count the turns of every run; a loop that has no count to read has run at least one."""
+    run_forever = cls.run_forever
+
+    @functools.wraps(run_forever)
+    def counted(loop: Any) -> None:
+        before = read(loop) if read else 0
+        try:
+            run_forever(loop)
+        finally:
+            turns.add(read(loop) - before if read else 1, stock=stock)
+
+    cls.run_forever = counted
+
+
+class MirroredModule(types.ModuleType):
+    """A module of asyncio's; what a test puts in the place of one of its globals, Whorl's modules see too."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        missing = object()
+        before = vars(self).get(name, missing)
+        super().__setattr__(name, value)
+        for module in _whorl_modules():
+            if vars(module).get(name) is before:
+                setattr(module, name, value)
+
+
+def _whorl_modules() -> list[types.ModuleType]:
+    return [module for name, module in sys.modules.items() if name.startswith("whorl.")]
+
+
+def _replace_test_loops(loop_class: type[asyncio.AbstractEventLoop]) -> None:
+    """Replace the loops that the suite's base class makes, and do not count what closing them runs."""
+    from test.test_asyncio import utils
+
+    make_stock_loop = utils.TestCase.new_test_loop
+    close_loop = utils.TestCase.close_loop
+    plain, timed = stand_in.make_test_loops(loop_class)
+
+    def new_test_loop(self: Any, gen: Any = None) -> asyncio.AbstractEventLoop:
+        if gen is not None and timed is None:
+            return make_stock_loop(self, gen)
+        loop = plain() if gen is None else timed(gen)
+        self.set_event_loop(loop)
+        return loop
+
+    def close_loop_uncounted(loop: Any) -> None:
+        if not hasattr(loop, "_default_executor"):
+            loop = stand_in.Closing(loop)
+        with turns.paused():
+            close_loop(loop)
+
+    utils.TestCase.new_test_loop = new_test_loop
+    utils.TestCase.close_loop = staticmethod(close_loop_uncounted)

@@ -1,0 +1,128 @@
+"""Runs the suite module by module, each in a process of its own that may hang or crash."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+WORKER = Path(__file__).with_name("worker.py")
+
+# A module whose process dies this often is given up.
+MAX_RESTARTS = 20
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one test."""
+
+    id: str
+    outcome: str  # passed, failed, absent (a loop method is), skipped, skipped by CPython
+    reason: str = ""
+    turns: int = 0
+    stock_turns: int = 0
+    seconds: float = 0.0
+
+    @property
+    def failed(self) -> bool:
+        return self.outcome == "failed"
+
+    @property
+    def passed(self) -> bool:
+        return self.outcome == "passed"
+
+
+@dataclass
+class ModuleRun:
+    """What became of the tests of one module."""
+
+    module: str
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    complaints: list[str] = field(default_factory=list)
+
+    def with_outcome(self, *kinds: str) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes.values() if outcome.outcome in kinds]
+
+    @property
+    def run(self) -> list[Outcome]:
+        return self.with_outcome("passed", "failed", "absent")
+
+
+class Runner:
+    """Starts workers for one kind of loop and reads what they wrote."""
+
+    def __init__(self, loop: str, directory: Path, timeout: float) -> None:
+        self.loop = loop
+        self._directory = directory
+        self._timeout = timeout
+        directory.mkdir(parents=True, exist_ok=True)
+
+    def run(self, module: str, only: Collection[str] = ()) -> ModuleRun:
+        """Run a module or some of its tests; a test that ends its process fails and the others go on."""
+        result = ModuleRun(module)
+        found: Collection[str] = only
+        todo: Collection[str] = only
+        for _ in range(MAX_RESTARTS):
+            lines, returncode = self._work(module, todo)
+            started = _absorb(lines, result)
+            if returncode == 0:
+                return result
+            log = self._path(module, "log").read_text(errors="replace")
+            if not started or started[-1] in result.outcomes:
+                result.complaints.append(f"{module}: died outside of its tests ({returncode})\n{log[-8000:]}")
+                return result
+            result.outcomes[started[-1]] = _died(started[-1], returncode, log)
+            found = found or next(line["ids"] for line in lines if "ids" in line)
+            todo = [test for test in found if test not in result.outcomes]
+            if not todo:
+                return result
+        result.complaints.append(f"{module}: given up after {MAX_RESTARTS} hangs and crashes")
+        return result
+
+    def _work(self, module: str, only: Collection[str]) -> tuple[list[dict[str, Any]], int]:
+        """Run one worker to its end; return the lines it wrote and its exit status."""
+        lines = self._path(module, "jsonl")
+        lines.unlink(missing_ok=True)
+        command = [sys.executable, str(WORKER), module, "--loop", self.loop]
+        command += ["--lines", str(lines), "--timeout", str(self._timeout)]
+        if only:
+            wanted = self._path(module, "only")
+            wanted.write_text("\n".join(only))
+            command += ["--only", str(wanted)]
+        with self._path(module, "log").open("w") as log:
+            returncode = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_environment(), check=False
+            ).returncode
+        text = lines.read_text() if lines.exists() else ""
+        return [json.loads(line) for line in text.splitlines()], returncode
+
+    def _path(self, module: str, suffix: str) -> Path:
+        return self._directory / f"{module}.{suffix}"
+
+
+def _environment() -> dict[str, str]:
+    """Leave out what would make the suite's own warnings errors or change how its loops start."""
+    unwanted = ("PYTHONWARNINGS", "PYTHONASYNCIODEBUG", "PYTHONDEVMODE")
+    return {name: value for name, value in os.environ.items() if name not in unwanted}
+
+
+def _absorb(lines: list[dict[str, Any]], result: ModuleRun) -> list[str]:
+    """Add a worker's lines to the result; return the tests that it started."""
+    started = []
+    for line in lines:
+        match line["event"]:
+            case "start":
+                started.append(line["id"])
+            case "stop":
+                result.outcomes[line["id"]] = Outcome(**{key: line[key] for key in line if key != "event"})
+            case "complaint":
+                result.complaints.append(line["text"])
+    return started
+
+
+def _died(test: str, returncode: int, log: str) -> Outcome:
+    how = f"killed by signal {-returncode}" if returncode < 0 else f"exit status {returncode}"
+    return Outcome(test, "failed", f"the process did not survive this test ({how})\n{log[-8000:]}")

@@ -1,0 +1,145 @@
+"""The suite's own test loops, with the same helper methods, on top of the loop under test."""
+
+import asyncio
+import collections
+import contextlib
+from collections.abc import Callable, Generator
+from typing import Any
+
+Clock = Generator[float, float, None]
+
+
+class RecordingMixin:
+    """Registers no file descriptor; remembers which callback was given for which, for tests to look at."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.readers: dict[int, asyncio.Handle] = {}
+        self.writers: dict[int, asyncio.Handle] = {}
+        self.reset_counters()
+
+    def reset_counters(self) -> None:
+        self.remove_reader_count: dict[int, int] = collections.defaultdict(int)
+        self.remove_writer_count: dict[int, int] = collections.defaultdict(int)
+
+    def add_reader(self, fd: int, callback: Callable[..., object], *args: Any, context: Any = None) -> None:
+        self.readers[fd] = asyncio.Handle(callback, args, self, context)
+
+    def add_writer(self, fd: int, callback: Callable[..., object], *args: Any, context: Any = None) -> None:
+        self.writers[fd] = asyncio.Handle(callback, args, self, context)
+
+    def remove_reader(self, fd: int) -> bool:
+        self.remove_reader_count[fd] += 1
+        return self.readers.pop(fd, None) is not None
+
+    def remove_writer(self, fd: int) -> bool:
+        self.remove_writer_count[fd] += 1
+        return self.writers.pop(fd, None) is not None
+
+    # asyncio's own pipe transports, which some tests drive by hand, call these.
+    _add_reader = add_reader
+    _add_writer = add_writer
+    _remove_reader = remove_reader
+    _remove_writer = remove_writer
+
+    def assert_reader(self, fd: int, callback: Callable[..., object], *args: Any) -> None:
+        _check_handle(self.readers, fd, callback, args)
+
+    def assert_writer(self, fd: int, callback: Callable[..., object], *args: Any) -> None:
+        _check_handle(self.writers, fd, callback, args)
+
+    def assert_no_reader(self, fd: int) -> None:
+        assert fd not in self.readers, f"fd {fd} is registered"
+
+
+def _check_handle(handles: dict[int, asyncio.Handle], fd: int, callback: Any, args: Any) -> None:
+    assert fd in handles, f"fd {fd} is not registered"
+    assert handles[fd]._callback == callback
+    assert handles[fd]._args == args
+
+
+class TimedMixin:
+    """A loop whose time moves only as the test says.
+
+    After each turn the test's generator is sent the deadline of every timer that the turn scheduled, one by
+    one, and yields by how much to move the time forward. An idle handle asks it: one that is started also
+    keeps the loop from sleeping until a deadline that only the generator can bring nearer.
+    """
+
+    _now = 0.0
+
+    def __init__(self, make_clock: Callable[[], Clock]) -> None:
+        super().__init__()
+        self._clock = make_clock()
+        next(self._clock)
+        self._clock_error: BaseException | None = None
+        self._new_deadlines: list[float] = []
+        self._in_first_turn = True
+        self._idle = self._make_idle()
+
+    def time(self) -> float:
+        return self._now
+
+    def advance_time(self, seconds: float) -> None:
+        self._now += seconds or 0
+
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+        self._new_deadlines.append(when)
+        return super().call_at(when, callback, *args, context=context)
+
+    def run_forever(self) -> None:
+        self._in_first_turn = True
+        super().run_forever()
+        self._ask_clock()
+        if self._clock_error is not None:
+            raise self._clock_error
+
+    def close(self) -> None:
+        self._idle.close()
+        super().close()
+        with contextlib.suppress(StopIteration):
+            self._clock.send(0)
+            raise AssertionError("the test's clock expects more timers")
+
+    def _between_turns(self, *args: Any) -> None:
+        if not self._in_first_turn:
+            self._ask_clock()
+        self._in_first_turn = False
+
+    def _ask_clock(self) -> None:
+        deadlines, self._new_deadlines = self._new_deadlines, []
+        try:
+            for when in deadlines:
+                self.advance_time(self._clock.send(when))
+        except BaseException as error:
+            self._clock_error = error
+            self.stop()
+
+
+def make_test_loops(loop_class: type[asyncio.AbstractEventLoop]) -> tuple[Any, Any]:
+    """Make the plain test loop, and the one with a clock; None where a loop's time cannot be replaced."""
+    plain = type("PlainTestLoop", (RecordingMixin, loop_class), {})
+    if not loop_class.__module__.startswith("whorl"):
+        return plain, None
+
+    from whorl.handles import Idle
+
+    def make_idle(loop: Any) -> Idle:
+        idle = Idle(loop)
+        idle.unref()
+        idle.start(loop._between_turns)
+        return idle
+
+    return plain, type("TimedTestLoop", (TimedMixin, plain), {"_make_idle": make_idle})
+
+
+class Closing:
+    """What the suite's clean-up asks of a loop it closes, for a loop without asyncio's private names."""
+
+    _default_executor = None
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.close = loop.close

@@ -1,0 +1,164 @@
+"""Runs one module of the suite on one kind of loop, and writes what became of each test, line by line."""
+
+# ruff: noqa: N802 - unittest names the methods of a result.
+
+import argparse
+import asyncio
+import faulthandler
+import importlib
+import json
+import time
+import traceback
+import unittest
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+import replacement
+import skips
+import suite
+
+
+class Result(unittest.TestResult):
+    """Writes a line when a test starts and one when it is over: a test without the second never returned."""
+
+    def __init__(self, lines: TextIO, timeout: float) -> None:
+        super().__init__()
+        self._lines = lines
+        self._timeout = timeout
+        self._outcome: dict[str, Any] = {}
+        self._began = 0.0
+        self._turns_before = (0, 0)
+
+    def say(self, **line: Any) -> None:
+        print(json.dumps(line), file=self._lines, flush=True)
+
+    def startTest(self, test: unittest.TestCase) -> None:
+        super().startTest(test)
+        end_when_stuck(self._timeout)
+        self._outcome = {"outcome": "passed"}
+        self._began = time.perf_counter()
+        self._turns_before = (replacement.turns.ours, replacement.turns.stock)
+        self.say(event="start", id=suite.short_id(test.id()))
+
+    def stopTest(self, test: unittest.TestCase) -> None:
+        self.say(
+            event="stop",
+            id=suite.short_id(test.id()),
+            seconds=round(time.perf_counter() - self._began, 3),
+            turns=replacement.turns.ours - self._turns_before[0],
+            stock_turns=replacement.turns.stock - self._turns_before[1],
+            **self._outcome,
+        )
+        super().stopTest(test)
+
+    def addSkip(self, test: unittest.TestCase, reason: str) -> None:
+        super().addSkip(test, reason)
+        self._settle(test, "skipped by CPython", reason)
+
+    def addFailure(self, test: unittest.TestCase, err: Any) -> None:
+        super().addFailure(test, err)
+        self._fail(test, err)
+
+    def addError(self, test: unittest.TestCase, err: Any) -> None:
+        super().addError(test, err)
+        self._fail(test, err)
+
+    def addSubTest(self, test: unittest.TestCase, subtest: unittest.TestCase, err: Any) -> None:
+        super().addSubTest(test, subtest, err)
+        if err is not None:
+            self._fail(test, err)
+
+    def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:
+        super().addUnexpectedSuccess(test)
+        self._settle(test, "failed", "passes, but is expected to fail")
+
+    def _fail(self, test: unittest.TestCase, err: Any) -> None:
+        absent = _absent_method(err[1])
+        if absent is not None:
+            self._settle(test, "absent", absent)
+        else:
+            self._settle(test, "failed", "".join(traceback.format_exception(*err)))
+
+    def _settle(self, test: unittest.TestCase, outcome: str, reason: str) -> None:
+        """Note an outcome; a failure stays one whatever else the test's clean-up reports."""
+        if not isinstance(test, unittest.TestCase) or not hasattr(test, "_testMethodName"):
+            self.say(event="stop", id=suite.short_id(test.id()), outcome=outcome, reason=reason)
+        elif self._outcome["outcome"] == "failed":
+            self._outcome["reason"] += reason if outcome == "failed" else ""
+        else:
+            self._outcome = {"outcome": outcome, "reason": reason}
+
+
+def _absent_method(error: BaseException | None) -> str | None:
+    """Name the loop method that the error comes from, if the loop under test does not have it yet."""
+    while error is not None:
+        if isinstance(error, NotImplementedError) and error.__traceback__ is not None:
+            innermost = list(traceback.walk_tb(error.__traceback__))[-1][0].f_code
+            stock = vars(asyncio.AbstractEventLoop).get(innermost.co_name)
+            ours = getattr(asyncio.SelectorEventLoop, innermost.co_name, None)
+            if stock is not None and ours is stock and stock.__code__ is innermost:
+                return innermost.co_name
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def flatten(tests: unittest.TestSuite) -> Iterator[unittest.TestCase]:
+    for test in tests:
+        if isinstance(test, unittest.TestSuite):
+            yield from flatten(test)
+        else:
+            yield test
+
+
+def end_when_stuck(timeout: float) -> None:
+    """End the process with every thread's stack on stderr, unless called again in time."""
+    faulthandler.dump_traceback_later(timeout, exit=True)
+
+
+def load(module: str) -> dict[str, unittest.TestCase]:
+    """Import a module of the suite and return its tests by their short ids, in their order."""
+    imported = importlib.import_module(f"{suite.PACKAGE}.{module}")
+    tests = flatten(unittest.defaultTestLoader.loadTestsFromModule(imported))
+    return {suite.short_id(test.id()): test for test in tests}
+
+
+def skipped_tests(module: str, tests: dict[str, unittest.TestCase], say: Callable[..., None]) -> set[str]:
+    """Say which tests the list of skips leaves out, and what is wrong with the list."""
+    listed = skips.for_module(module)
+    for complaint in skips.complaints(listed, tests):
+        say(event="complaint", text=complaint)
+    names = {test_id: skip.name for skip in listed for test_id in tests if skip.matches(test_id)}
+    for test_id, name in names.items():
+        say(event="stop", id=test_id, outcome="skipped", reason=name)
+    return set(names)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("module")
+    parser.add_argument("--loop", required=True)
+    parser.add_argument("--lines", required=True, type=Path, help="where to append the outcomes")
+    parser.add_argument("--timeout", type=float, required=True, help="seconds that one test may take")
+    parser.add_argument("--only", type=Path, help="a file with the ids of the tests to run")
+    options = parser.parse_args()
+
+    faulthandler.enable()
+    end_when_stuck(options.timeout)
+    replacement.install(options.loop)
+    tests = load(options.module)
+    with options.lines.open("a") as lines:
+        result = Result(lines, options.timeout)
+        if options.only:
+            wanted = set(options.only.read_text().split())
+        else:
+            wanted = set(tests)
+            result.say(event="found", ids=list(tests))
+            if options.loop == "whorl":
+                wanted -= skipped_tests(options.module, tests, result.say)
+        unittest.TestSuite(test for name, test in tests.items() if name in wanted).run(result)
+    end_when_stuck(options.timeout)  # While the interpreter waits for threads that a test left behind.
+
+
+if __name__ == "__main__":
+    main()
