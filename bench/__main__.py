@@ -11,7 +11,7 @@ import programs
 import report
 from cases import Case, MicroCase
 from loops import Choice
-from measure import Cores, MeasurementFailed, Sample, is_applicable, measure
+from measure import Cores, MeasurementError, Sample, is_applicable, measure
 from report import CaseResult
 
 OVERHEAD_SECONDS = 0.6  # to start processes and warm up, about
@@ -29,7 +29,7 @@ def main() -> int:
         return 2
     try:
         programs.compile_all()
-    except programs.CannotCompile as error:
+    except programs.CompileError as error:
         print(error, file=sys.stderr)
         return 2
     choices = _choose_loops(options.loops)
@@ -55,7 +55,7 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--loops", type=_names, default=list(loops.NAMES), metavar="NAME,…", help="see below")
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each case on each loop")
     parser.add_argument(
-        "--seconds", type=float, default=1.0, help=f"per measurement; × {MICRO_SHARE} for micro"
+        "--seconds", type=float, default=1.0, help=f"per measurement; {MICRO_SHARE:.0%} of it for micro"
     )
     parser.add_argument("--json", type=Path, default=programs.BUILD / "result.json", metavar="FILE")
     parser.add_argument("--list", action="store_true", help="print the names of the cases and stop")
@@ -79,7 +79,7 @@ def _choose_loops(names: Sequence[str]) -> list[Choice]:
     for name in dict.fromkeys(names):
         try:
             choices.append(loops.choose(name))
-        except loops.Unavailable as error:
+        except loops.UnavailableError as error:
             print(f"without {name}: {error}")
     for choice in choices:
         print(f"{choice.name}: {choice.version}")
@@ -110,20 +110,21 @@ def _run_case(case: Case, choices: Sequence[Choice], cores: Cores, options: argp
             sample = None
             try:
                 sample = measure(case, loop, cores, _seconds(case, options))
-            except MeasurementFailed as failure:
+            except MeasurementError as failure:
                 result.failures[loop.name] = str(failure)
             samples[loop.name].append(sample)
     return result
 
 
 def _seconds(case: Case, options: argparse.Namespace) -> float:
-    share = MICRO_SHARE if isinstance(case, MicroCase) else 1.0
-    return share * float(options.seconds)
+    seconds: float = options.seconds
+    return MICRO_SHARE * seconds if isinstance(case, MicroCase) else seconds
 
 
 def _expected_seconds(case: Case, choices: Sequence[Choice], options: argparse.Namespace) -> float:
-    count = sum(is_applicable(case, loop) for loop in choices) * options.rounds
-    return count * (_seconds(case, options) + OVERHEAD_SECONDS)
+    seconds = _seconds(case, options) + OVERHEAD_SECONDS
+    rounds: int = options.rounds
+    return rounds * seconds * sum(is_applicable(case, loop) for loop in choices)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ PROBE_SECONDS = 30
 PR_SET_PDEATHSIG = 1
 
 
-class Unavailable(Exception):
+class UnavailableError(Exception):
     """This loop cannot be measured here; the message says why."""
 
 
@@ -41,7 +41,7 @@ class Choice:
 
 
 def choose(name: str) -> Choice:
-    """Find the loop called `name`; raise Unavailable if it is not here."""
+    """Find the loop called `name`; raise UnavailableError if it is not here."""
     if name == LIMIT:
         return Choice(name, dict(os.environ), "cc -O2")
     environment = _environment(name)
@@ -50,7 +50,7 @@ def choose(name: str) -> Choice:
         env=environment, capture_output=True, text=True, timeout=PROBE_SECONDS,
     )  # fmt: skip
     if probe.returncode != 0:
-        raise Unavailable((probe.stderr.strip().splitlines() or ["no reason given"])[-1])
+        raise UnavailableError((probe.stderr.strip().splitlines() or ["no reason given"])[-1])
     return Choice(name, environment, json.loads(probe.stdout))
 
 
@@ -77,7 +77,7 @@ def _environment(name: str) -> dict[str, str]:
     environment = dict(os.environ)
     family, _, tree = name.partition("@")
     if family not in NAMES:
-        raise Unavailable(f"unknown loop; known are {', '.join(NAMES)}")
+        raise UnavailableError(f"unknown loop; known are {', '.join(NAMES)}")
     if family == "whorl-pure":
         environment["PYTHONPATH"] = tree or str(ROOT / "src")
     elif tree:
@@ -95,7 +95,7 @@ def _newest_release_tree() -> Path:
     pattern = f"cp{sys.version_info.major}{sys.version_info.minor}-*-release"
     trees = sorted((ROOT / "build").glob(pattern), key=lambda tree: tree.stat().st_mtime)
     if not trees:
-        raise Unavailable(f"no PYTHONPATH with a whorl in it, and no build/{pattern}")
+        raise UnavailableError(f"no PYTHONPATH with a whorl in it, and no build/{pattern}")
     return trees[-1]
 
 

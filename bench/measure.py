@@ -23,21 +23,21 @@ SPARE_SECONDS = 60  # beyond its own time, before a measurement is given up
 DISTURBED_SHARE = 0.05
 
 
-class MeasurementFailed(Exception):
+class MeasurementError(Exception):
     """A server, generator or micro case did not do its work; the message says what was seen."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What one measurement found; the fields after `rate` are of echo cases only."""
+    """What one measurement found."""
 
     rate: float  # requests or operations per second
-    p50_us: float | None = None
+    cpu_us: float | None  # processor time of the server or micro case, for each of them
+    is_disturbed: bool  # another process took a core that was ours
+    errors: int = 0
+    p50_us: float | None = None  # latencies: echo cases only
     p99_us: float | None = None
     p999_us: float | None = None
-    errors: int = 0
-    server_cpu_us: float | None = None  # the server's processor time per request
-    is_disturbed: bool = False  # another process took a core that was ours
     client_busy: float | None = None  # the generator's share of its core; near 1, it may be the limit itself
 
 
@@ -75,10 +75,11 @@ def _measure_micro(case: MicroCase, loop: Choice, cores: Cores, seconds: float) 
     name = case.name.removeprefix("micro/")
     command = [sys.executable, str(FOLDER / "micro.py"), name, loop.name, str(seconds)]
     found = _run(command, loop, {cores.server, cores.client}, seconds)
-    waited_ns = found["wait_ns"] or 0
+    waited = found["waited_seconds"] or 0.0
     return Sample(
         rate=found["operations"] / found["seconds"],
-        is_disturbed=waited_ns / 1e9 > DISTURBED_SHARE * found["seconds"],
+        cpu_us=found["busy_seconds"] / found["operations"] * 1e6,
+        is_disturbed=waited > DISTURBED_SHARE * found["seconds"],
     )
 
 
@@ -103,7 +104,7 @@ def _measure_echo(case: EchoCase, loop: Choice, cores: Cores, seconds: float) ->
 def _read_sample(found: dict[str, Any]) -> Sample:
     requests, seconds = found["requests"], found["seconds"]
     if requests == 0:
-        raise MeasurementFailed("not one request was answered")
+        raise MeasurementError("not one request was answered")
     counts_time = found["server_run_ns"] is not None and found["client_run_ns"] is not None
     waited_ns = max(found["server_wait_ns"], found["client_wait_ns"]) if counts_time else 0
     return Sample(
@@ -112,7 +113,7 @@ def _read_sample(found: dict[str, Any]) -> Sample:
         p99_us=found["p99_us"],
         p999_us=found["p999_us"],
         errors=found["errors"] + found["lost"],
-        server_cpu_us=found["server_run_ns"] / requests / 1e3 if counts_time else None,
+        cpu_us=found["server_run_ns"] / requests / 1e3 if counts_time else None,
         is_disturbed=waited_ns / 1e9 > DISTURBED_SHARE * seconds,
         client_busy=found["client_run_ns"] / 1e9 / seconds if counts_time else None,
     )
@@ -143,7 +144,7 @@ def _wait_until_ready(server: subprocess.Popen[str], complaints: Any) -> str:
     words = server.stdout.readline().split() if is_readable else []
     if len(words) != 2 or words[0] != "READY":
         complaints.seek(0)
-        raise MeasurementFailed(f"the server did not start: {_last_line(complaints.read())}")
+        raise MeasurementError(f"the server did not start: {_last_line(complaints.read())}")
     return words[1]
 
 
@@ -157,11 +158,11 @@ def _run(command: list[str], loop: Choice, cores: set[int], seconds: float) -> d
         try:
             output, complaints = process.communicate(timeout=seconds + SPARE_SECONDS)
         except subprocess.TimeoutExpired:
-            raise MeasurementFailed(f"no end after {seconds + SPARE_SECONDS:.0f} s") from None
+            raise MeasurementError(f"no end after {seconds + SPARE_SECONDS:.0f} s") from None
         finally:
             process.kill()
     if not output:
-        raise MeasurementFailed(_last_line(complaints))
+        raise MeasurementError(_last_line(complaints))
     found: dict[str, Any] = json.loads(output)
     if complaints:
         print(complaints, end="", file=sys.stderr)

@@ -2,8 +2,8 @@
 
 usage: micro.py CASE LOOP SECONDS
 
-Prints operations, seconds and the time spent waiting for a core as JSON. A case is a batch of many
-operations; batches are repeated until the time is up, after one that warms up.
+Prints as JSON how many operations were done and the times they took. A case is a batch of many operations;
+batches are repeated until the time is up, after one that warms up.
 """
 
 import asyncio
@@ -252,8 +252,8 @@ async def add_reader_churn() -> None:
 CASES["run/no-op"] = Micro(nothing_async, 1, has_own_loop=True)
 
 
-def measure(micro: Micro, loop_name: str, seconds: float) -> tuple[int, float]:
-    """Repeat the batch for `seconds`; operations done and the seconds they took."""
+def measure(micro: Micro, loop_name: str, seconds: float) -> dict[str, float | None]:
+    """Repeat the batch for `seconds`; how many operations that were, and the times they took."""
 
     def new_loop() -> asyncio.AbstractEventLoop:
         return loops.new_event_loop(loop_name)
@@ -269,22 +269,31 @@ def _run_once(batch: Batch, new_loop: Callable[[], asyncio.AbstractEventLoop]) -
         runner.run(batch())
 
 
-def _repeat(run_batch: Callable[[], None], operations: int, seconds: float) -> tuple[int, float]:
+def _repeat(run_batch: Callable[[], None], operations: int, seconds: float) -> dict[str, float | None]:
     run_batch()
     gc.collect()
     done = 0
-    begin = now = time.perf_counter()
+    waited_before, busy_before, begin = _waited_seconds(), time.process_time(), time.perf_counter()
+    now = begin
     while now - begin < seconds:
         run_batch()
         done += operations
         now = time.perf_counter()
-    return done, now - begin
+    busy, waited = time.process_time() - busy_before, _waited_seconds()
+    return {
+        "operations": done,
+        "seconds": now - begin,
+        "busy_seconds": busy,
+        "waited_seconds": waited - waited_before
+        if waited is not None and waited_before is not None
+        else None,
+    }
 
 
-def waited_ns() -> int | None:
+def _waited_seconds() -> float | None:
     """How long this thread has waited for a core that others had, where the kernel tells."""
     try:
-        return int(Path("/proc/self/schedstat").read_text().split()[1])
+        return int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
     except OSError:
         return None
 
@@ -292,11 +301,7 @@ def waited_ns() -> int | None:
 def main() -> None:
     case_name, loop_name, seconds = sys.argv[1:]
     loops.die_with_parent()
-    before_ns = waited_ns()
-    operations, elapsed = measure(CASES[case_name], loop_name, float(seconds))
-    after_ns = waited_ns()
-    wait_ns = after_ns - before_ns if after_ns is not None and before_ns is not None else None
-    print(json.dumps({"operations": operations, "seconds": elapsed, "wait_ns": wait_ns}))
+    print(json.dumps(measure(CASES[case_name], loop_name, float(seconds))))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ BUILD = SOURCES.parent / "build" / "bench"
 NAMES = ("load", "echo_limit")
 
 
-class CannotCompile(Exception):
+class CompileError(Exception):
     """There is no C compiler, or it refused; the message says which."""
 
 
@@ -35,10 +35,10 @@ def _is_current(name: str) -> bool:
 def _compile(name: str) -> None:
     compiler = os.environ.get("CC", "cc")
     if shutil.which(compiler) is None:
-        raise CannotCompile(f"no C compiler: {compiler!r} is not on the PATH (set CC to name another)")
+        raise CompileError(f"no C compiler: {compiler!r} is not on the PATH (set CC to name another)")
     unfinished = BUILD / f"{name}.{os.getpid()}"
     command = [compiler, "-O2", "-Wall", "-Wextra", "-o", str(unfinished), str(SOURCES / f"{name}.c")]
     outcome = subprocess.run(command, capture_output=True, text=True)
     if outcome.returncode != 0:
-        raise CannotCompile(f"{' '.join(command)}\n{outcome.stderr}")
+        raise CompileError(f"{' '.join(command)}\n{outcome.stderr}")
     unfinished.replace(BUILD / name)

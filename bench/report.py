@@ -6,7 +6,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -17,8 +17,8 @@ from measure import Sample
 REFERENCES = ("uvloop", "asyncio")
 COLUMNS = (
     ("case", 42, "<"), ("loop", 12, "<"), ("per second", 12, ">"),
-    ("/ uvloop", 20, ">"), ("/ asyncio", 20, ">"),
-    ("p50 µs", 9, ">"), ("p99 µs", 9, ">"), ("CPU µs", 8, ">"), ("", 0, "<"),
+    ("/ uvloop", 20, ">"), ("/ asyncio", 20, ">"), ("CPU µs", 9, ">"), ("CPU / uvloop", 12, ">"),
+    ("p50 µs", 9, ">"), ("p99 µs", 9, ">"), ("", 0, "<"),
 )  # fmt: skip
 
 
@@ -53,9 +53,16 @@ class CaseResult:
 
     def ratio(self, loop: str, reference: str) -> Ratio | None:
         """`loop` against `reference`: the ratio of each round, never one of medians of different rounds."""
-        pairs = zip(self.samples[loop], self.samples.get(reference, []), strict=False)
-        ratios = [ours.rate / theirs.rate for ours, theirs in pairs if ours and theirs]
-        return Ratio(median(ratios), min(ratios), max(ratios)) if ratios else None
+        return _ratio([ours.rate / theirs.rate for ours, theirs in self._pairs(loop, reference)])
+
+    def cpu_ratio(self, loop: str, reference: str) -> Ratio | None:
+        """How many times as much work `loop` does with the same processor time."""
+        pairs = [(ours.cpu_us, theirs.cpu_us) for ours, theirs in self._pairs(loop, reference)]
+        return _ratio([theirs / ours for ours, theirs in pairs if ours and theirs])
+
+    def _pairs(self, loop: str, reference: str) -> list[tuple[Sample, Sample]]:
+        rounds = zip(self.samples[loop], self.samples.get(reference, []), strict=False)
+        return [(ours, theirs) for ours, theirs in rounds if ours and theirs]
 
 
 def header() -> str:
@@ -89,16 +96,22 @@ def _row(result: CaseResult, loop: str, title: str) -> str:
     if not good:
         return _line([title, loop, "failed: " + result.failures[loop]])
     ratios = [result.ratio(loop, reference) if reference != loop else None for reference in REFERENCES]
+    cpu_ratio = result.cpu_ratio(loop, REFERENCES[0]) if loop != REFERENCES[0] else None
     return _line([
         title,
         loop,
         f"{median(sample.rate for sample in good):,.0f}",
         *(str(ratio) if ratio else "" for ratio in ratios),
+        _median_of(good, "cpu_us", decimals=2),
+        f"{cpu_ratio.median:.2f}" if cpu_ratio else "",
         _median_of(good, "p50_us"),
         _median_of(good, "p99_us"),
-        _median_of(good, "server_cpu_us"),
         _remarks(good, result.failures.get(loop)),
     ])  # fmt: skip
+
+
+def _ratio(ratios: Sequence[float]) -> Ratio | None:
+    return Ratio(median(ratios), min(ratios), max(ratios)) if ratios else None
 
 
 def _remarks(samples: Sequence[Sample], failure: str | None) -> str:
@@ -112,9 +125,9 @@ def _remarks(samples: Sequence[Sample], failure: str | None) -> str:
     return ", ".join(remarks)
 
 
-def _median_of(samples: Sequence[Sample], attribute: str) -> str:
+def _median_of(samples: Sequence[Sample], attribute: str, decimals: int = 1) -> str:
     values = [value for sample in samples if (value := getattr(sample, attribute)) is not None]
-    return f"{median(values):,.1f}" if values else ""
+    return f"{median(values):,.{decimals}f}" if values else ""
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -126,16 +139,18 @@ def _case_document(result: CaseResult) -> dict[str, Any]:
     return {
         loop: {
             "rate": median(sample.rate for sample in result.good(loop)) if result.good(loop) else None,
-            "ratios": {
-                reference: dataclasses.asdict(ratio)
-                for reference in REFERENCES
-                if (ratio := result.ratio(loop, reference))
-            },
+            "ratios": _ratios_document(loop, result.ratio),
+            "cpu_ratios": _ratios_document(loop, result.cpu_ratio),
             "failure": result.failures.get(loop),
             "samples": [dataclasses.asdict(sample) if sample else None for sample in samples],
         }
         for loop, samples in result.samples.items()
     }
+
+
+def _ratios_document(loop: str, ratio: Callable[[str, str], Ratio | None]) -> dict[str, Any]:
+    found = {reference: ratio(loop, reference) for reference in REFERENCES}
+    return {reference: dataclasses.asdict(one) for reference, one in found.items() if one}
 
 
 def _machine() -> dict[str, Any]:
