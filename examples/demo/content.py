@@ -1,0 +1,22 @@
+"""What requests and replies contain: service and client know it independently, from the request's number."""
+
+import random
+
+PAGE_BYTES = 16 * 1024
+UPLOAD_BYTES = 4 * 1024
+WAIT_SECONDS = 0.010
+
+_PERIOD = 65521
+_NOISE = random.Random(1).randbytes(_PERIOD + PAGE_BYTES)
+
+
+def page(number: int) -> bytes:
+    """The body of the page with this number: a window into one block of noise."""
+    begin = number % _PERIOD
+    return _NOISE[begin : begin + PAGE_BYTES]
+
+
+def upload(number: int) -> bytes:
+    """The body that the client sends with the upload of this number."""
+    begin = number * 7 % _PERIOD
+    return _NOISE[begin : begin + UPLOAD_BYTES]
