@@ -1,7 +1,7 @@
 """Installing Whorl: the wheel holds the sources, and extension modules as `WHORL_BUILD` says.
 
-`compiled` fails when Whorl cannot be compiled, `pure` compiles nothing, `auto` (the default) compiles what it can:
-everything, or nothing with a warning that nobody can overlook in the build's log.
+`compiled` fails when Whorl cannot be compiled, `pure` compiles nothing, `auto` (the default) compiles
+everything, or nothing and says so in the build's log.
 """
 
 import os
@@ -21,26 +21,35 @@ BUILD = os.environ.get("WHORL_BUILD", "auto")
 if BUILD not in ("auto", "compiled", "pure"):
     sys.exit(f"WHORL_BUILD is auto, compiled or pure, not {BUILD!r}")
 
-LOUD = "*" * 79
+STARS = "*" * 79
+FALLEN_BACK = f"""
+{STARS}
+{{error}}
+
+WHORL IS INSTALLED WITHOUT COMPILED MODULES: it works, and is much slower.
+WHORL_BUILD=compiled makes this an error, WHORL_BUILD=pure asks for it.
+{STARS}
+"""
 
 
 class BuildExtensions(build_ext):
     """Compiles as the rest of the project does, with its cache, instead of setuptools' way."""
 
     def run(self) -> None:
+        targets = {module: Path(self.get_ext_fullpath(module.name)) for module in compiled_modules()}
         try:
-            built = extensions.build(compiled_modules(), "release")
+            built = extensions.build(list(targets), "release")
         except extensions.BuildError as error:
             if BUILD == "compiled":
                 raise
-            print(f"{LOUD}\n{error}\n\nWHORL IS INSTALLED WITHOUT COMPILED MODULES: it works, and is much slower.", file=sys.stderr)
-            print(f"WHORL_BUILD=compiled makes this an error, WHORL_BUILD=pure asks for it.\n{LOUD}", file=sys.stderr)
+            print(FALLEN_BACK.format(error=error), file=sys.stderr)
             self.extensions = []
+            for target in targets.values():
+                target.unlink(missing_ok=True)  # of an earlier build
             return
         for module, path in built.items():
-            target = Path(self.get_ext_fullpath(module.name))
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, target)
+            targets[module].parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, targets[module])
 
 
 def extension_modules() -> list[Extension]:

@@ -1,1 +1,1 @@
-"""How a checkout of Whorl makes its environments and its builds; the standard library is enough to start it."""
+"""How a checkout of Whorl makes its environments and builds; Python alone is enough to start it."""

@@ -38,11 +38,17 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m build_tools", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m build_tools", description=(__doc__ or "").splitlines()[0]
+    )
     parser.add_argument("--build", choices=("auto", "compiled", "pure"), default="compiled")
     parser.add_argument("--config", choices=CONFIGS, default="release")
-    parser.add_argument("--with", dest="extras", type=lambda text: text.split(","), default=[], metavar="EXTRA,...")
-    parser.add_argument("command", nargs="*", metavar="ARGUMENT", help="what Python is to run; none: only build")
+    parser.add_argument(
+        "--with", dest="extras", type=lambda text: text.split(","), default=[], metavar="EXTRA,..."
+    )
+    parser.add_argument(
+        "command", nargs="*", metavar="ARGUMENT", help="what Python is to run; none: only build"
+    )
     return parser.parse_args()
 
 
@@ -55,7 +61,10 @@ def _whorl_for(python: Path, build: str, config: str) -> tuple[Path, str]:
         return ROOT / "build" / f"{tag()}-{config}", "compiled"
     if build == "compiled":
         sys.exit(1)
-    print(f"{LOUD}\nWhorl could not be compiled. It runs as plain Python, and is much slower.\n{LOUD}", file=sys.stderr)
+    print(
+        f"{LOUD}\nWhorl could not be compiled. It runs as plain Python, and is much slower.\n{LOUD}",
+        file=sys.stderr,
+    )
     return SOURCES, "pure"
 
 

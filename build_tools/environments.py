@@ -1,8 +1,8 @@
 """The virtual environments of a checkout: made when needed, and made again when the requirements change.
 
-Each interpreter and C library has its own, in `.venv/<tag>/`. It holds what Whorl is built, tested and compared
-with, never Whorl itself, which is found through `PYTHONPATH`. Each extra of `pyproject.toml` is installed when a
-verb first asks for it.
+Each interpreter and C library has its own, in `.venv/<tag>/`. It holds what Whorl is built, tested and
+compared with, never Whorl itself, which is found through `PYTHONPATH`. Each extra of `pyproject.toml` is
+installed when a verb first asks for it.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ def _install_what_can_be(folder: Path, requirements: Sequence[str]) -> None:
     for requirement in requirements:
         if problem := _pip_install(folder, [requirement]):
             missing[requirement] = problem.strip().splitlines()[-1]
-            _say(f"\n*** {requirement} cannot be installed here; what needs it is left out.\n*** {missing[requirement]}\n")
+            _say(f"\n*** {requirement} cannot be installed here; what needs it is left out.")
+            _say(f"*** {missing[requirement]}\n")
     path.write_text(json.dumps(missing, indent=1))
 
 

@@ -63,6 +63,7 @@ def tag() -> str:
 
 def build(modules: Sequence[Module], config: str) -> dict[Module, Path]:
     """Compile `modules`; returns the extension module of each, in the cache."""
+    compiler_version()  # without a compiler there is no need to begin
     folder = Path(os.environ.get("WHORL_CACHE") or ROOT / "build").resolve()
     with _only_one(c_folder := folder / f"c-{config}"):
         c_files = _in_parallel(lambda module: _translated(module, config, c_folder), modules)
@@ -118,7 +119,9 @@ def _compiled(name: str, c_file: Path, config: str, folder: Path) -> Path:
 @cache
 def _commands(config: str) -> tuple[list[str], list[str]]:
     """The compiler and the linker as the interpreter was built with them, at our optimization level."""
-    variables = {name: sysconfig.get_config_var(name) or "" for name in ("CC", "CFLAGS", "CCSHARED", "LDSHARED")}
+    variables = {
+        name: sysconfig.get_config_var(name) or "" for name in ("CC", "CFLAGS", "CCSHARED", "LDSHARED")
+    }
     compiler = shlex.split(os.environ.get("CC") or variables["CC"])
     flags = shlex.split(f"{variables['CFLAGS']} {variables['CCSHARED']} {os.environ.get('CFLAGS', '')}")
     include = {sysconfig.get_path("include"), sysconfig.get_path("platinclude")}
@@ -170,10 +173,11 @@ def _in_parallel(function: Callable[[Item], Path], items: Sequence[Item]) -> lis
 
 
 def _build_error(future: Future[Path]) -> BuildError | None:
-    error = future.exception()
-    if error and not isinstance(error, BuildError):
-        raise error
-    return error
+    try:
+        future.result()
+    except BuildError as error:
+        return error
+    return None
 
 
 @contextmanager

@@ -1,0 +1,20 @@
+"""The command line, as `whorl` and as `python -m whorl`."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line; says what to install when Click is missing."""
+    try:
+        import click  # noqa: F401
+    except ImportError:
+        sys.exit("The command line of Whorl needs Click: pip install 'whorl[cli]'")
+    from whorl.cli import commands
+
+    commands(prog_name="whorl")
+
+
+if __name__ == "__main__":
+    main()

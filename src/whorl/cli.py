@@ -1,0 +1,42 @@
+"""The commands: `whorl run` and `whorl info`."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+import whorl
+from whorl import launcher, report
+
+_FOR_THE_PROGRAM = {"allow_interspersed_args": False, "ignore_unknown_options": True}
+
+
+@click.group()
+@click.version_option(whorl.__version__, prog_name="whorl")
+def commands() -> None:
+    """An event loop for asyncio."""
+
+
+@commands.command(context_settings=_FOR_THE_PROGRAM)
+@click.argument("program", metavar="SCRIPT.py | PACKAGE.MODULE:FUNCTION")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def run(program: str, arguments: tuple[str, ...]) -> None:
+    """Run a program whose event loops are Whorl's.
+
+    A script runs as it does under Python; its asyncio.run uses Whorl. A function is called without
+    arguments, and run to its end if it is a coroutine function. What stands after the program's name is
+    in its sys.argv.
+    """
+    try:
+        launcher.launch(program, arguments)
+    except launcher.NotAProgram as error:
+        raise click.UsageError(str(error)) from None
+
+
+@commands.command()
+@click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
+def info(as_json: bool) -> None:
+    """Say what this Whorl is, and what the system offers it."""
+    facts = report.facts()
+    click.echo(json.dumps(facts, indent=2) if as_json else report.as_text(facts))

@@ -1,0 +1,81 @@
+"""What `whorl info` tells: this Whorl, this Python, and what the operating system offers.
+
+Each system call is tried with arguments that it must refuse: how it refuses tells whether it is there,
+forbidden (by a container's seccomp rules, for instance) or unknown, and nothing is left to clean up.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import sys
+from typing import Any
+
+import whorl
+
+# The numbers of <asm/unistd.h>. Calls added since Linux 5.0 have the same number on every architecture.
+_NEWER_CALLS: dict[str, tuple[int | None, ...]] = {
+    "epoll_pwait2": (441, -1, None, 0, None, None, 0),  # an invalid descriptor
+    "io_uring_setup": (425, 0, None),  # no entries
+    "pidfd_open": (434, -1, 0),  # an invalid process
+}
+_LIBC_CALLS: dict[str, tuple[int | None, ...]] = {
+    "accept4": (-1, None, None, 0),  # an invalid descriptor
+    "eventfd": (0, -1),  # flags that do not exist
+}
+
+
+def facts() -> dict[str, Any]:
+    """Everything there is to tell, as JSON knows it."""
+    return {
+        "whorl": whorl.__version__,
+        "build": "compiled" if whorl.compiled else "pure",
+        "location": os.path.dirname(whorl.__file__),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "executable": sys.executable,
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "libc": " ".join(platform.libc_ver()).strip() or None,
+        "poller": _poller(),
+        "offered": offered(),
+    }
+
+
+def as_text(facts: dict[str, Any]) -> str:
+    """The same for people."""
+    rows = {name: value for name, value in facts.items() if name != "offered"}
+    rows |= facts["offered"]
+    width = max(map(len, rows))
+    return "\n".join(f"{name:{width}}  {value}" for name, value in rows.items())
+
+
+def offered() -> dict[str, str]:
+    """For each system call that Whorl can make use of: "yes", or why not."""
+    if sys.platform != "linux":
+        return dict.fromkeys((*_LIBC_CALLS, *_NEWER_CALLS), "no: a system call of Linux")
+    libc = ctypes.CDLL(None, use_errno=True)
+    answers = {name: _verdict(libc, name, arguments) for name, arguments in _LIBC_CALLS.items()}
+    answers |= {name: _verdict(libc, "syscall", arguments) for name, arguments in _NEWER_CALLS.items()}
+    return dict(sorted(answers.items()))
+
+
+def _verdict(libc: ctypes.CDLL, function: str, arguments: tuple[int | None, ...]) -> str:
+    try:
+        call = getattr(libc, function)
+    except AttributeError:
+        return "no: the C library does not know it"
+    ctypes.set_errno(0)
+    call(*(ctypes.c_long(argument) if argument is not None else None for argument in arguments))
+    refusal = ctypes.get_errno()
+    if refusal in (errno.ENOSYS, errno.EPERM, errno.EACCES):
+        return f"no: {os.strerror(refusal)}"
+    return "yes"
+
+
+def _poller() -> str:
+    loop = whorl.Loop()
+    try:
+        return type(loop._poller).__name__
+    finally:
+        loop.close()

@@ -1,0 +1,29 @@
+"""What every test run says first, and needs to be true: which build of Whorl it tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import whorl
+from build_tools.environments import missing_packages
+
+
+def pytest_report_header() -> list[str]:
+    """Which build is tested, and which packages the environment had to do without."""
+    config = os.environ.get("WHORL_CONFIG", "not started by make")
+    build = "compiled" if whorl.compiled else "pure"
+    lines = [f"whorl: {whorl.__version__}, {build} build ({config}) in {Path(whorl.__file__).parent}"]
+    lines += [f"NOT INSTALLED: {name}: {reason}" for name, reason in missing_packages().items()]
+    return lines
+
+
+@pytest.fixture(scope="session")
+def expected_build() -> str:
+    """The build this run is about, "compiled" or "pure", as the one who started it said."""
+    asked_for = os.environ.get("WHORL_BUILD", "auto")
+    if asked_for == "auto":
+        return "compiled" if whorl.compiled else "pure"
+    return asked_for

@@ -1,0 +1,188 @@
+"""The build that is tested is the one that was asked for, and the tools that make builds keep their word."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import os
+import pkgutil
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import whorl
+from build_tools import extensions
+from build_tools.sources import ROOT, Module, compiled_modules, inputs
+
+EXTENSION_SUFFIXES = tuple(importlib.machinery.EXTENSION_SUFFIXES)
+
+
+def loaded_from(name: str) -> str:
+    return importlib.import_module(name).__file__ or ""
+
+
+def test_every_module_is_what_the_build_says(expected_build: str) -> None:
+    names = [
+        item.name
+        for item in pkgutil.walk_packages(whorl.__path__, "whorl.")
+        if not item.name.endswith("__main__")
+    ]
+    found = {name for name in names if loaded_from(name).endswith(EXTENSION_SUFFIXES)}
+    wanted = {module.name for module in compiled_modules()} if expected_build == "compiled" else set()
+    assert found == wanted
+
+
+def test_whorl_says_which_build_it_is(expected_build: str) -> None:
+    assert whorl.compiled == (expected_build == "compiled")
+
+
+# The build's own tools, on a package in which `square` cimports `shapes`, and `plain` is not compiled.
+
+PACKAGE = {
+    "whorl/__init__.py": '__version__ = "1.0"\n',
+    "whorl/py.typed": "",
+    "whorl/plain.py": "",
+    "whorl/shapes.py": "class Shape:\n    def __init__(self, size):\n        self.size = size\n",
+    "whorl/shapes.pxd": "cdef class Shape:\n    cdef public int size\n",
+    "whorl/square.py": "def area(shape):\n    return shape.size * shape.size\n",
+    "whorl/square.pxd": "from whorl.shapes cimport Shape\n\ncpdef int area(Shape shape) except -1\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("WHORL_CACHE", str(tmp_path / "cache"))
+    for name, text in PACKAGE.items():
+        path = tmp_path / "src" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path / "src"
+
+
+def names(paths: list[Path]) -> list[str]:
+    return [path.name for path in paths]
+
+
+def test_a_module_is_compiled_when_declarations_stand_beside_it(folder: Path) -> None:
+    (folder / "whorl/only_declared.pxd").touch()
+    assert [module.name for module in compiled_modules(folder)] == ["whorl.shapes", "whorl.square"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from whorl.shapes cimport Shape",
+        "from whorl cimport plain, shapes as s",
+        "cimport whorl.shapes as shapes",
+        "from . cimport shapes",
+        "from .shapes cimport Shape",
+        "from whorl.shapes cimport (\n    Shape,  # why\n    Other,\n)",
+    ],
+)
+def test_what_is_cimported_decides_about_a_module(folder: Path, line: str) -> None:
+    (folder / "whorl/square.pxd").write_text(line + "\n")
+    assert names(inputs(Module("whorl.square", folder))) == ["shapes.pxd", "square.pxd", "square.py"]
+
+
+def test_what_is_cimported_by_what_is_cimported_decides_too(folder: Path) -> None:
+    (folder / "whorl/shapes.pxd").write_text("from whorl.points cimport Point\n")
+    (folder / "whorl/points.pxd").touch()
+    assert "points.pxd" in names(inputs(Module("whorl.square", folder)))
+
+
+needs_cython = pytest.mark.skipif(
+    importlib.util.find_spec("Cython") is None, reason="Cython is not installed"
+)
+
+
+@needs_cython
+def test_only_what_changed_is_compiled_again(folder: Path) -> None:
+    modules = shapes, square = compiled_modules(folder)
+    first = extensions.build(modules, "release")
+    assert extensions.build(modules, "release") == first
+    square.source.write_text(square.source.read_text() + "\nMORE = 1\n")
+    second = extensions.build(modules, "release")
+    assert (second[shapes] == first[shapes], second[square] == first[square]) == (True, False)
+    shapes.declarations.write_text("cdef class Shape:\n    cdef public long size\n")
+    third = extensions.build(modules, "release")
+    assert (third[shapes] == first[shapes], third[square] == second[square]) == (False, False)
+
+
+@needs_cython
+def test_everything_that_cannot_be_compiled_is_reported(folder: Path) -> None:
+    for module in compiled_modules(folder):
+        module.source.write_text("x = \n")
+    with pytest.raises(extensions.BuildError) as caught:
+        extensions.build(compiled_modules(folder), "release")
+    assert "whorl.shapes" in str(caught.value)
+    assert "whorl.square" in str(caught.value)
+
+
+def wheel(folder: Path, **environment: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+    """Build a wheel of the small package; what was said, and the suffixes of the package's files."""
+    project = folder.parent
+    shutil.copytree(ROOT / "build_tools", project / "build_tools")
+    for name in ("setup.py", "pyproject.toml", "LICENSE"):
+        shutil.copy(ROOT / name, project / name)
+    (project / "README.md").touch()
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-v",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        "wheels",
+        ".",
+    ]
+    answer = subprocess.run(
+        command,
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": "", **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    contents = [
+        Path(name).suffix
+        for path in project.glob("wheels/*.whl")
+        for name in zipfile.ZipFile(path).namelist()
+        if name.startswith("whorl/")
+    ]
+    return answer, sorted(contents)
+
+
+SOURCE_SUFFIXES = [*[".pxd"] * 2, *[".py"] * 4, ".typed"]
+
+
+@needs_cython
+def test_a_compiled_wheel_holds_extension_modules_and_their_sources(folder: Path) -> None:
+    answer, contents = wheel(folder, WHORL_BUILD="compiled")
+    assert answer.returncode == 0, answer.stdout
+    assert contents == sorted([*SOURCE_SUFFIXES, ".so", ".so"])
+
+
+def test_a_pure_wheel_needs_no_compiler(folder: Path) -> None:
+    answer, contents = wheel(folder, WHORL_BUILD="pure", CC="no-such-compiler")
+    assert answer.returncode == 0, answer.stdout
+    assert contents == SOURCE_SUFFIXES
+
+
+def test_a_compiled_wheel_without_a_compiler_is_an_error(folder: Path) -> None:
+    answer, contents = wheel(folder, WHORL_BUILD="compiled", CC="no-such-compiler")
+    assert answer.returncode != 0
+    assert "no C compiler" in answer.stdout
+    assert contents == []
+
+
+def test_an_automatic_wheel_without_a_compiler_is_pure_and_says_so(folder: Path) -> None:
+    answer, contents = wheel(folder, WHORL_BUILD="auto", CC="no-such-compiler")
+    assert answer.returncode == 0, answer.stdout
+    assert "WITHOUT COMPILED MODULES" in answer.stdout
+    assert contents == SOURCE_SUFFIXES

@@ -1,0 +1,39 @@
+"""What each package offers is what its `__all__` says."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from types import ModuleType
+
+import pytest
+
+import whorl
+
+PACKAGES = ["whorl", *(item.name for item in pkgutil.walk_packages(whorl.__path__, "whorl.") if item.ispkg)]
+
+
+def exports_of(package: ModuleType) -> list[str]:
+    """The list, or nothing for a package that is only a folder."""
+    return list(getattr(package, "__all__", []))
+
+
+def public_names(package: ModuleType) -> set[str]:
+    """The names that do not start with an underscore, apart from the modules in the package."""
+    modules = {item.name for item in pkgutil.iter_modules(package.__path__)}
+    names = {name for name in vars(package) if not name.startswith("_") and name != "annotations"}
+    return {name for name in names if name not in modules or not isinstance(vars(package)[name], ModuleType)}
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_package_exports_its_public_names(name: str) -> None:
+    package = importlib.import_module(name)
+    # Dunder names and whole rooms are public only where the list says so.
+    listed = {entry for entry in exports_of(package) if not isinstance(getattr(package, entry), ModuleType)}
+    assert {entry for entry in listed if not entry.startswith("_")} == public_names(package)
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_the_exports_are_sorted_and_named_once(name: str) -> None:
+    exports = exports_of(importlib.import_module(name))
+    assert exports == sorted(set(exports))

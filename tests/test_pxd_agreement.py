@@ -1,0 +1,236 @@
+"""A `.py` and the `.pxd` beside it say the same.
+
+Cython compiles much of what would be wrong here without a word: an attribute that is declared and never set
+reads as None or 0, and one that is set and never declared fails only when that line runs.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+
+import pytest
+
+from tests.source_trees import Source, all_sources
+
+pytest.importorskip("Cython", reason="the .pxd files are read with Cython's own parser")
+
+from Cython.Compiler import Nodes
+from Cython.Compiler.Main import CompilationOptions, Context
+from Cython.Compiler.Scanning import FileSourceDescriptor
+
+from build_tools.sources import SOURCES
+
+IMPLICIT = {"__weakref__", "__dict__"}  # declared, or a slot, but never set
+COMPILED = [source for source in all_sources() if source.is_compiled]
+EACH = pytest.mark.parametrize("source", COMPILED, ids=lambda source: source.name)
+
+
+@dataclass
+class DeclaredClass:
+    """A `cdef class` of a `.pxd`."""
+
+    bases: list[str]
+    attributes: set[str] = field(default_factory=set)
+    pointers: set[str] = field(default_factory=set)
+    """Attributes of a C type for which Python has nothing: pointers and arrays."""
+    methods: set[str] = field(default_factory=set)
+
+
+@dataclass
+class Declarations:
+    """What a `.pxd` declares that its `.py` has to define."""
+
+    classes: dict[str, DeclaredClass] = field(default_factory=dict)
+    functions: set[str] = field(default_factory=set)
+    variables: set[str] = field(default_factory=set)
+    unchecked: list[str] = field(default_factory=list)
+    """Functions after whose every call Cython must ask whether an exception was raised."""
+
+
+@cache
+def declarations(source: Source) -> Declarations:
+    path = source.path.with_suffix(".pxd")
+    context = Context.from_options(CompilationOptions(include_path=[str(SOURCES)], language_level=3))
+    scope = context.find_module(source.name, need_pxd=False)
+    tree = context.parse(
+        FileSourceDescriptor(str(path), str(path)), scope, pxd=True, full_module_name=source.name
+    )
+    found = Declarations()
+    for node in statements(tree.body):
+        if isinstance(node, Nodes.CClassDefNode):
+            found.classes[node.class_name] = declared_class(node, found.unchecked)
+        elif isinstance(node, Nodes.CVarDefNode):
+            for name, kind in declared_names(node, found.unchecked):
+                (found.functions if kind == "function" else found.variables).add(name)
+    return found
+
+
+def declared_class(node: Nodes.CClassDefNode, unchecked: list[str]) -> DeclaredClass:
+    found = DeclaredClass([base.name for base in node.bases.args])
+    for statement in statements(node.body):
+        if isinstance(statement, Nodes.CVarDefNode):
+            for name, kind in declared_names(statement, unchecked):
+                {"function": found.methods, "pointer": found.pointers, "value": found.attributes}[kind].add(
+                    name
+                )
+        elif isinstance(statement, Nodes.CFuncDefNode):
+            found.methods.add(innermost(statement.declarator).name)
+    return found
+
+
+def statements(node: Nodes.Node) -> list[Nodes.Node]:
+    return list(node.stats) if isinstance(node, Nodes.StatListNode) else [node]
+
+
+def declared_names(node: Nodes.CVarDefNode, unchecked: list[str]) -> Iterator[tuple[str, str]]:
+    """The names in one `cdef` or `cpdef` line, each with what it is: function, pointer or value."""
+    for declarator in node.declarators:
+        name = innermost(declarator).name
+        if isinstance(declarator, Nodes.CFuncDeclaratorNode):
+            is_void = getattr(node.base_type, "name", "") == "void"
+            if is_void and declarator.exception_check and declarator.exception_value is None:
+                unchecked.append(name)
+            yield name, "function"
+        elif isinstance(declarator, Nodes.CNameDeclaratorNode):
+            yield name, "value"
+        else:
+            yield name, "pointer"
+
+
+def innermost(declarator: Nodes.Node) -> Nodes.Node:
+    while not isinstance(declarator, Nodes.CNameDeclaratorNode):
+        declarator = declarator.base
+    return declarator
+
+
+def defined_classes(source: Source) -> dict[str, ast.ClassDef]:
+    return {node.name: node for node in source.tree.body if isinstance(node, ast.ClassDef)}
+
+
+def defined_functions(node: ast.AST) -> set[str]:
+    """The functions of a module or class, also those below an `if`, and names that stand for one."""
+    found = set()
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef):
+            found.add(child.name)
+        elif isinstance(child, ast.Assign):
+            found |= {target.id for target in child.targets if isinstance(target, ast.Name)}
+        elif isinstance(child, ast.If | ast.Try):
+            found |= defined_functions(child)
+    return found
+
+
+def attributes_set(function: ast.AST) -> set[str]:
+    """The attributes of `self` that a function assigns."""
+    return {
+        node.attr
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        if isinstance(node.value, ast.Name) and node.value.id == "self"
+    }
+
+
+def slots(node: ast.ClassDef) -> set[str] | None:
+    for statement in node.body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__slots__":
+            return set(ast.literal_eval(statement.value))
+    return None
+
+
+def properties(node: ast.ClassDef) -> set[str]:
+    return {item.name for item in node.body if isinstance(item, ast.FunctionDef) and item.decorator_list}
+
+
+def family(name: str) -> Iterator[tuple[DeclaredClass, ast.ClassDef]]:
+    """The class `name` and the classes it derives from, as declared and as defined."""
+    for source in COMPILED:
+        if declared := declarations(source).classes.get(name):
+            yield declared, defined_classes(source)[name]
+            for base in declared.bases:
+                yield from family(base)
+            return
+
+
+@EACH
+def test_each_declared_class_is_defined_with_the_same_bases(source: Source) -> None:
+    defined = defined_classes(source)
+    for name, declared in declarations(source).classes.items():
+        assert name in defined, f"{name} is declared, and not defined"
+        assert [ast.unparse(base) for base in defined[name].bases] == declared.bases, name
+
+
+@EACH
+def test_what_a_class_declares_is_what_it_sets(source: Source) -> None:
+    for name, declared in declarations(source).classes.items():
+        node = defined_classes(source)[name]
+        inherited = {attribute for parent, _ in list(family(name))[1:] for attribute in parent.attributes}
+        initializers = [
+            item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "__init__"
+        ]
+        set_at_first = {attribute for item in initializers for attribute in attributes_set(item)} - inherited
+        promised = slots(node)
+        if promised is not None:
+            assert promised - declared.pointers - IMPLICIT == declared.attributes - IMPLICIT, (
+                f"{name}.__slots__"
+            )
+        assert set_at_first - declared.pointers - properties(node) == declared.attributes - IMPLICIT, (
+            f"{name}.__init__"
+        )
+
+
+@EACH
+def test_no_method_sets_what_no_declaration_names(source: Source) -> None:
+    for name in declarations(source).classes:
+        known = {
+            item
+            for declared, node in family(name)
+            for item in declared.attributes | declared.pointers | properties(node)
+        }
+        assert attributes_set(defined_classes(source)[name]) <= known, name
+
+
+@EACH
+def test_each_declared_method_and_function_is_defined(source: Source) -> None:
+    found = declarations(source)
+    for name, declared in found.classes.items():
+        assert declared.methods <= defined_functions(defined_classes(source)[name]), name
+    assert found.functions <= defined_functions(source.tree)
+
+
+@EACH
+def test_each_declared_variable_is_assigned(source: Source) -> None:
+    assigned = {
+        node.id
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    imported = {item.name.rpartition(".")[2] for item in source.imports()}
+    assert declarations(source).variables <= assigned | imported
+
+
+@EACH
+def test_no_function_is_declared_to_be_asked_for_exceptions_after_each_call(source: Source) -> None:
+    """`cdef void f()` costs such a question; `noexcept`, `except -1` or an object do not."""
+    assert declarations(source).unchecked == []
+
+
+@EACH
+def test_compiled_modules_have_no_coroutines(source: Source) -> None:
+    """A compiled coroutine is none for `inspect`, and its frames have no lines."""
+    assert [node.name for node in ast.walk(source.tree) if isinstance(node, ast.AsyncFunctionDef)] == []
+
+
+@EACH
+def test_compiled_modules_index_from_the_front(source: Source) -> None:
+    """Without `wraparound`, `items[-1]` reads what lies before the list."""
+    negative = [
+        f"{source.path}:{node.lineno}: {ast.unparse(node)}"
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Subscript)
+        and isinstance(node.slice, ast.UnaryOp)
+        and isinstance(node.slice.op, ast.USub)
+    ]
+    assert negative == []
