@@ -1,0 +1,70 @@
+cimport cython
+
+cdef extern from "Python.h":
+    object PyContext_CopyCurrent()
+    int PyContext_Enter(object context) except -1
+    int PyContext_Exit(object context) except -1
+    unsigned long PyThread_get_thread_ident()
+
+
+cdef inline object copy_context():
+    return PyContext_CopyCurrent()
+
+
+cdef inline object get_ident():
+    return PyThread_get_thread_ident()
+
+
+cdef inline object enter_context(object context):
+    PyContext_Enter(context)
+
+
+cdef inline object exit_context(object context):
+    PyContext_Exit(context)
+
+
+cdef inline object run_in_context(object context, object callback, tuple args):
+    PyContext_Enter(context)
+    try:
+        return callback(*args)
+    finally:
+        PyContext_Exit(context)
+
+
+cdef class Runnable:
+    cdef object _run(self)
+
+
+cdef class Owner:
+    cdef public bint _debug
+
+    cdef object _timer_cancelled(self, Runnable timer)
+    cdef object _count_active(self, Py_ssize_t change)
+    cdef object _count_requests(self, Py_ssize_t change)
+    cdef object _handle_opened(self, Runnable handle)
+    cdef object _handle_closing(self, Runnable handle)
+    cdef object _feed(self, Runnable entry)
+    cpdef object _check_closed(self)
+    cpdef object _shown_class(self, object cls)
+    cpdef object _describe(self, Callback callback)
+
+
+cdef class Callback(Runnable):
+    cdef public Owner _loop
+    cdef public object _callback
+    cdef public tuple _args
+    cdef public object _context
+    cdef public bint _cancelled
+    cdef public object _source_traceback
+    cdef object _repr
+    cdef object __weakref__
+
+    cdef object _run(self)
+
+
+@cython.locals(entry=Callback)
+cpdef Callback new_callback(Owner loop, object callback, tuple args, object context)
+
+
+cpdef object current_context()
+cpdef object current_thread()

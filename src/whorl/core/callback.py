@@ -1,0 +1,164 @@
+"""One call waiting for its turn: what asyncio calls a Handle.
+
+The loop's queues hold `Runnable` objects: callbacks, timers that fell due, and the I/O handles
+themselves, so that an event needs no object of its own.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable
+from typing import Any
+
+try:
+    import cython
+except ImportError:  # A pure installation needs no Cython.
+    from whorl.core import uncompiled as cython
+
+if not cython.compiled:
+    copy_context = contextvars.copy_context
+    get_ident = threading.get_ident
+
+
+    def run_in_context(context: Any, callback: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """Call `callback` in `context`."""
+        return context.run(callback, *args)
+
+
+def current_context() -> contextvars.Context:
+    """A copy of the calling code's context."""
+    return copy_context()
+
+
+def current_thread() -> int:
+    """The number of the calling thread."""
+    return get_ident()
+
+
+class Runnable:
+    """Something a queue of the loop can hold: it is run once, in the turn after it was queued."""
+
+    __slots__ = ()
+
+    def _run(self) -> None:
+        """Do it. What this raises is for the loop to report."""
+        raise NotImplementedError
+
+
+class Owner:
+    """What callbacks and handles ask of their loop."""
+
+    __slots__ = ("_debug",)
+
+    def __init__(self) -> None:
+        self._debug = False
+
+    def _timer_cancelled(self, timer: Runnable) -> None:
+        raise NotImplementedError
+
+    def _count_active(self, change: int) -> None:
+        raise NotImplementedError
+
+    def _count_requests(self, change: int) -> None:
+        raise NotImplementedError
+
+    def _handle_opened(self, handle: Runnable) -> None:
+        raise NotImplementedError
+
+    def _handle_closing(self, handle: Runnable) -> None:
+        raise NotImplementedError
+
+    def _feed(self, entry: Runnable) -> None:
+        raise NotImplementedError
+
+    def _check_closed(self) -> None:
+        raise NotImplementedError
+
+    def _shown_class(self, cls: type) -> type:
+        """What `isinstance` is to see in a callback of the given class."""
+        return cls
+
+    def _describe(self, callback: Callback) -> str:
+        """The representation of a callback."""
+        state = " cancelled" if callback._cancelled else ""
+        return f"<{type(callback).__name__}{state} {callback._callback!r}>"
+
+
+class Callback(Runnable):
+    """A function, its arguments and the context it is to run in.
+
+    `cancel` may be called from any thread and any number of times; a cancelled callback is
+    skipped, and it forgets its function and arguments at once.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_args",
+        "_callback",
+        "_cancelled",
+        "_context",
+        "_loop",
+        "_repr",
+        "_source_traceback",
+    )
+
+    def __init__(
+        self,
+        loop: Owner,
+        callback: Callable[..., object] | None,
+        args: tuple[Any, ...] | None,
+        context: contextvars.Context | None = None,
+    ) -> None:
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._context = current_context() if context is None else context
+        self._cancelled = False
+        self._source_traceback: Any = None
+        self._repr: str | None = None
+
+    def _run(self) -> None:
+        callback, args = self._callback, self._args
+        if not self._cancelled and callback is not None and args is not None:
+            run_in_context(self._context, callback, args)
+
+    def cancel(self) -> None:
+        """Make sure that the function is not called."""
+        if not self._cancelled:
+            if self._loop._debug:
+                self._repr = repr(self)
+            self._cancelled = True
+            self._callback = None
+            self._args = None
+
+    def cancelled(self) -> bool:
+        """Whether `cancel` was called."""
+        return self._cancelled
+
+    def get_context(self) -> contextvars.Context:
+        """The context the function runs in (asyncio: ``Handle.get_context``, 3.12)."""
+        return self._context
+
+    @property
+    def __class__(self) -> type:  # type: ignore[override]
+        """The class this shows to `isinstance` besides its own: the loop's face decides."""
+        return self._loop._shown_class(type(self))
+
+    def __repr__(self) -> str:
+        return self._repr or self._loop._describe(self)
+
+
+def new_callback(
+    loop: Owner, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None
+) -> Callback:
+    """A `Callback`, made without the cost of a call by name."""
+    entry = Callback.__new__(Callback)
+    entry._loop = loop
+    entry._callback = callback
+    entry._args = args
+    entry._context = current_context() if context is None else context
+    entry._cancelled = False
+    entry._source_traceback = None
+    entry._repr = None
+    return entry

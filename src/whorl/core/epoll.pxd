@@ -1,0 +1,48 @@
+cimport cython
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from whorl.core.kernel cimport EventBatch, Kernel
+from whorl.core.poller cimport IOHandle, Poller
+
+cdef int READABLE
+cdef int WRITABLE
+cdef int DISCONNECT
+cdef int PRIORITIZED
+cdef int ERROR
+cdef int HANGUP
+cdef uint32_t EPOLLIN
+cdef uint32_t EPOLLPRI
+cdef uint32_t EPOLLOUT
+cdef uint32_t EPOLLERR
+cdef uint32_t EPOLLHUP
+cdef uint32_t EPOLLRDHUP
+cdef uint32_t EPOLLET
+cdef int ADD
+cdef int DEL
+cdef int MOD
+
+
+@cython.locals(mask=uint32_t)
+cdef uint32_t mask_of(int interest, bint edge)
+@cython.locals(seen=int)
+cdef int seen_in(uint32_t mask)
+
+
+cdef class EpollPoller(Poller):
+    cdef Kernel _kernel
+    cdef int _epfd
+    cdef EventBatch _events
+    cdef uint32_t _generations
+
+    @cython.locals(generation=uint32_t, mask=uint32_t, result=int)
+    cpdef object add(self, IOHandle handle, int interest)
+    @cython.locals(mask=uint32_t, result=int)
+    cpdef object modify(self, IOHandle handle, int interest)
+    @cython.locals(fd=int)
+    cpdef object remove(self, IOHandle handle)
+    @cython.locals(events=EventBatch, count=int, found=Py_ssize_t, index=int, fd=int, handle=IOHandle)
+    cpdef Py_ssize_t poll(self, int64_t timeout_ns, list into) except -1
+    cdef object _stale(self, int fd)
+    @cython.locals(old=int, handle=IOHandle, mask=uint32_t, result=int)
+    cdef object _rebuild(self)
+    cdef object _open(self)

@@ -1,0 +1,196 @@
+"""The poller over Linux's epoll.
+
+Some facts about epoll:
+
+* It watches *open files*, not descriptors. When a descriptor is closed while a duplicate lives
+  (in a child, or by `dup`), the watch stays and can no longer be removed by that number: it
+  would report events for ever.
+* A descriptor number may be used again at once, so an event may arrive for a number that means
+  something else by now.
+* Edge-triggered watches report a change once, and again after every new change; asked for both
+  directions they never need to be modified.
+
+What follows: each event carries the generation of the watch beside the descriptor, and events of
+another generation are dropped. If the kernel then refuses to end such a stale watch, the whole
+set is built anew, which is the only way to be rid of it.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Any
+
+from whorl.core.handle import os_error
+from whorl.core.kernel import EventBatch
+from whorl.core.poller import Poller
+from whorl.core.states import Event
+
+if TYPE_CHECKING:
+    from whorl.core.kernel import Kernel
+    from whorl.core.poller import IOHandle
+
+READABLE = int(Event.READABLE)
+WRITABLE = int(Event.WRITABLE)
+DISCONNECT = int(Event.DISCONNECT)
+PRIORITIZED = int(Event.PRIORITIZED)
+ERROR = int(Event.ERROR)
+HANGUP = int(Event.HANGUP)
+
+# From <sys/epoll.h>: part of the kernel's interface, the same on all architectures.
+EPOLLIN = 0x001
+EPOLLPRI = 0x002
+EPOLLOUT = 0x004
+EPOLLERR = 0x008
+EPOLLHUP = 0x010
+EPOLLRDHUP = 0x2000
+EPOLLET = 1 << 31
+ADD = 1
+DEL = 2
+MOD = 3
+
+
+def mask_of(interest: int, edge: bool) -> int:
+    """The kernel's mask for an interest."""
+    mask = EPOLLET if edge else 0
+    if interest & READABLE:
+        mask |= EPOLLIN
+    if interest & WRITABLE:
+        mask |= EPOLLOUT
+    if interest & DISCONNECT:
+        mask |= EPOLLRDHUP
+    if interest & PRIORITIZED:
+        mask |= EPOLLPRI
+    return mask
+
+
+def seen_in(mask: int) -> int:
+    """The events in a kernel's mask."""
+    seen = 0
+    if mask & EPOLLIN:
+        seen |= READABLE
+    if mask & EPOLLOUT:
+        seen |= WRITABLE
+    if mask & (EPOLLRDHUP | EPOLLHUP | EPOLLERR | EPOLLPRI):
+        if mask & EPOLLRDHUP:
+            seen |= DISCONNECT
+        if mask & EPOLLHUP:
+            seen |= HANGUP
+        if mask & EPOLLERR:
+            seen |= ERROR
+        if mask & EPOLLPRI:
+            seen |= PRIORITIZED
+    return seen
+
+
+class EpollPoller(Poller):
+    """Readiness by epoll (man 7 epoll)."""
+
+    __slots__ = ("_epfd", "_events", "_generations", "_kernel")
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__()
+        self.edges = True
+        self._kernel = kernel
+        self._events = EventBatch()
+        self._generations = 0
+        self._epfd = -1
+        self._open()
+
+    def _open(self) -> None:
+        self._epfd = self._kernel.epoll_create()
+        if self._epfd < 0:
+            raise os_error(self._epfd)
+
+    def add(self, handle: IOHandle, interest: int) -> None:
+        """Watch the handle's descriptor."""
+        if handle._interest:
+            self.modify(handle, interest)
+            return
+        if self.find(handle._fd) is not None:
+            raise OSError(errno.EEXIST, f"descriptor {handle._fd} is watched already")
+        generation = (self._generations + 1) & 0xFFFFFFFF
+        mask = mask_of(interest, handle._edge)
+        result = self._kernel.epoll_ctl(self._epfd, ADD, handle._fd, mask, generation)
+        if result == -errno.EEXIST:
+            # A watch that outlived its handle: the descriptor was closed underneath it.
+            result = self._kernel.epoll_ctl(self._epfd, MOD, handle._fd, mask, generation)
+        if result < 0:
+            raise os_error(result)
+        self._generations = generation
+        handle._generation = generation
+        self._enter(handle, interest)
+
+    def modify(self, handle: IOHandle, interest: int) -> None:
+        """Watch for something else from now on."""
+        if not handle._interest or interest == 0:
+            if handle._interest:
+                self.remove(handle)
+            elif interest:
+                self.add(handle, interest)
+            return
+        if not handle._edge:
+            mask = mask_of(interest, False)
+            result = self._kernel.epoll_ctl(self._epfd, MOD, handle._fd, mask, handle._generation)
+            if result == -errno.ENOENT:
+                # The descriptor was closed and opened again underneath the handle.
+                result = self._kernel.epoll_ctl(self._epfd, ADD, handle._fd, mask, handle._generation)
+            if result < 0:
+                raise os_error(result)
+        handle._interest = interest
+
+    def remove(self, handle: IOHandle) -> None:
+        """Watch no more; does nothing if the handle is not watched."""
+        if not handle._interest:
+            return
+        fd = handle._fd
+        self._leave(handle)
+        if self._epfd >= 0:
+            # The answer does not matter: if the descriptor is gone, so is the watch or it is stale.
+            self._kernel.epoll_ctl(self._epfd, DEL, fd, 0, 0)
+
+    def poll(self, timeout_ns: int, into: list[Any]) -> int:
+        """Sleep until something is ready; collect it."""
+        events = self._events
+        count = self._kernel.epoll_wait(self._epfd, timeout_ns, events)
+        if count <= 0:
+            if count < 0 and count != -errno.EINTR:
+                raise os_error(count)
+            return 0
+        found = 0
+        for index in range(count):
+            fd = events.fd(index)
+            handle = self.find(fd)
+            if handle is None or handle._generation != events.generation(index):
+                self._stale(fd)
+                continue
+            found += 1
+            self._saw(handle, seen_in(events.mask(index)), into)
+        return found
+
+    def _stale(self, fd: int) -> None:
+        """End the watch of a handle that is gone."""
+        if self.find(fd) is None and self._kernel.epoll_ctl(self._epfd, DEL, fd, 0, 0) == 0:
+            return
+        self._rebuild()
+
+    def _rebuild(self) -> None:
+        """Watch the same handles with a new epoll: the only way out of stale watches."""
+        old = self._epfd
+        self._open()
+        self._kernel.close(old)
+        for handle in self.handles():
+            mask = mask_of(handle._interest, handle._edge)
+            result = self._kernel.epoll_ctl(self._epfd, ADD, handle._fd, mask, handle._generation)
+            if result < 0 and result != -errno.EBADF:
+                raise os_error(result)
+
+    def close(self) -> None:
+        """Give the kernel's object back."""
+        if self._epfd >= 0:
+            self._kernel.close(self._epfd)
+            self._epfd = -1
+        self._table = []
+
+    def fileno(self) -> int:
+        """The epoll descriptor: readable when something is ready."""
+        return self._epfd

@@ -1,0 +1,38 @@
+from whorl.core.callback cimport Owner, Runnable
+
+cdef int OPEN
+cdef int CLOSING
+cdef int CLOSED
+
+
+cdef class Handle(Runnable):
+    cdef readonly Owner _loop
+    cdef public object data
+    cdef readonly int _life
+    cdef readonly bint _active
+    cdef readonly bint _referenced
+    cdef object _close_callback
+    cdef object __weakref__
+
+    cpdef object _release(self)
+    cdef object _check_open(self)
+    cdef object _activate(self)
+    cdef object _deactivate(self)
+    cdef object _finish_close(self)
+
+
+cdef class Request:
+    cdef readonly Owner _loop
+    cdef public object data
+    cdef readonly bint _pending
+    cdef object __weakref__
+
+    cdef object _begin(self)
+    cdef object _end(self)
+
+
+cdef class Completion(Runnable):
+    cdef object _callback
+    cdef tuple _args
+
+    cdef object _run(self)

@@ -1,0 +1,261 @@
+from libc.errno cimport EINVAL, ENOSYS, EPERM, errno as c_errno
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_CheckSignals
+
+cdef extern from "<time.h>" nogil:
+    ctypedef long time_t
+    struct timespec:
+        time_t tv_sec
+        long tv_nsec
+    int clock_gettime(int clock, timespec *now)
+    int CLOCK_MONOTONIC
+
+cdef extern from "<unistd.h>" nogil:
+    ssize_t c_read "read"(int fd, void *buffer, size_t size)
+    ssize_t c_write "write"(int fd, const void *buffer, size_t size)
+    int c_close "close"(int fd)
+    long c_syscall "syscall"(long number, ...)
+
+cdef extern from "<sys/uio.h>" nogil:
+    struct iovec:
+        void *iov_base
+        size_t iov_len
+    ssize_t c_writev "writev"(int fd, const iovec *vectors, int count)
+
+cdef extern from "<sys/socket.h>" nogil:
+    struct msghdr:
+        iovec *msg_iov
+        size_t msg_iovlen
+    ssize_t c_recv "recv"(int fd, void *buffer, size_t size, int flags)
+    ssize_t c_send "send"(int fd, const void *buffer, size_t size, int flags)
+    ssize_t c_sendmsg "sendmsg"(int fd, const msghdr *message, int flags)
+    int MSG_NOSIGNAL
+    int MSG_DONTWAIT
+
+cdef extern from "<sys/epoll.h>" nogil:
+    ctypedef union epoll_data_t:
+        uint64_t u64
+    struct epoll_event:
+        uint32_t events
+        epoll_data_t data
+    int EPOLL_CLOEXEC
+    int c_epoll_create "epoll_create1"(int flags)
+    int c_epoll_ctl "epoll_ctl"(int epfd, int op, int fd, epoll_event *event)
+    int c_epoll_wait "epoll_wait"(int epfd, epoll_event *events, int size, int timeout_ms)
+
+cdef extern from "<sys/eventfd.h>" nogil:
+    int EFD_CLOEXEC
+    int EFD_NONBLOCK
+    int c_eventfd "eventfd"(unsigned int value, int flags)
+
+cdef extern from *:
+    """
+    #include <sys/syscall.h>
+    #include <string.h>
+    #ifndef SYS_epoll_pwait2
+    #define SYS_epoll_pwait2 441
+    #endif
+    #define WHORL_VECTORS 64
+    """
+    long SYS_epoll_pwait2
+    void *c_memset "memset"(void *target, int value, size_t size) nogil
+
+ctypedef ssize_t (*transfer_t)(int fd, const void *buffer, size_t size) noexcept nogil
+
+cdef Py_ssize_t RELEASE_GIL_SIZE
+cdef Py_ssize_t WRITE_VECTORS
+cdef Py_ssize_t READ_SIZE
+cdef int EVENTS_PER_POLL
+
+
+cdef inline int64_t monotonic_ns() noexcept:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return <int64_t>now.tv_sec * 1000000000 + now.tv_nsec
+
+
+cdef inline ssize_t socket_recv(int fd, const void *buffer, size_t size) noexcept nogil:
+    return c_recv(fd, <void *>buffer, size, MSG_DONTWAIT)
+
+
+cdef inline ssize_t socket_send(int fd, const void *buffer, size_t size) noexcept nogil:
+    return c_send(fd, buffer, size, MSG_NOSIGNAL | MSG_DONTWAIT)
+
+
+cdef inline ssize_t file_read(int fd, const void *buffer, size_t size) noexcept nogil:
+    return c_read(fd, <void *>buffer, size)
+
+
+cdef inline ssize_t file_write(int fd, const void *buffer, size_t size) noexcept nogil:
+    return c_write(fd, buffer, size)
+
+
+cdef inline object receive(transfer_t transfer, int fd, bytearray scratch, Py_ssize_t limit):
+    # Short messages are received into one buffer that is used again and copied, so that no large
+    # allocation is made for each.
+    cdef char *buffer = scratch
+    cdef Py_ssize_t size = transfer(fd, buffer, limit if limit < READ_SIZE else READ_SIZE)
+    if size < 0:
+        return -c_errno
+    return PyBytes_FromStringAndSize(buffer, size)
+
+
+cdef inline Py_ssize_t receive_into(transfer_t transfer, int fd, object target) except? -65536:
+    cdef Py_buffer view
+    cdef Py_ssize_t size
+    PyObject_GetBuffer(target, &view, PyBUF_WRITABLE)
+    try:
+        size = transfer(fd, view.buf, view.len)
+        return size if size >= 0 else -c_errno
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef inline Py_ssize_t transmit(transfer_t transfer, int fd, object data, Py_ssize_t offset) except? -65536:
+    cdef Py_buffer view
+    cdef Py_ssize_t size
+    cdef char *start
+    if PyBytes_CheckExact(data) and PyBytes_GET_SIZE(data) - offset < RELEASE_GIL_SIZE:
+        size = transfer(fd, PyBytes_AS_STRING(data) + offset, PyBytes_GET_SIZE(data) - offset)
+        return size if size >= 0 else -c_errno
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        start = <char *>view.buf + offset
+        with nogil:
+            size = transfer(fd, start, view.len - offset)
+            if size < 0:
+                size = -c_errno
+        return size
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef inline Py_ssize_t transmit_vectors(bint is_socket, int fd, list chunks, Py_ssize_t first,
+                                        Py_ssize_t offset) except? -65536:
+    # The chunks are bytes objects, so that their addresses stay valid without buffer exports.
+    cdef iovec vectors[64]
+    cdef msghdr message
+    cdef Py_ssize_t count = 0, index = first, size
+    cdef bytes chunk
+    while count < WRITE_VECTORS and index < len(chunks):
+        chunk = chunks[index]
+        vectors[count].iov_base = PyBytes_AS_STRING(chunk) + offset
+        vectors[count].iov_len = PyBytes_GET_SIZE(chunk) - offset
+        offset = 0
+        count += 1
+        index += 1
+    if is_socket:
+        c_memset(&message, 0, sizeof(message))
+        message.msg_iov = vectors
+        message.msg_iovlen = count
+        size = c_sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT)
+    else:
+        size = c_writev(fd, vectors, <int>count)
+    return size if size >= 0 else -c_errno
+
+
+cdef class EventBatch:
+    cdef epoll_event _events[1024]
+    cdef int _count
+    cdef list _rows
+
+    cdef int fd(self, Py_ssize_t index) noexcept
+    cdef uint32_t mask(self, Py_ssize_t index) noexcept
+    cdef uint32_t generation(self, Py_ssize_t index) noexcept
+    cpdef object put(self, int fd, uint32_t mask, uint32_t generation)
+    cpdef object clear(self)
+
+
+cdef inline int batch_fd(EventBatch batch, Py_ssize_t index) noexcept:
+    return <int>(batch._events[index].data.u64 & 0xFFFFFFFF)
+
+
+cdef inline uint32_t batch_mask(EventBatch batch, Py_ssize_t index) noexcept:
+    return batch._events[index].events
+
+
+cdef inline uint32_t batch_generation(EventBatch batch, Py_ssize_t index) noexcept:
+    return <uint32_t>(batch._events[index].data.u64 >> 32)
+
+
+cdef inline object batch_put(EventBatch batch, int fd, uint32_t mask, uint32_t generation):
+    if batch._count >= EVENTS_PER_POLL:
+        raise IndexError("the batch is full")
+    batch._events[batch._count].events = mask
+    batch._events[batch._count].data.u64 = (<uint64_t>generation << 32) | <uint32_t>fd
+    batch._count += 1
+
+
+cdef inline int change_watch(Kernel kernel, int epfd, int operation, int fd, uint32_t mask, uint32_t generation):
+    cdef epoll_event event
+    event.events = mask
+    event.data.u64 = (<uint64_t>generation << 32) | <uint32_t>fd
+    return 0 if c_epoll_ctl(epfd, operation, fd, &event) == 0 else -c_errno
+
+
+cdef inline int new_epoll(Kernel kernel) except? -65536:
+    cdef int fd = c_epoll_create(EPOLL_CLOEXEC)
+    return fd if fd >= 0 else -c_errno
+
+
+cdef inline int new_eventfd() except? -65536:
+    cdef int fd = c_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+    return fd if fd >= 0 else -c_errno
+
+
+cdef inline int close_descriptor(Kernel kernel, int fd) noexcept:
+    return 0 if c_close(fd) == 0 else -c_errno
+
+
+cdef inline int wait_for_events(Kernel kernel, int epfd, int64_t timeout_ns, EventBatch batch) except? -65536:
+    cdef timespec limit
+    cdef int count = -1, timeout_ms
+    if timeout_ns == 0:
+        count = c_epoll_wait(epfd, batch._events, EVENTS_PER_POLL, 0)
+        if count < 0:
+            count = -c_errno
+        PyErr_CheckSignals()
+        batch._count = count if count > 0 else 0
+        return count
+    if timeout_ns > 0 and kernel._fine_sleep:
+        limit.tv_sec = <time_t>(timeout_ns // 1000000000)
+        limit.tv_nsec = <long>(timeout_ns % 1000000000)
+        with nogil:
+            count = <int>c_syscall(SYS_epoll_pwait2, epfd, batch._events, EVENTS_PER_POLL, &limit, NULL, <size_t>0)
+            if count < 0:
+                count = -c_errno
+        if count == -ENOSYS or count == -EPERM or count == -EINVAL:
+            kernel._fine_sleep = False
+    if timeout_ns < 0 or not kernel._fine_sleep:
+        # Rounded up: a sleep that ends early would only be followed by another one.
+        timeout_ms = -1 if timeout_ns < 0 else <int>((timeout_ns + 999999) // 1000000)
+        with nogil:
+            count = c_epoll_wait(epfd, batch._events, EVENTS_PER_POLL, timeout_ms)
+            if count < 0:
+                count = -c_errno
+    PyErr_CheckSignals()
+    batch._count = count if count > 0 else 0
+    return count
+
+
+cdef class Kernel:
+    cdef bytearray _scratch
+    cdef dict _epolls
+    cdef bint _fine_sleep
+
+    cpdef int64_t now(self) except? -1
+    cpdef object recv(self, int fd, Py_ssize_t limit)
+    cpdef Py_ssize_t recv_into(self, int fd, object buffer) except? -65536
+    cpdef Py_ssize_t send(self, int fd, object data, Py_ssize_t offset) except? -65536
+    cpdef Py_ssize_t send_many(self, int fd, list chunks, Py_ssize_t first, Py_ssize_t offset) except? -65536
+    cpdef object read(self, int fd, Py_ssize_t limit)
+    cpdef Py_ssize_t read_into(self, int fd, object buffer) except? -65536
+    cpdef Py_ssize_t write(self, int fd, object data, Py_ssize_t offset) except? -65536
+    cpdef Py_ssize_t write_many(self, int fd, list chunks, Py_ssize_t first, Py_ssize_t offset) except? -65536
+    cpdef int close(self, int fd) except? -65536
+    cpdef int epoll_create(self) except? -65536
+    cpdef int epoll_ctl(self, int epfd, int operation, int fd, uint32_t mask, uint32_t generation) except? -65536
+    cpdef int epoll_wait(self, int epfd, int64_t timeout_ns, EventBatch events) except? -65536
+    cpdef int eventfd(self) except? -65536

@@ -1,0 +1,419 @@
+"""The kernel: every system call the loop makes, and the time, through one object.
+
+The loop asks its kernel for everything that lies outside the process, so whoever passes another
+kernel decides what the world does: a subclass that overrides these methods may be a simulated
+network in virtual time, or a real one that refuses and shortens calls on purpose.
+
+The rules of the interface:
+
+* A call returns its result or the negative error number. Only misuse raises (a wrong type, an
+  address that cannot be converted, a host name that cannot be resolved).
+* Calls on the data path take descriptors. Calls with addresses or options take socket objects,
+  because Python's `socket` knows every address family; they work on whatever `open_socket` made.
+* No call blocks but `epoll_wait`.
+
+Compiled, the data path is direct calls into libc; uncompiled, the functions below do the same by
+`os`, `socket` and `select`. Both builds behave alike, except that an uncompiled sleep is rounded
+up to milliseconds.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+import time
+from typing import TYPE_CHECKING, Any, Literal
+
+from whorl.core.limits import EVENTS_PER_POLL, READ_SIZE, RELEASE_GIL_SIZE, WRITE_VECTORS
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import uncompiled as cython
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer
+
+    Transfer = Literal["socket", "file"]
+
+if not cython.compiled:
+    _STALE = 0xFFFFFFFF  # a generation that no watch has
+
+    monotonic_ns = time.monotonic_ns
+
+    def _code(error: OSError) -> int:
+        return -(error.errno or errno.EIO)
+
+    def socket_recv(fd: int, buffer: Any, size: int) -> Any:
+        """Receive at most `size` bytes."""
+        return os.read(fd, size)
+
+    file_read = socket_recv
+
+    def receive(transfer: Any, fd: int, scratch: bytearray, limit: int) -> bytes | int:
+        """What a read gives, as bytes."""
+        try:
+            data: bytes = transfer(fd, scratch, min(limit, READ_SIZE))
+        except OSError as error:
+            return _code(error)
+        return data
+
+    def receive_into(transfer: Any, fd: int, buffer: Buffer) -> int:
+        """What a read gives, into a buffer."""
+        with memoryview(buffer) as whole, whole.cast("B") as view:
+            try:
+                return os.readv(fd, [view])
+            except OSError as error:
+                return _code(error)
+
+    def socket_send(fd: int, buffer: Any, size: int) -> Any:
+        """Send what the kernel takes of a buffer."""
+        return os.write(fd, buffer)
+
+    file_write = socket_send
+
+    def transmit(transfer: Any, fd: int, data: Buffer, offset: int) -> int:
+        """Send `data` from `offset` on."""
+        try:
+            if not offset:
+                return int(transfer(fd, data, -1))
+            with memoryview(data) as whole, whole[offset:] as rest:
+                return int(transfer(fd, rest, -1))
+        except OSError as error:
+            return _code(error)
+
+    def transmit_vectors(is_socket: bool, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
+        """Send several chunks, the first of them from `offset` on."""
+        vectors: list[Any] = chunks[first : first + WRITE_VECTORS]
+        if offset:
+            vectors[0] = memoryview(vectors[0])[offset:]
+        try:
+            return os.writev(fd, vectors)
+        except OSError as error:
+            return _code(error)
+
+    def batch_fd(batch: EventBatch, index: int) -> int:
+        return batch._rows[index][0]
+
+    def batch_mask(batch: EventBatch, index: int) -> int:
+        return batch._rows[index][1]
+
+    def batch_generation(batch: EventBatch, index: int) -> int:
+        return batch._rows[index][2]
+
+    def batch_put(batch: EventBatch, fd: int, mask: int, generation: int) -> None:
+        if len(batch._rows) >= EVENTS_PER_POLL:
+            raise IndexError("the batch is full")
+        batch._rows.append((fd, mask, generation))
+
+    # The standard library's epoll tags events with the descriptor alone, so the generations are
+    # kept here; a watch whose end the kernel refused is known to be stale.
+
+    def new_epoll(kernel: Kernel) -> int:
+        try:
+            epoll = select.epoll()
+        except OSError as error:
+            return _code(error)
+        kernel._epolls[epoll.fileno()] = (epoll, {})
+        return epoll.fileno()
+
+    def change_watch(kernel: Kernel, epfd: int, operation: int, fd: int, mask: int, generation: int) -> int:
+        epoll, generations = kernel._epolls[epfd]
+        try:
+            if operation == 1:
+                epoll.register(fd, mask)
+            elif operation == 3:
+                epoll.modify(fd, mask)
+            else:
+                epoll.unregister(fd)
+        except OSError as error:
+            if operation == 2:
+                generations[fd] = _STALE
+            return _code(error)
+        if operation == 2:
+            generations.pop(fd, None)
+        elif generations.get(fd) != _STALE:
+            generations[fd] = generation
+        return 0
+
+    def wait_for_events(kernel: Kernel, epfd: int, timeout_ns: int, batch: EventBatch) -> int:
+        epoll, generations = kernel._epolls[epfd]
+        try:
+            found = epoll.poll(timeout_ns / 1e9 if timeout_ns >= 0 else None, EVENTS_PER_POLL)
+        except OSError as error:
+            return _code(error)
+        batch._rows = [(fd, mask, generations.get(fd, _STALE)) for fd, mask in found]
+        return len(found)
+
+    def new_eventfd() -> int:
+        try:
+            return os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        except OSError as error:
+            return _code(error)
+
+    def close_descriptor(kernel: Kernel, fd: int) -> int:
+        epoll, _ = kernel._epolls.pop(fd, (None, None))
+        try:
+            if epoll is not None:
+                epoll.close()
+            else:
+                os.close(fd)
+        except OSError as error:
+            return _code(error)
+        return 0
+
+
+def refusal(error: OSError) -> int:
+    """The negative error number of a system call that Python reported as an exception.
+
+    Errors that are no system call's (name resolution, a socket's own timeout) are raised again.
+    """
+    if error.errno is None or error.errno <= 0 or isinstance(error, socket.gaierror):
+        raise error
+    return -error.errno
+
+
+class EventBatch:
+    """The events one `epoll_wait` gives: descriptor, mask and generation of each."""
+
+    __slots__ = ("_count", "_rows")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._rows: list[tuple[int, int, int]] = []
+
+    def fd(self, index: int) -> int:
+        """The descriptor of an event."""
+        return batch_fd(self, index)
+
+    def mask(self, index: int) -> int:
+        """The epoll mask of an event."""
+        return batch_mask(self, index)
+
+    def generation(self, index: int) -> int:
+        """The generation that was given with the watch."""
+        return batch_generation(self, index)
+
+    def put(self, fd: int, mask: int, generation: int) -> None:
+        """Add an event; for kernels written in Python."""
+        batch_put(self, fd, mask, generation)
+
+    def clear(self) -> None:
+        """Forget all events; for kernels written in Python, before `put`."""
+        self._count = 0
+        self._rows = []
+
+
+class Kernel:
+    """The real kernel, and the interface of every other."""
+
+    __slots__ = ("_epolls", "_fine_sleep", "_scratch")
+
+    def __init__(self) -> None:
+        self._scratch = bytearray(READ_SIZE)  # where short messages are received
+        self._epolls: dict[int, Any] = {}  # uncompiled: the epoll objects by descriptor
+        self._fine_sleep = True  # whether this kernel sleeps in nanoseconds (epoll_pwait2)
+
+    def now(self) -> int:
+        """The monotonic clock, in nanoseconds (man 3 clock_gettime)."""
+        return monotonic_ns()
+
+    # Data, by descriptor.
+
+    def recv(self, fd: int, limit: int) -> bytes | int:
+        """Receive from a stream socket; no bytes at its end (man 2 recv)."""
+        return receive(socket_recv, fd, self._scratch, limit)
+
+    def recv_into(self, fd: int, buffer: Buffer) -> int:
+        """Receive into a writable buffer; returns how many bytes, 0 at the end."""
+        return receive_into(socket_recv, fd, buffer)
+
+    def send(self, fd: int, data: Buffer, offset: int) -> int:
+        """Send `data` from `offset` on; returns how many bytes the kernel took (man 2 send)."""
+        return transmit(socket_send, fd, data, offset)
+
+    def send_many(self, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
+        """Send the chunks from `first` on in one call, the first one from `offset` on."""
+        return transmit_vectors(True, fd, chunks, first, offset)
+
+    def read(self, fd: int, limit: int) -> bytes | int:
+        """Read from a pipe or another file; no bytes at its end (man 2 read)."""
+        return receive(file_read, fd, self._scratch, limit)
+
+    def read_into(self, fd: int, buffer: Buffer) -> int:
+        """Read into a writable buffer."""
+        return receive_into(file_read, fd, buffer)
+
+    def write(self, fd: int, data: Buffer, offset: int) -> int:
+        """Write `data` from `offset` on; returns how many bytes were taken (man 2 write)."""
+        return transmit(file_write, fd, data, offset)
+
+    def write_many(self, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
+        """Write the chunks from `first` on in one call, the first one from `offset` on."""
+        return transmit_vectors(False, fd, chunks, first, offset)
+
+    def close(self, fd: int) -> int:
+        """Close a descriptor (man 2 close)."""
+        return close_descriptor(self, fd)
+
+    # Readiness.
+
+    def epoll_create(self) -> int:
+        """A new epoll (man 2 epoll_create1)."""
+        return new_epoll(self)
+
+    def epoll_ctl(self, epfd: int, operation: int, fd: int, mask: int, generation: int) -> int:
+        """Change a watch; its events will carry `generation` (man 2 epoll_ctl)."""
+        return change_watch(self, epfd, operation, fd, mask, generation)
+
+    def epoll_wait(self, epfd: int, timeout_ns: int, events: EventBatch) -> int:
+        """Sleep for events; how many. Runs Python's signal handlers, and raises what they raise."""
+        return wait_for_events(self, epfd, timeout_ns, events)
+
+    def eventfd(self) -> int:
+        """A new non-blocking counter, 0 at first (man 2 eventfd)."""
+        return new_eventfd()
+
+    # Sockets, as objects.
+
+    def open_socket(self, family: int, kind: int, protocol: int) -> Any:
+        """A new non-blocking socket object, or the negative error number (man 2 socket)."""
+        try:
+            sock = socket.socket(family, kind, protocol)
+        except OSError as error:
+            return refusal(error)
+        sock.setblocking(False)
+        return sock
+
+    def adopt_socket(self, fd: int) -> Any:
+        """A socket object for a descriptor that is a socket, or the negative error number."""
+        try:
+            sock = socket.socket(fileno=fd)
+        except OSError as error:
+            return refusal(error)
+        sock.setblocking(False)
+        return sock
+
+    def socket_pair(self) -> Any:
+        """Two connected non-blocking socket objects (man 2 socketpair)."""
+        try:
+            pair = socket.socketpair()
+        except OSError as error:
+            return refusal(error)
+        for sock in pair:
+            sock.setblocking(False)
+        return pair
+
+    def pipe(self) -> tuple[int, int] | int:
+        """The read end and the write end of a new non-blocking pipe (man 2 pipe2)."""
+        try:
+            ends = os.pipe()
+        except OSError as error:
+            return refusal(error)
+        for fd in ends:
+            os.set_blocking(fd, False)
+        return ends
+
+    def set_blocking(self, fd: int, blocking: bool) -> int:
+        """Set or clear the blocking mode of a descriptor (man 2 fcntl)."""
+        try:
+            os.set_blocking(fd, blocking)
+        except OSError as error:
+            return refusal(error)
+        return 0
+
+    def file_mode(self, fd: int) -> int:
+        """The type and mode of a file, or the negative error number (man 2 fstat)."""
+        try:
+            return os.fstat(fd).st_mode
+        except OSError as error:
+            return refusal(error)
+
+    def bind(self, sock: Any, address: Any) -> int:
+        """Give a socket its address (man 2 bind)."""
+        try:
+            sock.bind(address)
+        except OSError as error:
+            return refusal(error)
+        return 0
+
+    def listen(self, sock: Any, backlog: int) -> int:
+        """Let a socket take connections (man 2 listen)."""
+        try:
+            sock.listen(backlog)
+        except OSError as error:
+            return refusal(error)
+        return 0
+
+    def accept(self, sock: Any) -> Any:
+        """The next connection, as a non-blocking socket object and the peer's address (man 2 accept)."""
+        try:
+            connection, address = sock.accept()
+        except OSError as error:
+            return refusal(error)
+        connection.setblocking(False)
+        return connection, address
+
+    def connect(self, sock: Any, address: Any) -> int:
+        """Begin to connect a socket; -EINPROGRESS when it goes on (man 2 connect)."""
+        try:
+            sock.connect(address)
+        except OSError as error:
+            return refusal(error)
+        return 0
+
+    def socket_error(self, sock: Any) -> int:
+        """Take a socket's pending error, as a positive number; 0 if there is none (SO_ERROR)."""
+        try:
+            code: int = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        except OSError as error:
+            return -refusal(error)
+        return code
+
+    def set_option(self, sock: Any, level: int, option: int, value: Any) -> int:
+        """Set a socket option (man 2 setsockopt)."""
+        try:
+            sock.setsockopt(level, option, value)
+        except OSError as error:
+            return refusal(error)
+        return 0
+
+    def get_option(self, sock: Any, level: int, option: int) -> int:
+        """A socket option's integer value, or the negative error number (man 2 getsockopt)."""
+        try:
+            value: int = sock.getsockopt(level, option)
+        except OSError as error:
+            return refusal(error)
+        return value
+
+    def socket_name(self, sock: Any) -> Any:
+        """A socket's own address, or the negative error number (man 2 getsockname)."""
+        try:
+            return sock.getsockname()
+        except OSError as error:
+            return refusal(error)
+
+    def peer_name(self, sock: Any) -> Any:
+        """The peer's address, or the negative error number (man 2 getpeername)."""
+        try:
+            return sock.getpeername()
+        except OSError as error:
+            return refusal(error)
+
+    def shutdown(self, sock: Any, how: int) -> int:
+        """Shut one or both directions of a socket (man 2 shutdown)."""
+        try:
+            sock.shutdown(how)
+        except OSError as error:
+            return refusal(error)
+        return 0
+
+    def close_socket(self, sock: Any) -> int:
+        """Close a socket object and its descriptor."""
+        try:
+            sock.close()
+        except OSError as error:
+            return refusal(error)
+        return 0

@@ -1,0 +1,43 @@
+"""Every bound of the machine, with its reason."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: How many events one poll hands over. More wait in the kernel for the next turn, so a burst
+#: never keeps timers waiting for longer than this many events take.
+EVENTS_PER_POLL: Final = 1024
+
+#: How often the pending queue is emptied after a poll before the loop goes on to its other
+#: phases: enough for chains of completions, not enough to starve timers (libuv: 8).
+PENDING_ROUNDS: Final = 8
+
+#: The longest sleep, in nanoseconds (24 hours): far deadlines fit every kernel interface.
+LONGEST_POLL_NS: Final = 24 * 3600 * 1_000_000_000
+
+#: A deadline that never falls due: infinity, and all that int64 nanoseconds cannot hold.
+NEVER_NS: Final = (1 << 63) - 1
+
+#: The most one read takes from the kernel, in bytes.
+READ_SIZE: Final = 256 * 1024
+
+#: From this size a send lets other threads run while the kernel copies, in bytes.
+RELEASE_GIL_SIZE: Final = 64 * 1024
+
+#: How many buffers one gathering write may carry (Linux: UIO_MAXIOV).
+WRITE_VECTORS: Final = 64
+
+#: Cancelled timers are swept out of the heap when there are more than this many of them ...
+SWEEP_MIN_CANCELLED: Final = 100
+
+#: ... and they are more than one in this many of all timers.
+SWEEP_FRACTION: Final = 2
+
+#: How many connections a listener accepts in one go before others get their turn.
+ACCEPTS_PER_EVENT: Final = 128
+
+#: How long a listener rests when descriptors or memory ran out, in nanoseconds (asyncio: 1 s).
+ACCEPT_REST_NS: Final = 1_000_000_000
+
+#: How many sends one writable event may make before other handles get their turn.
+WRITES_PER_EVENT: Final = 16

@@ -1,0 +1,100 @@
+cimport cython
+from libc.stdint cimport int64_t
+
+from whorl.core.callback cimport Callback, Owner, Runnable, current_thread, new_callback
+from whorl.core.handle cimport Handle
+from whorl.core.kernel cimport Kernel
+from whorl.core.poller cimport Poller
+from whorl.core.timer cimport TimedCallback, TimerHeap, deadline_of, new_heap, new_timer
+from whorl.core.wakeup cimport SignalPipe, Wakeup
+
+cdef int DEFAULT
+cdef int ONCE
+cdef int64_t NEVER_NS
+cdef int64_t LONGEST_POLL_NS
+cdef int PENDING_ROUNDS
+
+
+cdef class Loop(Owner):
+    cdef readonly Kernel _kernel
+    cdef readonly Poller _poller
+    cdef readonly object _host
+    cdef object _probe
+    cdef Wakeup _wakeup
+    cdef SignalPipe _signals
+    cdef list _ready
+    cdef list _spare
+    cdef list _pending
+    cdef object _arrivals
+    cdef TimerHeap _timers
+    cdef list _idle_handles
+    cdef list _prepare_handles
+    cdef list _check_handles
+    cdef int64_t _passes
+    cdef list _closing_handles
+    cdef dict _handles
+    cdef Py_ssize_t _active_handles
+    cdef Py_ssize_t _active_requests
+    cdef int64_t _now_ns
+    cdef public bint _time_replaced
+    cdef public bint _stopping
+    cdef public bint _closed
+    cdef public object _thread_id
+    cdef object _home_thread
+    cdef object _process_id
+    cdef bint _may_sleep
+    cdef bint _woken
+    cdef int64_t _turns
+    cdef int64_t _events
+    cdef int64_t _callbacks
+    cdef int64_t _idle_ns
+    cdef object __weakref__
+
+    # What faces replace.
+    cpdef object _callback_failed(self, Runnable entry, object error)
+    cpdef object _callback_ran(self, Runnable entry, int64_t took_ns)
+    cpdef object _signal_arrived(self, int number)
+    cpdef object _check_callback(self, object callback, str method)
+    cpdef object _note_origin(self, Callback callback)
+
+    # Turns.
+    cpdef object _run_turns(self)
+    cdef object _turn(self)
+    @cython.locals(before=int64_t)
+    cdef object _poll(self, int64_t timeout_ns, list into)
+    cdef object _run_idle(self)
+    cdef object _run_prepare(self)
+    cdef object _run_check(self)
+    @cython.locals(handle=Handle)
+    cdef object _run_closing(self)
+    cdef object _run_pending(self)
+    @cython.locals(timer=TimedCallback)
+    cdef object _collect_timers(self, list into)
+    cdef object _run_timers(self)
+    @cython.locals(batch=list)
+    cdef object _run_ready(self)
+    @cython.locals(size=Py_ssize_t, index=Py_ssize_t, watched=bint, entry=Runnable)
+    cdef object _run_batch(self, list batch, list queue)
+    @cython.locals(began=int64_t, took=int64_t)
+    cdef object _run_watched(self, Runnable entry)
+    cdef object _take_arrivals(self)
+    cdef int64_t _turn_timeout(self) except -2
+    @cython.locals(deadline=int64_t, rest=int64_t)
+    cdef int64_t _until_next_timer(self) except -2
+    cdef int64_t _clock(self) except? -1
+    cdef bint _alive(self) except -1
+
+    # What handles and callbacks ask for.
+    cdef object _timer_cancelled(self, Runnable timer)
+    cdef object _count_active(self, Py_ssize_t change)
+    cdef object _count_requests(self, Py_ssize_t change)
+    cdef object _handle_opened(self, Runnable handle)
+    cdef object _handle_closing(self, Runnable handle)
+    cdef object _feed(self, Runnable entry)
+    cdef object _schedule(self, TimedCallback timer)
+    cdef object _post(self, Runnable entry)
+    cpdef object _hide(self, Handle handle)
+    cpdef object _check_closed(self)
+    cpdef object _check_thread(self)
+    cpdef object _begin_run(self)
+    cpdef object _end_run(self)

@@ -1,0 +1,655 @@
+"""The loop: one turn after another, each the same list of phases.
+
+Two faces share the phases. The machine's face is `Loop.run`, in libuv's order; asyncio's face
+(`whorl.aio`) runs `_turn`. The poller only collects; nothing of the user's runs inside it.
+
+Two queues feed a turn. *Pending* holds the machine's finished requests and whatever wants to run
+again; *ready* holds `call_soon` entries, and in asyncio's turn I/O events and due timers too.
+Entries that other threads post arrive in a third one, from which the loop takes them.
+"""
+
+from __future__ import annotations
+
+import collections
+import errno
+import select
+from collections.abc import Callable
+from contextvars import Context
+from typing import TYPE_CHECKING, Any
+
+from whorl.core.callback import Callback, Owner, Runnable, current_thread, new_callback
+from whorl.core.handle import Handle
+from whorl.core.host import Host
+from whorl.core.kernel import Kernel
+from whorl.core.limits import LONGEST_POLL_NS, NEVER_NS, PENDING_ROUNDS
+from whorl.core.metrics import LoopMetrics
+from whorl.core.states import RunMode
+from whorl.core.timer import TimedCallback, deadline_of, new_heap, new_timer
+from whorl.core.wakeup import SignalPipe, Wakeup
+
+if TYPE_CHECKING:
+    import selectors
+
+    from whorl.core.poller import Poller
+    from whorl.core.probe import Probe
+
+DEFAULT = int(RunMode.DEFAULT)
+ONCE = int(RunMode.ONCE)
+
+
+def make_poller(wanted: Poller | selectors.BaseSelector | None, kernel: Kernel) -> Poller:
+    """The poller asked for: one of ours, one around a `selectors` object, or the best there is."""
+    from whorl.core.epoll import EpollPoller
+    from whorl.core.poller import Poller
+    from whorl.core.selector import SelectorPoller
+
+    if isinstance(wanted, Poller):
+        return wanted
+    if wanted is None and hasattr(select, "epoll"):
+        return EpollPoller(kernel)
+    return SelectorPoller(wanted)
+
+
+class Loop(Owner):
+    """An event loop (libuv: ``uv_loop_t``). It belongs to the thread that runs it.
+
+    `kernel` and `host` are what the loop sees of the world, the real one by default. `poller` is
+    one of Whorl's pollers, or a `selectors` object.
+    """
+
+    def __init__(
+        self,
+        *,
+        poller: Poller | selectors.BaseSelector | None = None,
+        kernel: Kernel | None = None,
+        host: Host | None = None,
+    ) -> None:
+        super().__init__()
+        self._closed = True  # until everything below has been made
+        self._kernel = Kernel() if kernel is None else kernel
+        self._host: Host = Host() if host is None else host
+        self._probe: Probe | None = None
+        self._ready: list[Runnable] = []
+        self._spare: list[Runnable] = []  # the list `_ready` changes places with
+        self._pending: list[Runnable] = []
+        self._arrivals: collections.deque[Runnable] = collections.deque()
+        self._timers = new_heap()
+        self._idle_handles: list[Any] = []
+        self._prepare_handles: list[Any] = []
+        self._check_handles: list[Any] = []
+        self._passes = 0  # how many passes over idle, prepare or check handles there were
+        self._closing_handles: list[Handle] = []
+        self._handles: dict[int, Handle] = {}  # the open handles, by identity, oldest first
+        self._active_handles = 0  # those that are active and referenced
+        self._active_requests = 0
+        self._now_ns = self._kernel.now()
+        self._time_replaced = False  # whether `time` means another clock than the kernel's
+        self._stopping = False
+        self._thread_id: int | None = None  # the thread that runs the loop
+        self._home_thread = current_thread()  # the thread that ran it last, or made it
+        self._process_id = self._host.process_id()
+        self._may_sleep = False  # from before the timeout is decided until the poll is over
+        self._woken = False  # whether the wakeup was written since the last poll
+        self._turns = 0
+        self._events = 0
+        self._callbacks = 0
+        self._idle_ns = 0
+        self._signals: SignalPipe | None = None  # made when the loop first runs in the main thread
+        self._poller = make_poller(poller, self._kernel)
+        self._closed = False
+        try:
+            self._wakeup = Wakeup(self, self._kernel)
+        except BaseException:
+            self._closed = True
+            self._poller.close()
+            raise
+
+    # Scheduling.
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Callback:
+        """Call `callback(*args)` in the next turn; calls run in the order in which they were made.
+
+        Source: ``asyncio.loop.call_soon``.
+        """
+        if self._closed:
+            self._check_closed()
+        entry = new_callback(self, callback, args, context)
+        if self._debug:
+            self._check_thread()
+            self._check_callback(callback, "call_soon")
+            self._note_origin(entry)
+        self._ready.append(entry)
+        return entry
+
+    def call_soon_threadsafe(
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> Callback:
+        """`call_soon` for other threads and for signal handlers; ends the loop's sleep.
+
+        Source: ``asyncio.loop.call_soon_threadsafe``.
+        """
+        if self._closed:
+            self._check_closed()
+        entry = new_callback(self, callback, args, context)
+        if self._debug:
+            self._check_callback(callback, "call_soon_threadsafe")
+            self._note_origin(entry)
+        self._post(entry)
+        return entry
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> TimedCallback:
+        """Call `callback(*args)` when `time()` has reached `when`, in seconds.
+
+        Source: ``asyncio.loop.call_at``.
+        """
+        if when is None:
+            raise TypeError("when cannot be None")
+        if self._closed:
+            self._check_closed()
+        timer = new_timer(self, deadline_of(when), when, callback, args, context)
+        if self._debug:
+            self._check_thread()
+            self._check_callback(callback, "call_at")
+            self._note_origin(timer)
+        self._timers.push(timer)
+        return timer
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> TimedCallback:
+        """Call `callback(*args)` after `delay` seconds.
+
+        Source: ``asyncio.loop.call_later``.
+        """
+        if delay is None:
+            raise TypeError("delay must not be None")
+        if self._closed:
+            self._check_closed()
+        when = self.time() + delay if self._time_replaced else self._kernel.now() / 1e9 + delay
+        timer = new_timer(self, deadline_of(when), when, callback, args, context)
+        if self._debug:
+            self._check_thread()
+            self._check_callback(callback, "call_later")
+            self._note_origin(timer)
+        self._timers.push(timer)
+        return timer
+
+    # Time.
+
+    def time(self) -> float:
+        """The monotonic clock, in seconds, read afresh."""
+        return self._kernel.now() / 1e9
+
+    def now(self) -> int:
+        """The time at which this turn's events were collected, in nanoseconds (``uv_now``)."""
+        return self._now_ns
+
+    def update_time(self) -> None:
+        """Read the clock for `now` (``uv_update_time``)."""
+        self._now_ns = self._clock()
+
+    # Life.
+
+    def run(self, mode: RunMode = RunMode.DEFAULT) -> bool:
+        """Run turns in libuv's order; whether anything is still alive (``uv_run``).
+
+        Raises RuntimeError if the loop runs already, and whatever a callback raises; what had
+        been collected by then runs when the loop runs again.
+        """
+        run_mode = int(RunMode(mode))
+        self._begin_run()
+        try:
+            alive = self._alive()
+            if not alive:
+                self.update_time()
+            elif run_mode == DEFAULT and not self._stopping:
+                self.update_time()
+                self._run_timers()
+            while alive and not self._stopping:
+                self._machine_turn(run_mode)
+                alive = self._alive()
+                if run_mode != DEFAULT:
+                    break
+            return bool(alive)
+        finally:
+            self._stopping = False
+            self._end_run()
+
+    def _machine_turn(self, mode: int) -> None:
+        """One turn of the machine, in libuv's order."""
+        self._turns += 1
+        can_sleep = not self._pending and not self._idle_handles
+        self._run_ready()
+        self._run_pending()
+        self._run_idle()
+        self._run_prepare()
+        self._may_sleep = True
+        self._poll(self.backend_timeout() if mode == DEFAULT or (mode == ONCE and can_sleep) else 0, self._pending)
+        for _ in range(PENDING_ROUNDS):
+            if not self._pending:
+                break
+            self._run_pending()
+        self._run_check()
+        self._run_closing()
+        self.update_time()
+        self._run_timers()
+
+    def stop(self) -> None:
+        """End the run soon: not later than the next turn, and the poll before that does not sleep."""
+        self._stopping = True
+
+    def alive(self) -> bool:
+        """Whether something is left to wait for or to run (``uv_loop_alive``)."""
+        return self._alive()
+
+    def close(self) -> None:
+        """Give everything back (``uv_loop_close``).
+
+        Raises OSError (EBUSY) while handles are open or requests in flight, RuntimeError while
+        the loop runs. Closing again does nothing.
+        """
+        if self._closed:
+            return
+        if self._thread_id is not None:
+            raise RuntimeError("Cannot close a running event loop")
+        if self._handles or self._closing_handles or self._active_requests:
+            raise OSError(errno.EBUSY, "handles are open or requests in flight")
+        self._close_machine()
+
+    def _close_machine(self) -> None:
+        self._closed = True
+        self._ready.clear()
+        self._pending.clear()
+        self._arrivals.clear()
+        self._timers.clear()
+        # The poller goes first: in a forked child the kernel's set is shared with the parent,
+        # and taking handles out of it one by one would take them out of the parent's.
+        self._poller.close()
+        if self._signals is not None:
+            self._signals.disarm()
+            self._signals.close()
+        self._wakeup.close()
+        self._closing_handles.clear()
+
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def is_running(self) -> bool:
+        """Whether the loop is being run."""
+        return self._thread_id is not None
+
+    # Looking.
+
+    def walk(self) -> list[Handle]:
+        """The open handles, oldest first (``uv_walk``)."""
+        return list(self._handles.values())
+
+    def metrics(self) -> LoopMetrics:
+        """What the loop has counted; may be read from any thread."""
+        return LoopMetrics(
+            turns=self._turns,
+            events=self._events,
+            callbacks=self._callbacks,
+            idle_ns=self._idle_ns,
+            ready=len(self._ready) + len(self._pending) + len(self._arrivals),
+            timers=len(self._timers),
+            handles=len(self._handles),
+            active_handles=self._active_handles,
+            active_requests=self._active_requests,
+        )
+
+    def set_probe(self, probe: Probe | None) -> None:
+        """Let `probe` listen from now on; None ends that."""
+        self._probe = probe
+
+    def get_debug(self) -> bool:
+        """Whether debug mode is on."""
+        return self._debug
+
+    def set_debug(self, enabled: bool) -> None:
+        """Turn debug mode on or off."""
+        self._debug = bool(enabled)
+
+    def backend_fd(self) -> int:
+        """A descriptor that is readable when events wait; -1 if the poller has none."""
+        return self._poller.fileno()
+
+    def backend_timeout(self) -> int:
+        """How long the machine's next poll may sleep, in nanoseconds; -1: no limit."""
+        if (
+            self._stopping
+            or self._ready
+            or self._pending
+            or self._arrivals
+            or self._idle_handles
+            or self._closing_handles
+        ):
+            return 0
+        if self._active_handles <= 0 and self._active_requests <= 0 and len(self._timers) == 0:
+            return 0
+        return self._until_next_timer()
+
+    # One turn of asyncio.
+
+    def _run_turns(self) -> None:
+        """Turn until `stop`."""
+        while True:
+            self._turn()
+            if self._stopping:
+                break
+
+    def _turn(self) -> None:
+        """One turn of asyncio: sleep until something is due, collect it, run what is ready."""
+        self._turns += 1
+        self._run_idle()
+        self._run_prepare()
+        self._may_sleep = True
+        self._poll(self._turn_timeout(), self._ready)  # the only place the loop sleeps
+        self._run_check()
+        self._run_closing()  # closed handles are let go
+        self._collect_timers(self._ready)  # due timers join the ready queue
+        self._run_ready()  # the only place callbacks are run
+
+    # The phases, in the order in which they run.
+
+    def _run_idle(self) -> None:
+        if self._idle_handles:
+            self._run_phase(self._idle_handles)
+
+    def _run_prepare(self) -> None:
+        if self._prepare_handles:
+            self._run_phase(self._prepare_handles)
+
+    def _poll(self, timeout_ns: int, into: list[Runnable]) -> None:
+        """Sleep for at most `timeout_ns`; append what became ready to `into`."""
+        if timeout_ns == 0:
+            self._events += self._poller.poll(0, into)
+            self._now_ns = self._clock()
+        else:
+            before = self._kernel.now()
+            self._events += self._poller.poll(timeout_ns, into)
+            self._idle_ns += self._kernel.now() - before
+            self._now_ns = self._clock()
+        self._may_sleep = False
+        self._woken = False
+        if self._arrivals:
+            self._take_arrivals()
+        if self._probe is not None:
+            self._tell("polled", timeout_ns, len(into))
+
+    def _run_check(self) -> None:
+        if self._check_handles:
+            self._run_phase(self._check_handles)
+
+    def _run_phase(self, handles: list[Any]) -> None:
+        """Call each handle of a phase; those started meanwhile wait for the next pass."""
+        self._passes += 1
+        this_pass = self._passes
+        for handle in list(handles):
+            if handle.is_active() and handle._started_in < this_pass:
+                self._run_batch([handle], self._pending)
+
+    def _run_closing(self) -> None:
+        """The second step of closing."""
+        if not self._closing_handles:
+            return
+        closing = self._closing_handles
+        self._closing_handles = []
+        while closing:
+            handle = closing.pop(0)
+            self._handles.pop(id(handle), None)
+            try:
+                handle._finish_close()
+            except BaseException as error:
+                self._closing_handles[:0] = closing
+                closing = []
+                self._callback_failed(handle, error)
+                closing, self._closing_handles = self._closing_handles, []
+            if self._probe is not None:
+                self._tell("handle_closed", handle)
+
+    def _run_pending(self) -> None:
+        if self._pending:
+            batch = self._pending
+            self._pending = []
+            self._run_batch(batch, self._pending)
+
+    def _collect_timers(self, into: list[Runnable]) -> None:
+        """Append the timers that are due by now."""
+        if self._pending:
+            into.extend(self._pending)
+            self._pending.clear()
+        while True:
+            timer = self._timers.pop_due(self._now_ns)
+            if timer is None:
+                break
+            if self._probe is not None:
+                self._tell("timer_due", timer, self._now_ns - timer._deadline_ns)
+            into.append(timer)
+
+    def _run_timers(self) -> None:
+        """Call the timers that are due by now; those that are started meanwhile wait."""
+        due: list[Runnable] = []
+        while True:
+            timer = self._timers.pop_due(self._now_ns)
+            if timer is None:
+                break
+            due.append(timer)
+        if due:
+            self._run_batch(due, self._pending)
+
+    def _run_ready(self) -> None:
+        """Run exactly what is ready now; what that makes ready waits for the next turn."""
+        batch = self._ready
+        if not batch:
+            return
+        self._ready = self._spare
+        self._spare = batch
+        if self._probe is not None:
+            self._tell("turn_began", self._turns, len(batch))
+        self._run_batch(batch, self._ready)
+
+    def _run_batch(self, batch: list[Any], queue: list[Any]) -> None:
+        """Run all of `batch`, and empty it; if an error ends the run, the rest goes to `queue`."""
+        size = len(batch)
+        index = 0
+        watched = self._debug or self._probe is not None
+        self._callbacks += size
+        try:
+            while index < size:
+                try:
+                    while index < size:
+                        entry = batch[index]
+                        batch[index] = None
+                        index += 1
+                        if watched:
+                            self._run_watched(entry)
+                        else:
+                            entry._run()
+                except BaseException as error:
+                    self._callback_failed(entry, error)
+        finally:
+            if index < size:
+                self._callbacks -= size - index
+                queue[:0] = batch[index:]
+            batch.clear()
+
+    def _run_watched(self, entry: Runnable) -> None:
+        """Run one entry with somebody looking: in debug mode, or with a probe."""
+        began = self._kernel.now()
+        try:
+            entry._run()
+        finally:
+            took = self._kernel.now() - began
+            if self._probe is not None:
+                self._tell("callback_ran", entry, took)
+            if self._debug:
+                self._callback_ran(entry, took)
+
+    # How long a turn may sleep.
+
+    def _turn_timeout(self) -> int:
+        if (
+            self._ready
+            or self._pending
+            or self._arrivals
+            or self._stopping
+            or self._closing_handles
+            or self._idle_handles
+        ):
+            return 0
+        return self._until_next_timer()
+
+    def _until_next_timer(self) -> int:
+        """Nanoseconds until the first timer falls due, -1 if there is none."""
+        deadline = self._timers.next_deadline()
+        if deadline == NEVER_NS:
+            return -1
+        self._now_ns = self._clock()
+        rest = deadline - self._now_ns
+        if rest <= 0:
+            return 0
+        return min(rest, LONGEST_POLL_NS)
+
+    def _clock(self) -> int:
+        return deadline_of(self.time()) if self._time_replaced else self._kernel.now()
+
+    def _alive(self) -> bool:
+        return bool(
+            self._active_handles > 0
+            or self._active_requests > 0
+            or self._closing_handles
+            or self._ready
+            or self._pending
+            or self._arrivals
+            or len(self._timers) > 0
+        )
+
+    # Entries from other threads.
+
+    def _post(self, entry: Runnable) -> None:
+        """Queue an entry from any thread, or from a signal handler.
+
+        The entry is queued first and the flags are read afterwards; the loop raises `_may_sleep`
+        first and looks at the queues afterwards. So one of the two always sees the other.
+        """
+        if current_thread() == self._home_thread:
+            self._ready.append(entry)
+        else:
+            self._arrivals.append(entry)
+        if self._may_sleep and not self._woken:
+            self._woken = True
+            self._wakeup.wake()
+
+    def _take_arrivals(self) -> None:
+        while self._arrivals:
+            self._ready.append(self._arrivals.popleft())
+
+    # What callbacks and handles ask of their loop.
+
+    def _check_closed(self) -> None:
+        if self._closed:
+            raise RuntimeError("Event loop is closed")
+
+    def _check_thread(self) -> None:
+        if self._thread_id is not None and self._thread_id != current_thread():
+            raise RuntimeError(
+                "Non-thread-safe operation invoked on an event loop other than the current one"
+            )
+
+    def _schedule(self, timer: TimedCallback) -> None:
+        self._timers.push(timer)
+
+    def _timer_cancelled(self, timer: Runnable) -> None:
+        self._timers.note_cancelled()
+
+    def _count_active(self, change: int) -> None:
+        self._active_handles += change
+
+    def _count_requests(self, change: int) -> None:
+        self._active_requests += change
+
+    def _handle_opened(self, handle: Any) -> None:
+        self._handles[id(handle)] = handle
+        if self._probe is not None:
+            self._tell("handle_opened", handle)
+
+    def _handle_closing(self, handle: Any) -> None:
+        self._closing_handles.append(handle)
+
+    def _hide(self, handle: Handle) -> None:
+        """Leave a handle of the loop's own out of what users see."""
+        self._handles.pop(id(handle), None)
+
+    def _feed(self, entry: Runnable) -> None:
+        """Owe an entry: it runs in the pending phase, or in asyncio's next turn."""
+        self._pending.append(entry)
+
+    # What faces replace.
+
+    def _callback_failed(self, entry: Runnable, error: BaseException) -> None:
+        """What to do about an error of the user's code. The machine lets it end the run."""
+        raise error
+
+    def _callback_ran(self, entry: Runnable, took_ns: int) -> None:
+        """Debug mode: an entry took this long."""
+
+    def _signal_arrived(self, number: int) -> None:
+        """A signal was written to the signal pipe."""
+
+    def _check_callback(self, callback: object, method: str) -> None:
+        """Debug mode: refuse what cannot be called."""
+        if not callable(callback):
+            raise TypeError(f"a callable object was expected by {method}(), got {callback!r}")
+
+    def _note_origin(self, callback: Callback) -> None:
+        """Debug mode: note where a callback was scheduled."""
+
+    # Beginning and ending a run.
+
+    def _begin_run(self) -> None:
+        self._check_closed()
+        if self._thread_id is not None:
+            raise RuntimeError("This event loop is already running")
+        if self._process_id != self._host.process_id():
+            raise RuntimeError("This event loop was made before a fork and cannot run in the child")
+        self._thread_id = self._home_thread = current_thread()
+        if self._host.is_main_thread():
+            self._signal_pipe().arm(yield_to_others=True)
+
+    def _end_run(self) -> None:
+        self._thread_id = None
+        self._may_sleep = False
+        self._release_signals()
+
+    def _signal_pipe(self) -> SignalPipe:
+        if self._signals is None:
+            self._signals = SignalPipe(self, self._kernel)
+        return self._signals
+
+    def _release_signals(self) -> None:
+        """Give the signal pipe's place back, unless signal handlers need it."""
+        if self._signals is not None and self._signals.is_armed() and not self._wants_signals():
+            self._signals.disarm()
+
+    def _wants_signals(self) -> bool:
+        """Whether signals must be written to the pipe also while the loop does not run."""
+        return False
+
+    def _tell(self, what: str, *details: Any) -> None:
+        """Tell the probe; one that raises is removed."""
+        probe = self._probe
+        try:
+            getattr(probe, what)(*details)
+        except Exception:
+            self._probe = None
+            _log_failed_probe(probe)
+
+
+def _log_failed_probe(probe: object) -> None:
+    import logging
+
+    logging.getLogger("whorl").exception("Probe %r failed and was removed", probe)

@@ -1,0 +1,36 @@
+cimport cython
+from libc.stdint cimport int64_t, uint32_t
+
+from whorl.core.handle cimport Handle
+
+cdef int OPEN
+
+
+cdef class IOHandle(Handle):
+    cdef public int _fd
+    cdef public int _interest
+    cdef int _seen
+    cdef bint _queued
+    cdef bint _edge
+    cdef uint32_t _generation
+
+    @cython.locals(seen=int)
+    cdef object _run(self)
+    cpdef object _on_events(self, int seen)
+
+
+cdef class Poller:
+    cdef readonly bint edges
+    cdef list _table
+
+    cpdef object add(self, IOHandle handle, int interest)
+    cpdef object modify(self, IOHandle handle, int interest)
+    cpdef object remove(self, IOHandle handle)
+    cpdef Py_ssize_t poll(self, int64_t timeout_ns, list into) except -1
+    cpdef object close(self)
+    cpdef int fileno(self) except -2
+    cpdef IOHandle find(self, int fd)
+    @cython.locals(table=list, missing=Py_ssize_t)
+    cpdef object _enter(self, IOHandle handle, int interest)
+    cpdef object _leave(self, IOHandle handle)
+    cpdef object _saw(self, IOHandle handle, int seen, list into)

@@ -1,0 +1,130 @@
+"""The poller's contract: what the loop asks of a kernel interface for readiness.
+
+A poller watches descriptors for their handles and *collects*: `poll` sleeps until something is
+ready or the timeout passed, notes on each handle what was seen, and appends the handle to a
+queue. Nothing of the user's runs inside `poll`.
+
+* `add(handle, interest)` watches `handle._fd`; one handle per descriptor. A handle whose `_edge`
+  is set is told of each change once (edge-triggered); only a poller whose `edges` is true can do
+  that. Such a handle asks for all it will ever want when it is added.
+* `modify` changes the interest, `remove` ends the watch. After `remove` the handle is never
+  appended again, also if the kernel still holds an event for its descriptor: a generation number
+  tells it from a later handle on the same descriptor.
+* `poll(timeout_ns, into)`: 0 does not sleep, -1 sleeps without limit. A signal may end it early.
+  Returns how many handles it appended.
+
+Errors of the kernel are raised as `OSError`. A new kernel interface is one more small module.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from whorl.core.handle import Handle
+from whorl.core.states import Life
+
+if TYPE_CHECKING:
+    from whorl.core.loop import Loop
+
+OPEN = int(Life.OPEN)
+
+
+class IOHandle(Handle):
+    """A handle with a descriptor that the poller watches (libuv: ``uv__io_t``).
+
+    It is its own event: the poller appends the handle to the queue, and `_on_events` is called
+    in its turn with what was seen since the last time.
+    """
+
+    __slots__ = ("_edge", "_fd", "_generation", "_interest", "_queued", "_seen")
+
+    def __init__(self, loop: Loop) -> None:
+        super().__init__(loop)
+        self._fd = -1
+        self._interest = 0  # what the poller watches for; 0: not watched
+        self._seen = 0  # events collected and not yet handed over
+        self._queued = False  # whether it stands in a queue of the loop
+        self._edge = False  # whether it is watched edge-triggered
+        self._generation = 0  # distinguishes it from earlier users of its descriptor
+
+    def fileno(self) -> int:
+        """The descriptor, or -1 (libuv: ``uv_fileno``)."""
+        return self._fd
+
+    def _run(self) -> None:
+        seen = self._seen
+        self._seen = 0
+        self._queued = False
+        if self._life == OPEN:
+            self._on_events(seen)
+
+    def _on_events(self, seen: int) -> None:
+        """What a subclass does about the events in `seen`."""
+
+
+class Poller:
+    """The part all pollers share: which handle has which descriptor."""
+
+    __slots__ = ("_table", "edges")
+
+    def __init__(self) -> None:
+        self.edges = False
+        self._table: list[Any] = []  # the handle of each descriptor that is watched
+
+    def add(self, handle: IOHandle, interest: int) -> None:
+        """Watch the handle's descriptor."""
+        raise NotImplementedError
+
+    def modify(self, handle: IOHandle, interest: int) -> None:
+        """Watch for something else from now on."""
+        raise NotImplementedError
+
+    def remove(self, handle: IOHandle) -> None:
+        """Watch no more; does nothing if the handle is not watched."""
+        raise NotImplementedError
+
+    def poll(self, timeout_ns: int, into: list[Any]) -> int:
+        """Sleep until something is ready; collect it."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Give the kernel's object back."""
+        raise NotImplementedError
+
+    def fileno(self) -> int:
+        """A descriptor that is readable when `poll` would find something, or -1."""
+        return -1
+
+    def find(self, fd: int) -> IOHandle | None:
+        """The handle that watches a descriptor, or None."""
+        if 0 <= fd < len(self._table):
+            found: IOHandle | None = self._table[fd]
+            return found
+        return None
+
+    def handles(self) -> list[IOHandle]:
+        """All watched handles, in order of their descriptors."""
+        return [handle for handle in self._table if handle is not None]
+
+    def _enter(self, handle: IOHandle, interest: int) -> None:
+        """Note who watches the descriptor, and for what."""
+        table = self._table
+        missing = handle._fd + 1 - len(table)
+        if missing > 0:
+            table.extend([None] * max(missing, 64))
+        table[handle._fd] = handle
+        handle._interest = interest
+
+    def _leave(self, handle: IOHandle) -> None:
+        """Forget the handle, and what was seen of it."""
+        if self.find(handle._fd) is handle:
+            self._table[handle._fd] = None
+        handle._interest = 0
+        handle._seen = 0
+
+    def _saw(self, handle: IOHandle, seen: int, into: list[Any]) -> None:
+        """Note events on the handle and queue it, once."""
+        handle._seen |= seen
+        if not handle._queued:
+            handle._queued = True
+            into.append(handle)

@@ -1,0 +1,32 @@
+"""The enums of the machine: run modes, events of a descriptor, life of a handle."""
+
+from __future__ import annotations
+
+import enum
+
+
+class RunMode(enum.IntEnum):
+    """How long `Loop.run` goes on (libuv: ``uv_run_mode``)."""
+
+    DEFAULT = 0  #: until nothing is alive, or `Loop.stop`
+    ONCE = 1  #: one turn; sleeps if nothing is ready
+    NOWAIT = 2  #: one turn that never sleeps
+
+
+class Event(enum.IntFlag):
+    """What a descriptor is watched for, and what was seen of it (libuv: ``uv_poll_event``)."""
+
+    READABLE = 1
+    WRITABLE = 2
+    DISCONNECT = 4  #: the peer will write no more
+    PRIORITIZED = 8  #: urgent data
+    ERROR = 16  #: seen only: an error is to be read from the descriptor
+    HANGUP = 32  #: seen only: both directions are shut
+
+
+class Life(enum.IntEnum):
+    """The life of a handle: OPEN -> CLOSING (close was called) -> CLOSED (the callback ran)."""
+
+    OPEN = 0
+    CLOSING = 1
+    CLOSED = 2

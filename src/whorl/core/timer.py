@@ -1,0 +1,292 @@
+"""Timers: calls with a deadline, and the heap that orders them.
+
+Order is total and stable: by deadline in integer nanoseconds, then by the float the caller gave
+(two floats may fall into one nanosecond), then by the order of scheduling. Cancelling only marks
+a timer; the heap is swept when cancelled timers are more than half of it, so that cancelling
+costs O(1) however many there are.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any
+
+from whorl.core.callback import Callback, Owner, current_context
+from whorl.core.limits import NEVER_NS, SWEEP_FRACTION, SWEEP_MIN_CANCELLED
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import uncompiled as cython
+
+NEVER_FLOAT = NEVER_NS / 1e9
+
+
+def deadline_of(when: float) -> int:
+    """The nanosecond at which a time in seconds has been reached.
+
+    Infinity, and whatever is too far for 64 bits, never comes; NaN is due at once, as in asyncio.
+    """
+    seconds = float(when)
+    if seconds >= NEVER_FLOAT:
+        return NEVER_NS
+    if seconds > -NEVER_FLOAT:
+        return ceil_ns(seconds)
+    return -NEVER_NS
+
+
+class TimedCallback(Callback):
+    """A callback with a deadline; `when` gives the time the caller asked for, in seconds."""
+
+    __slots__ = ("_deadline_ns", "_number", "_scheduled", "_when")
+
+    def __init__(
+        self,
+        loop: Owner,
+        deadline_ns: int,
+        when: float | None,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None = None,
+    ) -> None:
+        super().__init__(loop, callback, args, context)
+        self._deadline_ns = deadline_ns
+        self._when = when
+        self._number = 0
+        self._scheduled = False
+
+    def when(self) -> float:
+        """The deadline, in seconds of the loop's clock (asyncio: ``TimerHandle.when``)."""
+        when: float = self._deadline_ns / 1e9 if self._when is None else self._when
+        return when
+
+    def cancel(self) -> None:
+        """Make sure that the function is not called."""
+        if not self._cancelled:
+            super().cancel()
+            self._unschedule()
+
+    def _unschedule(self) -> None:
+        if self._scheduled:
+            self._scheduled = False
+            self._loop._timer_cancelled(self)
+
+    def __hash__(self) -> int:
+        return hash(self.when())
+
+    def __lt__(self, other: object) -> bool:
+        if isinstance(other, TimedCallback):
+            return self.when() < other.when()
+        return NotImplemented
+
+    def __le__(self, other: object) -> bool:
+        if isinstance(other, TimedCallback):
+            return self.when() <= other.when()
+        return NotImplemented
+
+    def __gt__(self, other: object) -> bool:
+        if isinstance(other, TimedCallback):
+            return self.when() > other.when()
+        return NotImplemented
+
+    def __ge__(self, other: object) -> bool:
+        if isinstance(other, TimedCallback):
+            return self.when() >= other.when()
+        return NotImplemented
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, TimedCallback):
+            return (
+                self.when() == other.when()
+                and self._callback == other._callback
+                and self._args == other._args
+                and self._cancelled == other._cancelled
+            )
+        return NotImplemented
+
+
+class TimerHeap:
+    """Timers in the order in which they fall due."""
+
+    __slots__ = ("_cancelled", "_heap", "_numbers")
+
+    def __init__(self) -> None:
+        self._heap: list[Any] = []
+        self._cancelled = 0  # how many entries of the heap are cancelled
+        self._numbers = 0  # the number of the timer scheduled last
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def timers(self) -> list[TimedCallback]:
+        """All entries, in no particular order."""
+        return list(self._heap)
+
+    def push(self, timer: TimedCallback) -> None:
+        """Schedule a timer."""
+        self._numbers += 1
+        timer._number = self._numbers
+        timer._scheduled = True
+        heap = self._heap
+        position = len(heap)
+        heap.append(timer)
+        while position > 0:
+            parent = (position - 1) >> 1
+            above = heap[parent]
+            if not before(timer, above):
+                break
+            heap[position] = above
+            position = parent
+        heap[position] = timer
+
+    def _top(self) -> TimedCallback:
+        top: TimedCallback = self._heap[0]
+        return top
+
+    def _pop(self) -> TimedCallback:
+        heap = self._heap
+        top: TimedCallback = heap[0]
+        last = heap.pop()
+        if heap:
+            heap[0] = last
+            self._sift_down(0)
+        return top
+
+    def _sift_down(self, position: int) -> None:
+        """Let the entry at `position` sink to where it belongs."""
+        heap = self._heap
+        size = len(heap)
+        timer: TimedCallback = heap[position]
+        child = 2 * position + 1
+        while child < size:
+            below: TimedCallback = heap[child]
+            if child + 1 < size:
+                right: TimedCallback = heap[child + 1]
+                if before(right, below):
+                    child += 1
+                    below = right
+            if not before(below, timer):
+                break
+            heap[position] = below
+            position = child
+            child = 2 * position + 1
+        heap[position] = timer
+
+    def next_deadline(self) -> int:
+        """When the first timer falls due, in nanoseconds; `NEVER_NS` if there is none."""
+        self._drop_cancelled_top()
+        if not self._heap:
+            return NEVER_NS
+        return self._top()._deadline_ns
+
+    def pop_due(self, now_ns: int) -> TimedCallback | None:
+        """Take the first timer if its deadline has been reached."""
+        self._drop_cancelled_top()
+        if not self._heap:
+            return None
+        top = self._top()
+        if top._deadline_ns > now_ns or top._deadline_ns == NEVER_NS:
+            return None
+        top._scheduled = False
+        return self._pop()
+
+    def _drop_cancelled_top(self) -> None:
+        while self._cancelled and self._heap and self._top()._cancelled:
+            self._cancelled -= 1
+            self._pop()
+
+    def note_cancelled(self) -> None:
+        """Count a cancelled entry; sweep when they are too many."""
+        self._cancelled += 1
+        if self._cancelled > SWEEP_MIN_CANCELLED and self._cancelled * SWEEP_FRACTION > len(self._heap):
+            self._sweep()
+
+    def _sweep(self) -> None:
+        kept = []
+        for entry in self._heap:
+            timer: TimedCallback = entry
+            if not timer._cancelled:
+                kept.append(timer)
+        self._heap = kept
+        self._cancelled = 0
+        for position in range(len(kept) // 2 - 1, -1, -1):
+            self._sift_down(position)
+
+    def clear(self) -> None:
+        """Forget all timers."""
+        self._heap = []
+        self._cancelled = 0
+
+
+if not cython.compiled:
+    # Uncompiled, the C code of `heapq` over tuples is several times faster than the loops above.
+
+    def ceil_ns(seconds: float) -> int:
+        """The first whole nanosecond that is not before a time in seconds."""
+        return math.ceil(seconds * 1e9)
+
+    def before(a: TimedCallback, b: TimedCallback) -> bool:
+        """Whether `a` falls due before `b`."""
+        return _key(a) < _key(b)
+
+    def _key(timer: TimedCallback) -> tuple[int, float, int]:
+        return timer._deadline_ns, timer.when(), timer._number
+
+    class HeapqTimerHeap(TimerHeap):
+        """The same heap, kept by `heapq`."""
+
+        __slots__ = ()
+
+        def push(self, timer: TimedCallback) -> None:
+            self._numbers += 1
+            timer._number = self._numbers
+            timer._scheduled = True
+            heapq.heappush(self._heap, (timer._deadline_ns, timer.when(), timer._number, timer))
+
+        def timers(self) -> list[TimedCallback]:
+            return [entry[-1] for entry in self._heap]
+
+        def _top(self) -> TimedCallback:
+            top: TimedCallback = self._heap[0][-1]
+            return top
+
+        def _pop(self) -> TimedCallback:
+            top: TimedCallback = heapq.heappop(self._heap)[-1]
+            return top
+
+        def _sweep(self) -> None:
+            self._heap = [entry for entry in self._heap if not entry[-1]._cancelled]
+            heapq.heapify(self._heap)
+            self._cancelled = 0
+
+
+def new_heap() -> TimerHeap:
+    """An empty heap of the kind that is fastest in this build."""
+    return TimerHeap() if cython.compiled else HeapqTimerHeap()
+
+
+def new_timer(
+    loop: Owner,
+    deadline_ns: int,
+    when: float | None,
+    callback: Callable[..., object],
+    args: tuple[Any, ...],
+    context: Context | None,
+) -> TimedCallback:
+    """A `TimedCallback`, made without the cost of a call by name."""
+    timer = TimedCallback.__new__(TimedCallback)
+    timer._loop = loop
+    timer._callback = callback
+    timer._args = args
+    timer._context = current_context() if context is None else context
+    timer._cancelled = False
+    timer._source_traceback = None
+    timer._repr = None
+    timer._deadline_ns = deadline_ns
+    timer._when = when
+    timer._number = 0
+    timer._scheduled = False
+    return timer

@@ -1,0 +1,21 @@
+from whorl.core.kernel cimport Kernel
+from whorl.core.poller cimport IOHandle
+
+
+cdef class Wakeup(IOHandle):
+    cdef Kernel _kernel
+    cdef object _pair
+    cdef int _write_fd
+
+    cpdef object wake(self)
+    cpdef object _on_events(self, int seen)
+    cpdef object _release(self)
+
+
+cdef class SignalPipe(IOHandle):
+    cdef Kernel _kernel
+    cdef object _pair
+    cdef object _former
+
+    cpdef object _on_events(self, int seen)
+    cpdef object _release(self)

@@ -1,0 +1,127 @@
+"""The wakeup: how other threads end the loop's sleep (the "self-pipe").
+
+It is an eventfd, watched edge-triggered: every write is a new edge, so it never needs to be read.
+Where there is no eventfd, or the poller knows no edges, a pair of sockets or reads do the same.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Any
+
+from whorl.core.handle import os_error
+from whorl.core.poller import IOHandle
+from whorl.core.states import Event
+
+if TYPE_CHECKING:
+    from whorl.core.kernel import Kernel
+    from whorl.core.loop import Loop
+
+_ONE = (1).to_bytes(8, "little")
+_DRAIN = 4096
+
+
+class Wakeup(IOHandle):
+    """Ends the sleep of a loop, from any thread and from signal handlers."""
+
+    __slots__ = ("_kernel", "_pair", "_write_fd")
+
+    def __init__(self, loop: Loop, kernel: Kernel) -> None:
+        super().__init__(loop)
+        loop._hide(self)
+        self._kernel = kernel
+        self._pair: Any = None
+        self._fd = self._write_fd = kernel.eventfd()
+        if self._fd < 0:
+            self._pair = kernel.socket_pair()
+            if isinstance(self._pair, int):
+                raise os_error(self._pair)
+            self._fd = self._pair[0].fileno()
+            self._write_fd = self._pair[1].fileno()
+        self._edge = loop._poller.edges
+        loop._poller.add(self, int(Event.READABLE))
+
+    def wake(self) -> None:
+        """End the current or the next sleep. Does nothing once the loop is closed."""
+        if self._write_fd >= 0:
+            self._kernel.write(self._write_fd, _ONE, 0)
+
+    def _on_events(self, seen: int) -> None:
+        if not self._edge:
+            self._kernel.read(self._fd, _DRAIN)
+
+    def _release(self) -> None:
+        fd = self._fd
+        self._loop._poller.remove(self)
+        self._fd = self._write_fd = -1
+        if self._pair is None:
+            self._kernel.close(fd)
+        else:
+            for sock in self._pair:
+                self._kernel.close_socket(sock)
+
+
+class SignalPipe(IOHandle):
+    """Where Python's signal handler writes the number of each signal, as one byte.
+
+    `arm` gives its write end to `signal.set_wakeup_fd`, `disarm` gives the former one back. A
+    signal thus ends the loop's sleep even if it lands just before the sleep begins.
+    """
+
+    def __init__(self, loop: Loop, kernel: Kernel) -> None:
+        super().__init__(loop)
+        loop._hide(self)
+        self._kernel = kernel
+        self._pair = kernel.socket_pair()
+        if isinstance(self._pair, int):
+            raise os_error(self._pair)
+        self._fd = self._pair[0].fileno()
+        self._former: int | None = None  # the wakeup fd before ours; None: ours is not set
+        loop._poller.add(self, int(Event.READABLE))
+
+    def is_armed(self) -> bool:
+        """Whether signals are written here."""
+        return self._former is not None
+
+    def arm(self, *, yield_to_others: bool = False) -> None:
+        """Have signals written here; if `yield_to_others`, only if they are written nowhere else.
+
+        Raises ValueError outside the main thread (signal.set_wakeup_fd).
+        """
+        if self._former is not None:
+            return
+        host = self._loop._host
+        former = host.set_wakeup_fd(self._pair[1].fileno())
+        if former != -1 and yield_to_others:
+            host.set_wakeup_fd(former)
+        else:
+            self._former = former
+
+    def disarm(self) -> None:
+        """Give the former wakeup fd back, unless somebody else set one meanwhile."""
+        if self._former is None:
+            return
+        host = self._loop._host
+        current = host.set_wakeup_fd(self._former)
+        if current != self._pair[1].fileno():
+            host.set_wakeup_fd(current)
+        self._former = None
+
+    def _on_events(self, seen: int) -> None:
+        while True:
+            numbers = self._kernel.recv(self._fd, _DRAIN)
+            if isinstance(numbers, int):
+                if numbers in (-errno.EAGAIN, -errno.EINTR):
+                    return
+                raise os_error(numbers)
+            for number in numbers:
+                if number:
+                    self._loop._signal_arrived(number)
+            if len(numbers) < _DRAIN:
+                return
+
+    def _release(self) -> None:
+        self._loop._poller.remove(self)
+        self._fd = -1
+        for sock in self._pair:
+            self._kernel.close_socket(sock)
