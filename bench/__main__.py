@@ -55,7 +55,7 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--loops", type=_names, default=list(loops.NAMES), metavar="NAME,…", help="see below")
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each case on each loop")
     parser.add_argument(
-        "--seconds", type=float, default=1.0, help=f"per measurement; {MICRO_SHARE:.0%} of it for micro"
+        "--seconds", type=float, default=1.0, help=f"per measurement; {MICRO_SHARE:g} of it for micro"
     )
     parser.add_argument("--json", type=Path, default=programs.BUILD / "result.json", metavar="FILE")
     parser.add_argument("--list", action="store_true", help="print the names of the cases and stop")

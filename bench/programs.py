@@ -8,6 +8,7 @@ from pathlib import Path
 SOURCES = Path(__file__).resolve().parent
 BUILD = SOURCES.parent / "build" / "bench"
 NAMES = ("load", "echo_limit")
+USAGE = 2
 
 
 class CompileError(Exception):
@@ -29,7 +30,13 @@ def path(name: str) -> str:
 
 def _is_current(name: str) -> bool:
     built = BUILD / name
-    return built.exists() and built.stat().st_mtime >= (SOURCES / f"{name}.c").stat().st_mtime
+    is_new = built.exists() and built.stat().st_mtime >= (SOURCES / f"{name}.c").stat().st_mtime
+    return is_new and _runs(built)
+
+
+def _runs(program: Path) -> bool:
+    """Whether it was built for the C library that is here: without arguments it says how it is used."""
+    return subprocess.run([program], capture_output=True).returncode == USAGE
 
 
 def _compile(name: str) -> None:
