@@ -37,6 +37,7 @@ _DIRECTIVES = {
     "nonecheck": "False",
     "overflowcheck": "False",
     "cdivision": "False",
+    "auto_pickle": "False",  # nothing here can sensibly be copied into another process
 }
 _CHECKS = {"boundscheck": "True", "wraparound": "True", "nonecheck": "True", "overflowcheck": "True"}
 

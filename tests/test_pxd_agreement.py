@@ -7,7 +7,7 @@ reads as None or 0, and one that is set and never declared fails only when that 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -144,6 +144,16 @@ def properties(node: ast.ClassDef) -> set[str]:
     return {item.name for item in node.body if isinstance(item, ast.FunctionDef) and item.decorator_list}
 
 
+def compiled_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """What is compiled below `node`: everything but the bodies of `if not cython.compiled`."""
+    yield node
+    children: Iterable[ast.AST] = ast.iter_child_nodes(node)
+    if isinstance(node, ast.If) and ast.unparse(node.test) == "not cython.compiled":
+        children = node.orelse
+    for child in children:
+        yield from compiled_nodes(child)
+
+
 def family(name: str) -> Iterator[tuple[DeclaredClass, ast.ClassDef]]:
     """The class `name` and the classes it derives from, as declared and as defined."""
     for source in COMPILED:
@@ -228,7 +238,7 @@ def test_compiled_modules_index_from_the_front(source: Source) -> None:
     """Without `wraparound`, `items[-1]` reads what lies before the list."""
     negative = [
         f"{source.path}:{node.lineno}: {ast.unparse(node)}"
-        for node in ast.walk(source.tree)
+        for node in compiled_nodes(source.tree)
         if isinstance(node, ast.Subscript)
         and isinstance(node.slice, ast.UnaryOp)
         and isinstance(node.slice.op, ast.USub)
