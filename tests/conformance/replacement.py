@@ -14,12 +14,10 @@ import stand_in
 # Where asyncio keeps its loop classes; some Pythons do not have all of these names.
 LOOP_CLASSES = (
     (base_events, "BaseEventLoop"),
-    (selector_events, "BaseSelectorEventLoop"),
     (unix_events, "_UnixSelectorEventLoop"),
     (unix_events, "SelectorEventLoop"),
     (unix_events, "EventLoop"),
     (asyncio, "BaseEventLoop"),
-    (asyncio, "BaseSelectorEventLoop"),
     (asyncio, "SelectorEventLoop"),
     (asyncio, "EventLoop"),
 )
@@ -63,14 +61,18 @@ def install(loop: str) -> None:
         _count_runs(base_events.BaseEventLoop, stock=False)
         return
     _count_runs(base_events.BaseEventLoop, stock=True)
+    from test.test_asyncio import utils  # Its own test loop stays one of asyncio's.
+
     loop_class = _load_whorl() if loop == "whorl" else _load_uvloop()
     for module, name in LOOP_CLASSES:
         if hasattr(module, name):
             setattr(module, name, loop_class)
     unix_events._UnixDefaultEventLoopPolicy._loop_factory = loop_class
+    # Of this one, other loops are no instances: tests ask before they look at what only asyncio's loop has.
+    selector_events.BaseSelectorEventLoop = type("BaseSelectorEventLoop", (loop_class,), {})
     for module in MIRRORED_MODULES:
         module.__class__ = MirroredModule
-    _replace_test_loops(loop_class)
+    _replace_test_loops(utils.TestCase, loop_class)
 
 
 def _load_whorl() -> type[asyncio.AbstractEventLoop]:
@@ -127,12 +129,10 @@ def _whorl_modules() -> list[types.ModuleType]:
     return [module for name, module in sys.modules.items() if name.startswith("whorl.")]
 
 
-def _replace_test_loops(loop_class: type[asyncio.AbstractEventLoop]) -> None:
+def _replace_test_loops(test_case: Any, loop_class: type[asyncio.AbstractEventLoop]) -> None:
     """Replace the loops that the suite's base class makes, and do not count what closing them runs."""
-    from test.test_asyncio import utils
-
-    make_stock_loop = utils.TestCase.new_test_loop
-    close_loop = utils.TestCase.close_loop
+    make_stock_loop = test_case.new_test_loop
+    close_loop = test_case.close_loop
     plain, timed = stand_in.make_test_loops(loop_class)
 
     def new_test_loop(self: Any, gen: Any = None) -> asyncio.AbstractEventLoop:
@@ -148,5 +148,5 @@ def _replace_test_loops(loop_class: type[asyncio.AbstractEventLoop]) -> None:
         with turns.paused():
             close_loop(loop)
 
-    utils.TestCase.new_test_loop = new_test_loop
-    utils.TestCase.close_loop = staticmethod(close_loop_uncounted)
+    test_case.new_test_loop = new_test_loop
+    test_case.close_loop = staticmethod(close_loop_uncounted)
