@@ -7,12 +7,13 @@
 
 PYTHON ?= python3
 WHORL_BUILD ?= compiled
+CONFIGS ?= checked release
 ARGS ?=
 
 whorl = $(PYTHON) -m build_tools --build $(WHORL_BUILD)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench conformance faults build format clean
+.PHONY: help demo test check bench conformance faults build wheel format clean
 
 help:  ## this list
 	@sed -n 's/^#   //p' Makefile
@@ -40,8 +41,13 @@ faults:  ## the transport tests over a kernel that fails on purpose, 200 seeds
 	@WHORL_FAULT_SEEDS=$${WHORL_FAULT_SEEDS:-200} $(whorl) --with test --config checked -- -m pytest -m faults $(ARGS)
 
 build:  ## only build
-	@$(whorl) --config checked
-	@$(whorl) --config release
+	@for config in $(CONFIGS); do $(whorl) --with test,frameworks --config $$config || exit; done
+
+wheel:  ## build a wheel in dist/, install it into an empty folder, and ask it what it is
+	@rm -rf dist
+	@$(whorl) -- -m pip wheel --no-deps --no-build-isolation --wheel-dir dist .
+	@$(whorl) --with cli -- -m pip install --quiet --no-deps --target dist/installed dist/*.whl
+	@cd dist/installed && PYTHONPATH=. $(PYTHON) -c 'import whorl; print(whorl.__file__, whorl.compiled); assert whorl.compiled == ("$(WHORL_BUILD)" != "pure")'
 
 format:  ## put the sources in order
 	@$(PYTHON) -m build_tools --build pure --with check -- -m ruff check --fix .

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -30,6 +31,14 @@ WHORL IS INSTALLED WITHOUT COMPILED MODULES: it works, and is much slower.
 WHORL_BUILD=compiled makes this an error, WHORL_BUILD=pure asks for it.
 {STARS}
 """
+
+
+class BuildModules(build_py):
+    """Begins with an empty folder, so that no wheel holds what was deleted from the sources."""
+
+    def run(self) -> None:
+        shutil.rmtree(self.build_lib, ignore_errors=True)
+        super().run()
 
 
 class BuildExtensions(build_ext):
@@ -58,4 +67,4 @@ def extension_modules() -> list[Extension]:
     return [Extension(module.name, [str(module.source.relative_to(ROOT))]) for module in compiled_modules()]
 
 
-setup(ext_modules=extension_modules(), cmdclass={"build_ext": BuildExtensions})
+setup(ext_modules=extension_modules(), cmdclass={"build_py": BuildModules, "build_ext": BuildExtensions})

@@ -151,10 +151,11 @@ def test_what_is_no_program_is_a_usage_error(run: Run, name: str) -> None:
     ("name", "message"),
     [
         ("missing:main", "No module named 'missing'"),
-        ("json:missing", "module 'json' has no attribute 'missing'"),
+        ("app:missing", "module 'app' has no attribute 'missing'"),
     ],
 )
-def test_what_cannot_be_found_is_one_line(run: Run, name: str, message: str) -> None:
+def test_what_cannot_be_found_is_one_line(run: Run, tmp_path: Path, name: str, message: str) -> None:
+    (tmp_path / "app.py").touch()
     code, _, errors = run("run", name)
     assert code == 1
     assert message in errors
