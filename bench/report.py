@@ -15,6 +15,7 @@ from typing import Any
 from measure import Sample
 
 REFERENCES = ("uvloop", "asyncio")
+BUSY = 0.95  # a load generator with this share of its core is the limit itself
 COLUMNS = (
     ("case", 42, "<"), ("loop", 12, "<"), ("per second", 12, ">"),
     ("/ uvloop", 20, ">"), ("/ asyncio", 20, ">"), ("CPU µs", 9, ">"), ("CPU / uvloop", 12, ">"),
@@ -122,6 +123,9 @@ def _remarks(samples: Sequence[Sample], failure: str | None) -> str:
         remarks.append(f"a round failed: {failure}")
     if disturbed := sum(sample.is_disturbed for sample in samples):
         remarks.append(f"{disturbed}/{len(samples)} disturbed")
+    busy = [sample.client_busy for sample in samples if sample.client_busy is not None]
+    if busy and median(busy) > BUSY:
+        remarks.append("generator-bound")
     return ", ".join(remarks)
 
 
