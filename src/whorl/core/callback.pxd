@@ -66,5 +66,6 @@ cdef class Callback(Runnable):
 cpdef Callback new_callback(Owner loop, object callback, tuple args, object context)
 
 
+cpdef object call_in_context(object context, object callback, tuple args)
 cpdef object current_context()
 cpdef object current_thread()

@@ -31,6 +31,11 @@ def current_context() -> contextvars.Context:
     return copy_context()
 
 
+def call_in_context(context: contextvars.Context, callback: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """Call `callback(*args)` in `context`."""
+    return run_in_context(context, callback, args)
+
+
 def current_thread() -> int:
     """The number of the calling thread."""
     return get_ident()

@@ -106,16 +106,18 @@ class EpollPoller(Poller):
         if handle._interest:
             self.modify(handle, interest)
             return
-        if self.find(handle._fd) is not None:
-            raise OSError(errno.EEXIST, f"descriptor {handle._fd} is watched already")
         generation = (self._generations + 1) & 0xFFFFFFFF
         mask = mask_of(interest, handle._edge)
         result = self._kernel.epoll_ctl(self._epfd, ADD, handle._fd, mask, generation)
-        if result == -errno.EEXIST:
+        former = self.find(handle._fd)
+        if result == -errno.EEXIST and former is None:
             # A watch that outlived its handle: the descriptor was closed underneath it.
             result = self._kernel.epoll_ctl(self._epfd, MOD, handle._fd, mask, generation)
         if result < 0:
             raise os_error(result)
+        if former is not None:
+            # Its descriptor was closed underneath it, and the number means another file now.
+            self._leave(former)
         self._generations = generation
         handle._generation = generation
         self._enter(handle, interest)

@@ -27,8 +27,8 @@ cdef class Request:
     cdef readonly bint _pending
     cdef object __weakref__
 
-    cdef object _begin(self)
-    cdef object _end(self)
+    cpdef object _begin(self)
+    cpdef object _end(self)
 
 
 cdef class Completion(Runnable):

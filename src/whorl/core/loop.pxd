@@ -77,7 +77,6 @@ cdef class Loop(Owner):
     cdef object _run_batch(self, list batch, list queue)
     @cython.locals(began=int64_t, took=int64_t)
     cdef object _run_watched(self, Runnable entry)
-    cdef object _take_arrivals(self)
     cdef int64_t _turn_timeout(self) except -2
     @cython.locals(deadline=int64_t, rest=int64_t)
     cdef int64_t _until_next_timer(self) except -2
@@ -93,6 +92,8 @@ cdef class Loop(Owner):
     cdef object _feed(self, Runnable entry)
     cdef object _schedule(self, TimedCallback timer)
     cdef object _post(self, Runnable entry)
+    cpdef object _arrive(self, Runnable entry)
+    cdef object _end_sleep(self)
     cpdef object _hide(self, Handle handle)
     cpdef object _check_closed(self)
     cpdef object _check_thread(self)

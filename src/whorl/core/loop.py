@@ -220,7 +220,7 @@ class Loop(Owner):
     def _machine_turn(self, mode: int) -> None:
         """One turn of the machine, in libuv's order."""
         self._turns += 1
-        can_sleep = not self._pending and not self._idle_handles
+        can_sleep = not (self._ready or self._pending or self._idle_handles)
         self._run_ready()
         self._run_pending()
         self._run_idle()
@@ -328,7 +328,7 @@ class Loop(Owner):
             or self._closing_handles
         ):
             return 0
-        if self._active_handles <= 0 and self._active_requests <= 0 and len(self._timers) == 0:
+        if self._active_handles <= 0 and self._active_requests <= 0 and self._timers._keepers == 0:
             return 0
         return self._until_next_timer()
 
@@ -375,8 +375,8 @@ class Loop(Owner):
             self._now_ns = self._clock()
         self._may_sleep = False
         self._woken = False
-        if self._arrivals:
-            self._take_arrivals()
+        while self._arrivals:
+            into.append(self._arrivals.popleft())
         if self._probe is not None:
             self._tell("polled", timeout_ns, len(into))
 
@@ -525,28 +525,33 @@ class Loop(Owner):
             or self._ready
             or self._pending
             or self._arrivals
-            or len(self._timers) > 0
+            or self._timers._keepers > 0
         )
 
     # Entries from other threads.
 
     def _post(self, entry: Runnable) -> None:
-        """Queue an entry from any thread, or from a signal handler.
-
-        The entry is queued first and the flags are read afterwards; the loop raises `_may_sleep`
-        first and looks at the queues afterwards. So one of the two always sees the other.
-        """
+        """Queue an entry from any thread, or from a signal handler, in order with `call_soon`."""
         if current_thread() == self._home_thread:
             self._ready.append(entry)
+            self._end_sleep()
         else:
-            self._arrivals.append(entry)
+            self._arrive(entry)
+
+    def _arrive(self, entry: Runnable) -> None:
+        """Let the next poll hand over an entry; from any thread, or from a signal handler."""
+        self._arrivals.append(entry)
+        self._end_sleep()
+
+    def _end_sleep(self) -> None:
+        """End the loop's sleep, if it sleeps or is about to.
+
+        Entries are queued first and the flags are read afterwards; the loop raises `_may_sleep`
+        first and looks at the queues afterwards. So one of the two always sees the other.
+        """
         if self._may_sleep and not self._woken:
             self._woken = True
             self._wakeup.wake()
-
-    def _take_arrivals(self) -> None:
-        while self._arrivals:
-            self._ready.append(self._arrivals.popleft())
 
     # What callbacks and handles ask of their loop.
 
@@ -563,8 +568,8 @@ class Loop(Owner):
     def _schedule(self, timer: TimedCallback) -> None:
         self._timers.push(timer)
 
-    def _timer_cancelled(self, timer: Runnable) -> None:
-        self._timers.note_cancelled()
+    def _timer_cancelled(self, timer: Any) -> None:
+        self._timers.note_cancelled(timer)
 
     def _count_active(self, change: int) -> None:
         self._active_handles += change

@@ -11,7 +11,7 @@ cdef class IOHandle(Handle):
     cdef public int _interest
     cdef int _seen
     cdef bint _queued
-    cdef bint _edge
+    cdef public bint _edge
     cdef uint32_t _generation
 
     @cython.locals(seen=int)

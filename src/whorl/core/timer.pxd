@@ -35,6 +35,7 @@ cdef class TimedCallback(Callback):
     cdef readonly int64_t _number
     cdef public object _when
     cdef public bint _scheduled
+    cdef public bint _keeps_alive
 
     cpdef object _unschedule(self)
 
@@ -42,6 +43,7 @@ cdef class TimedCallback(Callback):
 cdef class TimerHeap:
     cdef list _heap
     cdef readonly Py_ssize_t _cancelled
+    cdef readonly Py_ssize_t _keepers
     cdef int64_t _numbers
 
     @cython.locals(heap=list, position=Py_ssize_t, parent=Py_ssize_t, above=TimedCallback)
@@ -54,7 +56,7 @@ cdef class TimerHeap:
     cdef TimedCallback pop_due(self, int64_t now_ns)
     cdef int64_t next_deadline(self) except? -1
     cdef object _drop_cancelled_top(self)
-    cdef object note_cancelled(self)
+    cdef object note_cancelled(self, TimedCallback timer)
     cdef object clear(self)
     @cython.locals(kept=list, timer=TimedCallback, position=Py_ssize_t)
     cdef object _sweep(self)

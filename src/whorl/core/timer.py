@@ -41,7 +41,7 @@ def deadline_of(when: float) -> int:
 class TimedCallback(Callback):
     """A callback with a deadline; `when` gives the time the caller asked for, in seconds."""
 
-    __slots__ = ("_deadline_ns", "_number", "_scheduled", "_when")
+    __slots__ = ("_deadline_ns", "_keeps_alive", "_number", "_scheduled", "_when")
 
     def __init__(
         self,
@@ -57,6 +57,7 @@ class TimedCallback(Callback):
         self._when = when
         self._number = 0
         self._scheduled = False
+        self._keeps_alive = True  # whether the loop stays alive for it; a handle's timer leaves that to the handle
 
     def when(self) -> float:
         """The deadline, in seconds of the loop's clock (asyncio: ``TimerHandle.when``)."""
@@ -111,11 +112,12 @@ class TimedCallback(Callback):
 class TimerHeap:
     """Timers in the order in which they fall due."""
 
-    __slots__ = ("_cancelled", "_heap", "_numbers")
+    __slots__ = ("_cancelled", "_heap", "_keepers", "_numbers")
 
     def __init__(self) -> None:
         self._heap: list[Any] = []
         self._cancelled = 0  # how many entries of the heap are cancelled
+        self._keepers = 0  # how many timers keep the loop alive
         self._numbers = 0  # the number of the timer scheduled last
 
     def __len__(self) -> int:
@@ -130,6 +132,7 @@ class TimerHeap:
         self._numbers += 1
         timer._number = self._numbers
         timer._scheduled = True
+        self._keepers += timer._keeps_alive
         heap = self._heap
         position = len(heap)
         heap.append(timer)
@@ -191,6 +194,7 @@ class TimerHeap:
         if top._deadline_ns > now_ns or top._deadline_ns == NEVER_NS:
             return None
         top._scheduled = False
+        self._keepers -= top._keeps_alive
         return self._pop()
 
     def _drop_cancelled_top(self) -> None:
@@ -198,9 +202,10 @@ class TimerHeap:
             self._cancelled -= 1
             self._pop()
 
-    def note_cancelled(self) -> None:
+    def note_cancelled(self, timer: TimedCallback) -> None:
         """Count a cancelled entry; sweep when they are too many."""
         self._cancelled += 1
+        self._keepers -= timer._keeps_alive
         if self._cancelled > SWEEP_MIN_CANCELLED and self._cancelled * SWEEP_FRACTION > len(self._heap):
             self._sweep()
 
@@ -219,6 +224,7 @@ class TimerHeap:
         """Forget all timers."""
         self._heap = []
         self._cancelled = 0
+        self._keepers = 0
 
 
 if not cython.compiled:
@@ -244,6 +250,7 @@ if not cython.compiled:
             self._numbers += 1
             timer._number = self._numbers
             timer._scheduled = True
+            self._keepers += timer._keeps_alive
             heapq.heappush(self._heap, (timer._deadline_ns, timer.when(), timer._number, timer))
 
         def timers(self) -> list[TimedCallback]:
@@ -289,4 +296,5 @@ def new_timer(
     timer._when = when
     timer._number = 0
     timer._scheduled = False
+    timer._keeps_alive = True
     return timer

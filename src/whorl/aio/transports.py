@@ -1,0 +1,51 @@
+"""The transports as users see them: plain Python, so that methods can be replaced on an instance.
+
+`isinstance` finds asyncio's class and ours: a compiled class cannot derive from
+`asyncio.Transport`, so these answer for it by `__class__`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from whorl.aio.stream_transport import CLOSED, OPEN, StreamTransport
+from whorl.core.states import Event
+
+if TYPE_CHECKING:
+    from asyncio.constants import _SendfileMode
+
+
+class SocketTransport(StreamTransport):
+    """A TCP or UNIX stream connection."""
+
+    _start_tls_compatible = True
+    _sendfile_compatible: _SendfileMode = asyncio.constants._SendfileMode.TRY_NATIVE
+
+    @property
+    def __class__(self) -> type:  # type: ignore[override]
+        return asyncio.Transport
+
+    @property
+    def _sock_fd(self) -> int:
+        return self._fd
+
+    def __repr__(self) -> str:
+        words = [type(self).__name__]
+        if self._state == CLOSED:
+            words.append("closed")
+        elif self._state != OPEN:
+            words.append("closing")
+        words.append(f"fd={self._fd}")
+        if self._fd >= 0:
+            reading = "polling" if self.is_reading() and self._interest & Event.READABLE else "idle"
+            writing = "polling" if self._unsent else "idle"
+            words.append(f"read={reading}")
+            words.append(f"write=<{writing}, bufsize={self._unsent}>")
+        return f"<{' '.join(words)}>"
+
+    def __del__(self, _warn: Any = warnings.warn) -> None:
+        if self._sock is not None:
+            _warn(f"unclosed transport {self!r}", ResourceWarning, source=self)
+            self._close_now()

@@ -1,0 +1,61 @@
+cimport cython
+from libc.stdint cimport int64_t
+
+from whorl.core.kernel cimport Kernel
+from whorl.core.poller cimport IOHandle, Poller
+
+cdef int OPEN
+cdef int READABLE
+cdef int WRITABLE
+cdef int DISCONNECT
+cdef int ERROR
+cdef int HANGUP
+cdef Py_ssize_t EAGAIN
+cdef Py_ssize_t EINTR
+cdef Py_ssize_t ENOBUFS
+cdef Py_ssize_t READ_SIZE
+cdef int WRITES_PER_EVENT
+
+
+cdef class Stream(IOHandle):
+    cdef Kernel _kernel
+    cdef Poller _poller
+    cdef public object _sock
+    cdef bint _is_socket
+    cdef bint _reading
+    cdef bint _more_to_read
+    cdef bint _hung_up
+    cdef list _chunks
+    cdef Py_ssize_t _first
+    cdef Py_ssize_t _offset
+    cdef readonly Py_ssize_t _unsent
+    cdef readonly int64_t _sent_total
+
+    # Sinks: what a subclass does with what happens.
+    cdef object _data_arrived(self, bytes data)
+    cdef object _end_arrived(self)
+    cdef object _read_failed(self, int code)
+    cdef object _write_failed(self, int code)
+    cdef object _sent_some(self)
+
+    # The engine.
+    cdef object _attach(self, object sock, int fd, bint is_socket, bint edge)
+    cdef object _start_reading(self)
+    cdef object _stop_reading(self)
+    cdef object _update_interest(self)
+    cpdef object _on_events(self, int seen)
+    cdef object _run_again(self)
+    cdef object _read(self)
+    @cython.locals(size=Py_ssize_t)
+    cdef object _took(self, object data, Py_ssize_t limit)
+    cdef object _note_read(self, Py_ssize_t result, Py_ssize_t limit)
+    @cython.locals(sent=Py_ssize_t)
+    cdef Py_ssize_t _send(self, object data, Py_ssize_t size) except? -65536
+    cdef object _enqueue(self, object data, Py_ssize_t sent, Py_ssize_t size)
+    @cython.locals(sent=Py_ssize_t, before=Py_ssize_t)
+    cdef object _flush(self)
+    cdef Py_ssize_t _send_first(self) except? -65536
+    @cython.locals(chunk=bytes, rest=Py_ssize_t)
+    cdef object _advance(self, Py_ssize_t sent)
+    cdef object _drop_unsent(self)
+    cpdef object _release(self)

@@ -1,0 +1,281 @@
+"""The stream engine: reading and writing a byte stream without blocking, for every kind of stream.
+
+Facts about readiness that shape this file:
+
+* TCP sockets are watched edge-triggered, for both directions at once: one `epoll_ctl` in their
+  life. An edge comes once. So the engine remembers that there may be *more to read* until a read
+  gives less than was asked for, and queues itself again for the rest; a paused reader keeps that
+  note for the time when it resumes.
+* After a hang-up no new edge will come, so reading goes on to the end, short reads or not.
+* UNIX sockets and pipes are watched level-triggered: edge-triggered they would report every read
+  of the peer as a chance to write.
+* One read per event and turn: a busy peer must not keep the others waiting.
+
+A subclass is the sink: it overrides `_data_arrived`, `_end_arrived`, `_read_failed`,
+`_write_failed` and `_sent_some`, which run in the turn of the event.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Any
+
+from whorl.core.limits import READ_SIZE, WRITES_PER_EVENT
+from whorl.core.poller import IOHandle
+from whorl.core.states import Event, Life
+
+if TYPE_CHECKING:
+    from whorl.core.loop import Loop
+
+OPEN = int(Life.OPEN)
+READABLE = int(Event.READABLE)
+WRITABLE = int(Event.WRITABLE)
+DISCONNECT = int(Event.DISCONNECT)
+ERROR = int(Event.ERROR)
+HANGUP = int(Event.HANGUP)
+EAGAIN = -errno.EAGAIN
+EINTR = -errno.EINTR
+ENOBUFS = -errno.ENOBUFS
+
+
+class Stream(IOHandle):
+    """A byte stream over a descriptor (libuv: ``uv_stream_t``, without its callbacks)."""
+
+    __slots__ = (
+        "_chunks",
+        "_first",
+        "_hung_up",
+        "_is_socket",
+        "_kernel",
+        "_more_to_read",
+        "_offset",
+        "_poller",
+        "_reading",
+        "_sent_total",
+        "_sock",
+        "_unsent",
+    )
+
+    def __init__(self, loop: Loop) -> None:
+        super().__init__(loop)
+        self._kernel = loop._kernel
+        self._poller = loop._poller
+        self._sock: Any = None  # the socket object whose descriptor this is, if there is one
+        self._is_socket = False
+        self._reading = False  # whether the user wants data
+        self._more_to_read = False  # whether the kernel may hold data that no event will announce
+        self._hung_up = False  # whether the peer is gone or will write no more
+        self._chunks: list[bytes] = []  # what waits to be sent
+        self._first = 0  # the first of them that was not sent wholly
+        self._offset = 0  # how much of it was sent
+        self._unsent = 0  # bytes waiting in all
+        self._sent_total = 0  # bytes the kernel has taken
+
+    # The sink.
+
+    def _data_arrived(self, data: bytes) -> None:
+        """Bytes were read."""
+
+    def _end_arrived(self) -> None:
+        """The peer has written its last byte. Reading has been stopped."""
+
+    def _read_failed(self, code: int) -> None:
+        """Reading failed with this error number. Reading has been stopped."""
+
+    def _write_failed(self, code: int) -> None:
+        """Writing failed with this error number; what was unsent is still queued."""
+
+    def _sent_some(self) -> None:
+        """The kernel took bytes that had been queued; `_unsent` is 0 if all of them."""
+
+    # Beginning and ending.
+
+    def _attach(self, sock: Any, fd: int, is_socket: bool, edge: bool) -> None:
+        """Work on this descriptor from now on."""
+        self._sock = sock
+        self._fd = fd
+        self._is_socket = is_socket
+        self._edge = edge and self._poller.edges
+
+    def _release(self) -> None:
+        """Leave the poller and close the descriptor."""
+        self._reading = False
+        self._drop_unsent()
+        self._poller.remove(self)
+        fd = self._fd
+        self._fd = -1
+        if self._sock is not None:
+            self._kernel.close_socket(self._sock)
+        elif fd >= 0:
+            self._kernel.close(fd)
+
+    def _update_interest(self) -> None:
+        """Let the poller watch for what can be used."""
+        if self._edge:
+            if not self._interest:
+                self._poller.add(self, READABLE | WRITABLE | DISCONNECT)
+            return
+        wanted = 0
+        if self._reading:
+            wanted |= READABLE
+        if self._unsent:
+            wanted |= WRITABLE
+        if wanted != self._interest:
+            self._poller.modify(self, wanted)
+
+    def _on_events(self, seen: int) -> None:
+        """Read once, then write what waits."""
+        if seen & (DISCONNECT | HANGUP | ERROR):
+            self._hung_up = True
+        if seen & (READABLE | DISCONNECT | HANGUP | ERROR):
+            self._more_to_read = True
+        if self._reading and self._more_to_read:
+            self._read()
+        if self._unsent and (seen == 0 or seen & (WRITABLE | HANGUP | ERROR)) and self._life == OPEN:
+            self._flush()
+        if self._edge and self._reading and self._more_to_read and self._life == OPEN:
+            self._run_again()
+
+    def _run_again(self) -> None:
+        """Take another turn without an event of the kernel's."""
+        if not self._queued:
+            self._queued = True
+            self._loop._feed(self)
+
+    # Reading.
+
+    def _start_reading(self) -> None:
+        self._reading = True
+        self._update_interest()
+        if self._edge and self._more_to_read:
+            self._run_again()
+
+    def _stop_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            if not self._edge:
+                self._update_interest()
+
+    def _read(self) -> None:
+        """Read once and hand it to the sink."""
+        if self._is_socket:
+            self._took(self._kernel.recv(self._fd, READ_SIZE), READ_SIZE)
+        else:
+            self._took(self._kernel.read(self._fd, READ_SIZE), READ_SIZE)
+
+    def _took(self, data: bytes | int, limit: int) -> None:
+        """Do what the result of a read asks for."""
+        if isinstance(data, bytes):
+            size = len(data)
+            self._note_read(size, limit)
+            if size:
+                self._data_arrived(data)
+        else:
+            self._note_read(data, limit)
+
+    def _note_read(self, result: int, limit: int) -> None:
+        """Note what a read says of the next one; tell the sink of the end and of errors."""
+        if result > 0:
+            if result < limit and not self._hung_up:
+                self._more_to_read = False
+        elif result == EAGAIN:
+            self._more_to_read = False
+        elif result != EINTR:
+            self._more_to_read = False
+            self._stop_reading()
+            if result == 0:
+                self._end_arrived()
+            else:
+                self._read_failed(-result)
+
+    # Writing.
+
+    def _send(self, data: Any, size: int) -> int:
+        """Send `data`, and queue what the kernel does not take; 0 or the negative error number."""
+        sent = 0
+        if self._unsent == 0:
+            if self._is_socket:
+                sent = self._kernel.send(self._fd, data, 0)
+            else:
+                sent = self._kernel.write(self._fd, data, 0)
+            if sent >= size:
+                self._sent_total += size
+                return 0
+            if sent < 0:
+                if sent != EAGAIN and sent != EINTR and sent != ENOBUFS:
+                    return sent
+                if sent != EAGAIN:
+                    self._run_again()
+                sent = 0
+            self._sent_total += sent
+        self._enqueue(data, sent, size)
+        self._update_interest()
+        return 0
+
+    def _enqueue(self, data: Any, sent: int, size: int) -> None:
+        """Queue `data`, of which `sent` bytes have gone out; what is mutable is copied."""
+        if type(data) is not bytes:
+            data = bytes(memoryview(data)[sent:])
+            size -= sent
+            sent = 0
+        if self._unsent == 0:
+            self._offset = sent
+        self._chunks.append(data)
+        self._unsent += size - sent
+
+    def _flush(self) -> None:
+        """Send what waits, as far as the kernel takes it."""
+        before = self._unsent
+        for _ in range(WRITES_PER_EVENT):
+            sent = self._send_first()
+            if sent >= 0:
+                self._advance(sent)
+                if self._unsent == 0 or not self._edge:
+                    break
+            elif sent == EAGAIN:
+                break
+            elif sent != EINTR and sent != ENOBUFS:
+                self._write_failed(-sent)
+                return
+            elif sent == ENOBUFS:
+                self._run_again()
+                break
+        else:
+            self._run_again()
+        if self._unsent != before:
+            self._update_interest()
+            self._sent_some()
+
+    def _send_first(self) -> int:
+        """One call of the kernel's with what is first in the queue."""
+        if len(self._chunks) - self._first == 1:
+            if self._is_socket:
+                return self._kernel.send(self._fd, self._chunks[self._first], self._offset)
+            return self._kernel.write(self._fd, self._chunks[self._first], self._offset)
+        if self._is_socket:
+            return self._kernel.send_many(self._fd, self._chunks, self._first, self._offset)
+        return self._kernel.write_many(self._fd, self._chunks, self._first, self._offset)
+
+    def _advance(self, sent: int) -> None:
+        """Forget what has been sent."""
+        self._unsent -= sent
+        self._sent_total += sent
+        while sent > 0:
+            chunk = self._chunks[self._first]
+            rest = len(chunk) - self._offset
+            if sent < rest:
+                self._offset += sent
+                break
+            sent -= rest
+            self._first += 1
+            self._offset = 0
+        if self._first > 64 or self._unsent == 0:
+            del self._chunks[: self._first]
+            self._first = 0
+
+    def _drop_unsent(self) -> None:
+        """Forget what waits to be sent."""
+        self._chunks.clear()
+        self._first = 0
+        self._offset = 0
+        self._unsent = 0
