@@ -24,7 +24,9 @@ def main() -> int:
     facts = describe(options.loop)
     print(f"{python}'s {suite.PACKAGE} on {facts['loop']}")
     directory = BUILD / f"{sys.implementation.cache_tag}-{platform.python_version()}"
-    runner = Runner(options.loop, directory / options.loop, options.timeout)
+    runner = Runner(
+        options.loop, directory / options.loop, options.timeout, with_skipped=options.with_skipped
+    )
     stock_runner = Runner("asyncio", directory / "baseline", options.timeout)
     baseline = Baseline(directory / "baseline.json", stock_runner)
     report.print_heading(options.loop)
@@ -40,6 +42,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="conformance", description=__doc__)
     parser.add_argument("modules", nargs="*", metavar="MODULE", default=suite.MODULES)
     parser.add_argument("--loop", choices=("whorl", "asyncio", "uvloop"), default="whorl")
+    parser.add_argument("--with-skipped", action="store_true", help="run what the list of skips names, too")
     parser.add_argument("--verbose", action="store_true", help="print the traceback of every failure")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every test's outcome to a file")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds that one test may take")

@@ -42,6 +42,7 @@ class ModuleRun:
     module: str
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
+    skips: dict[str, str] = field(default_factory=dict)  # The private name for each listed test.
 
     def with_outcome(self, *kinds: str) -> list[Outcome]:
         return [outcome for outcome in self.outcomes.values() if outcome.outcome in kinds]
@@ -54,8 +55,9 @@ class ModuleRun:
 class Runner:
     """Starts workers for one kind of loop and reads what they wrote."""
 
-    def __init__(self, loop: str, directory: Path, timeout: float) -> None:
+    def __init__(self, loop: str, directory: Path, timeout: float, *, with_skipped: bool = False) -> None:
         self.loop = loop
+        self._with_skipped = with_skipped
         self._directory = directory
         self._timeout = timeout
         directory.mkdir(parents=True, exist_ok=True)
@@ -63,24 +65,34 @@ class Runner:
     def run(self, module: str, only: Collection[str] = ()) -> ModuleRun:
         """Run a module or some of its tests; a test that ends its process fails and the others go on."""
         result = ModuleRun(module)
+        self._run_into(result, only)
+        for test, name in result.skips.items():
+            if not self._with_skipped:
+                result.outcomes[test] = Outcome(test, "skipped", name)
+            elif result.outcomes[test].passed:
+                result.complaints.append(f"{test}: passes and need not be skipped for {name}")
+        return result
+
+    def _run_into(self, result: ModuleRun, only: Collection[str]) -> None:
+        module = result.module
         found: Collection[str] = only
         todo: Collection[str] = only
         for _ in range(MAX_RESTARTS):
             lines, returncode = self._work(module, todo)
             started = _absorb(lines, result)
             if returncode == 0:
-                return result
+                return
             log = self._path(module, "log").read_text(errors="replace")
             if not started or started[-1] in result.outcomes:
                 result.complaints.append(f"{module}: died outside of its tests ({returncode})\n{log[-8000:]}")
-                return result
+                return
             result.outcomes[started[-1]] = _died(started[-1], returncode, log)
             found = found or next(line["ids"] for line in lines if "ids" in line)
-            todo = [test for test in found if test not in result.outcomes]
+            left_out = set() if self._with_skipped else set(result.skips)
+            todo = [test for test in found if test not in result.outcomes and test not in left_out]
             if not todo:
-                return result
+                return
         result.complaints.append(f"{module}: given up after {MAX_RESTARTS} hangs and crashes")
-        return result
 
     def _work(self, module: str, only: Collection[str]) -> tuple[list[dict[str, Any]], int]:
         """Run one worker to its end; return the lines it wrote and its exit status."""
@@ -88,6 +100,8 @@ class Runner:
         lines.unlink(missing_ok=True)
         command = [sys.executable, str(WORKER), module, "--loop", self.loop]
         command += ["--lines", str(lines), "--timeout", str(self._timeout)]
+        if self._with_skipped:
+            command.append("--with-skipped")
         if only:
             wanted = self._path(module, "only")
             wanted.write_text("\n".join(only))
@@ -118,6 +132,8 @@ def _absorb(lines: list[dict[str, Any]], result: ModuleRun) -> list[str]:
                 started.append(line["id"])
             case "stop":
                 result.outcomes[line["id"]] = Outcome(**{key: line[key] for key in line if key != "event"})
+            case "skip":
+                result.skips[line["id"]] = line["name"]
             case "complaint":
                 result.complaints.append(line["text"])
     return started

@@ -129,13 +129,13 @@ def load(module: str) -> dict[str, unittest.TestCase]:
 
 
 def skipped_tests(module: str, tests: dict[str, unittest.TestCase], say: Callable[..., None]) -> set[str]:
-    """Say which tests the list of skips leaves out, and what is wrong with the list."""
+    """Say which tests the list of skips names, and what is wrong with the list."""
     listed = skips.for_module(module)
     for complaint in skips.complaints(listed, tests):
         say(event="complaint", text=complaint)
     names = {test_id: skip.name for skip in listed for test_id in tests if skip.matches(test_id)}
     for test_id, name in names.items():
-        say(event="stop", id=test_id, outcome="skipped", reason=name)
+        say(event="skip", id=test_id, name=name)
     return set(names)
 
 
@@ -146,6 +146,7 @@ def main() -> None:
     parser.add_argument("--lines", required=True, type=Path, help="where to append the outcomes")
     parser.add_argument("--timeout", type=float, required=True, help="seconds that one test may take")
     parser.add_argument("--only", type=Path, help="a file with the ids of the tests to run")
+    parser.add_argument("--with-skipped", action="store_true", help="run what the list of skips names")
     options = parser.parse_args()
 
     faulthandler.enable()
@@ -159,8 +160,8 @@ def main() -> None:
         else:
             wanted = set(tests)
             result.say(event="found", ids=list(tests))
-            if options.loop == "whorl":
-                wanted -= skipped_tests(options.module, tests, result.say)
+            skipped = skipped_tests(options.module, tests, result.say) if options.loop == "whorl" else set()
+            wanted -= set() if options.with_skipped else skipped
         unittest.TestSuite(test for name, test in tests.items() if name in wanted).run(result)
     end_when_stuck(options.timeout)  # While the interpreter waits for threads that a test left behind.
 
