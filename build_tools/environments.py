@@ -7,7 +7,6 @@ installed when a verb first asks for it.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -19,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from build_tools.extensions import tag
+from build_tools.locks import alone_in
 from build_tools.sources import ROOT
 
 # Whorl is built and tested without these where they cannot be installed; what needs them is skipped, aloud.
@@ -33,9 +33,7 @@ class EnvironmentProblem(Exception):
 def ensure(extras: Sequence[str]) -> Path:
     """The interpreter of an environment that has `extras`; makes or completes the environment."""
     folder = ROOT / ".venv" / tag()
-    folder.parent.mkdir(exist_ok=True)
-    with open(folder.with_suffix(folder.suffix + ".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone_in(folder):
         _make_if_stale(folder)
         for extra in extras:
             _install_extra(folder, extra)

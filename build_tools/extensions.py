@@ -6,7 +6,6 @@ What is made is named by a digest of everything it is made from, so nothing is e
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import importlib.metadata
 import os
@@ -23,6 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
+from build_tools.locks import alone_in
 from build_tools.sources import ROOT, Module, inputs
 
 JOBS = max(1, min(2, os.cpu_count() or 1))
@@ -66,10 +66,10 @@ def build(modules: Sequence[Module], config: str) -> dict[Module, Path]:
     """Compile `modules`; returns the extension module of each, in the cache."""
     compiler_version()  # without a compiler there is no need to begin
     folder = Path(os.environ.get("WHORL_CACHE") or ROOT / "build").resolve()
-    with _only_one(c_folder := folder / f"c-{config}"):
+    with alone_in(c_folder := folder / f"c-{config}"):
         c_files = _in_parallel(lambda module: _translated(module, config, c_folder), modules)
         _forget_old_versions(c_folder, keep=c_files)
-    with _only_one(object_folder := folder / f"objects-{tag()}-{config}"):
+    with alone_in(object_folder := folder / f"objects-{tag()}-{config}"):
         built = _in_parallel(
             lambda pair: _compiled(pair[0].name, pair[1], config, object_folder),
             list(zip(modules, c_files, strict=True)),
@@ -86,10 +86,7 @@ def file_name(module: Module) -> Path:
 def _translated(module: Module, config: str, folder: Path) -> Path:
     """The C code of `module`. It is the same for every interpreter."""
     directives = DIRECTIVES[config]
-    key = _digest(
-        f"{cython_version()} {sorted(directives.items())} {module.name}".encode(),
-        *(path.read_bytes() for path in inputs(module)),
-    )
+    key = _input_digest(module, config)
     target = folder / f"{module.name}.{key}.c"
     if not target.exists():
         _say(f"cython {config:8} {module.name}")
@@ -98,7 +95,15 @@ def _translated(module: Module, config: str, folder: Path) -> Path:
         with _new_file(target) as path:
             command = [sys.executable, "-m", "cython", *options, "--module-name", module.name]
             _run(module.name, [*command, "-I", ".", "-o", str(path), str(source)], module.folder)
+            if _input_digest(module, config) != key:
+                raise BuildError(f"--- {module.name}: changed while it was being read; build again")
     return target
+
+
+def _input_digest(module: Module, config: str) -> str:
+    directives = sorted(DIRECTIVES[config].items())
+    contents = [path.read_bytes() for path in inputs(module)]
+    return _digest(f"{cython_version()} {directives} {module.name}".encode(), *contents)
 
 
 def _compiled(name: str, c_file: Path, config: str, folder: Path) -> Path:
@@ -182,17 +187,9 @@ def _build_error(future: Future[Path]) -> BuildError | None:
 
 
 @contextmanager
-def _only_one(folder: Path) -> Iterator[None]:
-    """Wait until no other process writes in `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-@contextmanager
 def _new_file(target: Path) -> Iterator[Path]:
     """A path to write to, which becomes `target` only when everything went well."""
+    target.parent.mkdir(exist_ok=True)
     unfinished = target.with_name("unfinished-" + target.name)
     try:
         yield unfinished

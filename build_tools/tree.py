@@ -7,7 +7,6 @@ renaming, so that a process which has loaded the old ones keeps them.
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import sys
 from collections.abc import Iterable
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from build_tools import extensions
 from build_tools.extensions import BuildError, tag
+from build_tools.locks import alone_in
 from build_tools.sources import ROOT, SOURCES, compiled_modules
 
 
@@ -26,13 +26,13 @@ def tree_folder(config: str) -> Path:
 def build_tree(config: str) -> Path:
     """Make the tree agree with the sources; returns the folder to be put on `sys.path`."""
     tree = tree_folder(config)
-    built = extensions.build(compiled_modules(), config)
-    wanted = {path.relative_to(SOURCES): path for path in _source_files()}
-    for module, path in built.items():
-        wanted[extensions.file_name(module)] = path
-    for name, path in wanted.items():
-        _copy(path, tree / name)
-    _delete_all_but(tree, wanted)
+    with alone_in(tree):
+        built = extensions.build(compiled_modules(), config)
+        wanted = {path.relative_to(SOURCES): path for path in _source_files()}
+        wanted |= {extensions.file_name(module): path for module, path in built.items()}
+        for name, path in wanted.items():
+            _copy(path, tree / name)
+        _delete_all_but(tree, wanted)
     return tree
 
 
@@ -52,7 +52,7 @@ def _copy(source: Path, target: Path) -> None:
         if (present.st_mtime_ns, present.st_size) == (wanted.st_mtime_ns, wanted.st_size):
             return
     target.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = target.with_name(f"{target.name}.{os.getpid()}")
+    unfinished = target.with_name(f"unfinished-{target.name}")
     shutil.copy2(source, unfinished)
     unfinished.replace(target)
 
