@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from asyncio.log import logger
 
 from whorl.aio.flow import limits
+from whorl.aio.transport_states import TransportState
 from whorl.core.handle import Handle, os_error
 from whorl.core.limits import READ_SIZE
 from whorl.handles.stream import Stream
@@ -31,10 +32,10 @@ except ImportError:
 if TYPE_CHECKING:
     from whorl.aio.loop import EventLoop
 
-OPEN = 0
-CLOSING = 1
-LOST = 2
-CLOSED = 3
+OPEN = int(TransportState.OPEN)
+CLOSING = int(TransportState.CLOSING)
+LOST = int(TransportState.LOST)
+CLOSED = int(TransportState.CLOSED)
 
 #: After this many writes to a lost connection a warning is logged (asyncio: 5).
 QUIET_WRITES = 5

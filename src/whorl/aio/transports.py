@@ -10,7 +10,8 @@ import asyncio
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.stream_transport import CLOSED, OPEN, StreamTransport
+from whorl.aio.stream_transport import StreamTransport
+from whorl.aio.transport_states import TransportState
 from whorl.core.states import Event
 
 if TYPE_CHECKING:
@@ -33,9 +34,9 @@ class SocketTransport(StreamTransport):
 
     def __repr__(self) -> str:
         words = [type(self).__name__]
-        if self._state == CLOSED:
+        if self._state == TransportState.CLOSED:
             words.append("closed")
-        elif self._state != OPEN:
+        elif self._state != TransportState.OPEN:
             words.append("closing")
         words.append(f"fd={self._fd}")
         if self._fd >= 0:
