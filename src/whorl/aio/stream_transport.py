@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from asyncio.log import logger
+from asyncio.trsock import TransportSocket
 from collections.abc import Iterable
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
-
-from asyncio.log import logger
 
 from whorl.aio.flow import limits
 from whorl.aio.transport_states import TransportState
@@ -111,7 +111,7 @@ class StreamTransport(Stream):
 
     def _fill_extra(self, sock: Any) -> None:
         extra = self._extra
-        extra["socket"] = asyncio.trsock.TransportSocket(sock)
+        extra["socket"] = TransportSocket(sock)
         name = self._kernel.socket_name(sock)
         extra["sockname"] = None if isinstance(name, int) else name
         if "peername" not in extra:
@@ -249,7 +249,9 @@ class StreamTransport(Stream):
         if type(data) is not bytes:
             if not isinstance(data, (bytes, bytearray, memoryview)):
                 raise TypeError(f"data argument must be a bytes-like object, not {type(data).__name__!r}")
-            if isinstance(data, memoryview) and (data.itemsize != 1 or data.ndim != 1 or not data.c_contiguous):
+            if isinstance(data, memoryview) and (
+                data.itemsize != 1 or data.ndim != 1 or not data.c_contiguous
+            ):
                 data = bytes(data)
         self._check_writable("write")
         size = len(data)

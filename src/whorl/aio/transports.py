@@ -24,8 +24,8 @@ class SocketTransport(StreamTransport):
     _start_tls_compatible = True
     _sendfile_compatible: _SendfileMode = asyncio.constants._SendfileMode.TRY_NATIVE
 
-    @property
-    def __class__(self) -> type:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
         return asyncio.Transport
 
     @property

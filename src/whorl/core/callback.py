@@ -20,7 +20,6 @@ if not cython.compiled:
     copy_context = contextvars.copy_context
     get_ident = threading.get_ident
 
-
     def run_in_context(context: Any, callback: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Call `callback` in `context`."""
         return context.run(callback, *args)
@@ -145,8 +144,8 @@ class Callback(Runnable):
         """The context the function runs in (asyncio: ``Handle.get_context``, 3.12)."""
         return self._context
 
-    @property
-    def __class__(self) -> type:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
         """The class this shows to `isinstance` besides its own: the loop's face decides."""
         return self._loop._shown_class(type(self))
 

@@ -26,7 +26,12 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
-from whorl.core.limits import EVENTS_PER_POLL, READ_SIZE, RELEASE_GIL_SIZE, WRITE_VECTORS
+from whorl.core.limits import (
+    EVENTS_PER_POLL,
+    READ_SIZE,
+    RELEASE_GIL_SIZE,  # noqa: F401 (used by kernel.pxd)
+    WRITE_VECTORS,
+)
 
 try:
     import cython

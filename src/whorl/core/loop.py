@@ -106,7 +106,9 @@ class Loop(Owner):
 
     # Scheduling.
 
-    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Callback:
+    def call_soon(
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> Callback:
         """Call `callback(*args)` in the next turn; calls run in the order in which they were made.
 
         Source: ``asyncio.loop.call_soon``.
@@ -226,7 +228,8 @@ class Loop(Owner):
         self._run_idle()
         self._run_prepare()
         self._may_sleep = True
-        self._poll(self.backend_timeout() if mode == DEFAULT or (mode == ONCE and can_sleep) else 0, self._pending)
+        may_sleep = mode == DEFAULT or (mode == ONCE and can_sleep)
+        self._poll(self.backend_timeout() if may_sleep else 0, self._pending)
         for _ in range(PENDING_ROUNDS):
             if not self._pending:
                 break

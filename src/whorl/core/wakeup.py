@@ -52,7 +52,7 @@ class Wakeup(IOHandle):
 
     def _release(self) -> None:
         fd = self._fd
-        self._loop._poller.remove(self)
+        self.loop._poller.remove(self)
         self._fd = self._write_fd = -1
         if self._pair is None:
             self._kernel.close(fd)
@@ -90,7 +90,7 @@ class SignalPipe(IOHandle):
         """
         if self._former is not None:
             return
-        host = self._loop._host
+        host = self.loop._host
         former = host.set_wakeup_fd(self._pair[1].fileno())
         if former != -1 and yield_to_others:
             host.set_wakeup_fd(former)
@@ -101,7 +101,7 @@ class SignalPipe(IOHandle):
         """Give the former wakeup fd back, unless somebody else set one meanwhile."""
         if self._former is None:
             return
-        host = self._loop._host
+        host = self.loop._host
         current = host.set_wakeup_fd(self._former)
         if current != self._pair[1].fileno():
             host.set_wakeup_fd(current)
@@ -116,12 +116,12 @@ class SignalPipe(IOHandle):
                 raise os_error(numbers)
             for number in numbers:
                 if number:
-                    self._loop._signal_arrived(number)
+                    self.loop._signal_arrived(number)
             if len(numbers) < _DRAIN:
                 return
 
     def _release(self) -> None:
-        self._loop._poller.remove(self)
+        self.loop._poller.remove(self)
         self._fd = -1
         for sock in self._pair:
             self._kernel.close_socket(sock)
