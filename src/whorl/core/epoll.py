@@ -89,7 +89,7 @@ class EpollPoller(Poller):
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__()
-        self.edges = True
+        self.edges = kernel.keeps_edges
         self._kernel = kernel
         self._events = EventBatch()
         self._generations = 0

@@ -34,6 +34,10 @@ class Host:
             signal.siginterrupt(number, False)
         return former
 
+    def thread_pool(self) -> Any:
+        """What runs the loop's blocking work, None: the process's own pool (whorl.handles.threadpool)."""
+        return None
+
     def getaddrinfo(
         self, host: Any, port: Any, family: int = 0, kind: int = 0, protocol: int = 0, flags: int = 0
     ) -> list[tuple[Any, ...]]:

@@ -210,13 +210,15 @@ cdef inline int close_descriptor(Kernel kernel, int fd) noexcept:
 
 
 cdef inline int wait_for_events(Kernel kernel, int epfd, int64_t timeout_ns, EventBatch batch) except? -65536:
+    # Signal handlers run before the wait, or when it brought nothing: what they raise must not
+    # cost events that were already taken from the kernel.
     cdef timespec limit
     cdef int count = -1, timeout_ms
+    PyErr_CheckSignals()
     if timeout_ns == 0:
         count = c_epoll_wait(epfd, batch._events, EVENTS_PER_POLL, 0)
         if count < 0:
             count = -c_errno
-        PyErr_CheckSignals()
         batch._count = count if count > 0 else 0
         return count
     if timeout_ns > 0 and kernel._fine_sleep:
@@ -235,7 +237,8 @@ cdef inline int wait_for_events(Kernel kernel, int epfd, int64_t timeout_ns, Eve
             count = c_epoll_wait(epfd, batch._events, EVENTS_PER_POLL, timeout_ms)
             if count < 0:
                 count = -c_errno
-    PyErr_CheckSignals()
+    if count <= 0:
+        PyErr_CheckSignals()
     batch._count = count if count > 0 else 0
     return count
 
@@ -244,6 +247,7 @@ cdef class Kernel:
     cdef bytearray _scratch
     cdef dict _epolls
     cdef bint _fine_sleep
+    cdef public bint keeps_edges
 
     cpdef int64_t now(self) except? -1
     cpdef object recv(self, int fd, Py_ssize_t limit)

@@ -214,12 +214,15 @@ class EventBatch:
 class Kernel:
     """The real kernel, and the interface of every other."""
 
-    __slots__ = ("_epolls", "_fine_sleep", "_scratch")
+    __slots__ = ("_epolls", "_fine_sleep", "_scratch", "keeps_edges")
 
     def __init__(self) -> None:
         self._scratch = bytearray(READ_SIZE)  # where short messages are received
         self._epolls: dict[int, Any] = {}  # uncompiled: the epoll objects by descriptor
         self._fine_sleep = True  # whether this kernel sleeps in nanoseconds (epoll_pwait2)
+        # Whether edge-triggered events can be relied upon. Uncompiled they cannot: a signal handler
+        # may raise between the kernel's answer and the queue, and an edge lost there is lost for ever.
+        self.keeps_edges = bool(cython.compiled)
 
     def now(self) -> int:
         """The monotonic clock, in nanoseconds (man 3 clock_gettime)."""

@@ -33,6 +33,12 @@ SWEEP_MIN_CANCELLED: Final = 100
 #: ... and they are more than one in this many of all timers.
 SWEEP_FRACTION: Final = 2
 
+#: How many threads the pool has unless WHORL_THREADPOOL_SIZE says otherwise (libuv: 4).
+THREADPOOL_SIZE: Final = 4
+
+#: The most threads it may have (libuv: 1024).
+THREADPOOL_MAX_SIZE: Final = 1024
+
 #: How many connections a listener accepts in one go before others get their turn.
 ACCEPTS_PER_EVENT: Final = 128
 

@@ -27,10 +27,10 @@ cdef class Loop(Owner):
     cdef list _pending
     cdef object _arrivals
     cdef TimerHeap _timers
-    cdef list _idle_handles
-    cdef list _prepare_handles
-    cdef list _check_handles
-    cdef int64_t _passes
+    cdef readonly list _idle_handles
+    cdef readonly list _prepare_handles
+    cdef readonly list _check_handles
+    cdef readonly int64_t _passes
     cdef list _closing_handles
     cdef dict _handles
     cdef Py_ssize_t _active_handles

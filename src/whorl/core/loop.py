@@ -271,7 +271,8 @@ class Loop(Owner):
         # and taking handles out of it one by one would take them out of the parent's.
         self._poller.close()
         if self._signals is not None:
-            self._signals.disarm()
+            if self._host.is_main_thread():
+                self._signals.disarm()
             self._signals.close()
         self._wakeup.close()
         self._closing_handles.clear()
