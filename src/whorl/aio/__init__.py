@@ -1,0 +1,1 @@
+"""The asyncio face: an event loop that is also `asyncio.AbstractEventLoop`."""

@@ -1,0 +1,30 @@
+"""Whorl: an event loop for asyncio, in ordinary Python that also runs compiled."""
+
+from __future__ import annotations
+
+from whorl import handles
+from whorl.aio.loop import EventLoop
+from whorl.aio.policy import EventLoopPolicy, install
+from whorl.aio.runner import Runner, new_event_loop, run
+from whorl.core import loop as _machine
+from whorl.core.loop import Loop
+from whorl.core.states import RunMode
+
+__version__ = "0.1.0"
+
+compiled: bool = not _machine.__file__.endswith(".py")
+"""Whether the machine runs compiled."""
+
+__all__ = [
+    "EventLoop",
+    "EventLoopPolicy",
+    "Loop",
+    "RunMode",
+    "Runner",
+    "__version__",
+    "compiled",
+    "handles",
+    "install",
+    "new_event_loop",
+    "run",
+]

@@ -1,0 +1,115 @@
+"""Names and addresses: resolution in the loop's own threads."""
+
+from __future__ import annotations
+
+import socket
+from asyncio.log import logger
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from whorl.aio.loop import EventLoop
+
+# Family, type, protocol, canonical name, address: a row of socket.getaddrinfo.
+AddressInfo: TypeAlias = tuple[Any, Any, int, str, Any]
+
+
+async def getaddrinfo(
+    loop: EventLoop,
+    host: bytes | str | None,
+    port: bytes | str | int | None,
+    *,
+    family: int = 0,
+    type: int = 0,  # noqa: A002 - asyncio's name
+    proto: int = 0,
+    flags: int = 0,
+) -> list[Any]:
+    """Resolve a name.
+
+    Source: ``asyncio.loop.getaddrinfo``.
+    """
+    if loop._debug:
+        return await loop.run_in_executor(
+            None, _log_getaddrinfo, loop, host, port, family, type, proto, flags
+        )
+    return await loop.run_in_executor(None, loop._host.getaddrinfo, host, port, family, type, proto, flags)
+
+
+def _log_getaddrinfo(
+    loop: EventLoop, host: Any, port: Any, family: int, kind: int, protocol: int, flags: int
+) -> list[Any]:
+    """Debug mode: resolve a name, and say how long it took."""
+    options = {"family": family, "type": kind, "proto": protocol, "flags": flags}
+    words = [f"{host}:{port!r}", *(f"{name}={value!r}" for name, value in options.items() if value)]
+    question = ", ".join(words)
+    logger.debug("Get address info %s", question)
+    began = loop.time()
+    answer = loop._host.getaddrinfo(host, port, family, kind, protocol, flags)
+    took = loop.time() - began
+    report = f"Getting address info {question} took {took * 1e3:.3f}ms: {answer!r}"
+    if took >= loop.slow_callback_duration:
+        logger.info(report)
+    else:
+        logger.debug(report)
+    return answer
+
+
+async def getnameinfo(loop: EventLoop, sockaddr: Any, flags: int = 0) -> tuple[str, str]:
+    """The names of an address.
+
+    Source: ``asyncio.loop.getnameinfo``.
+    """
+    return await loop.run_in_executor(None, loop._host.getnameinfo, sockaddr, flags)
+
+
+async def ensure_resolved(
+    loop: EventLoop,
+    address: Any,
+    *,
+    family: int = 0,
+    kind: int = socket.SOCK_STREAM,
+    protocol: int = 0,
+    flags: int = 0,
+) -> list[AddressInfo]:
+    """The addresses of a host and port; a numeric host is answered without asking anybody."""
+    host, port = address[:2]
+    known = numeric_address(host, port, family, kind, protocol, *address[2:])
+    if known is not None:
+        return [known]
+    return await loop.getaddrinfo(host, port, family=family, type=kind, proto=protocol, flags=flags)
+
+
+_PROTOCOLS = {socket.SOCK_STREAM: socket.IPPROTO_TCP, socket.SOCK_DGRAM: socket.IPPROTO_UDP}
+
+
+def numeric_address(
+    host: Any, port: Any, family: int, kind: int, protocol: int, flow_info: int = 0, scope_id: int = 0
+) -> AddressInfo | None:
+    """What getaddrinfo would answer if `host` and `port` are numbers; None if they must be resolved."""
+    if host is None or protocol not in (0, *_PROTOCOLS.values()) or kind not in _PROTOCOLS:
+        return None
+    number = _port_number(port)
+    if isinstance(host, bytes):
+        host = host.decode("idna")
+    if number is None or "%" in host:  # A zone is for getaddrinfo to understand.
+        return None
+    families = (socket.AF_INET, socket.AF_INET6) if family == socket.AF_UNSPEC else (family,)
+    for candidate in families:
+        try:
+            socket.inet_pton(candidate, host)
+        except OSError:
+            continue
+        address: tuple[Any, ...] = (host, number)
+        if candidate == socket.AF_INET6:
+            address += (flow_info, scope_id)
+        return candidate, kind, int(_PROTOCOLS[socket.SocketKind(kind)]), "", address
+    return None
+
+
+def _port_number(port: Any) -> int | None:
+    """The number of a port, or None if it is the name of a service."""
+    if port is None or port in (b"", ""):
+        return 0
+    try:
+        return int(port)
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,101 @@
+"""Functions that block, run in other threads or processes."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import warnings
+from asyncio import futures
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from typing import TypeVarTuple, Unpack
+
+    from whorl.aio.loop import EventLoop
+
+    Arguments = TypeVarTuple("Arguments")
+    Result = TypeVar("Result")
+
+
+def run_in_executor(
+    loop: EventLoop,
+    executor: Executor | None,
+    func: Callable[[Unpack[Arguments]], Result],
+    *args: Unpack[Arguments],
+) -> asyncio.Future[Result]:
+    """Call `func(*args)` in an executor; None: in the loop's own threads.
+
+    Source: ``asyncio.loop.run_in_executor``.
+    """
+    loop._check_closed()
+    if loop._debug:
+        loop._check_callback(func, "run_in_executor")
+    if executor is None:
+        executor = _default_executor(loop)
+    return futures.wrap_future(executor.submit(func, *args), loop=loop)
+
+
+def _default_executor(loop: EventLoop) -> Executor:
+    if loop._executor_shutdown_called:
+        raise RuntimeError("Executor shutdown has been called")
+    if loop._default_executor is None:
+        loop._default_executor = ThreadPoolExecutor(thread_name_prefix="asyncio")
+    return loop._default_executor
+
+
+def set_default_executor(loop: EventLoop, executor: Executor) -> None:
+    """Use these threads from now on where no executor is given.
+
+    Source: ``asyncio.loop.set_default_executor``.
+    """
+    if not isinstance(executor, ThreadPoolExecutor):
+        raise TypeError("executor must be ThreadPoolExecutor instance")
+    loop._default_executor = executor
+
+
+async def shutdown_default_executor(loop: EventLoop, timeout: float | None = None) -> None:
+    """Wait until the loop's own threads have ended, at most `timeout` seconds; it gets no new ones.
+
+    Source: ``asyncio.loop.shutdown_default_executor``.
+    """
+    loop._executor_shutdown_called = True
+    executor = loop._default_executor
+    if executor is None:
+        return
+    done = loop.create_future()
+    thread = threading.Thread(target=_shut_down, args=(loop, executor, done))
+    thread.start()
+    try:
+        async with asyncio.timeout(timeout):
+            await done
+    except TimeoutError:
+        warnings.warn(
+            f"The executor did not finishing joining its threads within {timeout} seconds.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        executor.shutdown(wait=False)
+    else:
+        thread.join()
+
+
+def _shut_down(loop: EventLoop, executor: Executor, done: asyncio.Future[None]) -> None:
+    """In a thread of its own: wait for the executor's threads, then tell the loop."""
+    failure: BaseException | None = None
+    try:
+        executor.shutdown(wait=True)
+    except Exception as error:
+        failure = error
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(_tell_done, done, failure)
+
+
+def _tell_done(done: asyncio.Future[None], failure: BaseException | None) -> None:
+    if done.done():
+        return
+    if failure is None:
+        done.set_result(None)
+    else:
+        done.set_exception(failure)

@@ -1,0 +1,41 @@
+"""Ways to run a program on Whorl: `run`, `Runner` and `new_event_loop`."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from asyncio import events
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from whorl.aio.loop import EventLoop
+
+Result = TypeVar("Result")
+
+
+def new_event_loop(**options: Any) -> EventLoop:
+    """A loop of Whorl's; `options` are those of `EventLoop`."""
+    return EventLoop(**options)
+
+
+class Runner(asyncio.Runner):  # type: ignore[misc]  # final for type checkers only
+    """An `asyncio.Runner` whose loop is Whorl's; `options` are those of `EventLoop`."""
+
+    def __init__(
+        self,
+        *,
+        debug: bool | None = None,
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            debug=debug, loop_factory=loop_factory or functools.partial(new_event_loop, **options)
+        )
+
+
+def run(main: Coroutine[Any, Any, Result], *, debug: bool | None = None, **options: Any) -> Result:
+    """Run a coroutine on a loop of Whorl's, and close everything after it (asyncio: ``asyncio.run``)."""
+    if events._get_running_loop() is not None:
+        raise RuntimeError("whorl.run() cannot be called from a running event loop")
+    with Runner(debug=debug, **options) as runner:
+        return runner.run(main)

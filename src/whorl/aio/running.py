@@ -1,0 +1,232 @@
+"""Running a loop and closing it: what surrounds the turns, as asyncio has it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import warnings
+from asyncio import constants, events, futures
+from asyncio.log import logger
+from collections.abc import AsyncGenerator, Awaitable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from whorl.core.loop import Loop
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from whorl.aio.loop import EventLoop
+
+    Result = TypeVar("Result")
+    Finalized = AsyncGenerator[Any, Any]
+
+_CLOCK = Loop.time
+
+
+def has_other_clock(loop: EventLoop) -> bool:
+    """Whether somebody put another `time` in the place of the loop's, on it or on its class."""
+    return "time" in vars(loop) or type(loop).time is not _CLOCK
+
+
+def begin_run(loop: EventLoop) -> None:
+    """What precedes the first turn of every run.
+
+    Raises RuntimeError if the loop is closed or runs already, or if another one runs in this thread.
+    """
+    loop._check_closed()
+    if loop.is_running():
+        raise RuntimeError("This event loop is already running")
+    if events._get_running_loop() is not None:
+        raise RuntimeError("Cannot run the event loop while another loop is running")
+    loop._time_replaced = has_other_clock(loop)
+    Loop._begin_run(loop)
+    track_origins(loop, loop._debug)
+    loop._old_agen_hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(firstiter=loop._asyncgen_firstiter_hook, finalizer=loop._asyncgen_finalizer_hook)
+    events._set_running_loop(loop)
+
+
+def end_run(loop: EventLoop) -> None:
+    """What follows the last turn of every run."""
+    loop._stopping = False
+    Loop._end_run(loop)
+    events._set_running_loop(None)
+    track_origins(loop, False)
+    if loop._old_agen_hooks is not None:
+        sys.set_asyncgen_hooks(*loop._old_agen_hooks)
+        loop._old_agen_hooks = None
+
+
+def run_forever(loop: EventLoop) -> None:
+    """Turn until `stop` is called.
+
+    Source: ``asyncio.loop.run_forever``.
+    """
+    loop._begin_run()
+    try:
+        loop._run_turns()
+    finally:
+        loop._end_run()
+
+
+def run_until_complete(loop: EventLoop, future: Generator[Any, None, Result] | Awaitable[Result]) -> Result:
+    """Run until the future, or the task made of a coroutine, is done; its result.
+
+    Raises RuntimeError if the loop was stopped before. Source: ``asyncio.loop.run_until_complete``.
+    """
+    loop._check_closed()
+    if loop.is_running():
+        raise RuntimeError("This event loop is already running")
+    if events._get_running_loop() is not None:
+        raise RuntimeError("Cannot run the event loop while another loop is running")
+    is_ours = not asyncio.isfuture(future)
+    awaited: Any = asyncio.ensure_future(cast("Awaitable[Result]", future), loop=loop)
+    if is_ours:
+        # Whoever waits for it gets an exception, so nothing need be said when it is destroyed.
+        awaited._log_destroy_pending = False
+    awaited.add_done_callback(_stop_loop_of)
+    try:
+        loop.run_forever()
+    except BaseException:
+        if is_ours and awaited.done() and not awaited.cancelled():
+            awaited.exception()  # The caller gets it from the loop; the task need not complain.
+        raise
+    finally:
+        awaited.remove_done_callback(_stop_loop_of)
+    if not awaited.done():
+        raise RuntimeError("Event loop stopped before Future completed.")
+    return cast("Result", awaited.result())
+
+
+def _stop_loop_of(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled() and isinstance(future.exception(), SystemExit | KeyboardInterrupt):
+        return  # It leaves the run by itself.
+    futures._get_loop(future).stop()  # type: ignore[attr-defined]
+
+
+def track_origins(loop: EventLoop, enabled: bool) -> None:
+    """Let coroutines remember where they were made, or no longer, in this thread."""
+    if enabled and loop._saved_origin_depth is None:
+        loop._saved_origin_depth = sys.get_coroutine_origin_tracking_depth()
+        sys.set_coroutine_origin_tracking_depth(constants.DEBUG_STACK_DEPTH)
+    elif not enabled and loop._saved_origin_depth is not None:
+        sys.set_coroutine_origin_tracking_depth(loop._saved_origin_depth)
+        loop._saved_origin_depth = None
+
+
+def set_debug(loop: EventLoop, enabled: bool) -> None:
+    """Turn debug mode on or off.
+
+    Source: ``asyncio.loop.set_debug``.
+    """
+    loop._debug = bool(enabled)
+    if loop.is_running():
+        loop.call_soon_threadsafe(track_origins, loop, loop._debug)
+
+
+# Asynchronous generators.
+
+
+def asyncgen_began(loop: EventLoop, generator: Finalized) -> None:
+    """A generator is iterated for the first time: it is the loop's to close."""
+    if loop._asyncgens_shutdown_called:
+        warnings.warn(
+            f"asynchronous generator {generator!r} was scheduled after loop.shutdown_asyncgens() call",
+            ResourceWarning,
+            source=loop,
+            stacklevel=2,
+        )
+    loop._asyncgens.add(generator)
+
+
+def asyncgen_dropped(loop: EventLoop, generator: Finalized) -> None:
+    """Nobody refers to an unfinished generator any more; this may happen in any thread."""
+    loop._asyncgens.discard(generator)
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(loop.create_task, generator.aclose())
+
+
+async def shutdown_asyncgens(loop: EventLoop) -> None:
+    """Close all asynchronous generators that the loop has seen and that are not finished.
+
+    Source: ``asyncio.loop.shutdown_asyncgens``.
+    """
+    loop._asyncgens_shutdown_called = True
+    generators: list[Finalized] = list(loop._asyncgens)
+    if not generators:
+        return
+    loop._asyncgens.clear()
+    results = await asyncio.gather(*[item.aclose() for item in generators], return_exceptions=True)
+    for result, generator in zip(results, generators, strict=True):
+        if isinstance(result, Exception):
+            loop.call_exception_handler(
+                {
+                    "message": f"an error occurred during closing of asynchronous generator {generator!r}",
+                    "exception": result,
+                    "asyncgen": generator,
+                }
+            )
+
+
+# The end.
+
+
+def close(loop: EventLoop) -> None:
+    """Give everything back; what is scheduled is forgotten.
+
+    Raises RuntimeError if the loop runs. Closing again does nothing. Handles of the machine's that
+    are open are closed, with a ResourceWarning. Source: ``asyncio.loop.close``.
+    """
+    if loop.is_running():
+        raise RuntimeError("Cannot close a running event loop")
+    if loop.is_closed():
+        return
+    if loop._debug:
+        logger.debug("Close %r", loop)
+    left_open = loop.walk()
+    loop._close_machine()
+    loop._executor_shutdown_called = True
+    executor, loop._default_executor = loop._default_executor, None
+    if executor is not None:
+        executor.shutdown(wait=False)
+    loop._remove_all_signal_handlers()
+    # The poller is closed by now, so this only gives descriptors back: nothing that a forked child
+    # shares with its parent is touched.
+    for handle in left_open:
+        handle.close()
+    for handle in left_open:
+        warnings.warn(f"unclosed handle {handle!r}", ResourceWarning, source=handle, stacklevel=2)
+
+
+def finalize(loop: EventLoop, _warn: Any = warnings.warn) -> None:
+    """A loop that nobody refers to any more is closed, with a ResourceWarning if it was open."""
+    if loop.is_closed():
+        return
+    _warn(f"unclosed event loop {loop!r}", ResourceWarning, source=loop)
+    if not loop.is_running():
+        loop.close()
+
+
+def describe(loop: EventLoop) -> str:
+    """The representation of a loop."""
+    return (
+        f"<{type(loop).__name__} running={loop.is_running()} closed={loop.is_closed()} "
+        f"debug={loop.get_debug()}>"
+    )
+
+
+# Another clock.
+
+
+def set_attribute(loop: EventLoop, name: str, value: Any) -> None:
+    """Set an attribute of a loop; a new `time` moves its scheduler."""
+    object.__setattr__(loop, name, value)
+    if name == "time":
+        loop._time_replaced = has_other_clock(loop)
+
+
+def delete_attribute(loop: EventLoop, name: str) -> None:
+    """Delete an attribute of a loop; without its own `time` it goes by its class's again."""
+    object.__delattr__(loop, name)
+    if name == "time":
+        loop._time_replaced = has_other_clock(loop)

@@ -1,0 +1,77 @@
+"""Making futures and tasks: those of the running Python."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+from asyncio import base_events, futures, tasks
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Generator
+    from typing import TypeAlias
+
+    from whorl.aio.loop import EventLoop
+
+    Result = TypeVar("Result")
+    Running: TypeAlias = Generator[Any, None, Result] | Coroutine[Any, Any, Result]
+
+# How a task factory is called, and who names the task, differs from one release of Python to the
+# next: asyncio's own method knows.
+_ask_factory: Any = base_events.BaseEventLoop.create_task
+_FACTORIES_TAKE_OPTIONS = "kwargs" in inspect.signature(_ask_factory).parameters
+_HAS_EAGER_TASKS = sys.version_info >= (3, 12)
+
+
+def create_future(loop: EventLoop) -> asyncio.Future[Any]:
+    """A future of this loop.
+
+    Source: ``asyncio.loop.create_future``.
+    """
+    return futures.Future(loop=loop)
+
+
+def create_task(loop: EventLoop, coro: Running[Result], **options: Any) -> asyncio.Task[Result]:
+    """A task that runs a coroutine on this loop.
+
+    `options` are those of the running Python's `asyncio.Task`; `eager_start` is accepted by all, and
+    has no effect where there are no eager tasks. Source: ``asyncio.loop.create_task``.
+    """
+    loop._check_closed()
+    if loop._task_factory is not None:
+        return _task_of_factory(loop, coro, options)
+    if not _HAS_EAGER_TASKS:
+        options.pop("eager_start", None)
+    task: Any = tasks.Task(coro, loop=loop, **options)  # type: ignore[arg-type]
+    if task._source_traceback:
+        del task._source_traceback[-1]  # this function
+    try:
+        return task  # type: ignore[no-any-return]
+    finally:
+        del task  # A traceback through here must not keep the task.
+
+
+def _task_of_factory(loop: EventLoop, coro: Any, options: dict[str, Any]) -> Any:
+    if not _FACTORIES_TAKE_OPTIONS:
+        options.pop("eager_start", None)
+    return _ask_factory(loop, coro, **options)
+
+
+def set_task_factory(loop: EventLoop, factory: Callable[..., Any] | None) -> None:
+    """Let `factory(loop, coro, **options)` make the tasks; None: `asyncio.Task`.
+
+    Source: ``asyncio.loop.set_task_factory``.
+    """
+    if factory is not None and not callable(factory):
+        raise TypeError("task factory must be a callable or None")
+    loop._task_factory = factory
+
+
+def get_task_factory(loop: EventLoop) -> Callable[..., Any] | None:
+    """The task factory, or None.
+
+    Source: ``asyncio.loop.get_task_factory``.
+    """
+    return loop._task_factory
