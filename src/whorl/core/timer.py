@@ -57,7 +57,7 @@ class TimedCallback(Callback):
         self._when = when
         self._number = 0
         self._scheduled = False
-        self._keeps_alive = True  # whether the loop stays alive for it; a handle's timer leaves that to the handle
+        self._keeps_alive = True  # whether the loop stays alive for it; a handle's timer does not count
 
     def when(self) -> float:
         """The deadline, in seconds of the loop's clock (asyncio: ``TimerHandle.when``)."""

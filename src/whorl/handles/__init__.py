@@ -1,0 +1,23 @@
+"""Handles: things with a descriptor, a timer or a thread, and libuv's vocabulary for them."""
+
+from __future__ import annotations
+
+from whorl.handles.async_ import Async
+from whorl.handles.dns import getaddrinfo, getnameinfo
+from whorl.handles.loop_watchers import Check, Idle, Prepare
+from whorl.handles.threadpool import ThreadPool, Work
+from whorl.handles.timer import Timer
+from whorl.handles.watcher import Poll
+
+__all__ = [
+    "Async",
+    "Check",
+    "Idle",
+    "Poll",
+    "Prepare",
+    "ThreadPool",
+    "Timer",
+    "Work",
+    "getaddrinfo",
+    "getnameinfo",
+]

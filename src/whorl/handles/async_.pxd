@@ -1,0 +1,18 @@
+cimport cython
+
+from whorl.core.callback cimport call_in_context, current_context
+from whorl.core.handle cimport Handle
+from whorl.core.loop cimport Loop
+
+cdef int OPEN
+
+
+cdef class Async(Handle):
+    cdef object _callback
+    cdef object _context
+    cdef bint _sent
+
+    @cython.locals(loop=Loop)
+    cpdef object send(self)
+    cdef object _run(self)
+    cpdef object _release(self)
