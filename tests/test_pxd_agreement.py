@@ -7,9 +7,10 @@ reads as None or 0, and one that is set and never declared fails only when that 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -154,13 +155,13 @@ def compiled_nodes(node: ast.AST) -> Iterator[ast.AST]:
         yield from compiled_nodes(child)
 
 
-def family(name: str) -> Iterator[tuple[DeclaredClass, ast.ClassDef]]:
-    """The class `name` and the classes it derives from, as declared and as defined."""
-    for source in COMPILED:
-        if declared := declarations(source).classes.get(name):
-            yield declared, defined_classes(source)[name]
+def family(source: Source, name: str) -> Iterator[tuple[DeclaredClass, ast.ClassDef]]:
+    """The class `name` of a module and the classes it derives from, as declared and as defined."""
+    for home in (source, *COMPILED):
+        if declared := declarations(home).classes.get(name):
+            yield declared, defined_classes(home)[name]
             for base in declared.bases:
-                yield from family(base)
+                yield from family(home, base)
             return
 
 
@@ -176,7 +177,9 @@ def test_each_declared_class_is_defined_with_the_same_bases(source: Source) -> N
 def test_what_a_class_declares_is_what_it_sets(source: Source) -> None:
     for name, declared in declarations(source).classes.items():
         node = defined_classes(source)[name]
-        inherited = {attribute for parent, _ in list(family(name))[1:] for attribute in parent.attributes}
+        inherited = {
+            attribute for parent, _ in list(family(source, name))[1:] for attribute in parent.attributes
+        }
         initializers = [
             item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "__init__"
         ]
@@ -196,7 +199,7 @@ def test_no_method_sets_what_no_declaration_names(source: Source) -> None:
     for name in declarations(source).classes:
         known = {
             item
-            for declared, node in family(name)
+            for declared, node in family(source, name)
             for item in declared.attributes | declared.pointers | properties(node)
         }
         assert attributes_set(defined_classes(source)[name]) <= known, name
@@ -244,3 +247,62 @@ def test_compiled_modules_index_from_the_front(source: Source) -> None:
         and isinstance(node.slice.op, ast.USub)
     ]
     assert negative == []
+
+
+ONE_CLASS = "class A:\n    def __init__(self):\n        self.x = 1\n    def f(self):\n        self.x = 2\n"
+
+
+@pytest.mark.parametrize(
+    ("check", "text", "declared"),
+    [
+        (test_each_declared_class_is_defined_with_the_same_bases, "", "cdef class A:\n    pass"),
+        (
+            test_each_declared_class_is_defined_with_the_same_bases,
+            "class A(B): pass",
+            "cdef class A:\n    pass",
+        ),
+        (test_what_a_class_declares_is_what_it_sets, ONE_CLASS, "cdef class A:\n    cdef int x, y"),
+        (test_what_a_class_declares_is_what_it_sets, ONE_CLASS, "cdef class A:\n    pass"),
+        (
+            test_what_a_class_declares_is_what_it_sets,
+            "class A:\n    __slots__ = ('y',)\n    def __init__(self): self.x = 1",
+            "cdef class A:\n    cdef int x",
+        ),
+        (
+            test_no_method_sets_what_no_declaration_names,
+            ONE_CLASS.replace("self.x = 2", "self.y = 2"),
+            "cdef class A:\n    cdef int x",
+        ),
+        (
+            test_each_declared_method_and_function_is_defined,
+            ONE_CLASS,
+            "cdef class A:\n    cdef int x\n    cdef object g(self)",
+        ),
+        (test_each_declared_method_and_function_is_defined, "", "cpdef int f(int x) except -1"),
+        (test_each_declared_variable_is_assigned, "X = 1", "cdef int X, Y"),
+        (
+            test_no_function_is_declared_to_be_asked_for_exceptions_after_each_call,
+            "def f(): pass",
+            "cdef void f()",
+        ),
+        (test_compiled_modules_have_no_coroutines, "async def f(): pass", ""),
+        (test_compiled_modules_index_from_the_front, "x = [1][-1]", ""),
+    ],
+)
+def test_it_is_noticed_when(
+    tmp_path: Path, check: Callable[[Source], None], text: str, declared: str
+) -> None:
+    path = tmp_path / "broken.py"
+    path.with_suffix(".pxd").write_text(declared + "\n")
+    with pytest.raises(AssertionError):
+        check(Source("broken", path, ast.parse(text)))
+
+
+def test_agreement_is_no_error(tmp_path: Path) -> None:
+    path = tmp_path / "fine.py"
+    path.with_suffix(".pxd").write_text("cdef class A:\n    cdef public int x\n    cpdef object f(self)\n")
+    source = Source("fine", path, ast.parse(ONE_CLASS))
+    test_each_declared_class_is_defined_with_the_same_bases(source)
+    test_what_a_class_declares_is_what_it_sets(source)
+    test_no_method_sets_what_no_declaration_names(source)
+    test_each_declared_method_and_function_is_defined(source)
