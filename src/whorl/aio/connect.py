@@ -146,7 +146,7 @@ async def _connect_any(
             raise _combined([error for errors in failures for error in errors], all_errors)
         return sock
     finally:
-        failures = []  # Their tracebacks refer to this frame.
+        del failures  # Their tracebacks refer to this frame.
 
 
 def _combined(errors: list[OSError], all_errors: bool) -> Exception:
@@ -184,7 +184,7 @@ async def _connect_one(
             loop._kernel.close_socket(sock)
         raise
     finally:
-        errors = failures = []  # Their tracebacks refer to this frame.
+        del errors, failures  # Their tracebacks refer to this frame.
 
 
 def _bind_local(
@@ -197,17 +197,17 @@ def _bind_local(
         result = loop._kernel.bind(sock, address)
         if result == 0:
             return
-        errors.append(bind_error(result, "error while attempting to bind on address", address))
+        errors.append(bind_error(result, address))
     if errors:
         raise errors.pop()
     raise OSError(f"no matching local address with {family=} found")
 
 
-def bind_error(code: int, text: str, address: Any) -> OSError:
+def bind_error(code: int, address: Any) -> OSError:
     """The error of a `bind`, with the address in its text."""
     error = os_error(code)
-    reason = str(error) if _SHOWS_ERROR_NUMBERS else error.strerror
-    return OSError(error.errno, f"{text} {address!r}: {reason.lower()}")
+    reason = str(error) if _SHOWS_ERROR_NUMBERS else str(error.strerror)
+    return OSError(error.errno, f"error while attempting to bind on address {address!r}: {reason.lower()}")
 
 
 # To UNIX sockets.

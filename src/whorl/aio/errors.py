@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from whorl.core.callback import Runnable
 
     Context: TypeAlias = dict[str, Any]
-    Handler: TypeAlias = Callable[[EventLoop, Context], object]
+    Handler: TypeAlias = Callable[[asyncio.AbstractEventLoop, Context], object]
 
 # Newer Pythons shorten the arguments they show unless debug mode is on.
 _format_source: Any = format_helpers._format_callback_source
@@ -61,8 +61,9 @@ def call_exception_handler(loop: EventLoop, context: Context) -> None:
     Source: ``asyncio.loop.call_exception_handler``.
     """
     handler = loop._exception_handler
+    complaint = "Exception in default exception handler"
     if handler is None:
-        _log_by_default(loop, context, "Exception in default exception handler")
+        _log_by_default(loop, context, complaint)
         return
     try:
         own_context = _context_of(context) if _USES_CONTEXT else None
@@ -78,11 +79,8 @@ def call_exception_handler(loop: EventLoop, context: Context) -> None:
             "exception": error,
             "context": context,
         }
-        _log_by_default(
-            loop,
-            report,
-            "Exception in default exception handler while handling an unexpected error in custom exception handler",
-        )
+        complaint += " while handling an unexpected error in custom exception handler"
+        _log_by_default(loop, report, complaint)
 
 
 def _log_by_default(loop: EventLoop, context: Context, complaint: str) -> None:

@@ -11,7 +11,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from typing import TypeVarTuple, Unpack
+    from typing import TypeVarTuple
 
     from whorl.aio.loop import EventLoop
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def run_in_executor(
     loop: EventLoop,
     executor: Executor | None,
-    func: Callable[[Unpack[Arguments]], Result],
-    *args: Unpack[Arguments],
+    func: Callable[[*Arguments], Result],
+    *args: *Arguments,
 ) -> asyncio.Future[Result]:
     """Call `func(*args)` in an executor; None: in the loop's own threads.
 

@@ -98,17 +98,17 @@ class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
     create_connection = connect.create_connection
     create_unix_connection = connect.create_unix_connection
     connect_accepted_socket = connect.connect_accepted_socket
-    create_server = servers.create_server
-    create_unix_server = servers.create_unix_server
+    create_server = servers.create_server  # type: ignore[assignment]
+    create_unix_server = servers.create_unix_server  # type: ignore[assignment]
     start_tls = starttls.start_tls
     _create_connection_transport = connect.create_connection_transport
     _make_socket_transport = connect.make_socket_transport
     _make_ssl_transport = starttls.make_ssl_transport
 
     # Descriptors and sockets of the user's.
-    add_reader = readers.add_reader
+    add_reader = readers.add_reader  # type: ignore[assignment]
     remove_reader = readers.remove_reader
-    add_writer = readers.add_writer
+    add_writer = readers.add_writer  # type: ignore[assignment]
     remove_writer = readers.remove_writer
     _add_reader = readers.watch_reader
     _remove_reader = readers.unwatch_reader

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from asyncio import events
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from whorl.aio.loop import EventLoop
 
 # The public names are deprecated in newer Pythons, where reading them warns; later there are none.
-_Base: Any = (
-    getattr(events, "_BaseDefaultEventLoopPolicy", None)
-    or vars(events).get("BaseDefaultEventLoopPolicy")
-    or object
-)
-_set_policy: Any = getattr(events, "_set_event_loop_policy", None) or vars(events).get(
-    "set_event_loop_policy"
-)
+_known: dict[str, Any] = vars(events)
+_set_policy = _known.get("_set_event_loop_policy") or _known.get("set_event_loop_policy")
 
-if TYPE_CHECKING:
-    from asyncio import DefaultEventLoopPolicy as _Base
+_Base: Any = _known.get("_BaseDefaultEventLoopPolicy") or _known.get("BaseDefaultEventLoopPolicy") or object
 
 
-class EventLoopPolicy(_Base):
+class EventLoopPolicy(_Base):  # type: ignore[misc]
     """asyncio's default policy, with loops of Whorl's."""
 
     def _loop_factory(self) -> EventLoop:
-        return EventLoop()
+        return EventLoop()  # type: ignore[abstract]
 
     def new_event_loop(self) -> EventLoop:
         """A new loop."""

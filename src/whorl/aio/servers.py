@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import ssl as ssl_module
 
     from whorl.aio.loop import EventLoop
+    from whorl.core.timer import TimedCallback
 
 READABLE = int(Event.READABLE)
 
@@ -186,8 +187,11 @@ class Server(asyncio.Server):
         """Remove the UNIX sockets, unless something else took their places."""
         kernel = self._loop._kernel
         for path, inode in self._paths:
-            found = kernel.path_identity(path)
-            result = kernel.unlink(path) if found == inode else found
+            found = kernel.path_status(path)
+            if isinstance(found, int):
+                result = found
+            else:
+                result = kernel.unlink(path) if found[1] == inode else 0
             if result < 0 and result != -errno.ENOENT:
                 logger.error("Unable to clean up listening UNIX socket %r: %r", path, os_error(result))
 
@@ -201,7 +205,7 @@ class Acceptor(IOHandle):
         self._face = loop
         self._server = server
         self._sock = sock
-        self._rest: asyncio.TimerHandle | None = None
+        self._rest: TimedCallback | None = None
         self._fd = sock.fileno()
         loop._poller.add(self, READABLE)
 
@@ -428,11 +432,9 @@ def _bind_all(
                 # IPv6 may be compiled in and turned off.
                 loop._kernel.close_socket(sockets.pop())
                 if loop._debug:
-                    logger.warning(
-                        "%s", bind_error(result, "error while attempting to bind on address", info[4])
-                    )
+                    logger.warning("%s", bind_error(result, info[4]))
             elif result < 0:
-                raise bind_error(result, "error while attempting to bind on address", info[4])
+                raise bind_error(result, info[4])
         if not sockets:
             raise OSError(f"could not bind on any address out of {[info[4] for info in infos]!r}")
     except BaseException:
@@ -546,9 +548,11 @@ def _bind_path(loop: EventLoop, path: str | bytes, mode: int | None) -> Any:
 
 
 def _remove_stale(loop: EventLoop, path: str | bytes) -> None:
-    result = loop._kernel.path_mode(path)
-    if result >= 0:
-        result = loop._kernel.unlink(path) if stat.S_ISSOCK(result) else 0
+    found = loop._kernel.path_status(path)
+    if isinstance(found, int):
+        result = found
+    else:
+        result = loop._kernel.unlink(path) if stat.S_ISSOCK(found[0]) else 0
     if result < 0 and result != -errno.ENOENT:
         # The bind may work all the same, in a directory that only lets us make files.
         logger.error("Unable to check or remove stale UNIX socket %r: %r", path, os_error(result))
@@ -558,6 +562,6 @@ def _note_path(loop: EventLoop, server: Server, sock: Any) -> None:
     """Let the server remove its socket when it is closed."""
     path = loop._kernel.socket_name(sock)
     if isinstance(path, str | bytes) and not _is_abstract(path):
-        inode = loop._kernel.path_identity(path)
-        if inode >= 0:
-            server._paths.append((path, inode))
+        found = loop._kernel.path_status(path)
+        if not isinstance(found, int):
+            server._paths.append((path, found[1]))

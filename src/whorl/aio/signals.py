@@ -14,10 +14,16 @@ from whorl.aio.errors import is_coroutine_function
 from whorl.core.callback import Callback
 
 if TYPE_CHECKING:
+    from typing import TypeVarTuple
+
     from whorl.aio.loop import EventLoop
 
+    Arguments = TypeVarTuple("Arguments")
 
-def add_signal_handler(loop: EventLoop, sig: int, callback: Callable[..., object], *args: Any) -> None:
+
+def add_signal_handler(
+    loop: EventLoop, sig: int, callback: Callable[[*Arguments], object], *args: *Arguments
+) -> None:
     """Call `callback(*args)` in a turn of the loop whenever the signal arrives.
 
     Raises ValueError for a number that is no signal, RuntimeError for one that cannot be caught and

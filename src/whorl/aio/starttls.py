@@ -23,7 +23,7 @@ def make_ssl_transport(
     loop: EventLoop,
     rawsock: Any,
     protocol: asyncio.BaseProtocol,
-    sslcontext: ssl.SSLContext | None,
+    sslcontext: Any,
     waiter: asyncio.Future[None] | None = None,
     *,
     server_side: bool = False,

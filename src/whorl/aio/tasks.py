@@ -41,7 +41,8 @@ def create_task(loop: EventLoop, coro: Running[Result], **options: Any) -> async
     """
     loop._check_closed()
     if loop._task_factory is not None:
-        return _task_of_factory(loop, coro, options)
+        made: asyncio.Task[Result] = _task_of_factory(loop, coro, options)
+        return made
     if not _HAS_EAGER_TASKS:
         options.pop("eager_start", None)
     task: Any = tasks.Task(coro, loop=loop, **options)  # type: ignore[arg-type]

@@ -339,6 +339,34 @@ class Kernel:
         except OSError as error:
             return refusal(error)
 
+    # The file system, as far as UNIX sockets live in it.
+
+    def path_status(self, path: str | bytes) -> tuple[int, int] | int:
+        """The mode and the inode number of a file, or the negative error number (man 2 stat)."""
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            return refusal(error)
+        return status.st_mode, status.st_ino
+
+    def unlink(self, path: str | bytes) -> int:
+        """Remove a name (man 2 unlink)."""
+        try:
+            os.unlink(path)
+        except OSError as error:
+            return refusal(error)
+        return 0
+
+    def change_mode(self, path: str | bytes, mode: int) -> int:
+        """Set the permissions of a file (man 2 chmod)."""
+        try:
+            os.chmod(path, mode)
+        except OSError as error:
+            return refusal(error)
+        return 0
+
+    # Sockets, by object and address.
+
     def bind(self, sock: Any, address: Any) -> int:
         """Give a socket its address (man 2 bind)."""
         try:
