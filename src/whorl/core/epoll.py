@@ -152,6 +152,13 @@ class EpollPoller(Poller):
 
     def poll(self, timeout_ns: int, into: list[Any]) -> int:
         """Sleep until something is ready; collect it."""
+        try:
+            return self._collect(timeout_ns, into)
+        except BaseException:
+            self._ask_again()
+            raise
+
+    def _collect(self, timeout_ns: int, into: list[Any]) -> int:
         events = self._events
         count = self._kernel.epoll_wait(self._epfd, timeout_ns, events)
         if count <= 0:
@@ -168,6 +175,13 @@ class EpollPoller(Poller):
             found += 1
             self._saw(handle, seen_in(events.mask(index)), into)
         return found
+
+    def _ask_again(self) -> None:
+        """Have every edge reported once more: a signal handler raised when some had been handed over."""
+        for handle in self.handles():
+            if handle._edge:
+                mask = mask_of(handle._interest, True)
+                self._kernel.epoll_ctl(self._epfd, MOD, handle._fd, mask, handle._generation)
 
     def _stale(self, fd: int) -> None:
         """End the watch of a handle that is gone."""

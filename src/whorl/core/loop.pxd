@@ -60,7 +60,7 @@ cdef class Loop(Owner):
     # Turns.
     cpdef object _run_turns(self)
     cdef object _turn(self)
-    @cython.locals(before=int64_t)
+    @cython.locals(before=int64_t, slept=int64_t, found=Py_ssize_t, _=Py_ssize_t)
     cdef object _poll(self, int64_t timeout_ns, list into)
     cdef object _run_idle(self)
     cdef object _run_prepare(self)
@@ -70,6 +70,7 @@ cdef class Loop(Owner):
     cdef object _run_pending(self)
     @cython.locals(timer=TimedCallback)
     cdef object _collect_timers(self, list into)
+    @cython.locals(timer=TimedCallback)
     cdef object _run_timers(self)
     @cython.locals(batch=list)
     cdef object _run_ready(self)

@@ -369,20 +369,22 @@ class Loop(Owner):
 
     def _poll(self, timeout_ns: int, into: list[Runnable]) -> None:
         """Sleep for at most `timeout_ns`; append what became ready to `into`."""
+        slept = 0
         if timeout_ns == 0:
-            self._events += self._poller.poll(0, into)
-            self._now_ns = self._clock()
+            found = self._poller.poll(0, into)
         else:
             before = self._kernel.now()
-            self._events += self._poller.poll(timeout_ns, into)
-            self._idle_ns += self._kernel.now() - before
-            self._now_ns = self._clock()
+            found = self._poller.poll(timeout_ns, into)
+            slept = self._kernel.now() - before
+            self._idle_ns += slept
+        self._now_ns = self._clock()
         self._may_sleep = False
         self._woken = False
-        while self._arrivals:
+        self._events += found
+        for _ in range(len(self._arrivals)):  # not those that come meanwhile: there may be no end to them
             into.append(self._arrivals.popleft())
         if self._probe is not None:
-            self._tell("polled", timeout_ns, len(into))
+            self._tell("polled", slept, found)
 
     def _run_check(self) -> None:
         if self._check_handles:
@@ -441,6 +443,8 @@ class Loop(Owner):
             timer = self._timers.pop_due(self._now_ns)
             if timer is None:
                 break
+            if self._probe is not None:
+                self._tell("timer_due", timer, self._now_ns - timer._deadline_ns)
             due.append(timer)
         if due:
             self._run_batch(due, self._pending)
@@ -625,13 +629,14 @@ class Loop(Owner):
             raise RuntimeError("This event loop is already running")
         if self._process_id != self._host.process_id():
             raise RuntimeError("This event loop was made before a fork and cannot run in the child")
-        self._thread_id = self._home_thread = current_thread()
         if self._host.is_main_thread():
             self._signal_pipe().arm(yield_to_others=True)
+        self._thread_id = self._home_thread = current_thread()
 
     def _end_run(self) -> None:
         self._thread_id = None
         self._may_sleep = False
+        self._woken = False
         self._release_signals()
 
     def _signal_pipe(self) -> SignalPipe:

@@ -79,8 +79,9 @@ class SelectorPoller(Poller):
 
     def close(self) -> None:
         """Close the selector."""
+        for handle in self.handles():
+            self._leave(handle)
         self._selector.close()
-        self._table = []
 
     def fileno(self) -> int:
         """The selector's descriptor where it has one, else -1."""

@@ -21,6 +21,15 @@ _ONE = (1).to_bytes(8, "little")
 _DRAIN = 4096
 
 
+def _watch(handle: IOHandle, loop: Loop) -> None:
+    """Watch a handle for reading; if that is refused, it gives its descriptors back."""
+    try:
+        loop._poller.add(handle, int(Event.READABLE))
+    except BaseException:
+        handle._release()
+        raise
+
+
 class Wakeup(IOHandle):
     """Ends the sleep of a loop, from any thread and from signal handlers."""
 
@@ -39,7 +48,7 @@ class Wakeup(IOHandle):
             self._fd = self._pair[0].fileno()
             self._write_fd = self._pair[1].fileno()
         self._edge = loop._poller.edges
-        loop._poller.add(self, int(Event.READABLE))
+        _watch(self, loop)
 
     def wake(self) -> None:
         """End the current or the next sleep. Does nothing once the loop is closed."""
@@ -77,7 +86,7 @@ class SignalPipe(IOHandle):
             raise os_error(self._pair)
         self._fd = self._pair[0].fileno()
         self._former: int | None = None  # the wakeup fd before ours; None: ours is not set
-        loop._poller.add(self, int(Event.READABLE))
+        _watch(self, loop)
 
     def is_armed(self) -> bool:
         """Whether signals are written here."""

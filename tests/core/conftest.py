@@ -1,0 +1,93 @@
+"""What every test of the machine stands on: no hang, no leaked descriptor, and a loop on each poller."""
+
+from __future__ import annotations
+
+import gc
+import os
+import selectors
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from whorl.core import Loop, RunMode
+
+MakeLoop = Callable[..., Loop]
+
+#: After this many seconds a test is taken to hang, and fails where it stands.
+PATIENCE = 10
+
+SELECTORS = {
+    name: getattr(selectors, name)
+    for name in ("SelectSelector", "PollSelector", "EpollSelector")
+    if hasattr(selectors, name)
+}
+
+
+def open_descriptors() -> dict[int, str]:
+    """The descriptors this process has open, and what they are."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+        except FileNotFoundError:  # the directory itself, which listdir had open
+            continue
+    return found
+
+
+@pytest.fixture(autouse=True)
+def no_hang() -> Iterator[None]:
+    """A test that hangs fails where it stands."""
+
+    def give_up(number: int, frame: object) -> None:
+        raise TimeoutError(f"the test hangs: {PATIENCE} seconds have passed")
+
+    former = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(PATIENCE)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, former)
+
+
+@pytest.fixture(autouse=True)
+def no_leak(no_hang: None) -> Iterator[None]:
+    """A test leaves as many descriptors behind as it found."""
+    gc.collect()
+    before = open_descriptors()
+    yield
+    gc.collect()
+    left = {fd: kind for fd, kind in open_descriptors().items() if before.get(fd) != kind}
+    assert not left
+
+
+@pytest.fixture
+def loop(no_leak: None) -> Iterator[Loop]:
+    """A loop on the best poller there is."""
+    loop = Loop()
+    yield loop
+    close_all(loop)
+
+
+@pytest.fixture(params=["epoll", *SELECTORS])
+def make_loop(request: pytest.FixtureRequest, no_leak: None) -> Iterator[MakeLoop]:
+    """Makes loops on one kind of poller, and closes them in the end."""
+    made: list[Loop] = []
+
+    def make(**options: object) -> Loop:
+        poller = SELECTORS[request.param]() if request.param in SELECTORS else None
+        made.append(Loop(poller=poller, **options))
+        return made[-1]
+
+    yield make
+    for loop in made:
+        close_all(loop)
+
+
+def close_all(loop: Loop) -> None:
+    """Close a loop and the handles that a test left open."""
+    if loop.is_closed():
+        return
+    for handle in loop.walk():
+        handle.close()
+    loop.run(RunMode.NOWAIT)
+    loop.close()
