@@ -10,6 +10,7 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio import (
+    clock,
     connect,
     dns,
     errors,
@@ -51,6 +52,8 @@ class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
         if selector is not None and poller is not None:
             raise TypeError("selector and poller mean the same thing; give one of them")
         super().__init__(poller=selector if poller is None else poller, kernel=kernel, host=host)
+        self._time: Callable[[], float]
+        clock.use_own(self)
         self.slow_callback_duration = 0.1  # seconds; debug mode logs callbacks that take longer
         self._clock_resolution = 1e-9
         self._exception_handler: errors.Handler | None = None
@@ -63,14 +66,14 @@ class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
         self._old_agen_hooks: Any = None
         self._saved_origin_depth: int | None = None
         self._signal_handlers: dict[int, Callback] = {}
-        self._time_replaced = running.has_other_clock(self)
         self.set_debug(coroutines._is_debug_mode())  # type: ignore[attr-defined]
 
-    # Running and closing. Scheduling and time are the machine's: call_soon, call_at, time, stop ...
+    # Running and closing. Scheduling is the machine's: call_soon, call_later, call_at, stop ...
     run_forever = running.run_forever
     run_until_complete = running.run_until_complete
     close = running.close
     set_debug = running.set_debug
+    time = clock.TIME
     shutdown_asyncgens = running.shutdown_asyncgens
     _asyncgen_firstiter_hook = running.asyncgen_began
     _asyncgen_finalizer_hook = running.asyncgen_dropped
@@ -78,8 +81,6 @@ class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
     _end_run = running.end_run
     __repr__ = running.describe
     __del__ = running.finalize
-    __setattr__ = running.set_attribute
-    __delattr__ = running.delete_attribute
 
     # Futures and tasks.
     create_future = tasks.create_future

@@ -10,6 +10,7 @@ from asyncio.log import logger
 from collections.abc import AsyncGenerator, Awaitable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from whorl.aio import clock
 from whorl.core.loop import Loop
 
 if TYPE_CHECKING:
@@ -19,13 +20,6 @@ if TYPE_CHECKING:
 
     Result = TypeVar("Result")
     Finalized = AsyncGenerator[Any, Any]
-
-_CLOCK = Loop.time
-
-
-def has_other_clock(loop: EventLoop) -> bool:
-    """Whether somebody put another `time` in the place of the loop's, on it or on its class."""
-    return "time" in vars(loop) or type(loop).time is not _CLOCK
 
 
 def begin_run(loop: EventLoop) -> None:
@@ -38,7 +32,7 @@ def begin_run(loop: EventLoop) -> None:
         raise RuntimeError("This event loop is already running")
     if events._get_running_loop() is not None:
         raise RuntimeError("Cannot run the event loop while another loop is running")
-    loop._time_replaced = has_other_clock(loop)
+    clock.look_again(loop)
     Loop._begin_run(loop)
     track_origins(loop, loop._debug)
     loop._old_agen_hooks = sys.get_asyncgen_hooks()
@@ -213,20 +207,3 @@ def describe(loop: EventLoop) -> str:
         f"<{type(loop).__name__} running={loop.is_running()} closed={loop.is_closed()} "
         f"debug={loop.get_debug()}>"
     )
-
-
-# Another clock.
-
-
-def set_attribute(loop: EventLoop, name: str, value: Any) -> None:
-    """Set an attribute of a loop; a new `time` moves its scheduler."""
-    object.__setattr__(loop, name, value)
-    if name == "time":
-        loop._time_replaced = has_other_clock(loop)
-
-
-def delete_attribute(loop: EventLoop, name: str) -> None:
-    """Delete an attribute of a loop; without its own `time` it goes by its class's again."""
-    object.__delattr__(loop, name)
-    if name == "time":
-        loop._time_replaced = has_other_clock(loop)

@@ -45,7 +45,7 @@ def create_task(loop: EventLoop, coro: Running[Result], **options: Any) -> async
         return made
     if not _HAS_EAGER_TASKS:
         options.pop("eager_start", None)
-    task: Any = tasks.Task(coro, loop=loop, **options)  # type: ignore[arg-type]
+    task: Any = tasks.Task(coro, loop=loop, **options)  # type: ignore[arg-type, unused-ignore]
     if task._source_traceback:
         del task._source_traceback[-1]  # this function
     try:

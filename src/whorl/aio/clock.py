@@ -1,0 +1,48 @@
+"""The loop's `time`, which programs may replace: the scheduler then goes by the other clock."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+from whorl.core.loop import Loop
+
+if TYPE_CHECKING:
+    from whorl.aio.loop import EventLoop
+
+
+class Clock(property):
+    """A method that tells the loop when it is replaced on an instance.
+
+    The function lies in the attribute `_time`, so that reading it costs no Python call.
+    """
+
+    def __call__(self, loop: EventLoop) -> float:
+        return float(loop.time())
+
+
+def use_own(loop: EventLoop) -> None:
+    """Let a loop go by the kernel's clock, or by that of its class if somebody replaced it there."""
+    loop._time = Loop.time.__get__(loop)
+    loop._time_replaced = type(loop).time is not TIME
+
+
+def _use_other(loop: EventLoop, function: Any) -> None:
+    use_own(loop)
+    if function != loop._time:
+        loop._time = function
+        loop._time_replaced = True
+
+
+def look_again(loop: EventLoop) -> None:
+    """Notice a clock that was put into the class, or taken out of it."""
+    is_own = type(loop).time is TIME and loop._time == Loop.time.__get__(loop)
+    loop._time_replaced = not is_own
+
+
+TIME = Clock(
+    operator.attrgetter("_time"),
+    _use_other,
+    use_own,
+    "The monotonic clock, in seconds (``asyncio.loop.time``).",
+)
