@@ -25,7 +25,7 @@ def main() -> int:
     print(f"{python}'s {suite.PACKAGE} on {facts['loop']}")
     directory = BUILD / f"{sys.implementation.cache_tag}-{platform.python_version()}"
     runner = Runner(
-        options.loop, directory / options.loop, options.timeout, with_skipped=options.with_skipped
+        options.loop, directory / facts["directory"], options.timeout, with_skipped=options.with_skipped
     )
     stock_runner = Runner("asyncio", directory / "baseline", options.timeout)
     baseline = Baseline(directory / "baseline.json", stock_runner)
@@ -49,13 +49,14 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def describe(loop: str) -> dict[str, object]:
+def describe(loop: str) -> dict[str, str]:
     """Say what is tested, for the first line of the report and for the file."""
-    facts: dict[str, object] = {"python": platform.python_version(), "loop": loop}
+    facts = {"python": platform.python_version(), "loop": loop, "directory": loop}
     if loop == "whorl":
         import whorl
 
         build = "compiled" if whorl.compiled else "pure"
+        facts["directory"] = f"whorl-{build}"
         facts["loop"] = f"whorl {whorl.__version__} ({build}) from {Path(whorl.__file__).parent}"
     return facts
 

@@ -79,7 +79,7 @@ def _load_whorl() -> type[asyncio.AbstractEventLoop]:
     import whorl
 
     _count_runs(whorl.EventLoop, lambda loop: loop.metrics().turns)
-    return whorl.EventLoop
+    return type("EventLoop", (stand_in.SteppingMixin, whorl.EventLoop), {})
 
 
 def _load_uvloop() -> type[asyncio.AbstractEventLoop]:

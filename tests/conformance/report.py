@@ -105,7 +105,7 @@ def _print_outcomes(title: str, outcomes: list[Outcome], *, reasons: bool = Fals
             print("".join(f"    {line}\n" for line in outcome.reason.splitlines()))
 
 
-def write_json(path: Path, facts: dict[str, object], reports: list[ModuleReport]) -> None:
+def write_json(path: Path, facts: dict[str, str], reports: list[ModuleReport]) -> None:
     modules = {
         report.run.module: {
             "outcomes": [dataclasses.asdict(outcome) for outcome in report.run.outcomes.values()],

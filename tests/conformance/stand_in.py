@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Generator
 from typing import Any
 
-Clock = Generator[float, float, None]
+Steps = Generator[float, float, None]
 
 
 class RecordingMixin:
@@ -58,6 +58,14 @@ def _check_handle(handles: dict[int, asyncio.Handle], fd: int, callback: Any, ar
     assert handles[fd]._args == args
 
 
+class SteppingMixin:
+    """What turns a Whorl loop into one that the suite may drive turn by turn, by asyncio's private name."""
+
+    def _run_once(self) -> None:
+        self.stop()
+        self.run_forever()
+
+
 class TimedMixin:
     """A loop whose time moves only as the test says.
 
@@ -66,74 +74,88 @@ class TimedMixin:
     keeps the loop from sleeping until a deadline that only the generator can bring nearer.
     """
 
-    _now = 0.0
-
-    def __init__(self, make_clock: Callable[[], Clock]) -> None:
+    def __init__(self, make_generator: Callable[[], Steps]) -> None:
+        self.test_clock = TestClock(make_generator())
         super().__init__()
-        self._clock = make_clock()
-        next(self._clock)
-        self._clock_error: BaseException | None = None
-        self._new_deadlines: list[float] = []
-        self._in_first_turn = True
-        self._idle = self._make_idle()
+        self.test_idle = self.make_idle()
 
     def time(self) -> float:
-        return self._now
+        return self.test_clock.now
 
     def advance_time(self, seconds: float) -> None:
-        self._now += seconds or 0
+        self.test_clock.now += seconds or 0
 
     def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
-        return self.call_at(self._now + delay, callback, *args, context=context)
+        return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
-        self._new_deadlines.append(when)
+        self.test_clock.new_deadlines.append(when)
         return super().call_at(when, callback, *args, context=context)
 
     def run_forever(self) -> None:
-        self._in_first_turn = True
+        self.test_clock.in_first_turn = True
         super().run_forever()
-        self._ask_clock()
-        if self._clock_error is not None:
-            raise self._clock_error
+        self.test_clock.advance()
+        if self.test_clock.error is not None:
+            raise self.test_clock.error
 
     def close(self) -> None:
-        self._idle.close()
+        self.test_idle.close()
         super().close()
-        with contextlib.suppress(StopIteration):
-            self._clock.send(0)
-            raise AssertionError("the test's clock expects more timers")
+        self.test_clock.finish()
 
-    def _between_turns(self, *args: Any) -> None:
-        if not self._in_first_turn:
-            self._ask_clock()
-        self._in_first_turn = False
 
-    def _ask_clock(self) -> None:
-        deadlines, self._new_deadlines = self._new_deadlines, []
+class TestClock:
+    """The time of one timed loop, and the generator that moves it."""
+
+    def __init__(self, steps: Steps) -> None:
+        next(steps)
+        self._steps = steps
+        self.now = 0.0
+        self.new_deadlines: list[float] = []
+        self.in_first_turn = True
+        self.error: BaseException | None = None
+
+    def between_turns(self) -> None:
+        if not self.in_first_turn:
+            self.advance()
+        self.in_first_turn = False
+
+    def advance(self) -> None:
+        """Tell the generator what was scheduled since the last turn."""
+        deadlines, self.new_deadlines = self.new_deadlines, []
         try:
-            for when in deadlines:
-                self.advance_time(self._clock.send(when))
+            for deadline in deadlines:
+                self.now += self._steps.send(deadline) or 0
         except BaseException as error:
-            self._clock_error = error
-            self.stop()
+            self.error = error
+
+    def finish(self) -> None:
+        with contextlib.suppress(StopIteration):
+            self._steps.send(0)
+            raise AssertionError("the test's generator expects more timers")
 
 
 def make_test_loops(loop_class: type[asyncio.AbstractEventLoop]) -> tuple[Any, Any]:
     """Make the plain test loop, and the one with a clock; None where a loop's time cannot be replaced."""
     plain = type("PlainTestLoop", (RecordingMixin, loop_class), {})
-    if not loop_class.__module__.startswith("whorl"):
+    if not issubclass(loop_class, SteppingMixin):
         return plain, None
 
     from whorl.handles import Idle
 
     def make_idle(loop: Any) -> Idle:
+        def between_turns(idle: Idle) -> None:
+            loop.test_clock.between_turns()
+            if loop.test_clock.error is not None:
+                loop.stop()
+
         idle = Idle(loop)
         idle.unref()
-        idle.start(loop._between_turns)
+        idle.start(between_turns)
         return idle
 
-    return plain, type("TimedTestLoop", (TimedMixin, plain), {"_make_idle": make_idle})
+    return plain, type("TimedTestLoop", (TimedMixin, plain), {"make_idle": make_idle})
 
 
 class Closing:
