@@ -46,7 +46,7 @@ GUARDED: dict[ModuleType, frozenset[str]] = {
     select: frozenset(),
     fcntl: frozenset(),
     time: frozenset(),
-    signal: frozenset({"strsignal", "valid_signals"}),
+    signal: frozenset({"default_int_handler", "strsignal", "valid_signals"}),
 }
 GUARDED_NAMES = {module.__name__: module for module in GUARDED}
 MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
