@@ -20,6 +20,7 @@ up to milliseconds.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import select
 import socket
@@ -331,6 +332,13 @@ class Kernel:
         except OSError as error:
             return refusal(error)
         return 0
+
+    def file_flags(self, fd: int) -> int:
+        """What a descriptor was opened for and with, or the negative error number (man 2 fcntl, F_GETFL)."""
+        try:
+            return fcntl.fcntl(fd, fcntl.F_GETFL)
+        except OSError as error:
+            return refusal(error)
 
     def file_mode(self, fd: int) -> int:
         """The type and mode of a file, or the negative error number (man 2 fstat)."""

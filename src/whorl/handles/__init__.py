@@ -5,6 +5,9 @@ from __future__ import annotations
 from whorl.handles.async_ import Async
 from whorl.handles.dns import getaddrinfo, getnameinfo
 from whorl.handles.loop_watchers import Check, Idle, Prepare
+from whorl.handles.pipe import Pipe
+from whorl.handles.stream_handle import Connect, Shutdown, StreamHandle, Write
+from whorl.handles.tcp import TCP
 from whorl.handles.threadpool import ThreadPool, Work
 from whorl.handles.timer import Timer
 from whorl.handles.watcher import Poll
@@ -12,12 +15,18 @@ from whorl.handles.watcher import Poll
 __all__ = [
     "Async",
     "Check",
+    "Connect",
     "Idle",
+    "Pipe",
     "Poll",
     "Prepare",
+    "Shutdown",
+    "StreamHandle",
+    "TCP",
     "ThreadPool",
     "Timer",
     "Work",
+    "Write",
     "getaddrinfo",
     "getnameinfo",
 ]

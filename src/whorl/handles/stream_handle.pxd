@@ -1,0 +1,84 @@
+cimport cython
+
+from libc.stdint cimport int64_t
+
+from whorl.core.callback cimport call_in_context, current_context
+from whorl.core.handle cimport Handle, Request
+from whorl.handles.listener cimport Listener
+from whorl.handles.stream cimport Stream
+
+cdef int OPEN
+cdef int WRITABLE
+cdef int ERROR
+cdef int HANGUP
+
+
+cdef class StreamRequest(Request):
+    cdef readonly object handle
+    cdef object _callback
+    cdef object _context
+
+    cdef object _finish(self, int code)
+
+
+cdef class Write(StreamRequest):
+    cdef int64_t _target
+
+
+cdef class Connect(StreamRequest):
+    pass
+
+
+cdef class Shutdown(StreamRequest):
+    pass
+
+
+cdef class StreamHandle(Stream):
+    cdef bint _readable
+    cdef bint _writable
+    cdef object _read_callback
+    cdef object _read_context
+    cdef object _writes
+    cdef object _owed
+    cdef Connect _connecting
+    cdef int _delayed_error
+    cdef Shutdown _shutting
+    cdef Listener _listener
+    cdef object _accepted
+    cdef object _connection_callback
+    cdef object _connection_context
+
+    cpdef object accept(self, StreamHandle client)
+
+    # For subclasses.
+    cdef object _adopt(self, object sock)
+    cdef object _begin(self, bint readable, bint writable)
+    cdef object _check_unused(self)
+    cdef object _check_free(self, int fd)
+    cdef Connect _begin_connect(self, object callback, Py_ssize_t code)
+    cdef object _begin_listen(self, object backlog, object callback)
+
+    # The sink.
+    cdef object _data_arrived(self, bytes data)
+    cdef object _end_arrived(self)
+    cdef object _read_failed(self, int code)
+    cdef object _write_failed(self, int code)
+    cdef object _tell_reader(self, object error)
+
+    cdef object _update_interest(self)
+    cpdef object _on_events(self, int seen)
+    cdef object _react(self, int seen)
+    @cython.locals(code=int)
+    cdef bint _finish_connect(self, int seen) except -1
+    cdef object _settle(self)
+    @cython.locals(request=Write)
+    cdef object _complete_writes(self)
+    @cython.locals(request=Write)
+    cdef object _fail_writes(self, int code)
+    cdef object _shut(self)
+    cdef object _owe(self, StreamRequest request, int code)
+    @cython.locals(request=StreamRequest, code=int)
+    cdef object _pay(self)
+    cpdef object _release(self)
+    cdef object _finish_close(self)
+    cdef object _cancel_requests(self)

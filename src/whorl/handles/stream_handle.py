@@ -1,0 +1,479 @@
+"""The stream handle: a byte stream with libuv's callbacks; what TCP and Pipe share.
+
+Requests end in their own time, never inside the call that began them: a write that the kernel
+took at once is *owed* its callback, and the handle queues itself to pay what it owes. Callbacks
+come in the order connect, writes, shutdown; those of requests still in flight when the handle is
+closed come with ECANCELED, before the callback of `close`.
+"""
+
+from __future__ import annotations
+
+import collections
+import errno
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from whorl.core.callback import call_in_context, current_context
+from whorl.core.handle import Handle, Request, os_error
+from whorl.core.states import Event, Life
+from whorl.handles.listener import Listener
+from whorl.handles.stream import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer
+    from typing import Self
+
+    from whorl.core.loop import Loop
+
+    Ended = Callable[[Any, OSError | None], object]
+
+OPEN = int(Life.OPEN)
+WRITABLE = int(Event.WRITABLE)
+ERROR = int(Event.ERROR)
+HANGUP = int(Event.HANGUP)
+
+
+class StreamRequest(Request):
+    """An operation of a stream in flight; at its end `callback(request, error)` is called."""
+
+    __slots__ = ("_callback", "_context", "handle")
+
+    def __init__(self, handle: StreamHandle, callback: Ended | None) -> None:
+        if callback is not None and not callable(callback):
+            raise TypeError(f"a callable object was expected, got {callback!r}")
+        super().__init__(handle.loop)
+        self.handle = handle
+        self._callback: Any = callback
+        self._context: Any = None if callback is None else current_context()
+        self._begin()
+
+    def _finish(self, code: int) -> None:
+        """End the request, well if `code` is 0."""
+        self._end()
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            call_in_context(self._context, callback, (self, os_error(code) if code else None))
+
+
+class Write(StreamRequest):
+    """Bytes on their way to the kernel (libuv: ``uv_write_t``)."""
+
+    __slots__ = ("_target",)
+
+    def __init__(self, handle: StreamHandle, callback: Ended | None) -> None:
+        super().__init__(handle, callback)
+        self._target = 0  # what the stream will have sent when this has been sent
+
+
+class Connect(StreamRequest):
+    """A connection being made (libuv: ``uv_connect_t``)."""
+
+    __slots__ = ()
+
+
+class Shutdown(StreamRequest):
+    """The end of writing, once all has been written (libuv: ``uv_shutdown_t``)."""
+
+    __slots__ = ()
+
+
+class StreamHandle(Stream):
+    """A stream that calls back (libuv: ``uv_stream_t``).
+
+    It is active while it reads or listens; its requests keep the loop alive by themselves.
+    """
+
+    __slots__ = (
+        "_accepted",
+        "_connecting",
+        "_connection_callback",
+        "_connection_context",
+        "_delayed_error",
+        "_listener",
+        "_owed",
+        "_read_callback",
+        "_read_context",
+        "_readable",
+        "_shutting",
+        "_writable",
+        "_writes",
+    )
+
+    def __init__(self, loop: Loop) -> None:
+        super().__init__(loop)
+        self._readable = False  # whether it is, or is about to be, connected for reading
+        self._writable = False  # the same for writing; false after `shutdown`
+        self._read_callback: Any = None
+        self._read_context: Any = None
+        self._writes: collections.deque[Write] = collections.deque()  # those not sent wholly
+        self._owed: collections.deque[tuple[StreamRequest, int]] = collections.deque()
+        self._connecting: Connect | None = None
+        self._delayed_error = 0  # how connecting failed at once
+        self._shutting: Shutdown | None = None
+        self._listener: Listener | None = None
+        self._accepted: Any = None  # the connection that waits for `accept`
+        self._connection_callback: Any = None
+        self._connection_context: Any = None
+
+    # Reading.
+
+    def read_start(self, callback: Callable[[Self, bytes, OSError | None], object]) -> None:
+        """Call `callback(stream, data, error)` with what arrives.
+
+        At the end of the stream `data` is empty and `error` None; after that, and after an
+        error, reading has been stopped.
+
+        Raises OSError: EALREADY if it reads already, ENOTCONN if there is nothing to read from.
+        """
+        self._check_open()
+        if not callable(callback):
+            raise TypeError(f"a callable object was expected by read_start(), got {callback!r}")
+        if self._reading:
+            raise os_error(errno.EALREADY)
+        if not self._readable:
+            raise os_error(errno.ENOTCONN)
+        self._read_callback = callback
+        self._read_context = current_context()
+        if self._hung_up:
+            self._more_to_read = True  # no event will announce the end again
+        try:
+            self._start_reading()
+        except BaseException:
+            self._reading = False
+            raise
+        self._activate()
+
+    def read_stop(self) -> None:
+        """Read no more; what arrives stays in the kernel. Does nothing if it does not read."""
+        if self._reading:
+            self._stop_reading()
+            self._deactivate()
+
+    def is_readable(self) -> bool:
+        """Whether reading can be started (libuv: ``uv_is_readable``)."""
+        return self._readable and self._life == OPEN
+
+    def _data_arrived(self, data: bytes) -> None:
+        call_in_context(self._read_context, self._read_callback, (self, data, None))
+
+    def _end_arrived(self) -> None:
+        self._tell_reader(None)
+
+    def _read_failed(self, code: int) -> None:
+        self._tell_reader(os_error(code))
+
+    def _tell_reader(self, error: OSError | None) -> None:
+        """Tell that nothing more will be read."""
+        self._deactivate()
+        call_in_context(self._read_context, self._read_callback, (self, b"", error))
+
+    # Writing.
+
+    def write(self, data: Buffer, callback: Callable[[Write, OSError | None], object] | None = None) -> Write:
+        """Send all of `data`; `callback(request, error)` is called when the kernel has taken it.
+
+        Writes go out in order, also those made before the stream is connected. What is mutable
+        is copied unless it is sent at once.
+
+        Raises OSError: EBADF without a descriptor, EPIPE if nothing can be written.
+        """
+        self._check_writable()
+        chunk = flat(data)
+        size = len(chunk)
+        request = Write(self, callback)
+        code = 0
+        if size and self._connecting is not None:
+            self._enqueue(chunk, 0, size)
+        elif size:
+            code = self._send(chunk, size)
+        request._target = self._sent_total + self._unsent
+        if code < 0:
+            self._owe(request, -code)
+        else:
+            self._writes.append(request)
+            if not self._unsent:
+                self._run_again()
+        return request
+
+    def try_write(self, data: Buffer) -> int:
+        """Send what the kernel takes of `data` at once; returns how many bytes.
+
+        Raises BlockingIOError if it takes nothing, or if writes are waiting.
+        """
+        self._check_writable()
+        if self._connecting is not None or self._unsent:
+            raise os_error(errno.EAGAIN)
+        chunk = flat(data)
+        if self._is_socket:
+            sent = self._kernel.send(self._fd, chunk, 0)
+        else:
+            sent = self._kernel.write(self._fd, chunk, 0)
+        if sent < 0:
+            raise os_error(sent)
+        self._sent_total += sent
+        return sent
+
+    def shutdown(self, callback: Callable[[Shutdown, OSError | None], object] | None = None) -> Shutdown:
+        """Write no more, and let the peer know once all has been written.
+
+        Raises OSError (ENOTCONN) if nothing can be written, or no more.
+        """
+        self._check_open()
+        if not self._writable:
+            raise os_error(errno.ENOTCONN)
+        request = Shutdown(self, callback)
+        self._shutting = request
+        self._writable = False
+        if self._connecting is None and not self._unsent:
+            self._run_again()
+        return request
+
+    def is_writable(self) -> bool:
+        """Whether something can be written (libuv: ``uv_is_writable``)."""
+        return self._writable and self._life == OPEN
+
+    @property
+    def write_queue_size(self) -> int:
+        """How many bytes wait to be sent."""
+        return self._unsent
+
+    def _check_writable(self) -> None:
+        if self._life != OPEN or self._fd < 0:
+            raise os_error(errno.EBADF)
+        if not self._writable:
+            raise os_error(errno.EPIPE)
+
+    def _write_failed(self, code: int) -> None:
+        self._complete_writes()
+        self._fail_writes(code)
+
+    # Connecting.
+
+    def _begin_connect(self, callback: Any, code: int) -> Connect:
+        """Wait for the connection, or have it reported that it failed at once with `code`."""
+        request = Connect(self, callback)
+        self._connecting = request
+        self._readable = self._writable = True
+        if code:
+            self._delayed_error = code
+            self._run_again()
+        else:
+            self._update_interest()
+        return request
+
+    def _finish_connect(self, seen: int) -> bool:
+        """Find out how connecting went; whether the stream is connected."""
+        code = self._delayed_error
+        if not code:
+            if not seen & (WRITABLE | ERROR | HANGUP):
+                return False
+            code = self._kernel.socket_error(self._sock)
+        request, self._connecting = self._connecting, None
+        self._delayed_error = 0
+        assert request is not None
+        self._owed.append((request, code))
+        if code:
+            self._readable = self._writable = False
+            self._poller.remove(self)
+            self._fail_writes(errno.ECANCELED)
+            if self._shutting is not None:
+                self._owed.append((self._shutting, errno.ECANCELED))
+                self._shutting = None
+        else:
+            self._update_interest()
+        self._pay()
+        return not code and self._life == OPEN
+
+    # Listening.
+
+    def _begin_listen(self, backlog: int, callback: Any) -> None:
+        """Let the socket take connections."""
+        if not callable(callback):
+            raise TypeError(f"a callable object was expected by listen(), got {callback!r}")
+        answer(self._kernel.listen(self._sock, backlog))
+        self._connection_callback = callback
+        self._connection_context = current_context()
+        if self._listener is None:
+            self._listener = Listener(self.loop, self._sock, self._connection_arrived, self._accept_failed)
+            self._listener.resume()
+            self._activate()
+
+    def accept(self, client: StreamHandle) -> None:
+        """Make `client`, a fresh handle of the same loop, the connection that has just arrived.
+
+        Raises BlockingIOError if there is none.
+        """
+        self._check_open()
+        if not isinstance(client, StreamHandle):
+            raise TypeError(f"a stream was expected by accept(), got {client!r}")
+        if client.loop is not self.loop:
+            raise ValueError("the client belongs to another loop")
+        client._check_open()
+        client._check_unused()
+        if self._accepted is None or self._listener is None:
+            raise os_error(errno.EAGAIN)
+        sock, self._accepted = self._accepted, None
+        client._adopt(sock)
+        client._begin(True, True)
+        self._listener.resume()
+
+    def _connection_arrived(self, sock: Any) -> None:
+        self._accepted = sock
+        try:
+            call_in_context(self._connection_context, self._connection_callback, (self, None))
+        finally:
+            if self._accepted is not None and self._listener is not None:
+                self._listener.pause()  # until the user accepts
+
+    def _accept_failed(self, code: int) -> None:
+        call_in_context(self._connection_context, self._connection_callback, (self, os_error(code)))
+
+    # Descriptors.
+
+    def _adopt(self, sock: Any) -> None:
+        """Work on this socket from now on."""
+        raise NotImplementedError
+
+    def _begin(self, readable: bool, writable: bool) -> None:
+        """What was attached is connected."""
+        self._readable = readable
+        self._writable = writable
+
+    def _check_unused(self) -> None:
+        if self._fd >= 0:
+            raise os_error(errno.EBUSY)
+
+    def _check_free(self, fd: int) -> None:
+        """Refuse a descriptor that another handle of the loop watches."""
+        if self._poller.find(fd) is not None:
+            raise os_error(errno.EEXIST)
+
+    def send_buffer_size(self, size: int | None = None) -> int:
+        """The size of the kernel's buffer for sending, after setting it unless `size` is None."""
+        return self._buffer_size(socket.SO_SNDBUF, size)
+
+    def receive_buffer_size(self, size: int | None = None) -> int:
+        """The size of the kernel's buffer for receiving, after setting it unless `size` is None."""
+        return self._buffer_size(socket.SO_RCVBUF, size)
+
+    def _buffer_size(self, option: int, size: int | None) -> int:
+        if self._life != OPEN or self._sock is None:
+            raise os_error(errno.EBADF)
+        if size is not None:
+            answer(self._kernel.set_option(self._sock, socket.SOL_SOCKET, option, size))
+        return int(answer(self._kernel.get_option(self._sock, socket.SOL_SOCKET, option)))
+
+    # Events.
+
+    def _update_interest(self) -> None:
+        if self._connecting is not None and not self._edge:
+            self._poller.modify(self, WRITABLE)
+        else:
+            Stream._update_interest(self)
+
+    def _on_events(self, seen: int) -> None:
+        try:
+            self._react(seen)
+        except BaseException:
+            # What has not been done yet must not wait for an event that may never come.
+            if self._life == OPEN:
+                self._run_again()
+            raise
+
+    def _react(self, seen: int) -> None:
+        """Do what the events allow."""
+        if self._connecting is None or self._finish_connect(seen):
+            Stream._on_events(self, seen)
+            if self._life == OPEN:
+                self._settle()
+
+    def _settle(self) -> None:
+        """End the requests that are over."""
+        self._complete_writes()
+        if self._shutting is not None and not self._writes:
+            self._shut()
+        self._pay()
+
+    def _complete_writes(self) -> None:
+        """Owe the writes that have been sent their callbacks."""
+        while self._writes:
+            request = self._writes[0]
+            if request._target > self._sent_total:
+                break
+            self._writes.popleft()
+            self._owed.append((request, 0))
+
+    def _fail_writes(self, code: int) -> None:
+        """Give up all that has not been sent."""
+        self._drop_unsent()
+        while self._writes:
+            request = self._writes.popleft()
+            self._owed.append((request, code))
+
+    def _shut(self) -> None:
+        """Let the kernel shut the writing side."""
+        request, self._shutting = self._shutting, None
+        assert request is not None
+        code = -errno.ENOTSOCK if self._sock is None else self._kernel.shutdown(self._sock, socket.SHUT_WR)
+        self._owed.append((request, -code))
+
+    def _owe(self, request: StreamRequest, code: int) -> None:
+        self._owed.append((request, code))
+        self._run_again()
+
+    def _pay(self) -> None:
+        """Call back for the requests that are over by now."""
+        for _ in range(len(self._owed)):
+            if not self._owed:
+                break
+            request, code = self._owed.popleft()
+            request._finish(code)
+
+    # The end.
+
+    def _release(self) -> None:
+        self._readable = self._writable = False
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        if self._accepted is not None:
+            self._kernel.close_socket(self._accepted)
+            self._accepted = None
+        Stream._release(self)
+
+    def _finish_close(self) -> None:
+        try:
+            self._cancel_requests()
+        except BaseException:
+            self._loop._handle_closing(self)  # the rest comes in the next closing phase
+            raise
+        self._read_callback = self._connection_callback = None
+        Handle._finish_close(self)
+
+    def _cancel_requests(self) -> None:
+        """End what is in flight: as it went, if it is over, else with ECANCELED."""
+        if self._connecting is not None:
+            self._owed.append((self._connecting, errno.ECANCELED))
+            self._connecting = None
+        self._complete_writes()
+        self._fail_writes(errno.ECANCELED)
+        if self._shutting is not None:
+            self._owed.append((self._shutting, errno.ECANCELED))
+            self._shutting = None
+        self._pay()
+
+
+def answer(value: Any) -> Any:
+    """What the kernel answered; OSError if it is a negative error number."""
+    if isinstance(value, int) and value < 0:
+        raise os_error(value)
+    return value
+
+
+def flat(data: Buffer) -> bytes | memoryview:
+    """The bytes of `data` in one piece; copied only if they are not."""
+    if isinstance(data, bytes):
+        return data
+    view = memoryview(data)
+    return view.cast("B") if view.c_contiguous and view.nbytes else view.tobytes()
