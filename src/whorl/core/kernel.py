@@ -40,7 +40,7 @@ except ImportError:
     from whorl.core import uncompiled as cython
 
 if TYPE_CHECKING:
-    from collections.abc import Buffer
+    from _typeshed import ReadableBuffer as Buffer
 
     Transfer = Literal["socket", "file"]
 

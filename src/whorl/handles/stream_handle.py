@@ -21,8 +21,9 @@ from whorl.handles.listener import Listener
 from whorl.handles.stream import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Buffer
     from typing import Self
+
+    from _typeshed import ReadableBuffer as Buffer
 
     from whorl.core.loop import Loop
 
