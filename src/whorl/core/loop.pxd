@@ -79,7 +79,7 @@ cdef class Loop(Owner):
     @cython.locals(began=int64_t, took=int64_t)
     cdef object _run_watched(self, Runnable entry)
     cdef int64_t _turn_timeout(self) except -2
-    @cython.locals(deadline=int64_t, rest=int64_t)
+    @cython.locals(deadline=int64_t)
     cdef int64_t _until_next_timer(self) except -2
     cdef int64_t _clock(self) except? -1
     cdef bint _alive(self) except -1

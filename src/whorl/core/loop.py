@@ -433,7 +433,7 @@ class Loop(Owner):
             if timer is None:
                 break
             if self._probe is not None:
-                self._tell("timer_due", timer, self._now_ns - timer._deadline_ns)
+                self._tell("timer_due", timer, self._now_ns - max(0, timer._deadline_ns))
             into.append(timer)
 
     def _run_timers(self) -> None:
@@ -444,7 +444,7 @@ class Loop(Owner):
             if timer is None:
                 break
             if self._probe is not None:
-                self._tell("timer_due", timer, self._now_ns - timer._deadline_ns)
+                self._tell("timer_due", timer, self._now_ns - max(0, timer._deadline_ns))
             due.append(timer)
         if due:
             self._run_batch(due, self._pending)
@@ -517,10 +517,9 @@ class Loop(Owner):
         if deadline == NEVER_NS:
             return -1
         self._now_ns = self._clock()
-        rest = deadline - self._now_ns
-        if rest <= 0:
+        if deadline <= self._now_ns:
             return 0
-        return min(rest, LONGEST_POLL_NS)
+        return min(deadline - self._now_ns, LONGEST_POLL_NS)
 
     def _clock(self) -> int:
         return deadline_of(self.time()) if self._time_replaced else self._kernel.now()

@@ -6,6 +6,7 @@ from libc.math cimport ceil
 from whorl.core.callback cimport Callback, Owner, current_context
 
 cdef double NEVER_FLOAT
+cdef int64_t NOT_A_TIME
 cdef int64_t NEVER_NS
 cdef Py_ssize_t SWEEP_MIN_CANCELLED
 cdef Py_ssize_t SWEEP_FRACTION
@@ -19,13 +20,20 @@ cdef inline int64_t ceil_ns(double seconds) noexcept:
 cpdef int64_t deadline_of(object when) except? -1
 
 
+cdef inline double seconds_of(TimedCallback timer) except? -1:
+    return timer._deadline_ns / 1e9 if timer._when is None else <double>timer._when
+
+
 cdef inline bint before(TimedCallback a, TimedCallback b) except -1:
     if a._deadline_ns != b._deadline_ns:
         return a._deadline_ns < b._deadline_ns
-    if a._when is not b._when and a._when is not None and b._when is not None:
-        if a._when < b._when:
+    cdef double first, second
+    if a._when is not b._when:
+        first = seconds_of(a)
+        second = seconds_of(b)
+        if first < second:
             return True
-        if b._when < a._when:
+        if second < first:
             return False
     return a._number < b._number
 

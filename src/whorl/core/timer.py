@@ -23,19 +23,21 @@ except ImportError:
     from whorl.core import uncompiled as cython
 
 NEVER_FLOAT = NEVER_NS / 1e9
+NOT_A_TIME = -NEVER_NS - 1  # the deadline that NaN makes
 
 
 def deadline_of(when: float) -> int:
     """The nanosecond at which a time in seconds has been reached.
 
-    Infinity, and whatever is too far for 64 bits, never comes; NaN is due at once, as in asyncio.
+    Infinity, and whatever is too far for 64 bits, never comes; NaN is due at once, as in asyncio,
+    and before everything else, so that the order stays total.
     """
-    seconds = float(when)
+    seconds = when if type(when) is float else math.ldexp(when, 0)  # unlike float(), this takes no text
     if seconds >= NEVER_FLOAT:
         return NEVER_NS
     if seconds > -NEVER_FLOAT:
         return ceil_ns(seconds)
-    return -NEVER_NS
+    return -NEVER_NS if seconds == seconds else NOT_A_TIME
 
 
 class TimedCallback(Callback):
@@ -236,10 +238,13 @@ if not cython.compiled:
 
     def before(a: TimedCallback, b: TimedCallback) -> bool:
         """Whether `a` falls due before `b`."""
-        return _key(a) < _key(b)
+        return _entry(a) < _entry(b)
 
-    def _key(timer: TimedCallback) -> tuple[int, float, int]:
-        return timer._deadline_ns, timer.when(), timer._number
+    def _entry(timer: TimedCallback) -> tuple[int, float, int, TimedCallback]:
+        """The timer behind what orders it; the number settles every tie."""
+        deadline = timer._deadline_ns
+        seconds = 0.0 if deadline == NOT_A_TIME else float(timer.when())
+        return deadline, seconds, timer._number, timer
 
     class HeapqTimerHeap(TimerHeap):
         """The same heap, kept by `heapq`."""
@@ -251,7 +256,7 @@ if not cython.compiled:
             timer._number = self._numbers
             timer._scheduled = True
             self._keepers += timer._keeps_alive
-            heapq.heappush(self._heap, (timer._deadline_ns, timer.when(), timer._number, timer))
+            heapq.heappush(self._heap, _entry(timer))
 
         def timers(self) -> list[TimedCallback]:
             return [entry[-1] for entry in self._heap]
