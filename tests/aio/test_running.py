@@ -1,0 +1,662 @@
+"""Running and closing a loop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import selectors
+import sys
+import threading
+import warnings
+import weakref
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any
+from unittest import mock
+
+import pytest
+
+import whorl
+from tests.aio.peers import JumpingClock, turns
+from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
+from tests.core.conftest import open_descriptors
+from whorl.core import Loop, RunMode
+from whorl.handles import Timer
+
+pytestmark = pytest.mark.usefixtures("no_leak")
+
+
+@pytest.fixture
+def plain_loop(no_leak: None) -> Iterator[whorl.EventLoop]:
+    """A loop that is only closed after the test."""
+    loop = whorl.EventLoop()
+    yield loop
+    loop.close()
+
+
+# What it is.
+
+
+def test_the_loop_is_one_of_asyncios_and_one_of_the_machines(plain_loop: whorl.EventLoop) -> None:
+    assert isinstance(plain_loop, asyncio.AbstractEventLoop)
+    assert isinstance(plain_loop, Loop)
+
+
+def test_every_method_of_asyncios_is_ours_but_those_that_are_to_come() -> None:
+    names = [name for name in vars(asyncio.AbstractEventLoop) if not name.startswith("_")]
+    missing = {
+        name
+        for name in names
+        if getattr(whorl.EventLoop, name) is getattr(asyncio.AbstractEventLoop, name)
+    }
+    assert missing == {
+        "connect_read_pipe",
+        "connect_write_pipe",
+        "create_datagram_endpoint",
+        "sendfile",
+        "sock_recvfrom",
+        "sock_recvfrom_into",
+        "sock_sendfile",
+        "sock_sendto",
+        "subprocess_exec",
+        "subprocess_shell",
+    }
+
+
+def test_the_loop_can_be_weakly_referenced_and_given_attributes(plain_loop: whorl.EventLoop) -> None:
+    reference = weakref.ref(plain_loop)
+    plain_loop.colour = "green"  # type: ignore[attr-defined]
+    assert reference() is plain_loop
+    assert vars(plain_loop)["colour"] == "green"
+
+
+def test_a_method_can_be_replaced_on_the_loop(plain_loop: whorl.EventLoop) -> None:
+    with mock.patch.object(plain_loop, "create_task") as create_task:
+        plain_loop.create_task("anything")  # type: ignore[arg-type]
+    create_task.assert_called_once_with("anything")
+
+
+def test_the_loop_shows_its_state() -> None:
+    loop = whorl.EventLoop()
+    loop.set_debug(True)
+    assert repr(loop) == "<EventLoop running=False closed=False debug=True>"
+    loop.close()
+    assert repr(loop) == "<EventLoop running=False closed=True debug=True>"
+
+
+def test_the_attributes_that_libraries_read_have_asyncios_values(plain_loop: whorl.EventLoop) -> None:
+    names = (
+        "slow_callback_duration",
+        "_thread_id",
+        "_closed",
+        "_default_executor",
+        "_exception_handler",
+        "_task_factory",
+        "_stopping",
+    )
+    is_as_in_asyncio(lambda loop: [getattr(loop, name) for name in names])
+    assert len(plain_loop._asyncgens) == 0
+
+
+# Running.
+
+
+def test_run_until_complete_gives_the_result() -> None:
+    async def answer() -> int:
+        await asyncio.sleep(0)
+        return 42
+
+    assert is_as_in_asyncio(lambda loop: loop.run_until_complete(answer())) == 42
+
+
+def test_run_until_complete_raises_the_exception() -> None:
+    async def fail(loop: Any) -> None:
+        raise LookupError("here")
+
+    assert error_as_in_asyncio(fail) == (LookupError, "here")
+
+
+def test_run_until_complete_takes_a_future(plain_loop: whorl.EventLoop) -> None:
+    future = plain_loop.create_future()
+    plain_loop.call_soon(future.set_result, 5)
+    assert plain_loop.run_until_complete(future) == 5
+
+
+def test_a_future_of_another_loop_is_refused(plain_loop: whorl.EventLoop) -> None:
+    def run_other(loop: Any) -> None:
+        loop.run_until_complete(plain_loop.create_future())
+
+    kind, _ = error_as_in_asyncio(run_other)
+    assert kind is ValueError
+
+
+@pytest.mark.parametrize("wrong", [None, 1, print])
+def test_what_cannot_be_awaited_is_refused(wrong: Any) -> None:
+    kind, _ = error_as_in_asyncio(lambda loop: loop.run_until_complete(wrong))
+    assert kind is TypeError
+
+
+def test_a_loop_that_is_stopped_too_early_says_so() -> None:
+    def stop_early(loop: Any) -> None:
+        loop.call_soon(loop.stop)
+        loop.run_until_complete(loop.create_future())
+
+    assert error_as_in_asyncio(stop_early)[0] is RuntimeError
+
+
+def test_stop_before_the_run_means_one_turn(plain_loop: whorl.EventLoop) -> None:
+    ran: list[int] = []
+    plain_loop.call_soon(lambda: (ran.append(1), plain_loop.call_soon(ran.append, 2)))
+    plain_loop.stop()
+    plain_loop.run_forever()
+    assert ran == [1]
+    plain_loop.stop()
+    plain_loop.run_forever()
+    assert ran == [1, 2]
+
+
+def test_stop_finishes_the_turn(plain_loop: whorl.EventLoop) -> None:
+    ran: list[int] = []
+    plain_loop.call_soon(plain_loop.stop)
+    plain_loop.call_soon(ran.append, 1)
+    plain_loop.run_forever()
+    assert ran == [1]
+
+
+def test_the_loop_is_the_running_one_only_while_it_runs(plain_loop: whorl.EventLoop) -> None:
+    seen: list[object] = []
+    plain_loop.call_soon(lambda: seen.append(asyncio.get_running_loop()))
+    plain_loop.call_soon(lambda: seen.append(plain_loop._thread_id))
+    plain_loop.call_soon(plain_loop.stop)
+    plain_loop.run_forever()
+    assert seen == [plain_loop, threading.get_ident()]
+    assert plain_loop._thread_id is None
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        asyncio.get_running_loop()
+
+
+async def test_a_run_inside_a_run_is_refused_and_the_outer_one_goes_on(loop: whorl.EventLoop) -> None:
+    for run in (loop.run_forever, lambda: loop.run_until_complete(loop.create_future()), loop.run):
+        with pytest.raises(RuntimeError, match="This event loop is already running"):
+            run()
+        assert asyncio.get_running_loop() is loop
+        await asyncio.sleep(0)
+
+
+def test_a_second_loop_is_refused_in_the_same_thread() -> None:
+    async def run_other(loop: Any) -> Any:
+        other = whorl.EventLoop()
+        try:
+            with pytest.raises(RuntimeError) as caught:
+                other.run_forever()
+            return str(caught.value)
+        finally:
+            other.close()
+
+    assert is_as_in_asyncio(run_other) == "Cannot run the event loop while another loop is running"
+
+
+def test_two_loops_run_in_two_threads() -> None:
+    results: dict[str, int] = {}
+
+    async def count() -> int:
+        for _ in range(100):
+            await asyncio.sleep(0)
+        return threading.get_ident()
+
+    def run(name: str) -> None:
+        results[name] = whorl.run(count())
+
+    thread = threading.Thread(target=run, args=("other",))
+    thread.start()
+    run("main")
+    thread.join()
+    assert results == {"main": threading.get_ident(), "other": thread.ident}
+
+
+def test_an_exception_out_of_a_callback_does_not_hang_the_run(
+    loop: whorl.EventLoop, reported: list[dict[str, Any]]
+) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    loop.call_soon(fail)
+    assert loop.run_until_complete(asyncio.sleep(0, "done")) == "done"
+    assert type(reported.pop()["exception"]) is ZeroDivisionError
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_what_ends_the_program_leaves_the_run_and_the_rest_runs_next_time(
+    plain_loop: whorl.EventLoop, kind: type[BaseException]
+) -> None:
+    ran: list[int] = []
+
+    def fail() -> None:
+        raise kind
+
+    plain_loop.call_soon(ran.append, 1)
+    plain_loop.call_soon(fail)
+    plain_loop.call_soon(ran.append, 2)
+    with pytest.raises(kind):
+        plain_loop.run_forever()
+    assert ran == [1]
+    assert not plain_loop.is_running()
+    plain_loop.run_until_complete(asyncio.sleep(0))
+    assert ran == [1, 2]
+
+
+def test_a_task_that_ends_the_program_leaves_the_run_and_is_not_complained_about(
+    plain_loop: whorl.EventLoop,
+) -> None:
+    reported: list[object] = []
+    plain_loop.set_exception_handler(lambda loop, context: reported.append(context))
+
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit, match="3"):
+        plain_loop.run_until_complete(leave())
+    gc.collect()
+    assert reported == []
+    assert plain_loop.run_until_complete(asyncio.sleep(0, "again")) == "again"
+
+
+# The machine's way to run.
+
+
+def test_a_run_of_the_machines_sets_the_running_loop_and_the_hooks(plain_loop: whorl.EventLoop) -> None:
+    before = sys.get_asyncgen_hooks()
+    seen: list[object] = []
+    plain_loop.call_soon(lambda: seen.append(asyncio.get_running_loop()))
+    plain_loop.call_soon(lambda: seen.append(sys.get_asyncgen_hooks().firstiter))
+    assert not plain_loop.run(RunMode.NOWAIT)
+    assert seen == [plain_loop, plain_loop._asyncgen_firstiter_hook]
+    assert sys.get_asyncgen_hooks() == before
+
+
+def test_a_run_of_the_machines_drives_tasks_to_their_end(plain_loop: whorl.EventLoop) -> None:
+    async def work() -> str:
+        await asyncio.sleep(0)
+        return "done"
+
+    task = plain_loop.create_task(work())
+    plain_loop.run()
+    assert task.result() == "done"
+
+
+# Asynchronous generators.
+
+
+async def numbers(closed: list[str]) -> AsyncGenerator[int, None]:
+    try:
+        yield 1
+        yield 2
+    finally:
+        closed.append("closed")
+
+
+def test_the_hooks_of_before_are_restored(plain_loop: whorl.EventLoop) -> None:
+    def firstiter(generator: object) -> None:
+        raise AssertionError("this is not the loop's")
+
+    async def iterate() -> None:
+        await anext(numbers([]))
+
+    before = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(firstiter=firstiter)
+    try:
+        plain_loop.run_until_complete(iterate())
+        assert sys.get_asyncgen_hooks().firstiter is firstiter
+    finally:
+        sys.set_asyncgen_hooks(*before)
+    plain_loop.run_until_complete(plain_loop.shutdown_asyncgens())
+
+
+async def test_a_generator_that_nobody_refers_to_is_closed(loop: whorl.EventLoop) -> None:
+    closed: list[str] = []
+    generator = numbers(closed)
+    assert await anext(generator) == 1
+    del generator
+    gc.collect()
+    await turns(3)
+    assert closed == ["closed"]
+
+
+async def test_shutdown_asyncgens_closes_generators(loop: whorl.EventLoop) -> None:
+    closed: list[str] = []
+    generator = numbers(closed)
+    await anext(generator)
+    await loop.shutdown_asyncgens()
+    assert closed == ["closed"]
+
+
+async def test_an_error_while_a_generator_is_closed_is_reported(
+    loop: whorl.EventLoop, reported: list[dict[str, Any]]
+) -> None:
+    async def fail() -> AsyncGenerator[int, None]:
+        try:
+            yield 1
+        finally:
+            raise ZeroDivisionError
+
+    generator = fail()
+    await anext(generator)
+    await loop.shutdown_asyncgens()
+    context = reported.pop()
+    assert context["asyncgen"] is generator
+    assert type(context["exception"]) is ZeroDivisionError
+    assert "an error occurred during closing of asynchronous generator" in context["message"]
+
+
+async def test_a_generator_begun_after_the_shutdown_is_warned_about(loop: whorl.EventLoop) -> None:
+    await loop.shutdown_asyncgens()
+    with pytest.warns(ResourceWarning, match=r"was scheduled after loop\.shutdown_asyncgens"):
+        await anext(numbers([]))
+
+
+# Debug mode.
+
+
+def test_debug_mode_notes_where_coroutines_are_made_while_it_runs(plain_loop: whorl.EventLoop) -> None:
+    async def idle() -> None:
+        pass
+
+    origins: list[object] = []
+
+    async def look() -> None:
+        coroutine = idle()
+        origins.append(coroutine.cr_origin)
+        await coroutine
+
+    depth = sys.get_coroutine_origin_tracking_depth()
+    plain_loop.set_debug(True)
+    plain_loop.run_until_complete(look())
+    assert sys.get_coroutine_origin_tracking_depth() == depth
+    plain_loop.set_debug(False)
+    plain_loop.run_until_complete(look())
+    assert origins[0]
+    assert origins[1] is None
+
+
+async def test_debug_mode_may_change_while_the_loop_runs(loop: whorl.EventLoop) -> None:
+    before = loop.get_debug()
+    depths = []
+    for debug in (True, False):
+        loop.set_debug(debug)
+        await turns(2)
+        depths.append(sys.get_coroutine_origin_tracking_depth())
+    loop.set_debug(before)
+    assert depths[0] > 0
+    assert depths[1] == 0
+
+
+def test_debug_mode_is_on_if_the_environment_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONASYNCIODEBUG", "1")
+    loop = whorl.EventLoop()
+    assert loop.get_debug()
+    loop.close()
+
+
+# Another clock.
+
+
+def fires_at_once(loop: whorl.EventLoop) -> bool:
+    """Whether a timer that is an hour away is due in the next turn after `time` went on by an hour."""
+    fired: list[int] = []
+    loop.call_later(3600, fired.append, 1)
+    loop.shift = 3600  # type: ignore[attr-defined]
+    loop.run_until_complete(turns(2))
+    return fired == [1]
+
+
+def test_a_clock_put_on_the_loop_moves_the_scheduler(plain_loop: whorl.EventLoop) -> None:
+    original = plain_loop.time
+    plain_loop.shift = 0  # type: ignore[attr-defined]
+    plain_loop.time = lambda: original() + plain_loop.shift  # type: ignore[attr-defined, method-assign]
+    assert fires_at_once(plain_loop)
+
+
+def test_a_clock_put_on_a_running_loop_moves_the_scheduler(plain_loop: whorl.EventLoop) -> None:
+    async def shift() -> list[str]:
+        original = plain_loop.time
+        fired: list[str] = []
+        plain_loop.call_later(3600, fired.append, "an hour later")
+        with mock.patch.object(plain_loop, "time", lambda: original() + 3601):
+            await turns(2)
+        plain_loop.call_later(3600, fired.append, "the clock is the old one again")
+        await turns(2)
+        return fired
+
+    assert plain_loop.run_until_complete(shift()) == ["an hour later"]
+    assert not plain_loop._time_replaced
+
+
+def test_the_clock_of_a_subclass_moves_the_scheduler() -> None:
+    class Shifted(whorl.EventLoop):
+        shift = 0
+
+        def time(self) -> float:
+            return super().time() + self.shift
+
+    loop = Shifted()  # type: ignore[abstract]
+    assert fires_at_once(loop)
+    loop.close()
+
+
+def test_a_clock_patched_into_the_class_moves_the_scheduler(plain_loop: whorl.EventLoop) -> None:
+    own = plain_loop.time
+    plain_loop.shift = 0  # type: ignore[attr-defined]
+    with mock.patch.object(whorl.EventLoop, "time", lambda loop: own() + loop.shift):
+        assert fires_at_once(plain_loop)
+    plain_loop.run_until_complete(turns(1))
+    assert not plain_loop._time_replaced
+
+
+def test_time_can_be_called_on_the_class(plain_loop: whorl.EventLoop) -> None:
+    before = plain_loop.time()
+    assert before <= whorl.EventLoop.time(plain_loop) <= plain_loop.time()
+
+
+# Pollers.
+
+
+@pytest.mark.parametrize(
+    "selector", [selectors.SelectSelector, selectors.PollSelector, selectors.EpollSelector]
+)
+def test_a_selector_may_be_given_as_asyncio_takes_it(selector: type[selectors.BaseSelector]) -> None:
+    loop = whorl.EventLoop(selector())
+    assert loop.run_until_complete(asyncio.sleep(0, "ran")) == "ran"
+    loop.close()
+
+
+def test_a_selector_and_a_poller_are_one_too_many() -> None:
+    selector = selectors.SelectSelector()
+    with pytest.raises(TypeError, match="one of them"):
+        whorl.EventLoop(selector, poller=selector)
+    selector.close()
+
+
+# The end.
+
+
+CLOSED_LOOP_CALLS = {
+    "call_soon": lambda loop: loop.call_soon(print),
+    "call_soon_threadsafe": lambda loop: loop.call_soon_threadsafe(print),
+    "call_later": lambda loop: loop.call_later(1, print),
+    "call_at": lambda loop: loop.call_at(1, print),
+    "run_forever": lambda loop: loop.run_forever(),
+    "run_in_executor": lambda loop: loop.run_in_executor(None, print),
+    "add_reader": lambda loop: loop.add_reader(0, print),
+    "add_writer": lambda loop: loop.add_writer(1, print),
+    "add_signal_handler": lambda loop: loop.add_signal_handler(10, print),
+    "create_task": lambda loop: loop.create_task(None),
+    "run_until_complete": lambda loop: loop.run_until_complete(None),
+}
+
+
+@pytest.mark.parametrize("name", CLOSED_LOOP_CALLS)
+def test_a_closed_loop_refuses(name: str) -> None:
+    def use_closed(loop: Any) -> None:
+        loop.close()
+        CLOSED_LOOP_CALLS[name](loop)
+
+    assert error_as_in_asyncio(use_closed) == (RuntimeError, "Event loop is closed")
+
+
+async def test_a_running_loop_cannot_be_closed(loop: whorl.EventLoop) -> None:
+    with pytest.raises(RuntimeError, match="Cannot close a running event loop"):
+        loop.close()
+    assert not loop.is_closed()
+
+
+def test_closing_again_does_nothing() -> None:
+    loop = whorl.EventLoop()
+    loop.close()
+    loop.close()
+    assert loop.is_closed()
+
+
+def test_closing_forgets_what_was_scheduled() -> None:
+    class Thing:
+        def call(self) -> None:
+            raise AssertionError("the loop is closed")
+
+    loop = whorl.EventLoop()
+    thing = Thing()
+    reference = weakref.ref(thing)
+    loop.call_soon(thing.call)
+    loop.call_later(1, thing.call)
+    loop.call_soon_threadsafe(thing.call)
+    loop.close()
+    del thing
+    assert reference() is None
+
+
+def test_closing_shuts_the_executor_down_without_waiting() -> None:
+    loop = whorl.EventLoop()
+    release = threading.Event()
+    job = loop.run_in_executor(None, release.wait)
+    executor = loop._default_executor
+    assert executor is not None
+    loop.close()
+    with pytest.raises(RuntimeError, match="cannot schedule new futures after shutdown"):
+        executor.submit(print)
+    release.set()
+    executor.shutdown(wait=True)
+    del job
+
+
+def test_closed_loops_leave_no_descriptors() -> None:
+    def use() -> None:
+        loop = whorl.EventLoop()
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+
+    use()
+    before = open_descriptors().keys()
+    for _ in range(100):
+        use()
+    assert open_descriptors().keys() == before
+
+
+def test_a_loop_that_is_dropped_gives_a_warning_and_its_descriptors_back() -> None:
+    before = open_descriptors().keys()
+    loop = whorl.EventLoop()
+    loop.call_soon(print, loop)
+    loop.call_later(1, print, loop)
+    reference = weakref.ref(loop)
+    with pytest.warns(ResourceWarning, match="unclosed event loop <EventLoop running=False closed=False"):
+        del loop
+        gc.collect()
+    assert reference() is None
+    assert open_descriptors().keys() == before
+
+
+def test_a_closed_loop_is_dropped_without_a_word() -> None:
+    loop = whorl.EventLoop()
+    loop.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del loop
+        gc.collect()
+
+
+def test_handles_left_open_are_closed_with_a_warning() -> None:
+    loop = whorl.EventLoop()
+    timer = Timer(loop)
+    with pytest.warns(ResourceWarning, match="unclosed handle <Timer"):
+        loop.close()
+    assert timer.is_closing()
+
+
+def test_a_loop_with_handles_left_open_is_closed_even_if_warnings_are_errors() -> None:
+    loop = whorl.EventLoop()
+    handles = [Timer(loop), Timer(loop)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ResourceWarning):
+            loop.close()
+    assert loop.is_closed()
+    assert all(handle.is_closing() for handle in handles)
+
+
+# A forked child.
+
+
+def in_child(function: Any) -> int:
+    """The exit status of a forked child that calls a function."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            function()
+            status = 0
+        except BaseException as error:
+            print(repr(error), file=sys.stderr)
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_child_that_closes_the_loop_takes_nothing_from_its_parent(plain_loop: whorl.EventLoop) -> None:
+    reading, writing = os.pipe()
+    received = plain_loop.create_future()
+    plain_loop.add_reader(reading, lambda: received.done() or received.set_result(os.read(reading, 100)))
+    plain_loop.run_until_complete(turns(2))
+    assert in_child(plain_loop.close) == 0
+    os.write(writing, b"still here")
+    assert plain_loop.run_until_complete(received) == b"still here"
+    plain_loop.remove_reader(reading)
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_child_cannot_run_its_parents_loop(plain_loop: whorl.EventLoop) -> None:
+    def run() -> None:
+        with pytest.raises(RuntimeError, match="before a fork"):
+            plain_loop.run_forever()
+
+    assert in_child(run) == 0
+
+
+def test_a_child_of_a_running_loop_can_run_a_loop_of_its_own(plain_loop: whorl.EventLoop) -> None:
+    def run() -> None:
+        assert whorl.run(asyncio.sleep(0, "ran")) == "ran"
+
+    async def fork() -> int:
+        return in_child(run)
+
+    assert plain_loop.run_until_complete(fork()) == 0
+
+
+class TestTimersInAnotherTime:
+    """Timers on a kernel in whose time sleeping takes no time."""
+
+    @pytest.fixture
+    def kernel(self) -> JumpingClock:
+        return JumpingClock()
+
+    async def test_a_day_passes_at_once(self, loop: whorl.EventLoop) -> None:
+        before = loop.time()
+        await asyncio.sleep(24 * 3600)
+        assert loop.time() - before >= 24 * 3600
