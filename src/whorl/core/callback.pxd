@@ -2,9 +2,25 @@ cimport cython
 
 cdef extern from "Python.h":
     object PyContext_CopyCurrent()
-    int PyContext_Enter(object context) except -1
-    int PyContext_Exit(object context) except -1
     unsigned long PyThread_get_thread_ident()
+
+
+cdef extern from *:
+    """
+    /* What Context.run does, with the arguments taken straight from the tuple. */
+    static inline PyObject *whorl_run_in_context(PyObject *context, PyObject *callback, PyObject *args) {
+        PyObject *result;
+        if (PyContext_Enter(context) < 0)
+            return NULL;
+        result = PyObject_Vectorcall(callback, ((PyTupleObject *)args)->ob_item, PyTuple_GET_SIZE(args), NULL);
+        if (PyContext_Exit(context) < 0) {
+            Py_XDECREF(result);
+            return NULL;
+        }
+        return result;
+    }
+    """
+    object run_in_context "whorl_run_in_context"(object context, object callback, tuple args)
 
 
 cdef inline object copy_context():
@@ -13,22 +29,6 @@ cdef inline object copy_context():
 
 cdef inline object get_ident():
     return PyThread_get_thread_ident()
-
-
-cdef inline object enter_context(object context):
-    PyContext_Enter(context)
-
-
-cdef inline object exit_context(object context):
-    PyContext_Exit(context)
-
-
-cdef inline object run_in_context(object context, object callback, tuple args):
-    PyContext_Enter(context)
-    try:
-        return callback(*args)
-    finally:
-        PyContext_Exit(context)
 
 
 cdef class Runnable:
@@ -49,6 +49,7 @@ cdef class Owner:
     cpdef object _describe(self, Callback callback)
 
 
+@cython.freelist(256)
 cdef class Callback(Runnable):
     cdef public Owner _loop
     cdef public object _callback
