@@ -1,0 +1,179 @@
+"""Callbacks: cancelling, contexts, what they show of themselves."""
+
+from __future__ import annotations
+
+import contextvars
+import gc
+import threading
+import weakref
+
+import pytest
+
+from tests.core.machinery import run_turns
+from whorl.core import Callback, Loop
+
+
+def test_cancelling_forgets_the_function_and_its_arguments_at_once(loop: Loop) -> None:
+    class Thing:
+        def use(self, argument: Thing) -> None:
+            raise AssertionError("it ran")
+
+    thing, argument = Thing(), Thing()
+    refs = [weakref.ref(thing), weakref.ref(argument)]
+    callback = loop.call_soon(thing.use, argument)
+    timer = loop.call_later(100, thing.use, argument)
+    callback.cancel()
+    timer.cancel()
+    del thing, argument
+    gc.collect()
+    assert [ref() for ref in refs] == [None, None]
+
+
+def test_cancelling_is_seen_and_may_be_repeated(loop: Loop) -> None:
+    callback = loop.call_soon(list)
+    assert callback.cancelled() is False
+    for _ in range(3):
+        callback.cancel()
+        assert callback.cancelled() is True
+
+
+def test_cancelling_from_another_thread(loop: Loop) -> None:
+    ran: list[int] = []
+    callback = loop.call_soon_threadsafe(ran.append, 1)
+    thread = threading.Thread(target=callback.cancel)
+    thread.start()
+    thread.join()
+    loop.run()
+    assert ran == []
+
+
+def test_a_callback_may_cancel_itself_while_it_runs(loop: Loop) -> None:
+    ran: list[int] = []
+
+    def run() -> None:
+        callback.cancel()
+        ran.append(1)
+
+    callback = loop.call_soon(run)
+    loop.run()
+    assert ran == [1]
+    assert callback.cancelled()
+
+
+def test_the_context_is_a_copy_unless_it_is_given(loop: Loop) -> None:
+    context = contextvars.copy_context()
+    assert loop.call_soon(list, context=context).get_context() is context
+    copied = loop.call_soon(list).get_context()
+    assert isinstance(copied, contextvars.Context)
+    assert copied is not context
+
+
+def test_what_is_set_in_a_context_stays_in_it(loop: Loop) -> None:
+    name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="unset")
+    context = contextvars.copy_context()
+    loop.call_soon(name.set, "set", context=context)
+    loop.run()
+    assert name.get() == "unset"
+    assert context[name] == "set"
+
+
+@pytest.mark.parametrize("context", [{}, "context", 1])
+def test_what_is_no_context_is_an_error_of_the_run(loop: Loop, context: object) -> None:
+    loop.call_soon(list, context=context)
+    with pytest.raises((TypeError, AttributeError)):
+        run_turns(loop)
+    run_turns(loop)  # it is not tried again
+    assert loop.metrics().ready == 0
+
+
+def test_a_context_that_is_entered_already_is_an_error_of_the_run(loop: Loop) -> None:
+    context = contextvars.copy_context()
+
+    def run_inside() -> None:
+        loop.call_soon(list, context=context)
+        with pytest.raises(RuntimeError, match="already entered"):
+            run_turns(loop)
+
+    context.run(run_inside)
+    assert loop.metrics().ready == 0
+
+
+def test_a_callback_names_its_function(loop: Loop) -> None:
+    def greet() -> None:
+        """Do nothing."""
+
+    callback = loop.call_soon(greet)
+    assert "greet" in repr(callback)
+    callback.cancel()
+    assert "greet" not in repr(callback)
+    assert "cancelled" in repr(callback)
+
+
+def test_debug_mode_remembers_the_name_of_what_was_cancelled(loop: Loop) -> None:
+    def greet() -> None:
+        """Do nothing."""
+
+    loop.set_debug(True)
+    assert loop.get_debug() is True
+    callback = loop.call_soon(greet)
+    callback.cancel()
+    assert "greet" in repr(callback)
+
+
+def test_debug_mode_refuses_what_cannot_be_called(loop: Loop) -> None:
+    loop.set_debug(True)
+    for schedule in (
+        lambda: loop.call_soon(1),
+        lambda: loop.call_soon_threadsafe(1),
+        lambda: loop.call_later(0, 1),
+        lambda: loop.call_at(0, 1),
+    ):
+        with pytest.raises(TypeError, match="callable"):
+            schedule()
+    assert not loop.alive()
+
+
+def test_debug_mode_refuses_calls_from_another_thread(loop: Loop) -> None:
+    loop.set_debug(True)
+    errors: list[str] = []
+
+    def intrude() -> None:
+        for schedule in (
+            lambda: loop.call_soon(list),
+            lambda: loop.call_later(0, list),
+            lambda: loop.call_at(0, list),
+        ):
+            try:
+                schedule()
+            except RuntimeError as error:
+                errors.append(str(error))
+        loop.call_soon_threadsafe(list)
+
+    def wait_for_intruder() -> None:
+        thread = threading.Thread(target=intrude)
+        thread.start()
+        thread.join()
+
+    loop.call_soon(wait_for_intruder)
+    loop.run()
+    assert len(errors) == 3
+    assert "Non-thread-safe operation" in errors[0]
+
+
+def test_a_callback_can_be_made_by_itself(loop: Loop) -> None:
+    ran: list[int] = []
+    callback = Callback(loop, ran.append, (1,))
+    assert not callback.cancelled()
+    assert isinstance(callback, Callback)
+    callback.cancel()
+    assert ran == []
+
+
+def test_an_error_of_a_callback_keeps_its_traceback(loop: Loop) -> None:
+    def inner() -> None:
+        raise LookupError("on purpose")
+
+    loop.call_soon(inner)
+    with pytest.raises(LookupError) as caught:
+        loop.run()
+    assert [entry.name for entry in caught.traceback][-1] == "inner"
