@@ -35,7 +35,8 @@ def outcome(make_loop: Callable[[], Any], scenario: Scenario) -> Any:
 def is_as_in_asyncio(scenario: Scenario) -> Any:
     """Check that both loops do the same in a scenario; what they do."""
     expected = outcome(asyncio.SelectorEventLoop, scenario)
-    assert outcome(whorl.EventLoop, scenario) == expected
+    ours = outcome(whorl.EventLoop, scenario)
+    assert ours == expected, f"{ours!r} is not asyncio's {expected!r}"
     return expected
 
 

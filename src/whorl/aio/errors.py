@@ -112,9 +112,9 @@ def default_exception_handler(loop: EventLoop, context: Context) -> None:
     exc_info: Any = False
     if exception is not None:
         exc_info = (type(exception), exception, exception.__traceback__)
-    current = loop._current_handle
-    if "source_traceback" not in context and current is not None and current._source_traceback:
-        context["handle_traceback"] = current._source_traceback
+    origin = getattr(loop._watched_entry, "_source_traceback", None)
+    if "source_traceback" not in context and origin:
+        context["handle_traceback"] = origin
     lines = [context.get("message") or "Unhandled exception in event loop"]
     lines += [
         f"{key}: {_shown(key, context[key])}" for key in sorted(context.keys() - {"message", "exception"})

@@ -57,7 +57,6 @@ class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
         self.slow_callback_duration = 0.1  # seconds; debug mode logs callbacks that take longer
         self._clock_resolution = 1e-9
         self._exception_handler: errors.Handler | None = None
-        self._current_handle: Callback | None = None  # debug mode: the one that runs
         self._task_factory: Callable[..., Any] | None = None
         self._default_executor: Executor | None = None
         self._executor_shutdown_called = False

@@ -130,9 +130,9 @@ class Callback(Runnable):
     def cancel(self) -> None:
         """Make sure that the function is not called."""
         if not self._cancelled:
+            self._cancelled = True
             if self._loop._debug:
                 self._repr = repr(self)
-            self._cancelled = True
             self._callback = None
             self._args = None
 

@@ -44,6 +44,7 @@ cdef class Loop(Owner):
     cdef object _process_id
     cdef bint _may_sleep
     cdef bint _woken
+    cdef readonly object _watched_entry
     cdef int64_t _turns
     cdef int64_t _events
     cdef int64_t _callbacks

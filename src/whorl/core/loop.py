@@ -90,6 +90,7 @@ class Loop(Owner):
         self._process_id = self._host.process_id()
         self._may_sleep = False  # from before the timeout is decided until the poll is over
         self._woken = False  # whether the wakeup was written since the last poll
+        self._watched_entry: Runnable | None = None  # what runs, in debug mode or with a probe
         self._turns = 0
         self._events = 0
         self._callbacks = 0
@@ -225,8 +226,10 @@ class Loop(Owner):
         can_sleep = not (self._ready or self._pending or self._idle_handles)
         self._run_ready()
         self._run_pending()
-        self._run_idle()
-        self._run_prepare()
+        if self._idle_handles:
+            self._run_phase(self._idle_handles)
+        if self._prepare_handles:
+            self._run_phase(self._prepare_handles)
         self._may_sleep = True
         may_sleep = mode == DEFAULT or (mode == ONCE and can_sleep)
         self._poll(self.backend_timeout() if may_sleep else 0, self._pending)
@@ -234,8 +237,10 @@ class Loop(Owner):
             if not self._pending:
                 break
             self._run_pending()
-        self._run_check()
-        self._run_closing()
+        if self._check_handles:
+            self._run_phase(self._check_handles)
+        if self._closing_handles:
+            self._run_closing()
         self.update_time()
         self._run_timers()
 
@@ -348,24 +353,23 @@ class Loop(Owner):
     def _turn(self) -> None:
         """One turn of asyncio: sleep until something is due, collect it, run what is ready."""
         self._turns += 1
-        self._run_idle()
-        self._run_prepare()
+        if self._idle_handles:
+            self._run_phase(self._idle_handles)
+        if self._prepare_handles:
+            self._run_phase(self._prepare_handles)
         self._may_sleep = True
         self._poll(self._turn_timeout(), self._ready)  # the only place the loop sleeps
-        self._run_check()
-        self._run_closing()  # closed handles are let go
-        self._collect_timers(self._ready)  # due timers join the ready queue
+        if self._check_handles:
+            self._run_phase(self._check_handles)
+        if self._closing_handles:
+            self._run_closing()  # closed handles are let go
+        if self._pending:
+            self._collect_pending(self._ready)
+        if len(self._timers._heap):
+            self._collect_timers(self._ready)  # due timers join the ready queue
         self._run_ready()  # the only place callbacks are run
 
     # The phases, in the order in which they run.
-
-    def _run_idle(self) -> None:
-        if self._idle_handles:
-            self._run_phase(self._idle_handles)
-
-    def _run_prepare(self) -> None:
-        if self._prepare_handles:
-            self._run_phase(self._prepare_handles)
 
     def _poll(self, timeout_ns: int, into: list[Runnable]) -> None:
         """Sleep for at most `timeout_ns`; append what became ready to `into`."""
@@ -377,18 +381,14 @@ class Loop(Owner):
             found = self._poller.poll(timeout_ns, into)
             slept = self._kernel.now() - before
             self._idle_ns += slept
-        self._now_ns = self._clock()
+        self._now_ns = self._clock() if self._time_replaced else self._kernel.now()
         self._may_sleep = False
         self._woken = False
         self._events += found
-        for _ in range(len(self._arrivals)):  # not those that come meanwhile: there may be no end to them
-            into.append(self._arrivals.popleft())
+        if self._arrivals:
+            self._take_arrivals(into)
         if self._probe is not None:
             self._tell("polled", slept, found)
-
-    def _run_check(self) -> None:
-        if self._check_handles:
-            self._run_phase(self._check_handles)
 
     def _run_phase(self, handles: list[Any]) -> None:
         """Call each handle of a phase; those started meanwhile wait for the next pass."""
@@ -423,11 +423,13 @@ class Loop(Owner):
             self._pending = []
             self._run_batch(batch, self._pending)
 
+    def _collect_pending(self, into: list[Runnable]) -> None:
+        """Append the entries that are owed."""
+        into.extend(self._pending)
+        self._pending.clear()
+
     def _collect_timers(self, into: list[Runnable]) -> None:
         """Append the timers that are due by now."""
-        if self._pending:
-            into.extend(self._pending)
-            self._pending.clear()
         while True:
             timer = self._timers.pop_due(self._now_ns)
             if timer is None:
@@ -488,9 +490,11 @@ class Loop(Owner):
     def _run_watched(self, entry: Runnable) -> None:
         """Run one entry with somebody looking: in debug mode, or with a probe."""
         began = self._kernel.now()
+        self._watched_entry = entry
         try:
             entry._run()
         finally:
+            self._watched_entry = None
             took = self._kernel.now() - began
             if self._probe is not None:
                 self._tell("callback_ran", entry, took)

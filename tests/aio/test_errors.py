@@ -1,0 +1,360 @@
+"""Errors that nobody caught, and what debug mode says about callbacks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import whorl
+from tests.aio.peers import JumpingClock, turns
+from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
+
+pytestmark = pytest.mark.usefixtures("no_leak")
+
+Reported = list[dict[str, Any]]
+
+
+def fail(*args: object) -> None:
+    raise ZeroDivisionError("for the test")
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> str:
+    """The one record that asyncio's logger got."""
+    (record,) = [record for record in caplog.records if record.name == "asyncio"]
+    assert record.exc_info is None or record.levelno == logging.ERROR
+    return record.getMessage()
+
+
+# Where errors go.
+
+
+async def test_an_error_in_a_callback_is_reported_with_its_handle(
+    loop: whorl.EventLoop, reported: Reported
+) -> None:
+    handle = loop.call_soon(fail, 1)
+    await turns(1)
+    context = reported.pop()
+    assert type(context["exception"]) is ZeroDivisionError
+    assert context["handle"] is handle
+    assert context["message"].startswith("Exception in callback fail(")
+    assert context["message"].endswith(f"test_errors.py:{fail.__code__.co_firstlineno}")
+
+
+async def test_an_error_in_a_timer_is_reported(loop: whorl.EventLoop, reported: Reported) -> None:
+    handle = loop.call_later(0, fail)
+    await asyncio.sleep(0)
+    await turns(2)
+    assert reported.pop()["handle"] is handle
+
+
+async def test_a_cancelled_error_out_of_a_callback_is_reported(
+    loop: whorl.EventLoop, reported: Reported
+) -> None:
+    def cancel() -> None:
+        raise asyncio.CancelledError
+
+    loop.call_soon(cancel)
+    await turns(1)
+    assert type(reported.pop()["exception"]) is asyncio.CancelledError
+
+
+async def test_a_callback_that_cancels_itself_and_fails_is_reported(
+    loop: whorl.EventLoop, reported: Reported
+) -> None:
+    def cancel_and_fail() -> None:
+        handle.cancel()
+        fail()
+
+    handle = loop.call_soon(cancel_and_fail)
+    await turns(1)
+    assert reported.pop()["handle"] is handle
+
+
+async def test_a_callback_after_one_that_failed_runs_in_the_same_turn(
+    loop: whorl.EventLoop, reported: Reported
+) -> None:
+    ran: list[int] = []
+    loop.call_soon(fail)
+    loop.call_soon(ran.append, 1)
+    await turns(1)
+    assert ran == [1]
+    reported.pop()
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_a_handler_may_end_the_program(kind: type[BaseException]) -> None:
+    def handler(loop: object, context: object) -> None:
+        raise kind
+
+    def run(loop: Any) -> None:
+        loop.set_exception_handler(handler)
+        loop.call_soon(fail)
+        loop.run_until_complete(turns(2))
+
+    assert error_as_in_asyncio(run)[0] is kind
+
+
+@pytest.mark.parametrize("schedule", ["call_soon", "call_later", "call_soon_threadsafe", "task", "future"])
+def test_a_handler_runs_in_the_context_of_what_failed(schedule: str) -> None:
+    name = contextvars.ContextVar("name", default="outside")
+
+    async def fail_later() -> None:
+        fail()
+
+    def start(loop: Any) -> object:
+        name.set("inside")
+        if schedule == "call_later":
+            return loop.call_later(0, fail)
+        if schedule == "task":
+            return loop.create_task(fail_later())
+        if schedule == "future":
+            return loop.create_task(fail_later()).add_done_callback(fail)
+        return getattr(loop, schedule)(fail)
+
+    def run(loop: Any) -> list[str]:
+        seen: list[str] = []
+        loop.set_exception_handler(lambda loop, context: seen.append(name.get()))
+        contextvars.copy_context().run(start, loop)
+        loop.run_until_complete(turns(4))
+        gc.collect()  # An error of a task that nobody refers to is reported when the task is destroyed.
+        return seen
+
+    seen = is_as_in_asyncio(run)
+    assert seen
+    assert set(seen) == {"inside" if sys.version_info >= (3, 12) else "outside"}
+
+
+@pytest.mark.parametrize("wrong", [1, "handler"])
+def test_a_handler_that_cannot_be_called_is_refused(wrong: Any) -> None:
+    assert error_as_in_asyncio(lambda loop: loop.set_exception_handler(wrong))[0] is TypeError
+
+
+def test_the_handler_can_be_asked_for_and_taken_away(loop: whorl.EventLoop) -> None:
+    def handler(loop: object, context: object) -> None:
+        pass
+
+    loop.set_exception_handler(handler)
+    assert loop.get_exception_handler() is handler
+    loop.set_exception_handler(None)
+    assert loop.get_exception_handler() is None
+
+
+# What is logged.
+
+
+async def never() -> None:
+    raise AssertionError("this coroutine is only looked at")
+
+
+CONTEXTS: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "a message": {"message": "out of cheese"},
+    "an exception": {"message": "out of cheese", "exception": ZeroDivisionError("x")},
+    "other keys": {"zebra": 1, "message": "m", "ant": [1, 2]},
+    "a source": {"message": "m", "source_traceback": [("file.py", 3, "function", "the line")]},
+}
+
+
+@pytest.mark.parametrize("name", CONTEXTS)
+def test_an_error_is_logged_as_asyncio_does(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    def log(loop: Any) -> tuple[str, bool]:
+        caplog.clear()
+        loop.call_exception_handler(dict(CONTEXTS[name]))
+        return logged(caplog), bool(caplog.records[0].exc_info)
+
+    is_as_in_asyncio(log)
+
+
+def test_a_handler_that_fails_is_logged_with_what_it_was_given(caplog: pytest.LogCaptureFixture) -> None:
+    def log(loop: Any) -> str:
+        caplog.clear()
+        loop.set_exception_handler(fail)
+        loop.call_exception_handler({"message": "the first error"})
+        return logged(caplog)
+
+    assert "Unhandled error in exception handler" in is_as_in_asyncio(log)
+
+
+@pytest.mark.parametrize("handler", [None, fail])
+def test_a_default_handler_that_fails_is_logged(
+    handler: Callable[..., object] | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    def log(loop: Any) -> str:
+        caplog.clear()
+        loop.set_exception_handler(handler)
+        loop.default_exception_handler = fail
+        loop.call_exception_handler({"message": "the first error"})
+        return logged(caplog)
+
+    assert "Exception in default exception handler" in is_as_in_asyncio(log)
+
+
+def test_a_subclass_may_replace_the_default_handler() -> None:
+    seen: list[object] = []
+
+    class Loop(whorl.EventLoop):
+        def default_exception_handler(self, context: Any) -> None:  # type: ignore[override]
+            seen.append(context["message"])
+
+    loop = Loop()  # type: ignore[abstract]
+    loop.call_exception_handler({"message": "m"})
+    loop.close()
+    assert seen == ["m"]
+
+
+async def test_debug_mode_shows_where_a_failed_callback_was_scheduled(
+    loop: whorl.EventLoop, reported: Reported
+) -> None:
+    loop.set_debug(True)
+    loop.call_soon(fail)
+    await turns(1)
+    last = reported.pop()["source_traceback"][-1]
+    assert (last.filename, last.line) == (__file__, "loop.call_soon(fail)")
+
+
+async def test_debug_mode_logs_the_callback_in_which_an_error_was_reported(
+    loop: whorl.EventLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    loop.set_debug(True)
+    loop.set_exception_handler(None)
+    loop.call_soon(loop.call_exception_handler, {"message": "m"})
+    await turns(1)
+    text = caplog.messages[-1]
+    assert text.startswith("m\nhandle_traceback: Handle created at (most recent call last):\n")
+    assert 'loop.call_soon(loop.call_exception_handler, {"message": "m"})' in text
+
+
+# Callbacks, as asyncio's handles.
+
+
+def test_callbacks_are_handles_to_isinstance(loop: whorl.EventLoop) -> None:
+    soon, later = loop.call_soon(print), loop.call_later(1, print)
+    assert isinstance(soon, asyncio.Handle)
+    assert not isinstance(soon, asyncio.TimerHandle)
+    assert isinstance(later, asyncio.TimerHandle)
+    soon.cancel()
+    later.cancel()
+
+
+@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("cancel", [False, True])
+@pytest.mark.parametrize("method", ["call_soon", "call_at"])
+def test_callbacks_are_shown_as_asyncio_shows_handles(method: str, cancel: bool, debug: bool) -> None:
+    def show(loop: Any) -> str:
+        loop.set_debug(debug)
+        if method == "call_soon":
+            handle = loop.call_soon(fail, 1, "two")
+        else:
+            handle = loop.call_at(12.5, fail, 1, "two")
+        if cancel:
+            handle.cancel()
+        return repr(handle)
+
+    is_as_in_asyncio(show)
+
+
+def test_handles_give_their_context(loop: whorl.EventLoop) -> None:
+    context = contextvars.copy_context()
+    handle = loop.call_soon(print, context=context)
+    assert handle.get_context() is context
+    handle.cancel()
+
+
+# Debug mode.
+
+
+async def coroutine_function() -> None:
+    pass
+
+
+REFUSED: dict[str, Callable[[Any, Any], object]] = {
+    "call_soon": lambda loop, callback: loop.call_soon(callback),
+    "call_soon_threadsafe": lambda loop, callback: loop.call_soon_threadsafe(callback),
+    "call_later": lambda loop, callback: loop.call_later(1, callback),
+    "call_at": lambda loop, callback: loop.call_at(1, callback),
+    "run_in_executor": lambda loop, callback: loop.run_in_executor(None, callback),
+}
+
+
+@pytest.mark.parametrize("callback", [1, coroutine_function])
+@pytest.mark.parametrize("name", REFUSED)
+def test_debug_mode_refuses_what_cannot_be_a_callback(
+    loop: whorl.EventLoop, name: str, callback: object
+) -> None:
+    loop.set_debug(True)
+    with pytest.raises(TypeError, match=rf" {name}\(\)"):
+        REFUSED[name](loop, callback)
+
+
+def test_debug_mode_refuses_a_coroutine_as_callback(loop: whorl.EventLoop) -> None:
+    coroutine = coroutine_function()
+    loop.set_debug(True)
+    with pytest.raises(TypeError, match=r"coroutines cannot be used with call_soon\(\)"):
+        loop.call_soon(coroutine)  # type: ignore[arg-type]
+    coroutine.close()
+
+
+async def test_debug_mode_refuses_calls_from_other_threads(loop: whorl.EventLoop) -> None:
+    loop.set_debug(True)
+    for call in (
+        lambda: loop.call_soon(print),
+        lambda: loop.call_later(1, print),
+        lambda: loop.call_at(1, print),
+    ):
+        with pytest.raises(RuntimeError, match="Non-thread-safe operation invoked on an event loop"):
+            await loop.run_in_executor(None, call)
+
+
+class TestSlowCallbacks:
+    """On a kernel whose clock goes on when a test says so."""
+
+    @pytest.fixture
+    def kernel(self) -> JumpingClock:
+        return JumpingClock()
+
+    @staticmethod
+    def waste(kernel: JumpingClock) -> None:
+        kernel.jumped += 200_000_000
+
+    async def test_a_slow_callback_is_logged(
+        self, loop: whorl.EventLoop, kernel: JumpingClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        loop.set_debug(True)
+        loop.call_soon(self.waste, kernel)
+        await turns(1)
+        assert caplog.messages[-1].startswith("Executing <Handle TestSlowCallbacks.waste(")
+        assert " took 0.2" in caplog.messages[-1]
+
+    async def test_a_slow_task_is_logged_with_its_name(
+        self, loop: whorl.EventLoop, kernel: JumpingClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def work() -> None:
+            self.waste(kernel)
+
+        loop.set_debug(True)
+        await loop.create_task(work(), name="the slow one")
+        assert "Executing <Task finished name='the slow one'" in caplog.text
+
+    async def test_what_is_slow_can_be_set(
+        self, loop: whorl.EventLoop, kernel: JumpingClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        loop.set_debug(True)
+        loop.slow_callback_duration = 1.0
+        loop.call_soon(self.waste, kernel)
+        await turns(1)
+        assert "Executing" not in caplog.text
+
+    async def test_nothing_is_logged_without_debug_mode(
+        self, loop: whorl.EventLoop, kernel: JumpingClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        loop.set_debug(False)
+        loop.call_soon(self.waste, kernel)
+        await turns(1)
+        assert "Executing" not in caplog.text
