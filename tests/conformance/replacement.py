@@ -55,11 +55,14 @@ class Turns:
 turns = Turns()
 
 
-def install(loop: str) -> None:
-    """Let asyncio and its tests make loops of the named kind; call it before any test module is imported."""
+def install(loop: str) -> Any:
+    """Let asyncio and its tests make loops of the named kind, and return its class.
+
+    To be called before any test module is imported.
+    """
     if loop == "asyncio":
         _count_runs(base_events.BaseEventLoop, stock=False)
-        return
+        return asyncio.SelectorEventLoop
     _count_runs(base_events.BaseEventLoop, stock=True)
     from test.test_asyncio import utils  # Its own test loop stays one of asyncio's.
 
@@ -73,13 +76,44 @@ def install(loop: str) -> None:
     for module in MIRRORED_MODULES:
         module.__class__ = MirroredModule
     _replace_test_loops(utils.TestCase, loop_class)
+    return loop_class
+
+
+def report_absent_methods(loop_class: Any, report: Callable[[str], None]) -> None:
+    """Report each call of a method that the loop has only from asyncio's abstract class."""
+    absent = [
+        name
+        for name, method in vars(asyncio.AbstractEventLoop).items()
+        if not name.startswith("_") and getattr(loop_class, name) is method
+    ]
+
+    def get_missing(loop: Any, name: str) -> Any:
+        """A private part of a method, which is absent with it."""
+        for method in absent:
+            if name.startswith(f"_{method}"):
+                report(method)
+        raise AttributeError(f"{type(loop).__name__!r} object has no attribute {name!r}", name=name, obj=loop)
+
+    for name in absent:
+        setattr(loop_class, name, _reported(getattr(loop_class, name), functools.partial(report, name)))
+    if absent:
+        loop_class.__getattr__ = get_missing
+
+
+def _reported(method: Any, report: Callable[[], None]) -> Any:
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        report()
+        return method(*args, **kwargs)
+
+    return call
 
 
 def _load_whorl() -> type[asyncio.AbstractEventLoop]:
-    import whorl
+    from whorl_loop import EventLoop
 
-    _count_runs(whorl.EventLoop, lambda loop: loop.metrics().turns)
-    return type("EventLoop", (stand_in.SteppingMixin, whorl.EventLoop), {})
+    _count_runs(EventLoop, lambda loop: loop.metrics().turns)
+    return EventLoop
 
 
 def _load_uvloop() -> type[asyncio.AbstractEventLoop]:
@@ -114,7 +148,7 @@ def _count_runs(cls: Any, read: Callable[[Any], int] | None = None, *, stock: bo
 
 
 class MirroredModule(types.ModuleType):
-    """A module of asyncio's; what a test puts in the place of one of its globals, Whorl's modules see too."""
+    """A module of asyncio's; what a test puts in the place of one of its globals, Whorl's face sees too."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         missing = object()
@@ -126,7 +160,7 @@ class MirroredModule(types.ModuleType):
 
 
 def _whorl_modules() -> list[types.ModuleType]:
-    return [module for name, module in sys.modules.items() if name.startswith("whorl.")]
+    return [module for name, module in sys.modules.items() if name.startswith("whorl.aio.")]
 
 
 def _replace_test_loops(test_case: Any, loop_class: type[asyncio.AbstractEventLoop]) -> None:

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ class ModuleRun:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
     skips: dict[str, str] = field(default_factory=dict)  # The private name for each listed test.
+    absent: dict[str, str] = field(default_factory=dict)  # A method that a test asked for and is not there.
 
     def with_outcome(self, *kinds: str) -> list[Outcome]:
         return [outcome for outcome in self.outcomes.values() if outcome.outcome in kinds]
@@ -66,6 +67,9 @@ class Runner:
         """Run a module or some of its tests; a test that ends its process fails and the others go on."""
         result = ModuleRun(module)
         self._run_into(result, only)
+        for test, method in result.absent.items():
+            if result.outcomes[test].failed:
+                result.outcomes[test] = replace(result.outcomes[test], outcome="absent", reason=method)
         for test, name in result.skips.items():
             if not self._with_skipped:
                 result.outcomes[test] = Outcome(test, "skipped", name)
@@ -132,6 +136,8 @@ def _absorb(lines: list[dict[str, Any]], result: ModuleRun) -> list[str]:
                 started.append(line["id"])
             case "stop":
                 result.outcomes[line["id"]] = Outcome(**{key: line[key] for key in line if key != "event"})
+            case "absent":
+                result.absent[line["id"]] = line["method"]
             case "skip":
                 result.skips[line["id"]] = line["name"]
             case "complaint":

@@ -58,14 +58,6 @@ def _check_handle(handles: dict[int, asyncio.Handle], fd: int, callback: Any, ar
     assert handles[fd]._args == args
 
 
-class SteppingMixin:
-    """What turns a Whorl loop into one that the suite may drive turn by turn, by asyncio's private name."""
-
-    def _run_once(self) -> None:
-        self.stop()
-        self.run_forever()
-
-
 class TimedMixin:
     """A loop whose time moves only as the test says.
 
@@ -77,7 +69,7 @@ class TimedMixin:
     def __init__(self, make_generator: Callable[[], Steps]) -> None:
         self.test_clock = TestClock(make_generator())
         super().__init__()
-        self.test_idle = self.make_idle()
+        self.test_idle = self.start_idle(self._between_turns)
 
     def time(self) -> float:
         return self.test_clock.now
@@ -103,6 +95,11 @@ class TimedMixin:
         self.test_idle.close()
         super().close()
         self.test_clock.finish()
+
+    def _between_turns(self, idle: Any) -> None:
+        self.test_clock.between_turns()
+        if self.test_clock.error is not None:
+            self.stop()
 
 
 class TestClock:
@@ -139,23 +136,9 @@ class TestClock:
 def make_test_loops(loop_class: type[asyncio.AbstractEventLoop]) -> tuple[Any, Any]:
     """Make the plain test loop, and the one with a clock; None where a loop's time cannot be replaced."""
     plain = type("PlainTestLoop", (RecordingMixin, loop_class), {})
-    if not issubclass(loop_class, SteppingMixin):
+    if not hasattr(loop_class, "start_idle"):
         return plain, None
-
-    from whorl.handles import Idle
-
-    def make_idle(loop: Any) -> Idle:
-        def between_turns(idle: Idle) -> None:
-            loop.test_clock.between_turns()
-            if loop.test_clock.error is not None:
-                loop.stop()
-
-        idle = Idle(loop)
-        idle.unref()
-        idle.start(between_turns)
-        return idle
-
-    return plain, type("TimedTestLoop", (TimedMixin, plain), {"make_idle": make_idle})
+    return plain, type("TimedTestLoop", (TimedMixin, plain), {})
 
 
 class Closing:

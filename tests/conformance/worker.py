@@ -3,7 +3,6 @@
 # ruff: noqa: N802 - unittest names the methods of a result.
 
 import argparse
-import asyncio
 import faulthandler
 import importlib
 import json
@@ -33,6 +32,11 @@ class Result(unittest.TestResult):
 
     def say(self, **line: Any) -> None:
         print(json.dumps(line), file=self._lines, flush=True)
+
+    def note_absent(self, method: str) -> None:
+        """Note that the running test, or a child process of its, asked for a method that is not there."""
+        if self._running is not None:
+            self.say(event="absent", id=suite.short_id(self._running.id()), method=method)
 
     def startTest(self, test: unittest.TestCase) -> None:
         super().startTest(test)
@@ -79,11 +83,7 @@ class Result(unittest.TestResult):
         self._settle(test, "failed", "passes, but is expected to fail")
 
     def _fail(self, test: unittest.TestCase, err: Any) -> None:
-        absent = _absent_method(err[1])
-        if absent is not None:
-            self._settle(test, "absent", absent)
-        else:
-            self._settle(test, "failed", "".join(traceback.format_exception(*err)))
+        self._settle(test, "failed", "".join(traceback.format_exception(*err)))
 
     def _settle(self, test: unittest.TestCase, outcome: str, reason: str) -> None:
         """Note an outcome; a failure stays one whatever else the test's clean-up reports."""
@@ -93,19 +93,6 @@ class Result(unittest.TestResult):
             self._outcome["reason"] += reason if outcome == "failed" else ""
         else:
             self._outcome = {"outcome": outcome, "reason": reason}
-
-
-def _absent_method(error: BaseException | None) -> str | None:
-    """Name the loop method that the error comes from, if the loop under test does not have it yet."""
-    while error is not None:
-        if isinstance(error, NotImplementedError) and error.__traceback__ is not None:
-            innermost = list(traceback.walk_tb(error.__traceback__))[-1][0].f_code
-            stock = vars(asyncio.AbstractEventLoop).get(innermost.co_name)
-            ours = getattr(asyncio.SelectorEventLoop, innermost.co_name, None)
-            if stock is not None and ours is stock and stock.__code__ is innermost:
-                return innermost.co_name
-        error = error.__cause__ or error.__context__
-    return None
 
 
 def flatten(tests: unittest.TestSuite) -> Iterator[unittest.TestCase]:
@@ -151,10 +138,11 @@ def main() -> None:
 
     faulthandler.enable()
     end_when_stuck(options.timeout)
-    replacement.install(options.loop)
+    loop_class = replacement.install(options.loop)
     tests = load(options.module)
     with options.lines.open("a") as lines:
         result = Result(lines, options.timeout)
+        replacement.report_absent_methods(loop_class, result.note_absent)
         if options.only:
             wanted = set(options.only.read_text().split())
         else:

@@ -1,0 +1,100 @@
+"""Whorl's loop as the suite knows asyncio's: it sees mocked modules, and answers to some private names."""
+
+import errno
+import signal
+import socket
+from asyncio import base_events, unix_events
+from typing import Any
+
+import whorl
+from whorl.aio.servers import READABLE, Acceptor
+from whorl.core.host import Host
+from whorl.core.kernel import Kernel, refusal
+from whorl.handles import Idle
+
+
+class SuiteKernel(Kernel):
+    """The real kernel; while a test mocks asyncio's `socket` module, sockets are made by the mock."""
+
+    def open_socket(self, family: int, kind: int, protocol: int) -> Any:
+        mocks = [module.socket for module in (base_events, unix_events) if module.socket is not socket]
+        if not mocks:
+            return super().open_socket(family, kind, protocol)
+        try:
+            sock = mocks[0].socket(family=family, type=kind, proto=protocol)
+            sock.setblocking(False)
+        except OSError as error:
+            return refusal(error)
+        return sock
+
+    def bind(self, sock: Any, address: Any) -> int:
+        try:
+            return super().bind(sock, address)
+        except OSError:
+            return -errno.EIO  # A mock's error has no number.
+
+    def listen(self, sock: Any, backlog: int) -> int:
+        if not isinstance(sock.fileno(), int):
+            raise ValueError(f"Invalid file object: {sock!r}")  # As asyncio's selector does, of a mock.
+        return super().listen(sock, backlog)
+
+    def accept(self, sock: Any) -> Any:
+        try:
+            return super().accept(sock)
+        except BlockingIOError:
+            return -errno.EAGAIN
+
+
+class SuiteHost(Host):
+    """The real process; while a test mocks asyncio's `signal` or `socket` module, the mock is asked."""
+
+    def __init__(self) -> None:
+        self._mocked_wakeup_fd = -1
+
+    def set_wakeup_fd(self, fd: int) -> int:
+        if unix_events.signal is signal:
+            return super().set_wakeup_fd(fd)
+        unix_events.signal.set_wakeup_fd(fd)
+        before, self._mocked_wakeup_fd = self._mocked_wakeup_fd, fd
+        return before
+
+    def set_signal(self, number: int, handler: Any) -> Any:
+        if unix_events.signal is signal:
+            return super().set_signal(number, handler)
+        return unix_events.signal.signal(number, handler)
+
+    def getaddrinfo(self, host: Any, port: Any, *rest: Any) -> Any:
+        return base_events.socket.getaddrinfo(host, port, *rest)
+
+
+class EventLoop(whorl.EventLoop):
+    """The loop that replaces asyncio's; the suite finds what it calls by asyncio's private names."""
+
+    def __init__(self, selector: Any = None, **options: Any) -> None:
+        super().__init__(selector, **{"kernel": SuiteKernel(), "host": SuiteHost()} | options)
+
+    def _run_once(self) -> None:
+        self.stop()
+        self.run_forever()
+
+    def _stop_serving(self, sock: socket.socket) -> None:
+        self.remove_reader(sock)
+        sock.close()
+
+    def _check_signal(self, number: Any) -> None:
+        self.remove_signal_handler(number)
+
+    def _handle_signal(self, number: int) -> None:
+        self._signal_arrived(number)
+
+    def _accept_connection(self, protocol_factory: Any, sock: Any, *options: Any) -> None:
+        acceptor = Acceptor.__new__(Acceptor)
+        acceptor._face, acceptor._sock = self, sock
+        acceptor._on_events(READABLE)
+
+    def start_idle(self, callback: Any) -> Idle:
+        """Call back between two turns, and never sleep."""
+        idle = Idle(self)
+        idle.unref()
+        idle.start(callback)
+        return idle
