@@ -78,7 +78,7 @@ async def ensure_resolved(
     return await loop.getaddrinfo(host, port, family=family, type=kind, proto=protocol, flags=flags)
 
 
-_PROTOCOLS = {socket.SOCK_STREAM: socket.IPPROTO_TCP, socket.SOCK_DGRAM: socket.IPPROTO_UDP}
+_PROTOCOLS: dict[int, int] = {socket.SOCK_STREAM: socket.IPPROTO_TCP, socket.SOCK_DGRAM: socket.IPPROTO_UDP}
 
 
 def numeric_address(
@@ -101,7 +101,7 @@ def numeric_address(
         address: tuple[Any, ...] = (host, number)
         if candidate == socket.AF_INET6:
             address += (flow_info, scope_id)
-        return candidate, kind, int(_PROTOCOLS[socket.SocketKind(kind)]), "", address
+        return candidate, kind, int(_PROTOCOLS[kind]), "", address
     return None
 
 

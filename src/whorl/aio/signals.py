@@ -7,6 +7,7 @@ import errno
 import signal
 import sys
 import warnings
+from asyncio.log import logger
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -108,8 +109,12 @@ def _arm(loop: EventLoop) -> None:
 
 def _release(loop: EventLoop) -> None:
     """Give the pipe's place back if nobody needs it; a running loop keeps it until it stops."""
-    if not loop.is_running():
+    if loop.is_running():
+        return
+    try:
         loop._release_signals()
+    except (ValueError, OSError) as error:
+        logger.info("the former wakeup descriptor could not be set again: %s", error)
 
 
 def _set_signal(loop: EventLoop, sig: int, handler: Any) -> None:
