@@ -6,12 +6,13 @@ import errno
 import os
 import resource
 import select
+import selectors
 import socket
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.core.conftest import MakeLoop
+from tests.core.conftest import MakeLoop, close_all
 from tests.core.machinery import SECOND, Watcher, run_turns
 from whorl.core import Event, Kernel, Loop
 from whorl.core.epoll import EpollPoller
@@ -163,10 +164,11 @@ def test_a_poller_knows_whom_it_watches(make_loop: MakeLoop, make_pair: MakePair
     assert len(loop._poller.handles()) == own
 
 
-def test_a_descriptor_that_is_not_open_is_refused(make_loop: MakeLoop, make_pair: MakePair) -> None:
-    loop = make_loop()
-    if isinstance(loop._poller, SelectorPoller) and not hasattr(loop._poller._selector, "fileno"):
-        pytest.skip("select and poll look at descriptors only when they sleep")
+@pytest.mark.parametrize("selector", [None, selectors.EpollSelector], ids=["epoll", "EpollSelector"])
+def test_a_descriptor_that_is_not_open_is_refused(
+    make_pair: MakePair, selector: type[selectors.BaseSelector] | None
+) -> None:
+    loop = Loop(poller=selector and selector())
     ours, _theirs = make_pair()
     fd = ours.fileno()
     ours.close()
@@ -175,6 +177,7 @@ def test_a_descriptor_that_is_not_open_is_refused(make_loop: MakeLoop, make_pair
             Watcher(loop, closed, Event.READABLE)
         assert caught.value.errno == errno.EBADF
         assert loop._poller.find(closed) is None
+    close_all(loop)
 
 
 @pytest.mark.parametrize("interest", [Event.READABLE, Event.WRITABLE])

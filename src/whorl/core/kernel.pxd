@@ -96,7 +96,10 @@ cdef inline object receive(transfer_t transfer, int fd, bytearray scratch, Py_ss
     # Short messages are received into one buffer that is used again and copied, so that no large
     # allocation is made for each.
     cdef char *buffer = scratch
-    cdef Py_ssize_t size = transfer(fd, buffer, limit if limit < READ_SIZE else READ_SIZE)
+    cdef Py_ssize_t size
+    if limit < 0:
+        return -EINVAL
+    size = transfer(fd, buffer, limit if limit < READ_SIZE else READ_SIZE)
     if size < 0:
         return -c_errno
     return PyBytes_FromStringAndSize(buffer, size)
@@ -117,11 +120,16 @@ cdef inline Py_ssize_t transmit(transfer_t transfer, int fd, object data, Py_ssi
     cdef Py_buffer view
     cdef Py_ssize_t size
     cdef char *start
-    if PyBytes_CheckExact(data) and PyBytes_GET_SIZE(data) - offset < RELEASE_GIL_SIZE:
-        size = transfer(fd, PyBytes_AS_STRING(data) + offset, PyBytes_GET_SIZE(data) - offset)
-        return size if size >= 0 else -c_errno
+    if PyBytes_CheckExact(data):
+        if offset < 0 or offset > PyBytes_GET_SIZE(data):
+            return -EINVAL
+        if PyBytes_GET_SIZE(data) - offset < RELEASE_GIL_SIZE:
+            size = transfer(fd, PyBytes_AS_STRING(data) + offset, PyBytes_GET_SIZE(data) - offset)
+            return size if size >= 0 else -c_errno
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
+        if offset < 0 or offset > view.len:
+            return -EINVAL
         start = <char *>view.buf + offset
         with nogil:
             size = transfer(fd, start, view.len - offset)
@@ -139,8 +147,12 @@ cdef inline Py_ssize_t transmit_vectors(bint is_socket, int fd, list chunks, Py_
     cdef msghdr message
     cdef Py_ssize_t count = 0, index = first, size
     cdef bytes chunk
+    if first < 0 or first >= len(chunks) or offset < 0:
+        return -EINVAL
     while count < WRITE_VECTORS and index < len(chunks):
         chunk = chunks[index]
+        if chunk is None or offset > PyBytes_GET_SIZE(chunk):
+            return -EINVAL
         vectors[count].iov_base = PyBytes_AS_STRING(chunk) + offset
         vectors[count].iov_len = PyBytes_GET_SIZE(chunk) - offset
         offset = 0

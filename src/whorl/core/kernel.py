@@ -50,7 +50,7 @@ if not cython.compiled:
     monotonic_ns = time.monotonic_ns
 
     def _code(error: OSError) -> int:
-        return -(error.errno or errno.EIO)
+        return refusal(error)
 
     def socket_recv(fd: int, buffer: Any, size: int) -> Any:
         """Receive at most `size` bytes."""
@@ -85,13 +85,18 @@ if not cython.compiled:
         try:
             if not offset:
                 return int(transfer(fd, data, -1))
-            with memoryview(data) as whole, whole[offset:] as rest:
-                return int(transfer(fd, rest, -1))
+            with memoryview(data) as whole:
+                if not 0 <= offset <= len(whole):
+                    return -errno.EINVAL
+                with whole[offset:] as rest:
+                    return int(transfer(fd, rest, -1))
         except OSError as error:
             return _code(error)
 
     def transmit_vectors(is_socket: bool, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
         """Send several chunks, the first of them from `offset` on."""
+        if not (0 <= first < len(chunks) and 0 <= offset <= len(chunks[first])):
+            return -errno.EINVAL
         vectors: list[Any] = chunks[first : first + WRITE_VECTORS]
         if offset:
             vectors[0] = memoryview(vectors[0])[offset:]
@@ -150,7 +155,8 @@ if not cython.compiled:
             found = epoll.poll(timeout_ns / 1e9 if timeout_ns >= 0 else None, EVENTS_PER_POLL)
         except OSError as error:
             return _code(error)
-        batch._rows = [(fd, mask, generations.get(fd, _STALE)) for fd, mask in found]
+        if found:
+            batch._rows = [(fd, mask, generations.get(fd, _STALE)) for fd, mask in found]
         return len(found)
 
     def new_eventfd() -> int:
@@ -461,3 +467,9 @@ class Kernel:
         except OSError as error:
             return refusal(error)
         return 0
+
+
+if not cython.compiled:
+    # Uncompiled, a method that only passes a call on costs more than the call.
+    Kernel.now = staticmethod(time.monotonic_ns)  # type: ignore[method-assign, assignment]
+    Kernel.epoll_wait = wait_for_events  # type: ignore[method-assign]
