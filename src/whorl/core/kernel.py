@@ -127,11 +127,11 @@ if not cython.compiled:
             epoll = select.epoll()
         except OSError as error:
             return _code(error)
-        kernel._epolls[epoll.fileno()] = (epoll, {})
+        kernel._epolls[epoll.fileno()] = (epoll, {}, epoll.poll)
         return epoll.fileno()
 
     def change_watch(kernel: Kernel, epfd: int, operation: int, fd: int, mask: int, generation: int) -> int:
-        epoll, generations = kernel._epolls[epfd]
+        epoll, generations, _ = kernel._epolls[epfd]
         try:
             if operation == 1:
                 epoll.register(fd, mask)
@@ -150,13 +150,17 @@ if not cython.compiled:
         return 0
 
     def wait_for_events(kernel: Kernel, epfd: int, timeout_ns: int, batch: EventBatch) -> int:
-        epoll, generations = kernel._epolls[epfd]
+        _, generations, poll = kernel._epolls[epfd]
         try:
-            found = epoll.poll(timeout_ns / 1e9 if timeout_ns >= 0 else None, EVENTS_PER_POLL)
+            if timeout_ns == 0:
+                found = poll(0, EVENTS_PER_POLL)
+            else:
+                found = poll(timeout_ns / 1e9 if timeout_ns > 0 else None, EVENTS_PER_POLL)
         except OSError as error:
             return _code(error)
-        if found:
-            batch._rows = [(fd, mask, generations.get(fd, _STALE)) for fd, mask in found]
+        if not found:
+            return 0
+        batch._rows = [(fd, mask, generations.get(fd, _STALE)) for fd, mask in found]
         return len(found)
 
     def new_eventfd() -> int:
@@ -166,7 +170,7 @@ if not cython.compiled:
             return _code(error)
 
     def close_descriptor(kernel: Kernel, fd: int) -> int:
-        epoll, _ = kernel._epolls.pop(fd, (None, None))
+        epoll, _, _ = kernel._epolls.pop(fd, (None, None, None))
         try:
             if epoll is not None:
                 epoll.close()

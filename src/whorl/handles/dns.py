@@ -27,7 +27,11 @@ def getaddrinfo(
 
     The loop calls `callback(request, addresses, error)`; `addresses` are what `socket.getaddrinfo`
     returns, `error` is what it raises.
+
+    Raises ValueError for a name with a zero byte in it, which the system would cut off there.
     """
+    if (isinstance(host, bytes) and b"\0" in host) or (isinstance(host, str) and "\0" in host):
+        raise ValueError(f"a zero byte in the name of a host: {host!r}")
     resolve = functools.partial(loop._host.getaddrinfo, host, port, family, type, proto, flags)
     return Work(loop, resolve, callback, slow=True)
 

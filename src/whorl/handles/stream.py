@@ -129,10 +129,15 @@ class Stream(IOHandle):
             self._hung_up = True
         if seen & (READABLE | DISCONNECT | HANGUP | ERROR):
             self._more_to_read = True
-        if self._reading and self._more_to_read:
-            self._read()
-        if self._unsent and (seen == 0 or seen & (WRITABLE | HANGUP | ERROR)) and self._life == OPEN:
-            self._flush()
+        try:
+            if self._reading and self._more_to_read:
+                self._read()
+            if self._unsent and (seen == 0 or seen & (WRITABLE | HANGUP | ERROR)) and self._life == OPEN:
+                self._flush()
+        except BaseException:
+            # An interrupt: what was not done must not wait for an event that may not come again.
+            self._run_again()
+            raise
         if self._edge and self._reading and self._more_to_read and self._life == OPEN:
             self._run_again()
 
