@@ -15,7 +15,7 @@ from whorl.core import Loop, RunMode
 MakeLoop = Callable[..., Loop]
 
 #: After this many seconds a test is taken to hang, and fails where it stands.
-PATIENCE = 10
+PATIENCE = 60
 
 SELECTORS = {
     name: getattr(selectors, name)
