@@ -57,7 +57,11 @@ async def sock_recv_into(loop: EventLoop, sock: Any, buf: WriteableBuffer) -> in
     """
     _check(loop, sock)
     fd = sock.fileno()
-    size = loop._kernel.recv_into(fd, buf)
+    try:
+        size = loop._kernel.recv_into(fd, buf)
+    except BufferError:
+        kind = type(buf).__name__
+        raise TypeError(f"recv_into() argument 1 must be read-write bytes-like object, not {kind}") from None
     if size < 0:
         size = await _when_readable(loop, fd, size, lambda: loop._kernel.recv_into(fd, buf))
     return size
