@@ -87,13 +87,14 @@ class Runner:
             if returncode == 0:
                 return
             log = self._path(module, "log").read_text(errors="replace")
-            if not started or started[-1] in result.outcomes:
+            found = found or [test for line in lines for test in line.get("ids", ())]
+            left_out = set() if self._with_skipped else set(result.skips)
+            todo = [test for test in found if test not in result.outcomes and test not in left_out]
+            if not started or not todo:
                 result.complaints.append(f"{module}: died outside of its tests ({returncode})\n{log[-8000:]}")
                 return
             result.outcomes[started[-1]] = _died(started[-1], returncode, log)
-            found = found or next(line["ids"] for line in lines if "ids" in line)
-            left_out = set() if self._with_skipped else set(result.skips)
-            todo = [test for test in found if test not in result.outcomes and test not in left_out]
+            todo = [test for test in todo if test != started[-1]]
             if not todo:
                 return
         result.complaints.append(f"{module}: given up after {MAX_RESTARTS} hangs and crashes")
