@@ -124,8 +124,12 @@ class Callback(Runnable):
 
     def _run(self) -> None:
         callback, args = self._callback, self._args
-        if not self._cancelled and callback is not None and args is not None:
+        if self._cancelled or callback is None or args is None:
+            return
+        if cython.compiled:
             run_in_context(self._context, callback, args)
+        else:
+            self._context.run(callback, *args)
 
     def cancel(self) -> None:
         """Make sure that the function is not called."""
@@ -161,7 +165,7 @@ def new_callback(
     entry._loop = loop
     entry._callback = callback
     entry._args = args
-    entry._context = current_context() if context is None else context
+    entry._context = copy_context() if context is None else context
     entry._cancelled = False
     entry._source_traceback = None
     entry._repr = None

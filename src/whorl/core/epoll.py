@@ -152,28 +152,25 @@ class EpollPoller(Poller):
 
     def poll(self, timeout_ns: int, into: list[Any]) -> int:
         """Sleep until something is ready; collect it."""
+        events = self._events
+        found = 0
         try:
-            return self._collect(timeout_ns, into)
+            count = self._kernel.epoll_wait(self._epfd, timeout_ns, events)
+            if count <= 0:
+                if count < 0 and count != -errno.EINTR:
+                    raise os_error(count)
+                return 0
+            for index in range(count):
+                fd = events.fd(index)
+                handle = self.find(fd)
+                if handle is None or handle._generation != events.generation(index):
+                    self._stale(fd)
+                    continue
+                found += 1
+                self._saw(handle, seen_in(events.mask(index)), into)
         except BaseException:
             self._ask_again()
             raise
-
-    def _collect(self, timeout_ns: int, into: list[Any]) -> int:
-        events = self._events
-        count = self._kernel.epoll_wait(self._epfd, timeout_ns, events)
-        if count <= 0:
-            if count < 0 and count != -errno.EINTR:
-                raise os_error(count)
-            return 0
-        found = 0
-        for index in range(count):
-            fd = events.fd(index)
-            handle = self.find(fd)
-            if handle is None or handle._generation != events.generation(index):
-                self._stale(fd)
-                continue
-            found += 1
-            self._saw(handle, seen_in(events.mask(index)), into)
         return found
 
     def _ask_again(self) -> None:
@@ -190,14 +187,18 @@ class EpollPoller(Poller):
         self._rebuild()
 
     def _rebuild(self) -> None:
-        """Watch the same handles with a new epoll: the only way out of stale watches."""
-        old = self._epfd
+        """Watch the same handles with a new epoll: the only way out of stale watches.
+
+        The old one goes first, so that the new one takes its number and not the one that was closed
+        underneath a handle: whoever owned that may close it once more.
+        """
+        self._kernel.close(self._epfd)
         self._open()
-        self._kernel.close(old)
         for handle in self.handles():
             mask = mask_of(handle._interest, handle._edge)
             result = self._kernel.epoll_ctl(self._epfd, ADD, handle._fd, mask, handle._generation)
-            if result < 0 and result != -errno.EBADF:
+            # Of other handles too the descriptor may be closed by now, or mean a regular file.
+            if result < 0 and result not in (-errno.EBADF, -errno.EPERM):
                 raise os_error(result)
 
     def close(self) -> None:

@@ -57,6 +57,43 @@ class Loop(Owner):
     one of Whorl's pollers, or a `selectors` object.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_active_handles",
+        "_active_requests",
+        "_arrivals",
+        "_callbacks",
+        "_check_handles",
+        "_closed",
+        "_closing_handles",
+        "_events",
+        "_handles",
+        "_home_thread",
+        "_host",
+        "_idle_handles",
+        "_idle_ns",
+        "_kernel",
+        "_may_sleep",
+        "_now_ns",
+        "_passes",
+        "_pending",
+        "_poller",
+        "_prepare_handles",
+        "_probe",
+        "_process_id",
+        "_ready",
+        "_signals",
+        "_spare",
+        "_stopping",
+        "_thread_id",
+        "_time_replaced",
+        "_timers",
+        "_turns",
+        "_wakeup",
+        "_watched_entry",
+        "_woken",
+    )
+
     def __init__(
         self,
         *,
@@ -357,8 +394,11 @@ class Loop(Owner):
             self._run_phase(self._idle_handles)
         if self._prepare_handles:
             self._run_phase(self._prepare_handles)
-        self._may_sleep = True
-        self._poll(self._turn_timeout(), self._ready)  # the only place the loop sleeps
+        if self._ready:
+            self._poll(0, self._ready)
+        else:
+            self._may_sleep = True
+            self._poll(self._turn_timeout(), self._ready)  # the only place the loop sleeps
         if self._check_handles:
             self._run_phase(self._check_handles)
         if self._closing_handles:
@@ -382,8 +422,8 @@ class Loop(Owner):
             slept = self._kernel.now() - before
             self._idle_ns += slept
         self._now_ns = self._clock() if self._time_replaced else self._kernel.now()
-        self._may_sleep = False
-        self._woken = False
+        if self._may_sleep:
+            self._may_sleep = self._woken = False
         self._events += found
         if self._arrivals:
             self._take_arrivals(into)
@@ -400,22 +440,23 @@ class Loop(Owner):
 
     def _run_closing(self) -> None:
         """The second step of closing."""
-        if not self._closing_handles:
-            return
         closing = self._closing_handles
         self._closing_handles = []
-        while closing:
-            handle = closing.pop(0)
-            self._handles.pop(id(handle), None)
-            try:
-                handle._finish_close()
-            except BaseException as error:
+        closing.reverse()
+        try:
+            while closing:
+                handle = closing.pop()
+                self._handles.pop(id(handle), None)
+                try:
+                    handle._finish_close()
+                except BaseException as error:
+                    self._callback_failed(handle, error)
+                if self._probe is not None:
+                    self._tell("handle_closed", handle)
+        finally:
+            if closing:  # an error ends the run
+                closing.reverse()
                 self._closing_handles[:0] = closing
-                closing = []
-                self._callback_failed(handle, error)
-                closing, self._closing_handles = self._closing_handles, []
-            if self._probe is not None:
-                self._tell("handle_closed", handle)
 
     def _run_pending(self) -> None:
         if self._pending:
@@ -465,16 +506,16 @@ class Loop(Owner):
     def _run_batch(self, batch: list[Any], queue: list[Any]) -> None:
         """Run all of `batch`, and empty it; if an error ends the run, the rest goes to `queue`."""
         size = len(batch)
-        index = 0
+        done = 0
         watched = self._debug or self._probe is not None
         self._callbacks += size
         try:
-            while index < size:
+            while done < size:
                 try:
-                    while index < size:
+                    for index in range(done, size):
+                        done = index + 1
                         entry = batch[index]
                         batch[index] = None
-                        index += 1
                         if watched:
                             self._run_watched(entry)
                         else:
@@ -482,9 +523,9 @@ class Loop(Owner):
                 except BaseException as error:
                     self._callback_failed(entry, error)
         finally:
-            if index < size:
-                self._callbacks -= size - index
-                queue[:0] = batch[index:]
+            if done < size:
+                self._callbacks -= size - done
+                queue[:0] = batch[done:]
             batch.clear()
 
     def _run_watched(self, entry: Runnable) -> None:
@@ -500,6 +541,11 @@ class Loop(Owner):
                 self._tell("callback_ran", entry, took)
             if self._debug:
                 self._callback_ran(entry, took)
+
+    def _take_arrivals(self, into: list[Runnable]) -> None:
+        """Append what other threads posted, but not what they post meanwhile: that may have no end."""
+        for _ in range(len(self._arrivals)):
+            into.append(self._arrivals.popleft())
 
     # How long a turn may sleep.
 

@@ -1,0 +1,288 @@
+"""A kernel that refuses and cuts short on purpose, so that what is rare elsewhere is common here.
+
+It is the real kernel, and every answer it gives is one the real one may give: reads and writes
+move fewer bytes than they could, or are refused with EAGAIN, EINTR or ENOBUFS; accepting and
+opening fail as they do when descriptors or memory run out. A seed decides about all of them.
+
+A refusal keeps the kernel's promise: after EAGAIN, and after a transfer that was cut short, an
+event says when to go on. The edge of an edge-triggered watch has passed by then and would not
+come again, so the watch is armed anew. After EINTR and ENOBUFS no event comes, as in life.
+"""
+
+from __future__ import annotations
+
+import collections
+import errno
+import random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from whorl.core.kernel import Kernel
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+    from whorl.core.kernel import EventBatch
+
+_ADD, _DEL, _MOD = 1, 2, 3
+_EPOLLET = 1 << 31
+
+#: Cuts are as often below 2 bytes as between 64 and 128 KiB.
+_LARGEST_CUT_BITS = 18
+
+
+class FaultRates(NamedTuple):
+    """How often each fault is injected where it can be: probabilities from 0 to 1."""
+
+    short: float = 0.3  #: a read or write moves fewer bytes than it could
+    again: float = 0.15  #: EAGAIN from a read, a write or accept
+    interrupted: float = 0.05  #: EINTR from a read, a write, accept, connect or epoll_wait
+    no_buffers: float = 0.03  #: ENOBUFS from a send
+    exhausted: float = 0.05  #: EMFILE, ENFILE, ENOBUFS, ENOMEM from accept
+    aborted: float = 0.05  #: ECONNABORTED from accept
+    unopened: float = 0.0  #: EMFILE, ENFILE, ENOBUFS when a socket is opened
+    reset: float = 0.0  #: ECONNRESET from a read or a send; the connection is lost
+
+
+class FaultKernel(Kernel):
+    """The real kernel, with faults. `injected` counts them, as ``"recv EAGAIN"`` and the like."""
+
+    def __init__(self, seed: int, rates: FaultRates | None = None) -> None:
+        super().__init__()
+        self.rates = FaultRates() if rates is None else rates
+        self.injected: collections.Counter[str] = collections.Counter()
+        self._random = random.Random(seed)
+        self._watches: dict[int, tuple[int, int, int]] = {}  # epoll, mask, generation by descriptor
+        self._spared: set[int] = set()  # the loop's own wakeup, which must not fail
+
+    # Data.
+
+    def recv(self, fd: int, limit: int) -> bytes | int:
+        """Receive, perhaps less than there is."""
+        code = self._refuse_transfer("recv", fd)
+        if code:
+            return code
+        cut = self._cut(limit)
+        data = super().recv(fd, cut)
+        if cut < limit and isinstance(data, bytes) and len(data) == cut:
+            self._note_short("recv", fd)
+        return data
+
+    def read(self, fd: int, limit: int) -> bytes | int:
+        """Read, perhaps less than there is."""
+        if fd in self._spared:
+            return super().read(fd, limit)
+        code = self._refuse_transfer("read", fd)
+        if code:
+            return code
+        cut = self._cut(limit)
+        data = super().read(fd, cut)
+        if cut < limit and isinstance(data, bytes) and len(data) == cut:
+            self._note_short("read", fd)
+        return data
+
+    def recv_into(self, fd: int, buffer: WriteableBuffer) -> int:
+        """Receive into a part of the buffer."""
+        code = self._refuse_transfer("recv_into", fd)
+        if code:
+            return code
+        with memoryview(buffer) as whole, whole.cast("B") as view:
+            cut = self._cut(len(view))
+            with view[:cut] as part:
+                size = super().recv_into(fd, part)
+            if size == cut < len(view):
+                self._note_short("recv_into", fd)
+            return size
+
+    def read_into(self, fd: int, buffer: WriteableBuffer) -> int:
+        """Read into a part of the buffer."""
+        code = self._refuse_transfer("read_into", fd)
+        if code:
+            return code
+        with memoryview(buffer) as whole, whole.cast("B") as view:
+            cut = self._cut(len(view))
+            with view[:cut] as part:
+                size = super().read_into(fd, part)
+            if size == cut < len(view):
+                self._note_short("read_into", fd)
+            return size
+
+    def send(self, fd: int, data: ReadableBuffer, offset: int) -> int:
+        """Send a part of the data."""
+        code = self._refuse_transfer("send", fd, sends=True)
+        if code:
+            return code
+        with memoryview(data) as whole:
+            cut = self._cut(len(whole) - offset)
+            if cut >= len(whole) - offset:
+                return super().send(fd, data, offset)
+            with whole[offset : offset + cut] as part:
+                self._note_short("send", fd)
+                return super().send(fd, part, 0)
+
+    def write(self, fd: int, data: ReadableBuffer, offset: int) -> int:
+        """Write a part of the data."""
+        if fd in self._spared:
+            return super().write(fd, data, offset)
+        code = self._refuse_transfer("write", fd)
+        if code:
+            return code
+        with memoryview(data) as whole:
+            cut = self._cut(len(whole) - offset)
+            if cut >= len(whole) - offset:
+                return super().write(fd, data, offset)
+            with whole[offset : offset + cut] as part:
+                self._note_short("write", fd)
+                return super().write(fd, part, 0)
+
+    def send_many(self, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
+        """Send some of the chunks, the last of them in part."""
+        code = self._refuse_transfer("send_many", fd, sends=True)
+        if code:
+            return code
+        parts = self._cut_chunks(chunks, first, offset)
+        if parts is None:
+            return super().send_many(fd, chunks, first, offset)
+        self._note_short("send_many", fd)
+        return super().send_many(fd, parts, 0, 0)
+
+    def write_many(self, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
+        """Write some of the chunks, the last of them in part."""
+        code = self._refuse_transfer("write_many", fd)
+        if code:
+            return code
+        parts = self._cut_chunks(chunks, first, offset)
+        if parts is None:
+            return super().write_many(fd, chunks, first, offset)
+        self._note_short("write_many", fd)
+        return super().write_many(fd, parts, 0, 0)
+
+    # Readiness.
+
+    def epoll_ctl(self, epfd: int, operation: int, fd: int, mask: int, generation: int) -> int:
+        """Change a watch, and remember it."""
+        result = super().epoll_ctl(epfd, operation, fd, mask, generation)
+        if operation == _DEL:
+            self._watches.pop(fd, None)
+        elif result == 0:
+            self._watches[fd] = (epfd, mask, generation)
+        return result
+
+    def epoll_wait(self, epfd: int, timeout_ns: int, events: EventBatch) -> int:
+        """Sleep for events, or be interrupted."""
+        if self._happens(self.rates.interrupted):
+            return self._refuse("epoll_wait", errno.EINTR)
+        return super().epoll_wait(epfd, timeout_ns, events)
+
+    # Sockets.
+
+    def open_socket(self, family: int, kind: int, protocol: int) -> Any:
+        """A new socket, unless there are too many."""
+        if self._happens(self.rates.unopened):
+            return self._refuse("open_socket", errno.EMFILE, errno.ENFILE, errno.ENOBUFS)
+        return super().open_socket(family, kind, protocol)
+
+    def accept(self, sock: Any) -> Any:
+        """The next connection, unless it went away or there are too many."""
+        if self._happens(self.rates.again):
+            self._arm_anew(sock.fileno())
+            return self._refuse("accept", errno.EAGAIN)
+        if self._happens(self.rates.interrupted):
+            return self._refuse("accept", errno.EINTR)
+        if self._happens(self.rates.aborted):
+            return self._refuse("accept", errno.ECONNABORTED)
+        if self._happens(self.rates.exhausted):
+            return self._refuse("accept", errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+        return super().accept(sock)
+
+    def connect(self, sock: Any, address: Any) -> int:
+        """Begin to connect; an interrupted call goes on in the background."""
+        result = super().connect(sock, address)
+        if result in (0, -errno.EINPROGRESS) and self._happens(self.rates.interrupted):
+            return self._refuse("connect", errno.EINTR)
+        return result
+
+    # What must not fail, and what is forgotten.
+
+    def eventfd(self) -> int:
+        """The loop's wakeup: a write to it never fails in life either."""
+        fd = super().eventfd()
+        self._spared.add(fd)
+        return fd
+
+    def socket_pair(self) -> Any:
+        """The wakeup where there is no eventfd, and the pipe for signals."""
+        pair = super().socket_pair()
+        if not isinstance(pair, int):
+            self._spared.update(sock.fileno() for sock in pair)
+        return pair
+
+    def close(self, fd: int) -> int:
+        """Close a descriptor, and forget its watch."""
+        self._forget(fd)
+        return super().close(fd)
+
+    def close_socket(self, sock: Any) -> int:
+        """Close a socket, and forget its watch."""
+        self._forget(sock.fileno())
+        return super().close_socket(sock)
+
+    def _forget(self, fd: int) -> None:
+        self._watches.pop(fd, None)
+        self._spared.discard(fd)
+
+    # The faults.
+
+    def _happens(self, rate: float) -> bool:
+        return rate > 0 and self._random.random() < rate
+
+    def _refuse(self, call: str, *codes: int) -> int:
+        code = self._random.choice(codes)
+        self.injected[f"{call} {errno.errorcode[code]}"] += 1
+        return -code
+
+    def _refuse_transfer(self, call: str, fd: int, *, sends: bool = False) -> int:
+        """The refusal of a read or write, 0 if it may go on."""
+        if fd in self._spared:
+            return 0
+        if self._happens(self.rates.again):
+            self._arm_anew(fd)
+            return self._refuse(call, errno.EAGAIN)
+        if self._happens(self.rates.interrupted):
+            return self._refuse(call, errno.EINTR)
+        if sends and self._happens(self.rates.no_buffers):
+            return self._refuse(call, errno.ENOBUFS)
+        if self._happens(self.rates.reset):
+            return self._refuse(call, errno.ECONNRESET)
+        return 0
+
+    def _cut(self, size: int) -> int:
+        """How many of `size` bytes a transfer may move: all, or fewer, at least one."""
+        if size < 2 or not self._happens(self.rates.short):
+            return size
+        return min(size, self._random.randint(1, 2 << self._random.randrange(_LARGEST_CUT_BITS)))
+
+    def _cut_chunks(self, chunks: list[bytes], first: int, offset: int) -> list[bytes] | None:
+        """The beginning of what is to be sent; None for all of it."""
+        rest = sum(map(len, chunks[first:])) - offset
+        cut = self._cut(rest)
+        if cut >= rest:
+            return None
+        parts = []
+        for chunk in chunks[first:]:
+            part = chunk[offset : offset + cut]
+            parts.append(part)
+            cut -= len(part)
+            offset = 0
+            if not cut:
+                break
+        return parts
+
+    def _note_short(self, call: str, fd: int) -> None:
+        self.injected[f"{call} short"] += 1
+        self._arm_anew(fd)
+
+    def _arm_anew(self, fd: int) -> None:
+        """Have an edge-triggered watch report what is there once more."""
+        epfd, mask, generation = self._watches.get(fd, (-1, 0, 0))
+        if mask & _EPOLLET:
+            super().epoll_ctl(epfd, _MOD, fd, mask, generation)
