@@ -45,9 +45,7 @@ def test_the_loop_is_one_of_asyncios_and_one_of_the_machines(plain_loop: whorl.E
 def test_every_method_of_asyncios_is_ours_but_those_that_are_to_come() -> None:
     names = [name for name in vars(asyncio.AbstractEventLoop) if not name.startswith("_")]
     missing = {
-        name
-        for name in names
-        if getattr(whorl.EventLoop, name) is getattr(asyncio.AbstractEventLoop, name)
+        name for name in names if getattr(whorl.EventLoop, name) is getattr(asyncio.AbstractEventLoop, name)
     }
     assert missing == {
         "connect_read_pipe",
@@ -421,7 +419,7 @@ def test_a_clock_put_on_a_running_loop_moves_the_scheduler(plain_loop: whorl.Eve
         original = plain_loop.time
         fired: list[str] = []
         plain_loop.call_later(3600, fired.append, "an hour later")
-        with mock.patch.object(plain_loop, "time", lambda: original() + 3601):
+        with mock.patch.object(plain_loop, "time", return_value=original() + 3601):
             await turns(2)
         plain_loop.call_later(3600, fired.append, "the clock is the old one again")
         await turns(2)
@@ -565,8 +563,8 @@ def test_a_loop_that_is_dropped_gives_a_warning_and_its_descriptors_back() -> No
     loop.call_soon(print, loop)
     loop.call_later(1, print, loop)
     reference = weakref.ref(loop)
+    del loop
     with pytest.warns(ResourceWarning, match="unclosed event loop <EventLoop running=False closed=False"):
-        del loop
         gc.collect()
     assert reference() is None
     assert open_descriptors().keys() == before

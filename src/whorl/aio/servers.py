@@ -215,7 +215,7 @@ class Acceptor(IOHandle):
             if not isinstance(accepted, int):
                 self._serve(*accepted)
                 if self.is_closing():
-                    return  # The protocol's factory closed the server.
+                    return
             elif accepted in _NOTHING_THERE:
                 return
             elif accepted in _EXHAUSTED:
@@ -239,6 +239,9 @@ class Acceptor(IOHandle):
         protocol = transport = None
         try:
             protocol = self._server._protocol_factory()
+            if self.is_closing():  # The factory closed the server.
+                self._face._kernel.close_socket(connection)
+                return
             transport = self._face._make_socket_transport(
                 connection, protocol, extra={"peername": address}, server=self._server, context=context
             )
