@@ -64,6 +64,8 @@ class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
         self._asyncgens_shutdown_called = False
         self._old_agen_hooks: Any = None
         self._saved_origin_depth: int | None = None
+        # Those of sockets, by descriptor. Weak: who forgets one that does nothing is told so.
+        self._transports: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._signal_handlers: dict[int, Callback] = {}
         self.set_debug(coroutines._is_debug_mode())  # type: ignore[attr-defined]
 

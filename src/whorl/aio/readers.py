@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import Callback
-from whorl.core.handle import Handle
 from whorl.core.poller import IOHandle
 from whorl.core.states import Event, Life
 
@@ -111,7 +110,10 @@ def descriptor_of(fileobj: Any) -> int:
 
 def ensure_no_transport(loop: EventLoop, fileobj: Any) -> None:
     """Raise RuntimeError if a transport or another handle of the loop's uses the descriptor."""
-    handle = loop._poller.find(descriptor_of(fileobj))
+    fd = descriptor_of(fileobj)
+    handle = loop._poller.find(fd)
+    if handle is None:
+        handle = loop._transports.get(fd)  # One that is not watched at the moment.
     if handle is not None and not isinstance(handle, DescriptorCallbacks) and not handle.is_closing():
         raise RuntimeError(f"File descriptor {fileobj!r} is used by transport {handle!r}")
 

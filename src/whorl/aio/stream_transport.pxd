@@ -14,6 +14,9 @@ cdef int QUIET_WRITES
 cdef Py_ssize_t READ_SIZE
 
 
+cpdef object flat(object data)
+
+
 cdef class StreamTransport(Stream):
     cdef public dict _extra
     cdef public object _protocol
@@ -26,6 +29,7 @@ cdef class StreamTransport(Stream):
     cdef bint _paused
     cdef bint _read_ended
     cdef bint _eof_written
+    cdef bint _write_shut
     cdef readonly bint _protocol_paused
     cdef Py_ssize_t _high
     cdef Py_ssize_t _low
@@ -38,6 +42,7 @@ cdef class StreamTransport(Stream):
     cdef object _read_failed(self, int code)
     cdef object _write_failed(self, int code)
     cdef object _sent_some(self)
+    cdef object _sent_all(self)
 
     cdef object _check_writable(self, str method)
     cdef bint _is_lost(self) except -1

@@ -47,6 +47,18 @@ if not cython.compiled:
         transport._context.run(Stream._on_events, transport, seen)
 
 
+def flat(data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
+    """The same bytes as an object whose length is their number; TypeError for other types."""
+    if type(data) is bytearray:
+        return data
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise TypeError(f"data argument must be a bytes-like object, not {type(data).__name__!r}")
+    view = data if isinstance(data, memoryview) else memoryview(data)
+    if view.itemsize == 1 and view.ndim == 1 and view.c_contiguous:
+        return view
+    return view.tobytes()
+
+
 class StreamTransport(Stream):
     """A connected stream socket (asyncio: ``asyncio.Transport``).
 
@@ -70,6 +82,7 @@ class StreamTransport(Stream):
         "_server",
         "_started",
         "_state",
+        "_write_shut",
     )
 
     def __init__(
@@ -95,11 +108,13 @@ class StreamTransport(Stream):
         self._started = False  # whether connection_made was called
         self._paused = False  # whether the user paused reading
         self._read_ended = False  # whether the peer has written its last byte
-        self._eof_written = False
+        self._eof_written = False  # whether the user has written the last byte
+        self._write_shut = False  # whether that has gone out, and the peer was told
         self._protocol_paused = False
         self._high, self._low = limits(None, None)
         self._lost_writes = 0
         self._attach(sock, sock.fileno(), True, sock.family != socket.AF_UNIX)
+        loop._transports[self._fd] = self
         self._fill_extra(sock)
         self.set_protocol(protocol)
         if sock.family != socket.AF_UNIX:
@@ -232,6 +247,7 @@ class StreamTransport(Stream):
         try:
             keep_open = self._protocol.eof_received()
         except (SystemExit, KeyboardInterrupt):
+            self.close()
             raise
         except BaseException as error:
             self._fatal_error(error, "Fatal error: protocol.eof_received() call failed.")
@@ -247,12 +263,7 @@ class StreamTransport(Stream):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send `data`: at once as far as the kernel takes it, the rest when it can."""
         if type(data) is not bytes:
-            if not isinstance(data, (bytes, bytearray, memoryview)):
-                raise TypeError(f"data argument must be a bytes-like object, not {type(data).__name__!r}")
-            if isinstance(data, memoryview) and (
-                data.itemsize != 1 or data.ndim != 1 or not data.c_contiguous
-            ):
-                data = bytes(data)
+            data = flat(data)
         self._check_writable("write")
         size = len(data)
         if not size or self._is_lost():
@@ -307,6 +318,9 @@ class StreamTransport(Stream):
         return True
 
     def _shut_write_side(self) -> None:
+        if self._write_shut:
+            return
+        self._write_shut = True
         code = self._kernel.shutdown(self._sock, socket.SHUT_WR)
         if code < 0:
             self._fatal_error(os_error(code), "Fatal write error on socket transport")
@@ -318,10 +332,15 @@ class StreamTransport(Stream):
             self._empty_waiter.set_exception(error)
 
     def _sent_some(self) -> None:
-        if self._protocol_paused and self._unsent <= self._low:
-            self._resume_protocol()
-        if self._unsent:
-            return
+        try:
+            if self._protocol_paused and self._unsent <= self._low:
+                self._resume_protocol()
+        finally:
+            if not self._unsent:
+                self._sent_all()
+
+    def _sent_all(self) -> None:
+        """Go on with what had to wait until nothing is unsent."""
         if self._empty_waiter is not None and not self._empty_waiter.done():
             self._empty_waiter.set_result(None)
         if self._state == CLOSING:
@@ -410,7 +429,7 @@ class StreamTransport(Stream):
         if self._interest:
             self._poller.remove(self)
         loop: Any = self._loop
-        loop.call_soon(self._call_connection_lost, error)
+        loop.call_soon(self._call_connection_lost, error, context=self._context)
 
     def _call_connection_lost(self, error: BaseException | None) -> None:
         protocol = self._protocol

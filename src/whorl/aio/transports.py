@@ -47,6 +47,8 @@ class SocketTransport(StreamTransport):
         return f"<{' '.join(words)}>"
 
     def __del__(self, _warn: Any = warnings.warn) -> None:
-        if self._sock is not None:
-            _warn(f"unclosed transport {self!r}", ResourceWarning, source=self)
-            self._close_now()
+        if getattr(self, "_sock", None) is not None:  # There is none if it was refused by its loop.
+            try:
+                _warn(f"unclosed transport {self!r}", ResourceWarning, source=self)
+            finally:
+                self._close_now()

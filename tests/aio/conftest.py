@@ -1,0 +1,111 @@
+"""What every test of the asyncio face stands on: a loop that reports what goes wrong, no hang, no leak.
+
+A test that is a coroutine function runs on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+import whorl
+from tests.aio.peers import Connection, socket_pair
+from tests.core.conftest import no_leak  # noqa: F401 (a fixture)
+
+#: After this many seconds a test is taken to hang, and fails where it stands.
+PATIENCE = 30
+
+Connect = Callable[..., Awaitable[Connection]]
+
+
+class TestHangs(SystemExit):
+    """Leaves a running loop, as no ordinary exception does."""
+
+
+@pytest.fixture(autouse=True)
+def no_hang() -> Iterator[None]:
+    """A test that hangs fails where it stands."""
+
+    def give_up(number: int, frame: object) -> None:
+        raise TestHangs(f"the test hangs: {PATIENCE} seconds have passed")
+
+    former = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(PATIENCE)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, former)
+
+
+@pytest.fixture
+def kernel() -> Any:
+    """The kernel under the loop; None: the real one."""
+    return None
+
+
+@pytest.fixture
+def reported() -> list[dict[str, Any]]:
+    """What was reported to the loop's exception handler; a test takes out what it expects."""
+    return []
+
+
+@pytest.fixture
+def loop(no_leak: None, kernel: Any, reported: list[dict[str, Any]]) -> Iterator[whorl.EventLoop]:  # noqa: F811
+    """A loop, on which no error goes unnoticed."""
+    loop = whorl.EventLoop(kernel=kernel)
+    loop.set_exception_handler(lambda loop, context: reported.append(context))
+    yield loop
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+    assert not reported
+
+
+@pytest.fixture(params=["tcp", "unix"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """The kind of connection a test is run over."""
+    return str(request.param)
+
+
+@pytest.fixture
+def connect(loop: whorl.EventLoop) -> Iterator[Connect]:
+    """Makes connections between a transport and a plain socket, and ends them after the test."""
+    made: list[Connection] = []
+
+    async def connect(kind: str, protocol: asyncio.BaseProtocol, **options: Any) -> Connection:
+        ours, peer = socket_pair(kind, **options)
+        transport, _ = await loop.connect_accepted_socket(lambda: protocol, ours)
+        made.append(Connection(transport, peer))
+        return made[-1]
+
+    yield connect
+    for transport, peer in made:
+        transport.abort()
+        peer.close()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.run_until_complete(asyncio.sleep(0))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run coroutine functions on the loop."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    wanted = inspect.signature(pyfuncitem.obj).parameters
+    arguments = {name: pyfuncitem.funcargs[name] for name in wanted}
+    loop = pyfuncitem.funcargs["loop"]
+    assert isinstance(loop, whorl.EventLoop)
+    loop.run_until_complete(pyfuncitem.obj(**arguments))
+    return True
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A coroutine function needs a loop, whether it names it or not."""
+    for item in items:
+        if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
+            if "loop" not in item.fixturenames:
+                item.fixturenames.append("loop")
