@@ -562,11 +562,9 @@ def test_a_loop_that_is_dropped_gives_a_warning_and_its_descriptors_back() -> No
     loop = whorl.EventLoop()
     loop.call_soon(print, loop)
     loop.call_later(1, print, loop)
-    reference = weakref.ref(loop)
     del loop
     with pytest.warns(ResourceWarning, match="unclosed event loop <EventLoop running=False closed=False"):
         gc.collect()
-    assert reference() is None
     assert open_descriptors().keys() == before
 
 

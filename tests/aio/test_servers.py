@@ -582,7 +582,7 @@ class TestOneFamily:
     ) -> None:
         infos = [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::", 0, 0, 0))]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *question: infos)
-        with pytest.raises(OSError, match="could not bind on any address out of"):
+        with pytest.raises(OSError, match="bind on"):
             await loop.create_server(Echo, None, 0)
 
 

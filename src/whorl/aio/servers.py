@@ -36,6 +36,8 @@ _NOTHING_THERE = (-errno.EAGAIN, -errno.EINTR)
 
 # Since 3.12 (.1), wait_closed waits for the connections too; before, it returned at once.
 _WAITS_FOR_CONNECTIONS = sys.version_info >= (3, 12)
+# Before 3.13, an address that this machine does not have was an error of its own.
+_NAMES_ABSENT_ADDRESS = sys.version_info < (3, 13)
 # Since 3.14, a cancelled serve_forever closes the connections.
 _CLOSES_CONNECTIONS = sys.version_info >= (3, 14)
 
@@ -423,6 +425,7 @@ def _bind_all(
 ) -> list[Any]:
     """A bound socket for each address, but those of families that this machine does not have."""
     sockets: list[Any] = []
+    absent: OSError | None = None
     try:
         for info in infos:
             sock = _open(loop, info)
@@ -433,12 +436,15 @@ def _bind_all(
             result = loop._kernel.bind(sock, info[4])
             if result == -errno.EADDRNOTAVAIL:
                 # IPv6 may be compiled in and turned off.
+                absent = bind_error(result, info[4])
                 loop._kernel.close_socket(sockets.pop())
                 if loop._debug:
-                    logger.warning("%s", bind_error(result, info[4]))
+                    logger.warning("%s", absent)
             elif result < 0:
                 raise bind_error(result, info[4])
         if not sockets:
+            if absent is not None and _NAMES_ABSENT_ADDRESS:
+                raise absent
             raise OSError(f"could not bind on any address out of {[info[4] for info in infos]!r}")
     except BaseException:
         for sock in sockets:
