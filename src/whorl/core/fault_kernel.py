@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from whorl.core.kernel import Kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from _typeshed import ReadableBuffer, WriteableBuffer
 
     from whorl.core.kernel import EventBatch
@@ -58,103 +60,102 @@ class FaultKernel(Kernel):
 
     def recv(self, fd: int, limit: int) -> bytes | int:
         """Receive, perhaps less than there is."""
-        code = self._refuse_transfer("recv", fd)
-        if code:
-            return code
-        cut = self._cut(limit)
-        data = super().recv(fd, cut)
-        if cut < limit and isinstance(data, bytes) and len(data) == cut:
-            self._note_short("recv", fd)
-        return data
+        return self._receive("recv", super().recv, fd, limit)
 
     def read(self, fd: int, limit: int) -> bytes | int:
         """Read, perhaps less than there is."""
+        return self._receive("read", super().read, fd, limit)
+
+    def recv_into(self, fd: int, buffer: WriteableBuffer) -> int:
+        """Receive, perhaps into the beginning of the buffer only."""
+        return self._receive_into("recv_into", super().recv_into, fd, buffer)
+
+    def read_into(self, fd: int, buffer: WriteableBuffer) -> int:
+        """Read, perhaps into the beginning of the buffer only."""
+        return self._receive_into("read_into", super().read_into, fd, buffer)
+
+    def send(self, fd: int, data: ReadableBuffer, offset: int) -> int:
+        """Send, perhaps not all of the data."""
+        return self._transmit("send", super().send, fd, data, offset)
+
+    def write(self, fd: int, data: ReadableBuffer, offset: int) -> int:
+        """Write, perhaps not all of the data."""
+        return self._transmit("write", super().write, fd, data, offset)
+
+    def send_many(self, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
+        """Send, perhaps not all of the chunks and the last of them in part."""
+        return self._transmit_many("send_many", super().send_many, fd, chunks, first, offset)
+
+    def write_many(self, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
+        """Write, perhaps not all of the chunks and the last of them in part."""
+        return self._transmit_many("write_many", super().write_many, fd, chunks, first, offset)
+
+    def _receive(
+        self, name: str, call: Callable[[int, int], bytes | int], fd: int, limit: int
+    ) -> bytes | int:
         if fd in self._spared:
-            return super().read(fd, limit)
-        code = self._refuse_transfer("read", fd)
+            return call(fd, limit)
+        code = self._refuse_transfer(name, fd)
         if code:
             return code
         cut = self._cut(limit)
-        data = super().read(fd, cut)
+        data = call(fd, cut)
         if cut < limit and isinstance(data, bytes) and len(data) == cut:
-            self._note_short("read", fd)
+            self._note_short(name, fd)
         return data
 
-    def recv_into(self, fd: int, buffer: WriteableBuffer) -> int:
-        """Receive into a part of the buffer."""
-        code = self._refuse_transfer("recv_into", fd)
+    def _receive_into(
+        self, name: str, call: Callable[[int, WriteableBuffer], int], fd: int, buffer: WriteableBuffer
+    ) -> int:
+        code = self._refuse_transfer(name, fd)
         if code:
             return code
         with memoryview(buffer) as whole, whole.cast("B") as view:
             cut = self._cut(len(view))
             with view[:cut] as part:
-                size = super().recv_into(fd, part)
+                size = call(fd, part)
             if size == cut < len(view):
-                self._note_short("recv_into", fd)
+                self._note_short(name, fd)
             return size
 
-    def read_into(self, fd: int, buffer: WriteableBuffer) -> int:
-        """Read into a part of the buffer."""
-        code = self._refuse_transfer("read_into", fd)
-        if code:
-            return code
-        with memoryview(buffer) as whole, whole.cast("B") as view:
-            cut = self._cut(len(view))
-            with view[:cut] as part:
-                size = super().read_into(fd, part)
-            if size == cut < len(view):
-                self._note_short("read_into", fd)
-            return size
-
-    def send(self, fd: int, data: ReadableBuffer, offset: int) -> int:
-        """Send a part of the data."""
-        code = self._refuse_transfer("send", fd, sends=True)
-        if code:
-            return code
-        with memoryview(data) as whole:
-            cut = self._cut(len(whole) - offset)
-            if cut >= len(whole) - offset:
-                return super().send(fd, data, offset)
-            with whole[offset : offset + cut] as part:
-                self._note_short("send", fd)
-                return super().send(fd, part, 0)
-
-    def write(self, fd: int, data: ReadableBuffer, offset: int) -> int:
-        """Write a part of the data."""
+    def _transmit(
+        self,
+        name: str,
+        call: Callable[[int, ReadableBuffer, int], int],
+        fd: int,
+        data: ReadableBuffer,
+        offset: int,
+    ) -> int:
         if fd in self._spared:
-            return super().write(fd, data, offset)
-        code = self._refuse_transfer("write", fd)
+            return call(fd, data, offset)
+        code = self._refuse_transfer(name, fd)
         if code:
             return code
         with memoryview(data) as whole:
             cut = self._cut(len(whole) - offset)
             if cut >= len(whole) - offset:
-                return super().write(fd, data, offset)
+                return call(fd, data, offset)
+            self._note_short(name, fd)
             with whole[offset : offset + cut] as part:
-                self._note_short("write", fd)
-                return super().write(fd, part, 0)
+                return call(fd, part, 0)
 
-    def send_many(self, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
-        """Send some of the chunks, the last of them in part."""
-        code = self._refuse_transfer("send_many", fd, sends=True)
+    def _transmit_many(
+        self,
+        name: str,
+        call: Callable[[int, list[bytes], int, int], int],
+        fd: int,
+        chunks: list[bytes],
+        first: int,
+        offset: int,
+    ) -> int:
+        code = self._refuse_transfer(name, fd)
         if code:
             return code
         parts = self._cut_chunks(chunks, first, offset)
         if parts is None:
-            return super().send_many(fd, chunks, first, offset)
-        self._note_short("send_many", fd)
-        return super().send_many(fd, parts, 0, 0)
-
-    def write_many(self, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
-        """Write some of the chunks, the last of them in part."""
-        code = self._refuse_transfer("write_many", fd)
-        if code:
-            return code
-        parts = self._cut_chunks(chunks, first, offset)
-        if parts is None:
-            return super().write_many(fd, chunks, first, offset)
-        self._note_short("write_many", fd)
-        return super().write_many(fd, parts, 0, 0)
+            return call(fd, chunks, first, offset)
+        self._note_short(name, fd)
+        return call(fd, parts, 0, 0)
 
     # Readiness.
 
@@ -240,16 +241,14 @@ class FaultKernel(Kernel):
         self.injected[f"{call} {errno.errorcode[code]}"] += 1
         return -code
 
-    def _refuse_transfer(self, call: str, fd: int, *, sends: bool = False) -> int:
+    def _refuse_transfer(self, call: str, fd: int) -> int:
         """The refusal of a read or write, 0 if it may go on."""
-        if fd in self._spared:
-            return 0
         if self._happens(self.rates.again):
             self._arm_anew(fd)
             return self._refuse(call, errno.EAGAIN)
         if self._happens(self.rates.interrupted):
             return self._refuse(call, errno.EINTR)
-        if sends and self._happens(self.rates.no_buffers):
+        if call.startswith("send") and self._happens(self.rates.no_buffers):
             return self._refuse(call, errno.ENOBUFS)
         if self._happens(self.rates.reset):
             return self._refuse(call, errno.ECONNRESET)
