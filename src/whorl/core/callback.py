@@ -130,6 +130,8 @@ class Callback(Runnable):
             run_in_context(self._context, callback, args)
         else:
             self._context.run(callback, *args)
+            # A traceback may keep this frame, which must not keep the callback.
+            del self, callback, args
 
     def cancel(self) -> None:
         """Make sure that the function is not called."""
