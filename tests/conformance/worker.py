@@ -150,7 +150,9 @@ def main() -> None:
             result.say(event="found", ids=list(tests))
             skipped = skipped_tests(options.module, tests, result.say) if options.loop == "whorl" else set()
             wanted -= set() if options.with_skipped else skipped
-        unittest.TestSuite(test for name, test in tests.items() if name in wanted).run(result)
+        chosen = unittest.TestSuite(test for name, test in tests.items() if name in wanted)
+        tests.clear()  # A test that was run is let go, with its loop.
+        chosen.run(result)
     end_when_stuck(options.timeout)  # While the interpreter waits for threads that a test left behind.
 
 
