@@ -22,7 +22,7 @@ cdef class Loop(Owner):
     cdef object _probe
     cdef Wakeup _wakeup
     cdef SignalPipe _signals
-    cdef list _ready
+    cdef readonly list _ready
     cdef list _spare
     cdef list _pending
     cdef object _arrivals
