@@ -3,41 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import socket
-import stat
 import sys
 import weakref
 from asyncio import trsock
 from asyncio.log import logger
-from collections.abc import Callable, Iterable, Sequence
-from contextvars import Context, copy_context
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.connect import bind_error, check_plain_socket, check_tls_timeouts, check_unix_socket
-from whorl.aio.dns import AddressInfo, ensure_resolved
+from whorl.aio.acceptor import Acceptor
+from whorl.aio.binding import bind_hosts, bind_path, path_of, remove_path
+from whorl.aio.connect import check_plain_socket, check_tls_timeouts, check_unix_socket
 from whorl.core.handle import os_error
-from whorl.core.limits import ACCEPT_REST_NS, ACCEPTS_PER_EVENT
-from whorl.core.poller import IOHandle
-from whorl.core.states import Event
 
 if TYPE_CHECKING:
     import ssl as ssl_module
 
     from whorl.aio.loop import EventLoop
-    from whorl.core.timer import TimedCallback
-
-READABLE = int(Event.READABLE)
-
-# Errors of accept(2) after which there is something to accept still, but nothing to accept it with.
-_EXHAUSTED = (-errno.EMFILE, -errno.ENFILE, -errno.ENOBUFS, -errno.ENOMEM)
-_NOTHING_THERE = (-errno.EAGAIN, -errno.EINTR)
 
 # Since 3.12 (.1), wait_closed waits for the connections too; before, it returned at once.
 _WAITS_FOR_CONNECTIONS = sys.version_info >= (3, 12)
-# Before 3.13, an address that this machine does not have was an error of its own.
-_NAMES_ABSENT_ADDRESS = sys.version_info < (3, 13)
 # Since 3.14, a cancelled serve_forever closes the connections.
 _CLOSES_CONNECTIONS = sys.version_info >= (3, 14)
 
@@ -72,7 +59,7 @@ class Server(asyncio.Server):
         self._serving = False
         self._serving_forever_fut: asyncio.Future[None] | None = None
         self._context = copy_context()  # each connection gets a copy
-        self._paths: list[tuple[str | bytes, int]] = []  # UNIX sockets to be removed, and their inodes
+        self._path: tuple[str | bytes, int] | None = None  # the UNIX socket to be removed, and its inode
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} sockets={self.sockets!r}>"
@@ -126,7 +113,8 @@ class Server(asyncio.Server):
             acceptor.close()
         for sock in sockets:
             self._loop._kernel.close_socket(sock)
-        self._remove_paths()
+        if self._path is not None:
+            remove_path(self._loop, *self._path)
         if self._serving_forever_fut is not None and not self._serving_forever_fut.done():
             self._serving_forever_fut.cancel()
             self._serving_forever_fut = None
@@ -185,139 +173,6 @@ class Server(asyncio.Server):
                 raise os_error(code)
             self._acceptors.append(Acceptor(self._loop, self, sock))
 
-    def _remove_paths(self) -> None:
-        """Remove the UNIX sockets, unless something else took their places."""
-        kernel = self._loop._kernel
-        for path, inode in self._paths:
-            found = kernel.path_status(path)
-            if isinstance(found, int):
-                result = found
-            else:
-                result = kernel.unlink(path) if found[1] == inode else 0
-            if result < 0 and result != -errno.ENOENT:
-                logger.error("Unable to clean up listening UNIX socket %r: %r", path, os_error(result))
-
-
-class Acceptor(IOHandle):
-    """Accepts the connections of one listening socket."""
-
-    def __init__(self, loop: EventLoop, server: Server, sock: Any) -> None:
-        super().__init__(loop)
-        loop._hide(self)
-        self._face = loop
-        self._server = server
-        self._sock = sock
-        self._rest: TimedCallback | None = None
-        self._fd = sock.fileno()
-        loop._poller.add(self, READABLE)
-
-    def _on_events(self, seen: int) -> None:
-        for _ in range(ACCEPTS_PER_EVENT):
-            accepted = self._face._kernel.accept(self._sock)
-            if not isinstance(accepted, int):
-                self._serve(*accepted)
-                if self.is_closing():
-                    return
-            elif accepted in _NOTHING_THERE:
-                return
-            elif accepted in _EXHAUSTED:
-                self._take_a_rest(os_error(accepted))
-                return
-            elif accepted != -errno.ECONNABORTED:
-                raise os_error(accepted)
-
-    def _serve(self, connection: Any, address: Any) -> None:
-        """A connection: make its protocol and its transport, in a context of its own."""
-        loop, server = self._face, self._server
-        if loop._debug:
-            logger.debug("%r got a new connection from %r: %r", server, address, connection)
-        context = server._context.copy()
-        if server._ssl_context is None:
-            context.run(self._make_transport, connection, address, context)
-        else:
-            loop.create_task(self._make_tls_transport(connection, address, context), context=context)
-
-    def _make_transport(self, connection: Any, address: Any, context: Context) -> None:
-        protocol = transport = None
-        try:
-            protocol = self._server._protocol_factory()
-            if self.is_closing():  # The factory closed the server.
-                self._face._kernel.close_socket(connection)
-                return
-            transport = self._face._make_socket_transport(
-                connection, protocol, extra={"peername": address}, server=self._server, context=context
-            )
-        except BaseException as error:
-            self._connection_failed(error, connection, protocol, transport)
-
-    async def _make_tls_transport(self, connection: Any, address: Any, context: Context) -> None:
-        loop, server = self._face, self._server
-        protocol = transport = None
-        try:
-            protocol = server._protocol_factory()
-            waiter = loop.create_future()
-            transport = loop._make_ssl_transport(
-                connection,
-                protocol,
-                server._ssl_context,
-                waiter,
-                server_side=True,
-                extra={"peername": address},
-                server=server,
-                ssl_handshake_timeout=server._ssl_handshake_timeout,
-                ssl_shutdown_timeout=server._ssl_shutdown_timeout,
-                context=context,
-            )
-            try:
-                await waiter
-            finally:
-                del waiter  # Its exception must not keep the protocol alive.
-        except BaseException as error:
-            self._connection_failed(error, connection, protocol, transport)
-
-    def _connection_failed(
-        self, error: BaseException, connection: Any, protocol: Any, transport: Any
-    ) -> None:
-        """A connection got no protocol, no transport or no TLS: close it, and say so in debug mode."""
-        if transport is None:
-            self._face._kernel.close_socket(connection)
-        else:
-            transport.close()
-        if isinstance(error, SystemExit | KeyboardInterrupt):
-            raise error
-        if self._face._debug:
-            known = {"protocol": protocol, "transport": transport}
-            self._face.call_exception_handler(
-                {
-                    "message": "Error on transport creation for incoming connection",
-                    "exception": error,
-                    **{key: value for key, value in known.items() if value is not None},
-                }
-            )
-
-    def _take_a_rest(self, error: OSError) -> None:
-        """Descriptors or memory ran out: say so, and try again later."""
-        self._face._poller.remove(self)
-        self._rest = self._face.call_later(ACCEPT_REST_NS / 1e9, self._resume)
-        self._face.call_exception_handler(
-            {
-                "message": "socket.accept() out of system resource",
-                "exception": error,
-                "socket": trsock.TransportSocket(self._sock),
-            }
-        )
-
-    def _resume(self) -> None:
-        self._rest = None
-        if not self.is_closing():
-            self._face._poller.add(self, READABLE)
-
-    def _release(self) -> None:
-        if self._rest is not None:
-            self._rest.cancel()
-        self._face._poller.remove(self)
-        self._fd = -1
-
 
 # Servers for hosts.
 
@@ -350,9 +205,16 @@ async def create_server(
     if host is not None or port is not None:
         if sock is not None:
             raise ValueError("host/port and sock can not be specified at the same time")
-        infos = await _resolve_hosts(loop, host, port, family, flags)
-        options = _options(reuse_address, reuse_port, keep_alive)
-        sockets = _bind_all(loop, infos, options, bool(reuse_port))
+        sockets = await bind_hosts(
+            loop,
+            host,
+            port,
+            family,
+            flags,
+            reuse_address=reuse_address,
+            reuse_port=reuse_port,
+            keep_alive=keep_alive,
+        )
     else:
         if sock is None:
             raise ValueError("Neither host/port nor sock were specified")
@@ -377,117 +239,13 @@ def _check_server_options(ssl: Any, handshake_timeout: float | None, shutdown_ti
 
 
 async def _start(server: Server, start_serving: bool) -> None:
+    """Begin to serve if that is wanted; a server that nobody gets is closed."""
     if start_serving:
         try:
-            server._start_serving()
+            await server.start_serving()
         except BaseException:
             server.close()
             raise
-        await asyncio.sleep(0)
-
-
-async def _resolve_hosts(loop: EventLoop, host: Any, port: Any, family: int, flags: int) -> list[AddressInfo]:
-    """The addresses of one host or several, each once."""
-    hosts: Iterable[Any]
-    if host == "":
-        hosts = [None]
-    elif isinstance(host, str) or not isinstance(host, Iterable):
-        hosts = [host]
-    else:
-        hosts = host
-    found = await asyncio.gather(*(_resolve_host(loop, each, port, family, flags) for each in hosts))
-    return list(dict.fromkeys(info for infos in found for info in infos))
-
-
-async def _resolve_host(loop: EventLoop, host: Any, port: Any, family: int, flags: int) -> list[AddressInfo]:
-    infos = await ensure_resolved(loop, (host, port), family=family, flags=flags)
-    if not infos:
-        raise OSError(f"getaddrinfo({host!r}) returned empty list")
-    return infos
-
-
-def _options(
-    reuse_address: bool | None, reuse_port: bool | None, keep_alive: bool | None
-) -> list[tuple[int, int, int]]:
-    """The socket options of a listening socket."""
-    options = []
-    if reuse_address or (reuse_address is None and os.name == "posix" and sys.platform != "cygwin"):
-        options.append((socket.SOL_SOCKET, socket.SO_REUSEADDR, 1))
-    if reuse_port and not hasattr(socket, "SO_REUSEPORT"):
-        raise ValueError("reuse_port not supported by socket module")
-    if keep_alive:
-        options.append((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1))
-    return options
-
-
-def _bind_all(
-    loop: EventLoop, infos: list[AddressInfo], options: list[tuple[int, int, int]], reuse_port: bool
-) -> list[Any]:
-    """A bound socket for each address, but those of families that this machine does not have."""
-    sockets: list[Any] = []
-    absent: OSError | None = None
-    try:
-        for info in infos:
-            sock = _open(loop, info)
-            if sock is None:
-                continue
-            sockets.append(sock)
-            _configure(loop, sock, info[0], options, reuse_port)
-            result = loop._kernel.bind(sock, info[4])
-            if result == -errno.EADDRNOTAVAIL:
-                # IPv6 may be compiled in and turned off.
-                absent = bind_error(result, info[4])
-                loop._kernel.close_socket(sockets.pop())
-                if loop._debug:
-                    logger.warning("%s", absent)
-            elif result < 0:
-                raise bind_error(result, info[4])
-        if not sockets:
-            if absent is not None and _NAMES_ABSENT_ADDRESS:
-                raise absent
-            raise OSError(f"could not bind on any address out of {[info[4] for info in infos]!r}")
-    except BaseException:
-        for sock in sockets:
-            loop._kernel.close_socket(sock)
-        raise
-    return sockets
-
-
-def _open(loop: EventLoop, info: AddressInfo) -> Any:
-    """A socket for an address, or None if there are no sockets of its kind."""
-    family, kind, protocol = info[:3]
-    sock = loop._kernel.open_socket(family, kind, protocol)
-    if not isinstance(sock, int):
-        return sock
-    if loop._debug:
-        logger.warning(
-            "create_server() failed to create socket.socket(%r, %r, %r): %s",
-            family,
-            kind,
-            protocol,
-            os_error(sock),
-        )
-    return None
-
-
-def _configure(
-    loop: EventLoop, sock: Any, family: int, options: list[tuple[int, int, int]], reuse_port: bool
-) -> None:
-    kernel = loop._kernel
-    for level, name, value in options:
-        _require(kernel.set_option(sock, level, name, value))
-    if reuse_port and kernel.set_option(sock, socket.SOL_SOCKET, socket.SO_REUSEPORT, 1) < 0:
-        raise ValueError(
-            "reuse_port not supported by socket module, SO_REUSEPORT defined but not implemented."
-        )
-    if family == socket.AF_INET6:
-        # The IPv4 address has a socket of its own.
-        _require(kernel.set_option(sock, socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1))
-
-
-def _require(result: int) -> None:
-    if result < 0:
-        raise os_error(result)
 
 
 # Servers for UNIX sockets.
@@ -517,8 +275,7 @@ async def create_unix_server(
     if path is not None:
         if sock is not None:
             raise ValueError("path and sock can not be specified at the same time")
-        path = os.fspath(path)
-        sock = _bind_path(loop, path, mode)
+        sock = bind_path(loop, os.fspath(path), mode)
     else:
         if sock is None:
             raise ValueError("path was not specified, and no sock specified")
@@ -526,51 +283,6 @@ async def create_unix_server(
         sock.setblocking(False)
     server = Server(loop, [sock], protocol_factory, ssl, backlog, ssl_handshake_timeout, ssl_shutdown_timeout)
     if cleanup_socket:
-        _note_path(loop, server, sock)
+        server._path = path_of(loop, sock)
     await _start(server, start_serving)
     return server
-
-
-def _is_abstract(path: str | bytes) -> bool:
-    return path[:1] in ("", b"", "\0", b"\0")
-
-
-def _bind_path(loop: EventLoop, path: str | bytes, mode: int | None) -> Any:
-    """A socket at a path, in the place of what an earlier server left there."""
-    kernel = loop._kernel
-    sock = kernel.open_socket(socket.AF_UNIX, socket.SOCK_STREAM, 0)
-    if isinstance(sock, int):
-        raise os_error(sock)
-    try:
-        if not _is_abstract(path):
-            _remove_stale(loop, path)
-        result = kernel.bind(sock, path)
-        if result == -errno.EADDRINUSE:
-            raise OSError(errno.EADDRINUSE, f"Address {path!r} is already in use")
-        _require(result)
-        if mode is not None and not _is_abstract(path):
-            _require(kernel.change_mode(path, mode))
-    except BaseException:
-        kernel.close_socket(sock)
-        raise
-    return sock
-
-
-def _remove_stale(loop: EventLoop, path: str | bytes) -> None:
-    found = loop._kernel.path_status(path)
-    if isinstance(found, int):
-        result = found
-    else:
-        result = loop._kernel.unlink(path) if stat.S_ISSOCK(found[0]) else 0
-    if result < 0 and result != -errno.ENOENT:
-        # The bind may work all the same, in a directory that only lets us make files.
-        logger.error("Unable to check or remove stale UNIX socket %r: %r", path, os_error(result))
-
-
-def _note_path(loop: EventLoop, server: Server, sock: Any) -> None:
-    """Let the server remove its socket when it is closed."""
-    path = loop._kernel.socket_name(sock)
-    if isinstance(path, str | bytes) and not _is_abstract(path):
-        found = loop._kernel.path_status(path)
-        if not isinstance(found, int):
-            server._paths.append((path, found[1]))

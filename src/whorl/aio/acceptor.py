@@ -1,0 +1,146 @@
+"""Accepting connections: each gets a protocol and a transport, without a task."""
+
+from __future__ import annotations
+
+import errno
+from asyncio import trsock
+from asyncio.log import logger
+from contextvars import Context
+from typing import TYPE_CHECKING, Any
+
+from whorl.core.handle import os_error
+from whorl.core.limits import ACCEPT_REST_NS, ACCEPTS_PER_EVENT
+from whorl.core.poller import IOHandle
+from whorl.core.states import Event
+
+if TYPE_CHECKING:
+    from whorl.aio.loop import EventLoop
+    from whorl.aio.servers import Server
+    from whorl.core.timer import TimedCallback
+
+READABLE = int(Event.READABLE)
+
+# Errors of accept(2) after which there is something to accept still, but nothing to accept it with.
+_EXHAUSTED = (-errno.EMFILE, -errno.ENFILE, -errno.ENOBUFS, -errno.ENOMEM)
+_NOTHING_THERE = (-errno.EAGAIN, -errno.EINTR)
+
+
+class Acceptor(IOHandle):
+    """Accepts the connections of one listening socket."""
+
+    def __init__(self, loop: EventLoop, server: Server, sock: Any) -> None:
+        super().__init__(loop)
+        loop._hide(self)
+        self._face = loop
+        self._server = server
+        self._sock = sock
+        self._rest: TimedCallback | None = None
+        self._fd = sock.fileno()
+        loop._poller.add(self, READABLE)
+
+    def _on_events(self, seen: int) -> None:
+        for _ in range(ACCEPTS_PER_EVENT):
+            accepted = self._face._kernel.accept(self._sock)
+            if not isinstance(accepted, int):
+                self._serve(*accepted)
+                if self.is_closing():
+                    return
+            elif accepted in _NOTHING_THERE:
+                return
+            elif accepted in _EXHAUSTED:
+                self._take_a_rest(os_error(accepted))
+                return
+            elif accepted != -errno.ECONNABORTED:
+                raise os_error(accepted)
+
+    def _serve(self, connection: Any, address: Any) -> None:
+        """A connection: make its protocol and its transport, in a context of its own."""
+        loop, server = self._face, self._server
+        if loop._debug:
+            logger.debug("%r got a new connection from %r: %r", server, address, connection)
+        context = server._context.copy()
+        if server._ssl_context is None:
+            context.run(self._make_transport, connection, address, context)
+        else:
+            loop.create_task(self._make_tls_transport(connection, address, context), context=context)
+
+    def _make_transport(self, connection: Any, address: Any, context: Context) -> None:
+        protocol = transport = None
+        try:
+            protocol = self._server._protocol_factory()
+            if self.is_closing():  # The factory closed the server.
+                self._face._kernel.close_socket(connection)
+                return
+            transport = self._face._make_socket_transport(
+                connection, protocol, extra={"peername": address}, server=self._server, context=context
+            )
+        except BaseException as error:
+            self._connection_failed(error, connection, protocol, transport)
+
+    async def _make_tls_transport(self, connection: Any, address: Any, context: Context) -> None:
+        loop, server = self._face, self._server
+        protocol = transport = None
+        try:
+            protocol = server._protocol_factory()
+            waiter = loop.create_future()
+            transport = loop._make_ssl_transport(
+                connection,
+                protocol,
+                server._ssl_context,
+                waiter,
+                server_side=True,
+                extra={"peername": address},
+                server=server,
+                ssl_handshake_timeout=server._ssl_handshake_timeout,
+                ssl_shutdown_timeout=server._ssl_shutdown_timeout,
+                context=context,
+            )
+            try:
+                await waiter
+            finally:
+                del waiter  # Its exception must not keep the protocol alive.
+        except BaseException as error:
+            self._connection_failed(error, connection, protocol, transport)
+
+    def _connection_failed(
+        self, error: BaseException, connection: Any, protocol: Any, transport: Any
+    ) -> None:
+        """A connection got no protocol, no transport or no TLS: close it, and say so in debug mode."""
+        if transport is None:
+            self._face._kernel.close_socket(connection)
+        else:
+            transport.close()
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            raise error
+        if self._face._debug:
+            known = {"protocol": protocol, "transport": transport}
+            self._face.call_exception_handler(
+                {
+                    "message": "Error on transport creation for incoming connection",
+                    "exception": error,
+                    **{key: value for key, value in known.items() if value is not None},
+                }
+            )
+
+    def _take_a_rest(self, error: OSError) -> None:
+        """Descriptors or memory ran out: say so, and try again later."""
+        self._face._poller.remove(self)
+        self._rest = self._face.call_later(ACCEPT_REST_NS / 1e9, self._resume)
+        self._face.call_exception_handler(
+            {
+                "message": "socket.accept() out of system resource",
+                "exception": error,
+                "socket": trsock.TransportSocket(self._sock),
+            }
+        )
+
+    def _resume(self) -> None:
+        self._rest = None
+        if not self.is_closing():
+            self._face._poller.add(self, READABLE)
+
+    def _release(self) -> None:
+        if self._rest is not None:
+            self._rest.cancel()
+        self._face._poller.remove(self)
+        self._fd = -1
