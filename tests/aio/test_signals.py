@@ -223,6 +223,15 @@ def test_a_handler_of_pythons_runs_while_the_loop_sleeps() -> None:
     assert ran == [USR1]
 
 
+def test_two_loops_with_handlers_may_be_closed_in_any_order() -> None:
+    first, second = whorl.EventLoop(), whorl.EventLoop()
+    first.add_signal_handler(USR1, print)
+    second.add_signal_handler(USR2, print)
+    first.close()
+    second.close()
+    assert signal.set_wakeup_fd(-1) == -1
+
+
 def test_a_wakeup_fd_of_the_users_is_restored() -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)

@@ -111,7 +111,10 @@ class SignalPipe(IOHandle):
         if self._former is None:
             return
         host = self.loop._host
-        current = host.set_wakeup_fd(self._former)
+        try:
+            current = host.set_wakeup_fd(self._former)
+        except (OSError, ValueError):
+            current = host.set_wakeup_fd(-1)  # The former one is closed.
         if current != self._pair[1].fileno():
             host.set_wakeup_fd(current)
         self._former = None
