@@ -1,7 +1,18 @@
-"""What every test of a handle stands on: the loops of the machine's tests, and their watch for leaks."""
+"""What every test of a handle stands on: the loops of the machine's tests, and the kinds of streams."""
 
 from __future__ import annotations
 
-from tests.core.conftest import loop, make_loop, no_hang, no_leak
+from pathlib import Path
 
-__all__ = ["loop", "make_loop", "no_hang", "no_leak"]
+import pytest
+
+from tests.core.conftest import loop, make_loop, no_hang, no_leak
+from tests.handles.streams import Kind
+
+__all__ = ["kind", "loop", "make_loop", "no_hang", "no_leak"]
+
+
+@pytest.fixture(params=["tcp", "unix"])
+def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
+    """A kind of stream."""
+    return Kind(request.param, tmp_path)
