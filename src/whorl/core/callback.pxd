@@ -49,7 +49,6 @@ cdef class Owner:
     cpdef object _describe(self, Callback callback)
 
 
-@cython.freelist(256)
 cdef class Callback(Runnable):
     cdef public Owner _loop
     cdef public object _callback
