@@ -31,10 +31,10 @@ KEPT_VERSIONS = 6  # of each file in the cache: enough to go back and forth betw
 _DIRECTIVES = {
     "language_level": "3",
     "annotation_typing": "False",  # annotations are for readers and mypy; C types stand in the .pxd
-    "boundscheck": "False",
+    "boundscheck": "True",
     "wraparound": "False",
     "initializedcheck": "False",
-    "nonecheck": "False",
+    "nonecheck": "True",
     "overflowcheck": "False",
     "cdivision": "False",
     "auto_pickle": "False",  # nothing here can sensibly be copied into another process
