@@ -3,13 +3,16 @@
 import errno
 import signal
 import socket
+import sys
 from asyncio import base_events, unix_events
 from typing import Any
 
 import whorl
-from whorl.aio.servers import READABLE, Acceptor
+from whorl.aio.acceptor import Acceptor
+from whorl.aio.servers import Server
 from whorl.core.host import Host
 from whorl.core.kernel import Kernel, refusal
+from whorl.core.states import Event
 from whorl.handles import Idle
 
 
@@ -37,6 +40,12 @@ class SuiteKernel(Kernel):
         if not isinstance(sock.fileno(), int):
             raise ValueError(f"Invalid file object: {sock!r}")  # As asyncio's selector does, of a mock.
         return super().listen(sock, backlog)
+
+    def close_socket(self, sock: Any) -> int:
+        try:
+            return super().close_socket(sock)
+        except OSError:
+            return -errno.EIO
 
     def accept(self, sock: Any) -> Any:
         try:
@@ -67,6 +76,21 @@ class SuiteHost(Host):
         return base_events.socket.getaddrinfo(host, port, *rest)
 
 
+class Client:
+    """Stands for a client that a server is told of without being told which."""
+
+
+def count_clients(server_class: Any) -> None:
+    """Let servers be told of clients by asyncio's private names as it was before 3.13."""
+    attach, detach, client = server_class._attach, server_class._detach, Client()
+    server_class._attach = lambda server, transport=client: attach(server, transport)
+    server_class._detach = lambda server, transport=client: detach(server, transport)
+
+
+if sys.version_info < (3, 13):
+    count_clients(Server)
+
+
 class EventLoop(whorl.EventLoop):
     """The loop that replaces asyncio's; the suite finds what it calls by asyncio's private names."""
 
@@ -90,7 +114,7 @@ class EventLoop(whorl.EventLoop):
     def _accept_connection(self, protocol_factory: Any, sock: Any, *options: Any) -> None:
         acceptor = Acceptor.__new__(Acceptor)
         acceptor._face, acceptor._sock = self, sock
-        acceptor._on_events(READABLE)
+        acceptor._on_events(Event.READABLE)
 
     def start_idle(self, callback: Any) -> Idle:
         """Call back between two turns, and never sleep."""
