@@ -146,7 +146,7 @@ async def _connect_any(
             raise _combined([error for errors in failures for error in errors], all_errors)
         return sock
     finally:
-        del failures  # Their tracebacks refer to this frame.
+        failures.clear()  # Their tracebacks refer to this frame.
 
 
 def _combined(errors: list[OSError], all_errors: bool) -> Exception:
