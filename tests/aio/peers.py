@@ -94,6 +94,15 @@ async def turns(count: int) -> None:
         await asyncio.sleep(0)
 
 
+async def turns_while_idle(seconds: float = 0.05) -> int:
+    """How many turns the loop takes while nothing happens."""
+    loop: Any = asyncio.get_running_loop()
+    await turns(2)
+    before: int = loop.metrics().turns
+    await asyncio.sleep(seconds)
+    return int(loop.metrics().turns) - before - 2  # The timer's turn, and the one in which the task goes on.
+
+
 def noise(size: int, seed: int = 0) -> bytes:
     """Bytes without a pattern, the same for the same seed."""
     return random.Random(seed).randbytes(size)

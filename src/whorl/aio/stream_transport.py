@@ -37,8 +37,8 @@ CLOSING = int(TransportState.CLOSING)
 LOST = int(TransportState.LOST)
 CLOSED = int(TransportState.CLOSED)
 
-#: After this many writes to a lost connection a warning is logged (asyncio: 5).
-QUIET_WRITES = 5
+#: After this many writes to a lost connection each further one logs a warning, as in asyncio.
+QUIET_WRITES = 4
 
 if not cython.compiled:
 
@@ -208,8 +208,9 @@ class StreamTransport(Stream):
 
     def _read_into_buffer(self) -> None:
         """Let the kernel write into the protocol's own buffer."""
+        protocol = self._protocol  # It may replace itself meanwhile, but the buffer is its own.
         try:
-            buffer = self._protocol.get_buffer(-1)
+            buffer = protocol.get_buffer(-1)
             size = len(buffer)
             if not size:
                 raise RuntimeError("get_buffer() returned an empty buffer")
@@ -226,7 +227,7 @@ class StreamTransport(Stream):
         self._note_read(result, size)
         if result > 0:
             try:
-                self._protocol.buffer_updated(result)
+                protocol.buffer_updated(result)
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as error:
