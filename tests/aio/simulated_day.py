@@ -1,0 +1,129 @@
+"""A day in the simulated world, run in a process of its own: prints a digest of all that happened.
+
+`--guarded` forbids what does real I/O; `--marked` lives the day twice and writes a line before and
+after the second time, between which a tracer can look for system calls.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import hashlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import whorl
+from tests.aio.simulated_kernel import SimulatedHost, SimulatedKernel
+from tests.aio.transport_scenarios import SCENARIOS, World
+
+BEGIN, END = b"the day begins\n", b"the day is over\n"
+
+#: What does real I/O, starts threads, looks at the clock or listens to signals.
+FORBIDDEN: dict[Any, tuple[str, ...]] = {
+    os: ("close", "eventfd", "fstat", "getpid", "open", "pipe", "read", "readv", "set_blocking", "stat",
+         "unlink", "urandom", "write", "writev"),
+    select: ("epoll", "poll", "select"),
+    signal: ("set_wakeup_fd", "signal", "siginterrupt"),
+    socket: ("socket", "socketpair", "getaddrinfo", "getnameinfo"),
+    subprocess: ("Popen",),
+    threading.Thread: ("start",),
+    time: ("monotonic", "monotonic_ns", "perf_counter", "sleep", "time", "time_ns"),
+}  # fmt: skip
+
+
+async def heartbeats(world: World) -> None:
+    """A day of timers: one that beats every minute, one that waits for noon, one that is called off."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    beats = 0
+
+    async def beat() -> None:
+        nonlocal beats
+        while True:
+            await asyncio.sleep(60)
+            beats += 1
+
+    beating = asyncio.ensure_future(beat())
+    called_off = loop.call_later(3600, beating.cancel)
+    called_off.cancel()
+    try:
+        async with asyncio.timeout(12 * 3600):
+            await asyncio.sleep(24 * 3600)
+    except TimeoutError:
+        assert loop.time() - began == 12 * 3600
+    await asyncio.sleep(12 * 3600 + 1)
+    beating.cancel()
+    await asyncio.gather(beating, return_exceptions=True)
+    assert beats == 24 * 60
+
+
+def live(act: Callable[[World], Awaitable[Any]], kind: str, seed: int) -> list[tuple[Any, ...]]:
+    """One scenario in a world of its own; every call of the kernel's."""
+    trace: list[tuple[Any, ...]] = []
+    kernel = SimulatedKernel(seed, trace)
+    loop = whorl.EventLoop(kernel=kernel, host=SimulatedHost())
+    reported: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda loop, context: reported.append(context))
+    try:
+        loop.run_until_complete(act(World(kind, seed, "/")))
+        loop.run_until_complete(asyncio.sleep(10))  # what is still on its way arrives
+    finally:
+        loop.close()
+    assert reported == []
+    assert kernel.files == {}, "descriptors were left open"
+    return trace
+
+
+def day(seed: int) -> str:
+    """A digest of what happened in all scenarios."""
+    digest = hashlib.blake2b(digest_size=16)
+    for kind in ("tcp", "unix"):
+        for act in (*SCENARIOS, heartbeats):
+            for entry in live(act, kind, seed):
+                digest.update(repr(entry).encode())
+    return digest.hexdigest()
+
+
+def forbid(names: dict[Any, tuple[str, ...]]) -> None:
+    """Make these raise."""
+
+    def replacement(name: str) -> Callable[..., Any]:
+        def refuse(*args: Any, **options: Any) -> Any:
+            raise AssertionError(f"{name} was called in the simulated world")
+
+        return refuse
+
+    for owner, functions in names.items():
+        for name in functions:
+            setattr(owner, name, replacement(name))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--guarded", action="store_true")
+    parser.add_argument("--marked", action="store_true")
+    parser.add_argument("seed", type=int)
+    options = parser.parse_args()
+    build = b"compiled" if whorl.compiled else b"pure"
+    write = os.write
+    if options.guarded:
+        forbid(FORBIDDEN)
+    digest = day(options.seed)
+    if options.marked:
+        gc.collect()
+        write(1, BEGIN)
+        assert day(options.seed) == digest, "the second day differed"
+        write(1, END)
+    write(1, b"%s %s\n" % (build, digest.encode()))
+
+
+if __name__ == "__main__":
+    main()
