@@ -6,6 +6,7 @@ cdef extern from "Python.h":
     int PyContext_Enter(object context) except -1
     int PyContext_Exit(object context) except -1
 
+cdef int LIFE_OPEN
 cdef int OPEN
 cdef int CLOSING
 cdef int LOST
@@ -35,7 +36,8 @@ cdef class StreamTransport(Stream):
     cdef Py_ssize_t _low
     cdef int _lost_writes
 
-    cpdef object _on_events(self, int seen)
+    @cython.locals(seen=int)
+    cdef object _run(self)
     cdef object _read(self)
     cdef object _data_arrived(self, bytes data)
     cdef object _end_arrived(self)

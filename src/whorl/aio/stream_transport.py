@@ -22,6 +22,7 @@ from whorl.aio.flow import limits
 from whorl.aio.transport_states import TransportState
 from whorl.core.handle import Handle, os_error
 from whorl.core.limits import READ_SIZE
+from whorl.core.states import Life
 from whorl.handles.stream import Stream
 
 try:
@@ -32,6 +33,7 @@ except ImportError:
 if TYPE_CHECKING:
     from whorl.aio.loop import EventLoop
 
+LIFE_OPEN = int(Life.OPEN)
 OPEN = int(TransportState.OPEN)
 CLOSING = int(TransportState.CLOSING)
 LOST = int(TransportState.LOST)
@@ -197,8 +199,13 @@ class StreamTransport(Stream):
             if self._loop._debug:
                 logger.debug("%r resumes reading", self)
 
-    def _on_events(self, seen: int) -> None:
-        events_in_context(self, seen)
+    def _run(self) -> None:
+        # Events go straight to the engine: `_on_events` would be looked up on the Python subclass.
+        seen = self._seen
+        self._seen = 0
+        self._queued = False
+        if self._life == LIFE_OPEN:
+            events_in_context(self, seen)
 
     def _read(self) -> None:
         if self._buffered:
