@@ -194,6 +194,76 @@ def test_what_arrives_after_reading_stopped_waits(make_loop: MakeLoop, kind: Kin
     assert reader.data == b"firstsecond"
 
 
+def test_the_caller_may_supply_the_memory(make_loop: MakeLoop, kind: Kind) -> None:
+    loop = make_loop()
+    client, server = kind.pair(loop)
+    memory = bytearray(1000)
+    sizes: list[int] = []
+    received: list[bytes] = []
+    ends: list[int | None] = []
+
+    def give(stream: Stream, size: int) -> bytearray:
+        assert stream is server
+        sizes.append(size)
+        return memory
+
+    def note(stream: Stream, data: Any, error: OSError | None) -> None:
+        if not data:
+            ends.append(error.errno if error else None)
+            return
+        assert isinstance(data, memoryview)
+        assert data.obj is memory
+        received.append(bytes(data))
+
+    server.read_start(note, give)
+    sent = random.Random(1).randbytes(100_000)
+    client.write(sent)
+    client.shutdown()
+    loop.run()
+    assert b"".join(received) == sent
+    assert max(map(len, received)) == 1000
+    assert ends == [None]
+    assert min(sizes) > 0
+
+
+def test_memory_without_room_is_an_error_of_the_read(loop: Loop, kind: Kind) -> None:
+    client, server = kind.pair(loop)
+    reader = Reader()
+    server.read_start(reader, lambda stream, size: bytearray())
+    client.write(b"x")
+    loop.run()
+    assert reader.ends == [errno.ENOBUFS]
+    assert not server.is_active()
+    server.read_start(reader)
+    loop.run(RunMode.NOWAIT)
+    assert reader.data == b"x"
+
+
+@pytest.mark.parametrize("memory", [b"read only", None, 5])
+def test_memory_that_cannot_be_written_ends_the_reading(loop: Loop, kind: Kind, memory: Any) -> None:
+    client, server = kind.pair(loop)
+    server.read_start(Reader(), lambda stream, size: memory)
+    client.write(b"x")
+    with pytest.raises((TypeError, BufferError)):
+        loop.run()
+    loop.run()
+    assert not server.is_active()
+
+
+def test_a_handle_closed_while_it_asks_for_memory_is_called_no_more(loop: Loop, kind: Kind) -> None:
+    client, server = kind.pair(loop)
+    reader = Reader()
+
+    def close(stream: Stream, size: int) -> bytearray:
+        stream.close()
+        return bytearray(10)
+
+    server.read_start(reader, close)
+    client.write(b"x")
+    loop.run()
+    assert (reader.chunks, reader.ends) == ([], [])
+
+
 def test_much_data_is_read_in_turns_with_others(make_loop: MakeLoop, kind: Kind) -> None:
     loop = make_loop()
     busy, busy_server = kind.pair(loop)
@@ -464,6 +534,16 @@ def test_a_handle_connects_once_at_a_time(loop: Loop, kind: Kind) -> None:
     with pytest.raises(OSError, match="already") as caught:
         client.connect(server.getsockname())
     assert caught.value.errno == errno.EALREADY
+
+
+def test_a_handle_that_is_connected_cannot_connect_again(loop: Loop, kind: Kind) -> None:
+    server = kind.server(loop, print)
+    server.unref()
+    for stream in kind.pair(loop):
+        with pytest.raises(OSError, match="already connected") as caught:
+            stream.connect(server.getsockname())
+        assert caught.value.errno == errno.EISCONN
+    assert not loop.alive()
 
 
 def test_a_connection_in_the_making_keeps_the_loop_alive(loop: Loop, kind: Kind) -> None:

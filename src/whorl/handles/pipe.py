@@ -93,11 +93,10 @@ class Pipe(StreamHandle):
         """Connect; `on_connect(request, error)` is called when that is over.
 
         What the system refuses goes to the callback always. Raises OSError: EALREADY while it is
-        connecting, EINVAL or ENAMETOOLONG if this is no name.
+        connecting, EISCONN once it is connected, EINVAL or ENAMETOOLONG if this is no name.
         """
         self._check_open()
-        if self._connecting is not None:
-            raise os_error(errno.EALREADY)
+        self._check_unconnected()
         encoded = encode(name)
         if self._fd < 0:
             self._adopt(self._new_socket())

@@ -11,6 +11,7 @@ cdef int OPEN
 cdef int WRITABLE
 cdef int ERROR
 cdef int HANGUP
+cdef Py_ssize_t READ_SIZE
 
 
 cdef class StreamRequest(Request):
@@ -37,6 +38,7 @@ cdef class StreamHandle(Stream):
     cdef bint _readable
     cdef bint _writable
     cdef object _read_callback
+    cdef object _get_buffer
     cdef object _read_context
     cdef object _writes
     cdef object _owed
@@ -53,12 +55,17 @@ cdef class StreamHandle(Stream):
     # For subclasses.
     cdef object _adopt(self, object sock)
     cdef object _begin(self, bint readable, bint writable)
+    cdef object _check_unconnected(self)
     cdef object _check_unused(self)
     cdef object _check_free(self, int fd)
     cdef Connect _begin_connect(self, object callback, Py_ssize_t code)
     cdef object _begin_listen(self, object backlog, object callback)
 
     # The sink.
+    cdef object _read(self)
+    @cython.locals(result=Py_ssize_t)
+    cdef object _read_into(self)
+    cdef Py_ssize_t _fill(self, object buffer) except? -65536
     cdef object _data_arrived(self, bytes data)
     cdef object _end_arrived(self)
     cdef object _read_failed(self, int code)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import call_in_context, current_context
 from whorl.core.handle import Handle, Request, os_error
+from whorl.core.limits import READ_SIZE
 from whorl.core.states import Event, Life
 from whorl.handles.listener import Listener
 from whorl.handles.stream import Stream
@@ -91,6 +92,7 @@ class StreamHandle(Stream):
         "_connection_callback",
         "_connection_context",
         "_delayed_error",
+        "_get_buffer",
         "_listener",
         "_owed",
         "_read_callback",
@@ -106,6 +108,7 @@ class StreamHandle(Stream):
         self._readable = False  # whether it is, or is about to be, connected for reading
         self._writable = False  # the same for writing; false after `shutdown`
         self._read_callback: Any = None
+        self._get_buffer: Any = None
         self._read_context: Any = None
         self._writes: collections.deque[Write] = collections.deque()  # those not sent wholly
         self._owed: collections.deque[tuple[StreamRequest, int]] = collections.deque()
@@ -119,11 +122,19 @@ class StreamHandle(Stream):
 
     # Reading.
 
-    def read_start(self, callback: Callable[[Self, bytes, OSError | None], object]) -> None:
-        """Call `callback(stream, data, error)` with what arrives.
+    def read_start(
+        self,
+        callback: Callable[[Self, Any, OSError | None], object],
+        get_buffer: Callable[[Self, int], Buffer] | None = None,
+    ) -> None:
+        """Call `callback(stream, data, error)` with what arrives, as bytes.
 
         At the end of the stream `data` is empty and `error` None; after that, and after an
         error, reading has been stopped.
+
+        With `get_buffer(stream, size)` the caller supplies the memory for each read, `size` being
+        a suggestion; `data` is then a memoryview of the part that was filled. A buffer without
+        room is an error of the read (ENOBUFS).
 
         Raises OSError: EALREADY if it reads already, ENOTCONN if there is nothing to read from.
         """
@@ -135,6 +146,7 @@ class StreamHandle(Stream):
         if not self._readable:
             raise os_error(errno.ENOTCONN)
         self._read_callback = callback
+        self._get_buffer = get_buffer
         self._read_context = current_context()
         if self._hung_up:
             self._more_to_read = True  # no event will announce the end again
@@ -154,6 +166,36 @@ class StreamHandle(Stream):
     def is_readable(self) -> bool:
         """Whether reading can be started (libuv: ``uv_is_readable``)."""
         return self._readable and self._life == OPEN
+
+    def _read(self) -> None:
+        if self._get_buffer is None:
+            Stream._read(self)
+        else:
+            self._read_into()
+
+    def _read_into(self) -> None:
+        """Read once into the caller's memory."""
+        try:
+            buffer = memoryview(call_in_context(self._read_context, self._get_buffer, (self, READ_SIZE)))
+            if self._life != OPEN or not self._reading:
+                return
+            if not buffer.nbytes:
+                self._stop_reading()
+                self._read_failed(errno.ENOBUFS)
+                return
+            result = self._fill(buffer)
+        except Exception:
+            self.read_stop()  # it would fail again in every turn
+            raise
+        self._note_read(result, buffer.nbytes)
+        if result > 0:
+            filled = buffer.cast("B")[:result]
+            call_in_context(self._read_context, self._read_callback, (self, filled, None))
+
+    def _fill(self, buffer: memoryview) -> int:
+        if self._is_socket:
+            return self._kernel.recv_into(self._fd, buffer)
+        return self._kernel.read_into(self._fd, buffer)
 
     def _data_arrived(self, data: bytes) -> None:
         call_in_context(self._read_context, self._read_callback, (self, data, None))
@@ -250,6 +292,14 @@ class StreamHandle(Stream):
         self._fail_writes(code)
 
     # Connecting.
+
+    def _check_unconnected(self) -> None:
+        """Refuse to connect again. The kernel does, but not the first time after a connection was made."""
+        if self._connecting is not None:
+            raise os_error(errno.EALREADY)
+        if self._readable and self._sock is not None:
+            if not isinstance(self._kernel.peer_name(self._sock), int):
+                raise os_error(errno.EISCONN)
 
     def _begin_connect(self, callback: Any, code: int) -> Connect:
         """Wait for the connection, or have it reported that it failed at once with `code`."""
@@ -449,7 +499,7 @@ class StreamHandle(Stream):
         except BaseException:
             self._loop._handle_closing(self)  # the rest comes in the next closing phase
             raise
-        self._read_callback = self._connection_callback = None
+        self._read_callback = self._get_buffer = self._connection_callback = None
         Handle._finish_close(self)
 
     def _cancel_requests(self) -> None:

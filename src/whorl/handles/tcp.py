@@ -81,12 +81,11 @@ class TCP(StreamHandle):
     ) -> Connect:
         """Connect; `on_connect(request, error)` is called when that is over.
 
-        Raises OSError for what the system refuses at once, EALREADY while it is connecting; a
-        refused connection goes to the callback always.
+        Raises OSError for what the system refuses at once, EALREADY while it is connecting and
+        EISCONN once it is connected; a refused connection goes to the callback always.
         """
         self._check_open()
-        if self._connecting is not None:
-            raise os_error(errno.EALREADY)
+        self._check_unconnected()
         self._ensure_socket(family_of(address))
         code = -self._kernel.connect(self._sock, address)
         if code in (0, errno.EINPROGRESS, errno.EINTR):
@@ -170,6 +169,8 @@ class TCP(StreamHandle):
 
 def family_of(address: tuple[Any, ...]) -> int:
     """The family of a numeric address; OSError (EINVAL) if it is none."""
+    if not isinstance(address, tuple) or not address or not isinstance(address[0], str):
+        raise TypeError(f"an address is a tuple of host and port, not {address!r}")
     host = address[0].partition("%")[0]
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
