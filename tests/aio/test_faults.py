@@ -15,7 +15,13 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.transport_scenarios import SCENARIOS, World, connections_that_break, many_connections
+from tests.aio.transport_scenarios import (
+    SCENARIOS,
+    World,
+    connections_that_break,
+    echo_of_sockets,
+    many_connections,
+)
 from tests.core.machinery import SECOND
 from whorl.core.fault_kernel import FaultKernel, FaultRates
 
@@ -99,6 +105,14 @@ def test_every_byte_arrives(scenario: Scenario, kind: str, seed: int, tmp_path: 
     kernel, _ = run(scenario, kind, seed, FaultRates(), tmp_path)
     if scenario is many_connections:  # others may be over before anything fails
         assert len(kernel.injected) > 10
+
+
+@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+def test_every_byte_arrives_over_sockets_of_ones_own(kind: str, seed: int, tmp_path: Path) -> None:
+    replay("sockets_of_ones_own", kind, seed)
+    rates = FaultRates(no_buffers=0, aborted=0, exhausted=0)  # these would be for the caller to handle
+    run(echo_of_sockets, kind, seed, rates, tmp_path)
 
 
 @pytest.mark.parametrize("seed", seeds())

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import os
 import random
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -551,6 +552,42 @@ async def connections_that_break(world: World) -> int:
             assert data.startswith(bytes(protocol.received))
     await end(server)
     return sum(isinstance(protocol.error, ConnectionResetError) for protocol in protocols)
+
+
+async def echo_of_sockets(world: World) -> None:
+    """The `sock_` methods, over real sockets: recv, recv_into, sendall, connect, accept."""
+    loop = asyncio.get_running_loop()
+    family, address = (
+        (socket.AF_UNIX, world.path) if world.kind == "unix" else (socket.AF_INET, ("127.0.0.1", 0))
+    )
+
+    async def answer(listener: socket.socket) -> None:
+        connection, _ = await loop.sock_accept(listener)
+        with connection:
+            while data := await loop.sock_recv(connection, world.size(100_000)):
+                await loop.sock_sendall(connection, data)
+
+    with socket.socket(family) as listener, socket.socket(family) as client:
+        for sock in (listener, client):
+            sock.setblocking(False)
+        listener.bind(address)
+        listener.listen()
+        answering = asyncio.ensure_future(answer(listener))
+        await loop.sock_connect(client, listener.getsockname())
+        for _ in range(world.random.randint(1, 5)):
+            data = world.noise(world.size(MUCH // 4))
+            sending = asyncio.ensure_future(loop.sock_sendall(client, data))
+            received = bytearray(len(data))
+            with memoryview(received) as rest:
+                start = 0
+                while start < len(data):
+                    with rest[start:] as target:
+                        start += await loop.sock_recv_into(client, target)
+            await sending
+            assert digest(received) == digest(data)
+        client.shutdown(socket.SHUT_WR)
+        assert await loop.sock_recv(client, 1) == b""
+        await answering
 
 
 SCENARIOS: tuple[Callable[[World], Awaitable[None]], ...] = (

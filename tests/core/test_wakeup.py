@@ -244,6 +244,36 @@ def test_an_error_out_of_the_sleep_leaves_the_wakeup_working() -> None:
     loop.close()
 
 
+def test_an_interrupted_call_does_not_keep_the_next_one_from_waking() -> None:
+    class Interrupting(Sleepless):
+        def write(self, fd: int, data: bytes, offset: int) -> int:
+            if not self.writes:
+                self.writes += 1
+                raise KeyboardInterrupt  # what a signal handler may do at any moment
+            return super().write(fd, data, offset)
+
+    kernel = Interrupting()
+    loop = Loop(kernel=kernel)
+    seen: list[int] = []
+
+    def post_twice() -> None:
+        try:
+            loop.call_soon_threadsafe(seen.append, 1)
+        except KeyboardInterrupt:
+            loop.call_soon_threadsafe(loop.stop)
+
+    def post_from_a_thread() -> None:
+        thread = threading.Thread(target=post_twice)
+        thread.start()
+        thread.join()
+
+    kernel.before_sleep = post_from_a_thread
+    run_forever(loop)
+    assert seen == [1]
+    assert kernel.writes == 2
+    loop.close()
+
+
 # Signals.
 
 

@@ -608,7 +608,11 @@ class Loop(Owner):
         """
         if self._may_sleep and not self._woken:
             self._woken = True
-            self._wakeup.wake()
+            try:
+                self._wakeup.wake()
+            except BaseException:  # An interrupt: the next call must not rely on this one.
+                self._woken = False
+                raise
 
     # What callbacks and handles ask of their loop.
 
