@@ -35,6 +35,7 @@ class Acceptor(IOHandle):
         self._server = server
         self._sock = sock
         self._rest: TimedCallback | None = None
+        self._exhausted = False  # whether resources ran out, and nothing was accepted since
         self._fd = sock.fileno()
         loop._poller.add(self, READABLE)
 
@@ -42,6 +43,7 @@ class Acceptor(IOHandle):
         for _ in range(ACCEPTS_PER_EVENT):
             accepted = self._face._kernel.accept(self._sock)
             if not isinstance(accepted, int):
+                self._exhausted = False
                 self._serve(*accepted)
                 if self.is_closing():
                     return
@@ -123,9 +125,12 @@ class Acceptor(IOHandle):
             )
 
     def _take_a_rest(self, error: OSError) -> None:
-        """Descriptors or memory ran out: say so, and try again later."""
+        """Descriptors or memory ran out: say so once, and try again later."""
         self._face._poller.remove(self)
         self._rest = self._face.call_later(ACCEPT_REST_NS / 1e9, self._resume)
+        if self._exhausted:
+            return
+        self._exhausted = True
         self._face.call_exception_handler(
             {
                 "message": "socket.accept() out of system resource",
