@@ -89,7 +89,8 @@ def run(scenario: Scenario, kind: str, seed: int, rates: FaultRates, folder: Pat
         result = runner.run(main())
         assert loop.walk() == []
         assert loop.metrics().active_handles == 0
-    gc.collect()
+    if loop._transports:
+        gc.collect()
     assert not loop._transports
     exhaustions = [context for context in reported if "out of system resource" in context["message"]]
     assert len(exhaustions) <= sum(kernel.injected[f"accept {name}"] for name in EXHAUSTED)

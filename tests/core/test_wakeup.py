@@ -388,6 +388,7 @@ def test_a_storm_of_signals_loses_nothing(make_loop: MakeLoop, no_hang: None) ->
         thread.join()
     run_turns(loop, 3)
     assert {name: len(numbers) for name, numbers in seen.items()} == posted
+    seen["signal"].sort()  # a signal may interrupt the handler of the one before
     assert all(numbers == list(range(len(numbers))) for numbers in seen.values())
     assert min(posted.values()) > STORM_SECONDS * 100
 
