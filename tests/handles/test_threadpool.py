@@ -196,6 +196,7 @@ def test_waiting_work_can_be_cancelled(loop: Loop, host: PoolHost, gate: Gate) -
     seen: list[Any] = []
     for _ in range(4):
         Work(loop, gate)
+    gate.await_entries(4)
     work = Work(loop, lambda: seen.append("done"), lambda *args: seen.append(args))
     assert work.cancel()
     assert not work.cancel()

@@ -1,0 +1,35 @@
+"""The examples of the guide run as they stand."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from build_tools.sources import ROOT
+from whorl import handles
+
+GUIDE = (ROOT / "docs/guide/handles.md").read_text(encoding="utf-8")
+EXAMPLES = dict(
+    re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```python\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
+)
+
+
+@pytest.mark.parametrize("code", EXAMPLES.values(), ids=EXAMPLES)
+def test_an_example_runs_and_says_something(code: str) -> None:
+    answer = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env={"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout
+
+
+def test_everything_that_can_be_started_has_an_example() -> None:
+    shown = {word for code in EXAMPLES.values() for word in re.findall(r"\w+", code)}
+    assert set(handles.__all__) - shown <= {"Connect", "Shutdown", "StreamHandle", "ThreadPool", "Write"}
