@@ -20,15 +20,17 @@ def main() -> int:
     if not suite.is_installed():
         print(f"conformance: not run: {python} at {sys.executable} came without its tests (package test).")
         return 0
-    skips.read()
+    try:
+        skips.read()
+    except ValueError as error:
+        print(f"conformance: {error}")
+        return 2
     facts = describe(options.loop)
     print(f"{python}'s {suite.PACKAGE} on {facts['loop']}")
-    directory = BUILD / f"{sys.implementation.cache_tag}-{platform.python_version()}"
-    runner = Runner(
-        options.loop, directory / facts["directory"], options.timeout, with_skipped=options.with_skipped
+    runner = Runner(options.loop, options.timeout, with_skipped=options.with_skipped)
+    baseline = Baseline(
+        BUILD / f"asyncio-{platform.python_version()}.json", Runner("asyncio", options.timeout)
     )
-    stock_runner = Runner("asyncio", directory / "baseline", options.timeout)
-    baseline = Baseline(directory / "baseline.json", stock_runner)
     report.print_heading(options.loop)
     modules = filter(suite.has_module, options.modules)
     reports = [run_module(module, runner, baseline) for module in modules]
@@ -51,12 +53,11 @@ def parse_arguments() -> argparse.Namespace:
 
 def describe(loop: str) -> dict[str, str]:
     """Say what is tested, for the first line of the report and for the file."""
-    facts = {"python": platform.python_version(), "loop": loop, "directory": loop}
+    facts = {"python": platform.python_version(), "loop": loop}
     if loop == "whorl":
         import whorl
 
         build = "compiled" if whorl.compiled else "pure"
-        facts["directory"] = f"whorl-{build}"
         facts["loop"] = f"whorl {whorl.__version__} ({build}) from {Path(whorl.__file__).parent}"
     return facts
 

@@ -24,8 +24,9 @@ class Baseline:
         suspects = unknown
         for _ in range(ATTEMPTS):
             if suspects:
-                outcomes = self._runner.run(module, only=suspects).outcomes
-                suspects = [test for test in suspects if test in outcomes and outcomes[test].failed]
+                failed = {one.id for one in self._runner.run(module, only=suspects).with_outcome("failed")}
+                suspects = [test for test in suspects if test in failed]
         self._fails.update((test, test in suspects) for test in unknown)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
         self._path.write_text(json.dumps(self._fails, indent=1, sort_keys=True))
         return {test for test in tests if self._fails[test]}

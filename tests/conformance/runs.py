@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,10 +28,6 @@ class Outcome:
     seconds: float = 0.0
 
     @property
-    def failed(self) -> bool:
-        return self.outcome == "failed"
-
-    @property
     def passed(self) -> bool:
         return self.outcome == "passed"
 
@@ -40,6 +37,7 @@ class ModuleRun:
     """What became of the tests of one module."""
 
     module: str
+    found: Collection[str] = ()
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
     skips: dict[str, str] = field(default_factory=dict)  # The private name for each listed test.
@@ -56,40 +54,38 @@ class ModuleRun:
 class Runner:
     """Starts workers for one kind of loop and reads what they wrote."""
 
-    def __init__(self, loop: str, directory: Path, timeout: float, *, with_skipped: bool = False) -> None:
-        self.loop = loop
-        self._with_skipped = with_skipped
-        self._directory = directory
+    def __init__(self, loop: str, timeout: float, *, with_skipped: bool = False) -> None:
+        self._loop = loop
         self._timeout = timeout
-        directory.mkdir(parents=True, exist_ok=True)
+        self._with_skipped = with_skipped
 
     def run(self, module: str, only: Collection[str] = ()) -> ModuleRun:
         """Run a module or some of its tests; a test that ends its process fails and the others go on."""
         result = ModuleRun(module)
         self._run_into(result, only)
-        for test, method in result.absent.items():
-            if result.outcomes[test].failed:
-                result.outcomes[test] = replace(result.outcomes[test], outcome="absent", reason=method)
+        lost = set(result.found) - set(result.outcomes) - set(result.skips)
+        if lost:
+            result.complaints.append(f"{module}: no outcome of {', '.join(sorted(lost))}")
+        for one in result.with_outcome("failed"):
+            if one.id in result.absent:
+                result.outcomes[one.id] = replace(one, outcome="absent", reason=result.absent[one.id])
         for test, name in result.skips.items():
             if not self._with_skipped:
                 result.outcomes[test] = Outcome(test, "skipped", name)
-            elif result.outcomes[test].passed:
+            elif test in result.outcomes and result.outcomes[test].passed:
                 result.complaints.append(f"{test}: passes and need not be skipped for {name}")
         return result
 
     def _run_into(self, result: ModuleRun, only: Collection[str]) -> None:
         module = result.module
-        found: Collection[str] = only
-        todo: Collection[str] = only
+        result.found = todo = only
         for _ in range(MAX_RESTARTS):
-            lines, returncode = self._work(module, todo)
+            lines, returncode, log = self._work(module, todo)
             started = _absorb(lines, result)
             if returncode == 0:
                 return
-            log = self._path(module, "log").read_text(errors="replace")
-            found = found or [test for line in lines for test in line.get("ids", ())]
             left_out = set() if self._with_skipped else set(result.skips)
-            todo = [test for test in found if test not in result.outcomes and test not in left_out]
+            todo = [test for test in result.found if test not in result.outcomes and test not in left_out]
             if not started or not todo:
                 result.complaints.append(f"{module}: died outside of its tests ({returncode})\n{log[-8000:]}")
                 return
@@ -99,27 +95,34 @@ class Runner:
                 return
         result.complaints.append(f"{module}: given up after {MAX_RESTARTS} hangs and crashes")
 
-    def _work(self, module: str, only: Collection[str]) -> tuple[list[dict[str, Any]], int]:
-        """Run one worker to its end; return the lines it wrote and its exit status."""
-        lines = self._path(module, "jsonl")
-        lines.unlink(missing_ok=True)
-        command = [sys.executable, str(WORKER), module, "--loop", self.loop]
+    def _work(self, module: str, only: Collection[str]) -> tuple[list[dict[str, Any]], int, str]:
+        """Run one worker to its end; return the lines it wrote, its exit status and what it printed."""
+        with tempfile.TemporaryDirectory(prefix="conformance-") as directory:
+            return self._work_in(Path(directory), module, only)
+
+    def _work_in(
+        self, directory: Path, module: str, only: Collection[str]
+    ) -> tuple[list[dict[str, Any]], int, str]:
+        lines, wanted, log = directory / "lines", directory / "wanted", directory / "log"
+        command = [sys.executable, str(WORKER), module, "--loop", self._loop]
         command += ["--lines", str(lines), "--timeout", str(self._timeout)]
         if self._with_skipped:
             command.append("--with-skipped")
         if only:
-            wanted = self._path(module, "only")
             wanted.write_text("\n".join(only))
             command += ["--only", str(wanted)]
-        with self._path(module, "log").open("w") as log:
+        with log.open("w") as output:
             returncode = subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_environment(), check=False
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=_environment(),
+                check=False,
             ).returncode
         text = lines.read_text() if lines.exists() else ""
-        return [json.loads(line) for line in text.splitlines()], returncode
-
-    def _path(self, module: str, suffix: str) -> Path:
-        return self._directory / f"{module}.{suffix}"
+        printed = log.read_text(errors="replace")
+        return [json.loads(line) for line in text.splitlines()], returncode, printed
 
 
 def _environment() -> dict[str, str]:
@@ -133,6 +136,8 @@ def _absorb(lines: list[dict[str, Any]], result: ModuleRun) -> list[str]:
     started = []
     for line in lines:
         match line["event"]:
+            case "found":
+                result.found = line["ids"]
             case "start":
                 started.append(line["id"])
             case "stop":
