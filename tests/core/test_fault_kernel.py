@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from tests.core.machinery import Watcher, run_turns
+from tests.core.machinery import SECOND, Watcher, run_turns
 from whorl.core import Event, Kernel, Loop
 from whorl.core.fault_kernel import FaultKernel, FaultRates
 
@@ -154,13 +154,29 @@ def test_opening_accepting_and_connecting_fail_as_they_may() -> None:
     assert kernel.injected["open_socket EMFILE"] > 0
 
 
+class InVirtualTime(FaultKernel):
+    """Sleeps take no time."""
+
+    clock = 1000 * SECOND
+
+    def now(self) -> int:
+        return self.clock
+
+    def epoll_wait(self, epfd: int, timeout_ns: int, events: object) -> int:
+        found = super().epoll_wait(epfd, 0, events)
+        if found == 0 and timeout_ns > 0:
+            self.clock += timeout_ns
+        return found
+
+
 def test_an_interrupted_sleep_is_injected() -> None:
-    kernel = FaultKernel(5, NONE._replace(interrupted=0.5))
+    kernel = InVirtualTime(5, NONE._replace(interrupted=0.5))
     loop = Loop(kernel=kernel)
     ran: list[int] = []
     for number in range(20):
-        loop.call_later(number * 0.0005, ran.append, number)
+        loop.call_later(number, ran.append, number)
     loop.run()
     assert ran == list(range(20))
     assert kernel.injected["epoll_wait EINTR"] > 0
+    assert kernel.clock == (1000 + 19) * SECOND
     loop.close()
