@@ -656,3 +656,21 @@ class TestTimersInAnotherTime:
         before = loop.time()
         await asyncio.sleep(24 * 3600)
         assert loop.time() - before >= 24 * 3600
+
+
+def test_a_call_posted_by_another_thread_comes_before_a_later_call_soon(loop: whorl.EventLoop) -> None:
+    order: list[str] = []
+    poster = threading.Thread(target=loop.call_soon_threadsafe, args=(order.append, "posted"))
+    poster.start()
+    poster.join()
+    loop.call_soon(order.append, "called")
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    assert order == ["posted", "called"]
+
+
+def test_a_machine_run_goes_on_while_a_server_listens(loop: whorl.EventLoop) -> None:
+    server = loop.run_until_complete(loop.create_server(asyncio.Protocol, "127.0.0.1", 0))
+    assert loop.run(whorl.RunMode.NOWAIT)
+    server.close()
+    assert not loop.run(whorl.RunMode.NOWAIT)

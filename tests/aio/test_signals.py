@@ -243,3 +243,14 @@ def test_a_wakeup_fd_of_the_users_is_restored() -> None:
     assert signal.set_wakeup_fd(-1) == writing
     os.close(reading)
     os.close(writing)
+
+
+def test_a_loop_that_leaves_out_of_turn_is_not_given_signals_again() -> None:
+    first, second = whorl.EventLoop(), whorl.EventLoop()
+    try:
+        first.add_signal_handler(USR1, lambda: None)
+        second.add_signal_handler(USR2, lambda: None)  # its pipe stands before the first loop's
+    finally:
+        first.close()
+        second.close()  # would give the place back to a descriptor that is closed, or another's by now
+    assert signal.set_wakeup_fd(-1) == -1

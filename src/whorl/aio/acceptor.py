@@ -38,6 +38,7 @@ class Acceptor(IOHandle):
         self._exhausted = False  # whether resources ran out, and nothing was accepted since
         self._fd = sock.fileno()
         loop._poller.add(self, READABLE)
+        self._activate()
 
     def _on_events(self, seen: int) -> None:
         for _ in range(ACCEPTS_PER_EVENT):

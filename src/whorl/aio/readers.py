@@ -66,6 +66,10 @@ class DescriptorCallbacks(IOHandle):
             wanted |= WRITABLE
         if wanted != self._interest:
             self._runner._poller.modify(self, wanted)
+            if wanted:
+                self._activate()
+            else:
+                self._deactivate()
 
     def set_reader(self, callback: Callback | None) -> bool:
         """Call this when readable from now on; whether there was another before."""

@@ -100,6 +100,7 @@ class StreamTransport(Stream):
     ) -> None:
         super().__init__(loop)
         loop._hide(self)
+        self._activate()
         self._extra = dict(extra) if extra else {}
         self._protocol: Any = None
         self._server = server

@@ -16,8 +16,8 @@ cdef class Handle(Runnable):
 
     cpdef object _release(self)
     cdef object _check_open(self)
-    cdef object _activate(self)
-    cdef object _deactivate(self)
+    cpdef object _activate(self)
+    cpdef object _deactivate(self)
     cdef object _finish_close(self)
 
 

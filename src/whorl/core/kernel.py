@@ -476,4 +476,4 @@ class Kernel:
 if not cython.compiled:
     # Uncompiled, a method that only passes a call on costs more than the call.
     Kernel.now = staticmethod(time.monotonic_ns)  # type: ignore[method-assign, assignment]
-    Kernel.epoll_wait = wait_for_events  # type: ignore[method-assign]
+    Kernel.epoll_wait = wait_for_events  # type: ignore[method-assign, assignment]

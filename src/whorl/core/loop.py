@@ -78,6 +78,7 @@ class Loop(Owner):
         "_passes",
         "_pending",
         "_poller",
+        "_posted",
         "_prepare_handles",
         "_probe",
         "_process_id",
@@ -110,6 +111,7 @@ class Loop(Owner):
         self._spare: list[Runnable] = []  # the list `_ready` changes places with
         self._pending: list[Runnable] = []
         self._arrivals: collections.deque[Runnable] = collections.deque()
+        self._posted = False  # whether something may have arrived since the loop took what there was
         self._timers = new_heap()
         self._idle_handles: list[Any] = []
         self._prepare_handles: list[Any] = []
@@ -158,6 +160,8 @@ class Loop(Owner):
             self._check_thread()
             self._check_callback(callback, "call_soon")
             self._note_origin(entry)
+        if self._posted:
+            self._take_arrivals(self._ready)  # what was posted earlier comes earlier
         self._ready.append(entry)
         return entry
 
@@ -544,6 +548,7 @@ class Loop(Owner):
 
     def _take_arrivals(self, into: list[Runnable]) -> None:
         """Append what other threads posted, but not what they post meanwhile: that may have no end."""
+        self._posted = False
         for _ in range(len(self._arrivals)):
             into.append(self._arrivals.popleft())
 
@@ -598,6 +603,7 @@ class Loop(Owner):
     def _arrive(self, entry: Runnable) -> None:
         """Let the next poll hand over an entry; from any thread, or from a signal handler."""
         self._arrivals.append(entry)
+        self._posted = True
         self._end_sleep()
 
     def _end_sleep(self) -> None:

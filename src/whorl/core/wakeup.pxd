@@ -15,7 +15,7 @@ cdef class Wakeup(IOHandle):
 cdef class SignalPipe(IOHandle):
     cdef Kernel _kernel
     cdef object _pair
-    cdef object _former
+    cdef public object _former
 
     cpdef object _on_events(self, int seen)
     cpdef object _release(self)

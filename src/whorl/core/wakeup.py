@@ -7,6 +7,7 @@ Where there is no eventfd, or the poller knows no edges, a pair of sockets or re
 from __future__ import annotations
 
 import errno
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.handle import os_error
@@ -70,6 +71,11 @@ class Wakeup(IOHandle):
                 self._kernel.close_socket(sock)
 
 
+#: The pipes that are set, or would be again once a later one is disarmed: those of loops that have
+#: signal handlers. One that leaves out of turn must not be given back by a later one.
+_armed: weakref.WeakSet[SignalPipe] = weakref.WeakSet()
+
+
 class SignalPipe(IOHandle):
     """Where Python's signal handler writes the number of each signal, as one byte.
 
@@ -105,6 +111,7 @@ class SignalPipe(IOHandle):
             host.set_wakeup_fd(former)
         else:
             self._former = former
+            _armed.add(self)
 
     def disarm(self) -> None:
         """Give the former wakeup fd back, unless somebody else set one meanwhile."""
@@ -115,9 +122,14 @@ class SignalPipe(IOHandle):
             current = host.set_wakeup_fd(self._former)
         except (OSError, ValueError):
             current = host.set_wakeup_fd(-1)  # The former one is closed.
-        if current != self._pair[1].fileno():
+        ours = self._pair[1].fileno()
+        if current != ours:
             host.set_wakeup_fd(current)
+            for later in _armed:
+                if later._former == ours:
+                    later._former = self._former
         self._former = None
+        _armed.discard(self)
 
     def _on_events(self, seen: int) -> None:
         while True:
