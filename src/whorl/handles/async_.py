@@ -43,7 +43,7 @@ class Async(Handle):
         """
         if self._life == OPEN and not self._sent:
             self._sent = True
-            loop = self.loop
+            loop: Any = self._loop
             loop._arrive(self)
 
     def _run(self) -> None:

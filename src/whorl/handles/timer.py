@@ -84,8 +84,8 @@ class Timer(Handle):
     def _arm(self, timeout_ns: int) -> None:
         """Take a place among the loop's timers."""
         self.stop()
-        loop = self.loop
-        deadline = min(loop.now() + timeout_ns, NEVER_NS)
+        loop: Any = self._loop
+        deadline = min(loop._now_ns + timeout_ns, NEVER_NS)
         entry = new_timer(loop, deadline, None, self._fall_due, (), self._context)
         entry._keeps_alive = False
         self._entry = entry
