@@ -219,6 +219,8 @@ class Stream(IOHandle):
 
     def _enqueue(self, data: Any, sent: int, size: int) -> None:
         """Queue `data`, of which `sent` bytes have gone out; what is mutable is copied."""
+        if sent >= size:
+            return  # An empty chunk would take the next one's offset.
         if type(data) is not bytes:
             data = bytes(memoryview(data)[sent:])
             size -= sent
