@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tests.aio.conftest import (  # noqa: F401 (fixtures and hooks)
+import pytest
+
+pytest.register_assert_rewrite("tests.frameworks.http_traffic", "tests.frameworks.serving")
+
+from tests.aio.conftest import (  # noqa: E402, F401 (fixtures and hooks)
     kernel,
     loop,
     no_hang,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import os
 import re
@@ -25,6 +24,7 @@ from tests.aio.peers import JumpingClock, digest, noise, turns
 from tests.aio.tls import CERTIFICATE, client_context
 from tests.frameworks.asgi_app import app
 from tests.frameworks.http_traffic import Address, Client, traffic
+from tests.frameworks.serving import nothing_is_left
 
 uvicorn = pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 pytest.importorskip("httptools", reason="httptools is not installed")
@@ -62,15 +62,6 @@ async def take_census(present: set[Any], seen: dict[int, weakref.ref[Any]]) -> N
     while True:
         seen.update((id(item), weakref.ref(item)) for item in present)
         await asyncio.sleep(0)
-
-
-async def nothing_is_left(loop: whorl.EventLoop) -> None:
-    """Check that neither transports nor tasks survived, once the timers of what ended are over."""
-    await asyncio.sleep(60)
-    gc.collect()
-    assert len(loop._transports) == 0
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-    assert loop.metrics().timers == 0
 
 
 class TestInThisProcess:
