@@ -153,4 +153,4 @@ def _absorb(lines: list[dict[str, Any]], result: ModuleRun) -> list[str]:
 
 def _died(test: str, returncode: int, log: str) -> Outcome:
     how = f"killed by signal {-returncode}" if returncode < 0 else f"exit status {returncode}"
-    return Outcome(test, "failed", f"the process did not survive this test ({how})\n{log[-8000:]}")
+    return Outcome(test, "failed", f"{log[-8000:]}\nhung or crashed: its process ended ({how})")
