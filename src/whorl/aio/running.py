@@ -194,7 +194,8 @@ def close(loop: EventLoop) -> None:
 
 def finalize(loop: EventLoop, _warn: Any = warnings.warn) -> None:
     """A loop that nobody refers to any more is closed, with a ResourceWarning if it was open."""
-    if "_signal_handlers" not in vars(loop) or loop.is_closed():
+    # Not by vars(): a dictionary made here would keep the loop alive until the next collection.
+    if not hasattr(loop, "_signal_handlers") or loop.is_closed():
         return  # It was never made, or it is done.
     _warn(f"unclosed event loop {loop!r}", ResourceWarning, source=loop)
     if not loop.is_running():
