@@ -11,7 +11,7 @@ from asyncio.log import logger
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from whorl.core.callback import Callback
+from whorl.core.callback import Callback, GuardedCallback
 from whorl.core.timer import TimedCallback
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ _SHORTENS = "debug" in inspect.signature(_format_source).parameters
 is_coroutine_function: Callable[[object], bool] = (
     getattr(coroutines, "_iscoroutinefunction", None) or coroutines.iscoroutinefunction
 )
+
+# From 3.14 on, cancelling what was posted by call_soon_threadsafe waits for a call that is under way.
+GUARDS_POSTS = hasattr(asyncio.events, "_ThreadSafeHandle")
 
 # From 3.12 on, a handler runs in the context of the task or callback that failed.
 _USES_CONTEXT = sys.version_info >= (3, 12)
@@ -175,6 +178,8 @@ def note_origin(loop: EventLoop, callback: Callback) -> None:
 
 def shown_class(loop: EventLoop, cls: type) -> type:
     """What `isinstance` sees in a callback besides its own class."""
+    if issubclass(cls, GuardedCallback) and GUARDS_POSTS:
+        return asyncio.events._ThreadSafeHandle  # type: ignore[attr-defined, no-any-return, unused-ignore]
     return asyncio.TimerHandle if issubclass(cls, TimedCallback) else asyncio.Handle
 
 

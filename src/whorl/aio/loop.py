@@ -67,6 +67,7 @@ class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
         # Those of sockets, by descriptor. Weak: who forgets one that does nothing is told so.
         self._transports: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._signal_handlers: dict[int, Callback] = {}
+        self._guards_posts = errors.GUARDS_POSTS
         self.set_debug(coroutines._is_debug_mode())  # type: ignore[attr-defined]
 
     # Running and closing. Scheduling is the machine's: call_soon, call_later, call_at, stop ...

@@ -62,6 +62,12 @@ cdef class Callback(Runnable):
     cdef object _run(self)
 
 
+cdef class GuardedCallback(Callback):
+    cdef object _lock
+
+    cdef object _run(self)
+
+
 @cython.locals(entry=Callback)
 cpdef Callback new_callback(Owner loop, object callback, tuple args, object context)
 

@@ -159,6 +159,39 @@ class Callback(Runnable):
         return self._repr or self._loop._describe(self)
 
 
+class GuardedCallback(Callback):
+    """A callback whose `cancel`, from another thread, waits for a call that is under way.
+
+    So who has cancelled it knows that it does not run, and will not (asyncio since 3.14).
+    """
+
+    __slots__ = ("_lock",)
+
+    def __init__(
+        self,
+        loop: Owner,
+        callback: Callable[..., object] | None,
+        args: tuple[Any, ...] | None,
+        context: contextvars.Context | None = None,
+    ) -> None:
+        super().__init__(loop, callback, args, context)
+        self._lock = threading.RLock()
+
+    def _run(self) -> None:
+        with self._lock:
+            Callback._run(self)
+
+    def cancel(self) -> None:
+        """Make sure that the function is not called, and is not being called."""
+        with self._lock:
+            Callback.cancel(self)
+
+    def cancelled(self) -> bool:
+        """Whether `cancel` was called."""
+        with self._lock:
+            return Callback.cancelled(self)
+
+
 def new_callback(
     loop: Owner, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None
 ) -> Callback:

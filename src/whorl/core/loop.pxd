@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from whorl.core.callback cimport Callback, Owner, Runnable, current_thread, new_callback
+from whorl.core.callback cimport Callback, GuardedCallback, Owner, Runnable, current_thread, new_callback
 from whorl.core.handle cimport Handle
 from whorl.core.kernel cimport Kernel
 from whorl.core.poller cimport Poller
@@ -38,6 +38,7 @@ cdef class Loop(Owner):
     cdef Py_ssize_t _active_requests
     cdef int64_t _now_ns
     cdef public bint _time_replaced
+    cdef public bint _guards_posts
     cdef public bint _stopping
     cdef public bint _closed
     cdef public object _thread_id

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.callback import Callback, Owner, Runnable, current_thread, new_callback
+from whorl.core.callback import Callback, GuardedCallback, Owner, Runnable, current_thread, new_callback
 from whorl.core.handle import Handle
 from whorl.core.host import Host
 from whorl.core.kernel import Kernel
@@ -67,6 +67,7 @@ class Loop(Owner):
         "_closed",
         "_closing_handles",
         "_events",
+        "_guards_posts",
         "_handles",
         "_home_thread",
         "_host",
@@ -122,6 +123,7 @@ class Loop(Owner):
         self._active_handles = 0  # those that are active and referenced
         self._active_requests = 0
         self._now_ns = self._kernel.now()
+        self._guards_posts = False  # whether cancelling a posted callback waits while it is running
         self._time_replaced = False  # whether `time` means another clock than the kernel's
         self._stopping = False
         self._thread_id: int | None = None  # the thread that runs the loop
@@ -174,7 +176,10 @@ class Loop(Owner):
         """
         if self._closed:
             self._check_closed()
-        entry = new_callback(self, callback, args, context)
+        if self._guards_posts:
+            entry: Callback = GuardedCallback(self, callback, args, context)
+        else:
+            entry = new_callback(self, callback, args, context)
         if self._debug:
             self._check_callback(callback, "call_soon_threadsafe")
             self._note_origin(entry)
@@ -545,6 +550,7 @@ class Loop(Owner):
                 self._tell("callback_ran", entry, took)
             if self._debug:
                 self._callback_ran(entry, took)
+            del entry  # Uncompiled, a traceback keeps this frame: it must not keep a failed task too.
 
     def _take_arrivals(self, into: list[Runnable]) -> None:
         """Append what other threads posted, but not what they post meanwhile: that may have no end."""
