@@ -674,3 +674,30 @@ def test_a_machine_run_goes_on_while_a_server_listens(loop: whorl.EventLoop) -> 
     assert loop.run(whorl.RunMode.NOWAIT)
     server.close()
     assert not loop.run(whorl.RunMode.NOWAIT)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="cancel waits since Python 3.14")
+def test_cancelling_a_posted_callback_waits_until_it_has_run(loop: whorl.EventLoop) -> None:
+    began, may_end, cancelled = threading.Event(), threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def posted() -> None:
+        began.set()
+        assert may_end.wait(10)
+        order.append("ran")
+
+    def cancel() -> None:
+        assert began.wait(10)
+        may_end.set()
+        handle.cancel()
+        order.append("cancelled")
+        cancelled.set()
+        loop.call_soon_threadsafe(loop.stop)
+
+    handle = loop.call_soon_threadsafe(posted)
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
+    loop.run_forever()
+    canceller.join()
+    assert cancelled.is_set()
+    assert order == ["ran", "cancelled"]
