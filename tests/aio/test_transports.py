@@ -299,12 +299,20 @@ async def test_write_eof_when_writing_resumes(connect: Connect, kind: str) -> No
             super().resume_writing()
 
     protocol = Ender(keep_open=True)
-    transport, peer = await connect(kind, protocol, small=True)
-    transport.set_write_buffer_limits(high=0)
-    transport.write(noise(300_000))
+    transport, peer = await connect(kind, protocol)
     peer.shutdown(socket.SHUT_WR)
     await protocol.until(lambda: "eof_received" in protocol.calls)
-    assert digest(await receive_all(peer)) == digest(noise(300_000))
+    transport.set_write_buffer_limits(high=0)
+    written = bytearray()
+    while not transport.get_write_buffer_size():
+        written += noise(50_000, len(written))
+        transport.write(written[-50_000:])
+    # All that waits leaves at once when the socket is empty, and its end with it: the connection is
+    # then closed on both sides, and shutting it once more would be an error.
+    received = peer.recv(len(written))
+    while len(received) + transport.get_write_buffer_size() < len(written):
+        received += peer.recv(len(written))
+    assert digest(received + await receive_all(peer)) == digest(written)
     await turns(3)
     assert not protocol.is_lost
     transport.close()
@@ -938,6 +946,7 @@ def test_an_interrupt_out_of_any_call_leaves_the_transport_in_order(
     def write() -> None:
         peer.send(b"x")
         peer.shutdown(socket.SHUT_WR)
+        protocol.transport.set_write_buffer_limits(high=0)
         protocol.transport.write(noise(300_000))
 
     def read() -> None:
