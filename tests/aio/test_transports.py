@@ -12,6 +12,7 @@ import random
 import socket
 import subprocess
 import sys
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -608,6 +609,30 @@ def test_a_transport_that_nobody_closed_complains(kind: str) -> None:
         loop.close()  # Nobody else refers to the transport.
     assert peer.recv(1) == b""
     peer.close()
+
+
+def abandon(kind: str, peers: list[socket.socket]) -> list[weakref.ref[Any]]:
+    """Forget a loop that has things to do."""
+    loop = whorl.EventLoop()
+    ours, peer = socket_pair(kind, small=True)
+    transport, protocol = loop.run_until_complete(loop.connect_accepted_socket(Recorder, ours))
+    transport.write(bytes(300_000))
+    loop.call_later(1000, transport.close)
+    loop.call_soon(transport.write, b"never")
+    peers.append(peer)
+    return [weakref.ref(item) for item in (loop, transport, protocol)]
+
+
+def test_a_loop_dropped_with_its_transports_is_collected(kind: str) -> None:
+    peers: list[socket.socket] = []
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        references = abandon(kind, peers)
+        gc.collect()
+        gc.collect()  # Finalizers may have put off a part of it.
+    assert {"event", "transport"} <= {str(warning.message).split(" ")[1] for warning in warned}
+    assert [reference() for reference in references] == [None] * 3
+    peers[0].close()
 
 
 async def test_a_closed_transport_is_forgotten(loop: whorl.EventLoop, kind: str) -> None:
