@@ -23,6 +23,21 @@ cdef extern from *:
     object run_in_context "whorl_run_in_context"(object context, object callback, tuple args)
 
 
+cdef extern from *:
+    """
+    /* Whether only the caller's own reference to an object is left: no other one, and no weak one. */
+    static inline int whorl_is_unshared(PyObject *object) {
+        Py_ssize_t offset = Py_TYPE(object)->tp_weaklistoffset;
+        return Py_REFCNT(object) == 1 && (offset <= 0 || *(PyObject **)((char *)object + offset) == NULL);
+    }
+    """
+    bint is_unshared "whorl_is_unshared"(object thing)
+
+
+cdef list _spares
+cdef Py_ssize_t SPARE_CALLBACKS
+
+
 cdef inline object copy_context():
     return PyContext_CopyCurrent()
 
@@ -66,6 +81,10 @@ cdef class GuardedCallback(Callback):
     cdef object _lock
 
     cdef object _run(self)
+
+
+@cython.locals(callback=Callback)
+cpdef object recycle(Runnable entry)
 
 
 @cython.locals(entry=Callback)

@@ -45,5 +45,8 @@ ACCEPTS_PER_EVENT: Final = 128
 #: How long a listener rests when descriptors or memory ran out, in nanoseconds (asyncio: 1 s).
 ACCEPT_REST_NS: Final = 1_000_000_000
 
+#: How many callbacks that have run are kept for the next ones: a burst's worth, some 100 KiB.
+SPARE_CALLBACKS: Final = 1024
+
 #: How many sends one writable event may make before other handles get their turn.
 WRITES_PER_EVENT: Final = 16

@@ -17,7 +17,15 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.callback import Callback, GuardedCallback, Owner, Runnable, current_thread, new_callback
+from whorl.core.callback import (
+    Callback,
+    GuardedCallback,
+    Owner,
+    Runnable,
+    current_thread,
+    new_callback,
+    recycle,
+)
 from whorl.core.handle import Handle
 from whorl.core.host import Host
 from whorl.core.kernel import Kernel
@@ -26,6 +34,11 @@ from whorl.core.metrics import LoopMetrics
 from whorl.core.states import RunMode
 from whorl.core.timer import TimedCallback, deadline_of, new_heap, new_timer
 from whorl.core.wakeup import SignalPipe, Wakeup
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import uncompiled as cython
 
 if TYPE_CHECKING:
     import selectors
@@ -529,6 +542,8 @@ class Loop(Owner):
                             self._run_watched(entry)
                         else:
                             entry._run()
+                            if cython.compiled:
+                                recycle(entry)
                 except BaseException as error:
                     self._callback_failed(entry, error)
         finally:
