@@ -42,6 +42,11 @@ def test_the_loop_is_one_of_asyncios_and_one_of_the_machines(plain_loop: whorl.E
     assert isinstance(plain_loop, Loop)
 
 
+def test_a_new_loop_keeps_nothing_in_its_instance_dictionary(plain_loop: whorl.EventLoop) -> None:
+    """Otherwise the interpreter asks it before it finds a method: see the slots of `EventLoop`."""
+    assert vars(plain_loop) == {}
+
+
 def test_every_method_of_asyncios_is_ours_but_those_that_are_to_come() -> None:
     names = [name for name in vars(asyncio.AbstractEventLoop) if not name.startswith("_")]
     missing = {

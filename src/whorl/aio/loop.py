@@ -41,6 +41,23 @@ class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
     keywords are those of `whorl.Loop`.
     """
 
+    # The class has an instance dictionary all the same; filled, it makes finding each method slower.
+    __slots__ = (
+        "_asyncgens",
+        "_asyncgens_shutdown_called",
+        "_clock_resolution",
+        "_default_executor",
+        "_exception_handler",
+        "_executor_shutdown_called",
+        "_old_agen_hooks",
+        "_saved_origin_depth",
+        "_signal_handlers",
+        "_task_factory",
+        "_time",
+        "_transports",
+        "slow_callback_duration",
+    )
+
     def __init__(
         self,
         selector: selectors.BaseSelector | None = None,

@@ -1,5 +1,28 @@
 cimport cython
 
+cdef extern from *:
+    """
+    /* CPython 3.12 and 3.13 count references up in 32 bits and down in 64. A decrement soon after an increment
+       then waits until all earlier stores have reached the cache. Counting up in 64 bits, it need not. */
+    #if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030E0000 && SIZEOF_VOID_P > 4 \\
+        && !defined(Py_GIL_DISABLED) && !defined(Py_REF_DEBUG) && !defined(Py_LIMITED_API)
+    static inline void whorl_incref(PyObject *object) {
+        PY_UINT32_T count = object->ob_refcnt_split[PY_BIG_ENDIAN];
+        if ((int32_t)count >= 0)
+            object->ob_refcnt = (Py_ssize_t)count + 1;
+    }
+    static inline PyObject *whorl_new_reference(PyObject *object) {
+        whorl_incref(object);
+        return object;
+    }
+    #undef Py_INCREF
+    #undef Py_NewRef
+    #define Py_INCREF(object) whorl_incref(_PyObject_CAST(object))
+    #define Py_NewRef(object) whorl_new_reference(_PyObject_CAST(object))
+    #endif
+    """
+
+
 cdef extern from "Python.h":
     object PyContext_CopyCurrent()
     unsigned long PyThread_get_thread_ident()
