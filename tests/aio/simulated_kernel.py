@@ -584,6 +584,12 @@ class SimulatedKernel(Kernel):
 
     # Files.
 
+    def duplicate(self, fd: int) -> int:
+        return -errno.EMFILE  # A file has one descriptor here.
+
+    def close_file(self, file: Any) -> int:
+        return self.close_socket(file)
+
     def set_blocking(self, fd: int, blocking: bool) -> int:
         return 0 if fd in self.files else -errno.EBADF
 

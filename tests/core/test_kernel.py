@@ -179,6 +179,7 @@ def test_every_call_on_a_closed_descriptor_says_so(kernel: Kernel, fd: int) -> N
     assert kernel.write_many(fd, [b"x"], 0, 0) == -errno.EBADF
     assert kernel.close(fd) == -errno.EBADF
     assert kernel.set_blocking(fd, False) == -errno.EBADF
+    assert kernel.duplicate(fd) == -errno.EBADF
     assert kernel.file_mode(fd) == -errno.EBADF
     if fd >= 0:  # Python itself refuses negative ones here
         assert kernel.file_flags(fd) == -errno.EBADF
@@ -456,6 +457,26 @@ def test_modes_and_flags_of_descriptors(kernel: Kernel, pipe: tuple[int, int]) -
     assert kernel.file_flags(write_end) & os.O_ACCMODE == os.O_WRONLY
     assert kernel.set_blocking(read_end, True) == 0
     assert os.get_blocking(read_end)
+
+
+def test_a_duplicate_is_the_same_file_and_not_inherited(kernel: Kernel, pipe: tuple[int, int]) -> None:
+    read_end, write_end = pipe
+    twin = kernel.duplicate(read_end)
+    assert twin not in pipe
+    assert not os.get_inheritable(twin)
+    kernel.write(write_end, b"x", 0)
+    assert kernel.read(twin, 10) == b"x"
+    assert kernel.close(twin) == 0
+    assert kernel.read(read_end, 10) == -errno.EAGAIN
+
+
+def test_closing_a_file_object_answers_what_went_wrong(kernel: Kernel) -> None:
+    read_end, write_end = os.pipe()
+    file = open(write_end, "wb", 0)
+    os.close(read_end)
+    os.close(write_end)
+    assert kernel.close_file(file) == -errno.EBADF
+    assert kernel.close_file(file) == 0
 
 
 def test_names_of_files(kernel: Kernel, tmp_path: os.PathLike[str]) -> None:

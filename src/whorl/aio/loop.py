@@ -15,6 +15,7 @@ from whorl.aio import (
     dns,
     errors,
     executor,
+    pipes,
     readers,
     running,
     servers,
@@ -124,6 +125,12 @@ class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
     _create_connection_transport = connect.create_connection_transport
     _make_socket_transport = connect.make_socket_transport
     _make_ssl_transport = starttls.make_ssl_transport
+
+    # Pipes.
+    connect_read_pipe = pipes.connect_read_pipe
+    connect_write_pipe = pipes.connect_write_pipe
+    _make_read_pipe_transport = pipes.make_read_pipe_transport
+    _make_write_pipe_transport = pipes.make_write_pipe_transport
 
     # Descriptors and sockets of the user's.
     add_reader = readers.add_reader  # type: ignore[assignment]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from whorl.aio.pipe_transport import ReadPipe, WritePipe
 from whorl.core.callback import Callback
 from whorl.core.poller import IOHandle
 from whorl.core.states import Event, Life
@@ -98,6 +99,10 @@ class DescriptorCallbacks(IOHandle):
         return former is not None
 
 
+#: The handles that do not mind if others use their descriptor too.
+SHARE = (DescriptorCallbacks, ReadPipe, WritePipe)
+
+
 def descriptor_of(fileobj: Any) -> int:
     """The descriptor of an int or of an object with `fileno()`; ValueError if there is none."""
     if isinstance(fileobj, int):
@@ -118,7 +123,7 @@ def ensure_no_transport(loop: EventLoop, fileobj: Any) -> None:
     handle = loop._poller.find(fd)
     if handle is None:
         handle = loop._transports.get(fd)  # One that is not watched at the moment.
-    if handle is not None and not isinstance(handle, DescriptorCallbacks) and not handle.is_closing():
+    if handle is not None and not isinstance(handle, SHARE) and not handle.is_closing():
         raise RuntimeError(f"File descriptor {fileobj!r} is used by transport {handle!r}")
 
 
@@ -134,7 +139,11 @@ def _set(loop: EventLoop, fileobj: Any, callback: Callable[..., object], args: t
         loop._check_thread()
     watched = _find(loop, fileobj)
     if watched is None:
-        watched = DescriptorCallbacks(loop, descriptor_of(fileobj))
+        fd = descriptor_of(fileobj)
+        other = loop._poller.find(fd)
+        if isinstance(other, (ReadPipe, WritePipe)):
+            other._make_room()
+        watched = DescriptorCallbacks(loop, fd)
     entry = Callback(loop, callback, args)
     if loop._debug:
         loop._note_origin(entry)

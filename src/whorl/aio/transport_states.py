@@ -6,7 +6,7 @@ import enum
 
 
 class TransportState(enum.IntEnum):
-    """How far a transport is on its way to its end; `stream_transport` draws the transitions."""
+    """How far a transport is on its way to its end; `base_transports` draws the transitions."""
 
     OPEN = 0
     CLOSING = 1  #: closed by the user; what is unsent still goes out

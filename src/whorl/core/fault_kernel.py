@@ -41,7 +41,7 @@ class FaultRates(NamedTuple):
     no_buffers: float = 0.03  #: ENOBUFS from a send
     exhausted: float = 0.05  #: EMFILE, ENFILE, ENOBUFS, ENOMEM from accept
     aborted: float = 0.05  #: ECONNABORTED from accept
-    unopened: float = 0.0  #: EMFILE, ENFILE, ENOBUFS when a socket is opened
+    unopened: float = 0.0  #: EMFILE, ENFILE, ENOBUFS when a descriptor is opened
     reset: float = 0.0  #: ECONNRESET from a read or a send; the connection is lost
 
 
@@ -181,6 +181,12 @@ class FaultKernel(Kernel):
         if self._happens(self.rates.unopened):
             return self._refuse("open_socket", errno.EMFILE, errno.ENFILE, errno.ENOBUFS)
         return super().open_socket(family, kind, protocol)
+
+    def duplicate(self, fd: int) -> int:
+        """Another descriptor for the same file, unless there are too many."""
+        if self._happens(self.rates.unopened):
+            return self._refuse("duplicate", errno.EMFILE)
+        return super().duplicate(fd)
 
     def accept(self, sock: Any) -> Any:
         """The next connection, unless it went away or there are too many."""

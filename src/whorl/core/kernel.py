@@ -335,6 +335,13 @@ class Kernel:
             os.set_blocking(fd, False)
         return ends
 
+    def duplicate(self, fd: int) -> int:
+        """Another descriptor for the same open file (man 2 fcntl, F_DUPFD_CLOEXEC)."""
+        try:
+            return os.dup(fd)
+        except OSError as error:
+            return refusal(error)
+
     def set_blocking(self, fd: int, blocking: bool) -> int:
         """Set or clear the blocking mode of a descriptor (man 2 fcntl)."""
         try:
@@ -356,6 +363,14 @@ class Kernel:
             return os.fstat(fd).st_mode
         except OSError as error:
             return refusal(error)
+
+    def close_file(self, file: Any) -> int:
+        """Close a file object and its descriptor."""
+        try:
+            file.close()
+        except OSError as error:
+            return refusal(error)
+        return 0
 
     # The file system, as far as UNIX sockets live in it.
 

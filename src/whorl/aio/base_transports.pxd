@@ -1,0 +1,61 @@
+cimport cython
+
+from whorl.handles.stream cimport Stream
+
+cdef extern from "Python.h":
+    int PyContext_Enter(object context) except -1
+    int PyContext_Exit(object context) except -1
+
+cdef int LIFE_OPEN
+cdef int OPEN
+cdef int LOST
+cdef int CLOSED
+
+
+cpdef object flat(object data)
+
+
+cdef class BaseTransport(Stream):
+    cdef public dict _extra
+    cdef public object _protocol
+    cdef object _context
+    cdef readonly int _state
+    cdef bint _started
+    cdef bint _paused
+    cdef bint _read_ended
+
+    @cython.locals(seen=int)
+    cdef object _run(self)
+    cdef object _handle_events(self, int seen)
+    cdef object _introduce(self, object waiter)
+    cdef object _pause(self)
+    cdef object _resume(self)
+    cpdef object _fatal_error(self, object error, str message=*)
+    cpdef object _report(self, object error, str message)
+    cpdef object _force_close(self, object error)
+    cdef object _lose(self, object error)
+
+
+cdef class WriteTransport(BaseTransport):
+    cdef readonly bint _protocol_paused
+    cdef Py_ssize_t _high
+    cdef Py_ssize_t _low
+    cdef int _lost_writes
+
+    # What a subclass decides.
+    cdef object _check_writable(self, str method)
+    cdef bint _is_lost(self) except -1
+    cdef object _sent_all(self)
+
+    cdef object _sent_some(self)
+    cdef object _check_high_water(self)
+    cdef object _pause_protocol(self)
+    cdef object _resume_protocol(self)
+
+
+cdef inline object events_in_context(BaseTransport transport, int seen):
+    PyContext_Enter(transport._context)
+    try:
+        transport._handle_events(seen)
+    finally:
+        PyContext_Exit(transport._context)

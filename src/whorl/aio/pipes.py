@@ -1,0 +1,133 @@
+"""Pipes: transports over one direction of a pipe, a FIFO, a socket or a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from asyncio.log import logger
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from whorl.aio.pipe_transport import ReadPipe, WritePipe
+from whorl.aio.transport_states import TransportState
+from whorl.core.states import Event
+
+if TYPE_CHECKING:
+    from whorl.aio.loop import EventLoop
+
+    ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
+
+
+async def connect_read_pipe(
+    loop: EventLoop, protocol_factory: Callable[[], ProtocolT], pipe: Any
+) -> tuple[asyncio.ReadTransport, ProtocolT]:
+    """Give a protocol what a file object's descriptor says; the transport will close the object.
+
+    Raises ValueError for what is no pipe, socket or terminal. Source: ``asyncio.loop.connect_read_pipe``.
+    """
+    protocol = protocol_factory()
+    waiter = loop.create_future()
+    transport = loop._make_read_pipe_transport(pipe, protocol, waiter)
+    try:
+        await waiter
+    except BaseException:
+        transport.close()
+        raise
+    if loop._debug:
+        logger.debug("Read pipe %r connected: (%r, %r)", pipe.fileno(), transport, protocol)
+    return transport, protocol  # type: ignore[return-value]
+
+
+async def connect_write_pipe(
+    loop: EventLoop, protocol_factory: Callable[[], ProtocolT], pipe: Any
+) -> tuple[asyncio.WriteTransport, ProtocolT]:
+    """Write to a file object's descriptor; the transport will close the object.
+
+    Raises ValueError for what is no pipe, socket or terminal. Source: ``asyncio.loop.connect_write_pipe``.
+    """
+    protocol = protocol_factory()
+    waiter = loop.create_future()
+    transport = loop._make_write_pipe_transport(pipe, protocol, waiter)
+    try:
+        await waiter
+    except BaseException:
+        transport.close()
+        raise
+    if loop._debug:
+        logger.debug("Write pipe %r connected: (%r, %r)", pipe.fileno(), transport, protocol)
+    return transport, protocol  # type: ignore[return-value]
+
+
+def make_read_pipe_transport(
+    loop: EventLoop,
+    pipe: Any,
+    protocol: asyncio.BaseProtocol,
+    waiter: asyncio.Future[None] | None = None,
+    extra: dict[str, Any] | None = None,
+) -> ReadPipeTransport:
+    """The transport that reads a pipe; the waiter is done once the protocol knows it."""
+    return ReadPipeTransport(loop, pipe, protocol, waiter, extra)
+
+
+def make_write_pipe_transport(
+    loop: EventLoop,
+    pipe: Any,
+    protocol: asyncio.BaseProtocol,
+    waiter: asyncio.Future[None] | None = None,
+    extra: dict[str, Any] | None = None,
+) -> WritePipeTransport:
+    """The transport that writes to a pipe; the waiter is done once the protocol knows it."""
+    return WritePipeTransport(loop, pipe, protocol, waiter, extra)
+
+
+def _described(transport: ReadPipe | WritePipe, is_polling: bool) -> list[str]:
+    """The words that show a transport: its class, how far it is, its descriptor."""
+    words = [type(transport).__name__]
+    if transport._state == TransportState.CLOSED:
+        words.append("closed")
+    elif transport._state != TransportState.OPEN:
+        words.append("closing")
+    words.append(f"fd={transport._fd}")
+    if transport._fd >= 0:
+        words.append("polling" if is_polling else "idle")
+    return words
+
+
+def _give_up(transport: ReadPipe | WritePipe, warn: Any) -> None:
+    """Nobody refers to a transport any more: if it is open, complain and close it."""
+    if getattr(transport, "_sock", None) is not None:  # There is none if the file was refused.
+        try:
+            warn(f"unclosed transport {transport!r}", ResourceWarning, source=transport)
+        finally:
+            transport._close_now()
+
+
+class ReadPipeTransport(ReadPipe):
+    """What users see of a pipe that is read; `isinstance` finds ``asyncio.ReadTransport`` too."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return asyncio.ReadTransport
+
+    def __repr__(self) -> str:
+        return f"<{' '.join(_described(self, bool(self._interest & Event.READABLE)))}>"
+
+    def __del__(self, _warn: Any = warnings.warn) -> None:
+        _give_up(self, _warn)
+
+
+class WritePipeTransport(WritePipe):
+    """What users see of a pipe that is written to; `isinstance` finds ``asyncio.WriteTransport`` too."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return asyncio.WriteTransport
+
+    def __repr__(self) -> str:
+        words = _described(self, bool(self._unsent))
+        if self._fd >= 0:
+            words.append(f"bufsize={self._unsent}")
+        return f"<{' '.join(words)}>"
+
+    def __del__(self, _warn: Any = warnings.warn) -> None:
+        _give_up(self, _warn)
