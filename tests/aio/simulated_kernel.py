@@ -457,6 +457,15 @@ class SimulatedKernel(Kernel):
     def write_many(self, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
         return self.send_many(fd, chunks, first, offset)
 
+    def sendfile(self, target: int, source: int, offset: int, count: int) -> int:
+        return -errno.ENOSYS  # Files are no part of this world.
+
+    def file_size(self, fd: int) -> int:
+        return -errno.EBADF
+
+    def set_file_position(self, fd: int, offset: int) -> int:
+        return -errno.EBADF
+
     def close(self, fd: int) -> int:
         file = self.files.get(fd)
         if file is None:

@@ -20,6 +20,7 @@ from tests.aio.transport_scenarios import (
     World,
     connections_that_break,
     echo_of_sockets,
+    files_among_writes,
     many_connections,
 )
 from tests.core.machinery import SECOND
@@ -114,6 +115,13 @@ def test_every_byte_arrives_over_sockets_of_ones_own(kind: str, seed: int, tmp_p
     replay("sockets_of_ones_own", kind, seed)
     rates = FaultRates(no_buffers=0, aborted=0, exhausted=0)  # these would be for the caller to handle
     run(echo_of_sockets, kind, seed, rates, tmp_path)
+
+
+@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+def test_every_byte_of_a_file_arrives(kind: str, seed: int, tmp_path: Path) -> None:
+    replay("byte_of_a_file", kind, seed)
+    run(files_among_writes, kind, seed, FaultRates(no_buffers=0), tmp_path)
 
 
 @pytest.mark.parametrize("seed", seeds())

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import io
 import os
 import random
 import socket
+import tempfile
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -588,6 +590,40 @@ async def echo_of_sockets(world: World) -> None:
         client.shutdown(socket.SHUT_WR)
         assert await loop.sock_recv(client, 1) == b""
         await answering
+
+
+async def files_among_writes(world: World) -> None:
+    """`sendfile` between writes, by the kernel and piece by piece, whole files and parts."""
+    loop: Any = asyncio.get_running_loop()
+    received = bytearray()
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(world.size(100_000)):
+            received.extend(data)
+        writer.close()
+        await writer.wait_closed()
+        ended.set()
+
+    ended = asyncio.Event()
+    server = await world.serve_streams(listen)
+    _, writer = await world.open_streams()
+    expected = bytearray()
+    for _ in range(world.random.randint(1, 4)):
+        before, content = world.noise(world.size(1000)), world.noise(world.size(MUCH))
+        offset, count = world.size(1000) - 1, world.random.choice([None, world.size(MUCH)])
+        writer.write(before)
+        with tempfile.TemporaryFile() if world.random.random() < 0.5 else io.BytesIO() as file:
+            file.write(content)
+            file.seek(0)
+            expected += before + content[offset : None if count is None else offset + count]
+            await loop.sendfile(writer.transport, file, offset, count)
+    writer.write(b"after")
+    writer.close()
+    await writer.wait_closed()
+    await ended.wait()
+    assert digest(received) == digest(expected + b"after")
+    server.close()
+    await server.wait_closed()
 
 
 SCENARIOS: tuple[Callable[[World], Awaitable[None]], ...] = (

@@ -82,7 +82,7 @@ def complaints(skips: Iterable[Skip], tests: dict[str, unittest.TestCase]) -> li
 
 
 def names_touched(test: unittest.TestCase) -> set[str]:
-    """Collect the private names that a test, its fixtures or the helpers they call set, mock or override."""
+    """Collect the private names that a test, its fixtures or its helpers set, mock, override or call."""
     touched: set[str] = set()
     for node in _reachable(type(test), (test._testMethodName, *FIXTURES)):
         touched.update(_names_set_in(node))
@@ -155,6 +155,7 @@ def _names_set_in(node: ast.AST) -> Iterator[str]:
             yield from _names_along(child)
         elif isinstance(child, ast.Call):
             yield from _names_mocked_by(child)
+            yield from _names_called_by(child)
         elif isinstance(child, ast.ClassDef):
             yield from _names_overridden_in(child)
 
@@ -172,6 +173,12 @@ def _names_mocked_by(call: ast.Call) -> Iterator[str]:
     for argument in call.args:
         if isinstance(argument, ast.Constant) and isinstance(argument.value, str) and _is_patch(call.func):
             yield argument.value.rpartition(".")[2]
+
+
+def _names_called_by(call: ast.Call) -> Iterator[str]:
+    """Yield the method of another object that is called."""
+    if isinstance(call.func, ast.Attribute) and not _is_self(call.func.value):
+        yield call.func.attr
 
 
 def _is_patch(function: ast.AST) -> bool:

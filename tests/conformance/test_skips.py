@@ -43,6 +43,9 @@ class LoopTests(unittest.TestCase):
             def _process_events(self, events):
                 pass
 
+    def test_calls(self):
+        self.loop._write_to_self()
+
     def test_reads(self):
         return self.loop._ready, "_ready"
 """
@@ -74,10 +77,11 @@ def tests(tmp_path: Path) -> Iterator[dict[str, unittest.TestCase]]:
         ("test_is_decorated", "_set_nodelay"),
         ("test_is_decorated", "_ready"),
         ("test_overrides", "_process_events"),
+        ("test_calls", "_write_to_self"),
         ("test_reads", "_selector"),
     ],
 )
-def test_a_skip_holds_while_its_test_sets_or_mocks_the_name(
+def test_a_skip_holds_while_its_test_sets_mocks_or_calls_the_name(
     tests: dict[str, unittest.TestCase], method: str, name: str
 ) -> None:
     assert skips.complaints([Skip(f"test_loop.LoopTests.{method}", name)], tests) == []

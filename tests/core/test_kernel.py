@@ -13,6 +13,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -74,6 +75,51 @@ def test_bytes_go_through_a_socket(kernel: Kernel, pair: tuple[socket.socket, so
     assert kernel.recv(ours.fileno(), 100) == b"llo"
     kernel.shutdown(theirs, socket.SHUT_WR)
     assert kernel.recv(ours.fileno(), 100) == b""
+
+
+def test_a_file_is_sent_from_an_offset(
+    kernel: Kernel, pair: tuple[socket.socket, socket.socket], tmp_path: Path
+) -> None:
+    ours, theirs = pair
+    with (tmp_path / "file").open("wb+") as file:
+        file.write(b"hello")
+        file.flush()
+        assert kernel.file_size(file.fileno()) == 5
+        assert kernel.sendfile(ours.fileno(), file.fileno(), 1, 3) == 3
+        assert kernel.recv(theirs.fileno(), 100) == b"ell"
+        assert kernel.sendfile(ours.fileno(), file.fileno(), 5, 3) == 0
+        assert kernel.sendfile(ours.fileno(), file.fileno(), 1 << 40, 1 << 40) == 0
+        assert os.lseek(file.fileno(), 0, os.SEEK_CUR) == 5  # The offset of the call is all that counts.
+        assert kernel.set_file_position(file.fileno(), 2) == 0
+        assert kernel.read(file.fileno(), 100) == b"llo"
+
+
+def test_what_cannot_be_sent_is_an_error(kernel: Kernel, pair: tuple[socket.socket, socket.socket]) -> None:
+    ours, _ = pair
+    with open(__file__, "rb") as file:
+        fd = file.fileno()
+        assert kernel.sendfile(ours.fileno(), fd, -1, 1) == -errno.EINVAL
+        assert kernel.sendfile(ours.fileno(), fd, 0, -1) == -errno.EINVAL
+        assert kernel.sendfile(-1, fd, 0, 1) == -errno.EBADF
+        for number in (-(1 << 63) - 1, 1 << 63):
+            with pytest.raises(OverflowError):
+                kernel.sendfile(ours.fileno(), fd, number, 1)
+    assert kernel.sendfile(ours.fileno(), ours.fileno(), 0, 1) in (-errno.EINVAL, -errno.ESPIPE)
+    assert kernel.file_size(-1) == -errno.EBADF
+    assert kernel.set_file_position(ours.fileno(), 0) == -errno.ESPIPE
+
+
+def test_a_full_socket_takes_no_more_of_a_file(
+    kernel: Kernel, pair: tuple[socket.socket, socket.socket], tmp_path: Path
+) -> None:
+    ours, _ = pair
+    with (tmp_path / "file").open("wb+") as file:
+        file.truncate(1 << 32)
+        sent = 0
+        while (result := kernel.sendfile(ours.fileno(), file.fileno(), sent, 1 << 32)) > 0:
+            sent += result
+        assert result == -errno.EAGAIN
+        assert 0 < sent < 1 << 26
 
 
 def test_bytes_go_through_a_pipe(kernel: Kernel, pipe: tuple[int, int]) -> None:

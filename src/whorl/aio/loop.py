@@ -24,6 +24,7 @@ from whorl.aio import (
     starttls,
     tasks,
 )
+from whorl.aio import sendfile as files
 from whorl.core.callback import Callback
 from whorl.core.loop import Loop
 
@@ -147,6 +148,15 @@ class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
     sock_sendall = sockets.sock_sendall
     sock_connect = sockets.sock_connect
     sock_accept = sockets.sock_accept
+
+    # Files.
+    sendfile = files.sendfile
+    sock_sendfile = files.sock_sendfile  # type: ignore[assignment]
+    _check_sendfile_params = files.check_sendfile_params
+    _sendfile_native = files.sendfile_native
+    _sendfile_fallback = files.sendfile_fallback
+    _sock_sendfile_native = files.sock_sendfile_native
+    _sock_sendfile_fallback = files.sock_sendfile_fallback
 
     # Signals.
     add_signal_handler = signals.add_signal_handler

@@ -164,6 +164,13 @@ def watch_writer(loop: EventLoop, fd: Any, callback: Callable[..., object], *arg
     return entry  # type: ignore[no-any-return]
 
 
+def forget_writer(loop: EventLoop, fd: int, writer: Callback) -> None:
+    """End a `watch_writer`, unless another took its place."""
+    watched = None if loop._closed else _find(loop, fd)
+    if watched is not None and watched.writer is writer:
+        watched.set_writer(None)
+
+
 def unwatch_reader(loop: EventLoop, fd: Any) -> bool:
     """`remove_reader` without asking who else uses the descriptor."""
     if loop._closed:

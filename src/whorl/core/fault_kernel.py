@@ -90,6 +90,16 @@ class FaultKernel(Kernel):
         """Write, perhaps not all of the chunks and the last of them in part."""
         return self._transmit_many("write_many", super().write_many, fd, chunks, first, offset)
 
+    def sendfile(self, target: int, source: int, offset: int, count: int) -> int:
+        """Send from a file, perhaps less than there is room for."""
+        code = self._refuse_transfer("sendfile", target)
+        if code:
+            return code
+        cut = self._cut(count)
+        if cut < count:
+            self._note_short("sendfile", target)
+        return super().sendfile(target, source, offset, cut)
+
     def _receive(
         self, name: str, call: Callable[[int, int], bytes | int], fd: int, limit: int
     ) -> bytes | int:

@@ -34,6 +34,9 @@ cdef extern from "<sys/socket.h>" nogil:
     int MSG_NOSIGNAL
     int MSG_DONTWAIT
 
+cdef extern from "<sys/sendfile.h>" nogil:
+    ssize_t c_sendfile "sendfile64"(int target, int source, int64_t *offset, size_t count)
+
 cdef extern from "<sys/epoll.h>" nogil:
     ctypedef union epoll_data_t:
         uint64_t u64
@@ -168,6 +171,19 @@ cdef inline Py_ssize_t transmit_vectors(bint is_socket, int fd, list chunks, Py_
     return size if size >= 0 else -c_errno
 
 
+cdef inline Py_ssize_t send_file(int target, int source, int64_t offset, Py_ssize_t count) except? -65536:
+    # The file may have to be read from the disk, so other threads run meanwhile.
+    cdef int64_t position = offset
+    cdef Py_ssize_t size
+    if offset < 0 or count < 0:
+        return -EINVAL
+    with nogil:
+        size = c_sendfile(target, source, &position, count)
+        if size < 0:
+            size = -c_errno
+    return size
+
+
 cdef class EventBatch:
     cdef epoll_event _events[1024]
     cdef int _count
@@ -270,6 +286,7 @@ cdef class Kernel:
     cpdef Py_ssize_t read_into(self, int fd, object buffer) except? -65536
     cpdef Py_ssize_t write(self, int fd, object data, Py_ssize_t offset) except? -65536
     cpdef Py_ssize_t write_many(self, int fd, list chunks, Py_ssize_t first, Py_ssize_t offset) except? -65536
+    cpdef Py_ssize_t sendfile(self, int target, int source, int64_t offset, Py_ssize_t count) except? -65536
     cpdef int close(self, int fd) except? -65536
     cpdef int epoll_create(self) except? -65536
     cpdef int epoll_ctl(self, int epfd, int operation, int fd, uint32_t mask, uint32_t generation) except? -65536

@@ -105,6 +105,13 @@ if not cython.compiled:
         except OSError as error:
             return _code(error)
 
+    def send_file(target: int, source: int, offset: int, count: int) -> int:
+        """Send from a file to a socket."""
+        try:
+            return os.sendfile(target, source, offset, count)
+        except OSError as error:
+            return _code(error)
+
     def batch_fd(batch: EventBatch, index: int) -> int:
         return batch._rows[index][0]
 
@@ -273,6 +280,13 @@ class Kernel:
         """Write the chunks from `first` on in one call, the first one from `offset` on."""
         return transmit_vectors(False, fd, chunks, first, offset)
 
+    def sendfile(self, target: int, source: int, offset: int, count: int) -> int:
+        """Send at most `count` bytes of the file `source`, from `offset` on, to the socket `target`.
+
+        How many went, 0 at the file's end (man 2 sendfile).
+        """
+        return send_file(target, source, offset, count)
+
     def close(self, fd: int) -> int:
         """Close a descriptor (man 2 close)."""
         return close_descriptor(self, fd)
@@ -368,6 +382,23 @@ class Kernel:
         """Close a file object and its descriptor."""
         try:
             file.close()
+        except OSError as error:
+            return refusal(error)
+        return 0
+
+    # Files that are sent.
+
+    def file_size(self, fd: int) -> int:
+        """The size of a file in bytes, or the negative error number (man 2 fstat)."""
+        try:
+            return os.fstat(fd).st_size
+        except OSError as error:
+            return refusal(error)
+
+    def set_file_position(self, fd: int, offset: int) -> int:
+        """Read on from here (man 2 lseek, SEEK_SET)."""
+        try:
+            os.lseek(fd, offset, os.SEEK_SET)
         except OSError as error:
             return refusal(error)
         return 0

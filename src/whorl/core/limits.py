@@ -24,6 +24,14 @@ READ_SIZE: Final = 256 * 1024
 #: From this size a send lets other threads run while the kernel copies, in bytes.
 RELEASE_GIL_SIZE: Final = 64 * 1024
 
+#: How much of a file one call sends, in bytes, so that other threads need not wait for all of it.
+SENDFILE_SIZE: Final = 1 << 30
+
+#: How much of a file is read at once where the kernel cannot send it, to a socket and to a transport
+#: (asyncio: the same).
+SENDFILE_READ_SIZE: Final = 256 * 1024
+SENDFILE_WRITE_SIZE: Final = 16 * 1024
+
 #: How many buffers one gathering write may carry (Linux: UIO_MAXIOV).
 WRITE_VECTORS: Final = 64
 
