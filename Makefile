@@ -13,7 +13,7 @@ ARGS ?=
 whorl = $(PYTHON) -m build_tools --build $(WHORL_BUILD)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench conformance faults build wheel format clean
+.PHONY: help demo test check bench conformance frameworks faults build wheel format clean
 
 help:  ## this list
 	@sed -n 's/^#   //p' Makefile
@@ -36,6 +36,9 @@ bench:  ## compare loops in interleaved rounds; needs a C compiler for the load 
 
 conformance:  ## CPython's own tests of asyncio, on Whorl
 	@$(whorl) --with test --config checked -- tests/conformance $(ARGS)
+
+frameworks:  ## other projects' own tests, on stock asyncio and on Whorl; ARGS names some of them, or --quick
+	@$(whorl) --with test --config checked -- tests/frameworks/suites $(ARGS)
 
 faults:  ## the transport tests over a kernel that fails on purpose, 200 seeds
 	@WHORL_FAULT_SEEDS=$${WHORL_FAULT_SEEDS:-200} $(whorl) --with test --config checked -- -m pytest -m faults $(ARGS)

@@ -1,0 +1,81 @@
+"""Fetches a source distribution, unpacks it, and makes an environment in which its tests can run."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from definitions import Suite
+
+BUILD = Path(__file__).parents[3] / "build" / "suites" / f"cp{sys.version_info.major}{sys.version_info.minor}"
+
+
+class CannotBeRun(Exception):
+    """A suite could not be fetched or its environment not be made; the message says why."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where the sources of a suite lie, and the interpreter that has what they need."""
+
+    suite: Suite
+    folder: Path
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "venv" / "bin" / "python"
+
+    @property
+    def source(self) -> Path:
+        return next((self.folder / "source").iterdir())
+
+    @property
+    def version(self) -> str:
+        return self.source.name.rpartition("-")[2]
+
+
+def prepare(suite: Suite) -> Environment:
+    """Make what is not there yet: it is made again when the suite's requirements change."""
+    environment = Environment(suite, BUILD / suite.name)
+    stamp = environment.folder / "made-for"
+    needs = repr((suite.package, suite.extras, suite.install, sys.version))
+    if stamp.exists() and stamp.read_text() == needs:
+        return environment
+    shutil.rmtree(environment.folder, ignore_errors=True)
+    environment.folder.mkdir(parents=True)
+    _call(getattr(sys, "_base_executable", sys.executable), "-m", "venv", environment.folder / "venv")
+    _fetch(environment)
+    _install(environment)
+    stamp.write_text(needs)
+    return environment
+
+
+def _fetch(environment: Environment) -> None:
+    suite, folder = environment.suite, environment.folder
+    name = suite.package.partition("=")[0]
+    _pip(environment, "download", "--no-deps", "--no-binary", name, "--dest", folder / "sdist", suite.package)
+    (archive,) = (folder / "sdist").iterdir()
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder / "source", filter="data")
+
+
+def _install(environment: Environment) -> None:
+    suite = environment.suite
+    extras = f"[{','.join(suite.extras)}]" if suite.extras else ""
+    project = f"{environment.source}{extras}"
+    _pip(environment, "install", "--prefer-binary", "pytest>=8.2", *suite.install, "--editable", project)
+
+
+def _pip(environment: Environment, verb: str, *arguments: object) -> None:
+    _call(environment.python, "-m", "pip", verb, "--quiet", "--disable-pip-version-check", *arguments)
+
+
+def _call(*command: object) -> None:
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    words = [str(word) for word in command]
+    answer = subprocess.run(words, env=clean, capture_output=True, text=True)
+    if answer.returncode:
+        raise CannotBeRun(f"{' '.join(words)}\n{(answer.stdout + answer.stderr)[-4000:]}")
