@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import socket
 import ssl
@@ -239,7 +240,115 @@ async def test_a_unix_listener_without_room_is_an_error_and_no_connection(loop: 
             client.close()
 
 
+# Datagrams.
+
+
+@pytest.fixture(params=["ipv4", "ipv6", "unix"])
+def datagram_pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
+    """Two bound datagram sockets."""
+    family, address = {
+        "ipv4": (socket.AF_INET, ("127.0.0.1", 0)),
+        "ipv6": (socket.AF_INET6, ("::1", 0)),
+        "unix": (socket.AF_UNIX, ""),  # Linux finds a name.
+    }[request.param]
+    with socket.socket(family, socket.SOCK_DGRAM) as ours, socket.socket(family, socket.SOCK_DGRAM) as peer:
+        for sock in (ours, peer):
+            sock.bind(address)
+            sock.setblocking(False)
+        yield ours, peer
+
+
+async def test_datagrams_are_sent_and_received_with_addresses(
+    loop: whorl.EventLoop, datagram_pair: Pair
+) -> None:
+    ours, peer = datagram_pair
+    loop.call_soon(peer.sendto, b"hello", ours.getsockname())
+    data, address = await loop.sock_recvfrom(ours, 4)
+    assert (data, address) == (b"hell", peer.getsockname())  # what was cut off is lost, as ever
+    assert await loop.sock_sendto(ours, b"world", address) == 5
+    buffer = bytearray(10)
+    assert await loop.sock_recvfrom_into(peer, buffer) == (5, ours.getsockname())
+    assert buffer == b"world\0\0\0\0\0"
+    loop.call_soon(ours.sendto, b"again", peer.getsockname())
+    assert await loop.sock_recvfrom_into(peer, buffer, 3) == (3, ours.getsockname())
+    assert buffer == b"agald\0\0\0\0\0"
+
+
+async def test_an_empty_and_the_longest_datagram(loop: whorl.EventLoop) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.setblocking(False)
+        for size in (0, 65_507):
+            assert await loop.sock_sendto(sock, bytes(size), sock.getsockname()) == size
+            assert await loop.sock_recvfrom(sock, 70_000) == (bytes(size), sock.getsockname())
+
+
+async def test_a_datagram_waits_until_it_can_be_sent(loop: whorl.EventLoop) -> None:
+    ours, peer = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with ours, peer, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        peer.bind("")
+        other.setblocking(False)
+        address = peer.getsockname()
+        ours.setblocking(False)
+        sent = 0
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                sent += ours.sendto(b"x", address)
+        task = loop.create_task(loop.sock_sendto(ours, b"last", address))
+        await turns(3)
+        assert not task.done()
+        for _ in range(sent):
+            assert peer.recv(10) == b"x"
+        assert await task == 4
+        assert peer.recv(10) == b"last"
+
+
 # What is refused.
+
+
+REFUSED_DATAGRAMS: dict[str, Callable[[Any, socket.socket], Any]] = {
+    "a negative size": lambda loop, sock: loop.sock_recvfrom(sock, -1),
+    "a size that is no number": lambda loop, sock: loop.sock_recvfrom(sock, "1"),
+    "a buffer that is too small": lambda loop, sock: loop.sock_recvfrom_into(sock, bytearray(4), 5),
+    "a size of a buffer that is negative": lambda loop, sock: loop.sock_recvfrom_into(sock, bytearray(4), -1),
+    "a size beyond all numbers": lambda loop, sock: loop.sock_recvfrom_into(sock, bytearray(4), 2**64),
+    "a buffer that cannot be written": lambda loop, sock: loop.sock_recvfrom_into(sock, b"1234"),
+    "a buffer that is none": lambda loop, sock: loop.sock_recvfrom_into(sock, 5),
+    "text": lambda loop, sock: loop.sock_sendto(sock, "text", ("127.0.0.1", 9)),
+    "an address that is none": lambda loop, sock: loop.sock_sendto(sock, b"x", 5),
+    "no address": lambda loop, sock: loop.sock_sendto(sock, b"x", None),
+    "a port that is none": lambda loop, sock: loop.sock_sendto(sock, b"x", ("127.0.0.1", 70_000)),
+    "a datagram that is too long": lambda loop, sock: loop.sock_sendto(sock, bytes(70_000), ("127.0.0.1", 9)),
+    "no socket": lambda loop, sock: loop.sock_recvfrom(5, 5),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_DATAGRAMS)
+def test_datagrams_are_refused_with_the_error_asyncio_gives(name: str) -> None:
+    async def use(loop: Any) -> Any:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.bind(("127.0.0.1", 0))
+            sock.setblocking(False)
+            sock.sendto(b"12345678", sock.getsockname())
+            try:
+                await REFUSED_DATAGRAMS[name](loop, sock)
+            except Exception as error:
+                return type(error), getattr(error, "errno", None)
+
+    assert is_as_in_asyncio(use) is not None
+
+
+async def test_nothing_is_written_beyond_a_buffer(loop: whorl.EventLoop) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.setblocking(False)
+        sock.sendto(b"x" * 100, sock.getsockname())
+        buffer = bytearray(64)
+        with pytest.raises(ValueError, match="nbytes is greater than the length of the buffer"):
+            await loop.sock_recvfrom_into(sock, memoryview(buffer)[:8], 100)
+        assert not any(buffer)
+        assert await loop.sock_recvfrom_into(sock, memoryview(buffer)[:8]) == (8, sock.getsockname())
+        assert bytes(buffer) == b"x" * 8 + bytes(56)
 
 
 REFUSED: dict[str, Callable[[Any, socket.socket], Any]] = {
@@ -270,13 +379,26 @@ def test_refused_with_the_error_asyncio_gives(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["sock_recv", "sock_recv_into", "sock_sendall", "sock_connect", "sock_accept"]
+    "name",
+    [
+        "sock_recv",
+        "sock_recv_into",
+        "sock_recvfrom",
+        "sock_recvfrom_into",
+        "sock_sendall",
+        "sock_sendto",
+        "sock_connect",
+        "sock_accept",
+    ],
 )
 def test_a_closed_socket_is_refused_with_the_error_asyncio_gives(name: str) -> None:
     arguments: dict[str, list[Any]] = {
         "sock_recv": [5],
         "sock_recv_into": [bytearray(5)],
+        "sock_recvfrom": [5],
+        "sock_recvfrom_into": [bytearray(5)],
         "sock_sendall": [b"x"],
+        "sock_sendto": [b"x", "/tmp/x"],
         "sock_connect": ["/tmp/x"],
         "sock_accept": [],
     }

@@ -1,8 +1,9 @@
-"""Watermarks: how much unsent data a transport takes before it asks its protocol to pause."""
+"""What transports share: watermarks, which say when a protocol is asked to pause, and reports of errors."""
 
 from __future__ import annotations
 
-from typing import Final
+from asyncio.log import logger
+from typing import Any, Final
 
 #: Above this many unsent bytes the protocol is asked to pause (asyncio: 64 KiB).
 HIGH_WATER: Final = 64 * 1024
@@ -20,3 +21,26 @@ def limits(high: int | None, low: int | None) -> tuple[int, int]:
     if not high >= low >= 0:
         raise ValueError(f"high ({high!r}) must be >= low ({low!r}) must be >= 0")
     return high, low
+
+
+def tell_protocol(transport: Any, call: str) -> None:
+    """Call `pause_writing` or `resume_writing`; an error of the protocol's is reported and ends nothing."""
+    try:
+        getattr(transport._protocol, call)()
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        _report(transport, error, f"protocol.{call}() failed")
+
+
+def report(transport: Any, error: BaseException, message: str) -> None:
+    """Report what ends a transport; errors of the system's are ordinary, and shown in debug mode only."""
+    if not isinstance(error, OSError):
+        _report(transport, error, message)
+    elif transport._loop.get_debug():
+        logger.debug("%r: %s", transport, message, exc_info=True)
+
+
+def _report(transport: Any, error: BaseException, message: str) -> None:
+    context = {"message": message, "exception": error, "transport": transport}
+    transport._loop.call_exception_handler({**context, "protocol": transport._protocol})

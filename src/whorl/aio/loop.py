@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from whorl.aio import (
     clock,
     connect,
+    datagrams,
     dns,
     errors,
     executor,
@@ -122,10 +123,12 @@ class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
     connect_accepted_socket = connect.connect_accepted_socket
     create_server = servers.create_server  # type: ignore[assignment]
     create_unix_server = servers.create_unix_server  # type: ignore[assignment]
+    create_datagram_endpoint = datagrams.create_datagram_endpoint  # type: ignore[assignment]
     start_tls = starttls.start_tls
     _create_connection_transport = connect.create_connection_transport
     _make_socket_transport = connect.make_socket_transport
     _make_ssl_transport = starttls.make_ssl_transport
+    _make_datagram_transport = datagrams.make_datagram_transport
 
     # Pipes.
     connect_read_pipe = pipes.connect_read_pipe
@@ -145,7 +148,10 @@ class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
     _ensure_fd_no_transport = readers.ensure_no_transport
     sock_recv = sockets.sock_recv
     sock_recv_into = sockets.sock_recv_into
+    sock_recvfrom = sockets.sock_recvfrom
+    sock_recvfrom_into = sockets.sock_recvfrom_into
     sock_sendall = sockets.sock_sendall
+    sock_sendto = sockets.sock_sendto
     sock_connect = sockets.sock_connect
     sock_accept = sockets.sock_accept
 

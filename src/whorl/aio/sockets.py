@@ -97,6 +97,51 @@ async def _send_rest(loop: EventLoop, fd: int, data: memoryview, sent: int) -> N
     await _when_writable(loop, fd, min(sent, 0), send_more)
 
 
+async def sock_recvfrom(loop: EventLoop, sock: Any, bufsize: int) -> tuple[bytes, Any]:
+    """Receive a datagram, cut to `bufsize` bytes, and its sender's address.
+
+    Source: ``asyncio.loop.sock_recvfrom``.
+    """
+    _check(loop, sock)
+    received = loop._kernel.recvfrom(sock, bufsize)
+    if isinstance(received, int):
+        received = await _when_readable(
+            loop, sock.fileno(), received, lambda: loop._kernel.recvfrom(sock, bufsize)
+        )
+    return received
+
+
+async def sock_recvfrom_into(
+    loop: EventLoop, sock: Any, buf: WriteableBuffer, nbytes: int = 0
+) -> tuple[int, Any]:
+    """Receive a datagram into a buffer: how many bytes, at most `nbytes`, and its sender's address.
+
+    Raises ValueError if the buffer is smaller. Source: ``asyncio.loop.sock_recvfrom_into``.
+    """
+    _check(loop, sock)
+    size = nbytes or len(buf)  # type: ignore[arg-type]
+    received = loop._kernel.recvfrom_into(sock, buf, size)
+    if isinstance(received, int):
+        received = await _when_readable(
+            loop, sock.fileno(), received, lambda: loop._kernel.recvfrom_into(sock, buf, size)
+        )
+    return received
+
+
+async def sock_sendto(loop: EventLoop, sock: Any, data: ReadableBuffer, address: Any) -> int:
+    """Send a datagram to an address; how many bytes.
+
+    Source: ``asyncio.loop.sock_sendto``.
+    """
+    _check(loop, sock)
+    sent = loop._kernel.sendto(sock, data, address)
+    if sent < 0:
+        sent = await _when_writable(
+            loop, sock.fileno(), sent, lambda: loop._kernel.sendto(sock, data, address)
+        )
+    return sent
+
+
 async def sock_connect(loop: EventLoop, sock: Any, address: Any) -> None:
     """Connect a socket.
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer, WriteableBuffer
 
+    from whorl.core.datagrams import DatagramSocket
     from whorl.core.kernel import EventBatch
 
 _ADD, _DEL, _MOD = 1, 2, 3
@@ -42,6 +43,7 @@ class FaultRates(NamedTuple):
     exhausted: float = 0.05  #: EMFILE, ENFILE, ENOBUFS, ENOMEM from accept
     aborted: float = 0.05  #: ECONNABORTED from accept
     unopened: float = 0.0  #: EMFILE, ENFILE, ENOBUFS when a descriptor is opened
+    refused: float = 0.0  #: ECONNREFUSED from receiving or sending a datagram
     reset: float = 0.0  #: ECONNRESET from a read or a send; the connection is lost
 
 
@@ -166,6 +168,50 @@ class FaultKernel(Kernel):
             return call(fd, chunks, first, offset)
         self._note_short(name, fd)
         return call(fd, parts, 0, 0)
+
+    # Datagrams.
+
+    def recv_datagrams(self, sock: DatagramSocket, into: list[Any], limit: int) -> int:
+        """Receive, perhaps fewer datagrams than there are; none is lost."""
+        code = self._refuse_datagram("recv_datagrams", sock.fd)
+        if code:
+            return code
+        received = super().recv_datagrams(sock, into, self._cut(limit))
+        if 0 < received < limit:
+            self._note_short("recv_datagrams", sock.fd)
+        return received
+
+    def send_datagram(self, sock: DatagramSocket, data: ReadableBuffer, address: Any) -> int:
+        """Send a datagram, which is never cut short."""
+        return self._refuse_datagram("send_datagram", sock.fd) or super().send_datagram(sock, data, address)
+
+    def send_datagrams(self, sock: DatagramSocket, queue: list[Any], first: int) -> int:
+        """Send, perhaps not all of the datagrams."""
+        code = self._refuse_datagram("send_datagrams", sock.fd)
+        if code:
+            return code
+        count = self._cut(len(queue) - first)
+        if count < len(queue) - first:
+            self._note_short("send_datagrams", sock.fd)
+        return super().send_datagrams(sock, queue[first : first + count], 0)
+
+    def recvfrom(self, sock: Any, size: int) -> tuple[bytes, Any] | int:
+        """Receive a datagram."""
+        return self._refuse_datagram("recvfrom", sock.fileno()) or super().recvfrom(sock, size)
+
+    def recvfrom_into(self, sock: Any, buffer: WriteableBuffer, size: int) -> tuple[int, Any] | int:
+        """Receive a datagram into a buffer."""
+        code = self._refuse_datagram("recvfrom_into", sock.fileno())
+        return code or super().recvfrom_into(sock, buffer, size)
+
+    def sendto(self, sock: Any, data: ReadableBuffer, address: Any) -> int:
+        """Send a datagram."""
+        return self._refuse_datagram("sendto", sock.fileno()) or super().sendto(sock, data, address)
+
+    def _refuse_datagram(self, name: str, fd: int) -> int:
+        if self._happens(self.rates.refused):
+            return self._refuse(name, errno.ECONNREFUSED)
+        return self._refuse_transfer(name, fd)
 
     # Readiness.
 

@@ -4,6 +4,8 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals
 
+from whorl.core.datagrams cimport DatagramCalls
+
 cdef extern from "<time.h>" nogil:
     ctypedef long time_t
     struct timespec:
@@ -271,7 +273,7 @@ cdef inline int wait_for_events(Kernel kernel, int epfd, int64_t timeout_ns, Eve
     return count
 
 
-cdef class Kernel:
+cdef class Kernel(DatagramCalls):
     cdef bytearray _scratch
     cdef dict _epolls
     cdef bint _fine_sleep

@@ -27,12 +27,14 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
+from whorl.core.datagrams import DatagramCalls
 from whorl.core.limits import (
     EVENTS_PER_POLL,
     READ_SIZE,
     RELEASE_GIL_SIZE,  # noqa: F401 (used by kernel.pxd)
     WRITE_VECTORS,
 )
+from whorl.core.refusals import refusal
 
 try:
     import cython
@@ -188,16 +190,6 @@ if not cython.compiled:
         return 0
 
 
-def refusal(error: OSError) -> int:
-    """The negative error number of a system call that Python reported as an exception.
-
-    Errors that are no system call's (name resolution, a socket's own timeout) are raised again.
-    """
-    if error.errno is None or error.errno <= 0 or isinstance(error, socket.gaierror):
-        raise error
-    return -error.errno
-
-
 class EventBatch:
     """The events one `epoll_wait` gives: descriptor, mask and generation of each."""
 
@@ -229,12 +221,13 @@ class EventBatch:
         self._rows = []
 
 
-class Kernel:
-    """The real kernel, and the interface of every other."""
+class Kernel(DatagramCalls):
+    """The real kernel, and the interface of every other. Its calls for datagrams: `core/datagrams`."""
 
     __slots__ = ("_epolls", "_fine_sleep", "_scratch", "keeps_edges")
 
     def __init__(self) -> None:
+        super().__init__()
         self._scratch = bytearray(READ_SIZE)  # where short messages are received
         self._epolls: dict[int, Any] = {}  # uncompiled: the epoll objects by descriptor
         self._fine_sleep = True  # whether this kernel sleeps in nanoseconds (epoll_pwait2)

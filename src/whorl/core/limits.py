@@ -21,6 +21,12 @@ NEVER_NS: Final = (1 << 63) - 1
 #: The most one read takes from the kernel, in bytes.
 READ_SIZE: Final = 256 * 1024
 
+#: Room for any datagram of UDP, in bytes; those of other sockets may have READ_SIZE.
+DATAGRAM_ROOM: Final = 64 * 1024
+
+#: The block in which the datagrams of one call are received, in bytes: 16 of UDP.
+DATAGRAM_BLOCK: Final = 16 * DATAGRAM_ROOM
+
 #: From this size a send lets other threads run while the kernel copies, in bytes.
 RELEASE_GIL_SIZE: Final = 64 * 1024
 
@@ -58,3 +64,6 @@ SPARE_CALLBACKS: Final = 1024
 
 #: How many sends one writable event may make before other handles get their turn.
 WRITES_PER_EVENT: Final = 16
+
+#: How many datagrams one readable event may bring before other handles get their turn (libuv: 32).
+DATAGRAMS_PER_EVENT: Final = 16
