@@ -44,7 +44,7 @@ QUIET_SENDS = 5
 #: An address that every family refuses, for a datagram that waits without one.
 NOWHERE = ()
 
-#: Until 3.13 nothing was done about empty datagrams ...
+#: Before 3.13 nothing was done about empty datagrams ...
 DROPS_EMPTY = sys.version_info < (3, 13)
 
 #: ... and since then a waiting datagram counts this many bytes more than it has.

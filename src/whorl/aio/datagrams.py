@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
 
-# Since 3.12 any socket will do that is no stream.
-_ONLY_DATAGRAM_SOCKETS = sys.version_info < (3, 12)
+# Since 3.13 any socket will do that is no stream.
+_ONLY_DATAGRAM_SOCKETS = sys.version_info < (3, 13)
 
 
 class DatagramTransport(DatagramEndpoint):
