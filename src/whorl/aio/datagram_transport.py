@@ -1,6 +1,6 @@
 """The data path of asyncio's datagram transports, between the datagram engine and a protocol.
 
-The states are those of `stream_transport`. What differs, as in asyncio: an error of the socket's
+The states are those of `base_transports`. What differs, as in asyncio: an error of the socket's
 is told to the protocol and ends nothing, and so does an error out of the protocol.
 """
 
@@ -14,8 +14,8 @@ from asyncio.trsock import TransportSocket
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
+from whorl.aio.base_transports import flat
 from whorl.aio.flow import limits, report, tell_protocol
-from whorl.aio.stream_transport import flat
 from whorl.aio.transport_states import TransportState
 from whorl.core.handle import Handle, os_error
 from whorl.core.states import Life
@@ -127,10 +127,17 @@ class DatagramEndpoint(Datagrams):
     def _begin(self, waiter: asyncio.Future[None] | None) -> None:
         """Start to receive, once the protocol knows its transport."""
         self._started = True
-        if self.is_reading():
-            self._start_reading()
-        if waiter is not None and not waiter.cancelled():
-            waiter.set_result(None)
+        error: OSError | None = None
+        try:
+            if self._state == OPEN and not self._paused:
+                self._start_reading()
+        except OSError as refusal:  # by the poller, of one more descriptor
+            error = refusal
+        if waiter is not None and not waiter.done():
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)
 
     # Looking.
 
