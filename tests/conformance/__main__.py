@@ -32,8 +32,7 @@ def main() -> int:
         BUILD / f"asyncio-{platform.python_version()}.json", Runner("asyncio", options.timeout)
     )
     report.print_heading(options.loop)
-    modules = filter(suite.has_module, options.modules)
-    reports = [run_module(module, runner, baseline) for module in modules]
+    reports = [run_module(module, runner, baseline) for module in options.modules or suite.modules()]
     report.print_summary(options.loop, reports, verbose=options.verbose)
     if options.json:
         report.write_json(options.json, facts, reports)
@@ -42,7 +41,7 @@ def main() -> int:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="conformance", description=__doc__)
-    parser.add_argument("modules", nargs="*", metavar="MODULE", default=suite.MODULES)
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help="default: all")
     parser.add_argument("--loop", choices=("whorl", "asyncio", "uvloop"), default="whorl")
     parser.add_argument("--with-skipped", action="store_true", help="run what the list of skips names, too")
     parser.add_argument("--verbose", action="store_true", help="print the traceback of every failure")

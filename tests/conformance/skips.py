@@ -114,7 +114,7 @@ def _methods(cls: type, name: str) -> Iterator[ast.AST]:
 
 def _helpers(module: str, name: str) -> Iterator[ast.AST]:
     definition = _definitions(module).get(name)
-    if isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef):
+    if definition is not None and module.startswith("test."):
         yield definition
 
 
@@ -186,11 +186,12 @@ def _is_patch(function: ast.AST) -> bool:
         if function.attr == "patch":
             return True
         function = function.value
-    return isinstance(function, ast.Name) and function.id in ("patch", "setattr", "swap_attr")
+    names = ("patch", "mock_obj", "setattr", "swap_attr")  # The second is what the suite calls patch.object.
+    return isinstance(function, ast.Name) and function.id in names
 
 
 def _names_overridden_in(cls: ast.ClassDef) -> Iterator[str]:
-    """Yield the methods and attributes that a class made inside a test gives itself."""
+    """Yield the methods and attributes that a class of the test's own gives itself."""
     for child in cls.body:
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             yield child.name

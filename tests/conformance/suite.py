@@ -1,31 +1,10 @@
-"""The modules of CPython's test.test_asyncio that say how any event loop behaves."""
+"""CPython's test.test_asyncio, as this Python has it."""
 
+from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 
 PACKAGE = "test.test_asyncio"
-
-MODULES = (
-    "test_base_events",
-    "test_buffered_proto",
-    "test_context",
-    "test_eager_task_factory",
-    "test_events",
-    "test_futures",
-    "test_futures2",
-    "test_locks",
-    "test_pep492",
-    "test_queues",
-    "test_runners",
-    "test_server",
-    "test_sock_lowlevel",
-    "test_streams",
-    "test_taskgroups",
-    "test_tasks",
-    "test_threads",
-    "test_timeouts",
-    "test_unix_events",
-    "test_waitfor",
-)
 
 
 def is_installed() -> bool:
@@ -36,9 +15,12 @@ def is_installed() -> bool:
         return False
 
 
-def has_module(name: str) -> bool:
-    """Tell whether this Python's suite has the module; later Pythons have more of them."""
-    return find_spec(f"{PACKAGE}.{name}") is not None
+@cache
+def modules() -> tuple[str, ...]:
+    """All modules with tests; later Pythons have more of them."""
+    spec = find_spec(PACKAGE)
+    folders = spec.submodule_search_locations if spec else None
+    return tuple(sorted(path.stem for folder in folders or () for path in Path(folder).glob("test_*.py")))
 
 
 def short_id(test_id: str) -> str:

@@ -6,6 +6,8 @@ import argparse
 import faulthandler
 import importlib
 import json
+import resource
+import signal
 import time
 import traceback
 import unittest
@@ -16,6 +18,9 @@ from typing import Any, TextIO
 import replacement
 import skips
 import suite
+
+
+MEMORY = 4 << 30  # bytes; there are tests that write gigabytes
 
 
 class Result(unittest.TestResult):
@@ -108,6 +113,17 @@ def end_when_stuck(timeout: float) -> None:
     faulthandler.dump_traceback_later(timeout, exit=True)
 
 
+def set_up_process(timeout: float) -> None:
+    """Make this process one in which a test may fail in any way and harm nobody."""
+    faulthandler.enable()
+    end_when_stuck(timeout)
+    # A shell without job control lets what it starts in the background ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Mocks note each call: a test that turns for ever would take all memory before its time is up.
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY if most < 0 else min(MEMORY, most), most))
+
+
 def load(module: str) -> dict[str, unittest.TestCase]:
     """Import a module of the suite and return its tests by their short ids, in their order."""
     imported = importlib.import_module(f"{suite.PACKAGE}.{module}")
@@ -136,12 +152,16 @@ def main() -> None:
     parser.add_argument("--with-skipped", action="store_true", help="run what the list of skips names")
     options = parser.parse_args()
 
-    faulthandler.enable()
-    end_when_stuck(options.timeout)
+    set_up_process(options.timeout)
     loop_class = replacement.install(options.loop)
-    tests = load(options.module)
     with options.lines.open("a") as lines:
         result = Result(lines, options.timeout)
+        try:
+            tests = load(options.module)
+        except unittest.SkipTest as skip:
+            result.say(event="found", ids=[options.module])
+            result.say(event="stop", id=options.module, outcome="skipped by CPython", reason=str(skip))
+            return
         replacement.report_absent_methods(loop_class, result.note_absent)
         if options.only:
             wanted = set(options.only.read_text().split())
