@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from whorl import handles
+from whorl.aio.driver import Driver
+from whorl.aio.guest import start_guest_run
 from whorl.aio.loop import EventLoop
 from whorl.aio.policy import EventLoopPolicy, install
 from whorl.aio.runner import Runner, new_event_loop, run
@@ -16,6 +18,7 @@ compiled: bool = not _machine.__file__.endswith(".py")
 """Whether the machine runs compiled."""
 
 __all__ = [
+    "Driver",
     "EventLoop",
     "EventLoopPolicy",
     "Loop",
@@ -27,4 +30,5 @@ __all__ = [
     "install",
     "new_event_loop",
     "run",
+    "start_guest_run",
 ]

@@ -5,7 +5,7 @@ import contextlib
 import functools
 import sys
 import types
-from asyncio import base_events, proactor_events, selector_events, unix_events
+from asyncio import base_events, selector_events, unix_events
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -103,12 +103,11 @@ class EventLoop(whorl.EventLoop):
 
     def __init__(self, selector: Any = None, **options: Any) -> None:
         super().__init__(selector, **{"kernel": SuiteKernel(), "host": SuiteHost()} | options)
+        if sys.version_info >= (3, 14):
+            watch = "_PidfdChildWatcher" if unix_events.can_use_pidfd() else "_ThreadedChildWatcher"
+            self._watcher = getattr(unix_events, watch)()
 
     _selector: Any = NothingWatched()
-
-    def _run_once(self) -> None:
-        self.stop()
-        self.run_forever()
 
     def _stop_serving(self, sock: socket.socket) -> None:
         self.remove_reader(sock)

@@ -19,7 +19,6 @@ import replacement
 import skips
 import suite
 
-
 MEMORY = 4 << 30  # bytes; there are tests that write gigabytes
 
 

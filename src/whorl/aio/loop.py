@@ -99,8 +99,9 @@ class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
     shutdown_asyncgens = running.shutdown_asyncgens
     _asyncgen_firstiter_hook = running.asyncgen_began
     _asyncgen_finalizer_hook = running.asyncgen_dropped
-    _begin_run = running.begin_run
-    _end_run = running.end_run
+    _begin_run = _run_forever_setup = running.begin_run
+    _end_run = _run_forever_cleanup = running.end_run
+    _run_once = running.run_once
     __repr__ = running.describe
     __del__ = running.finalize
 

@@ -34,16 +34,26 @@ def begin_run(loop: EventLoop) -> None:
         raise RuntimeError("Cannot run the event loop while another loop is running")
     clock.look_again(loop)
     Loop._begin_run(loop)
-    track_origins(loop, loop._debug)
-    loop._old_agen_hooks = sys.get_asyncgen_hooks()
-    sys.set_asyncgen_hooks(firstiter=loop._asyncgen_firstiter_hook, finalizer=loop._asyncgen_finalizer_hook)
-    events._set_running_loop(loop)
+    enter(loop)
 
 
 def end_run(loop: EventLoop) -> None:
     """What follows the last turn of every run."""
     loop._stopping = False
     Loop._end_run(loop)
+    leave(loop)
+
+
+def enter(loop: EventLoop) -> None:
+    """Make this the running loop of the thread."""
+    track_origins(loop, loop._debug)
+    loop._old_agen_hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(firstiter=loop._asyncgen_firstiter_hook, finalizer=loop._asyncgen_finalizer_hook)
+    events._set_running_loop(loop)
+
+
+def leave(loop: EventLoop) -> None:
+    """Take `enter` back."""
     events._set_running_loop(None)
     track_origins(loop, False)
     if loop._old_agen_hooks is not None:
@@ -56,11 +66,30 @@ def run_forever(loop: EventLoop) -> None:
 
     Source: ``asyncio.loop.run_forever``.
     """
-    loop._begin_run()
+    loop._run_forever_setup()
     try:
-        loop._run_turns()
+        if getattr(loop._run_once, "__func__", None) is run_once:
+            loop._run_turns()
+        else:
+            _run_turns_of_others(loop)
     finally:
-        loop._end_run()
+        loop._run_forever_cleanup()
+
+
+def _run_turns_of_others(loop: EventLoop) -> None:
+    """Turn by a method that a subclass or a test has put in the place of ours."""
+    while True:
+        loop._run_once()
+        if loop._stopping:
+            break
+
+
+def run_once(loop: EventLoop) -> None:
+    """One turn, for those who drive a loop by asyncio's private names; it sleeps if there is nothing to do.
+
+    Raises RuntimeError inside a turn: turns do not nest.
+    """
+    loop._step(True)
 
 
 def run_until_complete(loop: EventLoop, future: Generator[Any, None, Result] | Awaitable[Result]) -> Result:

@@ -40,6 +40,8 @@ cdef class Loop(Owner):
     cdef public bint _time_replaced
     cdef public bint _guards_posts
     cdef public bint _stopping
+    cdef bint _is_driven
+    cdef bint _is_turning
     cdef public bint _closed
     cdef public object _thread_id
     cdef object _home_thread

@@ -86,6 +86,8 @@ class Loop(Owner):
         "_host",
         "_idle_handles",
         "_idle_ns",
+        "_is_driven",
+        "_is_turning",
         "_kernel",
         "_may_sleep",
         "_now_ns",
@@ -139,6 +141,8 @@ class Loop(Owner):
         self._guards_posts = False  # whether cancelling a posted callback waits while it is running
         self._time_replaced = False  # whether `time` means another clock than the kernel's
         self._stopping = False
+        self._is_driven = False  # whether somebody else decides when to sleep
+        self._is_turning = False  # whether a turn is under way
         self._thread_id: int | None = None  # the thread that runs the loop
         self._home_thread = current_thread()  # the thread that ran it last, or made it
         self._process_id = self._host.process_id()
@@ -216,6 +220,8 @@ class Loop(Owner):
             self._check_callback(callback, "call_at")
             self._note_origin(timer)
         self._timers.push(timer)
+        if self._may_sleep:
+            self._end_sleep()  # a loop that is driven from outside, between two turns
         return timer
 
     def call_later(
@@ -236,6 +242,8 @@ class Loop(Owner):
             self._check_callback(callback, "call_later")
             self._note_origin(timer)
         self._timers.push(timer)
+        if self._may_sleep:
+            self._end_sleep()  # a loop that is driven from outside, between two turns
         return timer
 
     # Time.
@@ -262,6 +270,7 @@ class Loop(Owner):
         """
         run_mode = int(RunMode(mode))
         self._begin_run()
+        self._is_turning = True
         try:
             alive = self._alive()
             if not alive:
@@ -276,7 +285,7 @@ class Loop(Owner):
                     break
             return bool(alive)
         finally:
-            self._stopping = False
+            self._is_turning = self._stopping = False
             self._end_run()
 
     def _machine_turn(self, mode: int) -> None:
@@ -306,6 +315,8 @@ class Loop(Owner):
     def stop(self) -> None:
         """End the run soon: not later than the next turn, and the poll before that does not sleep."""
         self._stopping = True
+        if self._may_sleep:
+            self._end_sleep()
 
     def alive(self) -> bool:
         """Whether something is left to wait for or to run (``uv_loop_alive``)."""
@@ -404,10 +415,14 @@ class Loop(Owner):
 
     def _run_turns(self) -> None:
         """Turn until `stop`."""
-        while True:
-            self._turn()
-            if self._stopping:
-                break
+        self._is_turning = True
+        try:
+            while True:
+                self._turn()
+                if self._stopping:
+                    break
+        finally:
+            self._is_turning = False
 
     def _turn(self) -> None:
         """One turn of asyncio: sleep until something is due, collect it, run what is ready."""
@@ -430,6 +445,29 @@ class Loop(Owner):
         if len(self._timers._heap):
             self._collect_timers(self._ready)  # due timers join the ready queue
         self._run_ready()  # the only place callbacks are run
+
+    # One turn at a time, driven from outside.
+
+    def _step(self, may_sleep: bool) -> None:
+        """One turn of asyncio. Raises RuntimeError inside a turn."""
+        if self._is_turning:
+            raise RuntimeError("This event loop is in the middle of a turn")
+        self._may_sleep = self._woken = False
+        self._is_turning = True
+        self._is_driven = not may_sleep
+        try:
+            self._turn()
+        finally:
+            self._is_turning = self._is_driven = False
+
+    def _rest(self) -> int:
+        """How long nothing need be done, in nanoseconds, -1: no limit. From now on the loop sleeps.
+
+        What the same thread asks of the loop before the next step ends this sleep, as a call from
+        another thread does.
+        """
+        self._may_sleep = self._posted = True
+        return self._turn_timeout()
 
     # The phases, in the order in which they run.
 
@@ -572,6 +610,8 @@ class Loop(Owner):
         self._posted = False
         for _ in range(len(self._arrivals)):
             into.append(self._arrivals.popleft())
+        if self._may_sleep:
+            self._end_sleep()
 
     # How long a turn may sleep.
 
@@ -583,6 +623,7 @@ class Loop(Owner):
             or self._stopping
             or self._closing_handles
             or self._idle_handles
+            or self._is_driven
         ):
             return 0
         return self._until_next_timer()
@@ -655,6 +696,8 @@ class Loop(Owner):
 
     def _schedule(self, timer: TimedCallback) -> None:
         self._timers.push(timer)
+        if self._may_sleep:
+            self._end_sleep()
 
     def _timer_cancelled(self, timer: Any) -> None:
         self._timers.note_cancelled(timer)
@@ -672,6 +715,8 @@ class Loop(Owner):
 
     def _handle_closing(self, handle: Any) -> None:
         self._closing_handles.append(handle)
+        if self._may_sleep:
+            self._end_sleep()
 
     def _hide(self, handle: Handle) -> None:
         """Leave a handle of the loop's own out of what users see."""
@@ -680,6 +725,8 @@ class Loop(Owner):
     def _feed(self, entry: Runnable) -> None:
         """Owe an entry: it runs in the pending phase, or in asyncio's next turn."""
         self._pending.append(entry)
+        if self._may_sleep:
+            self._end_sleep()
 
     # What faces replace.
 
