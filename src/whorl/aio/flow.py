@@ -9,13 +9,14 @@ from typing import Any, Final
 HIGH_WATER: Final = 64 * 1024
 
 
-def limits(high: int | None, low: int | None) -> tuple[int, int]:
+def limits(high: int | None, low: int | None, default: int = HIGH_WATER) -> tuple[int, int]:
     """The high and the low watermark, in bytes, from what the user gave.
 
-    Raises ValueError unless high >= low >= 0 (``WriteTransport.set_write_buffer_limits``).
+    `default` is the high one if nothing was given. Raises ValueError unless
+    high >= low >= 0 (``WriteTransport.set_write_buffer_limits``).
     """
     if high is None:
-        high = HIGH_WATER if low is None else 4 * low
+        high = default if low is None else 4 * low
     if low is None:
         low = high // 4
     if not high >= low >= 0:

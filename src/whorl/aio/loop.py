@@ -86,6 +86,7 @@ class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
         self._saved_origin_depth: int | None = None
         # Those of sockets, by descriptor. Weak: who forgets one that does nothing is told so.
         self._transports: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self._tls_scratch: memoryview | None = None  # the buffer that all TLS connections share
         self._signal_handlers: dict[int, Callback] = {}
         self._guards_posts = errors.GUARDS_POSTS
         self.set_debug(coroutines._is_debug_mode())  # type: ignore[attr-defined]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from asyncio import sslproto
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ except ImportError:  # A Python may be built without it.
     ssl = None  # type: ignore[assignment]
 
 from whorl.aio.readers import ensure_no_transport
+from whorl.aio.tls import TLSProtocol
 from whorl.aio.transports import SocketTransport
 
 if TYPE_CHECKING:
@@ -36,19 +36,19 @@ def make_ssl_transport(
 ) -> asyncio.Transport:
     """A TLS transport over a connected socket; `waiter` is done after the handshake."""
     ensure_no_transport(loop, rawsock)
-    tls: Any = sslproto.SSLProtocol(
+    tls = TLSProtocol(
         loop,
         protocol,
         sslcontext,
-        waiter,  # type: ignore[arg-type]
+        waiter,
         server_side,
         server_hostname,
-        ssl_handshake_timeout=ssl_handshake_timeout,  # type: ignore[arg-type]
+        ssl_handshake_timeout=ssl_handshake_timeout,
         ssl_shutdown_timeout=ssl_shutdown_timeout,
     )
     SocketTransport(loop, rawsock, tls, extra=extra, server=server, context=context)
-    transport: asyncio.Transport = tls._app_transport
-    return transport
+    transport: Any = tls._app_transport
+    return transport  # type: ignore[no-any-return]
 
 
 async def start_tls(
@@ -73,14 +73,14 @@ async def start_tls(
     if not getattr(transport, "_start_tls_compatible", False):
         raise TypeError(f"transport {transport!r} is not supported by start_tls()")
     waiter = loop.create_future()
-    tls: Any = sslproto.SSLProtocol(
+    tls = TLSProtocol(
         loop,
         protocol,
         sslcontext,
         waiter,
         server_side,
         server_hostname,
-        ssl_handshake_timeout=ssl_handshake_timeout,  # type: ignore[arg-type]
+        ssl_handshake_timeout=ssl_handshake_timeout,
         ssl_shutdown_timeout=ssl_shutdown_timeout,
         call_connection_made=False,
     )
@@ -99,11 +99,11 @@ async def start_tls(
         raise
     finally:
         del waiter  # Its exception must not keep the protocol alive.
-    secured: asyncio.Transport = tls._app_transport
-    return secured
+    secured: Any = tls._app_transport
+    return secured  # type: ignore[no-any-return]
 
 
-def _move_stream_data(protocol: asyncio.BaseProtocol, tls: Any) -> None:
+def _move_stream_data(protocol: asyncio.BaseProtocol, tls: TLSProtocol) -> None:
     """What a stream reader has received and nobody has read yet belongs to the handshake."""
     if not isinstance(protocol, asyncio.StreamReaderProtocol):
         return

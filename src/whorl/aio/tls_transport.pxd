@@ -1,0 +1,7 @@
+from whorl.aio.stream_transport cimport flat
+from whorl.aio.tls_layer cimport TLSLayer
+
+
+cdef class TLSStream:
+    cdef readonly object _loop
+    cdef readonly TLSLayer _ssl_protocol
