@@ -1,4 +1,4 @@
-from whorl.aio.stream_transport cimport flat
+from whorl.aio.base_transports cimport flat
 from whorl.aio.tls_layer cimport TLSLayer
 
 

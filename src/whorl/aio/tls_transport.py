@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from whorl.aio.base_transports import flat
 from whorl.aio.flow import limits
-from whorl.aio.stream_transport import flat
 
 if TYPE_CHECKING:
     from whorl.aio.tls_layer import TLSLayer
