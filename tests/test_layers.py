@@ -51,6 +51,7 @@ GUARDED: dict[ModuleType, frozenset[str]] = {
 GUARDED_NAMES = {module.__name__: module for module in GUARDED}
 MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.core.kernel": (os, socket, select, fcntl, time),
+    "whorl.core.datagrams": (socket,),
     "whorl.core.host": (os, socket, signal),
     "whorl.launcher": (os,),
     "whorl.report": (os,),

@@ -16,7 +16,7 @@ from tests.core.conftest import MakeLoop, open_descriptors
 from tests.core.machinery import run_turns
 from whorl import handles
 from whorl.core import Event, Handle, Loop, RunMode
-from whorl.handles import TCP, Async, Check, Idle, Pipe, Poll, Prepare, Timer
+from whorl.handles import TCP, UDP, Async, Check, Idle, Pipe, Poll, Prepare, Timer
 
 HOUR = 3600 * 1_000_000_000
 
@@ -66,6 +66,12 @@ def reading_pipe(loop: Loop) -> Pipe:
     return pipe
 
 
+def receiving_udp(loop: Loop) -> UDP:
+    udp = UDP(loop)
+    udp.recv_start(lambda udp, data, address, error: None)
+    return udp
+
+
 STARTED: dict[str, Callable[[Loop], Any]] = {
     "Async": Async,
     "Check": started_watcher(Check),
@@ -76,6 +82,7 @@ STARTED: dict[str, Callable[[Loop], Any]] = {
     "Prepare": started_watcher(Prepare),
     "TCP": listening_tcp,
     "Timer": started_timer,
+    "UDP": receiving_udp,
 }
 
 #: What the package offers besides.
@@ -84,6 +91,7 @@ NO_HANDLES = {
     "Shutdown",
     "StreamHandle",
     "ThreadPool",
+    "UdpSend",
     "Work",
     "Write",
     "getaddrinfo",
@@ -192,7 +200,7 @@ def test_a_handle_says_what_it_is(loop: Loop, started: Handle) -> None:
     assert repr(started) == f"<{type(started).__name__} closed>"
 
 
-@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, TCP, Timer])
+@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, TCP, Timer, UDP])
 def test_a_closed_loop_takes_no_handles(kind: type[Handle]) -> None:
     loop = Loop()
     loop.close()
@@ -200,14 +208,14 @@ def test_a_closed_loop_takes_no_handles(kind: type[Handle]) -> None:
         kind(loop)
 
 
-@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, TCP, Timer])
+@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, TCP, Timer, UDP])
 def test_what_is_no_loop_is_refused(kind: Any) -> None:
     for thing in (None, 5):
         with pytest.raises((TypeError, AttributeError)):
             kind(thing)
 
 
-@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, TCP, Timer])
+@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, TCP, Timer, UDP])
 def test_a_handle_that_was_never_started_can_be_closed(loop: Loop, kind: type[Handle]) -> None:
     seen: list[Handle] = []
     handle = kind(loop)
@@ -216,7 +224,7 @@ def test_a_handle_that_was_never_started_can_be_closed(loop: Loop, kind: type[Ha
     assert seen == [handle]
 
 
-@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, TCP, Timer])
+@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, TCP, Timer, UDP])
 def test_a_kind_may_be_derived_from(loop: Loop, kind: Any) -> None:
     class Derived(kind):
         def __init__(self, loop: Loop) -> None:

@@ -8,8 +8,10 @@ so that the answer and the errors are Python's. Uncompiled, it is always asked.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import socket
+import struct
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.limits import DATAGRAM_BLOCK, DATAGRAM_ROOM, READ_SIZE  # noqa: F401 (used by datagrams.pxd)
@@ -126,6 +128,10 @@ class DatagramCalls:
         """
         return send_queued(self, sock, queue, first)
 
+    def receives_many(self) -> bool:
+        """Whether several datagrams are received in one call, as far as is known."""
+        return cython.compiled and self._receives_many
+
     # By socket object.
 
     def recvfrom(self, sock: Any, size: int) -> tuple[bytes, Any] | int:
@@ -154,3 +160,25 @@ class DatagramCalls:
         except OSError as error:
             return refusal(error)
         return sent
+
+    def receive_error(self, sock: Any) -> tuple[int, Any] | int:
+        """Why an earlier datagram was lost, an error number, and where it was sent (man 7 ip, IP_RECVERR)."""
+        try:
+            _, reports, _, address = sock.recvmsg(0, 512, socket.MSG_ERRQUEUE)
+        except OSError as error:
+            return refusal(error)
+        code = next((struct.unpack_from("=I", data)[0] for _, _, data in reports if len(data) >= 4), 0)
+        return code, address
+
+    def disconnect(self, sock: Any) -> int:
+        """Let a connected datagram socket send to everybody again (man 2 connect, AF_UNSPEC)."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        nowhere = bytes(128)  # AF_UNSPEC is 0
+        return 0 if libc.connect(sock.fileno(), nowhere, 16) == 0 else -ctypes.get_errno()
+
+    def interface_index(self, name: str) -> int:
+        """The number of a network interface, or the negative error number (man 3 if_nametoindex)."""
+        try:
+            return int(name) if name.isdecimal() else socket.if_nametoindex(name)
+        except OSError:
+            return -errno.ENODEV

@@ -10,6 +10,7 @@ from whorl.handles.stream_handle import Connect, Shutdown, StreamHandle, Write
 from whorl.handles.tcp import TCP
 from whorl.handles.threadpool import ThreadPool, Work
 from whorl.handles.timer import Timer
+from whorl.handles.udp import UDP, UdpSend
 from whorl.handles.watcher import Poll
 
 __all__ = [
@@ -25,6 +26,8 @@ __all__ = [
     "TCP",
     "ThreadPool",
     "Timer",
+    "UDP",
+    "UdpSend",
     "Work",
     "Write",
     "getaddrinfo",

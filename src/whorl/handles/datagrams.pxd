@@ -11,7 +11,6 @@ cdef int ERROR
 cdef int HANGUP
 cdef Py_ssize_t EAGAIN
 cdef Py_ssize_t EINTR
-cdef Py_ssize_t DATAGRAMS_PER_EVENT
 cdef int WRITES_PER_EVENT
 
 
@@ -23,6 +22,7 @@ cdef class Datagrams(IOHandle):
     cdef bint _reading
     cdef list _arrived
     cdef Py_ssize_t _next
+    cdef Py_ssize_t _batch
     cdef list _queue
     cdef Py_ssize_t _first
     cdef readonly Py_ssize_t _unsent

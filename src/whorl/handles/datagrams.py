@@ -43,6 +43,7 @@ class Datagrams(IOHandle):
 
     __slots__ = (
         "_arrived",
+        "_batch",
         "_first",
         "_header",
         "_kernel",
@@ -64,6 +65,7 @@ class Datagrams(IOHandle):
         self._reading = False  # whether the user wants datagrams
         self._arrived: list[Any] = []  # what was received: data, address, data, address ...
         self._next = 0  # the first in there that was not delivered
+        self._batch = DATAGRAMS_PER_EVENT  # how many may be received in one turn
         self._queue: list[Queued] = []  # what waits to be sent
         self._first = 0  # the first in there that was not sent
         self._unsent = 0  # how many bytes wait
@@ -161,7 +163,7 @@ class Datagrams(IOHandle):
     def _receive(self) -> None:
         """Receive a batch, unless there is some left of the last one, and deliver it."""
         if not self._arrived:
-            count = self._kernel.recv_datagrams(self._socket, self._arrived, DATAGRAMS_PER_EVENT)
+            count = self._kernel.recv_datagrams(self._socket, self._arrived, self._batch)
             if count < 0:
                 if count != EAGAIN and count != EINTR:
                     self._receive_failed(-count)

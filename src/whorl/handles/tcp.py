@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.handle import os_error
+from whorl.handles.addresses import family_of
 from whorl.handles.stream_handle import Connect, StreamHandle, answer
 
 if TYPE_CHECKING:
@@ -165,17 +166,3 @@ class TCP(StreamHandle):
     def _set(self, level: int, option: int, value: Any) -> None:
         """Set a socket option."""
         answer(self._kernel.set_option(self._sock, level, option, value))
-
-
-def family_of(address: tuple[Any, ...]) -> int:
-    """The family of a numeric address; OSError (EINVAL) if it is none."""
-    if not isinstance(address, tuple) or not address or not isinstance(address[0], str):
-        raise TypeError(f"an address is a tuple of host and port, not {address!r}")
-    host = address[0].partition("%")[0]
-    for family in (socket.AF_INET, socket.AF_INET6):
-        try:
-            socket.inet_pton(family, host)
-        except OSError:
-            continue
-        return family
-    raise OSError(errno.EINVAL, f"not a numeric address: {address!r}")
