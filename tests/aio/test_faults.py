@@ -75,7 +75,14 @@ def replay(test: str, kind: str, seed: int) -> None:
     print(f"replay: WHORL_FAULT_SEED={seed} make faults WHORL_BUILD={build} ARGS=\"-k '{test} and {kind}'\"")
 
 
-def run(scenario: Scenario, kind: str, seed: int, rates: FaultRates, folder: Path) -> tuple[FaultKernel, Any]:
+def run(
+    scenario: Scenario,
+    kind: str,
+    seed: int,
+    rates: FaultRates,
+    folder: Path,
+    world: type[World] = World,
+) -> tuple[FaultKernel, Any]:
     """Run a scenario over faults, and look whether anything is left; the kernel, and what came out."""
     kernel = HurriedFaultKernel(seed, rates)
     loop = whorl.EventLoop(kernel=kernel)
@@ -84,7 +91,7 @@ def run(scenario: Scenario, kind: str, seed: int, rates: FaultRates, folder: Pat
 
     async def main() -> Any:
         async with asyncio.timeout(ENDLESS):
-            return await scenario(World(kind, seed, folder))
+            return await scenario(world(kind, seed, folder))
 
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         result = runner.run(main())
