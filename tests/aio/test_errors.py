@@ -6,7 +6,10 @@ import asyncio
 import contextvars
 import gc
 import logging
+import signal
 import sys
+import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -277,7 +280,6 @@ async def coroutine_function() -> None:
 REFUSED: dict[str, Callable[[Any, Any], object]] = {
     "call_soon": lambda loop, callback: loop.call_soon(callback),
     "call_soon_threadsafe": lambda loop, callback: loop.call_soon_threadsafe(callback),
-    "call_later": lambda loop, callback: loop.call_later(1, callback),
     "call_at": lambda loop, callback: loop.call_at(1, callback),
     "run_in_executor": lambda loop, callback: loop.run_in_executor(None, callback),
 }
@@ -358,3 +360,76 @@ class TestSlowCallbacks:
         loop.call_soon(self.waste, kernel)
         await turns(1)
         assert "Executing" not in caplog.text
+
+
+# What cannot be a callback, method by method, as asyncio says it.
+
+SCHEDULING = {
+    "call_soon": (),
+    "call_soon_threadsafe": (),
+    "call_later": (0,),
+    "call_at": (0,),
+    "run_in_executor": (None,),
+    "add_signal_handler": (signal.SIGUSR1,),
+}
+
+
+@pytest.mark.parametrize("method", SCHEDULING)
+@pytest.mark.parametrize("debug", [False, True])
+def test_what_cannot_be_called_is_refused_or_reported_as_on_asyncios_loop(method: str, debug: bool) -> None:
+    async def work() -> None:
+        pass
+
+    async def schedule(loop: Any) -> Any:
+        seen: list[Any] = []
+        loop.set_exception_handler(lambda loop, context: seen.append(str(context["exception"])))
+        loop.set_debug(debug)
+        for wrong in (None, 1, "text", work):
+            try:
+                scheduled = getattr(loop, method)(*SCHEDULING[method], wrong)
+                if method == "run_in_executor":
+                    await scheduled
+            except Exception as error:
+                seen.append((type(error), str(error)))
+        loop.set_debug(False)
+        await asyncio.sleep(0.001)
+        loop.remove_signal_handler(signal.SIGUSR1)
+        return sorted(seen, key=str)  # asyncio's heap gives equal deadlines in any order
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # what is never awaited
+        assert is_as_in_asyncio(schedule)
+
+
+def test_handles_are_to_others_what_asyncios_are() -> None:
+    def look(loop: Any) -> Any:
+        first, later = loop.call_at(5, print), loop.call_at(6, print)
+        equal, soon = loop.call_at(5, print), loop.call_soon(print)
+        later.cancel()
+        later.cancel()
+        return (
+            [first == equal, first == later, first == soon, first != later],
+            [first < later, first <= equal, later > first, hash(first) == hash(equal)],
+            [bool(weakref.ref(handle)()) for handle in (first, soon)],
+            [handle.cancelled() for handle in (first, later)],
+            [later._callback, later._args, repr(later)],
+        )
+
+    is_as_in_asyncio(look)
+
+
+def test_the_default_handler_survives_what_cannot_be_shown(caplog: pytest.LogCaptureFixture) -> None:
+    class Hidden:
+        def __repr__(self) -> str:
+            raise LookupError("hidden")
+
+    def report(loop: Any) -> Any:
+        caplog.clear()
+        loop.call_exception_handler({"message": "a message", "what": Hidden()})
+        loop.call_exception_handler({})
+        return [record.getMessage() for record in caplog.records]
+
+    assert is_as_in_asyncio(report) == [
+        "Exception in default exception handler",
+        "Unhandled exception in event loop",
+    ]

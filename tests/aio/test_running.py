@@ -452,6 +452,56 @@ def test_time_can_be_called_on_the_class(plain_loop: whorl.EventLoop) -> None:
     assert before <= whorl.EventLoop.time(plain_loop) <= plain_loop.time()
 
 
+def test_call_later_goes_through_a_call_at_that_was_replaced() -> None:
+    def watch(kind: Any) -> Any:
+        class Watching(kind):  # type: ignore[misc]
+            calls = 0
+
+            def call_at(self, *args: Any, **options: Any) -> Any:
+                self.calls += 1
+                return super().call_at(*args, **options)
+
+        loop: Any = Watching()
+        loop.call_later(0, int)
+        loop.run_until_complete(asyncio.sleep(0.001))
+        with mock.patch.object(loop, "call_at", wraps=loop.call_at) as call_at:
+            loop.run_until_complete(asyncio.sleep(0.001))
+        loop.close()
+        return loop.calls, call_at.call_count
+
+    assert watch(whorl.EventLoop) == watch(asyncio.SelectorEventLoop) == (3, 1)
+
+
+def test_timers_in_the_past_run_by_deadline() -> None:
+    async def schedule(loop: Any) -> Any:
+        ran: list[int] = []
+        for delay in (-1, -3, 0, -2):
+            loop.call_later(delay, ran.append, delay)
+        await asyncio.sleep(0.001)
+        return ran
+
+    assert is_as_in_asyncio(schedule) == [-3, -2, -1, 0]
+
+
+def test_nested_timeouts_with_equal_deadlines_end_from_inside() -> None:
+    async def wait(loop: Any) -> Any:
+        seen: list[Any] = []
+        deadline = loop.time() + 0.001
+        try:
+            async with asyncio.timeout_at(deadline) as outer:
+                try:
+                    async with asyncio.timeout_at(deadline) as inner:
+                        await loop.create_future()
+                except TimeoutError:
+                    seen.append((inner.expired(), outer.expired()))
+                    raise
+        except TimeoutError:
+            seen.append("outer")
+        return seen
+
+    is_as_in_asyncio(wait)
+
+
 # Pollers.
 
 

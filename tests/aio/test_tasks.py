@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
+import re
 import sys
+import types
 from typing import Any
 from unittest import mock
 
@@ -202,3 +205,141 @@ async def test_the_running_task_is_known(loop: whorl.EventLoop) -> None:
     task = asyncio.current_task()
     assert task is not None
     assert task in asyncio.all_tasks(loop)
+
+
+# What a task may wait for.
+
+
+class ForeignFuture:
+    """A future that is none of asyncio's, and speaks their protocol."""
+
+    _asyncio_future_blocking: bool | None = None
+
+    def __init__(self, loop: Any) -> None:
+        self.loop = loop
+
+    def get_loop(self) -> Any:
+        return self.loop
+
+    def add_done_callback(self, callback: Any, *, context: Any = None) -> None:
+        self.loop.call_soon(callback, self, context=context)
+
+    def result(self) -> str:
+        return "foreign"
+
+    def __await__(self) -> Any:
+        self._asyncio_future_blocking = True
+        yield self
+        return self.result()
+
+
+def test_a_task_waits_for_a_foreign_future() -> None:
+    async def wait(loop: Any) -> Any:
+        return await ForeignFuture(loop)  # type: ignore[misc]
+
+    assert is_as_in_asyncio(wait) == "foreign"
+
+
+@types.coroutine
+def generator_coroutine(value: Any) -> Any:
+    """A coroutine made of a generator."""
+    return (yield value)
+
+
+@pytest.mark.parametrize("value", [None, 5, "text"])
+def test_a_task_takes_what_a_generator_yields(value: Any) -> None:
+    async def run(loop: Any) -> Any:
+        try:
+            return await generator_coroutine(value)
+        except RuntimeError as error:
+            return str(error)
+
+    assert is_as_in_asyncio(run) == (None if value is None else f"Task got bad yield: {value!r}")
+
+
+def test_a_future_of_another_loop_is_an_error_in_the_task(loop: whorl.EventLoop) -> None:
+    async def wait(running: Any) -> Any:
+        try:
+            await loop.create_future()
+        except RuntimeError as error:
+            return str(error).partition(" got Future ")[2]
+
+    assert is_as_in_asyncio(wait) == "<Future pending> attached to a different loop"
+
+
+@pytest.mark.skipif(not HAS_EAGER_TASKS, reason="eager tasks are new in Python 3.12")
+def test_eager_tasks_run_in_asyncios_order() -> None:
+    async def run(loop: Any) -> Any:
+        order: list[Any] = []
+
+        async def work(name: str) -> None:
+            order.append((name, asyncio.current_task() is not None, len(asyncio.all_tasks())))
+            await asyncio.sleep(0)
+            order.append(name)
+
+        async def fail() -> None:
+            raise LookupError
+
+        loop.set_task_factory(asyncio.eager_task_factory)
+        first = asyncio.create_task(work("first"))
+        order.append("after the first")
+        loop.set_task_factory(None)
+        second = asyncio.Task(work("second"), loop=loop, eager_start=True)  # type: ignore[call-arg, unused-ignore]
+        order.append("after the second")
+        await asyncio.gather(first, second)
+        failed = asyncio.Task(fail(), loop=loop, eager_start=True)  # type: ignore[call-arg, unused-ignore]
+        return order, failed.done(), type(failed.exception())
+
+    order, *rest = is_as_in_asyncio(run)
+    assert [item for item in order if isinstance(item, str)] == [
+        "after the first",
+        "after the second",
+        "first",
+        "second",
+    ]
+    assert rest == [True, LookupError]
+
+
+@pytest.mark.parametrize("name", [None, "name"])
+def test_a_factory_may_make_anything(name: str | None) -> None:
+    def make(loop: Any, coro: Any, **options: Any) -> Any:
+        coro.close()
+        return "no task"
+
+    def create(loop: Any) -> Any:
+        loop.set_task_factory(make)
+        try:
+            return loop.create_task(get_name(), name=name)
+        finally:
+            loop.set_task_factory(None)
+
+    is_as_in_asyncio(create)
+
+
+@pytest.mark.parametrize("lost", ["task", "future", "pending"])
+def test_what_is_lost_is_logged_as_on_asyncios_loop(lost: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def fail() -> None:
+        raise LookupError("lost")
+
+    def lose(loop: Any) -> Any:
+        caplog.clear()
+
+        async def begin() -> None:
+            if lost == "future":
+                loop.create_future().set_exception(LookupError("lost"))
+            elif lost == "task":
+                loop.create_task(fail(), name="lost")
+            await turns(3)
+
+        loop.run_until_complete(begin())
+        if lost == "pending":
+            task: Any = loop.create_task(asyncio.sleep(3600), name="lost")
+            loop.run_until_complete(turns(1))
+            loop.close()
+            del task
+        gc.collect()
+        texts = [re.sub(r"0x\w+|\S+\.py:\d+", "", record.getMessage()) for record in caplog.records]
+        return [text.partition("wait_for=")[0] for text in texts]
+
+    [text] = is_as_in_asyncio(lose)
+    assert ("was destroyed but it is pending" if lost == "pending" else "never retrieved") in text

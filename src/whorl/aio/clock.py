@@ -1,4 +1,7 @@
-"""The loop's `time`, which programs may replace: the scheduler then goes by the other clock."""
+"""The loop's `time`, which programs may replace: the scheduler then goes by the other clock.
+
+`call_at` may be replaced too: `call_later` then schedules by the other one, as asyncio's does.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,9 @@ from whorl.core.loop import Loop
 
 if TYPE_CHECKING:
     from whorl.aio.loop import EventLoop
+
+
+CALL_AT = Loop.call_at
 
 
 class Clock(property):
@@ -24,7 +30,7 @@ class Clock(property):
 def use_own(loop: EventLoop) -> None:
     """Let a loop go by the kernel's clock, or by that of its class if somebody replaced it there."""
     loop._time = Loop.time.__get__(loop)
-    loop._time_replaced = type(loop).time is not TIME
+    loop._time_replaced = type(loop).time is not TIME or type(loop).call_at is not CALL_AT
 
 
 def _use_other(loop: EventLoop, function: Any) -> None:
@@ -36,8 +42,9 @@ def _use_other(loop: EventLoop, function: Any) -> None:
 
 def look_again(loop: EventLoop) -> None:
     """Notice a clock that was put into the class, or taken out of it."""
-    is_own = type(loop).time is TIME and loop._time == Loop.time.__get__(loop)
-    loop._time_replaced = not is_own
+    has_own_time = type(loop).time is TIME and loop._time == Loop.time.__get__(loop)
+    has_own_call_at = type(loop).call_at is CALL_AT and loop.call_at == CALL_AT.__get__(loop)
+    loop._time_replaced = not (has_own_time and has_own_call_at)
 
 
 TIME = Clock(

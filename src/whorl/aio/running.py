@@ -107,7 +107,7 @@ def run_until_complete(loop: EventLoop, future: Generator[Any, None, Result] | A
     if is_ours:
         # Whoever waits for it gets an exception, so nothing need be said when it is destroyed.
         awaited._log_destroy_pending = False
-    awaited.add_done_callback(_stop_loop_of)
+    awaited.add_done_callback(_run_until_complete_cb)
     try:
         loop.run_forever()
     except BaseException:
@@ -115,13 +115,14 @@ def run_until_complete(loop: EventLoop, future: Generator[Any, None, Result] | A
             awaited.exception()  # The caller gets it from the loop; the task need not complain.
         raise
     finally:
-        awaited.remove_done_callback(_stop_loop_of)
+        awaited.remove_done_callback(_run_until_complete_cb)
     if not awaited.done():
         raise RuntimeError("Event loop stopped before Future completed.")
     return cast("Result", awaited.result())
 
 
-def _stop_loop_of(future: asyncio.Future[Any]) -> None:
+def _run_until_complete_cb(future: asyncio.Future[Any]) -> None:
+    # Its name is asyncio's, because the representation of the future shows it.
     if not future.cancelled() and isinstance(future.exception(), SystemExit | KeyboardInterrupt):
         return  # It leaves the run by itself.
     futures._get_loop(future).stop()  # type: ignore[attr-defined]

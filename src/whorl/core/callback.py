@@ -130,8 +130,9 @@ class Callback(Runnable):
 
     def _run(self) -> None:
         callback, args = self._callback, self._args
-        if not self._cancelled and callback is not None and args is not None:
-            run_in_context(self._context, callback, args)
+        if not self._cancelled and args is not None:
+            # None, too, is tried: that it cannot be called is an error of the run, as in asyncio.
+            run_in_context(self._context, callback, args)  # type: ignore[arg-type]
 
     def cancel(self) -> None:
         """Make sure that the function is not called."""
@@ -231,8 +232,8 @@ if not cython.compiled:
 
     def _run_uncompiled(self: Callback) -> None:
         callback, args = self._callback, self._args
-        if not self._cancelled and callback is not None and args is not None:
-            self._context.run(callback, *args)
+        if not self._cancelled and args is not None:
+            self._context.run(callback, *args)  # type: ignore[arg-type]
             # A traceback may keep this frame, which must not keep the callback.
             del self, callback, args
 

@@ -139,7 +139,7 @@ class Loop(Owner):
         self._active_requests = 0
         self._now_ns = self._kernel.now()
         self._guards_posts = False  # whether cancelling a posted callback waits while it is running
-        self._time_replaced = False  # whether `time` means another clock than the kernel's
+        self._time_replaced = False  # whether `time` or `call_at` is not the one below
         self._stopping = False
         self._is_driven = False  # whether somebody else decides when to sleep
         self._is_turning = False  # whether a turn is under way
@@ -235,11 +235,13 @@ class Loop(Owner):
             raise TypeError("delay must not be None")
         if self._closed:
             self._check_closed()
-        when = self.time() + delay if self._time_replaced else self._kernel.now() / 1e9 + delay
+        if self._time_replaced:
+            return self.call_at(self.time() + delay, callback, *args, context=context)
+        when = self._kernel.now() / 1e9 + delay
         timer = new_timer(self, deadline_of(when), when, callback, args, context)
         if self._debug:
             self._check_thread()
-            self._check_callback(callback, "call_later")
+            self._check_callback(callback, "call_at")  # as asyncio says it
             self._note_origin(timer)
         self._timers.push(timer)
         if self._may_sleep:
