@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -47,12 +48,13 @@ GUARDED: dict[ModuleType, frozenset[str]] = {
     fcntl: frozenset(),
     time: frozenset(),
     signal: frozenset({"default_int_handler", "strsignal", "valid_signals"}),
+    subprocess: frozenset(),
 }
 GUARDED_NAMES = {module.__name__: module for module in GUARDED}
 MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.core.kernel": (os, socket, select, fcntl, time),
     "whorl.core.datagrams": (socket,),
-    "whorl.core.host": (os, socket, signal),
+    "whorl.core.host": (os, socket, signal, subprocess),
     "whorl.launcher": (os,),
     "whorl.report": (os,),
 }

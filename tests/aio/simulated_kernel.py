@@ -608,6 +608,9 @@ class SimulatedKernel(Kernel):
     def file_mode(self, fd: int) -> int:
         return stat.S_IFSOCK | 0o777 if fd in self.files else -errno.EBADF
 
+    def pidfd_open(self, pid: int) -> int:
+        return -errno.ESRCH
+
     def path_status(self, path: str | bytes) -> tuple[int, int] | int:
         return self.modes.get(path, -errno.ENOENT)
 
@@ -651,3 +654,18 @@ class SimulatedHost(Host):
 
     def getnameinfo(self, address: Any, flags: int = 0) -> tuple[str, str]:
         raise socket.gaierror(socket.EAI_NONAME, "there are no names here")
+
+    def spawn(self, args: Any, **options: Any) -> Any:
+        raise NotImplementedError("there are no programs here")
+
+    def reap(self, pid: int, pidfd: int) -> int | None:
+        raise ChildProcessError("there are no children here")
+
+    def signal_child(self, pid: int, pidfd: int, number: int) -> None:
+        raise ProcessLookupError("there are no children here")
+
+    def kill(self, pid: int, number: int) -> None:
+        raise ProcessLookupError("there are no processes here")
+
+    def await_exit(self, pid: int, callback: Callable[[], object]) -> None:
+        raise NotImplementedError("there are no threads here")

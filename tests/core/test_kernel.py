@@ -10,6 +10,7 @@ import resource
 import select
 import socket
 import stat
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -523,6 +524,22 @@ def test_closing_a_file_object_answers_what_went_wrong(kernel: Kernel) -> None:
     os.close(write_end)
     assert kernel.close_file(file) == -errno.EBADF
     assert kernel.close_file(file) == 0
+
+
+def test_a_pidfd_is_readable_when_the_child_has_ended(kernel: Kernel) -> None:
+    child = subprocess.Popen(["sleep", "60"])
+    pidfd = kernel.pidfd_open(child.pid)
+    assert not os.get_inheritable(pidfd)
+    epfd = kernel.epoll_create()
+    kernel.epoll_ctl(epfd, ADD, pidfd, select.EPOLLIN, 1)
+    assert waiting(kernel, epfd, 0) == 0
+    child.kill()
+    assert waiting(kernel, epfd, 30 * SECOND) == 1
+    child.wait()
+    assert kernel.pidfd_open(child.pid) == -errno.ESRCH
+    assert kernel.pidfd_open(0) == -errno.EINVAL
+    kernel.close(epfd)
+    kernel.close(pidfd)
 
 
 def test_names_of_files(kernel: Kernel, tmp_path: os.PathLike[str]) -> None:

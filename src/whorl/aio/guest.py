@@ -52,7 +52,7 @@ class _Guest:
     def __init__(
         self, schedule: Schedule, done: Callable[[Future[Any]], object], loop: EventLoop | None
     ) -> None:
-        self.loop = EventLoop() if loop is None else loop  # type: ignore[abstract]
+        self.loop = EventLoop() if loop is None else loop
         self._owns_loop = loop is None
         self._schedule = schedule
         self._done = done

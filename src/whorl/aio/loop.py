@@ -23,11 +23,13 @@ from whorl.aio import (
     signals,
     sockets,
     starttls,
+    subprocesses,
     tasks,
 )
 from whorl.aio import sendfile as files
 from whorl.core.callback import Callback
 from whorl.core.loop import Loop
+from whorl.handles.exit_watch import ExitWatch
 
 if TYPE_CHECKING:
     import selectors
@@ -48,6 +50,7 @@ class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
     __slots__ = (
         "_asyncgens",
         "_asyncgens_shutdown_called",
+        "_children",
         "_clock_resolution",
         "_default_executor",
         "_exception_handler",
@@ -57,6 +60,7 @@ class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
         "_signal_handlers",
         "_task_factory",
         "_time",
+        "_tls_scratch",
         "_transports",
         "slow_callback_duration",
     )
@@ -88,6 +92,7 @@ class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
         self._transports: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._tls_scratch: memoryview | None = None  # the buffer that all TLS connections share
         self._signal_handlers: dict[int, Callback] = {}
+        self._children: set[ExitWatch] = set()  # those that run
         self._guards_posts = errors.GUARDS_POSTS
         self.set_debug(coroutines._is_debug_mode())  # type: ignore[attr-defined]
 
@@ -137,6 +142,12 @@ class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
     connect_write_pipe = pipes.connect_write_pipe
     _make_read_pipe_transport = pipes.make_read_pipe_transport
     _make_write_pipe_transport = pipes.make_write_pipe_transport
+
+    # Subprocesses.
+    subprocess_exec = subprocesses.subprocess_exec
+    subprocess_shell = subprocesses.subprocess_shell
+    _make_subprocess_transport = subprocesses.make_subprocess_transport
+    _close_children = subprocesses.close_children
 
     # Descriptors and sockets of the user's.
     add_reader = readers.add_reader  # type: ignore[assignment]

@@ -18,7 +18,7 @@ class EventLoopPolicy(_Base):  # type: ignore[misc]
     """asyncio's default policy, with loops of Whorl's."""
 
     def _loop_factory(self) -> EventLoop:
-        return EventLoop()  # type: ignore[abstract]
+        return EventLoop()
 
     def new_event_loop(self) -> EventLoop:
         """A new loop."""

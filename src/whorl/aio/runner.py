@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 def new_event_loop(**options: Any) -> EventLoop:
     """A loop of Whorl's; `options` are those of `EventLoop`."""
-    return EventLoop(**options)  # type: ignore[abstract]
+    return EventLoop(**options)
 
 
 class Runner(asyncio.Runner):  # type: ignore[misc]  # final for type checkers only

@@ -214,6 +214,7 @@ def close(loop: EventLoop) -> None:
     if executor is not None:
         executor.shutdown(wait=False)
     loop._remove_all_signal_handlers()
+    loop._close_children()
     # The poller is closed by now, so this only gives descriptors back: nothing that a forked child
     # shares with its parent is touched.
     for handle in left_open:

@@ -244,6 +244,12 @@ class FaultKernel(Kernel):
             return self._refuse("duplicate", errno.EMFILE)
         return super().duplicate(fd)
 
+    def pidfd_open(self, pid: int) -> int:
+        """A descriptor for a child, unless there are too many or it is forbidden."""
+        if self._happens(self.rates.unopened):
+            return self._refuse("pidfd_open", errno.EMFILE, errno.ENOSYS, errno.EPERM)
+        return super().pidfd_open(pid)
+
     def accept(self, sock: Any) -> Any:
         """The next connection, unless it went away or there are too many."""
         if self._happens(self.rates.again):

@@ -1,6 +1,6 @@
 """The host: what the loop needs of its process and takes more than a system call.
 
-Threads, signals, name resolution. A simulated world passes a host of its own.
+Threads, signals, children, name resolution. A simulated world passes a host of its own.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import threading
+from collections.abc import Callable
 from typing import Any
 
 
@@ -47,3 +49,65 @@ class Host:
     def getnameinfo(self, address: Any, flags: int = 0) -> tuple[str, str]:
         """The names of an address; blocks (socket.getnameinfo)."""
         return socket.getnameinfo(address, flags)
+
+    # Children.
+
+    def spawn(self, args: Any, **options: Any) -> subprocess.Popen[bytes]:
+        """Start a program (subprocess.Popen); returns when it runs, and raises what kept it from that."""
+        return subprocess.Popen(args, **options)
+
+    def reap(self, pid: int, pidfd: int) -> int | None:
+        """The exit code of a child, which is gone from the system with that; None while it runs.
+
+        Negative: the signal that ended it. `pidfd` names the child beyond doubt if it is not -1. Raises
+        ChildProcessError if somebody else has reaped it (man 2 waitid).
+        """
+        if pidfd >= 0:
+            try:
+                result = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+            except ChildProcessError:
+                raise
+            except OSError:
+                pass  # Linux before 5.4 has pidfds that cannot be waited for.
+            else:
+                if result is None:
+                    return None
+                exited = result.si_code == os.CLD_EXITED
+                return result.si_status if exited else -result.si_status
+        reaped, status = os.waitpid(pid, os.WNOHANG)
+        return os.waitstatus_to_exitcode(status) if reaped else None
+
+    def signal_child(self, pid: int, pidfd: int, number: int) -> None:
+        """Send a signal to a child that has not been reaped; `pidfd` names it beyond doubt if it is not -1.
+
+        Raises ProcessLookupError, PermissionError (man 2 pidfd_send_signal, man 2 kill).
+        """
+        if pidfd >= 0:
+            try:
+                signal.pidfd_send_signal(pidfd, number)
+            except ProcessLookupError:
+                raise
+            except OSError:
+                pass  # Where the call is forbidden, `kill` says what may be done.
+            else:
+                return
+        os.kill(pid, number)
+
+    def kill(self, pid: int, number: int) -> None:
+        """Send a signal to any process (man 2 kill)."""
+        os.kill(pid, number)
+
+    def await_exit(self, pid: int, callback: Callable[[], object]) -> None:
+        """Call back, in another thread, when a child has ended; it is not reaped by that.
+
+        Raises RuntimeError if there can be no more threads.
+        """
+
+        def wait() -> None:
+            try:
+                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+            except ChildProcessError:
+                pass  # Somebody has reaped it.
+            callback()
+
+        threading.Thread(target=wait, name=f"whorl-child-{pid}", daemon=True).start()

@@ -396,6 +396,15 @@ class Kernel(DatagramCalls):
             return refusal(error)
         return 0
 
+    # Children.
+
+    def pidfd_open(self, pid: int) -> int:
+        """A descriptor for a child, readable when it has ended (man 2 pidfd_open)."""
+        try:
+            return os.pidfd_open(pid)
+        except OSError as error:
+            return refusal(error)
+
     # The file system, as far as UNIX sockets live in it.
 
     def path_status(self, path: str | bytes) -> tuple[int, int] | int:

@@ -1,0 +1,97 @@
+"""Waiting for the end of a child: by its pidfd, or by a thread where there are none."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from whorl.core.poller import IOHandle
+from whorl.core.states import Event
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from whorl.core.loop import Loop
+
+READABLE = int(Event.READABLE)
+
+
+class ExitWatch(IOHandle):
+    """Reaps one child, and calls `on_exit(code)` in a turn of the loop.
+
+    `code` is the exit status, or the negative number of the signal that ended the child, or None if
+    somebody else has reaped it and nobody noted what came out.
+    """
+
+    def __init__(
+        self, loop: Loop, process: subprocess.Popen[bytes], on_exit: Callable[[int | None], object]
+    ) -> None:
+        super().__init__(loop)
+        loop._hide(self)
+        self._process = process
+        self._on_exit: Callable[[int | None], object] | None = on_exit
+        self._fd = loop._kernel.pidfd_open(process.pid)
+        if self._fd == -errno.ESRCH:
+            loop.call_soon(self._look)  # Somebody has reaped it already: signals of children may be ignored.
+        elif self._fd < 0 or not self._watch():
+            loop._host.await_exit(process.pid, self._ended_elsewhere)
+        self._fd = max(self._fd, -1)
+
+    def _watch(self) -> bool:
+        """Watch the pidfd; whether that can be done."""
+        try:
+            self.loop._poller.add(self, READABLE)
+        except OSError:
+            self.loop._kernel.close(self._fd)
+            self._fd = -1
+            return False
+        return True
+
+    def send_signal(self, number: int) -> None:
+        """Send the child a signal; nothing happens if it has ended. Raises PermissionError."""
+        if self._process.returncode is None and not self.is_closing():
+            try:
+                self.loop._host.signal_child(self._process.pid, self._fd, number)
+            except ProcessLookupError:
+                pass
+
+    def _on_events(self, seen: int) -> None:
+        self._look()
+
+    def _ended_elsewhere(self) -> None:
+        """The child has ended; called in a thread that was waiting for that."""
+        try:
+            self.loop.call_soon_threadsafe(self._look)
+        except RuntimeError:
+            self._reap()  # The loop is closed.
+
+    def _look(self) -> None:
+        """Reap the child, if that was not done before."""
+        if self.is_closing():
+            return
+        if self._process.returncode is None and not self._reap():
+            return
+        code, on_exit = self._process.returncode, self._on_exit
+        self.close()
+        if on_exit is not None:
+            on_exit(code)
+
+    def _reap(self) -> bool:
+        """Reap the child and note its exit code, if there is one; whether it has ended."""
+        try:
+            code = self.loop._host.reap(self._process.pid, self._fd)
+        except ChildProcessError:
+            return True
+        if code is None:
+            return False
+        if self._process.returncode is None:
+            self._process.returncode = code
+        return True
+
+    def _release(self) -> None:
+        self._on_exit = None
+        self.loop._poller.remove(self)
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            self.loop._kernel.close(fd)
