@@ -8,12 +8,14 @@
 PYTHON ?= python3
 WHORL_BUILD ?= compiled
 CONFIGS ?= checked release
+CONFIG ?= checked
+SECONDS ?= 60
 ARGS ?=
 
 whorl = $(PYTHON) -m build_tools --build $(WHORL_BUILD)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench conformance frameworks faults build wheel format clean
+.PHONY: help demo test check bench conformance frameworks faults fuzz build wheel format clean
 
 help:  ## this list
 	@sed -n 's/^#   //p' Makefile
@@ -42,6 +44,9 @@ frameworks:  ## other projects' own tests, on stock asyncio and on Whorl; ARGS n
 
 faults:  ## the transport tests over a kernel that fails on purpose, 200 seeds
 	@WHORL_FAULT_SEEDS=$${WHORL_FAULT_SEEDS:-200} $(whorl) --with test --config checked -- -m pytest -m faults $(ARGS)
+
+fuzz:  ## call everything with anything, for SECONDS; CONFIG=sanitized looks at each access to memory
+	@$(whorl) --with test --config $(CONFIG) -- -m tests.fuzz --seconds $(SECONDS) $(ARGS)
 
 build:  ## only build
 	@for config in $(CONFIGS); do $(whorl) --with test,frameworks --config $$config || exit; done

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from build_tools.environments import EnvironmentProblem, ensure
-from build_tools.extensions import CONFIGS, tag
+from build_tools.extensions import CONFIGS, run_time, tag
 from build_tools.sources import ROOT, SOURCES
 
 LOUD = "*" * 79
@@ -33,6 +33,8 @@ def main() -> None:
     environment["PATH"] = os.pathsep.join((str(python.parent), os.environ["PATH"]))
     environment["WHORL_BUILD"] = build
     environment["WHORL_CONFIG"] = options.config if build == "compiled" else "pure"
+    if build == "compiled":
+        environment.update(run_time(options.config))
     sys.stdout.flush()
     os.execve(python, [str(python), *options.command], environment)
 

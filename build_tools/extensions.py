@@ -41,8 +41,13 @@ _DIRECTIVES = {
 }
 _CHECKS = {"boundscheck": "True", "wraparound": "True", "nonecheck": "True", "overflowcheck": "True"}
 
-DIRECTIVES = {"release": _DIRECTIVES, "checked": _DIRECTIVES | _CHECKS}
-OPTIMIZATION = {"release": ["-O2"], "checked": ["-O1"]}
+DIRECTIVES = {"release": _DIRECTIVES, "checked": _DIRECTIVES | _CHECKS, "sanitized": _DIRECTIVES}
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+OPTIONS = {
+    "release": ["-O2", "-g0"],
+    "checked": ["-O1", "-g0"],
+    "sanitized": ["-O1", "-g1", "-fno-omit-frame-pointer", *SANITIZERS],
+}
 CONFIGS = tuple(DIRECTIVES)
 
 
@@ -131,11 +136,34 @@ def _commands(config: str) -> tuple[list[str], list[str]]:
     compiler = shlex.split(os.environ.get("CC") or variables["CC"])
     flags = shlex.split(f"{variables['CFLAGS']} {variables['CCSHARED']} {os.environ.get('CFLAGS', '')}")
     include = {sysconfig.get_path("include"), sysconfig.get_path("platinclude")}
-    own = [*OPTIMIZATION[config], "-g0", "-Wno-unused-function", *(f"-I{path}" for path in sorted(include))]
+    own = [*OPTIONS[config], "-Wno-unused-function", *(f"-I{path}" for path in sorted(include))]
     link = shlex.split(f"{variables['LDSHARED']} {os.environ.get('LDFLAGS', '')}")
     if "CC" in os.environ:
         link[: len(shlex.split(variables["CC"]))] = compiler
+    if config == "sanitized":
+        link += SANITIZERS
     return [*compiler, *flags, *own], link
+
+
+def run_time(config: str) -> dict[str, str]:
+    """The environment that a program with this build runs in: the sanitizers' own libraries come first.
+
+    Python's allocator is replaced by the sanitizer's, which sees each object. What Python itself keeps to
+    the end is not a leak, so leaks are not looked for.
+    """
+    if config != "sanitized":
+        return {}
+    compiler = _commands(config)[0][0]
+    libraries = [
+        subprocess.run([compiler, f"-print-file-name={name}"], capture_output=True, text=True).stdout.strip()
+        for name in ("libasan.so", "libubsan.so")
+    ]
+    return {
+        "LD_PRELOAD": " ".join(libraries),
+        "PYTHONMALLOC": "malloc",
+        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:handle_segv=1",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+    }
 
 
 @cache

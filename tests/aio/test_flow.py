@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import resource
 import socket
+import sys
 from typing import Any
 
 import pytest
@@ -400,3 +402,21 @@ async def test_both_directions_at_once(loop: whorl.EventLoop, connect: Connect, 
     await protocol.until(lambda: "eof_received" in protocol.calls)
     assert digest(received) == digest(there)
     assert digest(protocol.received) == digest(back)
+
+
+@pytest.mark.parametrize(
+    ("high", "low", "limits"),
+    [
+        (10**30, 10, (10, sys.maxsize)),
+        (10**30, 10**29, (sys.maxsize, sys.maxsize)),
+        (math.inf, 0, (0, sys.maxsize)),
+        (1000.5, 10.5, (10, 1000)),
+        (True, False, (0, 1)),
+    ],
+)
+async def test_watermarks_may_be_larger_than_memory(
+    high: float, low: float, limits: tuple[int, int], connect: Connect
+) -> None:
+    transport, _ = await connect("unix", Recorder())
+    transport.set_write_buffer_limits(high, low)
+    assert transport.get_write_buffer_limits() == limits

@@ -503,3 +503,23 @@ async def test_what_was_removed_is_forgotten(loop: whorl.EventLoop, pair: Pair) 
     gc.collect()
     assert forgotten() is None
     assert loop.metrics().active_handles == 0
+
+
+@pytest.mark.parametrize("direction", ["reader", "writer"])
+async def test_a_new_callback_for_a_number_that_was_closed_and_used_again_is_called(
+    loop: whorl.EventLoop, direction: str
+) -> None:
+    # The kernel forgot the number when its file was closed, and nobody told the loop.
+    old, old_peer = socket.socketpair()
+    fd = old.fileno()
+    called = loop.create_future()
+    getattr(loop, f"add_{direction}")(fd, called.set_exception, AssertionError("the old one"))
+    old.close()
+    new, new_peer = socket.socketpair()
+    assert new.fileno() == fd
+    getattr(loop, f"add_{direction}")(fd, lambda: called.done() or called.set_result("new"))
+    new_peer.send(b"x")
+    assert await called == "new"
+    getattr(loop, f"remove_{direction}")(fd)
+    for sock in (old_peer, new, new_peer):
+        sock.close()

@@ -35,6 +35,7 @@ from tests.aio.peers import (
     turns_while_idle,
 )
 from whorl.aio.transports import SocketTransport
+from whorl.core import Kernel
 
 Reported = list[dict[str, Any]]
 
@@ -1128,3 +1129,32 @@ print("done")
 """
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (answer.returncode, answer.stdout) == (0, "done\n"), answer.stderr
+
+
+@pytest.mark.parametrize("left", [0, 1, 5])
+def test_a_buffer_that_shrinks_while_it_is_sent_confuses_nothing(left: int) -> None:
+    # A large send lets other threads run, and one of them may change the buffer.
+    class Shrinking(Kernel):
+        def send(self, fd: int, data: Any, offset: int) -> int:
+            if not isinstance(data, bytearray):
+                return super().send(fd, data, offset)
+            sent = super().send(fd, bytes(data[:4]), 0)
+            del data[left:]
+            return sent
+
+    async def main(loop: whorl.EventLoop) -> bytes:
+        ours, peer = socket_pair("tcp")
+        protocol = Recorder()
+        transport, _ = await loop.connect_accepted_socket(lambda: protocol, ours)
+        transport.write(bytearray(b"0123456789"))
+        transport.write(b"end")
+        transport.close()
+        received = await receive_all(peer)
+        assert transport.get_write_buffer_size() == 0
+        await protocol.until_lost()
+        peer.close()
+        return received
+
+    loop = whorl.EventLoop(kernel=Shrinking())
+    assert loop.run_until_complete(main(loop)) == b"0123" + b"01234"[4:left] + b"end"
+    loop.close()

@@ -11,6 +11,7 @@ import pytest
 
 from tests.core.machinery import run_turns
 from whorl.core import Callback, Loop
+from whorl.core.callback import call_in_context
 
 
 def test_cancelling_forgets_the_function_and_its_arguments_at_once(loop: Loop) -> None:
@@ -177,3 +178,8 @@ def test_an_error_of_a_callback_keeps_its_traceback(loop: Loop) -> None:
     with pytest.raises(LookupError) as caught:
         loop.run()
     assert [entry.name for entry in caught.traceback][-1] == "inner"
+
+
+def test_arguments_that_are_no_tuple_are_refused() -> None:
+    with pytest.raises(TypeError):
+        call_in_context(contextvars.copy_context(), print, None)  # type: ignore[arg-type]

@@ -164,3 +164,16 @@ def test_an_error_number_makes_the_exception_python_has_for_it() -> None:
     assert isinstance(os_error(errno.EAGAIN), BlockingIOError)
     assert os_error(-errno.EPIPE).errno == errno.EPIPE
     assert os_error(-errno.EMFILE).strerror == os.strerror(errno.EMFILE)
+
+
+def test_a_long_chain_of_handles_is_freed(loop: Loop) -> None:
+    # One dropped object after the other, each freed by the one before it: without a limit to that
+    # recursion, the stack of the thread ends first.
+    first = handle = Handle(loop)
+    for _ in range(60_000):
+        handle.data = Handle(loop)
+        handle.close()
+        handle = handle.data
+    handle.close()
+    loop.run(RunMode.NOWAIT)
+    del first, handle

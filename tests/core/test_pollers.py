@@ -14,8 +14,9 @@ import pytest
 
 from tests.core.conftest import MakeLoop, close_all
 from tests.core.machinery import SECOND, Watcher, run_turns
-from whorl.core import Event, Kernel, Loop
+from whorl.core import Event, Kernel, Loop, RunMode
 from whorl.core.epoll import EpollPoller
+from whorl.core.kernel import EventBatch
 from whorl.core.limits import LONGEST_POLL_NS
 from whorl.core.selector import SelectorPoller
 
@@ -505,3 +506,15 @@ def test_a_poll_collects_without_running_anything(loop: Loop, make_pair: MakePai
     assert loop._poller.poll(timeout_ns, found) == 1
     assert found == [watcher]  # it is queued once
     assert watcher.seen == []
+
+
+def test_a_kernel_that_counts_wrong_is_believed_as_far_as_it_went() -> None:
+    class Exaggerating(Kernel):
+        def epoll_wait(self, epfd: int, timeout_ns: int, events: EventBatch) -> int:
+            super().epoll_wait(epfd, 0, events)
+            return 100_000
+
+    loop = Loop(kernel=Exaggerating())
+    loop.call_soon(print)
+    assert loop.run(RunMode.NOWAIT) is False
+    loop.close()

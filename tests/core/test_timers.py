@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import sys
@@ -386,3 +387,29 @@ def test_a_timer_says_what_it_is(loop: Loop) -> None:
     assert timer.cancelled()
     assert "cancelled" in repr(timer)
     assert timer.when() == 1
+
+
+def test_a_time_is_asked_for_its_value_before_it_is_scheduled(loop: Loop) -> None:
+    class Changing:
+        """A time that schedules timers of its own, and fails, when it is asked often enough."""
+
+        asked = 0
+
+        def __float__(self) -> float:
+            Changing.asked += 1
+            if Changing.asked > 1_000:
+                raise ValueError
+            if Changing.asked % 3 == 0:
+                loop.call_at(2.0, ran.append, "inner")
+            return 2.0
+
+    ran: list[str] = []
+    made = 0
+    for _ in range(600):
+        with contextlib.suppress(ValueError):
+            loop.call_at(Changing(), ran.append, "outer")  # type: ignore[arg-type]
+            made += 1
+    loop.run()
+    assert ran.count("outer") == made
+    assert ran.count("inner") == 1_000 // 3
+    assert loop.metrics().timers == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from asyncio.log import logger
 from typing import Any, Final
 
@@ -21,7 +22,12 @@ def limits(high: int | None, low: int | None, default: int = HIGH_WATER) -> tupl
         low = high // 4
     if not high >= low >= 0:
         raise ValueError(f"high ({high!r}) must be >= low ({low!r}) must be >= 0")
-    return high, low
+    return whole(high), whole(low)
+
+
+def whole(size: float) -> int:
+    """A size in bytes; one that memory cannot reach, such as infinity, is the largest there can be."""
+    return sys.maxsize if size >= sys.maxsize else int(size)
 
 
 def tell_protocol(transport: Any, call: str) -> None:

@@ -19,4 +19,4 @@ cdef class DescriptorCallbacks(IOHandle):
     @cython.locals(reader=Callback, writer=Callback)
     cpdef object _on_events(self, int seen)
     cdef object _call(self, Callback callback)
-    cdef object _watch(self)
+    cdef object _watch(self, bint replaced)

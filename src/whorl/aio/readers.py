@@ -58,14 +58,18 @@ class DescriptorCallbacks(IOHandle):
         except BaseException as error:
             self._runner._callback_failed(callback, error)
 
-    def _watch(self) -> None:
-        """Let the poller watch for what somebody waits for."""
+    def _watch(self, replaced: bool) -> None:
+        """Let the poller watch for what somebody waits for.
+
+        A callback that is replaced may be for another file with the same number, which the kernel does
+        not watch yet: so it is told again.
+        """
         wanted = 0
         if self.reader is not None:
             wanted |= READABLE
         if self.writer is not None:
             wanted |= WRITABLE
-        if wanted != self._interest:
+        if wanted != self._interest or replaced:
             self._runner._poller.modify(self, wanted)
             if wanted:
                 self._activate()
@@ -77,7 +81,7 @@ class DescriptorCallbacks(IOHandle):
         former = self.reader
         self.reader = callback
         try:
-            self._watch()
+            self._watch(former is not None and callback is not None)
         except BaseException:
             self.reader = former
             raise
@@ -90,7 +94,7 @@ class DescriptorCallbacks(IOHandle):
         former = self.writer
         self.writer = callback
         try:
-            self._watch()
+            self._watch(former is not None and callback is not None)
         except BaseException:
             self.writer = former
             raise

@@ -33,6 +33,10 @@ cdef extern from *:
     /* What Context.run does, with the arguments taken straight from the tuple. */
     static inline PyObject *whorl_run_in_context(PyObject *context, PyObject *callback, PyObject *args) {
         PyObject *result;
+        if (!PyTuple_Check(args)) {
+            PyErr_SetString(PyExc_TypeError, "the arguments of a callback are a tuple");
+            return NULL;
+        }
         if (PyContext_Enter(context) < 0)
             return NULL;
         result = PyObject_Vectorcall(callback, ((PyTupleObject *)args)->ob_item, PyTuple_GET_SIZE(args), NULL);

@@ -160,7 +160,7 @@ class EpollPoller(Poller):
                 if count < 0 and count != -errno.EINTR:
                     raise os_error(count)
                 return 0
-            for index in range(count):
+            for index in range(min(count, len(events))):
                 fd = events.fd(index)
                 handle = self.find(fd)
                 if handle is None or handle._generation != events.generation(index):

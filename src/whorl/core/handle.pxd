@@ -1,3 +1,5 @@
+cimport cython
+
 from whorl.core.callback cimport Owner, Runnable
 
 cdef int OPEN
@@ -5,6 +7,8 @@ cdef int CLOSING
 cdef int CLOSED
 
 
+# With the trashcan, a long chain of these by `data` is freed without recursion.
+@cython.trashcan(True)
 cdef class Handle(Runnable):
     cdef readonly Owner _loop
     cdef public object data
@@ -21,6 +25,7 @@ cdef class Handle(Runnable):
     cdef object _finish_close(self)
 
 
+@cython.trashcan(True)
 cdef class Request:
     cdef readonly Owner _loop
     cdef public object data

@@ -198,6 +198,10 @@ cdef class EventBatch:
     cpdef object clear(self)
 
 
+cdef inline Py_ssize_t batch_size(EventBatch batch) noexcept:
+    return batch._count
+
+
 cdef inline int batch_fd(EventBatch batch, Py_ssize_t index) noexcept:
     return <int>(batch._events[index].data.u64 & 0xFFFFFFFF)
 

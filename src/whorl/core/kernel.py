@@ -114,6 +114,9 @@ if not cython.compiled:
         except OSError as error:
             return _code(error)
 
+    def batch_size(batch: EventBatch) -> int:
+        return len(batch._rows)
+
     def batch_fd(batch: EventBatch, index: int) -> int:
         return batch._rows[index][0]
 
@@ -198,6 +201,10 @@ class EventBatch:
     def __init__(self) -> None:
         self._count = 0
         self._rows: list[tuple[int, int, int]] = []
+
+    def __len__(self) -> int:
+        """How many events there are."""
+        return batch_size(self)
 
     def fd(self, index: int) -> int:
         """The descriptor of an event."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import collections
 import errno
 import select
+import warnings
 from collections.abc import Callable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
@@ -118,6 +119,8 @@ class Loop(Owner):
         kernel: Kernel | None = None,
         host: Host | None = None,
     ) -> None:
+        if getattr(self, "_kernel", None) is not None:
+            raise RuntimeError("the loop is initialized already")
         super().__init__()
         self._closed = True  # until everything below has been made
         self._kernel = Kernel() if kernel is None else kernel
@@ -354,6 +357,15 @@ class Loop(Owner):
         self._wakeup.close()
         self._closing_handles.clear()
 
+    def __del__(self) -> None:
+        if getattr(self, "_poller", None) is None or self._closed:
+            return  # It is closed, or was never made.
+        left_open = self.walk()
+        self._close_machine()
+        for handle in left_open:
+            handle.close()
+        warnings.warn(f"unclosed loop {self!r}", ResourceWarning, source=self, stacklevel=1)
+
     def is_closed(self) -> bool:
         """Whether `close` was called."""
         return self._closed
@@ -559,10 +571,10 @@ class Loop(Owner):
         batch = self._ready
         if not batch:
             return
-        self._ready = self._spare
-        self._spare = batch
         if self._probe is not None:
             self._tell("turn_began", self._turns, len(batch))
+        self._ready = self._spare
+        self._spare = batch
         self._run_batch(batch, self._ready)
 
     def _run_batch(self, batch: list[Any], queue: list[Any]) -> None:

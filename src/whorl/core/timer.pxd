@@ -20,26 +20,25 @@ cdef inline int64_t ceil_ns(double seconds) noexcept:
 cpdef int64_t deadline_of(object when) except? -1
 
 
-cdef inline double seconds_of(TimedCallback timer) except? -1:
-    return timer._deadline_ns / 1e9 if timer._when is None else <double>timer._when
+cdef inline double seconds_of(int64_t deadline_ns, object when) except? -1:
+    if when is None:
+        return deadline_ns / 1e9
+    return 0.0 if deadline_ns == NOT_A_TIME else <double>when
 
 
 cdef inline bint before(TimedCallback a, TimedCallback b) except -1:
     if a._deadline_ns != b._deadline_ns:
         return a._deadline_ns < b._deadline_ns
-    cdef double first, second
-    if a._when is not b._when:
-        first = seconds_of(a)
-        second = seconds_of(b)
-        if first < second:
-            return True
-        if second < first:
-            return False
+    if a._seconds < b._seconds:
+        return True
+    if b._seconds < a._seconds:
+        return False
     return a._number < b._number
 
 
 cdef class TimedCallback(Callback):
     cdef readonly int64_t _deadline_ns
+    cdef readonly double _seconds
     cdef readonly int64_t _number
     cdef public object _when
     cdef public bint _scheduled

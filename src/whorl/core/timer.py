@@ -43,7 +43,7 @@ def deadline_of(when: float) -> int:
 class TimedCallback(Callback):
     """A callback with a deadline; `when` gives the time the caller asked for, in seconds."""
 
-    __slots__ = ("_deadline_ns", "_keeps_alive", "_number", "_scheduled", "_when")
+    __slots__ = ("_deadline_ns", "_keeps_alive", "_number", "_scheduled", "_seconds", "_when")
 
     def __init__(
         self,
@@ -57,6 +57,7 @@ class TimedCallback(Callback):
         super().__init__(loop, callback, args, context)
         self._deadline_ns = deadline_ns
         self._when = when
+        self._seconds = seconds_of(deadline_ns, when)  # asked for once: it may be anybody's `__float__`
         self._number = 0
         self._scheduled = False
         self._keeps_alive = True  # whether the loop stays alive for it; a handle's timer does not count
@@ -236,15 +237,19 @@ if not cython.compiled:
         """The first whole nanosecond that is not before a time in seconds."""
         return math.ceil(seconds * 1e9)
 
+    def seconds_of(deadline_ns: int, when: float | None) -> float:
+        """What orders timers that are due in the same nanosecond."""
+        if when is None:
+            return deadline_ns / 1e9
+        return 0.0 if deadline_ns == NOT_A_TIME else math.ldexp(when, 0)
+
     def before(a: TimedCallback, b: TimedCallback) -> bool:
         """Whether `a` falls due before `b`."""
         return _entry(a) < _entry(b)
 
     def _entry(timer: TimedCallback) -> tuple[int, float, int, TimedCallback]:
         """The timer behind what orders it; the number settles every tie."""
-        deadline = timer._deadline_ns
-        seconds = 0.0 if deadline == NOT_A_TIME else float(timer.when())
-        return deadline, seconds, timer._number, timer
+        return timer._deadline_ns, timer._seconds, timer._number, timer
 
     class HeapqTimerHeap(TimerHeap):
         """The same heap, kept by `heapq`."""
@@ -299,6 +304,7 @@ def new_timer(
     timer._repr = None
     timer._deadline_ns = deadline_ns
     timer._when = when
+    timer._seconds = seconds_of(deadline_ns, when)
     timer._number = 0
     timer._scheduled = False
     timer._keeps_alive = True

@@ -223,8 +223,10 @@ class Stream(IOHandle):
             return  # An empty chunk would take the next one's offset.
         if type(data) is not bytes:
             data = bytes(memoryview(data)[sent:])
-            size -= sent
+            size = len(data)  # Another thread may have changed it while it was being sent.
             sent = 0
+            if not size:
+                return
         if self._unsent == 0:
             self._offset = sent
         self._chunks.append(data)

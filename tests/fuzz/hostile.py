@@ -1,0 +1,546 @@
+"""Random calls of everything with anything: the process must neither crash nor hang.
+
+`python -m tests.fuzz.hostile SEED STEPS JOURNAL` makes that many calls; what it did last stands in the
+journal, which lives in shared memory and so outlives a crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import gc
+import inspect
+import itertools
+import logging
+import mmap
+import os
+import random
+import selectors
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import whorl
+from tests.fuzz.mischief import (
+    CONTEXTS,
+    ERRORS,
+    NUMBERS,
+    Mischief,
+    MischiefBufferedProtocol,
+    MischiefProtocol,
+    SubclassedProtocol,
+    Text,
+    Whole,
+    strange_buffers,
+)
+from whorl.core.callback import Callback, GuardedCallback
+from whorl.core.kernel import EventBatch, Kernel
+from whorl.core.timer import TimedCallback
+
+DEADLINE = 60  # seconds for the whole run; a process that takes longer is taken to hang
+PATIENCE = 0.2  # seconds for one call, until a signal's handler raises out of it
+JOURNAL_SIZE = 1 << 20
+DEPTH = 3  # calls inside calls
+POOL = 24  # objects of each kind that are kept
+
+#: They act on the whole process, on descriptors that are not theirs, or do not come back by design.
+LEFT_OUT = {
+    "_run_turns",
+    "close_descriptor",
+    "epoll_wait",
+    "run_app",
+    "_open",
+    "_rebuild",
+    "_closed",
+    "_thread_id",
+    "_stopping",
+    "__class__",
+}
+LEFT_OUT_OF_KERNELS = {"close", "read", "recv", "write", "unlink", "change_mode", "read_into", "recv_into"}
+
+
+#: Sensible values, by the name of the parameter.
+HINTS: dict[str, tuple[Any, ...]] = {
+    "timeout_ns": (0, 0, 1, 1_000_000, 2**63),
+    "repeat_ns": (0, 0, 1, 1_000_000, 2**64),
+    "delay": (0, 0, -1.0, 1e-6, 1e-3, 1e10),
+    "when": (0, 1e-3, 1e10, -1e300),
+    "events": (0, 1, 2, 3, 5, 15, whorl.core.Event.READABLE),
+    "interest": (0, 1, 2, 3),
+    "seen": (0, 1, 2, 3, 4, 16, 32, 63),
+    "code": (0, -1, 11, 32, 104),
+    "high": (None, 0, 1, 10, 65536),
+    "low": (None, 0, 1, 10),
+    "nbytes": (0, 1, 10, 100_000),
+    "n": (0, 1, 10),
+    "size": (0, 1, 10, 100_000),
+    "limit": (0, 1, 10),
+    "offset": (0, 1),
+    "first": (0, 1),
+    "args": (1, (), b"x", None),
+    "address": (("127.0.0.1", 1), ("127.0.0.1", 0), ("::1", 0), ("127.0.0.1", 70_000)),
+    "name": ("socket", b"\0abstract", "", "x" * 200),
+    "backlog": (0, 1, 100),
+    "context": (None, *CONTEXTS),
+    "error": (None, ValueError("made up"), OSError(32, "made up")),
+    "enabled": (True, False),
+}
+#: How often each kind of thing is called.
+KINDS = ("loop", "loop", "handle", "handle", "handle", "transport", "transport", "entry", "result", "rare")
+#: These end what they are called on; most of the time something else is called instead.
+ENDINGS = {"close", "abort", "__init__", "__del__", "close_reset", "_close_machine", "_close_now"}
+SAME = {"handle": "client", "entry": "timer", "transport": "self"}
+
+
+class Interrupted(BaseException):
+    """Raised out of a call that takes too long, by the handler of a signal."""
+
+
+class Journal:
+    """The last calls, in shared memory."""
+
+    def __init__(self, path: str) -> None:
+        with open(path, "wb") as file:
+            file.truncate(JOURNAL_SIZE)
+        with open(path, "r+b") as file:
+            self._memory = mmap.mmap(file.fileno(), JOURNAL_SIZE)
+        self._end = 0
+
+    def note(self, line: str) -> None:
+        data = line.encode(errors="replace")[:2000] + b"\n"
+        if self._end + len(data) > JOURNAL_SIZE:
+            self._memory[:] = bytes(JOURNAL_SIZE)
+            self._end = 0
+        self._memory[self._end : self._end + len(data)] = data
+        self._end += len(data)
+
+
+class Fuzzer:
+    """Makes calls on a pool of objects that the calls make larger."""
+
+    def __init__(self, seed: int, journal: Journal) -> None:
+        self.rng = random.Random(seed)
+        self.only_public = bool(seed % 4)
+        self.journal = journal
+        self.depth = 0
+        self.calls = 0
+        self.odd: list[str] = []  # errors that no call should give
+        self.pool: dict[str, list[Any]] = {}
+        self.makers: list[Callable[[], Any]] = [
+            self.make_loop,
+            self.make_event_loop,
+            *[self.make_handle] * 4,
+            *[self.make_transport] * 3,
+            self.make_entry,
+            self.make_sockets,
+            self.make_uninitialized,
+        ]
+
+    # The pool.
+
+    def keep(self, kind: str, thing: Any) -> Any:
+        kept = self.pool.setdefault(kind, [])
+        if len(kept) >= POOL:
+            kept.pop(self.rng.randrange(len(kept)))
+        kept.append(thing)
+        return thing
+
+    def any_of(self, kind: str) -> Any:
+        kept = self.pool.get(kind)
+        return self.rng.choice(kept) if kept else None
+
+    def anything(self) -> Any:
+        kind = self.rng.choice(KINDS)
+        if kind == "rare":
+            kind = self.rng.choice(list(self.pool))
+        return self.any_of(kind)
+
+    # Making things.
+
+    def make_loop(self) -> Any:
+        poller = self.rng.choice((None, None, None, selectors.PollSelector, selectors.SelectSelector))
+        return self.keep("loop", whorl.Loop(poller=poller() if poller else None))
+
+    def make_event_loop(self) -> Any:
+        loop = whorl.EventLoop()
+        loop.set_exception_handler(self.rng.choice((None, lambda *details: None, self.mischief())))
+        return self.keep("loop", loop)
+
+    def make_handle(self) -> Any:
+        handles = whorl.handles
+        kind = self.rng.choice(
+            (
+                handles.Timer,
+                handles.Idle,
+                handles.Prepare,
+                handles.Check,
+                handles.Async,
+                handles.TCP,
+                handles.Pipe,
+                handles.Poll,
+            )
+        )
+        loop = self.any_of("loop")
+        if kind is handles.Poll:
+            return self.keep("handle", kind(loop, self.any_of("socket")))
+        more = (self.mischief(),) if kind is handles.Async else ()
+        return self.keep("handle", kind(loop, *more))
+
+    def make_transport(self) -> Any:
+        loop = self.any_of("loop")
+        family = self.rng.choice((socket.AF_UNIX, socket.AF_INET, socket.AF_INET6))
+        if family == socket.AF_UNIX:
+            ours, peer = socket.socketpair()
+        else:
+            with socket.create_server(("", 0), family=family) as listener:
+                peer = socket.create_connection(("localhost", listener.getsockname()[1]))
+                ours, _ = listener.accept()
+        ours.setblocking(False)
+        peer.setblocking(False)
+        self.keep("socket", peer)
+        if self.rng.random() < 0.3:
+            peer.send(b"some data")
+        kind = self.rng.choice((MischiefProtocol, MischiefBufferedProtocol, SubclassedProtocol))
+        more = (self.rng,) if kind is MischiefBufferedProtocol else ()
+        protocol = self.keep("protocol", kind(self.act, *more))
+        if self.rng.random() < 0.5:
+            handle = self.rng.choice((whorl.handles.TCP, whorl.handles.Pipe))(loop)
+            handle.open(ours.detach())
+            return self.keep("handle", handle)
+        return self.keep("transport", loop._make_socket_transport(ours, protocol))
+
+    def make_entry(self) -> Any:
+        loop = self.any_of("loop")
+        kind = self.rng.choice((Callback, GuardedCallback, TimedCallback))
+        if kind is TimedCallback:
+            entry: Any = TimedCallback(loop, self.rng.choice((0, 2**62)), None, self.mischief(), ())
+        else:
+            entry = kind(loop, self.mischief(), ())
+        return self.keep("entry", entry)
+
+    def make_sockets(self) -> Any:
+        pair = socket.socketpair()
+        for sock in pair:
+            sock.setblocking(False)
+            self.keep("socket", sock)
+        self.keep("kernel", Kernel())
+        self.keep("batch", EventBatch())
+        return pair
+
+    def make_uninitialized(self) -> Any:
+        known = self.anything()
+        if isinstance(known, asyncio.Future):
+            return None  # CPython's own crash
+        return self.keep("uninitialized", type(known).__new__(type(known)))
+
+    def mischief(self) -> Any:
+        return Mischief(self.act, self.rng)
+
+    # Arguments.
+
+    def arguments(self, kind: type, name: str) -> list[Any]:
+        """Mostly as many as are asked for, and mostly of the kind that is."""
+        wanted = parameters(kind, name)
+        if self.rng.random() < 0.1:
+            return [self.value() for _ in range(self.rng.randrange(5))]
+        return [self.fitting(parameter) for parameter in wanted[: self.rng.choice((1, 2, 5, 5, 5))]]
+
+    def fitting(self, parameter: str) -> Any:
+        """A value for a parameter with this name, most of the time a sensible one."""
+        if self.rng.random() < 0.15:
+            return self.value()
+        if parameter in HINTS:
+            return self.rng.choice(HINTS[parameter])
+        if "callback" in parameter or parameter.startswith("on_") or parameter in ("handler", "function"):
+            return self.mischief()
+        if parameter in ("data", "buf", "buffer", "list_of_data", "chunks"):
+            return self.rng.choice(strange_buffers())
+        if parameter in ("fd", "fileobj", "file", "sock"):
+            return self.any_of("socket")
+        if parameter in ("future", "coro", "waiter"):
+            return asyncio.sleep(0) if self.rng.random() < 0.5 else self.any_of("task")
+        for kind in ("loop", "handle", "entry", "protocol", "transport", "kernel"):
+            if parameter in (kind, SAME.get(kind)):
+                return self.any_of(kind)
+        return self.value()
+
+    def value(self) -> Any:
+        dice = self.rng.random()
+        if dice < 0.2:
+            return self.rng.choice(NUMBERS)
+        if dice < 0.4:
+            return self.mischief()
+        if dice < 0.55:
+            return self.rng.choice(strange_buffers())
+        if dice < 0.75:
+            return self.anything()
+        if dice < 0.85:
+            sock = self.any_of("socket")
+            return sock.fileno() if sock is not None else -1
+        return self.rng.choice(
+            (
+                None,
+                Text("name"),
+                "\0",
+                "x" * 300,
+                Whole(999_999),
+                (),
+                [],
+                {},
+                [b"a", b"", bytearray(b"b")],
+                ("127.0.0.1", 1),
+                ("::1", 1),
+                ("\0", 99_999),
+                *CONTEXTS,
+                Ellipsis,
+                object(),
+                print,
+                self.act,
+            )
+        )
+
+    # Doing things.
+
+    def act(self) -> Any:
+        """Do something, as the callback of somebody: some calls, an error, or nothing."""
+        if self.depth >= DEPTH or self.rng.random() < 0.3:
+            if self.rng.random() < 0.15:
+                raise self.rng.choice(ERRORS)
+            return self.rng.choice((None, True, b"", 0))
+        for _ in range(self.rng.randrange(1, 6)):
+            self.step()
+        return None
+
+    def step(self) -> None:
+        """One call; what it raises is its answer."""
+        self.depth += 1
+        try:
+            dice = self.rng.random()
+            if dice < 0.12:
+                self.note("make")
+                self.rng.choice(self.makers)()
+            elif dice < 0.16:
+                self.forget()
+            elif dice < 0.36:
+                self.turn()
+            elif dice < 0.66:
+                self.scene()
+            else:
+                self.call()
+        except Interrupted:
+            if self.depth > 1:
+                raise
+        except SystemError as error:
+            self.odd.append(f"call {self.calls}: {error!r}")
+        except BaseException:
+            pass
+        finally:
+            self.depth -= 1
+
+    def note(self, line: str) -> None:
+        self.calls += 1
+        self.journal.note(f"{self.calls} {'  ' * self.depth}{line}")
+
+    def forget(self) -> None:
+        """Let go of something, or of everything of a kind, and sometimes collect."""
+        self.note("forget")
+        kept = self.pool.get(self.rng.choice(list(self.pool)), [])
+        if kept:
+            if self.rng.random() < 0.1:
+                kept.clear()
+            else:
+                kept.pop(self.rng.randrange(len(kept)))
+        if self.rng.random() < 0.3:
+            gc.collect(self.rng.randrange(3))
+
+    def turn(self) -> None:
+        """Let a loop run for a moment; another one takes the place of one that is closed."""
+        loop = self.any_of("loop")
+        if loop is None or loop.is_closed():
+            self.rng.choice((self.make_loop, self.make_event_loop))()
+            return
+        self.note(f"turn {describe(loop)}")
+        if isinstance(loop, whorl.EventLoop) and self.rng.random() < 0.8:
+            loop.call_soon(loop.stop)
+            loop.run_forever()
+        elif loop is not None:
+            loop.run(self.rng.choice((whorl.RunMode.NOWAIT, whorl.RunMode.ONCE)))
+
+    def scene(self) -> None:
+        """Something sensible, so that callbacks are called and data flows."""
+        number, rng = self.rng.randrange(12), self.rng
+        loop, handle, transport = (self.any_of(kind) for kind in ("loop", "handle", "transport"))
+        peer = self.any_of("socket")
+        self.note(f"scene {number} {describe(loop)} {describe(handle)} {describe(transport)}")
+        data = rng.choice((b"x", b"some bytes", bytes(200_000), bytearray(5000)))
+        if number == 0:
+            self.keep("entry", loop.call_soon(self.mischief(), data))
+        elif number == 1:
+            self.keep("entry", loop.call_later(rng.choice((0, 0, 1e-4)), self.mischief()))
+        elif number == 2:
+            self.keep("entry", loop.call_soon_threadsafe(self.mischief()))
+        elif number == 3:
+            loop.add_reader(peer, self.mischief())
+        elif number == 4:
+            loop.add_writer(peer, self.mischief())
+        elif number == 5:
+            peer.send(data)
+        elif number == 6:
+            peer.recv(rng.choice((1, 100_000)))
+        elif number == 7:
+            transport.write(data)
+        elif number == 8:
+            peer.close()
+        elif number == 9:
+            self.keep("result", whorl.handles.Work(loop, self.mischief(), self.mischief()))
+        else:
+            self.start(handle, data)
+
+    def start(self, handle: Any, data: Any) -> None:
+        """Start a handle, each kind in its own way."""
+        kinds, rng = whorl.handles, self.rng
+        if isinstance(handle, kinds.StreamHandle) and rng.random() < 0.5:
+            self.keep("result", handle.write(data, self.mischief()))
+        elif isinstance(handle, kinds.StreamHandle):
+            handle.read_start(self.mischief(), rng.choice((None, lambda *details: bytearray(100))))
+        elif isinstance(handle, kinds.Timer):
+            handle.start(self.mischief(), 0, rng.choice((0, 1, 1000)))
+        elif isinstance(handle, kinds.Poll):
+            handle.start(rng.choice((1, 2, 3)), self.mischief())
+        elif isinstance(handle, kinds.Async):
+            handle.send()
+        else:
+            handle.start(self.mischief())
+
+    def call(self) -> None:
+        thing = self.anything()
+        name = self.rng.choice(names_of(type(thing), self.only_public))
+        if name in ENDINGS and self.rng.random() < 0.6:
+            name = self.rng.choice(names_of(type(thing), self.only_public))
+        if not name.startswith("__") and self.rng.random() < 0.05:
+            self.note(f"set {describe(thing)}.{name}")
+            setattr(thing, name, self.value())
+            return
+        if isinstance(thing, MischiefProtocol) or (isinstance(thing, Kernel) and name in LEFT_OUT_OF_KERNELS):
+            return
+        arguments = self.arguments(type(thing), name)
+        self.note(f"{describe(thing)}.{name}({', '.join(map(describe, arguments))})")
+        if name in ("run_forever", "run_until_complete", "run", "_turn"):
+            thing.stop()
+        function = getattr(thing, name)
+        result = function(*arguments) if callable(function) else function
+        if asyncio.iscoroutine(result):
+            self.coroutine(thing, result)
+        elif type(result).__module__.startswith("whorl."):
+            self.keep("result", result)
+
+    def coroutine(self, loop: Any, coroutine: Any) -> None:
+        """Run it for some turns as a task, or drop it."""
+        if self.rng.random() < 0.3 or not isinstance(loop, whorl.EventLoop) or loop.is_closed():
+            coroutine.close()
+            return
+        task = self.keep("task", loop.create_task(coroutine))
+        if self.rng.random() < 0.5:
+            loop.call_soon(loop.stop)
+            loop.run_forever()
+            task.cancel()
+
+
+def describe(thing: Any) -> str:
+    """A name for the journal, without asking the thing itself."""
+    if type(thing) in (int, float, str, bytes, type(None)):
+        return repr(thing)[:40]
+    return f"{type(thing).__name__}@{id(thing) & 0xFFFFF:x}"
+
+
+_names: dict[tuple[type, bool], list[str]] = {}
+
+
+def names_of(kind: type, only_public: bool) -> list[str]:
+    """What may be called or read on an object of this kind."""
+    names = _names.get((kind, only_public))
+    if names is None:
+        special = {"__repr__", "__lt__", "__eq__", "__hash__", "__init__", "__len__", "__del__"}
+        names = [
+            name
+            for name in dir(kind)
+            if name not in LEFT_OUT and (not name.startswith("__") or name in special)
+        ]
+        if only_public:
+            names = [name for name in names if not name.startswith("_") or name in ("__repr__", "__init__")]
+        _names[kind, only_public] = names
+    return names
+
+
+_parameters: dict[tuple[type, str], list[str]] = {}
+
+
+def parameters(kind: type, name: str) -> list[str]:
+    """The names of the parameters of a method, as far as it tells them."""
+    if (kind, name) not in _parameters:
+        try:
+            function = inspect.getattr_static(kind, name)
+            found = list(inspect.signature(getattr(function, "__func__", function)).parameters.values())
+        except (ValueError, TypeError, AttributeError):
+            _parameters[kind, name] = ["anything"]
+        else:
+            by_place = [item.name for item in found if item.kind is not item.KEYWORD_ONLY]
+            _parameters[kind, name] = by_place[1:]
+    return _parameters[kind, name]
+
+
+def interrupt(number: int, frame: object) -> None:
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+    raise Interrupted
+
+
+def quiet() -> None:
+    """Let nothing that the calls report reach the terminal."""
+    logging.disable()
+    sys.unraisablehook = lambda unraisable: None
+    threading.excepthook = lambda details: None
+    out = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(out, 1)
+
+
+def main(seed: int, steps: int, journal: str) -> None:
+    errors = os.fdopen(os.dup(2), "w")
+    answers = os.fdopen(os.dup(1), "w")
+    faulthandler.enable(errors)
+    faulthandler.dump_traceback_later(DEADLINE, exit=True, file=errors)
+    os.chdir(Path(journal).parent)
+    quiet()
+    fuzzer = Fuzzer(seed, Journal(journal))
+    signal.signal(signal.SIGALRM, interrupt)
+    for maker in itertools.islice(itertools.cycle(fuzzer.makers), 30):
+        try:
+            maker()
+        except Exception:
+            continue
+    done = 0
+    while done < steps:
+        done += 1
+        try:
+            signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+            fuzzer.step()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except Interrupted:
+            fuzzer.depth = 0
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    calls, odd = fuzzer.calls, fuzzer.odd
+    fuzzer.makers = []
+    fuzzer.rng.random = lambda: 1.0  # type: ignore[method-assign]
+    fuzzer.pool.clear()
+    gc.collect()
+    print(calls, *odd, sep="\n", file=answers, flush=True)
+    if seed % 2:
+        os._exit(1 if odd else 0)  # the others end as programs end
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
