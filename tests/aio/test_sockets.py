@@ -442,3 +442,14 @@ async def test_a_socket_that_a_transport_uses_is_refused(loop: whorl.EventLoop) 
     await turns(2)
     peer.close()
     duplicate.close()
+
+
+async def test_nothing_is_received_at_once_when_nothing_is_asked_for(loop: whorl.EventLoop) -> None:
+    one, other = socket_pair("unix")
+    assert await loop.sock_recv(one, 0) == b""
+    assert await loop.sock_recv_into(one, bytearray()) == 0
+    other.send(b"x")
+    assert await loop.sock_recv(one, 0) == b""
+    assert await loop.sock_recv(one, 1) == b"x"
+    one.close()
+    other.close()

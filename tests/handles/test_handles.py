@@ -258,7 +258,8 @@ def test_a_loop_forgotten_with_handles_in_it_is_collected(name: str) -> None:
     handle = STARTED[name](loop)
     watched = weakref.ref(handle), weakref.ref(loop)
     del handle, loop
-    gc.collect()
+    with pytest.warns(ResourceWarning, match="unclosed loop"):
+        gc.collect()
+    gc.collect()  # what had a finalizer may be left to a second pass (3.15)
     assert [ref() for ref in watched] == [None, None]
-    for fd in open_descriptors().keys() - before.keys():
-        os.close(fd)  # a machine that nobody closed keeps its descriptors
+    assert open_descriptors() == before

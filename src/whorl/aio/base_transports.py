@@ -184,13 +184,17 @@ class BaseTransport(Stream):
         try:
             protocol.connection_lost(error)
         finally:
+            self._protocol = None
             self._close_now()
 
     def _close_now(self) -> None:
-        """Close the descriptor and forget everybody."""
+        """Close the descriptor.
+
+        The protocol stays: a finalizer calls this too, perhaps after `close`, and then the call of
+        `connection_lost` is still to come.
+        """
         Handle.close(self, None)
         self._sock = None
-        self._protocol = None
 
 
 class WriteTransport(BaseTransport):
@@ -235,6 +239,8 @@ class WriteTransport(BaseTransport):
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         """Send all of `list_of_data` in order, in as few calls of the kernel's as possible."""
         self._check_writable("writelines")
+        if not list_of_data:
+            return
         chunks = [data if type(data) is bytes else bytes(memoryview(data)) for data in list_of_data]
         if not any(chunks) or self._is_lost():
             return

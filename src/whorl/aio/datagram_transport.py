@@ -336,10 +336,10 @@ class DatagramEndpoint(Datagrams):
         try:
             self._protocol.connection_lost(error)
         finally:
+            self._protocol = None
             self._close_now()
 
     def _close_now(self) -> None:
-        """Close the socket and forget everybody."""
+        """Close the socket; the protocol stays for a call of `connection_lost` that is still to come."""
         Handle.close(self, None)
         self._sock = None
-        self._protocol = None

@@ -43,6 +43,8 @@ async def sock_recv(loop: EventLoop, sock: Any, nbytes: int) -> bytes:
     _check(loop, sock)
     if nbytes < 0:
         raise ValueError("negative buffersize in recv")
+    if nbytes == 0:
+        return b""  # The kernel would wait for data.
     fd = sock.fileno()
     data = loop._kernel.recv(fd, nbytes)
     if isinstance(data, int):
@@ -63,6 +65,8 @@ async def sock_recv_into(loop: EventLoop, sock: Any, buf: WriteableBuffer) -> in
         kind = type(buf).__name__
         raise TypeError(f"recv_into() argument 1 must be read-write bytes-like object, not {kind}") from None
     if size < 0:
+        if not memoryview(buf).nbytes:
+            return 0
         size = await _when_readable(loop, fd, size, lambda: loop._kernel.recv_into(fd, buf))
     return size
 
