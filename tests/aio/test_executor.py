@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import math
+import multiprocessing
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import forkserver, resource_tracker
 from typing import Any
 
 import pytest
@@ -91,3 +95,51 @@ async def test_the_shutdown_gives_up_in_time_with_a_warning(loop: whorl.EventLoo
         await loop.shutdown_default_executor(timeout=0)
     release.set()
     assert await job
+
+
+# Other processes and interpreters.
+
+
+@pytest.fixture(scope="module")
+def helpers() -> None:
+    """The processes that multiprocessing starts once and keeps to the end."""
+    resource_tracker.ensure_running()
+    forkserver.ensure_running()
+
+
+HOWEVER_STARTED = pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+@pytest.mark.usefixtures("helpers")
+@HOWEVER_STARTED
+async def test_a_pool_of_processes(loop: whorl.EventLoop, method: str) -> None:
+    context = multiprocessing.get_context(method)
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as executor:
+        assert await loop.run_in_executor(executor, math.factorial, 5) == 120
+        with pytest.raises(ValueError, match="negative"):
+            await loop.run_in_executor(executor, math.factorial, -1)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+@pytest.mark.usefixtures("helpers")
+@HOWEVER_STARTED
+async def test_a_process_runs_a_loop_of_its_own(loop: whorl.EventLoop, method: str) -> None:
+    context = multiprocessing.get_context(method)
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as executor:
+        assert await loop.run_in_executor(executor, run_own_loop, 3) == [0, 1, 2]
+
+
+def run_own_loop(count: int) -> list[int]:
+    """What a child does with a loop."""
+
+    async def main() -> list[int]:
+        return list(await asyncio.gather(*(asyncio.sleep(0.001, number) for number in range(count))))
+
+    return whorl.run(main())
+
+
+@pytest.mark.skipif(not hasattr(concurrent.futures, "InterpreterPoolExecutor"), reason="new in Python 3.14")
+async def test_a_pool_of_interpreters(loop: whorl.EventLoop) -> None:
+    with concurrent.futures.InterpreterPoolExecutor(1) as executor:  # type: ignore[attr-defined, unused-ignore]
+        assert await loop.run_in_executor(executor, math.factorial, 5) == 120

@@ -106,7 +106,12 @@ class SignalPipe(IOHandle):
         if self._former is not None:
             return
         host = self.loop._host
-        former = host.set_wakeup_fd(self._pair[1].fileno())
+        try:
+            former = host.set_wakeup_fd(self._pair[1].fileno())
+        except ValueError:
+            if yield_to_others:
+                return  # The main thread of another interpreter: it gets no signals.
+            raise
         if former != -1 and yield_to_others:
             host.set_wakeup_fd(former)
         else:
