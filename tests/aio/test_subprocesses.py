@@ -27,6 +27,7 @@ from tests.aio.peers import Watched, turns
 from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
 from tests.core.conftest import open_descriptors
 from whorl.core import Kernel
+from whorl.core.host import Host
 
 Reported = list[dict[str, Any]]
 
@@ -598,6 +599,34 @@ class TestWithoutPidfds:
             warnings.simplefilter("ignore", ResourceWarning)  # of its pipe
             del transport
             gc.collect()
+
+
+class NoReaping(Host):
+    """A process that may not reap."""
+
+    def reap(self, pid: int, pidfd: int) -> int | None:
+        raise PermissionError(errno.EPERM, "no reaping")
+
+
+def test_a_child_that_cannot_be_reaped_is_reported_once() -> None:
+    loop = whorl.EventLoop(host=NoReaping())
+    reported: Reported = []
+    loop.set_exception_handler(lambda loop, context: reported.append(context))
+
+    async def run() -> None:
+        transport, _ = await loop.subprocess_exec(asyncio.SubprocessProtocol, "sleep", "60")
+        transport.kill()
+        while not reported:
+            await asyncio.sleep(0.001)
+        await turns(10)
+        transport.get_extra_info("subprocess").wait()
+        transport.close()
+        await turns(5)
+
+    loop.run_until_complete(run())
+    loop.close()
+    (context,) = reported
+    assert isinstance(context["exception"], PermissionError)
 
 
 # The end.

@@ -1,11 +1,14 @@
 """Whorl's loop as the suite knows asyncio's: it sees mocked modules, and answers to some private names."""
 
 import errno
+import os
 import signal
 import socket
 import sys
+import threading
 from asyncio import base_events, unix_events
 from typing import Any
+from unittest.mock import Mock
 
 import whorl
 from whorl.aio.acceptor import Acceptor
@@ -29,6 +32,12 @@ class SuiteKernel(Kernel):
         except OSError as error:
             return refusal(error)
         return sock
+
+    def pidfd_open(self, pid: int) -> int:
+        can_use_pidfd = getattr(unix_events, "can_use_pidfd", None)
+        if isinstance(can_use_pidfd, Mock) and not can_use_pidfd():
+            return -errno.ENOSYS
+        return super().pidfd_open(pid)
 
     def bind(self, sock: Any, address: Any) -> int:
         try:
@@ -59,6 +68,7 @@ class SuiteHost(Host):
 
     def __init__(self) -> None:
         self._mocked_wakeup_fd = -1
+        self.threads: dict[int, threading.Thread] = {}  # those that wait for children
 
     def set_wakeup_fd(self, fd: int) -> int:
         if unix_events.signal is signal:
@@ -71,6 +81,17 @@ class SuiteHost(Host):
         if unix_events.signal is signal:
             return super().set_signal(number, handler)
         return unix_events.signal.signal(number, handler)
+
+    def reap(self, pid: int, pidfd: int) -> int | None:
+        if isinstance(os.waitpid, Mock):
+            os.waitpid(pid, 0)
+        return super().reap(pid, pidfd)
+
+    def await_exit(self, pid: int, callback: Any) -> None:
+        super().await_exit(pid, callback)
+        for thread in threading.enumerate():
+            if thread.name == f"whorl-child-{pid}":
+                self.threads[pid] = thread
 
     def getaddrinfo(self, host: Any, port: Any, *rest: Any) -> Any:
         return base_events.socket.getaddrinfo(host, port, *rest)
@@ -106,6 +127,8 @@ class EventLoop(whorl.EventLoop):
         if sys.version_info >= (3, 14):
             watch = "_PidfdChildWatcher" if unix_events.can_use_pidfd() else "_ThreadedChildWatcher"
             self._watcher = getattr(unix_events, watch)()
+            if isinstance(self._host, SuiteHost):
+                self._host.threads = getattr(self._watcher, "_threads", {})
 
     _selector: Any = NothingWatched()
 

@@ -70,8 +70,12 @@ class ExitWatch(IOHandle):
         """Reap the child, if that was not done before."""
         if self.is_closing():
             return
-        if self._process.returncode is None and not self._reap():
-            return
+        try:
+            if self._process.returncode is None and not self._reap():
+                return
+        except OSError:
+            self.close()  # It would fail again in every turn.
+            raise
         code, on_exit = self._process.returncode, self._on_exit
         self.close()
         if on_exit is not None:
