@@ -12,9 +12,9 @@ SIZES = {"1KiB": 1024, "10KiB": 10 * 1024, "100KiB": 100 * 1024}
 class EchoCase:
     """A server under load: `mode` is the load generator's, `kind` the server's."""
 
-    transport: str  # "tcp" or "unix"
+    transport: str  # "tcp", "udp" or "unix"
     mode: str  # "echo" or "churn"
-    kind: str  # "protocol", "buffered", "streams" or "sock"
+    kind: str  # "protocol", "buffered", "streams" or "sock"; of udp "datagram"
     size: str
     connections: int
     is_short: bool = False
@@ -69,9 +69,13 @@ _CHURN = [
     for transport in ("tcp", "unix")
     for kind in ("protocol", "streams")
 ]
+_DATAGRAMS = [
+    EchoCase("udp", "echo", "datagram", "1KiB", connections, is_short=connections == 10)
+    for connections in (1, 10, 50)  # with 100 the server's socket has no room for all messages
+]
 _MICRO = [MicroCase(f"micro/{name}") for name in micro.CASES]
 
-ALL: tuple[Case, ...] = (*_PROTOCOL, *_OTHER_KINDS, *_CHURN, *_MICRO)
+ALL: tuple[Case, ...] = (*_PROTOCOL, *_OTHER_KINDS, *_CHURN, *_DATAGRAMS, *_MICRO)
 
 
 def choose(patterns: list[str], everything: bool) -> list[Case]:

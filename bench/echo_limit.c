@@ -1,6 +1,6 @@
 /* The limit: an echo server that does nothing but the system calls an echo needs.
  *
- * usage: echo_limit tcp | unix:PATH
+ * usage: echo_limit tcp | udp | unix:PATH
  *
  * Prints "READY ADDRESS" and serves until it is killed.
  */
@@ -19,7 +19,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { BACKLOG = 2048, RECEIVE_BYTES = 256 * 1024, EVENTS = 256 };
+enum { BACKLOG = 2048, RECEIVE_BYTES = 256 * 1024, EVENTS = 256, DATAGRAMS = 32 };
 
 struct peer {
     int fd;
@@ -101,6 +101,32 @@ static void send_rest(struct peer *peer)
     }
 }
 
+/* One call for each datagram received, and one for each sent. */
+static void serve_udp(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}, peer;
+    socklen_t bytes = sizeof address;
+    struct epoll_event event = {.events = EPOLLIN};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (bind(fd, (struct sockaddr *)&address, bytes) < 0)
+        die("bind");
+    getsockname(fd, (struct sockaddr *)&address, &bytes);
+    if (epoll_ctl(poller, EPOLL_CTL_ADD, fd, &event) < 0)
+        die("epoll_ctl");
+    printf("READY udp:%d\n", ntohs(address.sin_port));
+    fflush(stdout);
+    for (;;) {
+        epoll_wait(poller, &event, 1, -1);
+        for (int i = 0; i < DATAGRAMS; i++) {
+            socklen_t peer_bytes = sizeof peer;
+            ssize_t n = recvfrom(fd, buffer, sizeof buffer, 0, (struct sockaddr *)&peer, &peer_bytes);
+            if (n < 0)
+                break;
+            sendto(fd, buffer, n, 0, (struct sockaddr *)&peer, peer_bytes);
+        }
+    }
+}
+
 static int listen_tcp(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -128,12 +154,15 @@ int main(int argc, char **argv)
 {
     struct epoll_event events[EVENTS];
     int is_tcp = argc > 1 && strcmp(argv[1], "tcp") == 0;
-    if (!is_tcp && (argc < 2 || strncmp(argv[1], "unix:", 5) != 0)) {
-        fprintf(stderr, "usage: echo_limit tcp | unix:PATH\n");
+    int is_udp = argc > 1 && strcmp(argv[1], "udp") == 0;
+    if (!is_tcp && !is_udp && (argc < 2 || strncmp(argv[1], "unix:", 5) != 0)) {
+        fprintf(stderr, "usage: echo_limit tcp | udp | unix:PATH\n");
         return 2;
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     poller = epoll_create1(EPOLL_CLOEXEC);
+    if (is_udp)
+        serve_udp();
     int listener = is_tcp ? listen_tcp() : listen_unix(argv[1] + 5);
     watch(EPOLL_CTL_ADD, listener, EPOLLIN, NULL);
     fflush(stdout);

@@ -4,7 +4,7 @@
  *
  *   MODE      echo   a message, its echo, the next message, on connections that stay
  *             churn  connect, one message, its echo, half close, the server's close, and again
- *   ADDRESS   tcp:PORT on the loopback, or unix:PATH
+ *   ADDRESS   tcp:PORT or udp:PORT on the loopback, or unix:PATH
  *
  * Prints one line of JSON; exits with 1 if anything went wrong.
  *
@@ -60,6 +60,7 @@ struct sched { int64_t run_ns, wait_ns; };
 static enum mode mode;
 static struct sockaddr_storage address;
 static socklen_t address_bytes;
+static int socket_kind = SOCK_STREAM;
 static size_t message_bytes;
 static uint64_t connection_count;
 static int server_pid;
@@ -165,10 +166,10 @@ static void open_connection(struct connection *c)
 {
     int on = 1;
     struct timeval limit = {.tv_sec = GRACE_SECONDS};
-    c->fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    c->fd = socket(address.ss_family, socket_kind | SOCK_CLOEXEC, 0);
     if (c->fd < 0)
         die("socket");
-    if (address.ss_family == AF_INET) {
+    if (address.ss_family == AF_INET && socket_kind == SOCK_STREAM) {
         setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         if (mode == CHURN)
             choose_source(c->fd);
@@ -371,7 +372,9 @@ static void parse_address(const char *text)
 {
     struct sockaddr_in *tcp = (struct sockaddr_in *)&address;
     struct sockaddr_un *local = (struct sockaddr_un *)&address;
-    if (strncmp(text, "tcp:", 4) == 0) {
+    if (strncmp(text, "tcp:", 4) == 0 || strncmp(text, "udp:", 4) == 0) {
+        if (text[0] == 'u')
+            socket_kind = SOCK_DGRAM;
         tcp->sin_family = AF_INET;
         tcp->sin_port = htons(atoi(text + 4));
         tcp->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -397,6 +400,10 @@ int main(int argc, char **argv)
     connection_count = strtoull(argv[3], NULL, 10);
     message_bytes = strtoull(argv[4], NULL, 10);
     server_pid = argc > 7 ? atoi(argv[7]) : 0;
+    if (socket_kind == SOCK_DGRAM && mode == CHURN) {
+        fprintf(stderr, "load: datagrams have no connections to churn\n");
+        return 2;
+    }
     if (connection_count == 0 || message_bytes == 0) {
         fprintf(stderr, "load: at least one connection and one byte\n");
         return 2;

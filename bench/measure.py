@@ -85,7 +85,7 @@ def _measure_micro(case: MicroCase, loop: Choice, cores: Cores, seconds: float) 
 
 def _measure_echo(case: EchoCase, loop: Choice, cores: Cores, seconds: float) -> Sample:
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        address = f"unix:{folder}/socket" if case.transport == "unix" else "tcp"
+        address = f"unix:{folder}/socket" if case.transport == "unix" else case.transport
         with _running_server(case, loop, cores, address) as (pid, reachable_at):
             load = (
                 case.mode,

@@ -1,6 +1,6 @@
 """Echo servers, one for each way of doing I/O that asyncio offers.
 
-usage: servers.py KIND LOOP tcp|unix:PATH
+usage: servers.py KIND LOOP tcp|udp|unix:PATH
 
 Prints "READY ADDRESS" and serves until it is killed.
 """
@@ -29,6 +29,18 @@ class EchoProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.transport.write(data)
+
+
+class EchoDatagrams(asyncio.DatagramProtocol):
+    """Echo with `datagram_received`."""
+
+    transport: asyncio.DatagramTransport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.DatagramTransport, transport)
+
+    def datagram_received(self, data: bytes, addr: object) -> None:
+        self.transport.sendto(data, addr)  # type: ignore[arg-type]
 
 
 class EchoBufferedProtocol(asyncio.BufferedProtocol):
@@ -74,6 +86,11 @@ async def _echo_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
     writer.close()
 
 
+async def serve_datagrams(sock: socket.socket) -> asyncio.BaseTransport:
+    transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(EchoDatagrams, sock=sock)
+    return transport
+
+
 async def serve_sock(listener: socket.socket) -> asyncio.Task[None]:
     return asyncio.create_task(_accept_socks(listener))
 
@@ -98,7 +115,13 @@ async def _echo_sock(sock: socket.socket) -> None:
             await loop.sock_sendall(sock, data)
 
 
-KINDS = {"protocol": serve_protocol, "buffered": serve_buffered, "streams": serve_streams, "sock": serve_sock}
+KINDS = {
+    "protocol": serve_protocol,
+    "buffered": serve_buffered,
+    "streams": serve_streams,
+    "sock": serve_sock,
+    "datagram": serve_datagrams,
+}
 
 
 def listen(address: str) -> tuple[socket.socket, str]:
@@ -109,10 +132,12 @@ def listen(address: str) -> tuple[socket.socket, str]:
         listener.bind(path)
         reachable_at = address
     else:
-        listener = socket.socket(socket.AF_INET)
+        kind = socket.SOCK_DGRAM if family == "udp" else socket.SOCK_STREAM
+        listener = socket.socket(socket.AF_INET, kind)
         listener.bind(("127.0.0.1", 0))
-        reachable_at = f"tcp:{listener.getsockname()[1]}"
-    listener.listen(BACKLOG)
+        reachable_at = f"{family}:{listener.getsockname()[1]}"
+    if family != "udp":
+        listener.listen(BACKLOG)
     listener.setblocking(False)
     return listener, reachable_at
 
