@@ -19,10 +19,11 @@ from whorl.core.fault_kernel import FaultRates
 pytestmark = pytest.mark.faults
 
 #: So many datagrams travel one way in a scenario, a few at a time: the kernel drops none of so few.
-DATAGRAMS = 120
+DATAGRAMS = 80
 AT_A_TIME = 6
 
 KINDS = ["ipv4", "ipv6", "unix", "abstract"]
+TWO_KINDS = ["ipv4", "unix"]
 
 
 class Talker(asyncio.DatagramProtocol):
@@ -176,7 +177,7 @@ async def closing(world: World) -> int:
 
 
 @pytest.mark.parametrize("seed", seeds())
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TWO_KINDS)
 def test_closing_loses_no_datagram(kind: str, seed: int, tmp_path: Path) -> None:
     replay("closing_loses", kind, seed)
     run(closing, kind, seed, FaultRates(again=0.4), tmp_path)
@@ -200,7 +201,7 @@ async def refusals(world: World) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("seed", seeds())
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TWO_KINDS)
 def test_refusals_are_told_and_end_nothing(kind: str, seed: int, tmp_path: Path) -> None:
     replay("refusals", kind, seed)
     kernel, told = run(refusals, kind, seed, FaultRates(refused=0.1), tmp_path)
@@ -229,7 +230,7 @@ async def sockets(world: World) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds())
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TWO_KINDS)
 def test_sockets_of_ones_own(kind: str, seed: int, tmp_path: Path) -> None:
     replay("sockets_of_ones_own", kind, seed)
     run(sockets, kind, seed, FaultRates(no_buffers=0), tmp_path)

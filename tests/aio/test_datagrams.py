@@ -790,7 +790,8 @@ async def test_a_transport_is_asyncios(ends: Ends) -> None:
     transport = ours.transport
     assert isinstance(transport, asyncio.DatagramTransport)
     assert isinstance(transport, asyncio.BaseTransport)
-    assert not isinstance(transport, asyncio.Transport)
+    assert isinstance(transport, asyncio.Transport)  # so it is in asyncio, too
+    assert not isinstance(transport, asyncio.SubprocessTransport)
     assert isinstance(transport.get_extra_info("socket"), asyncio.trsock.TransportSocket)
     assert transport.get_extra_info("sockname") == transport.get_extra_info("socket").getsockname()
     assert transport.get_extra_info("peername") is None

@@ -303,6 +303,23 @@ async def test_a_datagram_waits_until_it_can_be_sent(loop: whorl.EventLoop) -> N
         assert peer.recv(10) == b"last"
 
 
+async def test_a_socket_that_is_not_quite_one_may_say_that_it_would_block(loop: whorl.EventLoop) -> None:
+    class Reluctant(socket.socket):
+        refusals = 2
+
+        def sendto(self, *args: Any) -> int:
+            if self.refusals:
+                self.refusals -= 1
+                raise BlockingIOError  # with no number
+            return super().sendto(*args)
+
+    with Reluctant(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.setblocking(False)
+        assert await loop.sock_sendto(sock, b"x", sock.getsockname()) == 1
+        assert sock.recv(10) == b"x"
+
+
 # What is refused.
 
 

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 _ONLY_DATAGRAM_SOCKETS = sys.version_info < (3, 13)
 
 
+class _BothTransports(asyncio.Transport, asyncio.DatagramTransport):
+    """What asyncio's own datagram transport is to `isinstance`."""
+
+
 class DatagramTransport(DatagramEndpoint):
     """A datagram endpoint; plain Python, so that methods can be replaced on an instance."""
 
@@ -36,7 +40,7 @@ class DatagramTransport(DatagramEndpoint):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        return asyncio.DatagramTransport
+        return _BothTransports
 
     @property
     def _sock_fd(self) -> int:

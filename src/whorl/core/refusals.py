@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 
 
@@ -10,6 +11,8 @@ def refusal(error: OSError) -> int:
 
     Errors that are no system call's (name resolution, a socket's own timeout) are raised again.
     """
+    if error.errno is None and isinstance(error, (BlockingIOError, InterruptedError)):
+        return -errno.EAGAIN  # raised by an object that stands in for a socket
     if error.errno is None or error.errno <= 0 or isinstance(error, socket.gaierror):
         raise error
     return -error.errno
