@@ -40,7 +40,7 @@ conformance:  ## CPython's own tests of asyncio, on Whorl
 	@$(whorl) --with test --config checked -- tests/conformance $(ARGS)
 
 frameworks:  ## other projects' own tests, on stock asyncio and on Whorl; ARGS names some of them, or --quick
-	@$(whorl) --with test --config checked -- tests/frameworks/suites $(ARGS)
+	@$(whorl) --with test --config release -- tests/frameworks/suites $(ARGS)
 
 faults:  ## the transport tests over a kernel that fails on purpose, 200 seeds
 	@WHORL_FAULT_SEEDS=$${WHORL_FAULT_SEEDS:-200} $(whorl) --with test --config checked -- -m pytest -m faults $(ARGS)

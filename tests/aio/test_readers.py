@@ -354,6 +354,34 @@ async def test_a_closed_descriptor_is_refused(method: str, loop: whorl.EventLoop
         getattr(loop, method)(sock, print)
 
 
+@pytest.mark.parametrize("direction", ["reader", "writer"])
+async def test_what_was_registered_for_a_socket_can_be_removed_after_it_was_closed(
+    direction: str, loop: whorl.EventLoop
+) -> None:
+    sock, other = socket.socketpair()
+    with other:
+        getattr(loop, f"add_{direction}")(sock, print)
+        sock.close()
+        assert getattr(loop, f"remove_{direction}")(sock)
+        with pytest.raises(ValueError, match="Invalid file descriptor: -1"):
+            getattr(loop, f"remove_{direction}")(sock)
+
+
+async def test_a_socket_with_a_reader_lives_although_nobody_else_refers_to_it(loop: whorl.EventLoop) -> None:
+    sock, other = socket.socketpair()
+    with other:
+        known = weakref.ref(sock)
+        arrived = called(loop, loop.add_reader, sock)
+        del sock
+        gc.collect()
+        other.send(b"x")
+        await arrived
+        kept = known()
+        assert kept is not None
+        loop.remove_reader(kept)
+        kept.close()
+
+
 @pytest.mark.parametrize("method", ["add_reader", "add_writer", "remove_reader", "remove_writer"])
 @pytest.mark.parametrize("what", [-1, 1 << 40, 1.5, None, "1", object()])
 async def test_what_is_no_descriptor_is_refused(method: str, what: object, loop: whorl.EventLoop) -> None:

@@ -100,6 +100,18 @@ def test_run_until_complete_gives_the_result() -> None:
     assert is_as_in_asyncio(lambda loop: loop.run_until_complete(answer())) == 42
 
 
+def test_what_a_run_waits_for_is_known_by_asyncios_own_callback() -> None:
+    """How libraries tell the task at the root of the program."""
+
+    async def callbacks() -> list[object]:
+        task: Any = asyncio.current_task()
+        return [callback for callback, _ in task._callbacks]
+
+    assert is_as_in_asyncio(lambda loop: loop.run_until_complete(callbacks())) == [
+        asyncio.base_events._run_until_complete_cb  # type: ignore[attr-defined]
+    ]
+
+
 def test_run_until_complete_raises_the_exception() -> None:
     async def fail(loop: Any) -> None:
         raise LookupError("here")

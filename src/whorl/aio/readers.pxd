@@ -12,6 +12,7 @@ cdef int HANGUP
 
 
 cdef class DescriptorCallbacks(IOHandle):
+    cdef public object fileobj
     cdef public Callback reader
     cdef public Callback writer
     cdef Loop _runner

@@ -23,13 +23,14 @@ HANGUP = int(Event.HANGUP)
 class DescriptorCallbacks(IOHandle):
     """What is to be called when a descriptor is readable, and when it is writable."""
 
-    __slots__ = ("_runner", "reader", "writer")
+    __slots__ = ("_runner", "fileobj", "reader", "writer")
 
-    def __init__(self, loop: EventLoop, fd: int) -> None:
+    def __init__(self, loop: EventLoop, fileobj: Any) -> None:
         super().__init__(loop)
         loop._hide(self)
         self._runner = loop
-        self._fd = fd
+        self._fd = descriptor_of(fileobj)
+        self.fileobj = fileobj  # Kept open by whoever watches it, and known by it when it was closed.
         self.reader: Callback | None = None
         self.writer: Callback | None = None
 
@@ -109,21 +110,31 @@ SHARE = (DescriptorCallbacks, ReadPipe, WritePipe)
 
 def descriptor_of(fileobj: Any) -> int:
     """The descriptor of an int or of an object with `fileno()`; ValueError if there is none."""
-    if isinstance(fileobj, int):
-        fd = fileobj
-    else:
-        try:
-            fd = int(fileobj.fileno())
-        except (AttributeError, TypeError, ValueError):
-            raise ValueError(f"Invalid file object: {fileobj!r}") from None
-    if not 0 <= fd < 1 << 31:
+    fd = _number_of(fileobj)
+    if not _is_possible(fd):
         raise ValueError(f"Invalid file descriptor: {fd}")
     return fd
 
 
+def _number_of(fileobj: Any) -> int:
+    """What an int or `fileno()` gives, -1 for a closed socket; ValueError for anything else."""
+    if isinstance(fileobj, int):
+        return fileobj
+    try:
+        return int(fileobj.fileno())
+    except (AttributeError, TypeError, ValueError):
+        raise ValueError(f"Invalid file object: {fileobj!r}") from None
+
+
+def _is_possible(fd: int) -> bool:
+    return 0 <= fd < 1 << 31
+
+
 def ensure_no_transport(loop: EventLoop, fileobj: Any) -> None:
     """Raise RuntimeError if a transport or another handle of the loop's uses the descriptor."""
-    fd = descriptor_of(fileobj)
+    fd = _number_of(fileobj)
+    if not _is_possible(fd):
+        return
     handle = loop._poller.find(fd)
     if handle is None:
         handle = loop._transports.get(fd)  # One that is not watched at the moment.
@@ -132,8 +143,15 @@ def ensure_no_transport(loop: EventLoop, fileobj: Any) -> None:
 
 
 def _find(loop: EventLoop, fileobj: Any) -> DescriptorCallbacks | None:
-    handle = loop._poller.find(descriptor_of(fileobj))
-    return handle if isinstance(handle, DescriptorCallbacks) else None
+    """The callbacks of a descriptor; those of a closed socket are found by the socket itself."""
+    fd = _number_of(fileobj)
+    if _is_possible(fd):
+        handle = loop._poller.find(fd)
+        return handle if isinstance(handle, DescriptorCallbacks) else None
+    for handle in loop._poller.handles():
+        if isinstance(handle, DescriptorCallbacks) and handle.fileobj is fileobj:
+            return handle
+    raise ValueError(f"Invalid file descriptor: {fd}")
 
 
 def _set(loop: EventLoop, fileobj: Any, callback: Callable[..., object], args: tuple[Any, ...]) -> Any:
@@ -143,11 +161,10 @@ def _set(loop: EventLoop, fileobj: Any, callback: Callable[..., object], args: t
         loop._check_thread()
     watched = _find(loop, fileobj)
     if watched is None:
-        fd = descriptor_of(fileobj)
-        other = loop._poller.find(fd)
+        other = loop._poller.find(descriptor_of(fileobj))
         if isinstance(other, (ReadPipe, WritePipe)):
             other._make_room()
-        watched = DescriptorCallbacks(loop, fd)
+        watched = DescriptorCallbacks(loop, fileobj)
     entry = Callback(loop, callback, args)
     if loop._debug:
         loop._note_origin(entry)

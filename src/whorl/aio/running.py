@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import warnings
-from asyncio import constants, events, futures
+from asyncio import constants, events
+from asyncio.base_events import _run_until_complete_cb
 from asyncio.log import logger
 from collections.abc import AsyncGenerator, Awaitable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -119,13 +120,6 @@ def run_until_complete(loop: EventLoop, future: Generator[Any, None, Result] | A
     if not awaited.done():
         raise RuntimeError("Event loop stopped before Future completed.")
     return cast("Result", awaited.result())
-
-
-def _run_until_complete_cb(future: asyncio.Future[Any]) -> None:
-    # Its name is asyncio's, because the representation of the future shows it.
-    if not future.cancelled() and isinstance(future.exception(), SystemExit | KeyboardInterrupt):
-        return  # It leaves the run by itself.
-    futures._get_loop(future).stop()  # type: ignore[attr-defined]
 
 
 def track_origins(loop: EventLoop, enabled: bool) -> None:

@@ -26,8 +26,8 @@ def install(loop: str) -> None:
     if loop != "whorl":
         return
     loop_class = _whorl_class()
-    for module in (asyncio, asyncio.unix_events):
-        for name in ("EventLoop", "SelectorEventLoop", "_UnixSelectorEventLoop"):
+    for module in (asyncio, asyncio.base_events, asyncio.unix_events):
+        for name in ("EventLoop", "SelectorEventLoop", "_UnixSelectorEventLoop", "BaseEventLoop"):
             if hasattr(module, name):
                 setattr(module, name, loop_class)
     for name in ("_UnixDefaultEventLoopPolicy", "_DefaultEventLoopPolicy"):
