@@ -1,6 +1,7 @@
 """A pytest plugin: writes what becomes of each test, line by line, and ends a process in which one hangs."""
 
 import faulthandler
+import gc
 import json
 import os
 import sys
@@ -31,6 +32,7 @@ def pytest_collection_modifyitems(config, items):
 def pytest_collection_finish(session):
     if not hasattr(session.config, "workerinput"):
         say(event="found", ids=[item.nodeid for item in session.items])
+    gc.freeze()  # Suites that collect garbage after each test need not look at all tests each time.
 
 
 def pytest_collectreport(report):
