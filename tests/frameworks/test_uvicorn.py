@@ -94,9 +94,11 @@ class TestInThisProcess:
 
 
 @asynccontextmanager
-async def program(*arguments: str, **options: Any) -> AsyncIterator[subprocess.Popen[str]]:
+async def program(
+    *arguments: str, app: str = "tests.frameworks.asgi_app:app", **options: Any
+) -> AsyncIterator[subprocess.Popen[str]]:
     """Uvicorn as a program."""
-    command = [sys.executable, "-m", "uvicorn", "tests.frameworks.asgi_app:app", "--http", "httptools"]
+    command = [sys.executable, "-m", "uvicorn", app, "--http", "httptools"]
     process = subprocess.Popen(
         [*command, "--no-access-log", *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True, **options
     )
