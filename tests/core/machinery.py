@@ -104,3 +104,32 @@ def in_child(act: Callable[[], object]) -> int:
         finally:
             os._exit(status)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def refuse_system_call(number: int, code: int) -> bool:
+    """Have the kernel refuse a system call with an error number from now on, in this process and for ever.
+
+    False where the machine does not allow that (man 2 seccomp).
+    """
+    import ctypes
+
+    pr_set_no_new_privs, pr_set_seccomp, seccomp_mode_filter = 38, 22, 2
+
+    class Instruction(ctypes.Structure):
+        _fields_ = [
+            ("code", ctypes.c_ushort), ("jt", ctypes.c_ubyte), ("jf", ctypes.c_ubyte), ("k", ctypes.c_uint)
+        ]  # fmt: skip
+
+    class Program(ctypes.Structure):
+        _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.POINTER(Instruction))]
+
+    instructions = (Instruction * 4)(
+        Instruction(0x20, 0, 0, 0),  # load the system call's number
+        Instruction(0x15, 0, 1, number),  # is it this one?
+        Instruction(0x06, 0, 0, 0x00050000 | code),  # then it fails with the error
+        Instruction(0x06, 0, 0, 0x7FFF0000),  # else it is allowed
+    )
+    libc = ctypes.CDLL(None, use_errno=True)
+    program = Program(4, instructions)
+    libc.prctl(pr_set_no_new_privs, 1, 0, 0, 0)
+    return bool(libc.prctl(pr_set_seccomp, seccomp_mode_filter, ctypes.byref(program), 0, 0) == 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import platform
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import whorl
+from tests.core.machinery import refuse_system_call
 from whorl.core import Kernel
 from whorl.core.datagrams import DatagramSocket
 from whorl.core.limits import DATAGRAM_BLOCK, DATAGRAM_ROOM, READ_SIZE
@@ -343,3 +345,35 @@ def test_calls_by_object_give_what_python_gives(kernel: Kernel, ends: list[Datag
     with pytest.raises(ValueError, match="nbytes"):
         kernel.recvfrom_into(theirs, buffer, 11)
     assert kernel.sendto(ours, bytes(10_000_000), address) in (-errno.EMSGSIZE, -errno.ENOBUFS)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.EPERM])
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="knows the numbers of system calls of x86_64 only")
+def test_a_kernel_that_refuses_to_move_several_at_once_moves_them_one_by_one(code: int) -> None:
+    recvmmsg, sendmmsg = 299, 307
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            if refuse_system_call(recvmmsg, code) and refuse_system_call(sendmmsg, code):
+                move_a_hundred()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def move_a_hundred() -> None:
+    """Send and receive a hundred datagrams, as many at a time as the kernel takes."""
+    kernel = Kernel()
+    sock = kernel.open_socket(socket.AF_INET, socket.SOCK_DGRAM, 0)
+    kernel.bind(sock, ("127.0.0.1", 0))
+    end = DatagramSocket(sock)
+    queue = [(b"%d" % number, sock.getsockname()) for number in range(100)]
+    done = 0
+    while done < len(queue):
+        sent = kernel.send_datagrams(end, queue, done)
+        assert sent > 0
+        done += sent
+    assert receive(kernel, end, 16) == queue
+    assert not kernel.receives_many()

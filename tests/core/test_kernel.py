@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.core.machinery import SECOND
+from tests.core.machinery import SECOND, refuse_system_call
 from whorl.core import Kernel
 from whorl.core.kernel import EventBatch
 from whorl.core.limits import READ_SIZE, RELEASE_GIL_SIZE, WRITE_VECTORS
@@ -357,28 +357,7 @@ def test_a_kernel_without_fine_sleep_sleeps_in_milliseconds() -> None:
 
 def _sleeps_without(number: int) -> bool:
     """Whether a sleep is right where the kernel refuses the system call with this number."""
-    import ctypes
-
-    pr_set_no_new_privs, pr_set_seccomp, seccomp_mode_filter = 38, 22, 2
-
-    class Instruction(ctypes.Structure):
-        _fields_ = [
-            ("code", ctypes.c_ushort), ("jt", ctypes.c_ubyte), ("jf", ctypes.c_ubyte), ("k", ctypes.c_uint)
-        ]  # fmt: skip
-
-    class Program(ctypes.Structure):
-        _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.POINTER(Instruction))]
-
-    instructions = (Instruction * 4)(
-        Instruction(0x20, 0, 0, 0),  # load the system call's number
-        Instruction(0x15, 0, 1, number),  # is it this one?
-        Instruction(0x06, 0, 0, 0x00050000 | errno.ENOSYS),  # then it fails with ENOSYS
-        Instruction(0x06, 0, 0, 0x7FFF0000),  # else it is allowed
-    )
-    libc = ctypes.CDLL(None, use_errno=True)
-    program = Program(4, instructions)
-    libc.prctl(pr_set_no_new_privs, 1, 0, 0, 0)
-    if libc.prctl(pr_set_seccomp, seccomp_mode_filter, ctypes.byref(program), 0, 0) != 0:
+    if not refuse_system_call(number, errno.ENOSYS):
         return True  # this machine allows no filters
     kernel = Kernel()
     epfd = kernel.epoll_create()
