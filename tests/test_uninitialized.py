@@ -27,7 +27,7 @@ MODULES = (
     "whorl.aio.loop",
     "whorl.aio.pipe_transport",
     "whorl.aio.pipes",
-    "whorl.aio.readers",
+    "whorl.aio.descriptors",
     "whorl.aio.stream_transport",
     "whorl.aio.transports",
 )

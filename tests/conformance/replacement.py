@@ -66,13 +66,16 @@ def install(loop: str) -> Any:
     _count_runs(base_events.BaseEventLoop, stock=True)
     from test.test_asyncio import utils  # Its own test loop stays one of asyncio's.
 
+    stock_class = base_events.BaseEventLoop
     loop_class = _load_whorl() if loop == "whorl" else _load_uvloop()
     for module, name in LOOP_CLASSES:
         if hasattr(module, name):
             setattr(module, name, loop_class)
     unix_events._UnixDefaultEventLoopPolicy._loop_factory = loop_class
     # Of this one, other loops are no instances: tests ask before they look at what only asyncio's loop has.
-    selector_events.BaseSelectorEventLoop = type("BaseSelectorEventLoop", (loop_class,), {})
+    # It is also the one that cannot send files by the kernel.
+    without = {"_sock_sendfile_native": stock_class._sock_sendfile_native}
+    selector_events.BaseSelectorEventLoop = type("BaseSelectorEventLoop", (loop_class,), without)
     for module in MIRRORED_MODULES:
         module.__class__ = MirroredModule
     _replace_test_loops(utils.TestCase, loop_class)

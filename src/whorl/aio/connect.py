@@ -19,8 +19,8 @@ try:
 except ImportError:
     ssl_module = None  # type: ignore[assignment]
 
+from whorl.aio.descriptors import make_room
 from whorl.aio.dns import AddressInfo, ensure_resolved
-from whorl.aio.readers import ensure_no_transport
 from whorl.aio.transports import SocketTransport
 from whorl.core.handle import os_error
 
@@ -357,7 +357,7 @@ def make_socket_transport(
     context: Context | None = None,
 ) -> asyncio.Transport:
     """A transport over a connected socket; `waiter` is done when the protocol was told."""
-    ensure_no_transport(loop, sock)
+    make_room(loop, sock)
     transport: Any = SocketTransport(
         loop, sock, protocol, waiter, extra=extra, server=server, context=context
     )

@@ -13,6 +13,7 @@ from whorl.aio import (
     clock,
     connect,
     datagrams,
+    descriptors,
     dns,
     errors,
     executor,
@@ -158,7 +159,7 @@ class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
     _remove_reader = readers.unwatch_reader
     _add_writer = readers.watch_writer
     _remove_writer = readers.unwatch_writer
-    _ensure_fd_no_transport = readers.ensure_no_transport
+    _ensure_fd_no_transport = descriptors.ensure_no_transport
     sock_recv = sockets.sock_recv
     sock_recv_into = sockets.sock_recv_into
     sock_recvfrom = sockets.sock_recvfrom

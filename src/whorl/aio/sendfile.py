@@ -11,7 +11,8 @@ from asyncio import constants
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.connect import check_plain_socket
-from whorl.aio.readers import ensure_no_transport, forget_writer, watch_writer
+from whorl.aio.descriptors import ensure_no_transport
+from whorl.aio.readers import forget_writer, watch_writer
 from whorl.core.handle import os_error
 from whorl.core.limits import SENDFILE_READ_SIZE, SENDFILE_SIZE, SENDFILE_WRITE_SIZE
 

@@ -5,21 +5,14 @@ Each tries at once, and waits for the poller only if the call would have blocked
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.connect import check_plain_socket
+from whorl.aio.descriptors import SocketWait, receive, watch_for
 from whorl.aio.dns import ensure_resolved
-from whorl.aio.readers import (
-    ensure_no_transport,
-    unwatch_reader,
-    unwatch_writer,
-    watch_reader,
-    watch_writer,
-)
 from whorl.core.handle import os_error
 
 if TYPE_CHECKING:
@@ -40,15 +33,12 @@ async def sock_recv(loop: EventLoop, sock: Any, nbytes: int) -> bytes:
 
     Source: ``asyncio.loop.sock_recv``.
     """
-    _check(loop, sock)
-    if nbytes < 0:
-        raise ValueError("negative buffersize in recv")
-    if nbytes == 0:
-        return b""  # The kernel would wait for data.
-    fd = sock.fileno()
-    data = loop._kernel.recv(fd, nbytes)
-    if isinstance(data, int):
-        data = await _when_readable(loop, fd, data, lambda: loop._kernel.recv(fd, nbytes))
+    if loop._debug or type(sock) is not socket.socket:
+        _check(loop, sock)
+    answer = receive(loop, sock, nbytes)
+    if isinstance(answer, bytes):
+        return answer
+    data: bytes = await _outcome(answer)
     return data
 
 
@@ -64,11 +54,9 @@ async def sock_recv_into(loop: EventLoop, sock: Any, buf: WriteableBuffer) -> in
     except BufferError:
         kind = type(buf).__name__
         raise TypeError(f"recv_into() argument 1 must be read-write bytes-like object, not {kind}") from None
-    if size < 0:
-        if not memoryview(buf).nbytes:
-            return 0
-        size = await _when_readable(loop, fd, size, lambda: loop._kernel.recv_into(fd, buf))
-    return size
+    if size < 0 and memoryview(buf).nbytes:
+        size = await _when_readable(loop, sock, size, lambda: loop._kernel.recv_into(fd, buf))
+    return max(size, 0)
 
 
 async def sock_sendall(loop: EventLoop, sock: Any, data: ReadableBuffer) -> None:
@@ -76,19 +64,26 @@ async def sock_sendall(loop: EventLoop, sock: Any, data: ReadableBuffer) -> None
 
     Source: ``asyncio.loop.sock_sendall``.
     """
-    _check(loop, sock)
+    if loop._debug or type(sock) is not socket.socket:
+        _check(loop, sock)
     fd = sock.fileno()
+    if type(data) is bytes:
+        sent = loop._kernel.send(fd, data, 0)
+        if sent != len(data):
+            await _send_rest(loop, sock, data, sent)
+        return
     with memoryview(data) as whole:
         if not whole.c_contiguous:
             raise BufferError("memoryview: underlying buffer is not C-contiguous")
         with whole.cast("B") as rest:
             sent = loop._kernel.send(fd, rest, 0)
             if sent != rest.nbytes:
-                await _send_rest(loop, fd, rest, sent)
+                await _send_rest(loop, sock, rest, sent)
 
 
-async def _send_rest(loop: EventLoop, fd: int, data: memoryview, sent: int) -> None:
+async def _send_rest(loop: EventLoop, sock: Any, data: bytes | memoryview, sent: int) -> None:
     done = max(sent, 0)
+    fd = sock.fileno()
 
     def send_more() -> int | None:
         nonlocal done
@@ -98,7 +93,7 @@ async def _send_rest(loop: EventLoop, fd: int, data: memoryview, sent: int) -> N
         done += result
         return 0 if done == len(data) else None
 
-    await _when_writable(loop, fd, min(sent, 0), send_more)
+    await _when_writable(loop, sock, min(sent, 0), send_more)
 
 
 async def sock_recvfrom(loop: EventLoop, sock: Any, bufsize: int) -> tuple[bytes, Any]:
@@ -109,9 +104,7 @@ async def sock_recvfrom(loop: EventLoop, sock: Any, bufsize: int) -> tuple[bytes
     _check(loop, sock)
     received = loop._kernel.recvfrom(sock, bufsize)
     if isinstance(received, int):
-        received = await _when_readable(
-            loop, sock.fileno(), received, lambda: loop._kernel.recvfrom(sock, bufsize)
-        )
+        received = await _when_readable(loop, sock, received, lambda: loop._kernel.recvfrom(sock, bufsize))
     return received
 
 
@@ -127,7 +120,7 @@ async def sock_recvfrom_into(
     received = loop._kernel.recvfrom_into(sock, buf, size)
     if isinstance(received, int):
         received = await _when_readable(
-            loop, sock.fileno(), received, lambda: loop._kernel.recvfrom_into(sock, buf, size)
+            loop, sock, received, lambda: loop._kernel.recvfrom_into(sock, buf, size)
         )
     return received
 
@@ -140,9 +133,7 @@ async def sock_sendto(loop: EventLoop, sock: Any, data: ReadableBuffer, address:
     _check(loop, sock)
     sent = loop._kernel.sendto(sock, data, address)
     if sent < 0:
-        sent = await _when_writable(
-            loop, sock.fileno(), sent, lambda: loop._kernel.sendto(sock, data, address)
-        )
+        sent = await _when_writable(loop, sock, sent, lambda: loop._kernel.sendto(sock, data, address))
     return sent
 
 
@@ -155,10 +146,9 @@ async def sock_connect(loop: EventLoop, sock: Any, address: Any) -> None:
     if sock.family in (socket.AF_INET, socket.AF_INET6):
         infos = await ensure_resolved(loop, address, family=sock.family, kind=sock.type, protocol=sock.proto)
         address = infos[0][4]
-    fd = sock.fileno()
     result = loop._kernel.connect(sock, address)
     if result in (-errno.EINPROGRESS, -errno.EINTR):
-        result = await _when_writable(loop, fd, -errno.EAGAIN, lambda: loop._kernel.socket_error(sock))
+        result = await _when_writable(loop, sock, -errno.EAGAIN, lambda: loop._kernel.socket_error(sock))
         if result:
             raise OSError(result, f"Connect call failed {address}")
     elif result < 0:
@@ -173,7 +163,7 @@ async def sock_accept(loop: EventLoop, sock: Any) -> tuple[socket.socket, Any]:
     _check(loop, sock)
     accepted = loop._kernel.accept(sock)
     if isinstance(accepted, int):
-        accepted = await _when_readable(loop, sock.fileno(), accepted, lambda: loop._kernel.accept(sock))
+        accepted = await _when_readable(loop, sock, accepted, lambda: loop._kernel.accept(sock))
     connection, address = accepted
     return connection, address
 
@@ -181,50 +171,38 @@ async def sock_accept(loop: EventLoop, sock: Any) -> tuple[socket.socket, Any]:
 # Waiting.
 
 
-async def _when_readable(loop: EventLoop, fd: int, first: int, attempt: Attempt) -> Any:
+async def _when_readable(loop: EventLoop, sock: Any, first: int, attempt: Attempt) -> Any:
     """What an attempt gives as soon as it does not block; `first` is what the first one gave."""
     if first not in WOULD_BLOCK:
         raise os_error(first)
-    ensure_no_transport(loop, fd)
-    waiter = loop.create_future()
-    handle = watch_reader(loop, fd, _try, waiter, attempt)
-    try:
-        return await waiter
-    finally:
-        if not handle.cancelled():
-            unwatch_reader(loop, fd)
+    watch = watch_for(loop, sock)
+    wait = SocketWait(loop, watch, attempt, -1)
+    watch.set_receiver(wait)
+    if first == -errno.EINTR:
+        watch.attempt_soon()
+    return await _outcome(wait)
 
 
-async def _when_writable(loop: EventLoop, fd: int, first: int, attempt: Attempt) -> Any:
+async def _when_writable(loop: EventLoop, sock: Any, first: int, attempt: Attempt) -> Any:
     """The same for attempts that wait to be writable; 0 means that the first one did something."""
     if first != 0 and first not in WOULD_BLOCK:
         raise os_error(first)
-    ensure_no_transport(loop, fd)
-    waiter = loop.create_future()
-    handle = watch_writer(loop, fd, _try, waiter, attempt)
-    try:
-        return await waiter
-    finally:
-        if not handle.cancelled():
-            unwatch_writer(loop, fd)
+    watch = watch_for(loop, sock)
+    wait = SocketWait(loop, watch, attempt, -1)
+    watch.set_sender(wait)
+    if first == -errno.EINTR:
+        watch.attempt_soon()
+    return await _outcome(wait)
 
 
-def _try(waiter: asyncio.Future[Any], attempt: Attempt) -> None:
-    """The descriptor is ready: try, unless the one who waits has left or has got something."""
-    if waiter.done():
-        return
+async def _outcome(wait: SocketWait) -> Any:
+    """What the attempt gives; nobody waits any longer if the task leaves."""
     try:
-        result = attempt()
-        if result is None or (isinstance(result, int) and result in WOULD_BLOCK):
-            return
-        if isinstance(result, int) and result < 0:
-            raise os_error(result)
-    except (SystemExit, KeyboardInterrupt):
+        await wait
+    except BaseException:
+        wait.withdraw()
         raise
-    except BaseException as error:
-        waiter.set_exception(error)
-    else:
-        waiter.set_result(result)
+    return wait.take()
 
 
 def _check(loop: EventLoop, sock: Any) -> None:

@@ -110,8 +110,8 @@ class EpollPoller(Poller):
         mask = mask_of(interest, handle._edge)
         result = self._kernel.epoll_ctl(self._epfd, ADD, handle._fd, mask, generation)
         former = self.find(handle._fd)
-        if result == -errno.EEXIST and former is None:
-            # A watch that outlived its handle: the descriptor was closed underneath it.
+        if result == -errno.EEXIST and (former is None or former._parked):
+            # A watch that outlived its handle, whose descriptor was closed underneath it, or gives way.
             result = self._kernel.epoll_ctl(self._epfd, MOD, handle._fd, mask, generation)
         if result < 0:
             raise os_error(result)
@@ -130,14 +130,13 @@ class EpollPoller(Poller):
             elif interest:
                 self.add(handle, interest)
             return
-        if not handle._edge:
-            mask = mask_of(interest, False)
-            result = self._kernel.epoll_ctl(self._epfd, MOD, handle._fd, mask, handle._generation)
-            if result == -errno.ENOENT:
-                # The descriptor was closed and opened again underneath the handle.
-                result = self._kernel.epoll_ctl(self._epfd, ADD, handle._fd, mask, handle._generation)
-            if result < 0:
-                raise os_error(result)
+        mask = mask_of(interest, handle._edge)
+        result = self._kernel.epoll_ctl(self._epfd, MOD, handle._fd, mask, handle._generation)
+        if result == -errno.ENOENT:
+            # The descriptor was closed and opened again underneath the handle.
+            result = self._kernel.epoll_ctl(self._epfd, ADD, handle._fd, mask, handle._generation)
+        if result < 0:
+            raise os_error(result)
         handle._interest = interest
 
     def remove(self, handle: IOHandle) -> None:

@@ -67,3 +67,9 @@ WRITES_PER_EVENT: Final = 16
 
 #: How many datagrams one readable event may bring before other handles get their turn (libuv: 32).
 DATAGRAMS_PER_EVENT: Final = 16
+
+#: How many attempts a task's wait for a socket makes in one go before others get their turn.
+ATTEMPTS_PER_EVENT: Final = 16
+
+#: How many events a socket may have while nobody waits for it before it is no longer watched.
+IDLE_EVENTS: Final = 8

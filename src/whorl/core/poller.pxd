@@ -12,6 +12,7 @@ cdef class IOHandle(Handle):
     cdef int _seen
     cdef bint _queued
     cdef public bint _edge
+    cdef public bint _parked
     cdef uint32_t _generation
 
     @cython.locals(seen=int)

@@ -5,8 +5,9 @@ ready or the timeout passed, notes on each handle what was seen, and appends the
 queue. Nothing of the user's runs inside `poll`.
 
 * `add(handle, interest)` watches `handle._fd`; one handle per descriptor. A handle whose `_edge`
-  is set is told of each change once (edge-triggered); only a poller whose `edges` is true can do
-  that. Such a handle asks for all it will ever want when it is added.
+  is set is told of each change once (edge-triggered), and of what is there when it is added or
+  modified; only a poller whose `edges` is true can do that. A handle that is `_parked` gives way
+  to another one on its descriptor.
 * `modify` changes the interest, `remove` ends the watch. After `remove` the handle is never
   appended again, also if the kernel still holds an event for its descriptor: a generation number
   tells it from a later handle on the same descriptor.
@@ -36,7 +37,7 @@ class IOHandle(Handle):
     in its turn with what was seen since the last time.
     """
 
-    __slots__ = ("_edge", "_fd", "_generation", "_interest", "_queued", "_seen")
+    __slots__ = ("_edge", "_fd", "_generation", "_interest", "_parked", "_queued", "_seen")
 
     def __init__(self, loop: Loop) -> None:
         super().__init__(loop)
@@ -44,6 +45,7 @@ class IOHandle(Handle):
         self._interest = 0  # what the poller watches for; 0: not watched
         self._seen = 0  # events collected and not yet handed over
         self._queued = False  # whether it stands in a queue of the loop
+        self._parked = False  # whether it is watched, and gives way to whoever wants its descriptor
         self._edge = False  # whether it is watched edge-triggered
         self._generation = 0  # distinguishes it from earlier users of its descriptor
 
@@ -121,6 +123,7 @@ class Poller:
             self._table[handle._fd] = None
         handle._interest = 0
         handle._seen = 0
+        handle._parked = False
 
     def _saw(self, handle: IOHandle, seen: int, into: list[Any]) -> None:
         """Note events on the handle and queue it, once."""

@@ -1,0 +1,90 @@
+cimport cython
+
+from whorl.aio.pipe_transport cimport ReadPipe, WritePipe
+from whorl.core.callback cimport Callback, call_in_context
+from whorl.core.loop cimport Loop
+from whorl.core.poller cimport IOHandle, Poller
+
+cdef int READABLE
+cdef int WRITABLE
+cdef int DISCONNECT
+cdef int ERROR
+cdef int HANGUP
+cdef int EAGAIN
+cdef int EINTR
+cdef int WAIT
+cdef int OVER
+cdef int AGAIN
+cdef int ATTEMPTS_PER_EVENT
+cdef int IDLE_EVENTS
+cdef Py_ssize_t READ_SIZE
+
+
+cdef class SocketWait:
+    cdef public bint _asyncio_future_blocking
+    cdef Loop _runner
+    cdef DescriptorWatch _watched
+    cdef object _attempt
+    cdef Py_ssize_t _size
+    cdef object _callback
+    cdef object _context
+    cdef bint _done
+    cdef bint _cancelled
+    cdef object _message
+    cdef object _result
+    cdef object _error
+
+    cpdef object withdraw(self)
+    cdef int _try(self, int fd) except -1
+    cdef object _wake(self)
+
+
+cdef class DescriptorWatch(IOHandle):
+    cdef public object fileobj
+    cdef public Callback reader
+    cdef public Callback writer
+    cdef public SocketWait receiver
+    cdef public SocketWait sender
+    cdef Loop _runner
+    cdef object _owner
+    cdef bint _is_stream
+    cdef bint _both_ways
+    cdef bint _drained
+    cdef bint _hung_up
+    cdef int _idle_events
+
+    @cython.locals(writer=Callback, sender=SocketWait)
+    cpdef object _on_events(self, int seen)
+    @cython.locals(reader=Callback)
+    cdef object _on_readable(self, int seen)
+    cdef object _call(self, Callback callback)
+    @cython.locals(outcome=int)
+    cdef object _serve(self, SocketWait wait)
+    cpdef object attempt_soon(self)
+    cdef object _note_idle(self, int seen)
+    cdef object note_received(self, Py_ssize_t size, Py_ssize_t limit)
+    cdef bint belongs_to(self, object sock) except -1
+    cdef bint is_abandoned(self) except -1
+    @cython.locals(calls=bint, busy=bint, edge=bint, wanted=int)
+    cdef object _watch(self, bint replaced)
+    cdef object _rewatch(self, int wanted, bint edge)
+    @cython.locals(former=Callback, waited=SocketWait)
+    cpdef bint set_reader(self, Callback callback) except -1
+    @cython.locals(former=Callback, waited=SocketWait)
+    cpdef bint set_writer(self, Callback callback) except -1
+    cpdef object set_receiver(self, SocketWait wait)
+    cpdef object set_sender(self, SocketWait wait)
+    cpdef object forget(self, SocketWait wait)
+    cpdef object displace(self)
+
+
+cpdef object descriptor_of(object fileobj)
+cpdef object number_of(object fileobj)
+cpdef bint is_possible(object fd) except -1
+cpdef object ensure_no_transport(Loop loop, object fileobj)
+cpdef object make_room(Loop loop, object sock)
+cpdef DescriptorWatch new_watch(Loop loop, int fd, object sock=*)
+@cython.locals(fd=int, found=IOHandle, watch=DescriptorWatch)
+cpdef DescriptorWatch watch_for(Loop loop, object sock)
+@cython.locals(fd=int, found=IOHandle, watch=DescriptorWatch)
+cpdef object receive(Loop loop, object sock, Py_ssize_t limit)
