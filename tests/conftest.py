@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 import whorl
 from build_tools.environments import missing_packages
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C work: what a shell starts in the background without job control ignores it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> list[str]:

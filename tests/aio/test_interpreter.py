@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -254,6 +255,25 @@ asyncio.Runner(loop_factory=new_loop).run(main())
 """
     answer = run_program(program, before=(command, "--pid", "--fork"))
     assert (answer.returncode, answer.stdout) == (0, "process 1 terminated\n"), answer.stderr
+
+
+def test_a_service_manager_hands_over_a_listening_socket() -> None:
+    """As systemd does: LISTEN_FDS, from descriptor 3 on; the sockets block."""
+    program = """
+import asyncio, socket
+async def main():
+    listener = socket.socket(fileno=int(input()))
+    server = await asyncio.start_server(lambda reader, writer: writer.close(), sock=listener)
+    async with server:
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        print(await reader.read(), listener.getblocking())
+        writer.close()
+asyncio.Runner(loop_factory=new_loop).run(main())
+"""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        fd = listener.fileno()
+        code, printed, complaint = end_of(program, input=str(fd), pass_fds=[fd])
+    assert (code, printed) == (0, "b'' False\n"), complaint
 
 
 # Tracers, debuggers, other interpreters.

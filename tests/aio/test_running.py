@@ -8,6 +8,7 @@ import os
 import selectors
 import sys
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import AsyncGenerator, Iterator
@@ -489,6 +490,20 @@ def test_timers_in_the_past_run_by_deadline() -> None:
         return ran
 
     assert is_as_in_asyncio(schedule) == [-3, -2, -1, 0]
+
+
+def test_after_a_long_callback_each_overdue_timer_runs_once_and_new_ones_count_from_now() -> None:
+    async def schedule(loop: Any) -> Any:
+        ran: list[Any] = []
+        began = loop.time()
+        for delay in (0.001, 0.002, 0.003):
+            loop.call_later(delay, ran.append, delay)
+        loop.call_soon(time.sleep, 0.02)
+        loop.call_soon(lambda: loop.call_later(0.005, lambda: ran.append(loop.time() - began >= 0.025)))
+        await asyncio.sleep(0.05)
+        return ran
+
+    assert is_as_in_asyncio(schedule) == [0.001, 0.002, 0.003, True]
 
 
 def test_nested_timeouts_with_equal_deadlines_end_from_inside() -> None:

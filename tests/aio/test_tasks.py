@@ -8,6 +8,7 @@ import gc
 import re
 import sys
 import types
+from collections.abc import Coroutine
 from typing import Any
 from unittest import mock
 
@@ -255,6 +256,49 @@ def test_a_task_takes_what_a_generator_yields(value: Any) -> None:
             return str(error)
 
     assert is_as_in_asyncio(run) == (None if value is None else f"Task got bad yield: {value!r}")
+
+
+class HandMade(Coroutine[Any, Any, str]):
+    """A coroutine that is an object with the right methods, as those of Cython's are."""
+
+    def __init__(self) -> None:
+        self.left = 3
+
+    def send(self, value: Any) -> Any:
+        self.left -= 1
+        if self.left == 0:
+            raise StopIteration("made by hand")
+
+    def throw(self, *error: Any) -> Any:
+        raise error[0]
+
+    def close(self) -> None:
+        pass
+
+    def __await__(self) -> Any:
+        return self
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_a_coroutine_may_be_any_object_that_acts_as_one(debug: bool) -> None:
+    def run(loop: Any) -> Any:
+        loop.set_debug(debug)
+        try:
+            loop.call_soon(HandMade())
+        except TypeError as error:
+            refusal = str(error)
+        else:
+            refusal = ""
+            loop.set_exception_handler(lambda loop, context: None)
+        return (
+            refusal,
+            loop.run_until_complete(HandMade()),
+            loop.run_until_complete(loop.create_task(HandMade())),
+        )
+
+    refusal, *results = is_as_in_asyncio(run)
+    assert results == ["made by hand"] * 2
+    assert bool(refusal) is debug
 
 
 def test_a_future_of_another_loop_is_an_error_in_the_task(loop: whorl.EventLoop) -> None:
