@@ -61,7 +61,8 @@ cdef extern from *:
     bint is_unshared "whorl_is_unshared"(object thing)
 
 
-cdef list _spares
+cdef Callback _spare
+cdef Py_ssize_t _spares
 cdef Py_ssize_t SPARE_CALLBACKS
 
 

@@ -123,7 +123,7 @@ class Callback(Runnable):
         self._loop = loop
         self._callback = callback
         self._args = args
-        self._context = current_context() if context is None else context
+        self._context = copy_context() if context is None else context
         self._cancelled = False
         self._source_traceback: Any = None
         self._repr: str | None = None
@@ -193,7 +193,9 @@ class GuardedCallback(Callback):
             return Callback.cancelled(self)
 
 
-_spares: list[Callback] = []  # callbacks that have run and that nobody knew of; compiled only
+# Callbacks that have run and that nobody knew of, each in the `_callback` of the one before; compiled only.
+_spare: Callback | None = None
+_spares = 0
 
 
 def recycle(entry: Runnable) -> None:
@@ -201,21 +203,27 @@ def recycle(entry: Runnable) -> None:
 
     Making and freeing objects that the collector watches is a third of the cost of a callback.
     """
-    if not is_unshared(entry) or type(entry) is not Callback or len(_spares) >= SPARE_CALLBACKS:
+    global _spare, _spares
+    if not is_unshared(entry) or type(entry) is not Callback or _spares >= SPARE_CALLBACKS:
         return
     callback = entry
     if callback._cancelled or callback._source_traceback is not None:
         return  # Only those that are like new.
-    callback._loop = callback._callback = callback._args = callback._context = None  # type: ignore[assignment]
-    _spares.append(callback)
+    callback._loop = callback._args = callback._context = None  # type: ignore[assignment]
+    callback._callback = _spare
+    _spare = callback
+    _spares += 1
 
 
 def new_callback(
     loop: Owner, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None
 ) -> Callback:
     """A `Callback`, made without the cost of a call by name."""
-    if _spares:
-        entry = _spares.pop()
+    global _spare, _spares
+    entry = _spare
+    if entry is not None:
+        _spare = entry._callback  # type: ignore[assignment]
+        _spares -= 1
     else:
         entry = Callback.__new__(Callback)
         entry._cancelled = False
@@ -229,6 +237,7 @@ def new_callback(
 
 
 if not cython.compiled:
+    new_callback = Callback  # type: ignore[assignment, misc]
 
     def _run_uncompiled(self: Callback) -> None:
         callback, args = self._callback, self._args

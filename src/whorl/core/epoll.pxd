@@ -33,6 +33,7 @@ cdef class EpollPoller(Poller):
     cdef int _epfd
     cdef EventBatch _events
     cdef uint32_t _generations
+    cdef bint _may_rest
 
     @cython.locals(generation=uint32_t, mask=uint32_t, result=int)
     cpdef object add(self, IOHandle handle, int interest)

@@ -85,11 +85,12 @@ def seen_in(mask: int) -> int:
 class EpollPoller(Poller):
     """Readiness by epoll (man 7 epoll)."""
 
-    __slots__ = ("_epfd", "_events", "_generations", "_kernel")
+    __slots__ = ("_epfd", "_events", "_generations", "_kernel", "_may_rest")
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__()
         self.edges = kernel.keeps_edges
+        self._may_rest = kernel.may_skip_polls
         self._kernel = kernel
         self._events = EventBatch()
         self._generations = 0
@@ -138,6 +139,7 @@ class EpollPoller(Poller):
         if result < 0:
             raise os_error(result)
         handle._interest = interest
+        self.quiet = 0
 
     def remove(self, handle: IOHandle) -> None:
         """Watch no more; does nothing if the handle is not watched."""
@@ -158,7 +160,9 @@ class EpollPoller(Poller):
             if count <= 0:
                 if count < 0 and count != -errno.EINTR:
                     raise os_error(count)
+                self.quiet = self.quiet + 1 if timeout_ns == 0 and self._may_rest else 0
                 return 0
+            self.quiet = 0
             for index in range(min(count, len(events))):
                 fd = events.fd(index)
                 handle = self.find(fd)

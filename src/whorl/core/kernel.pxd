@@ -67,6 +67,22 @@ cdef extern from *:
     long SYS_epoll_pwait2
     void *c_memset "memset"(void *target, int value, size_t size) nogil
 
+cdef extern from *:
+    """
+    #if defined(__x86_64__)
+    #include <x86intrin.h>
+    #define WHORL_TICKS() ((int64_t)__rdtsc())
+    #else
+    #include <time.h>
+    static inline int64_t WHORL_TICKS(void) {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    }
+    #endif
+    """
+    int64_t read_ticks "WHORL_TICKS"() noexcept nogil
+
 ctypedef ssize_t (*transfer_t)(int fd, const void *buffer, size_t size) noexcept nogil
 
 cdef Py_ssize_t RELEASE_GIL_SIZE
@@ -282,8 +298,10 @@ cdef class Kernel(DatagramCalls):
     cdef dict _epolls
     cdef bint _fine_sleep
     cdef public bint keeps_edges
+    cdef public bint may_skip_polls
 
     cpdef int64_t now(self) except? -1
+    cpdef int64_t ticks(self) except? -1
     cpdef object recv(self, int fd, Py_ssize_t limit)
     cpdef Py_ssize_t recv_into(self, int fd, object buffer) except? -65536
     cpdef Py_ssize_t send(self, int fd, object data, Py_ssize_t offset) except? -65536

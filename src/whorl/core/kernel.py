@@ -181,6 +181,8 @@ if not cython.compiled:
         except OSError as error:
             return _code(error)
 
+    read_ticks = time.monotonic_ns
+
     def close_descriptor(kernel: Kernel, fd: int) -> int:
         epoll, _, _ = kernel._epolls.pop(fd, (None, None, None))
         try:
@@ -231,7 +233,7 @@ class EventBatch:
 class Kernel(DatagramCalls):
     """The real kernel, and the interface of every other. Its calls for datagrams: `core/datagrams`."""
 
-    __slots__ = ("_epolls", "_fine_sleep", "_scratch", "keeps_edges")
+    __slots__ = ("_epolls", "_fine_sleep", "_scratch", "keeps_edges", "may_skip_polls")
 
     def __init__(self) -> None:
         super().__init__()
@@ -241,10 +243,19 @@ class Kernel(DatagramCalls):
         # Whether edge-triggered events can be relied upon. Uncompiled they cannot: a signal handler
         # may raise between the kernel's answer and the queue, and an edge lost there is lost for ever.
         self.keeps_edges = bool(cython.compiled)
+        # Whether a busy loop may leave out polls. A simulated world counts them: its traces depend on it.
+        self.may_skip_polls = type(self) is Kernel
 
     def now(self) -> int:
         """The monotonic clock, in nanoseconds (man 3 clock_gettime)."""
         return monotonic_ns()
+
+    def ticks(self) -> int:
+        """A counter that is cheaper to read than the clock, and that advances at least once a nanosecond.
+
+        Two differ by an upper bound of the time between them; it may jump.
+        """
+        return read_ticks()
 
     # Data, by descriptor.
 
@@ -530,5 +541,5 @@ class Kernel(DatagramCalls):
 
 if not cython.compiled:
     # Uncompiled, a method that only passes a call on costs more than the call.
-    Kernel.now = staticmethod(time.monotonic_ns)  # type: ignore[method-assign, assignment]
+    Kernel.now = Kernel.ticks = time.monotonic_ns  # type: ignore[method-assign, assignment]
     Kernel.epoll_wait = wait_for_events  # type: ignore[method-assign, assignment]

@@ -12,6 +12,17 @@ EVENTS_PER_POLL: Final = 1024
 #: phases: enough for chains of completions, not enough to starve timers (libuv: 8).
 PENDING_ROUNDS: Final = 8
 
+#: While there is work, polls are skipped once this many in a row have found nothing: what a program can
+#: observe of its own turns (a few `sleep(0)` until data is there) stays as if every turn polled.
+QUIET_POLLS: Final = 32
+
+#: At most this many turns in a row then do without a poll, which halves the cost of a short turn ...
+TURNS_WITHOUT_POLL: Final = 7
+
+#: ... and none that begins later than this after the last poll, in nanoseconds: a tenth of what other
+#: processes add to a latency anyway.
+LONGEST_WITHOUT_POLL_NS: Final = 50_000
+
 #: The longest sleep, in nanoseconds (24 hours): far deadlines fit every kernel interface.
 LONGEST_POLL_NS: Final = 24 * 3600 * 1_000_000_000
 

@@ -13,6 +13,9 @@ cdef int ONCE
 cdef int64_t NEVER_NS
 cdef int64_t LONGEST_POLL_NS
 cdef int PENDING_ROUNDS
+cdef int QUIET_POLLS
+cdef int TURNS_WITHOUT_POLL
+cdef int64_t LONGEST_WITHOUT_POLL_NS
 
 
 cdef class Loop(Owner):
@@ -37,6 +40,8 @@ cdef class Loop(Owner):
     cdef Py_ssize_t _active_handles
     cdef Py_ssize_t _active_requests
     cdef int64_t _now_ns
+    cdef int64_t _polled_at
+    cdef int _skipped
     cdef public bint _time_replaced
     cdef public bint _guards_posts
     cdef public bint _stopping
@@ -67,6 +72,8 @@ cdef class Loop(Owner):
     cdef object _turn(self)
     @cython.locals(before=int64_t, slept=int64_t, found=Py_ssize_t, _=Py_ssize_t)
     cdef object _poll(self, int64_t timeout_ns, list into)
+    @cython.locals(since=int64_t)
+    cdef bint _skip_poll(self) except -1
     @cython.locals(closing=list, handle=Handle)
     cdef object _run_closing(self)
     cdef object _run_pending(self)

@@ -30,7 +30,14 @@ from whorl.core.callback import (
 from whorl.core.handle import Handle
 from whorl.core.host import Host
 from whorl.core.kernel import Kernel
-from whorl.core.limits import LONGEST_POLL_NS, NEVER_NS, PENDING_ROUNDS
+from whorl.core.limits import (
+    LONGEST_POLL_NS,
+    LONGEST_WITHOUT_POLL_NS,
+    NEVER_NS,
+    PENDING_ROUNDS,
+    QUIET_POLLS,
+    TURNS_WITHOUT_POLL,
+)
 from whorl.core.metrics import LoopMetrics
 from whorl.core.states import RunMode
 from whorl.core.timer import TimedCallback, deadline_of, new_heap, new_timer
@@ -94,6 +101,7 @@ class Loop(Owner):
         "_now_ns",
         "_passes",
         "_pending",
+        "_polled_at",
         "_poller",
         "_posted",
         "_prepare_handles",
@@ -101,6 +109,7 @@ class Loop(Owner):
         "_process_id",
         "_ready",
         "_signals",
+        "_skipped",
         "_spare",
         "_stopping",
         "_thread_id",
@@ -141,6 +150,8 @@ class Loop(Owner):
         self._active_handles = 0  # those that are active and referenced
         self._active_requests = 0
         self._now_ns = self._kernel.now()
+        self._polled_at = 0  # in ticks, once polls may be skipped
+        self._skipped = 0  # turns since then
         self._guards_posts = False  # whether cancelling a posted callback waits while it is running
         self._time_replaced = False  # whether `time` or `call_at` is not the one below
         self._stopping = False
@@ -446,7 +457,8 @@ class Loop(Owner):
         if self._prepare_handles:
             self._run_phase(self._prepare_handles)
         if self._ready:
-            self._poll(0, self._ready)
+            if self._poller.quiet < QUIET_POLLS or not self._skip_poll():
+                self._poll(0, self._ready)
         else:
             self._may_sleep = True
             self._poll(self._turn_timeout(), self._ready)  # the only place the loop sleeps
@@ -490,6 +502,9 @@ class Loop(Owner):
         slept = 0
         if timeout_ns == 0:
             found = self._poller.poll(0, into)
+            if self._poller.quiet >= QUIET_POLLS:
+                self._polled_at = self._kernel.ticks()
+                self._skipped = 0
         else:
             before = self._kernel.now()
             found = self._poller.poll(timeout_ns, into)
@@ -503,6 +518,29 @@ class Loop(Owner):
             self._take_arrivals(into)
         if self._probe is not None:
             self._tell("polled", slept, found)
+
+    def _skip_poll(self) -> bool:
+        """Whether this turn does without a poll; what else a poll would have brought is collected.
+
+        The timers need the clock only if one of them could be due by now.
+        """
+        since = self._kernel.ticks() - self._polled_at
+        if (
+            self._skipped >= TURNS_WITHOUT_POLL
+            or not 0 <= since <= LONGEST_WITHOUT_POLL_NS
+            or self._stopping
+            or self._time_replaced
+            or self._idle_handles
+            or self._prepare_handles
+            or self._check_handles
+        ):
+            return False
+        self._skipped += 1
+        if self._arrivals:
+            self._take_arrivals(self._ready)
+        if len(self._timers._heap) and self._timers.next_deadline() <= self._now_ns + since:
+            self._now_ns = self._kernel.now()
+        return True
 
     def _run_phase(self, handles: list[Any]) -> None:
         """Call each handle of a phase; those started meanwhile wait for the next pass."""
@@ -592,10 +630,11 @@ class Loop(Owner):
                         batch[index] = None
                         if watched:
                             self._run_watched(entry)
+                        elif cython.compiled:
+                            entry._run()
+                            recycle(entry)
                         else:
                             entry._run()
-                            if cython.compiled:
-                                recycle(entry)
                 except BaseException as error:
                     self._callback_failed(entry, error)
         finally:
@@ -773,6 +812,7 @@ class Loop(Owner):
         if self._host.is_main_thread():
             self._signal_pipe().arm(yield_to_others=True)
         self._thread_id = self._home_thread = current_thread()
+        self._poller.quiet = 0  # the first turns of every run poll
 
     def _end_run(self) -> None:
         self._thread_id = None

@@ -22,6 +22,7 @@ cdef class IOHandle(Handle):
 
 cdef class Poller:
     cdef readonly bint edges
+    cdef public int quiet
     cdef list _table
 
     cpdef object add(self, IOHandle handle, int interest)

@@ -13,6 +13,9 @@ queue. Nothing of the user's runs inside `poll`.
   tells it from a later handle on the same descriptor.
 * `poll(timeout_ns, into)`: 0 does not sleep, -1 sleeps without limit. A signal may end it early.
   Returns how many handles it appended.
+* `quiet` counts the polls in a row that did not sleep and found nothing. Whoever watches something else,
+  or sends something that may come back to this loop, sets it to 0. When it is high, a busy loop skips
+  some polls; a poller that leaves it at 0 is asked in every turn.
 
 Errors of the kernel are raised as `OSError`. A new kernel interface is one more small module.
 """
@@ -67,10 +70,11 @@ class IOHandle(Handle):
 class Poller:
     """The part all pollers share: which handle has which descriptor."""
 
-    __slots__ = ("_table", "edges")
+    __slots__ = ("_table", "edges", "quiet")
 
     def __init__(self) -> None:
         self.edges = False
+        self.quiet = 0
         self._table: list[Any] = []  # the handle of each descriptor that is watched
 
     def add(self, handle: IOHandle, interest: int) -> None:
@@ -116,6 +120,7 @@ class Poller:
             table.extend([None] * max(missing, 64))
         table[handle._fd] = handle
         handle._interest = interest
+        self.quiet = 0
 
     def _leave(self, handle: IOHandle) -> None:
         """Forget the handle, and what was seen of it."""

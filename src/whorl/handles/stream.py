@@ -198,6 +198,7 @@ class Stream(IOHandle):
     def _send(self, data: Any, size: int) -> int:
         """Send `data`, and queue what the kernel does not take; 0 or the negative error number."""
         sent = 0
+        self._poller.quiet = 0  # The peer may be on this loop.
         if self._unsent == 0:
             if self._is_socket:
                 sent = self._kernel.send(self._fd, data, 0)
