@@ -364,6 +364,9 @@ class SimulatedKernel(Kernel):
     def now(self) -> int:
         return self._clock
 
+    def ticks(self) -> int:
+        return self.now()
+
     def epoll_create(self) -> int:
         return Epoll(self).fd
 

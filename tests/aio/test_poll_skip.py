@@ -267,6 +267,15 @@ async def test_a_replaced_clock_sees_a_poll_in_every_turn(
     assert await polls_in(kernel, 20) == 20
 
 
+def test_every_turn_polls_that_is_made_from_outside(loop: whorl.EventLoop, kernel: CountingKernel) -> None:
+    before = kernel.polls
+    with whorl.Driver(loop) as driver:
+        for _ in range(2 * QUIET_POLLS):
+            loop.call_soon(int)
+            driver.step()
+    assert kernel.polls - before == 2 * QUIET_POLLS
+
+
 def test_other_kernels_and_pollers_are_asked_in_every_turn() -> None:
     class Counting(selectors.SelectSelector):
         polls = 0

@@ -8,9 +8,12 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
+from whorl.core.kernel import clock_of
 from whorl.core.loop import Loop
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from whorl.aio.loop import EventLoop
 
 
@@ -27,9 +30,14 @@ class Clock(property):
         return float(loop.time())
 
 
+def own(loop: EventLoop) -> Callable[[], float]:
+    """The loop's own clock, which is the kernel's."""
+    return clock_of(loop._kernel) or Loop.time.__get__(loop)
+
+
 def use_own(loop: EventLoop) -> None:
     """Let a loop go by the kernel's clock, or by that of its class if somebody replaced it there."""
-    loop._time = Loop.time.__get__(loop)
+    loop._time = own(loop)
     loop._time_replaced = type(loop).time is not TIME or type(loop).call_at is not CALL_AT
 
 
@@ -42,7 +50,7 @@ def _use_other(loop: EventLoop, function: Any) -> None:
 
 def look_again(loop: EventLoop) -> None:
     """Notice a clock that was put into the class, or taken out of it."""
-    has_own_time = type(loop).time is TIME and loop._time == Loop.time.__get__(loop)
+    has_own_time = type(loop).time is TIME and loop._time == own(loop)
     has_own_call_at = type(loop).call_at is CALL_AT and loop.call_at == CALL_AT.__get__(loop)
     loop._time_replaced = not (has_own_time and has_own_call_at)
 

@@ -210,7 +210,7 @@ def recycle(entry: Runnable) -> None:
     if callback._cancelled or callback._source_traceback is not None:
         return  # Only those that are like new.
     callback._loop = callback._args = callback._context = None  # type: ignore[assignment]
-    callback._callback = _spare
+    callback._callback = _spare  # type: ignore[assignment]
     _spare = callback
     _spares += 1
 
@@ -237,7 +237,7 @@ def new_callback(
 
 
 if not cython.compiled:
-    new_callback = Callback  # type: ignore[assignment, misc]
+    new_callback = Callback
 
     def _run_uncompiled(self: Callback) -> None:
         callback, args = self._callback, self._args

@@ -1,6 +1,7 @@
 from libc.errno cimport EINVAL, ENOSYS, EPERM, errno as c_errno
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals
 
@@ -89,6 +90,11 @@ cdef Py_ssize_t RELEASE_GIL_SIZE
 cdef Py_ssize_t WRITE_VECTORS
 cdef Py_ssize_t READ_SIZE
 cdef int EVENTS_PER_POLL
+
+
+cdef inline bytearray new_scratch():
+    # Not cleared: that would touch all of it, which takes longer than making the rest of a loop.
+    return PyByteArray_FromStringAndSize(NULL, READ_SIZE)
 
 
 cdef inline int64_t monotonic_ns() noexcept:

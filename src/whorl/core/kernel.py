@@ -42,6 +42,8 @@ except ImportError:
     from whorl.core import uncompiled as cython
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from _typeshed import ReadableBuffer as Buffer
 
     Transfer = Literal["socket", "file"]
@@ -50,6 +52,10 @@ if not cython.compiled:
     _STALE = 0xFFFFFFFF  # a generation that no watch has
 
     monotonic_ns = time.monotonic_ns
+
+    def new_scratch() -> bytearray:
+        """No room: uncompiled, what is received lands in a bytes object at once."""
+        return bytearray()
 
     def _code(error: OSError) -> int:
         return refusal(error)
@@ -195,6 +201,12 @@ if not cython.compiled:
         return 0
 
 
+def clock_of(kernel: Kernel) -> Callable[[], float] | None:
+    """A function that gives the kernel's time in seconds without a call into Python, if there is one."""
+    is_replaced = cython.compiled or type(kernel).now is not Kernel.now
+    return None if is_replaced else time.monotonic
+
+
 class EventBatch:
     """The events one `epoll_wait` gives: descriptor, mask and generation of each."""
 
@@ -237,7 +249,7 @@ class Kernel(DatagramCalls):
 
     def __init__(self) -> None:
         super().__init__()
-        self._scratch = bytearray(READ_SIZE)  # where short messages are received
+        self._scratch = new_scratch()  # where short messages are received
         self._epolls: dict[int, Any] = {}  # uncompiled: the epoll objects by descriptor
         self._fine_sleep = True  # whether this kernel sleeps in nanoseconds (epoll_pwait2)
         # Whether edge-triggered events can be relied upon. Uncompiled they cannot: a signal handler

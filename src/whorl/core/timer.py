@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any
 
-from whorl.core.callback import Callback, Owner, current_context
+from whorl.core.callback import Callback, Owner, copy_context
 from whorl.core.limits import NEVER_NS, SWEEP_FRACTION, SWEEP_MIN_CANCELLED
 
 try:
@@ -36,7 +36,7 @@ def deadline_of(when: float) -> int:
     if seconds >= NEVER_FLOAT:
         return NEVER_NS
     if seconds > -NEVER_FLOAT:
-        return ceil_ns(seconds)
+        return ceil_ns(seconds) if cython.compiled else math.ceil(seconds * 1e9)
     return -NEVER_NS if seconds == seconds else NOT_A_TIME
 
 
@@ -266,6 +266,22 @@ if not cython.compiled:
         def timers(self) -> list[TimedCallback]:
             return [entry[-1] for entry in self._heap]
 
+        def pop_due(self, now_ns: int) -> TimedCallback | None:
+            heap = self._heap
+            while heap:
+                deadline, _, _, timer = heap[0]
+                if timer._cancelled:
+                    self._cancelled -= 1
+                elif deadline > now_ns or deadline == NEVER_NS:
+                    break
+                else:
+                    timer._scheduled = False
+                    self._keepers -= timer._keeps_alive
+                    heapq.heappop(heap)
+                    return timer  # type: ignore[no-any-return]
+                heapq.heappop(heap)
+            return None
+
         def _top(self) -> TimedCallback:
             top: TimedCallback = self._heap[0][-1]
             return top
@@ -298,7 +314,7 @@ def new_timer(
     timer._loop = loop
     timer._callback = callback
     timer._args = args
-    timer._context = current_context() if context is None else context
+    timer._context = copy_context() if context is None else context
     timer._cancelled = False
     timer._source_traceback = None
     timer._repr = None
