@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any
 
-from whorl.core.callback import Callback, Owner, copy_context
+from whorl.core.callback import Callback, Owner
 from whorl.core.limits import NEVER_NS, SWEEP_FRACTION, SWEEP_MIN_CANCELLED
 
 try:
@@ -231,6 +231,8 @@ class TimerHeap:
 
 
 if not cython.compiled:
+    from whorl.core.callback import copy_context
+
     # Uncompiled, the C code of `heapq` over tuples is several times faster than the loops above.
 
     def ceil_ns(seconds: float) -> int:
