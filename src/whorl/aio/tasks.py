@@ -39,14 +39,15 @@ def create_task(loop: EventLoop, coro: Running[Result], **options: Any) -> async
     `options` are those of the running Python's `asyncio.Task`; `eager_start` is accepted by all, and
     has no effect where there are no eager tasks. Source: ``asyncio.loop.create_task``.
     """
-    loop._check_closed()
+    if loop._closed:
+        loop._check_closed()
     if loop._task_factory is not None:
         made: asyncio.Task[Result] = _task_of_factory(loop, coro, options)
         return made
     if not _HAS_EAGER_TASKS:
         options.pop("eager_start", None)
     task: Any = tasks.Task(coro, loop=loop, **options)  # type: ignore[arg-type, unused-ignore]
-    if task._source_traceback:
+    if loop._debug and task._source_traceback:
         del task._source_traceback[-1]  # this function
     try:
         return task  # type: ignore[no-any-return]
