@@ -239,9 +239,9 @@ class TLSProtocol(TLSLayer, asyncio.BufferedProtocol):
         try:
             self._sslobj.do_handshake()
         except AGAIN:
-            self._send_backlog()
+            self.send_waiting()
         except ssl.SSLError as error:
-            self._send_backlog()  # The peer is told why.
+            self.send_waiting()  # The peer is told why.
             self._handshake_done(error)
         else:
             self._handshake_done(None)
@@ -274,7 +274,7 @@ class TLSProtocol(TLSLayer, asyncio.BufferedProtocol):
             self._is_told = True
             self._app_protocol.connection_made(self._app_transport)
         self._wake_waiter()
-        self._send_backlog()
+        self.send_waiting()
         if self._incoming.pending:
             self._continue_reading()
 
@@ -311,13 +311,13 @@ class TLSProtocol(TLSLayer, asyncio.BufferedProtocol):
         try:
             if self._closing:
                 self._discard()
-                self._control_reading()
+                self.control_reading()
             elif self._app_reading_paused:
-                self._control_reading()
+                self.control_reading()
                 return
-            elif not self._read():
+            elif not self.deliver():
                 return
-            self._send_backlog()
+            self.send_waiting()
             if self._state != TLSState.FLUSHING:
                 return
             if self._waiting and not (self._write_blocked and self._has_eof):
@@ -334,7 +334,7 @@ class TLSProtocol(TLSLayer, asyncio.BufferedProtocol):
             if not self._has_eof:
                 self._sslobj.unwrap()
         except AGAIN:
-            self._send_backlog()
+            self.send_waiting()
         except ssl.SSLError as error:
             self._fatal_error(error)
         else:

@@ -53,7 +53,7 @@ cdef class TLSLayer:
     cpdef object _enter(self, int state)
 
     cdef object _arrived(self, object data)
-    cpdef bint _read(self) except -1
+    cdef bint _read(self) except -1
     @cython.locals(state=int, size=Py_ssize_t, is_all=bint, is_end=bint)
     cdef bint _read_and_copy(self) except -1
     @cython.locals(state=int, size=Py_ssize_t, room=Py_ssize_t, pending=Py_ssize_t, is_all=bint, is_end=bint)
@@ -63,16 +63,16 @@ cdef class TLSLayer:
     cdef Py_ssize_t _decrypt(self, object target, Py_ssize_t room) except -1
     cpdef bint _discard(self) except -1
     @cython.locals(size=Py_ssize_t)
-    cpdef object _control_reading(self)
-    cpdef object _resume_app_reading(self)
+    cdef object _control_reading(self)
+    cdef object _resume_app_reading(self)
 
     @cython.locals(size=Py_ssize_t, count=Py_ssize_t, is_queued=bint)
-    cpdef object _write(self, object data)
-    cpdef object _write_all(self, object chunks)
+    cdef object _write(self, object data)
+    cdef object _write_all(self, object chunks)
     cdef bint _is_lost(self) except -1
     cpdef object _append(self, object data, Py_ssize_t size)
-    cpdef object _send_backlog(self)
-    cpdef object _send_outgoing(self)
+    cdef object _send_backlog(self)
+    cdef bint _send_outgoing(self) except -1
     @cython.locals(room=Py_ssize_t, count=Py_ssize_t)
     cdef object _encrypt(self)
     @cython.locals(chunk=bytes, size=Py_ssize_t, index=Py_ssize_t)
@@ -81,9 +81,9 @@ cdef class TLSLayer:
     cdef object _advance(self, Py_ssize_t count)
     cpdef object _drop_backlog(self)
     @cython.locals(size=Py_ssize_t)
-    cpdef Py_ssize_t _unsent(self) except -1
+    cdef Py_ssize_t _unsent(self) except -1
     @cython.locals(size=Py_ssize_t)
-    cpdef object _control_writing(self)
+    cdef object _control_writing(self)
     cdef object _tell(self, str call)
 
 

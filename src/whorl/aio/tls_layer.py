@@ -128,6 +128,20 @@ class TLSLayer:
         """Report an error of the protocol's."""
         raise NotImplementedError
 
+    # What it may call: the methods that every packet goes through are C functions in the compiled build.
+
+    def deliver(self) -> bool:
+        """Give the protocol what has arrived; whether that was all."""
+        return self._read()
+
+    def send_waiting(self) -> None:
+        """Encrypt what waits and send it, as far as the transport underneath takes it."""
+        self._send_backlog()
+
+    def control_reading(self) -> None:
+        """Let the transport underneath read, unless too much waits for a protocol that is paused."""
+        self._control_reading()
+
     # What the transport underneath calls.
 
     def get_buffer(self, sizehint: int) -> Any:
@@ -176,8 +190,10 @@ class TLSLayer:
         try:
             if not self._app_reading_paused:
                 done = self._read_into_buffer() if self._app_is_buffered else self._read_and_copy()
-                self._send_backlog()
-            self._control_reading()
+                if self._waiting or self._outgoing.pending:
+                    self._send_backlog()
+            if not done or self._app_reading_paused or self._transport_reading_paused:
+                self._control_reading()
         except Exception as error:
             self._fatal_error(error, "Fatal error on SSL protocol")
         return done
@@ -314,7 +330,8 @@ class TLSLayer:
                 if count < size:
                     self._append(memoryview(data)[count:], size - count)
                 self._send_outgoing()
-                self._control_writing()
+                if self._waiting or self._transport_paused or self._app_writing_paused:
+                    self._control_writing()
             else:
                 self._append(data, size)
                 self._send_backlog()
@@ -354,9 +371,8 @@ class TLSLayer:
                 break
             if self._waiting and (self._state == OPEN or self._state == FLUSHING):
                 self._encrypt()
-            if not self._outgoing.pending:
+            if not self._send_outgoing():
                 break
-            self._send_outgoing()
             if not self._waiting or self._transport.is_closing():
                 break
         else:
@@ -364,10 +380,13 @@ class TLSLayer:
         if self._is_told:
             self._control_writing()
 
-    def _send_outgoing(self) -> None:
-        """Hand what is encrypted to the transport underneath."""
-        if not self._transport_paused and self._outgoing.pending:
-            self._transport.write(self._outgoing.read())
+    def _send_outgoing(self) -> bool:
+        """Hand what is encrypted to the transport underneath; whether there was anything."""
+        data = self._outgoing.read()
+        if not data:
+            return False
+        self._transport.write(data)
+        return True
 
     def _encrypt(self) -> None:
         """Encrypt a batch of the backlog."""
