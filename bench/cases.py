@@ -12,7 +12,7 @@ SIZES = {"1KiB": 1024, "10KiB": 10 * 1024, "100KiB": 100 * 1024}
 class EchoCase:
     """A server under load: `mode` is the load generator's, `kind` the server's."""
 
-    transport: str  # "tcp", "udp" or "unix"
+    transport: str  # "tcp", "udp", "unix" or "tls"
     mode: str  # "echo" or "churn"
     kind: str  # "protocol", "buffered", "streams" or "sock"; of udp "datagram"
     size: str
@@ -64,6 +64,16 @@ _OTHER_KINDS = [
     for transport in ("tcp", "unix")
     for kind, connections in (("buffered", 100), ("streams", 10), ("streams", 100), ("sock", 100))
 ]
+_TLS = [
+    EchoCase("tls", "echo", kind, size, connections, is_short=size == "1KiB" and kind == "protocol")
+    for kind, size, connections in (
+        ("protocol", "1KiB", 10),
+        ("protocol", "1KiB", 100),
+        ("protocol", "100KiB", 10),
+        ("buffered", "1KiB", 100),
+        ("streams", "1KiB", 100),
+    )
+]
 _CHURN = [
     EchoCase(transport, "churn", kind, "1KiB", 100, is_short=transport == "tcp")
     for transport in ("tcp", "unix")
@@ -75,7 +85,7 @@ _DATAGRAMS = [
 ]
 _MICRO = [MicroCase(f"micro/{name}") for name in micro.CASES]
 
-ALL: tuple[Case, ...] = (*_PROTOCOL, *_OTHER_KINDS, *_CHURN, *_DATAGRAMS, *_MICRO)
+ALL: tuple[Case, ...] = (*_PROTOCOL, *_OTHER_KINDS, *_TLS, *_CHURN, *_DATAGRAMS, *_MICRO)
 
 
 def choose(patterns: list[str], everything: bool) -> list[Case]:

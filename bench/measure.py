@@ -68,6 +68,8 @@ def measure(case: Case, loop: Choice, cores: Cores, seconds: float) -> Sample:
 
 def is_applicable(case: Case, loop: Choice) -> bool:
     """Whether this loop can run this case at all."""
+    if isinstance(case, EchoCase) and case.transport == "tls":
+        return loop.name != LIMIT and programs.is_built("tls_load")
     return isinstance(case, EchoCase) or loop.name != LIMIT
 
 
@@ -96,7 +98,8 @@ def _measure_echo(case: EchoCase, loop: Choice, cores: Cores, seconds: float) ->
                 WARM_UP_SECONDS,
                 pid,
             )
-            command = [programs.path("load"), *map(str, load)]
+            program = "tls_load" if case.transport == "tls" else "load"
+            command = [programs.path(program), *map(str, load)]
             found = _run(command, loop, {cores.client}, seconds)
     return _read_sample(found)
 

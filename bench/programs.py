@@ -3,11 +3,13 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parent
 BUILD = SOURCES.parent / "build" / "bench"
 NAMES = ("load", "echo_limit")
+LIBRARIES = {"tls_load": ("-lssl", "-lcrypto")}  # programs that are done without where the library is missing
 USAGE = 2
 
 
@@ -21,6 +23,18 @@ def compile_all() -> None:
     for name in NAMES:
         if not _is_current(name):
             _compile(name)
+    for name in LIBRARIES:
+        if not _is_current(name):
+            try:
+                _compile(name)
+            except CompileError as error:
+                first = str(error).splitlines()[1:2] or [str(error)]
+                print(f"bench: without {name}: {first[0]}", file=sys.stderr)
+
+
+def is_built(name: str) -> bool:
+    """Whether there is such a program."""
+    return (BUILD / name).exists()
 
 
 def path(name: str) -> str:
@@ -45,6 +59,7 @@ def _compile(name: str) -> None:
         raise CompileError(f"no C compiler: {compiler!r} is not on the PATH (set CC to name another)")
     unfinished = BUILD / f"{name}.{os.getpid()}"
     command = [compiler, "-O2", "-Wall", "-Wextra", "-o", str(unfinished), str(SOURCES / f"{name}.c")]
+    command += LIBRARIES.get(name, ())
     outcome = subprocess.run(command, capture_output=True, text=True)
     if outcome.returncode != 0:
         raise CompileError(f"{' '.join(command)}\n{outcome.stderr}")

@@ -1,6 +1,6 @@
 """Echo servers, one for each way of doing I/O that asyncio offers.
 
-usage: servers.py KIND LOOP tcp|udp|unix:PATH
+usage: servers.py KIND LOOP tcp|udp|tls|unix:PATH
 
 Prints "READY ADDRESS" and serves until it is killed.
 """
@@ -8,8 +8,10 @@ Prints "READY ADDRESS" and serves until it is killed.
 import asyncio
 import contextlib
 import socket
+import ssl
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import cast
 
 import loops
@@ -17,6 +19,8 @@ import loops
 BACKLOG = 2048
 READ_BYTES = 64 * 1024
 BUFFER_BYTES = 256 * 1024
+CERTIFICATE = Path(__file__).resolve().parent.parent / "tests" / "aio" / "certificates" / "localhost.pem"
+TLS: ssl.SSLContext | None = None  # what the servers speak
 
 
 class EchoProtocol(asyncio.Protocol):
@@ -65,7 +69,7 @@ async def serve_protocol(
     loop = asyncio.get_running_loop()
     if listener.family == socket.AF_UNIX:
         return await loop.create_unix_server(make_protocol, sock=listener, backlog=BACKLOG)
-    return await loop.create_server(make_protocol, sock=listener, backlog=BACKLOG)
+    return await loop.create_server(make_protocol, sock=listener, backlog=BACKLOG, ssl=TLS)
 
 
 async def serve_buffered(listener: socket.socket) -> asyncio.Server:
@@ -75,7 +79,7 @@ async def serve_buffered(listener: socket.socket) -> asyncio.Server:
 async def serve_streams(listener: socket.socket) -> asyncio.Server:
     if listener.family == socket.AF_UNIX:
         return await asyncio.start_unix_server(_echo_stream, sock=listener, backlog=BACKLOG)
-    return await asyncio.start_server(_echo_stream, sock=listener, backlog=BACKLOG)
+    return await asyncio.start_server(_echo_stream, sock=listener, backlog=BACKLOG, ssl=TLS)
 
 
 async def _echo_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -143,6 +147,10 @@ def listen(address: str) -> tuple[socket.socket, str]:
 
 
 async def serve(kind: str, address: str) -> None:
+    if address == "tls":
+        global TLS
+        TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        TLS.load_cert_chain(CERTIFICATE)
     listener, reachable_at = listen(address)
     server = await KINDS[kind](listener)
     print("READY", reachable_at, flush=True)

@@ -478,3 +478,34 @@ def test_what_is_no_data_is_refused_as_by_asyncio() -> None:
         return said
 
     assert is_as_in_asyncio(write)[0] == "data: expecting a bytes-like instance, got int"
+
+
+@pytest.mark.parametrize(
+    "buffer",
+    [
+        bytearray(100),
+        memoryview(bytearray(100)),
+        array.array("I", [0] * 25),
+        memoryview(array.array("H", [0] * 50)),
+    ],
+    ids=["bytearray", "memoryview", "array", "view of an array"],
+)
+async def test_buffers_of_any_kind_are_filled(loop: whorl.EventLoop, buffer: Any) -> None:
+    class Bringing(BufferedRecorder):
+        def get_buffer(self, sizehint: int) -> Any:
+            assert sizehint > 0
+            return buffer
+
+        def buffer_updated(self, nbytes: int) -> None:
+            self.received += bytes(memoryview(buffer).cast("B")[:nbytes])
+            if type(buffer) is bytearray:
+                buffer.append(0)  # Nobody holds it any more.
+            self.note("buffer_updated")
+
+    protocol = Bringing()
+    async with manual_connection(loop, protocol) as (_, peer):
+        for number in range(100):
+            peer.tls.write(b"%07d" % number)
+        await peer.flush()
+        expected = b"".join(b"%07d" % number for number in range(100))
+        assert await protocol.until_received(700) == expected

@@ -16,6 +16,9 @@ cdef int BATCHES_PER_TURN
 cdef int QUIET_WRITES
 
 
+cpdef object flat_view(object buffer)
+
+
 cdef class TLSLayer:
     cdef readonly object _loop
     cdef public object _sslobj

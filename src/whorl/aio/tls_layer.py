@@ -63,6 +63,12 @@ if not cython.compiled:
         return bytes(memoryview(scratch)[:size])
 
 
+def flat_view(buffer: Any) -> memoryview:
+    """A view of single bytes, whatever a protocol gave as its buffer."""
+    view = buffer if type(buffer) is memoryview else memoryview(buffer)
+    return view if view.itemsize == 1 and view.ndim == 1 else view.cast("B")
+
+
 class TLSLayer:
     """The part of `tls.TLSProtocol` that every packet goes through.
 
@@ -209,17 +215,19 @@ class TLSLayer:
 
     def _read_into_buffer(self) -> bool:
         """Decrypt into the protocol's own buffer; whether that was all."""
-        pending = self._incoming.pending + self._sslobj.pending()
+        pending = self._incoming.pending or self._sslobj.pending()
         if not pending:
             return True
         state = self._state
         protocol = self._app_protocol  # It may replace itself meanwhile, but the buffer is its own.
-        size = 0
-        with memoryview(protocol.get_buffer(pending)).cast("B") as view:
-            room = len(view)
-            if not room:
-                raise RuntimeError("get_buffer() returned an empty buffer")
-            size = self._decrypt(view, room)
+        buffer = protocol.get_buffer(pending)
+        if type(buffer) is not bytearray:
+            buffer = flat_view(buffer)
+        room = len(buffer)
+        if not room:
+            raise RuntimeError("get_buffer() returned an empty buffer")
+        size = self._decrypt(buffer, room)
+        del buffer  # It is the protocol's again.
         is_all, is_end = self._read_all, self._read_end
         if size:
             protocol.buffer_updated(size)
@@ -260,7 +268,7 @@ class TLSLayer:
         try:
             while size < room:
                 if size:
-                    with target[size:] as rest:
+                    with memoryview(target) as view, view[size:] as rest:
                         count = self._sslobj.read(room - size, rest)
                 else:
                     count = self._sslobj.read(room, target)
