@@ -1,6 +1,6 @@
 /* Load generator for TLS: many connections, one request outstanding on each, every echoed byte checked.
  *
- * usage: tls_load echo tcp:PORT CONNECTIONS BYTES SECONDS WARM_UP_SECONDS [SERVER_PID]
+ * usage: tls_load echo tls:PORT CONNECTIONS BYTES SECONDS WARM_UP_SECONDS [SERVER_PID]
  *
  * Prints one line of JSON, as load does; exits with 1 if anything went wrong.
  */
@@ -218,8 +218,8 @@ static double percentile_us(double share)
 int main(int argc, char **argv)
 {
     unsigned port;
-    if (argc < 7 || strcmp(argv[1], "echo") != 0 || sscanf(argv[2], "tcp:%u", &port) != 1) {
-        fprintf(stderr, "usage: tls_load echo tcp:PORT CONNECTIONS BYTES SECONDS WARM_UP_SECONDS [SERVER_PID]\n");
+    if (argc < 7 || strcmp(argv[1], "echo") != 0 || sscanf(argv[2], "tls:%u", &port) != 1) {
+        fprintf(stderr, "usage: tls_load echo tls:PORT CONNECTIONS BYTES SECONDS WARM_UP_SECONDS [SERVER_PID]\n");
         return 2;
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
