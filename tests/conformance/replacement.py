@@ -5,7 +5,12 @@ import contextlib
 import functools
 import sys
 import types
-from asyncio import base_events, selector_events, unix_events
+from asyncio import (
+    base_events,
+    proactor_events,  # noqa: F401 (its loop is made of asyncio's own class, while that is there)
+    selector_events,
+    unix_events,
+)
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -25,15 +25,21 @@ class SuiteKernel(Kernel):
     def __init__(self) -> None:
         super().__init__()
         self.may_skip_polls = True
+        self.mocked_kind = 0
 
     def open_socket(self, family: int, kind: int, protocol: int) -> Any:
         mocks = [module.socket for module in (base_events, unix_events) if module.socket is not socket]
         if not mocks:
             return super().open_socket(family, kind, protocol)
+        self.mocked_kind = kind
         try:
             sock = mocks[0].socket(family=family, type=kind, proto=protocol)
+        except OSError as error:
+            return refusal(error)
+        try:
             sock.setblocking(False)
         except OSError as error:
+            sock.close()
             return refusal(error)
         return sock
 
@@ -46,8 +52,10 @@ class SuiteKernel(Kernel):
     def bind(self, sock: Any, address: Any) -> int:
         try:
             return super().bind(sock, address)
-        except OSError:
-            return -errno.EIO  # A mock's error has no number.
+        except OSError:  # A mock's error has no number.
+            if self.mocked_kind == socket.SOCK_DGRAM:
+                raise  # It is asked for again.
+            return -errno.EIO
 
     def listen(self, sock: Any, backlog: int) -> int:
         if not isinstance(sock.fileno(), int):
