@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+FUZZERS = ("hostile", "twins")
 STEPS = 3000  # of one process
 LIMIT = 150  # seconds for one process
 
@@ -19,46 +21,49 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=None, help="the first seed; the next ones follow it")
-    parser.add_argument("--steps", type=int, default=STEPS, help="calls made for each seed")
+    parser.add_argument("--steps", type=int, default=STEPS, help="operations for each seed")
     parser.add_argument("--runs", type=int, default=None, help="how many seeds, however long it takes")
+    parser.add_argument("--only", choices=FUZZERS, action="append", help="one of the fuzzers")
     options = parser.parse_args()
-    seed = int(time.time()) if options.seed is None else options.seed
+    first = int(time.time()) if options.seed is None else options.seed
+    fuzzers = options.only or FUZZERS
     began = time.monotonic()
-    calls = runs = 0
-    failed = []
-    while runs < options.runs if options.runs else time.monotonic() - began < options.seconds:
-        made, problem = run(seed + runs, options.steps)
-        calls += made
-        if problem:
-            failed.append(seed + runs)
-            print(
-                f"--- seed {seed + runs}: {problem}\n    replay: {replay(seed + runs, options.steps)}",
-                flush=True,
-            )
-        runs += 1
-    took = time.monotonic() - began
-    print(f"seeds {seed} to {seed + runs - 1}: {calls} calls in {took:.0f} s, {len(failed)} of {runs} failed")
-    return int(bool(failed))
+    done = failed = 0
+    for seed in itertools.count(first):
+        if seed - first == options.runs or (
+            options.runs is None and time.monotonic() - began > options.seconds
+        ):
+            break
+        for fuzzer in fuzzers:
+            operations, problem = run(fuzzer, seed, options.steps)
+            done += operations
+            if problem:
+                failed += 1
+                print(f"--- {fuzzer}, seed {seed}: {problem}")
+                print(f"    replay: {replay(fuzzer, seed, options.steps)}", flush=True)
+    seeds = f"{', '.join(fuzzers)}: seeds {first} to {seed - 1}"
+    print(f"{seeds}, {done} operations in {time.monotonic() - began:.0f} s, {failed} failed")
+    return int(failed > 0)
 
 
-def replay(seed: int, steps: int) -> str:
-    """The command that makes the same calls again."""
+def replay(fuzzer: str, seed: int, steps: int) -> str:
+    """The command that does the same again."""
     build, config = os.environ.get("WHORL_BUILD", "compiled"), os.environ.get("WHORL_CONFIG", "checked")
     how = "--build pure" if build == "pure" else f"--config {config}"
-    return f"python -m build_tools {how} --with test -- -m tests.fuzz --runs 1 --seed {seed} --steps {steps}"
+    what = f"--only {fuzzer} --runs 1 --seed {seed} --steps {steps}"
+    return f"python -m build_tools {how} --with test -- -m tests.fuzz {what}"
 
 
-def run(seed: int, steps: int) -> tuple[int, str]:
-    """One process: how many calls it made, and what went wrong."""
+def run(fuzzer: str, seed: int, steps: int) -> tuple[int, str]:
+    """One process: how many operations it made, and what went wrong."""
     with tempfile.TemporaryDirectory(prefix="whorl-fuzz-") as folder:
         journal = Path(folder, "journal")
-        program = [sys.executable, "-W", "ignore", "-m", "tests.fuzz.hostile"]
-        environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        program = [sys.executable, "-W", "ignore", "-m", f"tests.fuzz.{fuzzer}"]
         try:
             ran = subprocess.run(
                 [*program, str(seed), str(steps), str(journal)],
                 cwd=ROOT,
-                env=environment,
+                env={**os.environ, "PYTHONHASHSEED": "0"},
                 capture_output=True,
                 text=True,
                 errors="replace",
@@ -67,13 +72,12 @@ def run(seed: int, steps: int) -> tuple[int, str]:
         except subprocess.TimeoutExpired:
             return 0, f"it hangs\n{last_calls(journal)}"
         lines = ran.stdout.split("\n")
-        calls = int(lines[0]) if lines[0].isdigit() else 0
+        operations = int(lines[0]) if lines[0].isdigit() else 0
         odd = [line for line in lines[1:] if line]
         if ran.returncode == 0 and not odd:
-            return calls, ""
-        return calls, "\n".join(
-            [f"exit code {ran.returncode}", *odd, ran.stderr[-6000:], last_calls(journal)]
-        )
+            return operations, ""
+        problem = [f"exit code {ran.returncode}", *odd, ran.stderr[-6000:], last_calls(journal)]
+        return operations, "\n".join(problem)
 
 
 def last_calls(journal: Path, count: int = 25) -> str:

@@ -25,10 +25,12 @@ from pathlib import Path
 from typing import Any
 
 import whorl
+from tests.aio.tls import server_context
 from tests.fuzz.mischief import (
     CONTEXTS,
     ERRORS,
     NUMBERS,
+    DatagramMischief,
     Mischief,
     MischiefBufferedProtocol,
     MischiefProtocol,
@@ -135,6 +137,8 @@ class Fuzzer:
             self.make_event_loop,
             *[self.make_handle] * 4,
             *[self.make_transport] * 3,
+            self.make_endpoint,
+            self.make_pipe,
             self.make_entry,
             self.make_sockets,
             self.make_uninitialized,
@@ -182,6 +186,7 @@ class Fuzzer:
                 handles.TCP,
                 handles.Pipe,
                 handles.Poll,
+                handles.UDP,
             )
         )
         loop = self.any_of("loop")
@@ -211,7 +216,28 @@ class Fuzzer:
             handle = self.rng.choice((whorl.handles.TCP, whorl.handles.Pipe))(loop)
             handle.open(ours.detach())
             return self.keep("handle", handle)
+        if self.rng.random() < 0.3:
+            made = loop._make_ssl_transport(ours, protocol, server_context(), None, server_side=True)
+            return self.keep("transport", made)
         return self.keep("transport", loop._make_socket_transport(ours, protocol))
+
+    def make_endpoint(self) -> Any:
+        loop = self.any_of("loop")
+        protocol = self.keep("protocol", DatagramMischief(self.act))
+        address = ("127.0.0.1", 0)
+        made = loop.create_datagram_endpoint(lambda: protocol, local_addr=address)
+        return self.keep("transport", loop.run_until_complete(made)[0])
+
+    def make_pipe(self) -> Any:
+        loop = self.any_of("loop")
+        reading, writing = (os.fdopen(fd, mode, 0) for fd, mode in zip(os.pipe(), ("rb", "wb"), strict=True))
+        self.keep("file", reading)
+        self.keep("file", writing)
+        if self.rng.random() < 0.5:
+            made = loop.connect_read_pipe(lambda: MischiefProtocol(self.act), reading)
+        else:
+            made = loop.connect_write_pipe(lambda: MischiefProtocol(self.act), writing)
+        return self.keep("transport", loop.run_until_complete(made)[0])
 
     def make_entry(self) -> Any:
         loop = self.any_of("loop")
@@ -392,7 +418,7 @@ class Fuzzer:
         elif number == 6:
             peer.recv(rng.choice((1, 100_000)))
         elif number == 7:
-            transport.write(data)
+            (transport.sendto if hasattr(transport, "sendto") else transport.write)(data)
         elif number == 8:
             peer.close()
         elif number == 9:
@@ -407,6 +433,14 @@ class Fuzzer:
             self.keep("result", handle.write(data, self.mischief()))
         elif isinstance(handle, kinds.StreamHandle):
             handle.read_start(self.mischief(), rng.choice((None, lambda *details: bytearray(100))))
+        elif isinstance(handle, kinds.UDP):
+            address = ("127.0.0.1", rng.choice((0, 1, 40_000)))
+            if rng.random() < 0.4:
+                handle.bind(address)
+            elif rng.random() < 0.5:
+                handle.recv_start(self.mischief())
+            else:
+                self.keep("result", handle.send(data[:1000], address, self.mischief()))
         elif isinstance(handle, kinds.Timer):
             handle.start(self.mischief(), 0, rng.choice((0, 1, 1000)))
         elif isinstance(handle, kinds.Poll):

@@ -171,6 +171,16 @@ class MischiefProtocol(asyncio.Protocol):
         self._act()
 
 
+class DatagramMischief(MischiefProtocol):
+    """The same for datagrams."""
+
+    def datagram_received(self, data: bytes, address: Any) -> None:
+        self._act()
+
+    def error_received(self, error: Exception) -> None:
+        self._act()
+
+
 class MischiefBufferedProtocol(MischiefProtocol, asyncio.BufferedProtocol):
     """The same with buffers that change their mind."""
 

@@ -9,6 +9,13 @@ from tests.fuzz.__main__ import run
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_no_call_of_anything_with_anything_crashes(seed: int) -> None:
-    calls, problem = run(seed, steps=400)
+    operations, problem = run("hostile", seed, steps=400)
     assert not problem, problem
-    assert calls > 300
+    assert operations > 300
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_programs_see_the_same_on_both_loops(seed: int) -> None:
+    operations, problem = run("twins", seed, steps=480)
+    assert not problem, problem
+    assert operations == 120

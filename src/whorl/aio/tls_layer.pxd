@@ -91,4 +91,6 @@ cdef class TLSLayer:
 
 
 cdef inline bytes taken(bytearray scratch, Py_ssize_t size):
+    if size < 0 or size > len(scratch):
+        raise ValueError("the SSL object has read more than it was asked for")
     return PyBytes_FromStringAndSize(PyByteArray_AS_STRING(scratch), size)

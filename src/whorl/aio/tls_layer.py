@@ -369,8 +369,9 @@ class TLSLayer:
     def _append(self, data: Any, size: int) -> None:
         """Queue data; what is mutable is copied."""
         if size:
-            self._backlog.append(data if type(data) is bytes else bytes(data))
-            self._waiting += size
+            chunk = data if type(data) is bytes else bytes(data)
+            self._backlog.append(chunk)
+            self._waiting += len(chunk)  # Another thread may have changed what is mutable.
 
     def _send_backlog(self) -> None:
         """Encrypt what waits and send it, as far as the transport underneath takes it."""

@@ -43,7 +43,13 @@ class Host:
     def getaddrinfo(
         self, host: Any, port: Any, family: int = 0, kind: int = 0, protocol: int = 0, flags: int = 0
     ) -> list[tuple[Any, ...]]:
-        """Resolve a name; blocks (socket.getaddrinfo)."""
+        """Resolve a name; blocks (socket.getaddrinfo).
+
+        A name with a zero byte in it, which Python would cut off there, is not known (gaierror).
+        """
+        for name in (host, port):
+            if (isinstance(name, bytes) and b"\0" in name) or (isinstance(name, str) and "\0" in name):
+                raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return socket.getaddrinfo(host, port, family, kind, protocol, flags)
 
     def getnameinfo(self, address: Any, flags: int = 0) -> tuple[str, str]:

@@ -24,6 +24,7 @@ import fcntl
 import os
 import select
 import socket
+import sys
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -68,6 +69,8 @@ if not cython.compiled:
 
     def receive(transfer: Any, fd: int, scratch: bytearray, limit: int) -> bytes | int:
         """What a read gives, as bytes."""
+        if limit > sys.maxsize:
+            raise OverflowError(f"a limit of {limit} bytes does not fit a C ssize_t")
         try:
             data: bytes = transfer(fd, scratch, min(limit, READ_SIZE))
         except OSError as error:
