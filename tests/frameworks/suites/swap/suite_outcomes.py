@@ -44,9 +44,18 @@ def pytest_runtest_logstart(nodeid):
     say(event="start", id=nodeid)
 
 
+def end_when_stuck():
+    faulthandler.dump_traceback_later(SECONDS, exit=True, file=STDERR)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact():
+    end_when_stuck()  # Once more, for what is torn down after a failure: pytest has taken it back.
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item):
-    faulthandler.dump_traceback_later(SECONDS, exit=True, file=STDERR)
+    end_when_stuck()
     try:
         return (yield)
     finally:
