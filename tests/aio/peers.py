@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import random
 import socket
 import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+import pytest
 
 from whorl.core import Kernel
 
@@ -225,3 +228,20 @@ class JumpingClock(Kernel):
             return super().epoll_wait(epfd, timeout_ns, events)
         self.jumped += timeout_ns
         return 0
+
+
+def refuse_blocking_calls(patch: pytest.MonkeyPatch) -> None:
+    """Refuse calls of `os` that may block while a loop runs in this thread, as some tools for tests do."""
+
+    def refused(name: str, function: Callable[..., Any], may_pass: Callable[..., bool]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            if asyncio._get_running_loop() is not None and not may_pass(*args):
+                raise AssertionError(f"os.{name} blocks the loop")
+            return function(*args, **options)
+
+        return call
+
+    for name in ("stat", "unlink"):
+        patch.setattr(os, name, refused(name, getattr(os, name), lambda *args: False))
+    for name in ("read", "write"):
+        patch.setattr(os, name, refused(name, getattr(os, name), lambda fd, *args: not os.get_blocking(fd)))

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import pytest
 
 import whorl
-from tests.aio.peers import JumpingClock, Recorder, receive, receive_all, turns
+from tests.aio.peers import JumpingClock, Recorder, receive, receive_all, refuse_blocking_calls, turns
 from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
 from tests.aio.tls import client_context, server_context
 from whorl.core import Kernel
@@ -652,6 +652,17 @@ async def test_a_unix_socket_that_is_gone_already_is_no_error(
     path.unlink()
     server.close()
     assert caplog.records == []
+
+
+async def test_a_unix_server_can_be_made_where_blocking_calls_are_refused(
+    loop: whorl.EventLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(path)
+    refuse_blocking_calls(monkeypatch)
+    server = await loop.create_unix_server(Echo, path)
+    server.close()
 
 
 async def test_a_stale_unix_socket_is_replaced(loop: whorl.EventLoop, tmp_path: Path) -> None:

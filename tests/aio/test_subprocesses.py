@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.peers import Watched, turns
+from tests.aio.peers import Watched, refuse_blocking_calls, turns
 from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
 from tests.core.conftest import open_descriptors
 from whorl.core import Kernel
@@ -807,3 +807,15 @@ def test_the_same_is_logged_as_on_asyncio(caplog: pytest.LogCaptureFixture) -> N
     if spare is not None:
         os.close(spare)
     assert texts[0] == texts[1]
+
+
+async def test_a_program_can_be_started_where_blocking_calls_are_refused(
+    loop: whorl.EventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_blocking_calls(monkeypatch)
+    process = await asyncio.create_subprocess_exec("cat", stdin=PIPE, stdout=PIPE)
+    assert asyncio.get_running_loop() is loop
+    assert await process.communicate(b"text") == (b"text", None)
+    with pytest.raises(FileNotFoundError):
+        await asyncio.create_subprocess_exec("/there/is/no/such/program")
+    assert asyncio.get_running_loop() is loop

@@ -8,7 +8,7 @@ import functools
 import signal
 import subprocess
 import warnings
-from asyncio import base_subprocess
+from asyncio import base_subprocess, events
 from asyncio.log import logger
 from collections.abc import Callable
 from contextvars import copy_context
@@ -185,6 +185,18 @@ async def make_subprocess_transport(
 # The transport.
 
 
+def _spawn(loop: EventLoop, args: Any, **options: Any) -> subprocess.Popen[bytes]:
+    """Start a program, which takes until it runs; no loop is seen to run in this thread meanwhile.
+
+    Tools that refuse blocking calls in a running loop let Popen pass in asyncio's own files only.
+    """
+    events._set_running_loop(None)
+    try:
+        return loop._host.spawn(args, **options)
+    finally:
+        events._set_running_loop(loop)
+
+
 class SubprocessTransport(asyncio.SubprocessTransport):
     """A program that runs, and the transports of its pipes (``asyncio.SubprocessTransport``)."""
 
@@ -209,7 +221,7 @@ class SubprocessTransport(asyncio.SubprocessTransport):
         # What happens before the protocol knows its transport has to wait.
         self._pending_calls: collections.deque[tuple[Any, ...]] | None = collections.deque()
         self._pipes: dict[int, Any] = {}
-        self._proc: Any = loop._host.spawn(args, universal_newlines=False, **options)
+        self._proc: Any = _spawn(loop, args, universal_newlines=False, **options)
         self._pid: int = self._proc.pid
         known["subprocess"] = self._proc
         self._raw_pipes = dict(enumerate((self._proc.stdin, self._proc.stdout, self._proc.stderr)))

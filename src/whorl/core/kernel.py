@@ -49,6 +49,11 @@ if TYPE_CHECKING:
 
     Transfer = Literal["socket", "file"]
 
+# Bound once: tools that look for blocking calls in a running loop replace what `os` has, and make their
+# exceptions for asyncio's own files.
+_stat = os.stat
+_unlink = os.unlink
+
 if not cython.compiled:
     _STALE = 0xFFFFFFFF  # a generation that no watch has
 
@@ -443,7 +448,7 @@ class Kernel(DatagramCalls):
     def path_status(self, path: str | bytes) -> tuple[int, int] | int:
         """The mode and the inode number of a file, or the negative error number (man 2 stat)."""
         try:
-            status = os.stat(path)
+            status = _stat(path)
         except OSError as error:
             return refusal(error)
         return status.st_mode, status.st_ino
@@ -451,7 +456,7 @@ class Kernel(DatagramCalls):
     def unlink(self, path: str | bytes) -> int:
         """Remove a name (man 2 unlink)."""
         try:
-            os.unlink(path)
+            _unlink(path)
         except OSError as error:
             return refusal(error)
         return 0
