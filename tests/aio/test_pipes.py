@@ -599,6 +599,20 @@ async def test_a_transport_is_asyncios_and_ours(ends: Ends) -> None:
         assert transport.get_protocol() is None
 
 
+def test_a_transport_that_outlives_its_loop_says_that_it_is_open() -> None:
+    loop = whorl.EventLoop()
+    read_end, write_end = new_pipe()
+    reader, _ = loop.run_until_complete(loop.connect_read_pipe(Recorder, read_end))
+    writer, _ = loop.run_until_complete(loop.connect_write_pipe(Recorder, write_end))
+    read_fd, write_fd = read_end.fileno(), write_end.fileno()
+    loop.close()
+    assert repr(reader) == f"<ReadPipeTransport fd={read_fd} open>"
+    assert repr(writer).startswith(f"<WritePipeTransport fd={write_fd} open")
+    for transport in (reader, writer):
+        with pytest.warns(ResourceWarning, match="unclosed transport"):
+            transport.__del__()
+
+
 async def test_a_transport_shows_its_state() -> None:
     read_end, write_end = new_pipe()
     reader, writer = await connect((read_end, write_end))

@@ -88,7 +88,9 @@ def _described(transport: ReadPipe | WritePipe, is_polling: bool) -> list[str]:
     elif transport._state != TransportState.OPEN:
         words.append("closing")
     words.append(f"fd={transport._fd}")
-    if transport._fd >= 0:
+    if transport._fd >= 0 and transport.loop.is_closed():
+        words.append("open")
+    elif transport._fd >= 0:
         words.append("polling" if is_polling else "idle")
     return words
 
