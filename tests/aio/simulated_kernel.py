@@ -596,7 +596,7 @@ class SimulatedKernel(Kernel):
 
     # Files.
 
-    def duplicate(self, fd: int) -> int:
+    def duplicate(self, fd: int, lowest: int = 0) -> int:
         return -errno.EMFILE  # A file has one descriptor here.
 
     def close_file(self, file: Any) -> int:

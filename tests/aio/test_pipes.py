@@ -465,7 +465,7 @@ async def test_a_callback_beside_a_transport() -> None:
 class Full(Kernel):
     """Has no descriptor left for a duplicate."""
 
-    def duplicate(self, fd: int) -> int:
+    def duplicate(self, fd: int, lowest: int = 0) -> int:
         return -errno.EMFILE
 
 

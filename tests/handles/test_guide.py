@@ -35,8 +35,10 @@ def test_everything_that_can_be_started_has_an_example() -> None:
     assert set(handles.__all__) - shown <= {
         "Connect",
         "Shutdown",
+        "StdioKind",
         "StreamHandle",
         "ThreadPool",
         "UdpSend",
         "Write",
+        "kill",
     }

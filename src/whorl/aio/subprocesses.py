@@ -14,15 +14,12 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from whorl.handles.exit_watch import ExitWatch
+from whorl.handles.exit_watch import UNKNOWN_EXIT_CODE, ExitWatch
 
 if TYPE_CHECKING:
     from whorl.aio.loop import EventLoop
 
     ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
-
-#: What is reported of a child whose exit code somebody else has taken, as in asyncio.
-UNKNOWN_EXIT_CODE = 255
 
 # Newer Pythons end `Process.wait` when the process exits; older ones when its pipes are closed too.
 _WAITS_FOR_EXIT_ONLY = (
@@ -387,8 +384,6 @@ class SubprocessTransport(asyncio.SubprocessTransport):
         if code is None:
             code = UNKNOWN_EXIT_CODE
             logger.warning("Unknown child process pid %d, will report returncode 255", self._pid)
-        if self._proc.returncode is None:
-            self._proc.returncode = code
         self._process_exited(code)
 
     def _process_exited(self, returncode: int) -> None:

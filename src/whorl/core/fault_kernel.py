@@ -238,11 +238,11 @@ class FaultKernel(Kernel):
             return self._refuse("open_socket", errno.EMFILE, errno.ENFILE, errno.ENOBUFS)
         return super().open_socket(family, kind, protocol)
 
-    def duplicate(self, fd: int) -> int:
+    def duplicate(self, fd: int, lowest: int = 0) -> int:
         """Another descriptor for the same file, unless there are too many."""
         if self._happens(self.rates.unopened):
             return self._refuse("duplicate", errno.EMFILE)
-        return super().duplicate(fd)
+        return super().duplicate(fd, lowest)
 
     def pidfd_open(self, pid: int) -> int:
         """A descriptor for a child, unless there are too many or it is forbidden."""

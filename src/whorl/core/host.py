@@ -58,8 +58,22 @@ class Host:
 
     # Children.
 
-    def spawn(self, args: Any, **options: Any) -> subprocess.Popen[bytes]:
-        """Start a program (subprocess.Popen); returns when it runs, and raises what kept it from that."""
+    def spawn(
+        self, args: Any, *, moves: dict[int, int] | None = None, **options: Any
+    ) -> subprocess.Popen[bytes]:
+        """Start a program (subprocess.Popen); returns when it runs, and raises what kept it from that.
+
+        `moves` says which descriptors of ours are to be which others of the child's; those numbers must
+        be open here too.
+        """
+        if moves:
+            targets = moves
+
+            def move() -> None:
+                for target, source in targets.items():
+                    os.dup2(source, target)
+
+            options.update(pass_fds=tuple(moves), preexec_fn=move)
         return subprocess.Popen(args, **options)
 
     def reap(self, pid: int, pidfd: int) -> int | None:

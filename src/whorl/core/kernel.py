@@ -380,10 +380,10 @@ class Kernel(DatagramCalls):
             os.set_blocking(fd, False)
         return ends
 
-    def duplicate(self, fd: int) -> int:
-        """Another descriptor for the same open file (man 2 fcntl, F_DUPFD_CLOEXEC)."""
+    def duplicate(self, fd: int, lowest: int = 0) -> int:
+        """Another descriptor for the same open file, not below `lowest` (man 2 fcntl, F_DUPFD_CLOEXEC)."""
         try:
-            return os.dup(fd)
+            return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, lowest)
         except OSError as error:
             return refusal(error)
 

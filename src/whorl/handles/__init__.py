@@ -6,6 +6,7 @@ from whorl.handles.async_ import Async
 from whorl.handles.dns import getaddrinfo, getnameinfo
 from whorl.handles.loop_watchers import Check, Idle, Prepare
 from whorl.handles.pipe import Pipe
+from whorl.handles.process import Process, Stdio, StdioKind, kill
 from whorl.handles.stream_handle import Connect, Shutdown, StreamHandle, Write
 from whorl.handles.tcp import TCP
 from whorl.handles.threadpool import ThreadPool, Work
@@ -21,7 +22,10 @@ __all__ = [
     "Pipe",
     "Poll",
     "Prepare",
+    "Process",
     "Shutdown",
+    "Stdio",
+    "StdioKind",
     "StreamHandle",
     "TCP",
     "ThreadPool",
@@ -32,4 +36,5 @@ __all__ = [
     "Write",
     "getaddrinfo",
     "getnameinfo",
+    "kill",
 ]

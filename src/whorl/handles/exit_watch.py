@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 READABLE = int(Event.READABLE)
 
 
+#: What Popen shows of a child that somebody else has reaped, as in asyncio.
+UNKNOWN_EXIT_CODE = 255
+
+
 class ExitWatch(IOHandle):
     """Reaps one child, and calls `on_exit(code)` in a turn of the loop.
 
@@ -31,10 +35,12 @@ class ExitWatch(IOHandle):
         loop._hide(self)
         self._process = process
         self._on_exit: Callable[[int | None], object] | None = on_exit
+        self._awaited = False  # whether a thread waits
         self._fd = loop._kernel.pidfd_open(process.pid)
         if self._fd == -errno.ESRCH:
             loop.call_soon(self._look)  # Somebody has reaped it already: signals of children may be ignored.
         elif self._fd < 0 or not self._watch():
+            self._awaited = True
             loop._host.await_exit(process.pid, self._ended_elsewhere)
         self._fd = max(self._fd, -1)
 
@@ -48,13 +54,27 @@ class ExitWatch(IOHandle):
             return False
         return True
 
-    def send_signal(self, number: int) -> None:
-        """Send the child a signal; nothing happens if it has ended. Raises PermissionError."""
-        if self._process.returncode is None and not self.is_closing():
-            try:
-                self.loop._host.signal_child(self._process.pid, self._fd, number)
-            except ProcessLookupError:
-                pass
+    def send_signal(self, number: int, *, must_run: bool = False) -> None:
+        """Send the child a signal; if it has ended, nothing happens, or ProcessLookupError is raised.
+
+        Raises PermissionError, and OSError (EINVAL) for what is no signal.
+        """
+        try:
+            if self._process.returncode is not None or self.is_closing():
+                raise ProcessLookupError(errno.ESRCH, "the child has ended")
+            self.loop._host.signal_child(self._process.pid, self._fd, number)
+        except ProcessLookupError:
+            if must_run:
+                raise
+
+    def leave_to_itself(self) -> None:
+        """Watch no more; a thread reaps the child when it ends."""
+        if self._awaited:
+            self._on_exit = None  # The thread that is waiting does it, or the loop if it still runs then.
+        else:
+            self.close()
+            if self._process.returncode is None:
+                self.loop._host.await_exit(self._process.pid, self._reap_alone)
 
     def _on_events(self, seen: int) -> None:
         self._look()
@@ -64,7 +84,7 @@ class ExitWatch(IOHandle):
         try:
             self.loop.call_soon_threadsafe(self._look)
         except RuntimeError:
-            self._reap()  # The loop is closed.
+            self._reap_alone()  # The loop is closed.
 
     def _look(self) -> None:
         """Reap the child, if that was not done before."""
@@ -77,6 +97,8 @@ class ExitWatch(IOHandle):
             self.close()  # It would fail again in every turn.
             raise
         code, on_exit = self._process.returncode, self._on_exit
+        if code is None:
+            self._process.returncode = UNKNOWN_EXIT_CODE
         self.close()
         if on_exit is not None:
             on_exit(code)
@@ -92,6 +114,11 @@ class ExitWatch(IOHandle):
         if self._process.returncode is None:
             self._process.returncode = code
         return True
+
+    def _reap_alone(self) -> None:
+        """Reap the child in the thread that has waited for it."""
+        if self._process.returncode is None and self._reap() and self._process.returncode is None:
+            self._process.returncode = UNKNOWN_EXIT_CODE
 
     def _release(self) -> None:
         self._on_exit = None
