@@ -81,6 +81,18 @@ async def test_a_peer_that_goes_on_talking_does_not_disturb_the_end(loop: whorl.
         assert not protocol.received
 
 
+async def test_close_notify_is_not_lost_behind_what_is_unsent(loop: whorl.EventLoop, kind: str) -> None:
+    # The peer's came first, so ours ends the conversation while the last bytes still wait underneath.
+    data = noise(1_000_000)
+    protocol = Recorder()
+    async with manual_connection(loop, protocol, kind, small=True) as (transport, peer):
+        transport.write(data)
+        await peer.say_close_notify()
+        await turns(20)
+        assert digest(await peer.receive_all()) == digest(data)
+        assert await protocol.until_lost() is None
+
+
 async def test_a_peer_that_does_not_answer_close_notify_is_given_up(loop: whorl.EventLoop) -> None:
     protocol = Recorder()
     async with manual_connection(loop, protocol, ssl_shutdown_timeout=0.01) as (transport, peer):

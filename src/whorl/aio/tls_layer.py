@@ -310,7 +310,7 @@ class TLSLayer:
             if size and size >= self._read_high:
                 self._transport_reading_paused = True
                 self._transport.pause_reading()
-        elif size <= self._read_low or self._closing:
+        elif size <= self._read_low:
             self._transport_reading_paused = False
             self._transport.resume_reading()
 
