@@ -594,6 +594,38 @@ class SimulatedKernel(Kernel):
         sock.close()
         return 0
 
+    # Datagrams are no part of this world.
+
+    def receives_many(self) -> bool:
+        return False
+
+    def recv_datagrams(self, sock: Any, into: list[Any], limit: int) -> int:
+        return -errno.ENOSYS
+
+    def send_datagram(self, sock: Any, data: Any, address: Any) -> int:
+        return -errno.ENOSYS
+
+    def send_datagrams(self, sock: Any, queue: list[Any], first: int) -> int:
+        return -errno.ENOSYS
+
+    def recvfrom(self, sock: Any, size: int) -> tuple[bytes, Any] | int:
+        return -errno.ENOSYS
+
+    def recvfrom_into(self, sock: Any, buffer: Any, size: int) -> tuple[int, Any] | int:
+        return -errno.ENOSYS
+
+    def sendto(self, sock: Any, data: Any, address: Any) -> int:
+        return -errno.ENOSYS
+
+    def receive_error(self, sock: Any) -> tuple[int, Any] | int:
+        return -errno.ENOSYS
+
+    def disconnect(self, sock: Any) -> int:
+        return -errno.ENOSYS
+
+    def interface_index(self, name: str) -> int:
+        return -errno.ENODEV
+
     # Files.
 
     def duplicate(self, fd: int, lowest: int = 0) -> int:

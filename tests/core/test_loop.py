@@ -785,12 +785,12 @@ def test_an_error_out_of_the_sleep_loses_no_event(
 
 def test_a_run_that_could_not_begin_can_be_tried_again(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(fd: int) -> int:
-        raise ValueError("set_wakeup_fd only works in main thread of the main interpreter")
+        raise OSError(errno.EBADF, "refused")
 
     loop.call_soon(list)
     with monkeypatch.context() as patch:
         patch.setattr(loop._host, "set_wakeup_fd", refuse)
-        with pytest.raises(ValueError, match="set_wakeup_fd"):
+        with pytest.raises(OSError, match="refused"):
             loop.run()
     assert not loop.is_running()
     assert loop.run() is False
