@@ -249,6 +249,13 @@ async def add_reader_churn() -> None:
             loop.remove_reader(near)
 
 
+@case("subprocess/true", 10)
+async def subprocess_true() -> None:
+    for _ in range(10):
+        process = await asyncio.create_subprocess_exec("/bin/true")
+        await process.wait()
+
+
 CASES["run/no-op"] = Micro(nothing_async, 1, has_own_loop=True)
 
 
