@@ -28,9 +28,18 @@ WHORL = ("--loop", "whorl:new_event_loop", "--port", "0")
 ON_PORT = r"on http://127\.0\.0\.1:(\d+)"
 
 
+async def connected(address: tuple[str, int]) -> Client:
+    """A client of a server whose process has bound its socket, and another one is about to listen."""
+    while True:
+        try:
+            return await Client.connect(address)
+        except ConnectionRefusedError:
+            await asyncio.sleep(0.01)
+
+
 async def get(address: tuple[str, int], path: str) -> str:
     """What a server answers."""
-    client = await Client.connect(address)
+    client = await connected(address)
     client.send("GET", path)
     reply = await client.reply()
     await client.close()
