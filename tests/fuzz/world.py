@@ -248,8 +248,8 @@ class World:
         if not self.transports:
             return None
         transport = self.transports[number % len(self.transports)]
-        if method == "writelines" and transport.is_closing():
-            return None  # asyncio's falls over what is not there any more
+        if method.startswith("write") and transport.is_closing():
+            return None  # asyncio's falls over what is not there any more, or sends it after the end
         if arguments and arguments[0] is VALUES["@huge"] and transport.get_extra_info("peername"):
             arguments = (VALUES["@kilobyte"],)  # how much the kernel takes of it varies over TCP
         answer = getattr(transport, method)(*arguments)
