@@ -682,6 +682,9 @@ class SimulatedHost(Host):
     def thread_pool(self) -> Any:
         raise NotImplementedError("there are no threads here")
 
+    def has_plain_numbers(self) -> bool:
+        return False
+
     def getaddrinfo(
         self, host: Any, port: Any, family: int = 0, kind: int = 0, protocol: int = 0, flags: int = 0
     ) -> list[tuple[Any, ...]]:

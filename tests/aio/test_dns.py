@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import itertools
 import socket
 import threading
 from typing import Any
@@ -15,6 +17,9 @@ from whorl.aio.dns import numeric_address
 from whorl.core import Host
 
 pytestmark = pytest.mark.usefixtures("no_leak")
+
+TCP, UDP = socket.IPPROTO_TCP, socket.IPPROTO_UDP
+STREAM, DATAGRAM = socket.SOCK_STREAM, socket.SOCK_DGRAM
 
 
 def test_a_name_is_resolved_as_asyncio_does() -> None:
@@ -82,10 +87,105 @@ async def test_debug_mode_logs_the_answer(loop: whorl.EventLoop, caplog: pytest.
     assert texts[1].startswith(f"Getting address info 127.0.0.1:80, type={socket.SOCK_STREAM!r} took ")
 
 
-# What needs no resolution.
+# The answers of getaddrinfo itself, for all that needs no network.
 
-TCP, UDP = socket.IPPROTO_TCP, socket.IPPROTO_UDP
-STREAM, DATAGRAM = socket.SOCK_STREAM, socket.SOCK_DGRAM
+HOSTS: list[Any] = [
+    "127.0.0.1",
+    "0.0.0.0",
+    "255.255.255.255",
+    "::1",
+    "::",
+    "0:0:0:0:0:0:0:1",
+    "::FFFF:1.2.3.4",
+    "2001:DB8::00ab",
+    b"127.0.0.1",
+    "127.1",
+    "0x7f.1",
+    "0177.0.0.1",
+    "127.0.0.01",
+    "127.0.0.1.",
+    "127.0.0.1 ",
+    "[::1]",
+    "fe80::1%lo",
+    "::1%1",
+    "",
+    None,
+    "\u0661.2.3.4",
+    "x" * 70,
+    1,
+]
+PORTS: list[Any] = [0, 80, 65535, 65536, -1, 1 << 40, None, "80", b"80", "", "http", "no such", True, 80.0]
+FLAGS = [0, socket.AI_PASSIVE, socket.AI_NUMERICHOST | socket.AI_NUMERICSERV, socket.AI_CANONNAME]
+
+
+def answer(question: Any) -> Any:
+    """What getaddrinfo says, with the types of what it says."""
+    try:
+        rows = socket.getaddrinfo(*question)
+    except Exception as error:
+        return type(error), str(error)
+    return [(repr(row), [type(item) for item in row]) for row in rows]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("flags", FLAGS)
+def test_every_question_is_answered_as_by_the_socket_module(host: Any, flags: int) -> None:
+    loop = whorl.EventLoop()
+    flags |= 0 if host is None or host == "" else socket.AI_NUMERICHOST  # Nobody is asked for names.
+
+    async def ask(*question: Any) -> Any:
+        host, port, family, kind, protocol, flags = question
+        try:
+            rows = await loop.getaddrinfo(host, port, family=family, type=kind, proto=protocol, flags=flags)
+        except Exception as error:
+            return type(error), str(error)
+        return [(repr(row), [type(item) for item in row]) for row in rows]
+
+    async def ask_all() -> None:
+        families = (0, socket.AF_INET, socket.AF_INET6, 99)
+        questions = [
+            *itertools.product(PORTS, families, [STREAM], [0]),
+            *itertools.product([80], families, [0, 1, DATAGRAM, socket.SOCK_RAW, 99], [0, 6, UDP, 99]),
+        ]
+        for question in questions:
+            assert await ask(host, *question, flags) == answer((host, *question, flags)), question
+
+    loop.set_default_executor(AtOnce())
+    loop.run_until_complete(ask_all())
+    loop.close()
+
+
+class AtOnce(concurrent.futures.ThreadPoolExecutor):
+    """Threads that are none."""
+
+    def submit(self, function: Any, /, *arguments: Any, **options: Any) -> Any:
+        future: Any = concurrent.futures.Future()
+        try:
+            future.set_result(function(*arguments, **options))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "10.0.0.7"])
+@pytest.mark.parametrize("port", [80, 0, None])
+async def test_numbers_need_no_thread(loop: whorl.EventLoop, host: str, port: int | None) -> None:
+    before = loop.metrics().turns
+    question = {"type": STREAM, "proto": TCP, "flags": socket.AI_NUMERICHOST}
+    assert await loop.getaddrinfo(host, port, **question) == socket.getaddrinfo(host, port, **question)
+    assert loop.metrics().turns == before
+    assert loop._default_executor is None
+
+
+async def test_a_replaced_function_is_asked_for_numbers_too(
+    loop: whorl.EventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *question: [threading.get_ident()])
+    answered: list[Any] = await loop.getaddrinfo("127.0.0.1", 80, type=STREAM)
+    assert answered != [threading.get_ident()]
+
+
+# What needs no resolution.
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "255.255.255.255", b"10.0.0.1"])

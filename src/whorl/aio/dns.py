@@ -23,10 +23,13 @@ async def getaddrinfo(
     proto: int = 0,
     flags: int = 0,
 ) -> list[Any]:
-    """Resolve a name.
+    """Resolve a name, in the loop's own threads; a numeric host and port need none.
 
     Source: ``asyncio.loop.getaddrinfo``.
     """
+    known = without_asking(loop, host, port, family, type, proto, flags)
+    if known is not None:
+        return known
     if loop._debug:
         return await loop.run_in_executor(
             None, _log_getaddrinfo, loop, host, port, family, type, proto, flags
@@ -61,6 +64,37 @@ async def getnameinfo(loop: EventLoop, sockaddr: Any, flags: int = 0) -> tuple[s
     return await loop.run_in_executor(None, loop._host.getnameinfo, sockaddr, flags)
 
 
+# With these, an answer about numbers does not depend on the machine.
+_PLAIN_FLAGS = socket.AI_PASSIVE | socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+
+
+def without_asking(
+    loop: EventLoop, host: Any, port: Any, family: int, kind: int, protocol: int, flags: int
+) -> list[AddressInfo] | None:
+    """What `getaddrinfo` answers if host and port are plain numbers; None if it must be asked.
+
+    It must if somebody replaced it, if the answer is an error, and for any unusual question.
+    """
+    if loop._debug or not loop._host.has_plain_numbers():
+        return None
+    if type(host) is not str or flags & ~_PLAIN_FLAGS or kind not in _PROTOCOLS:
+        return None
+    if protocol not in (0, _PROTOCOLS[kind]) or (port is not None and type(port) is not int):
+        return None
+    if port is not None and not 0 <= port <= 65535:
+        return None
+    for candidate in (socket.AF_INET, socket.AF_INET6):
+        if family not in (0, candidate):
+            continue
+        try:
+            host = socket.inet_ntop(candidate, socket.inet_pton(candidate, host))
+        except (OSError, ValueError):
+            continue
+        address = (host, port or 0) if candidate == socket.AF_INET else (host, port or 0, 0, 0)
+        return [(candidate, _KINDS[kind], _PROTOCOLS[kind], "", address)]
+    return None
+
+
 async def ensure_resolved(
     loop: EventLoop,
     address: Any,
@@ -78,7 +112,11 @@ async def ensure_resolved(
     return await loop.getaddrinfo(host, port, family=family, type=kind, proto=protocol, flags=flags)
 
 
-_PROTOCOLS: dict[int, int] = {socket.SOCK_STREAM: socket.IPPROTO_TCP, socket.SOCK_DGRAM: socket.IPPROTO_UDP}
+_PROTOCOLS: dict[int, int] = {
+    int(socket.SOCK_STREAM): int(socket.IPPROTO_TCP),
+    int(socket.SOCK_DGRAM): int(socket.IPPROTO_UDP),
+}
+_KINDS = {int(kind): kind for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM)}
 
 
 def numeric_address(

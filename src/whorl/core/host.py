@@ -13,6 +13,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+# Python's own, unless somebody had put another in its place before.
+_SYSTEMS_OWN = socket.getaddrinfo if socket.getaddrinfo.__module__ == "socket" else None
+
 
 class Host:
     """The real process."""
@@ -39,6 +42,10 @@ class Host:
     def thread_pool(self) -> Any:
         """What runs the loop's blocking work, None: the process's own pool (whorl.handles.threadpool)."""
         return None
+
+    def has_plain_numbers(self) -> bool:
+        """Whether `getaddrinfo` is Python's own, so that what it says of numbers is known."""
+        return type(self).getaddrinfo is Host.getaddrinfo and socket.getaddrinfo is _SYSTEMS_OWN
 
     def getaddrinfo(
         self, host: Any, port: Any, family: int = 0, kind: int = 0, protocol: int = 0, flags: int = 0
