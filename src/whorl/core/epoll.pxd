@@ -10,6 +10,7 @@ cdef int DISCONNECT
 cdef int PRIORITIZED
 cdef int ERROR
 cdef int HANGUP
+cdef int QUIET_POLLS
 cdef uint32_t EPOLLIN
 cdef uint32_t EPOLLPRI
 cdef uint32_t EPOLLOUT

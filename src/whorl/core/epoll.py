@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.core.handle import os_error
 from whorl.core.kernel import EventBatch
+from whorl.core.limits import QUIET_POLLS
 from whorl.core.poller import Poller
 from whorl.core.states import Event
 
@@ -160,7 +161,10 @@ class EpollPoller(Poller):
             if count <= 0:
                 if count < 0 and count != -errno.EINTR:
                     raise os_error(count)
-                self.quiet = self.quiet + 1 if timeout_ns == 0 and self._may_rest else 0
+                if timeout_ns != 0 or not self._may_rest:
+                    self.quiet = 0
+                elif self.quiet < QUIET_POLLS:
+                    self.quiet += 1
                 return 0
             self.quiet = 0
             for index in range(min(count, len(events))):

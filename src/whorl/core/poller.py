@@ -13,9 +13,9 @@ queue. Nothing of the user's runs inside `poll`.
   tells it from a later handle on the same descriptor.
 * `poll(timeout_ns, into)`: 0 does not sleep, -1 sleeps without limit. A signal may end it early.
   Returns how many handles it appended.
-* `quiet` counts the polls in a row that did not sleep and found nothing. Whoever watches something else,
-  or sends something that may come back to this loop, sets it to 0. When it is high, a busy loop skips
-  some polls; a poller that leaves it at 0 is asked in every turn.
+* `quiet` counts the polls in a row, up to QUIET_POLLS, that did not sleep and found nothing. Whoever
+  watches something else, or sends something that may come back to this loop, sets it to 0. When it is
+  high, a busy loop skips some polls; a poller that leaves it at 0 is asked in every turn.
 
 Errors of the kernel are raised as `OSError`. A new kernel interface is one more small module.
 """
