@@ -5,9 +5,12 @@ from __future__ import annotations
 import array
 import asyncio
 import asyncio.sslproto
+import contextlib
+import gc
 import random
 import socket
 import ssl
+import weakref
 from typing import Any
 
 import pytest
@@ -23,6 +26,7 @@ from tests.aio.tls import (
     server_context,
     tls_pair,
 )
+from whorl.aio.tls import TLSProtocol
 
 pytestmark = pytest.mark.usefixtures("no_leak")
 
@@ -177,6 +181,40 @@ async def test_a_certificate_that_is_not_trusted_is_refused(loop: whorl.EventLoo
     assert isinstance(results[1], ssl.SSLError)
     assert "UNKNOWN_CA" in str(results[1])  # the alert reached the server
     assert server.calls == []
+
+
+async def test_a_connection_that_is_refused_is_in_no_cycle(
+    loop: whorl.EventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is gone with the last reference, not when the collector comes."""
+    made: list[weakref.ref[Any]] = []
+    attach = TLSProtocol.connection_made
+
+    def remember(tls: Any, transport: Any) -> None:
+        made.extend((weakref.ref(tls), weakref.ref(transport)))
+        attach(tls, transport)
+
+    monkeypatch.setattr(TLSProtocol, "connection_made", remember)
+    ours, theirs = socket_pair("tcp")
+
+    async def connect() -> None:
+        with contextlib.suppress(ssl.SSLCertVerificationError):
+            await loop.create_connection(
+                Recorder, sock=ours, ssl=ssl.create_default_context(), server_hostname="localhost"
+            )
+
+    async def accept() -> None:
+        with contextlib.suppress(ssl.SSLError):
+            await loop.connect_accepted_socket(Recorder, theirs, ssl=server_context())
+
+    gc.collect()
+    gc.disable()
+    try:
+        await asyncio.gather(connect(), accept())
+        await turns(5)
+        assert [thing() for thing in made] == [None] * 4
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda v: v.name)

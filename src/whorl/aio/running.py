@@ -6,7 +6,7 @@ import asyncio
 import sys
 import warnings
 from asyncio import constants, events
-from asyncio.base_events import _run_until_complete_cb
+from asyncio.base_events import _run_until_complete_cb  # type: ignore[attr-defined]
 from asyncio.log import logger
 from collections.abc import AsyncGenerator, Awaitable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
