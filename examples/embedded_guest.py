@@ -54,6 +54,8 @@ async def play() -> int:
             writer.write(f"move {number}\n".encode())
             print("echoed:", (await reader.readline()).decode().strip())
             await asyncio.sleep(FRAME)
+        writer.write_eof()
+        await reader.read()  # until the server has hung up too
         writer.close()
         await writer.wait_closed()
     return number + 1

@@ -16,7 +16,7 @@ from tests.core.conftest import MakeLoop, open_descriptors
 from tests.core.machinery import run_turns
 from whorl import handles
 from whorl.core import Event, Handle, Loop, RunMode
-from whorl.handles import TCP, UDP, Async, Check, Idle, Pipe, Poll, Prepare, Timer
+from whorl.handles import TCP, UDP, Async, Check, Idle, Pipe, Poll, Prepare, Process, Stdio, Timer
 
 HOUR = 3600 * 1_000_000_000
 
@@ -72,6 +72,15 @@ def receiving_udp(loop: Loop) -> UDP:
     return udp
 
 
+def running_process(loop: Loop) -> Process:
+    reader, writer = os.pipe()
+    process = Process(loop)
+    process.spawn(["cat"], stdio=[Stdio.inherit_fd(reader)])
+    os.close(reader)
+    process.data = open(writer, "wb")  # what ends the program
+    return process
+
+
 STARTED: dict[str, Callable[[Loop], Any]] = {
     "Async": Async,
     "Check": started_watcher(Check),
@@ -80,6 +89,7 @@ STARTED: dict[str, Callable[[Loop], Any]] = {
     "Pipe reading": reading_pipe,
     "Poll": started_poll,
     "Prepare": started_watcher(Prepare),
+    "Process": running_process,
     "TCP": listening_tcp,
     "Timer": started_timer,
     "UDP": receiving_udp,
@@ -89,6 +99,8 @@ STARTED: dict[str, Callable[[Loop], Any]] = {
 NO_HANDLES = {
     "Connect",
     "Shutdown",
+    "Stdio",
+    "StdioKind",
     "StreamHandle",
     "ThreadPool",
     "UdpSend",
@@ -96,6 +108,7 @@ NO_HANDLES = {
     "Write",
     "getaddrinfo",
     "getnameinfo",
+    "kill",
 }
 
 EACH = pytest.mark.parametrize("start", STARTED.values(), ids=STARTED)
@@ -200,7 +213,7 @@ def test_a_handle_says_what_it_is(loop: Loop, started: Handle) -> None:
     assert repr(started) == f"<{type(started).__name__} closed>"
 
 
-@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, TCP, Timer, UDP])
+@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, Process, TCP, Timer, UDP])
 def test_a_closed_loop_takes_no_handles(kind: type[Handle]) -> None:
     loop = Loop()
     loop.close()
@@ -208,14 +221,14 @@ def test_a_closed_loop_takes_no_handles(kind: type[Handle]) -> None:
         kind(loop)
 
 
-@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, TCP, Timer, UDP])
+@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, Process, TCP, Timer, UDP])
 def test_what_is_no_loop_is_refused(kind: Any) -> None:
     for thing in (None, 5):
         with pytest.raises((TypeError, AttributeError)):
             kind(thing)
 
 
-@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, TCP, Timer, UDP])
+@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, Process, TCP, Timer, UDP])
 def test_a_handle_that_was_never_started_can_be_closed(loop: Loop, kind: type[Handle]) -> None:
     seen: list[Handle] = []
     handle = kind(loop)
@@ -224,7 +237,7 @@ def test_a_handle_that_was_never_started_can_be_closed(loop: Loop, kind: type[Ha
     assert seen == [handle]
 
 
-@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, TCP, Timer, UDP])
+@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, Process, TCP, Timer, UDP])
 def test_a_kind_may_be_derived_from(loop: Loop, kind: Any) -> None:
     class Derived(kind):
         def __init__(self, loop: Loop) -> None:

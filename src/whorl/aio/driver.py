@@ -62,7 +62,9 @@ class Driver:
         self._check_open()
         loop = self._loop
         host: Any = events._get_running_loop()
-        task = _swap_task(host, None) if _swap_task and host is not None else None
+        task = tasks.current_task(host) if _swap_task and host is not None else None
+        if task is not None:
+            _swap_task(host, None)
         try:
             running.enter(loop)
             try:
