@@ -6,6 +6,8 @@ import errno
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -292,6 +294,30 @@ def test_descriptors_and_streams_are_inherited(loop: Loop, tmp_path: Path) -> No
     stream.close()
     ours.close()
     assert (tmp_path / "out").read_bytes() == b"through a stream"
+
+
+def test_what_a_fork_closes_in_the_child_does_no_harm(loop: Loop) -> None:
+    """Handlers that run after every fork may close what lies here on a number of the child's."""
+    program = """
+import os, whorl
+from whorl.handles import Pipe, Process, Stdio
+
+while (lies_there := os.open("/dev/null", os.O_RDONLY)) < 3:
+    pass
+os.register_at_fork(after_in_child=lambda: os.close(lies_there))
+loop = whorl.Loop()
+pipe = Pipe(loop)
+process = Process(loop)
+ignored = [Stdio.ignore()] * lies_there
+stdio = [*ignored, Stdio.create_pipe(pipe, child_writes=True)]
+process.spawn(["sh", "-c", f"echo said >&{lies_there}"], stdio=stdio)
+pipe.read_start(lambda pipe, data, error: (print(data), data or pipe.close()))
+process.close()
+loop.run()
+loop.close()
+"""
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
+    assert (answer.stdout, answer.stderr) == ("b'said\\n'\nb''\n", "")
 
 
 @pytest.mark.parametrize("count", [1, 2, 30])

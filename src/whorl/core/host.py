@@ -5,6 +5,8 @@ Threads, signals, children, name resolution. A simulated world passes a host of 
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import signal
 import socket
@@ -70,18 +72,29 @@ class Host:
     ) -> subprocess.Popen[bytes]:
         """Start a program (subprocess.Popen); returns when it runs, and raises what kept it from that.
 
-        `moves` says which descriptors of ours are to be which others of the child's; those numbers must
-        be open here too.
+        `moves` says which descriptors of ours are to be which others of the child's; ours must lie above
+        all of those.
         """
-        if moves:
-            targets = moves
+        if not moves:
+            return subprocess.Popen(args, **options)
+        targets = moves
 
-            def move() -> None:
-                for target, source in targets.items():
-                    os.dup2(source, target)
+        def move() -> None:
+            for target, source in targets.items():
+                os.dup2(source, target)
+            for name in os.listdir("/proc/self/fd"):
+                if (fd := int(name)) > 2 and fd not in targets:
+                    with contextlib.suppress(OSError):
+                        os.set_inheritable(fd, False)
 
-            options.update(pass_fds=tuple(moves), preexec_fn=move)
-        return subprocess.Popen(args, **options)
+        # Not by pass_fds: what runs in every child after a fork may close what lies on such a number.
+        options.update(close_fds=False, preexec_fn=move)
+        occupied = _occupy(targets)
+        try:
+            return subprocess.Popen(args, **options)
+        finally:
+            for fd in occupied:
+                os.close(fd)
 
     def reap(self, pid: int, pidfd: int) -> int | None:
         """The exit code of a child, which is gone from the system with that; None while it runs.
@@ -138,3 +151,15 @@ class Host:
             callback()
 
         threading.Thread(target=wait, name=f"whorl-child-{pid}", daemon=True).start()
+
+
+def _occupy(targets: dict[int, int]) -> list[int]:
+    """Open each number that is free; what starting a program opens must not lie on one of them."""
+    occupied = []
+    for target, source in targets.items():
+        fd = fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, target)
+        if fd == target:
+            occupied.append(fd)
+        else:
+            os.close(fd)
+    return occupied

@@ -228,16 +228,8 @@ class Descriptors:
         return theirs
 
     def _moved_apart(self, extra: dict[int, int]) -> dict[int, int]:
-        """The same with sources above all targets, so that no move overwrites another one's source.
-
-        The targets are occupied here too: what starting a program opens must not lie on one of them.
-        """
+        """The same with sources above all targets, so that no move overwrites another one's source."""
         lowest = max(extra) + 1
-        while True:
-            spare = answer(self._kernel.duplicate(next(iter(extra.values())), 3))
-            self._childs.append(spare)
-            if spare >= lowest:
-                break
         moves = {}
         for number, fd in extra.items():
             moves[number] = answer(self._kernel.duplicate(fd, lowest))
