@@ -394,6 +394,7 @@ class Fuzzer:
             loop.call_soon(loop.stop)
             loop.run_forever()
         elif loop is not None:
+            loop.call_later(0.001, len, ())  # a run of one turn sleeps until something happens
             loop.run(self.rng.choice((whorl.RunMode.NOWAIT, whorl.RunMode.ONCE)))
 
     def scene(self) -> None:
