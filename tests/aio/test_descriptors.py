@@ -105,6 +105,26 @@ async def test_an_echo_makes_one_receive_and_one_send_for_each_message(
     await echoing
 
 
+async def test_urgent_data_hides_nothing_of_what_follows(loop: whorl.EventLoop) -> None:
+    """A receive ends at it, before all was received that had arrived."""
+    ours, peer = socket_pair("tcp")
+    with ours, peer:
+        await meet(loop, ours, peer)
+        received = b""
+        for expected in (b"beforeafter", b"beforeaftermore"):
+            receiving = loop.create_task(loop.sock_recv(ours, 100))
+            await turns(3)
+            if not received:
+                peer.send(b"before")
+                peer.send(b"!", socket.MSG_OOB)
+                peer.send(b"after")
+            else:
+                peer.send(b"more")
+            received += await receiving
+            while received != expected:
+                received += await loop.sock_recv(ours, 100)
+
+
 async def test_a_task_goes_on_in_the_turn_of_the_event(loop: whorl.EventLoop, pair: Pair) -> None:
     receiving = loop.create_task(loop.sock_recv(pair[0], 100))
     await turns(3)

@@ -251,6 +251,18 @@ async def test_a_connection_over_ipv6(connect: Connect) -> None:
     assert transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
 
+async def test_urgent_data_hides_nothing_of_what_follows(connect: Connect) -> None:
+    """A read ends at it, before all was read that had arrived."""
+    protocol = Recorder()
+    _, peer = await connect("tcp", protocol)
+    peer.send(b"before")
+    peer.send(b"!", socket.MSG_OOB)
+    peer.send(b"after")
+    assert await protocol.until_received(11) == b"beforeafter"
+    peer.send(b"more")
+    assert await protocol.until_received(15) == b"beforeaftermore"
+
+
 # Half closing.
 
 

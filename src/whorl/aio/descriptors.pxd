@@ -8,6 +8,7 @@ from whorl.core.poller cimport IOHandle, Poller
 cdef int READABLE
 cdef int WRITABLE
 cdef int DISCONNECT
+cdef int PRIORITIZED
 cdef int ERROR
 cdef int HANGUP
 cdef int EAGAIN
@@ -51,6 +52,7 @@ cdef class DescriptorWatch(IOHandle):
     cdef bint _both_ways
     cdef bint _drained
     cdef bint _hung_up
+    cdef bint _urgent
     cdef int _idle_events
 
     @cython.locals(writer=Callback, sender=SocketWait)

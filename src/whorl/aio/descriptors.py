@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 READABLE = int(Event.READABLE)
 WRITABLE = int(Event.WRITABLE)
 DISCONNECT = int(Event.DISCONNECT)
+PRIORITIZED = int(Event.PRIORITIZED)
 ERROR = int(Event.ERROR)
 HANGUP = int(Event.HANGUP)
 EAGAIN = -errno.EAGAIN
@@ -194,6 +195,7 @@ class DescriptorWatch(IOHandle):
         "_is_stream",
         "_owner",
         "_runner",
+        "_urgent",
         "fileobj",
         "reader",
         "receiver",
@@ -216,6 +218,7 @@ class DescriptorWatch(IOHandle):
         self._both_ways = False  # whether a peer that reads costs no event, so that WRITABLE may stay
         self._drained = False  # whether all was received, and no event came since
         self._hung_up = False  # whether the peer will write no more, so that no event may come
+        self._urgent = False  # whether there is urgent data, at which receiving ends before all was received
         self._idle_events = 0  # how many came while nobody waited
         if self._runner._poller.edges and isinstance(sock, Socket):
             self._owner = weakref.ref(sock)
@@ -230,7 +233,9 @@ class DescriptorWatch(IOHandle):
         writer, sender = self.writer, self.sender
         if seen & (DISCONNECT | HANGUP | ERROR):
             self._hung_up = True
-        if seen == 0 or seen & (READABLE | DISCONNECT | HANGUP | ERROR):
+        if seen & PRIORITIZED:
+            self._urgent = True
+        if seen == 0 or seen & (READABLE | DISCONNECT | PRIORITIZED | HANGUP | ERROR):
             self._drained = False
             try:
                 self._on_readable(seen)
@@ -287,6 +292,7 @@ class DescriptorWatch(IOHandle):
             self.attempt_soon()
         elif wait is self.receiver:
             self._drained = self._edge
+            self._urgent = False
 
     def attempt_soon(self) -> None:
         """Look again in the next turn, without an event of the kernel's."""
@@ -298,6 +304,8 @@ class DescriptorWatch(IOHandle):
         """Nobody waits. After a while without one, the events are no longer worth their cost."""
         if seen & (DISCONNECT | HANGUP | ERROR):
             self._hung_up = True
+        if seen & PRIORITIZED:
+            self._urgent = True
         if seen & ~WRITABLE:
             self._drained = False
             self._idle_events += 1
@@ -307,7 +315,7 @@ class DescriptorWatch(IOHandle):
 
     def note_received(self, size: int, limit: int) -> None:
         """So much was received where so much was asked for; if it was less, there was no more."""
-        if self._edge and self._is_stream and not self._hung_up:
+        if self._edge and self._is_stream and not self._hung_up and not self._urgent:
             self._drained = 0 < size < min(limit, READ_SIZE)
 
     def belongs_to(self, sock: Any) -> bool:
@@ -335,7 +343,7 @@ class DescriptorWatch(IOHandle):
         edge = self._owner is not None and not calls and (self._is_stream or self.sender is None)
         wanted = 0
         if edge and (busy or (self._edge and self._interest)):
-            wanted = READABLE | DISCONNECT
+            wanted = READABLE | DISCONNECT | PRIORITIZED
             if self._both_ways or self.sender is not None:
                 wanted |= WRITABLE
         elif busy:
@@ -356,7 +364,7 @@ class DescriptorWatch(IOHandle):
 
     def _rewatch(self, wanted: int, edge: bool) -> None:
         """Have the poller watch in another way."""
-        self._drained = self._hung_up = False
+        self._drained = self._hung_up = self._urgent = False
         former = self._edge
         self._edge = edge
         try:

@@ -8,6 +8,7 @@ cdef int OPEN
 cdef int READABLE
 cdef int WRITABLE
 cdef int DISCONNECT
+cdef int PRIORITIZED
 cdef int ERROR
 cdef int HANGUP
 cdef Py_ssize_t EAGAIN
@@ -25,6 +26,7 @@ cdef class Stream(IOHandle):
     cdef bint _reading
     cdef bint _more_to_read
     cdef bint _hung_up
+    cdef bint _urgent
     cdef list _chunks
     cdef Py_ssize_t _first
     cdef Py_ssize_t _offset

@@ -31,6 +31,7 @@ OPEN = int(Life.OPEN)
 READABLE = int(Event.READABLE)
 WRITABLE = int(Event.WRITABLE)
 DISCONNECT = int(Event.DISCONNECT)
+PRIORITIZED = int(Event.PRIORITIZED)
 ERROR = int(Event.ERROR)
 HANGUP = int(Event.HANGUP)
 EAGAIN = -errno.EAGAIN
@@ -54,6 +55,7 @@ class Stream(IOHandle):
         "_sent_total",
         "_sock",
         "_unsent",
+        "_urgent",
     )
 
     def __init__(self, loop: Loop) -> None:
@@ -65,6 +67,7 @@ class Stream(IOHandle):
         self._reading = False  # whether the user wants data
         self._more_to_read = False  # whether the kernel may hold data that no event will announce
         self._hung_up = False  # whether the peer is gone or will write no more
+        self._urgent = False  # whether there is urgent data, at which a read ends before the end of what came
         self._chunks: list[bytes] = []  # what waits to be sent
         self._first = 0  # the first of them that was not sent wholly
         self._offset = 0  # how much of it was sent
@@ -113,7 +116,7 @@ class Stream(IOHandle):
         """Let the poller watch for what can be used."""
         if self._edge:
             if not self._interest:
-                self._poller.add(self, READABLE | WRITABLE | DISCONNECT)
+                self._poller.add(self, READABLE | WRITABLE | DISCONNECT | PRIORITIZED)
             return
         wanted = 0
         if self._reading:
@@ -127,7 +130,9 @@ class Stream(IOHandle):
         """Read once, then write what waits."""
         if seen & (DISCONNECT | HANGUP | ERROR):
             self._hung_up = True
-        if seen & (READABLE | DISCONNECT | HANGUP | ERROR):
+        if seen & PRIORITIZED:
+            self._urgent = True
+        if seen & (READABLE | DISCONNECT | PRIORITIZED | HANGUP | ERROR):
             self._more_to_read = True
         try:
             if self._reading and self._more_to_read:
@@ -181,10 +186,10 @@ class Stream(IOHandle):
     def _note_read(self, result: int, limit: int) -> None:
         """Note what a read says of the next one; tell the sink of the end and of errors."""
         if result > 0:
-            if result < limit and not self._hung_up:
+            if result < limit and not self._hung_up and not self._urgent:
                 self._more_to_read = False
         elif result == EAGAIN:
-            self._more_to_read = False
+            self._more_to_read = self._urgent = False
         elif result != EINTR:
             self._more_to_read = False
             self._stop_reading()
