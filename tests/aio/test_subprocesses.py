@@ -585,7 +585,9 @@ class TestWithoutPidfds:
     def test_the_loop_may_be_closed_before_the_child_ends(self) -> None:
         loop = whorl.EventLoop(kernel=NoPidfds())
         transport, _ = loop.run_until_complete(
-            loop.subprocess_exec(asyncio.SubprocessProtocol, "cat", stdin=PIPE, stdout=None, stderr=None)
+            loop.subprocess_exec(
+                asyncio.SubprocessProtocol, "sleep", "60", stdin=PIPE, stdout=None, stderr=None
+            )
         )
         pid = transport.get_pid()
         popen = transport.get_extra_info("subprocess")

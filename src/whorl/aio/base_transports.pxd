@@ -21,7 +21,7 @@ cdef class BaseTransport(Stream):
     cdef object _context
     cdef readonly int _state
     cdef bint _started
-    cdef bint _paused
+    cdef readonly bint _paused
     cdef bint _read_ended
 
     @cython.locals(seen=int)

@@ -366,7 +366,7 @@ class SubprocessTransport(asyncio.SubprocessTransport):
             self._proc.kill()
         except (ProcessLookupError, PermissionError):
             pass  # It may have ended just now, or may have become another user's.
-        if self._loop.is_closed():
+        if self._loop.is_closed() and not (self._watch is not None and self._watch.is_awaited()):
             try:
                 self._loop._host.await_exit(self._pid, self._proc.poll)
             except RuntimeError:

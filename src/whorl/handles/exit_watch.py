@@ -67,6 +67,10 @@ class ExitWatch(IOHandle):
             if must_run:
                 raise
 
+    def is_awaited(self) -> bool:
+        """Whether a thread waits for the child; it reaps it also if the loop is closed by then."""
+        return self._awaited
+
     def leave_to_itself(self) -> None:
         """Watch no more; a thread reaps the child when it ends."""
         if self._awaited:
