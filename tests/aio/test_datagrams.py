@@ -742,7 +742,7 @@ def test_an_endpoint_that_nobody_closed_complains(plain_loop: whorl.EventLoop) -
     transport.pause_reading()
     kept = [transport]
     del transport
-    with pytest.warns(ResourceWarning, match=r"unclosed transport <DatagramTransport fd=\d+ read=idle"):
+    with pytest.warns(ResourceWarning, match=r"unclosed transport <_SelectorDatagramTransport fd=\d+ read"):
         kept.clear()
 
 
@@ -798,7 +798,7 @@ async def test_a_transport_is_asyncios(ends: Ends) -> None:
     assert transport.is_reading()
     assert transport.get_write_buffer_limits() == (16384, 65536)
     fd = transport.get_extra_info("socket").fileno()
-    assert repr(transport) == f"<DatagramTransport fd={fd} read=polling write=<idle, bufsize=0>>"
+    assert repr(transport) == f"<_SelectorDatagramTransport fd={fd} read=polling write=<idle, bufsize=0>>"
 
 
 async def test_methods_can_be_replaced(ends: Ends) -> None:

@@ -606,8 +606,8 @@ def test_a_transport_that_outlives_its_loop_says_that_it_is_open() -> None:
     writer, _ = loop.run_until_complete(loop.connect_write_pipe(Recorder, write_end))
     read_fd, write_fd = read_end.fileno(), write_end.fileno()
     loop.close()
-    assert repr(reader) == f"<ReadPipeTransport fd={read_fd} open>"
-    assert repr(writer).startswith(f"<WritePipeTransport fd={write_fd} open")
+    assert repr(reader) == f"<_UnixReadPipeTransport fd={read_fd} open>"
+    assert repr(writer).startswith(f"<_UnixWritePipeTransport fd={write_fd} open")
     for transport in (reader, writer):
         with pytest.warns(ResourceWarning, match="unclosed transport"):
             transport.__del__()
@@ -617,20 +617,20 @@ async def test_a_transport_shows_its_state() -> None:
     read_end, write_end = new_pipe()
     reader, writer = await connect((read_end, write_end))
     read_fd, write_fd = read_end.fileno(), write_end.fileno()
-    assert repr(reader.transport) == f"<ReadPipeTransport fd={read_fd} polling>"
+    assert repr(reader.transport) == f"<_UnixReadPipeTransport fd={read_fd} polling>"
     reader.transport.pause_reading()
-    assert repr(reader.transport) == f"<ReadPipeTransport fd={read_fd} idle>"
-    assert repr(writer.transport) == f"<WritePipeTransport fd={write_fd} idle bufsize=0>"
+    assert repr(reader.transport) == f"<_UnixReadPipeTransport fd={read_fd} idle>"
+    assert repr(writer.transport) == f"<_UnixWritePipeTransport fd={write_fd} idle bufsize=0>"
     fill(write_fd)
     writer.transport.write(b"xyz")
-    assert repr(writer.transport) == f"<WritePipeTransport fd={write_fd} polling bufsize=3>"
+    assert repr(writer.transport) == f"<_UnixWritePipeTransport fd={write_fd} polling bufsize=3>"
     writer.transport.close()
-    assert repr(writer.transport) == f"<WritePipeTransport closing fd={write_fd} polling bufsize=3>"
+    assert repr(writer.transport) == f"<_UnixWritePipeTransport closing fd={write_fd} polling bufsize=3>"
     reader.transport.close()
     await reader.until_lost()
     await writer.until_lost()
-    assert repr(reader.transport) == "<ReadPipeTransport closed fd=-1>"
-    assert repr(writer.transport) == "<WritePipeTransport closed fd=-1>"
+    assert repr(reader.transport) == "<_UnixReadPipeTransport closed fd=-1>"
+    assert repr(writer.transport) == "<_UnixWritePipeTransport closed fd=-1>"
 
 
 def test_a_transport_that_nobody_closed_complains(ends: Ends) -> None:
@@ -648,8 +648,8 @@ def test_a_transport_that_nobody_closed_complains(ends: Ends) -> None:
     assert not kept
     texts = sorted(str(warning.message) for warning in warned)
     assert len(texts) == 2
-    assert texts[0].startswith("unclosed transport <ReadPipeTransport")
-    assert texts[1].startswith("unclosed transport <WritePipeTransport")
+    assert texts[0].startswith("unclosed transport <_UnixReadPipeTransport")
+    assert texts[1].startswith("unclosed transport <_UnixWritePipeTransport")
     assert ends[0].closed
     assert ends[1].closed
 

@@ -690,7 +690,7 @@ def test_a_loop_closed_while_a_program_runs_leaves_no_zombie_and_no_descriptor()
     loop.close()
     with pytest.warns(ResourceWarning, match="unclosed transport <") as warned:
         gc.collect()
-    assert any("<SubprocessTransport pid=" in str(warning.message) for warning in warned)
+    assert any("<_UnixSubprocessTransport pid=" in str(warning.message) for warning in warned)
     for thread in threading.enumerate():
         if thread.name.startswith("whorl-child-"):
             thread.join()
@@ -758,8 +758,8 @@ async def test_a_transport_shows_its_state(loop: whorl.EventLoop) -> None:
     pid = transport.get_pid()
     assert isinstance(transport, asyncio.SubprocessTransport)
     text = repr(transport)
-    assert text.startswith(f"<SubprocessTransport pid={pid} running stdin=<WritePipeTransport fd=")
-    assert "stdout=<ReadPipeTransport fd=" in text
+    assert text.startswith(f"<_UnixSubprocessTransport pid={pid} running stdin=<_UnixWritePipeTransport fd=")
+    assert "stdout=<_UnixReadPipeTransport fd=" in text
     assert "stderr" not in text
     assert transport.get_pipe_transport(2) is None
     assert transport.get_pipe_transport(77) is None
@@ -768,7 +768,7 @@ async def test_a_transport_shows_its_state(loop: whorl.EventLoop) -> None:
     assert popen.pid == pid
     transport.close()
     await protocol.until_lost()
-    assert repr(transport).startswith(f"<SubprocessTransport closed pid={pid} returncode=-9")
+    assert repr(transport).startswith(f"<_UnixSubprocessTransport closed pid={pid} returncode=-9")
 
 
 async def test_debug_mode_tells_what_happens(loop: whorl.EventLoop, caplog: pytest.LogCaptureFixture) -> None:
@@ -785,7 +785,7 @@ async def test_debug_mode_tells_what_happens(loop: whorl.EventLoop, caplog: pyte
         "process 'echo' created: pid",
         "run shell command 'cat' stdin=<pipe>",
         "exited with return code 0",
-        "Close running child process: kill <SubprocessTransport",
+        "Close running child process: kill <_UnixSubprocessTransport",
     ):
         assert expected in messages
 

@@ -589,7 +589,7 @@ async def test_representation(connect: Connect, kind: str) -> None:
     protocol = Recorder()
     transport, peer = await connect(kind, protocol, small=True)
     fd = transport._sock_fd
-    assert repr(transport) == f"<SocketTransport fd={fd} read=polling write=<idle, bufsize=0>>"
+    assert repr(transport) == f"<_SelectorSocketTransport fd={fd} read=polling write=<idle, bufsize=0>>"
     transport.write(bytes(500_000))
     waiting = transport.get_write_buffer_size()
     assert f"write=<polling, bufsize={waiting}>" in repr(transport)
@@ -600,7 +600,7 @@ async def test_representation(connect: Connect, kind: str) -> None:
     peer.close()
     await protocol.until_lost()
     await turns(1)
-    assert repr(transport) == "<SocketTransport closed fd=-1>"
+    assert repr(transport) == "<_SelectorSocketTransport closed fd=-1>"
 
 
 async def test_is_reading(connect: Connect, kind: str) -> None:
@@ -618,7 +618,7 @@ def test_a_transport_that_nobody_closed_complains(kind: str) -> None:
     loop = whorl.EventLoop()
     ours, peer = socket_pair(kind)
     loop.run_until_complete(loop.connect_accepted_socket(asyncio.Protocol, ours))
-    with pytest.warns(ResourceWarning, match="unclosed transport <SocketTransport"):
+    with pytest.warns(ResourceWarning, match="unclosed transport <_SelectorSocketTransport"):
         loop.close()  # Nobody else refers to the transport.
     assert peer.recv(1) == b""
     peer.close()

@@ -35,6 +35,7 @@ class _BothTransports(asyncio.Transport, asyncio.DatagramTransport):
 class DatagramTransport(DatagramEndpoint):
     """A datagram endpoint; plain Python, so that methods can be replaced on an instance."""
 
+    shown_as = "_SelectorDatagramTransport"
     max_size = 256 * 1024  # asyncio's name for the longest datagram that is received whole
     _header_size = 8
 
@@ -47,7 +48,7 @@ class DatagramTransport(DatagramEndpoint):
         return self._fd
 
     def __repr__(self) -> str:
-        words = [type(self).__name__]
+        words = [self.shown_as]
         if self._state == TransportState.CLOSED:
             words.append("closed")
         elif self._state != TransportState.OPEN:

@@ -80,9 +80,9 @@ def make_write_pipe_transport(
     return WritePipeTransport(loop, pipe, protocol, waiter, extra)
 
 
-def _described(transport: ReadPipe | WritePipe, is_polling: bool) -> list[str]:
-    """The words that show a transport: its class, how far it is, its descriptor."""
-    words = [type(transport).__name__]
+def _described(transport: ReadPipe | WritePipe, name: str, is_polling: bool) -> list[str]:
+    """The words that show a transport: its name, how far it is, its descriptor."""
+    words = [name]
     if transport._state == TransportState.CLOSED:
         words.append("closed")
     elif transport._state != TransportState.OPEN:
@@ -107,12 +107,14 @@ def _give_up(transport: ReadPipe | WritePipe, warn: Any) -> None:
 class ReadPipeTransport(ReadPipe):
     """What users see of a pipe that is read; `isinstance` finds ``asyncio.ReadTransport`` too."""
 
+    shown_as = "_UnixReadPipeTransport"
+
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         return asyncio.ReadTransport
 
     def __repr__(self) -> str:
-        return f"<{' '.join(_described(self, bool(self._interest & Event.READABLE)))}>"
+        return f"<{' '.join(_described(self, self.shown_as, bool(self._interest & Event.READABLE)))}>"
 
     def __del__(self, _warn: Any = warnings.warn) -> None:
         _give_up(self, _warn)
@@ -121,12 +123,14 @@ class ReadPipeTransport(ReadPipe):
 class WritePipeTransport(WritePipe):
     """What users see of a pipe that is written to; `isinstance` finds ``asyncio.WriteTransport`` too."""
 
+    shown_as = "_UnixWritePipeTransport"
+
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         return asyncio.WriteTransport
 
     def __repr__(self) -> str:
-        words = _described(self, bool(self._unsent))
+        words = _described(self, self.shown_as, bool(self._unsent))
         if self._fd >= 0:
             words.append(f"bufsize={self._unsent}")
         return f"<{' '.join(words)}>"

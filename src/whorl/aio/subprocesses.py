@@ -197,6 +197,8 @@ def _spawn(loop: EventLoop, args: Any, **options: Any) -> subprocess.Popen[bytes
 class SubprocessTransport(asyncio.SubprocessTransport):
     """A program that runs, and the transports of its pipes (``asyncio.SubprocessTransport``)."""
 
+    shown_as = "_UnixSubprocessTransport"
+
     def __init__(
         self,
         loop: EventLoop,
@@ -277,7 +279,7 @@ class SubprocessTransport(asyncio.SubprocessTransport):
     # Looking.
 
     def __repr__(self) -> str:
-        words = [type(self).__name__]
+        words = [self.shown_as]
         if self._closed:
             words.append("closed")
         words.append(f"pid={self._pid}")

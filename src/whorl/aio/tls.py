@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 class TLSTransport(TLSStream):
     """A TLS connection, over whatever transport."""
 
+    shown_as = "asyncio.sslproto._SSLProtocolTransport"
     _start_tls_compatible = True
     _sendfile_compatible: _SendfileMode = constants._SendfileMode.FALLBACK
 
@@ -59,7 +60,7 @@ class TLSTransport(TLSStream):
         return layer  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._layer.describe()}>"
+        return f"<{self.shown_as} {self._layer.describe()}>"
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """What is known of the connection: ssl_object, peercert, cipher, and what is known underneath."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 class SocketTransport(StreamTransport):
     """A TCP or UNIX stream connection."""
 
+    shown_as = "_SelectorSocketTransport"  # asyncio's name: filters of warnings look for it.
     _start_tls_compatible = True
     _sendfile_compatible: _SendfileMode = asyncio.constants._SendfileMode.TRY_NATIVE
 
@@ -33,7 +34,7 @@ class SocketTransport(StreamTransport):
         return self._fd
 
     def __repr__(self) -> str:
-        words = [type(self).__name__]
+        words = [self.shown_as]
         if self._state == TransportState.CLOSED:
             words.append("closed")
         elif self._state != TransportState.OPEN:
