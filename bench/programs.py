@@ -1,6 +1,7 @@
 """The C programs, compiled when their sources changed."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -54,11 +55,11 @@ def _runs(program: Path) -> bool:
 
 
 def _compile(name: str) -> None:
-    compiler = os.environ.get("CC", "cc")
-    if shutil.which(compiler) is None:
-        raise CompileError(f"no C compiler: {compiler!r} is not on the PATH (set CC to name another)")
+    compiler = shlex.split(os.environ.get("CC", "cc")) or ["cc"]  # it may have options, or a cache before it
+    if shutil.which(compiler[0]) is None:
+        raise CompileError(f"no C compiler: {compiler[0]!r} is not on the PATH (set CC to name another)")
     unfinished = BUILD / f"{name}.{os.getpid()}"
-    command = [compiler, "-O2", "-Wall", "-Wextra", "-o", str(unfinished), str(SOURCES / f"{name}.c")]
+    command = [*compiler, "-O2", "-Wall", "-Wextra", "-o", str(unfinished), str(SOURCES / f"{name}.c")]
     command += LIBRARIES.get(name, ())
     outcome = subprocess.run(command, capture_output=True, text=True)
     if outcome.returncode != 0:
