@@ -8,6 +8,7 @@ from whorl.aio.guest import start_guest_run
 from whorl.aio.loop import EventLoop
 from whorl.aio.policy import EventLoopPolicy, install
 from whorl.aio.runner import Runner, new_event_loop, run
+from whorl.aio.streams import open_connection, open_unix_connection, start_server, start_unix_server
 from whorl.core import loop as _machine
 from whorl.core.loop import Loop
 from whorl.core.states import RunMode
@@ -29,6 +30,10 @@ __all__ = [
     "handles",
     "install",
     "new_event_loop",
+    "open_connection",
+    "open_unix_connection",
     "run",
     "start_guest_run",
+    "start_server",
+    "start_unix_server",
 ]

@@ -87,6 +87,15 @@ def install(loop: str) -> Any:
     return loop_class
 
 
+def install_streams() -> None:
+    """Let asyncio make Whorl's stream classes at once, also where no transport would adopt its own."""
+    from whorl.aio import streams as ours
+
+    for name in ("StreamReader", "StreamReaderProtocol", "StreamWriter"):
+        for module in (asyncio, asyncio.streams):
+            setattr(module, name, getattr(ours, name))
+
+
 def report_absent_methods(loop_class: Any, report: Callable[[str], None]) -> None:
     """Report each call of a method that the loop has only from asyncio's abstract class."""
     absent = [

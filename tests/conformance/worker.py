@@ -153,6 +153,8 @@ def main() -> None:
 
     set_up_process(options.timeout)
     loop_class = replacement.install(options.loop)
+    if options.loop == "whorl" and options.module == "test_streams":
+        replacement.install_streams()
     with options.lines.open("a") as lines:
         result = Result(lines, options.timeout)
         try:

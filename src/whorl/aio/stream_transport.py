@@ -10,6 +10,7 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.base_transports import BaseTransport, WriteTransport
+from whorl.aio.streams import adopt
 from whorl.aio.transport_states import TransportState
 from whorl.core.handle import os_error
 from whorl.core.limits import READ_SIZE
@@ -72,6 +73,7 @@ class StreamTransport(WriteTransport):
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Call another protocol from now on."""
+        adopt(protocol)
         self._protocol = protocol
         self._buffered = isinstance(protocol, asyncio.BufferedProtocol)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.aio.base_transports import flat
 from whorl.aio.flow import limits
+from whorl.aio.streams import adopt
 
 if TYPE_CHECKING:
     from whorl.aio.tls_layer import TLSLayer
@@ -35,6 +36,7 @@ class TLSStream:
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Call another protocol from now on."""
+        adopt(protocol)
         self._ssl_protocol._app_protocol = protocol
         self._ssl_protocol._app_is_buffered = isinstance(protocol, asyncio.BufferedProtocol)
 

@@ -84,3 +84,7 @@ ATTEMPTS_PER_EVENT: Final = 16
 
 #: How many events a socket may have while nobody waits for it before it is no longer watched.
 IDLE_EVENTS: Final = 8
+
+#: Chunks of a stream that are shorter than this are put together, in bytes, so that a peer who sends
+#: single bytes fills no list.
+SHORT_CHUNK: Final = 512
