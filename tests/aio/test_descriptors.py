@@ -165,6 +165,83 @@ async def test_a_peer_that_sends_and_sends_costs_no_turns_for_ever(
         await meet(loop, ours, peer)
 
 
+async def test_a_reader_that_is_removed_and_added_again_costs_no_call(
+    loop: whorl.EventLoop, kernel: CountingKernel, pair: Pair
+) -> None:
+    seen: list[bytes] = []
+    loop.add_reader(pair[0], seen.append, b"never called")
+    loop.remove_reader(pair[0])
+    kernel.changes.clear()
+    for _ in range(3):
+        loop.add_reader(pair[0], lambda: seen.append(pair[0].recv(100)))
+        await turns(2)
+        assert loop.remove_reader(pair[0])
+        assert not loop.remove_reader(pair[0])
+    loop.add_reader(pair[0], lambda: seen.append(pair[0].recv(100)))
+    assert kernel.changes == []
+    pair[1].send(b"data")
+    await until(lambda: seen)
+    assert seen == [b"data"]
+    loop.remove_reader(pair[0])
+
+
+async def test_data_for_a_reader_that_was_removed_costs_one_event(
+    loop: whorl.EventLoop, kernel: CountingKernel, pair: Pair
+) -> None:
+    loop.add_reader(pair[0], lambda: None)
+    loop.remove_reader(pair[0])
+    before = loop.metrics().events
+    pair[1].send(b"data")
+    await turns(5)
+    assert loop.metrics().events == before + 1
+    assert await loop.sock_recv(pair[0], 100) == b"data"
+
+
+async def test_an_event_is_for_the_reader_that_there_was(loop: whorl.EventLoop, pair: Pair) -> None:
+    """Who takes the data and sets another reader in the same turn does not get it called for nothing."""
+    called: list[str] = []
+    other = socket_pair("unix")
+
+    def replace() -> None:
+        for sock in (pair[0], other[0]):
+            sock.recv(100)
+            loop.remove_reader(sock)
+            loop.add_reader(sock, called.append, "late")
+
+    for sock in (pair[0], other[0]):
+        loop.add_reader(sock, replace)
+    pair[1].send(b"data")
+    other[1].send(b"data")
+    await until(lambda: arrived(pair[0]) and arrived(other[0]))
+    await turns(5)
+    assert called == []
+    for sock in (pair[0], *other):
+        loop.remove_reader(sock)
+        sock.close()
+
+
+async def test_another_object_for_the_same_number_is_watched_afresh(
+    loop: whorl.EventLoop, pair: Pair
+) -> None:
+    loop.add_reader(pair[0], lambda: None)
+    loop.remove_reader(pair[0])
+    number = pair[0].detach()
+    os.close(number)
+    ours, peer = socket_pair("unix")
+    first = ours.detach()
+    if first != number:
+        os.dup2(first, number)
+        os.close(first)
+    again = socket.socket(fileno=number)
+    called: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(again, lambda: called.done() or called.set_result(None))
+    peer.send(b"data")
+    await called
+    loop.remove_reader(again)
+    again.close()
+    peer.close()
+
+
 async def test_what_came_while_nobody_waited_is_received_at_once(loop: whorl.EventLoop, pair: Pair) -> None:
     await meet(loop, *pair)
     pair[1].send(b"hello")

@@ -5,7 +5,9 @@ level-triggered. A task waits once: for an attempt that does not block. A socket
 turns in that stays watched edge-triggered between them, as long as it lives, and an attempt that
 could only block is not made: what it has received was all there was, and no event came since.
 
-Such a watch is *parked* while nobody waits: whoever else wants the descriptor takes it over.
+Such a watch is *parked* while nobody waits: whoever else wants the descriptor takes it over. That of a
+socket object whose reader was removed is parked too, until the first event: who removes a reader mostly
+adds one again.
 """
 
 from __future__ import annotations
@@ -301,7 +303,10 @@ class DescriptorWatch(IOHandle):
             self._loop._feed(self)
 
     def _note_idle(self, seen: int) -> None:
-        """Nobody waits. After a while without one, the events are no longer worth their cost."""
+        """Nobody waits. After a while without one, the events are no longer worth their cost.
+
+        Level-triggered the event would come again and again.
+        """
         if seen & (DISCONNECT | HANGUP | ERROR):
             self._hung_up = True
         if seen & PRIORITIZED:
@@ -309,7 +314,7 @@ class DescriptorWatch(IOHandle):
         if seen & ~WRITABLE:
             self._drained = False
             self._idle_events += 1
-            if self._idle_events > IDLE_EVENTS:
+            if self._idle_events > IDLE_EVENTS or not self._edge:
                 self._parked = False
                 self._runner._poller.remove(self)
 
@@ -351,6 +356,10 @@ class DescriptorWatch(IOHandle):
                 wanted |= READABLE
             if self.writer is not None or self.sender is not None:
                 wanted |= WRITABLE
+        elif self._owner is not None and self._interest == READABLE:
+            wanted = READABLE
+            edge = False
+            self._seen = 0  # What was seen was for the reader that there was.
         if wanted != self._interest or replaced or (wanted and edge != self._edge):
             self._rewatch(wanted, edge)
         self._parked = bool(wanted) and not busy

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.descriptors import DescriptorWatch, descriptor_of, is_possible, new_watch, number_of
-from whorl.aio.descriptors import ensure_no_transport as ensure_no_transport
-from whorl.core.callback import Callback
+from whorl.aio.descriptors import (
+    DescriptorWatch,
+    descriptor_of,
+    ensure_no_transport,
+    is_possible,
+    new_watch,
+    number_of,
+)
+from whorl.core.callback import Callback, new_callback
 
 if TYPE_CHECKING:
     from whorl.aio.loop import EventLoop
@@ -17,42 +23,51 @@ def _find(loop: EventLoop, fileobj: Any) -> DescriptorWatch | None:
     """The watch of a descriptor; that of a closed socket is found by the socket itself."""
     fd = number_of(fileobj)
     if is_possible(fd):
-        handle = loop._poller.find(fd)
-        return handle if isinstance(handle, DescriptorWatch) else None
+        found = loop._poller.find(fd)
+        return found if isinstance(found, DescriptorWatch) else None
     for handle in loop._poller.handles():
         if isinstance(handle, DescriptorWatch) and handle.fileobj is fileobj:
             return handle
     raise ValueError(f"Invalid file descriptor: {fd}")
 
 
-def _set(loop: EventLoop, fileobj: Any, callback: Callable[..., object], args: tuple[Any, ...]) -> Any:
-    """The descriptor's callbacks, new if need be, and the callback to be put there."""
+def _ours(loop: EventLoop, fileobj: Any) -> DescriptorWatch:
+    """The watch in which a callback is to be put, new if need be."""
     loop._check_closed()
     if loop._debug:
         loop._check_thread()
     watched = _find(loop, fileobj)
+    if watched is not None and watched._parked and not watched.belongs_to(fileobj):
+        loop._poller.remove(watched)  # The number may mean another file by now.
+        watched = None
     if watched is None:
-        watched = new_watch(loop, descriptor_of(fileobj))
+        watched = new_watch(loop, descriptor_of(fileobj), fileobj)
     if watched.fileobj is None:
         watched.fileobj = fileobj
-    entry = Callback(loop, callback, args)
+    return watched
+
+
+def _entry(loop: EventLoop, callback: Callable[..., object], args: tuple[Any, ...]) -> Callback:
+    entry = new_callback(loop, callback, args, None)
     if loop._debug:
         loop._note_origin(entry)
-    return watched, entry
+    return entry
 
 
 def watch_reader(loop: EventLoop, fd: Any, callback: Callable[..., object], *args: Any) -> Callback:
     """`add_reader` without asking who else uses the descriptor; returns what can be cancelled."""
-    watched, entry = _set(loop, fd, callback, args)
+    watched = _ours(loop, fd)
+    entry = _entry(loop, callback, args)
     watched.set_reader(entry)
-    return entry  # type: ignore[no-any-return]
+    return entry
 
 
 def watch_writer(loop: EventLoop, fd: Any, callback: Callable[..., object], *args: Any) -> Callback:
     """`add_writer` without asking who else uses the descriptor; returns what can be cancelled."""
-    watched, entry = _set(loop, fd, callback, args)
+    watched = _ours(loop, fd)
+    entry = _entry(loop, callback, args)
     watched.set_writer(entry)
-    return entry  # type: ignore[no-any-return]
+    return entry
 
 
 def forget_writer(loop: EventLoop, fd: int, writer: Callback) -> None:
@@ -85,13 +100,13 @@ def add_reader(loop: EventLoop, fd: Any, callback: Callable[..., object], *args:
     transport uses it, PermissionError for a regular file. Source: ``asyncio.loop.add_reader``.
     """
     ensure_no_transport(loop, fd)
-    watch_reader(loop, fd, callback, *args)
+    _ours(loop, fd).set_reader(_entry(loop, callback, args))
 
 
 def add_writer(loop: EventLoop, fd: Any, callback: Callable[..., object], *args: Any) -> None:
     """Call `callback(*args)` whenever the descriptor is writable (``asyncio.loop.add_writer``)."""
     ensure_no_transport(loop, fd)
-    watch_writer(loop, fd, callback, *args)
+    _ours(loop, fd).set_writer(_entry(loop, callback, args))
 
 
 def remove_reader(loop: EventLoop, fd: Any) -> bool:
