@@ -1057,3 +1057,23 @@ def test_the_calls_of_a_protocol_are_asyncios(tmp_path: Path) -> None:
 
     for count in (1, 3, 40):
         is_as_in_asyncio(conversation(count))
+
+
+def test_an_endpoint_refuses_to_be_written_to_as_a_stream() -> None:
+    async def write(loop: Any) -> Any:
+        transport, _ = await loop.create_datagram_endpoint(Recorder, local_addr=("127.0.0.1", 0))
+        answers = {}
+        for name, arguments in {
+            "write": (b"x",),
+            "writelines": ([b"x"],),
+            "write_eof": (),
+            "can_write_eof": (),
+        }.items():
+            with pytest.raises(NotImplementedError) as caught:
+                getattr(transport, name)(*arguments)
+            answers[name] = caught.type
+        transport.close()
+        await turns(2)
+        return answers
+
+    is_as_in_asyncio(write)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import io
 import os
 import re
@@ -144,3 +145,15 @@ async def test_pstree_shows_who_waits_for_whom(loop: whorl.EventLoop) -> None:
     assert len(places) == 4
     assert places[:2] == sorted(places[:2])
     assert places[1] < min(places[2:])
+
+
+def test_coroutines_have_the_names_of_asyncios() -> None:
+    async def ask(loop: Any) -> Any:
+        names = {
+            name: method.__qualname__
+            for name in dir(asyncio.AbstractEventLoop)
+            if inspect.iscoroutinefunction(method := getattr(loop, name))
+        }
+        return names
+
+    assert is_as_in_asyncio(ask)["shutdown_asyncgens"] == "BaseEventLoop.shutdown_asyncgens"

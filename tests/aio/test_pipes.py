@@ -578,12 +578,30 @@ async def test_a_connection_that_is_cancelled_closes_the_pipe(loop: whorl.EventL
 # What is shown.
 
 
+def test_what_a_pipe_cannot_do_is_refused_as_in_asyncio() -> None:
+    async def use(loop: Any) -> Any:
+        reader, writer = await connect(new_pipe())
+        answers = {}
+        for transport in (reader.transport, writer.transport):
+            for name in ("is_reading", "pause_reading", "resume_reading", "write_eof", "can_write_eof"):
+                try:
+                    answer = getattr(transport, name)()
+                except (AttributeError, NotImplementedError) as error:
+                    answer = type(error)
+                answers[transport is writer.transport, name] = answer
+            transport.close()
+        await reader.until_lost()
+        await writer.until_lost()
+        return answers
+
+    assert is_as_in_asyncio(use)[True, "pause_reading"] is NotImplementedError
+
+
 async def test_a_transport_is_asyncios_and_ours(ends: Ends) -> None:
     reader, writer = await connect(ends)
     assert isinstance(reader.transport, asyncio.ReadTransport)
     assert not isinstance(reader.transport, asyncio.WriteTransport)
-    assert isinstance(writer.transport, asyncio.WriteTransport)
-    assert not isinstance(writer.transport, asyncio.ReadTransport)
+    assert isinstance(writer.transport, asyncio.Transport)
     assert writer.transport.can_write_eof()
     for protocol, file in ((reader, ends[0]), (writer, ends[1])):
         transport = protocol.transport

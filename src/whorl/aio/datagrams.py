@@ -33,7 +33,10 @@ class _BothTransports(asyncio.Transport, asyncio.DatagramTransport):
 
 
 class DatagramTransport(DatagramEndpoint):
-    """A datagram endpoint; plain Python, so that methods can be replaced on an instance."""
+    """A datagram endpoint; plain Python, so that methods can be replaced on an instance.
+
+    It has the methods of a transport that writes a stream, as asyncio's has: they raise NotImplementedError.
+    """
 
     shown_as = "_SelectorDatagramTransport"
     max_size = 256 * 1024  # asyncio's name for the longest datagram that is received whole
@@ -42,6 +45,11 @@ class DatagramTransport(DatagramEndpoint):
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         return _BothTransports
+
+    write = asyncio.Transport.write
+    writelines = asyncio.Transport.writelines
+    write_eof = asyncio.Transport.write_eof
+    can_write_eof = asyncio.Transport.can_write_eof
 
     @property
     def _sock_fd(self) -> int:

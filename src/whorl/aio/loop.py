@@ -196,3 +196,6 @@ class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
     _note_origin = errors.note_origin
     _shown_class = errors.shown_class
     _describe = errors.describe
+
+
+tasks.name_coroutines(EventLoop)

@@ -121,13 +121,20 @@ class ReadPipeTransport(ReadPipe):
 
 
 class WritePipeTransport(WritePipe):
-    """What users see of a pipe that is written to; `isinstance` finds ``asyncio.WriteTransport`` too."""
+    """What users see of a pipe that is written to; `isinstance` finds ``asyncio.Transport`` too.
+
+    It has the methods of a transport that reads, as asyncio's has: they raise NotImplementedError.
+    """
 
     shown_as = "_UnixWritePipeTransport"
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        return asyncio.WriteTransport
+        return asyncio.Transport
+
+    is_reading = asyncio.Transport.is_reading
+    pause_reading = asyncio.Transport.pause_reading
+    resume_reading = asyncio.Transport.resume_reading
 
     def __repr__(self) -> str:
         words = _described(self, self.shown_as, bool(self._unsent))

@@ -77,3 +77,13 @@ def get_task_factory(loop: EventLoop) -> Callable[..., Any] | None:
     Source: ``asyncio.loop.get_task_factory``.
     """
     return loop._task_factory
+
+
+def name_coroutines(loop_class: type) -> None:
+    """Give a loop's coroutines the names that those of asyncio's loop have.
+
+    Reprs of tasks and warnings show them, and programs filter warnings by them.
+    """
+    for name, method in vars(loop_class).items():
+        if inspect.iscoroutinefunction(method):
+            method.__qualname__ = getattr(asyncio.SelectorEventLoop, name).__qualname__
