@@ -679,6 +679,15 @@ class SimulatedHost(Host):
     def set_signal(self, number: int, handler: Any) -> Any:
         raise NotImplementedError("there are no signals here")
 
+    def get_signal(self, number: int) -> Any:
+        raise NotImplementedError("there are no signals here")
+
+    def restore_signal(self, number: int, handler: Any) -> None:
+        raise NotImplementedError("there are no signals here")
+
+    def raise_signal(self, number: int) -> None:
+        raise NotImplementedError("there are no signals here")
+
     def thread_pool(self) -> Any:
         raise NotImplementedError("there are no threads here")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import signal
 import socket
 import weakref
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from tests.core.conftest import MakeLoop, open_descriptors
 from tests.core.machinery import run_turns
 from whorl import handles
 from whorl.core import Event, Handle, Loop, RunMode
-from whorl.handles import TCP, UDP, Async, Check, Idle, Pipe, Poll, Prepare, Process, Stdio, Timer
+from whorl.handles import TCP, UDP, Async, Check, Idle, Pipe, Poll, Prepare, Process, Signal, Stdio, Timer
 
 HOUR = 3600 * 1_000_000_000
 
@@ -81,6 +82,12 @@ def running_process(loop: Loop) -> Process:
     return process
 
 
+def started_signal(loop: Loop) -> Signal:
+    handle = Signal(loop)
+    handle.start(signal.SIGUSR1, lambda handle, number: None)
+    return handle
+
+
 STARTED: dict[str, Callable[[Loop], Any]] = {
     "Async": Async,
     "Check": started_watcher(Check),
@@ -90,6 +97,7 @@ STARTED: dict[str, Callable[[Loop], Any]] = {
     "Poll": started_poll,
     "Prepare": started_watcher(Prepare),
     "Process": running_process,
+    "Signal": started_signal,
     "TCP": listening_tcp,
     "Timer": started_timer,
     "UDP": receiving_udp,
@@ -213,7 +221,7 @@ def test_a_handle_says_what_it_is(loop: Loop, started: Handle) -> None:
     assert repr(started) == f"<{type(started).__name__} closed>"
 
 
-@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, Process, TCP, Timer, UDP])
+@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, Process, Signal, TCP, Timer, UDP])
 def test_a_closed_loop_takes_no_handles(kind: type[Handle]) -> None:
     loop = Loop()
     loop.close()
@@ -221,14 +229,14 @@ def test_a_closed_loop_takes_no_handles(kind: type[Handle]) -> None:
         kind(loop)
 
 
-@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, Process, TCP, Timer, UDP])
+@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, Process, Signal, TCP, Timer, UDP])
 def test_what_is_no_loop_is_refused(kind: Any) -> None:
     for thing in (None, 5):
         with pytest.raises((TypeError, AttributeError)):
             kind(thing)
 
 
-@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, Process, TCP, Timer, UDP])
+@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, Process, Signal, TCP, Timer, UDP])
 def test_a_handle_that_was_never_started_can_be_closed(loop: Loop, kind: type[Handle]) -> None:
     seen: list[Handle] = []
     handle = kind(loop)
@@ -237,7 +245,7 @@ def test_a_handle_that_was_never_started_can_be_closed(loop: Loop, kind: type[Ha
     assert seen == [handle]
 
 
-@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, Process, TCP, Timer, UDP])
+@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, Process, Signal, TCP, Timer, UDP])
 def test_a_kind_may_be_derived_from(loop: Loop, kind: Any) -> None:
     class Derived(kind):
         def __init__(self, loop: Loop) -> None:

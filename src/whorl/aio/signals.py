@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.aio.errors import is_coroutine_function
 from whorl.core.callback import Callback
+from whorl.core.loop import Loop
 
 if TYPE_CHECKING:
     from typing import TypeVarTuple
@@ -83,7 +84,7 @@ def signal_arrived(loop: EventLoop, number: int) -> None:
 
 def wants_signals(loop: EventLoop) -> bool:
     """Whether signals that arrive between two runs must be kept for the next."""
-    return bool(loop._signal_handlers)
+    return bool(loop._signal_handlers) or Loop._wants_signals(loop)
 
 
 def _nothing(number: int, frame: object) -> None:
@@ -118,6 +119,8 @@ def _release(loop: EventLoop) -> None:
 
 
 def _set_signal(loop: EventLoop, sig: int, handler: Any) -> None:
+    if loop._host.signals.replace_former(sig, handler):
+        return  # Signal handles listen: their handler lets the pipe be written too.
     try:
         loop._host.set_signal(sig, handler)
     except OSError as error:

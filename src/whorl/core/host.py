@@ -15,6 +15,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from whorl.core.signals import SignalTable
+
 # Python's own, unless somebody had put another in its place before.
 _SYSTEMS_OWN = socket.getaddrinfo if socket.getaddrinfo.__module__ == "socket" else None
 
@@ -40,6 +42,23 @@ class Host:
         if callable(handler):
             signal.siginterrupt(number, False)
         return former
+
+    def get_signal(self, number: int) -> Any:
+        """The handler of a signal; None if it was not installed by Python (signal.getsignal)."""
+        return signal.getsignal(number)
+
+    def restore_signal(self, number: int, handler: Any) -> None:
+        """Install a handler as `signal.signal` does it."""
+        signal.signal(number, handler)
+
+    def raise_signal(self, number: int) -> None:
+        """Have a signal delivered to this thread (signal.raise_signal)."""
+        signal.raise_signal(number)
+
+    @property
+    def signals(self) -> SignalTable:
+        """Who listens to which signal. A host with signals of its own has a table of its own."""
+        return _signals
 
     def thread_pool(self) -> Any:
         """What runs the loop's blocking work, None: the process's own pool (whorl.handles.threadpool)."""
@@ -151,6 +170,9 @@ class Host:
             callback()
 
         threading.Thread(target=wait, name=f"whorl-child-{pid}", daemon=True).start()
+
+
+_signals = SignalTable(Host())  # signals are the process's, not a loop's
 
 
 def _occupy(targets: dict[int, int]) -> list[int]:

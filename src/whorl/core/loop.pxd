@@ -25,6 +25,7 @@ cdef class Loop(Owner):
     cdef object _probe
     cdef Wakeup _wakeup
     cdef SignalPipe _signals
+    cdef int _signal_handles
     cdef readonly list _ready
     cdef list _spare
     cdef list _pending

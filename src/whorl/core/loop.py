@@ -108,6 +108,7 @@ class Loop(Owner):
         "_probe",
         "_process_id",
         "_ready",
+        "_signal_handles",
         "_signals",
         "_skipped",
         "_spare",
@@ -168,6 +169,7 @@ class Loop(Owner):
         self._callbacks = 0
         self._idle_ns = 0
         self._signals: SignalPipe | None = None  # made when the loop first runs in the main thread
+        self._signal_handles = 0  # Signal handles that are started
         self._poller = make_poller(poller, self._kernel)
         self._closed = False
         try:
@@ -806,10 +808,11 @@ class Loop(Owner):
         self._check_closed()
         if self._thread_id is not None:
             raise RuntimeError("This event loop is already running")
-        if self._process_id != self._host.process_id():
+        if not self._is_at_home():
             raise RuntimeError("This event loop was made before a fork and cannot run in the child")
         if self._host.is_main_thread():
-            self._signal_pipe().arm(yield_to_others=True)
+            self._signal_pipe().arm(yield_to_others=not self._wants_signals())
+            self._host.signals.loop_began(self)
         self._thread_id = self._home_thread = current_thread()
         self._poller.quiet = 0  # the first turns of every run poll
 
@@ -817,6 +820,7 @@ class Loop(Owner):
         self._thread_id = None
         self._may_sleep = False
         self._woken = False
+        self._host.signals.loop_ended(self)
         self._release_signals()
 
     def _signal_pipe(self) -> SignalPipe:
@@ -831,7 +835,21 @@ class Loop(Owner):
 
     def _wants_signals(self) -> bool:
         """Whether signals must be written to the pipe also while the loop does not run."""
-        return False
+        return self._signal_handles > 0
+
+    def _count_signal_handles(self, change: int) -> None:
+        """A Signal handle was started (1) or stopped (-1)."""
+        self._signal_handles += change
+        if not self._host.is_main_thread():
+            return  # The pipe ends the sleep of the main thread's loop only.
+        if change > 0:
+            self._signal_pipe().arm()
+        elif self._thread_id is None and not self._closed:
+            self._release_signals()
+
+    def _is_at_home(self) -> bool:
+        """Whether this is the process in which the loop runs, and not one forked from it."""
+        return self._process_id == self._host.process_id()
 
     def _tell(self, what: str, *details: Any) -> None:
         """Tell the probe; one that raises is removed."""

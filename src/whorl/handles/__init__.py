@@ -7,6 +7,7 @@ from whorl.handles.dns import getaddrinfo, getnameinfo
 from whorl.handles.loop_watchers import Check, Idle, Prepare
 from whorl.handles.pipe import Pipe
 from whorl.handles.process import Process, Stdio, StdioKind, kill
+from whorl.handles.signal import Signal
 from whorl.handles.stream_handle import Connect, Shutdown, StreamHandle, Write
 from whorl.handles.tcp import TCP
 from whorl.handles.threadpool import ThreadPool, Work
@@ -24,6 +25,7 @@ __all__ = [
     "Prepare",
     "Process",
     "Shutdown",
+    "Signal",
     "Stdio",
     "StdioKind",
     "StreamHandle",

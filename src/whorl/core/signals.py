@@ -1,0 +1,143 @@
+"""Signals for many listeners: one Python handler for each signal, whoever waits for it.
+
+Python runs signal handlers in the main thread, and lets only that one install them. So a listener of
+another thread's has the main thread's running loop install the handler. The handler tells every
+listener; the last one that leaves gives the signal back to what was there before.
+
+Whoever calls `signal.signal` meanwhile has taken the signal over, and keeps it.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from whorl.core.host import Host
+    from whorl.core.loop import Loop
+
+    class Listener(Protocol):
+        """Who waits for a signal."""
+
+        def _signal_raised(self, number: int) -> bool:
+            """Take note of a signal, inside a signal handler; whether that was possible."""
+
+
+class SignalTable:
+    """Who listens to which signal, in one process."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        # Guards changes of the listeners. A handler that interrupts one sees the tuple before or after.
+        self._lock = threading.RLock()
+        self._listeners: dict[int, tuple[weakref.ref[Listener], ...]] = {}
+        self._former: dict[int, Any] = {}  # the handlers that ours has replaced
+        self._main_loop: weakref.ref[Loop] | None = None  # the one that runs in the main thread
+
+    # The main thread.
+
+    def loop_began(self, loop: Loop) -> None:
+        """A loop begins to run in the main thread."""
+        self._main_loop = weakref.ref(loop)
+
+    def loop_ended(self, loop: Loop) -> None:
+        """A loop does not run any more."""
+        if self._main_loop is not None and self._main_loop() is loop:
+            self._main_loop = None
+
+    def _in_main_thread(self, action: Callable[[int], object], number: int) -> None:
+        """Act in the main thread: now, or by the loop that runs there."""
+        if self._host.is_main_thread():
+            action(number)
+            return
+        main_loop = None if self._main_loop is None else self._main_loop()
+        if main_loop is None:
+            raise RuntimeError(
+                "signals are handled in the main thread: start this there, or while a loop runs there"
+            )
+        main_loop.call_soon_threadsafe(action, number)
+
+    # Listening.
+
+    def listen(self, number: int, listener: Listener) -> None:
+        """Tell `listener` of each signal `number`.
+
+        Raises RuntimeError outside the main thread if no loop runs there, OSError for a signal that cannot
+        be caught.
+        """
+        with self._lock:
+            self._listeners[number] = (*self._living(number), weakref.ref(listener))
+        try:
+            if not self.is_installed(number):
+                self._in_main_thread(self._install, number)
+        except BaseException:
+            self._leave(number, listener)
+            raise
+
+    def unlisten(self, number: int, listener: Listener) -> None:
+        """Tell `listener` no more."""
+        if self._leave(number, listener) or number not in self._former:
+            return
+        try:
+            self._in_main_thread(self._give_back, number)
+        except RuntimeError:
+            pass  # The next signal finds that nobody listens, and does it.
+
+    def is_installed(self, number: int) -> bool:
+        """Whether the handler of a signal is ours."""
+        return number in self._former and self._host.get_signal(number) == self._arrived
+
+    def replace_former(self, number: int, handler: Any) -> bool:
+        """Let `handler` have the signal once nobody listens any more; whether somebody does now."""
+        if not self.is_installed(number):
+            return False
+        self._former[number] = handler
+        return True
+
+    def _living(self, number: int) -> tuple[weakref.ref[Listener], ...]:
+        return tuple(ref for ref in self._listeners.get(number, ()) if ref() is not None)
+
+    def _leave(self, number: int, listener: Listener) -> bool:
+        """Forget a listener; whether others are left."""
+        with self._lock:
+            left = tuple(ref for ref in self._living(number) if ref() is not listener)
+            if left:
+                self._listeners[number] = left
+            else:
+                self._listeners.pop(number, None)
+            return bool(left)
+
+    # In the main thread.
+
+    def _install(self, number: int) -> None:
+        with self._lock:
+            if self._living(number) and not self.is_installed(number):
+                self._former[number] = self._host.set_signal(number, self._arrived)
+
+    def _give_back(self, number: int) -> None:
+        with self._lock:
+            if not self._living(number):
+                self._restore(number)
+
+    def _restore(self, number: int) -> None:
+        """Install what was there before, unless somebody has taken the signal over."""
+        is_ours = self.is_installed(number)
+        former = self._former.pop(number, signal.SIG_DFL)
+        if is_ours:
+            # A handler that was not installed by Python is one that Python cannot install again.
+            self._host.restore_signal(number, signal.SIG_DFL if former is None else former)
+
+    def _arrived(self, number: int, frame: object) -> None:
+        """The handler that Python calls, between any two instructions of the main thread."""
+        told = False
+        for ref in self._listeners.get(number, ()):
+            listener = ref()
+            if listener is not None and listener._signal_raised(number):
+                told = True
+        if not told and number in self._former:
+            # All listeners were stopped in other threads, or this is a forked child and they are not its own.
+            self._restore(number)
+            self._host.raise_signal(number)
