@@ -646,6 +646,15 @@ class SimulatedKernel(Kernel):
     def pidfd_open(self, pid: int) -> int:
         return -errno.ESRCH
 
+    def inotify_create(self) -> int:
+        return -errno.ENOSYS
+
+    def inotify_add(self, fd: int, path: bytes, mask: int) -> int:
+        return -errno.EBADF
+
+    def inotify_remove(self, fd: int, watch: int) -> int:
+        return -errno.EBADF
+
     def path_status(self, path: str | bytes) -> tuple[int, int] | int:
         return self.modes.get(path, -errno.ENOENT)
 

@@ -590,3 +590,26 @@ def test_sleeping_lets_other_threads_run(kernel: Kernel) -> None:
     assert count == 10_000
     kernel.close(epfd)
     kernel.close(eventfd)
+
+
+# Changes of files.
+
+
+def test_a_watch_tells_of_changes(kernel: Kernel, tmp_path: Path) -> None:
+    fd = kernel.inotify_create()
+    assert not os.get_inheritable(fd)
+    assert kernel.read(fd, 4096) == -errno.EAGAIN
+    watch = kernel.inotify_add(fd, os.fsencode(tmp_path), 0x100)
+    assert watch > 0
+    assert kernel.inotify_add(fd, os.fsencode(tmp_path) + b"/.", 0x100) == watch
+    (tmp_path / "created").touch()
+    data = kernel.read(fd, 4096)
+    assert isinstance(data, bytes)
+    assert b"created\0" in data
+    assert kernel.inotify_remove(fd, watch) == 0
+    assert kernel.inotify_remove(fd, watch) == -errno.EINVAL
+    assert kernel.inotify_add(fd, b"/nowhere/at/all", 0x100) == -errno.ENOENT
+    assert kernel.inotify_add(-1, b"/", 0x100) == -errno.EBADF
+    with pytest.raises(ValueError, match="null byte"):
+        kernel.inotify_add(fd, b"a\0b", 0x100)
+    assert kernel.close(fd) == 0

@@ -17,7 +17,21 @@ from tests.core.conftest import MakeLoop, open_descriptors
 from tests.core.machinery import run_turns
 from whorl import handles
 from whorl.core import Event, Handle, Loop, RunMode
-from whorl.handles import TCP, UDP, Async, Check, Idle, Pipe, Poll, Prepare, Process, Signal, Stdio, Timer
+from whorl.handles import (
+    TCP,
+    UDP,
+    Async,
+    Check,
+    FsEvent,
+    Idle,
+    Pipe,
+    Poll,
+    Prepare,
+    Process,
+    Signal,
+    Stdio,
+    Timer,
+)
 
 HOUR = 3600 * 1_000_000_000
 
@@ -82,6 +96,12 @@ def running_process(loop: Loop) -> Process:
     return process
 
 
+def watching_fs_event(loop: Loop) -> FsEvent:
+    handle = FsEvent(loop)
+    handle.start("/", lambda handle, name, changes, error: None)
+    return handle
+
+
 def started_signal(loop: Loop) -> Signal:
     handle = Signal(loop)
     handle.start(signal.SIGUSR1, lambda handle, number: None)
@@ -91,6 +111,7 @@ def started_signal(loop: Loop) -> Signal:
 STARTED: dict[str, Callable[[Loop], Any]] = {
     "Async": Async,
     "Check": started_watcher(Check),
+    "FsEvent": watching_fs_event,
     "Idle": started_watcher(Idle),
     "Pipe listening": listening_pipe,
     "Pipe reading": reading_pipe,
@@ -119,6 +140,8 @@ NO_HANDLES = {
     "kill",
 }
 
+KINDS = (Async, Check, FsEvent, Idle, Pipe, Prepare, Process, Signal, TCP, Timer, UDP)
+OF_EACH_KIND = pytest.mark.parametrize("kind", KINDS)
 EACH = pytest.mark.parametrize("start", STARTED.values(), ids=STARTED)
 IN_BOTH_ORDERS = pytest.mark.parametrize(
     "run_once", [lambda loop: loop.run(RunMode.NOWAIT), run_turns], ids=["machine", "asyncio"]
@@ -221,7 +244,9 @@ def test_a_handle_says_what_it_is(loop: Loop, started: Handle) -> None:
     assert repr(started) == f"<{type(started).__name__} closed>"
 
 
-@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, Process, Signal, TCP, Timer, UDP])
+@pytest.mark.parametrize(
+    "kind", [Async, Check, FsEvent, Idle, Pipe, Prepare, Process, Signal, TCP, Timer, UDP]
+)
 def test_a_closed_loop_takes_no_handles(kind: type[Handle]) -> None:
     loop = Loop()
     loop.close()
@@ -229,14 +254,18 @@ def test_a_closed_loop_takes_no_handles(kind: type[Handle]) -> None:
         kind(loop)
 
 
-@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, Process, Signal, TCP, Timer, UDP])
+@pytest.mark.parametrize(
+    "kind", [Async, Check, FsEvent, Idle, Pipe, Prepare, Process, Signal, TCP, Timer, UDP]
+)
 def test_what_is_no_loop_is_refused(kind: Any) -> None:
     for thing in (None, 5):
         with pytest.raises((TypeError, AttributeError)):
             kind(thing)
 
 
-@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, Process, Signal, TCP, Timer, UDP])
+@pytest.mark.parametrize(
+    "kind", [Async, Check, FsEvent, Idle, Pipe, Prepare, Process, Signal, TCP, Timer, UDP]
+)
 def test_a_handle_that_was_never_started_can_be_closed(loop: Loop, kind: type[Handle]) -> None:
     seen: list[Handle] = []
     handle = kind(loop)
@@ -245,7 +274,9 @@ def test_a_handle_that_was_never_started_can_be_closed(loop: Loop, kind: type[Ha
     assert seen == [handle]
 
 
-@pytest.mark.parametrize("kind", [Async, Check, Idle, Pipe, Prepare, Process, Signal, TCP, Timer, UDP])
+@pytest.mark.parametrize(
+    "kind", [Async, Check, FsEvent, Idle, Pipe, Prepare, Process, Signal, TCP, Timer, UDP]
+)
 def test_a_kind_may_be_derived_from(loop: Loop, kind: Any) -> None:
     class Derived(kind):
         def __init__(self, loop: Loop) -> None:

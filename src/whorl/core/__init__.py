@@ -10,12 +10,13 @@ from whorl.core.loop import Loop
 from whorl.core.metrics import LoopMetrics
 from whorl.core.poller import IOHandle, Poller
 from whorl.core.probe import Probe
-from whorl.core.states import Event, Life, RunMode
+from whorl.core.states import Event, FsChange, Life, RunMode
 from whorl.core.timer import TimedCallback
 
 __all__ = [
     "Callback",
     "Event",
+    "FsChange",
     "Handle",
     "Host",
     "IOHandle",

@@ -3,6 +3,8 @@ from libc.stdint cimport uint16_t, uint32_t
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
+from whorl.core.notify cimport NotifyCalls
+
 cdef extern from "<sys/uio.h>" nogil:
     struct iovec:
         void *iov_base
@@ -140,7 +142,7 @@ cdef class DatagramSocket:
     cdef readonly int family
 
 
-cdef class DatagramCalls:
+cdef class DatagramCalls(NotifyCalls):
     cdef bytearray _block
     cdef bint _receives_many
     cdef bint _sends_many

@@ -15,6 +15,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.limits import DATAGRAM_BLOCK, DATAGRAM_ROOM, READ_SIZE  # noqa: F401 (used by datagrams.pxd)
+from whorl.core.notify import NotifyCalls
 from whorl.core.refusals import refusal
 
 try:
@@ -96,7 +97,7 @@ class DatagramSocket:
         self.family = sock.family if sock.family in KNOWN_FAMILIES else 0
 
 
-class DatagramCalls:
+class DatagramCalls(NotifyCalls):
     """The part of the kernel that is about datagrams. The rules are those of `Kernel`."""
 
     __slots__ = ("_block", "_receives_many", "_sends_many")

@@ -38,6 +38,10 @@ DATAGRAM_ROOM: Final = 64 * 1024
 #: The block in which the datagrams of one call are received, in bytes: 16 of UDP.
 DATAGRAM_BLOCK: Final = 16 * DATAGRAM_ROOM
 
+#: The most that one read takes of what inotify has noted, in bytes: some 2,000 changes. Others get their
+#: turn before the next read.
+CHANGES_SIZE: Final = 64 * 1024
+
 #: From this size a send lets other threads run while the kernel copies, in bytes.
 RELEASE_GIL_SIZE: Final = 64 * 1024
 

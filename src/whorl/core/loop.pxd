@@ -26,6 +26,7 @@ cdef class Loop(Owner):
     cdef Wakeup _wakeup
     cdef SignalPipe _signals
     cdef int _signal_handles
+    cdef readonly dict _shared
     cdef readonly list _ready
     cdef list _spare
     cdef list _pending

@@ -108,6 +108,7 @@ class Loop(Owner):
         "_probe",
         "_process_id",
         "_ready",
+        "_shared",
         "_signal_handles",
         "_signals",
         "_skipped",
@@ -169,6 +170,7 @@ class Loop(Owner):
         self._callbacks = 0
         self._idle_ns = 0
         self._signals: SignalPipe | None = None  # made when the loop first runs in the main thread
+        self._shared: dict[str, Any] = {}  # what handles of a kind have in common, while there are any
         self._signal_handles = 0  # Signal handles that are started
         self._poller = make_poller(poller, self._kernel)
         self._closed = False

@@ -24,6 +24,13 @@ class Event(enum.IntFlag):
     HANGUP = 32  #: seen only: both directions are shut
 
 
+class FsChange(enum.IntFlag):
+    """What happened to a watched file (libuv: ``uv_fs_event``)."""
+
+    RENAME = 1  #: it was created, removed or renamed
+    CHANGE = 2  #: its contents or attributes were changed
+
+
 class Life(enum.IntEnum):
     """The life of a handle: OPEN -> CLOSING (close was called) -> CLOSED (the callback ran)."""
 

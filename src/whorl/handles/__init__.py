@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from whorl.handles.async_ import Async
 from whorl.handles.dns import getaddrinfo, getnameinfo
+from whorl.handles.fs_event import FsEvent
 from whorl.handles.loop_watchers import Check, Idle, Prepare
 from whorl.handles.pipe import Pipe
 from whorl.handles.process import Process, Stdio, StdioKind, kill
@@ -19,6 +20,7 @@ __all__ = [
     "Async",
     "Check",
     "Connect",
+    "FsEvent",
     "Idle",
     "Pipe",
     "Poll",
