@@ -646,6 +646,36 @@ class SimulatedKernel(Kernel):
     def pidfd_open(self, pid: int) -> int:
         return -errno.ESRCH
 
+    def receive_descriptors(self, sock: Any, limit: int) -> tuple[bytes, list[int], bool] | int:
+        return -errno.EOPNOTSUPP
+
+    def receive_descriptors_into(self, sock: Any, buffer: Any) -> tuple[int, list[int], bool] | int:
+        return -errno.EOPNOTSUPP
+
+    def send_descriptors(self, sock: Any, data: Any, fds: list[int]) -> int:
+        return -errno.EOPNOTSUPP
+
+    def socket_kind(self, fd: int) -> tuple[int, int] | int:
+        return -errno.ENOTSOCK
+
+    def is_terminal(self, fd: int) -> bool:
+        return False
+
+    def is_terminal_master(self, fd: int) -> bool:
+        return False
+
+    def reopen_terminal(self, fd: int, flags: int) -> int:
+        return -errno.ENOTTY
+
+    def terminal_settings(self, fd: int) -> list[Any] | int:
+        return -errno.ENOTTY
+
+    def set_terminal(self, fd: int, settings: list[Any], *, drain: bool) -> int:
+        return -errno.ENOTTY
+
+    def terminal_size(self, fd: int) -> tuple[int, int] | int:
+        return -errno.ENOTTY
+
     def inotify_create(self) -> int:
         return -errno.ENOSYS
 

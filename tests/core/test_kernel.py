@@ -613,3 +613,44 @@ def test_a_watch_tells_of_changes(kernel: Kernel, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="null byte"):
         kernel.inotify_add(fd, b"a\0b", 0x100)
     assert kernel.close(fd) == 0
+
+
+# Descriptors that travel, and terminals.
+
+
+def test_descriptors_travel_with_data(kernel: Kernel, pair: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = pair
+    assert kernel.receive_descriptors(ours, 100) == -errno.EAGAIN
+    assert kernel.receive_descriptors_into(ours, bytearray(10)) == -errno.EAGAIN
+    assert kernel.send_descriptors(theirs, b"hello", [0, 1]) == 5
+    data, fds, some_lost = kernel.receive_descriptors(ours, 3)
+    assert (data, len(fds), some_lost) == (b"hel", 2, False)
+    buffer = bytearray(10)
+    assert kernel.receive_descriptors_into(ours, buffer) == (2, [], False)
+    assert buffer[:2] == b"lo"
+    for fd in fds:
+        assert not os.get_inheritable(fd)
+        assert kernel.close(fd) == 0
+    assert kernel.send_descriptors(theirs, b"x", [-1]) == -errno.EBADF
+    kernel.shutdown(theirs, socket.SHUT_WR)
+    assert kernel.receive_descriptors(ours, 3) == (b"", [], False)
+    assert kernel.send_descriptors(theirs, b"x", [0]) == -errno.EPIPE
+
+
+def test_a_socket_is_known_by_its_descriptor(
+    kernel: Kernel, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    assert kernel.socket_kind(pair[0].fileno()) == (socket.AF_UNIX, socket.SOCK_STREAM)
+    assert pair[0].getblocking() is False
+    assert kernel.socket_kind(0) == -errno.ENOTSOCK
+    assert kernel.socket_kind(-1) == -errno.EBADF
+
+
+def test_what_is_no_terminal_is_refused(kernel: Kernel, pipe: tuple[int, int]) -> None:
+    fd = pipe[0]
+    assert not kernel.is_terminal(fd)
+    assert not kernel.is_terminal_master(fd)
+    assert kernel.reopen_terminal(fd, os.O_RDWR) == -errno.ENOTTY
+    assert kernel.terminal_settings(fd) == -errno.ENOTTY
+    assert kernel.terminal_size(fd) == -errno.ENOTTY
+    assert kernel.set_terminal(fd, [0, 0, 0, 0, 0, 0, [0] * 32], drain=True) == -errno.ENOTTY

@@ -13,7 +13,7 @@ from whorl import handles
 
 GUIDE = (ROOT / "docs/guide/handles.md").read_text(encoding="utf-8")
 EXAMPLES = dict(
-    re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```python\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
+    re.findall(r"^##+ ([^\n]+)\n(?:(?!^##+ ).)*?^```python\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
 )
 
 
@@ -34,11 +34,13 @@ def test_everything_that_can_be_started_has_an_example() -> None:
     shown = {word for code in EXAMPLES.values() for word in re.findall(r"\w+", code)}
     assert set(handles.__all__) - shown <= {
         "Connect",
+        "HandleKind",
         "Shutdown",
         "StdioKind",
         "StreamHandle",
         "ThreadPool",
         "UdpSend",
         "Write",
+        "guess_handle",
         "kill",
     }

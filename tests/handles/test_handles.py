@@ -127,6 +127,7 @@ STARTED: dict[str, Callable[[Loop], Any]] = {
 #: What the package offers besides.
 NO_HANDLES = {
     "Connect",
+    "HandleKind",
     "Shutdown",
     "Stdio",
     "StdioKind",
@@ -137,6 +138,7 @@ NO_HANDLES = {
     "Write",
     "getaddrinfo",
     "getnameinfo",
+    "guess_handle",
     "kill",
 }
 

@@ -102,6 +102,19 @@ class FaultKernel(Kernel):
             self._note_short("sendfile", target)
         return super().sendfile(target, source, offset, cut)
 
+    def receive_descriptors(self, sock: Any, limit: int) -> tuple[bytes, list[int], bool] | int:
+        """Receive data and descriptors, perhaps less data than there is."""
+        refused = self._refuse_transfer("receive_descriptors", sock.fileno())
+        return refused or super().receive_descriptors(sock, self._cut(limit))
+
+    def send_descriptors(self, sock: Any, data: ReadableBuffer, fds: list[int]) -> int:
+        """Send descriptors, perhaps with less data than there is."""
+        refused = self._refuse_transfer("send_descriptors", sock.fileno())
+        if refused:
+            return refused
+        with memoryview(data) as whole, whole[: self._cut(len(whole))] as part:
+            return super().send_descriptors(sock, part, fds)
+
     def _receive(
         self, name: str, call: Callable[[int, int], bytes | int], fd: int, limit: int
     ) -> bytes | int:

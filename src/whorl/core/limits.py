@@ -45,6 +45,12 @@ CHANGES_SIZE: Final = 64 * 1024
 #: From this size a send lets other threads run while the kernel copies, in bytes.
 RELEASE_GIL_SIZE: Final = 64 * 1024
 
+#: The most that one message with descriptors brings, in bytes.
+MESSAGE_SIZE: Final = 64 * 1024
+
+#: The most descriptors that one message may carry (Linux: SCM_MAX_FD).
+DESCRIPTORS_PER_MESSAGE: Final = 253
+
 #: How much of a file one call sends, in bytes, so that other threads need not wait for all of it.
 SENDFILE_SIZE: Final = 1 << 30
 

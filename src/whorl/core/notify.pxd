@@ -1,6 +1,8 @@
 from libc.errno cimport errno as c_errno
 from libc.stdint cimport uint32_t
 
+from whorl.core.terminal cimport TerminalCalls
+
 cdef extern from "<sys/inotify.h>" nogil:
     int IN_CLOEXEC
     int IN_NONBLOCK
@@ -28,7 +30,7 @@ cdef inline int unwatch_path(int fd, int watch) noexcept:
     return 0 if c_inotify_rm_watch(fd, watch) == 0 else -c_errno
 
 
-cdef class NotifyCalls:
+cdef class NotifyCalls(TerminalCalls):
     cpdef int inotify_create(self) except? -65536
     cpdef int inotify_add(self, int fd, bytes path, uint32_t mask) except? -65536
     cpdef int inotify_remove(self, int fd, int watch) except? -65536

@@ -8,6 +8,8 @@ from __future__ import annotations
 import ctypes
 import os
 
+from whorl.core.terminal import TerminalCalls
+
 try:
     import cython
 except ImportError:
@@ -33,7 +35,7 @@ if not cython.compiled:
         return 0 if libc.inotify_rm_watch(fd, watch) == 0 else -ctypes.get_errno()
 
 
-class NotifyCalls:
+class NotifyCalls(TerminalCalls):
     """The part of the kernel that tells of changes of files."""
 
     def inotify_create(self) -> int:

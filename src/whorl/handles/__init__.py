@@ -5,6 +5,7 @@ from __future__ import annotations
 from whorl.handles.async_ import Async
 from whorl.handles.dns import getaddrinfo, getnameinfo
 from whorl.handles.fs_event import FsEvent
+from whorl.handles.kinds import HandleKind, guess_handle
 from whorl.handles.loop_watchers import Check, Idle, Prepare
 from whorl.handles.pipe import Pipe
 from whorl.handles.process import Process, Stdio, StdioKind, kill
@@ -21,6 +22,7 @@ __all__ = [
     "Check",
     "Connect",
     "FsEvent",
+    "HandleKind",
     "Idle",
     "Pipe",
     "Poll",
@@ -40,5 +42,6 @@ __all__ = [
     "Write",
     "getaddrinfo",
     "getnameinfo",
+    "guess_handle",
     "kill",
 ]

@@ -1,8 +1,22 @@
-from whorl.handles.stream_handle cimport Connect, StreamHandle
+from whorl.core.poller cimport IOHandle
+from whorl.handles.stream cimport Stream
+from whorl.handles.stream_handle cimport Connect, StreamHandle, Write
+
+cdef int OPEN
 
 
 cdef class Pipe(StreamHandle):
     cdef object _bound_path
+    cdef readonly bint _ipc
+    cdef bint _some_lost
+    cdef list _received
+    cdef list _outgoing
 
     cdef object _adopt(self, object sock)
+    cdef object _to_send(self, object data, object handle)
+    cdef Py_ssize_t _send_first(self) except? -65536
+    cdef object _drop_unsent(self)
+    cdef object _read(self)
+    cdef Py_ssize_t _fill(self, object buffer) except? -65536
+    cdef object _read_message(self)
     cpdef object _release(self)

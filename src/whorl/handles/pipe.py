@@ -1,4 +1,8 @@
-"""Pipe: UNIX sockets, and the two ends of plain pipes."""
+"""Pipe: UNIX sockets, the two ends of plain pipes, and handles that travel through them.
+
+A descriptor goes with the first byte of the data it was given with. So data that was queued before is sent
+first and by itself, and never in one call with what follows.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,21 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.handle import os_error
-from whorl.handles.stream_handle import Connect, StreamHandle, answer
+from whorl.core.limits import MESSAGE_SIZE
+from whorl.core.poller import IOHandle
+from whorl.core.states import Event, Life
+from whorl.handles.kinds import HandleKind, kind_of
+from whorl.handles.stream import Stream
+from whorl.handles.stream_handle import Connect, StreamHandle, Write, answer, flat
 
 if TYPE_CHECKING:
     from typing import Self
 
+    from _typeshed import ReadableBuffer as Buffer
+
     from whorl.core.loop import Loop
+
+OPEN = int(Life.OPEN)
 
 # struct sockaddr_un: a path ends with a zero byte, an abstract name does not.
 LONGEST_PATH = 107
@@ -29,12 +42,19 @@ class Pipe(StreamHandle):
 
     Names are paths; one that begins with a zero byte is in Linux's abstract name space. A name
     that is too long is an error (ENAMETOOLONG), never cut.
+
+    With `ipc`, handles may be sent and received together with data, between processes too.
     """
 
-    __slots__ = ("_bound_path",)
+    __slots__ = ("_bound_path", "_ipc", "_outgoing", "_received", "_some_lost")
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, *, ipc: bool = False) -> None:
         super().__init__(loop)
+        self._ipc = bool(ipc)
+        self._received: list[int] = []  # descriptors that wait for `accept`
+        self._some_lost = False  # whether descriptors came for which there was no room
+        # Descriptors of ours that wait to be sent, each with its place in the stream.
+        self._outgoing: list[tuple[int, int]] = []
         self._bound_path: bytes | None = None  # the path to be removed when the handle is closed
 
     def open(self, fd: int) -> None:
@@ -83,7 +103,7 @@ class Pipe(StreamHandle):
         the callback gets that error, and the handle rests for a while before it goes on.
         """
         self._check_open()
-        if self._sock is None:
+        if self._sock is None or self._ipc:
             raise os_error(errno.EINVAL)
         self._begin_listen(backlog, on_connection)
 
@@ -113,6 +133,160 @@ class Pipe(StreamHandle):
         """The peer's name; empty if it has none, bytes if it is abstract."""
         return self._name(self._kernel.peer_name)
 
+    def chmod(self, events: int) -> None:
+        """Let everybody read (READABLE) or write (WRITABLE) a bound socket's path (``uv_pipe_chmod``).
+
+        Raises OSError: EINVAL for other flags or none, EBADF if the socket has no path.
+        """
+        self._check_open()
+        if not events or events & ~(Event.READABLE | Event.WRITABLE):
+            raise os_error(errno.EINVAL)
+        name = self.getsockname()
+        if not isinstance(name, str) or not name:
+            raise os_error(errno.EBADF)
+        mode, _ = answer(self._kernel.path_status(name))
+        if events & Event.READABLE:
+            mode |= 0o444
+        if events & Event.WRITABLE:
+            mode |= 0o222
+        answer(self._kernel.change_mode(name, stat.S_IMODE(mode)))
+
+    # Handles that travel.
+
+    def write2(
+        self,
+        data: Buffer,
+        handle: IOHandle,
+        callback: Callable[[Write, OSError | None], object] | None = None,
+    ) -> Write:
+        """Send all of `data`, and with its first byte the descriptor of `handle` (``uv_write2``).
+
+        The handle may be closed as soon as this has returned; it stays what it is here. Raises OSError:
+        EINVAL without `ipc` or without data, EBADF if `handle` has no descriptor, what `write` raises.
+        """
+        chunk = self._to_send(data, handle)
+        copy: int = answer(self._kernel.duplicate(handle.fileno()))
+        try:
+            request = Write(self, callback)
+        except BaseException:
+            self._kernel.close(copy)
+            raise
+        is_first = not self._unsent
+        self._outgoing.append((self._sent_total + self._unsent, copy))
+        self._enqueue(chunk, 0, len(chunk))
+        request._target = self._sent_total + self._unsent
+        self._writes.append(request)
+        if is_first and self._connecting is None:
+            self._flush()
+            if not self._unsent:
+                self._run_again()  # to call back
+            elif self._life == OPEN:
+                self._update_interest()
+        return request
+
+    def try_write2(self, data: Buffer, handle: IOHandle) -> int:
+        """Send what the kernel takes of `data` at once, with the handle; how many bytes (``uv_try_write2``).
+
+        Raises BlockingIOError if it takes nothing, or if writes are waiting: the handle was not sent then.
+        """
+        chunk = self._to_send(data, handle)
+        if self._connecting is not None or self._unsent:
+            raise os_error(errno.EAGAIN)
+        sent: int = answer(self._kernel.send_descriptors(self._sock, chunk, [handle.fileno()]))
+        self._sent_total += sent
+        return sent
+
+    def pending_count(self) -> int:
+        """How many handles were received and wait for `accept`."""
+        return len(self._received)
+
+    def pending_type(self) -> HandleKind:
+        """The kind of the handle that `accept` takes next; UNKNOWN if there is none."""
+        return kind_of(self._kernel, self._received[0]) if self._received else HandleKind.UNKNOWN
+
+    def accept(self, client: Any) -> None:
+        """Make `client`, a fresh handle, the connection that has arrived, or the next handle received.
+
+        For a received handle `client` is of the kind that `pending_type` says, a UDP too. What nobody accepts
+        is closed together with this handle. Raises BlockingIOError if there is nothing.
+        """
+        if not self._ipc:
+            StreamHandle.accept(self, client)
+            return
+        self._check_open()
+        if not isinstance(client, IOHandle) or not hasattr(client, "open"):
+            raise TypeError(f"a TCP, Pipe, TTY or UDP was expected by accept(), got {client!r}")
+        if client.loop is not self.loop:
+            raise ValueError("the client belongs to another loop")
+        if not self._received:
+            raise os_error(errno.EAGAIN)
+        client.open(self._received[0])
+        del self._received[0]
+
+    def _to_send(self, data: Buffer, handle: IOHandle) -> bytes | memoryview:
+        """The data to be sent with a handle, if that can be done."""
+        self._check_writable()
+        if not isinstance(handle, IOHandle):
+            raise TypeError(f"a handle with a descriptor was expected, got {handle!r}")
+        chunk = flat(data)
+        if not self._ipc or self._sock is None or not len(chunk):
+            raise os_error(errno.EINVAL)
+        if handle.is_closing() or handle.fileno() < 0:
+            raise os_error(errno.EBADF)
+        return chunk
+
+    def _send_first(self) -> int:
+        if not self._outgoing:
+            return Stream._send_first(self)
+        place, fd = self._outgoing[0]
+        chunk = self._chunks[self._first]
+        if place > self._sent_total:
+            return self._kernel.send(self._fd, chunk, self._offset)
+        sent: int = self._kernel.send_descriptors(self._sock, memoryview(chunk)[self._offset :], [fd])
+        if sent > 0:
+            del self._outgoing[0]
+            self._kernel.close(fd)
+        return sent
+
+    def _drop_unsent(self) -> None:
+        StreamHandle._drop_unsent(self)
+        for _, fd in self._outgoing:
+            self._kernel.close(fd)
+        self._outgoing.clear()
+
+    def _read(self) -> None:
+        if self._get_buffer is not None or not self._ipc or self._sock is None:
+            StreamHandle._read(self)
+        else:
+            self._read_message()
+        if self._some_lost and self._reading:
+            # Descriptors did not fit into this process any more.
+            self._stop_reading()
+            self._read_failed(errno.EMFILE)
+        self._some_lost = False
+
+    def _read_message(self) -> None:
+        """Read data and the descriptors that come with it."""
+        message = self._kernel.receive_descriptors(self._sock, MESSAGE_SIZE)
+        if isinstance(message, int):
+            self._note_read(message, MESSAGE_SIZE)
+        else:
+            data, fds, self._some_lost = message
+            self._received.extend(fds)
+            self._took(data, MESSAGE_SIZE)
+
+    def _fill(self, buffer: memoryview) -> int:
+        if not self._ipc or self._sock is None:
+            return StreamHandle._fill(self, buffer)
+        message = self._kernel.receive_descriptors_into(self._sock, buffer)
+        if isinstance(message, int):
+            return message
+        size, fds, self._some_lost = message
+        self._received.extend(fds)
+        return size
+
+    # What is below.
+
     def _name(self, ask: Callable[[Any], Any]) -> str | bytes:
         if self.is_closing() or self._sock is None:
             raise os_error(errno.EBADF)
@@ -129,6 +303,9 @@ class Pipe(StreamHandle):
         if self._bound_path is not None:
             self._kernel.unlink(self._bound_path)
             self._bound_path = None
+        for fd in self._received:
+            self._kernel.close(fd)
+        self._received.clear()
         StreamHandle._release(self)
 
 

@@ -63,7 +63,7 @@ class Stdio:
     def create_pipe(cls, pipe: Pipe, *, child_reads: bool = False, child_writes: bool = False) -> Self:
         """A new pipe, of which the fresh handle `pipe` becomes the other end.
 
-        One that goes both ways is a pair of UNIX sockets.
+        One that goes both ways, or is to send handles, is a pair of UNIX sockets.
         """
         return cls(StdioKind.CREATE_PIPE, handle=pipe, child_reads=child_reads, child_writes=child_writes)
 
@@ -215,13 +215,13 @@ class Descriptors:
         kernel = self._kernel
         ours: int
         theirs: int
-        if entry.child_reads and entry.child_writes:
+        assert isinstance(entry.handle, Pipe)
+        if (entry.child_reads and entry.child_writes) or entry.handle._ipc:
             pair = answer(kernel.socket_pair())
             ours, theirs = (sock.detach() for sock in pair)
         else:
             ends = answer(kernel.pipe())
             ours, theirs = reversed(ends) if entry.child_reads else ends
-        assert isinstance(entry.handle, Pipe)
         self._ours.append((entry.handle, ours))
         self._childs.append(theirs)
         answer(kernel.set_blocking(theirs, True))

@@ -50,7 +50,7 @@ cdef class StreamHandle(Stream):
     cdef object _connection_callback
     cdef object _connection_context
 
-    cpdef object accept(self, StreamHandle client)
+    cdef object _accept(self, StreamHandle client)
 
     # For subclasses.
     cdef object _adopt(self, object sock)

@@ -350,7 +350,7 @@ class StreamHandle(Stream):
             self._listener.resume()
             self._activate()
 
-    def accept(self, client: StreamHandle) -> None:
+    def accept(self, client: Any) -> None:
         """Make `client`, a fresh handle of the same loop, the connection that has just arrived.
 
         Raises BlockingIOError if there is none.
@@ -358,6 +358,9 @@ class StreamHandle(Stream):
         self._check_open()
         if not isinstance(client, StreamHandle):
             raise TypeError(f"a stream was expected by accept(), got {client!r}")
+        self._accept(client)
+
+    def _accept(self, client: StreamHandle) -> None:
         if client.loop is not self.loop:
             raise ValueError("the client belongs to another loop")
         client._check_open()
@@ -399,6 +402,15 @@ class StreamHandle(Stream):
         """Refuse a descriptor that another handle of the loop watches."""
         if self._poller.find(fd) is not None:
             raise os_error(errno.EEXIST)
+
+    def set_blocking(self, blocking: bool) -> None:
+        """Set or clear the descriptor's blocking mode, for whoever else has it (``uv_stream_set_blocking``).
+
+        The handle itself goes on as before: sockets are never waited for, only pipes and terminals are.
+        """
+        if self._life != OPEN or self._fd < 0:
+            raise os_error(errno.EBADF)
+        answer(self._kernel.set_blocking(self._fd, bool(blocking)))
 
     def send_buffer_size(self, size: int | None = None) -> int:
         """The size of the kernel's buffer for sending, after setting it unless `size` is None."""

@@ -1,0 +1,5 @@
+from whorl.core.passing cimport PassingCalls
+
+
+cdef class TerminalCalls(PassingCalls):
+    pass
