@@ -9,10 +9,8 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import gc
-import inspect
 import itertools
 import logging
-import mmap
 import os
 import random
 import selectors
@@ -26,6 +24,7 @@ from typing import Any
 
 import whorl
 from tests.aio.tls import server_context
+from tests.fuzz.journal import Journal, describe
 from tests.fuzz.mischief import (
     CONTEXTS,
     ERRORS,
@@ -39,31 +38,22 @@ from tests.fuzz.mischief import (
     Whole,
     strange_buffers,
 )
+from tests.fuzz.surface import HANDLES, REQUESTS, Parameters, names_of, parameters, parameters_of
 from whorl.core.callback import Callback, GuardedCallback
 from whorl.core.kernel import EventBatch, Kernel
 from whorl.core.timer import TimedCallback
 
 DEADLINE = 60  # seconds for the whole run; a process that takes longer is taken to hang
 PATIENCE = 0.2  # seconds for one call, until a signal's handler raises out of it
-JOURNAL_SIZE = 1 << 20
 DEPTH = 3  # calls inside calls
 POOL = 24  # objects of each kind that are kept
 
-#: They act on the whole process, on descriptors that are not theirs, or do not come back by design.
-LEFT_OUT = {
-    "_run_turns",
-    "close_descriptor",
-    "epoll_wait",
-    "run_app",
-    "_open",
-    "_rebuild",
-    "_closed",
-    "_thread_id",
-    "_stopping",
-    "__class__",
-}
+#: They take what is in use from others.
 LEFT_OUT_OF_KERNELS = {"close", "read", "recv", "write", "unlink", "change_mode", "read_into", "recv_into"}
 
+
+#: Of files, in the folder of the journal, where the process works.
+PATHS = (".", "file", "folder", "folder/file", "link", b"bytes", Path("path"), "nowhere/file", "")
 
 #: Sensible values, by the name of the parameter.
 HINTS: dict[str, tuple[Any, ...]] = {
@@ -83,13 +73,19 @@ HINTS: dict[str, tuple[Any, ...]] = {
     "limit": (0, 1, 10),
     "offset": (0, 1),
     "first": (0, 1),
-    "args": (1, (), b"x", None),
     "address": (("127.0.0.1", 1), ("127.0.0.1", 0), ("::1", 0), ("127.0.0.1", 70_000)),
     "name": ("socket", b"\0abstract", "", "x" * 200),
     "backlog": (0, 1, 100),
     "context": (None, *CONTEXTS),
     "error": (None, ValueError("made up"), OSError(32, "made up")),
     "enabled": (True, False),
+    "signum": (signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, signal.SIGURG, 9, 0, 65),
+    "path": PATHS,
+    "new_path": PATHS,
+    "target": PATHS,
+    "flags": (0, os.O_RDONLY, os.O_RDWR | os.O_CREAT, os.O_WRONLY | os.O_APPEND, 7),
+    "mode": (0o600, 0o700, 0, 1, 2, "r"),
+    "args": (1, (), b"x", None, ["true"], ["cat"], ["sh", "-c", "exit 3"], ["not a program"]),
 }
 #: How often each kind of thing is called.
 KINDS = ("loop", "loop", "handle", "handle", "handle", "transport", "transport", "entry", "result", "rare")
@@ -100,25 +96,6 @@ SAME = {"handle": "client", "entry": "timer", "transport": "self"}
 
 class Interrupted(BaseException):
     """Raised out of a call that takes too long, by the handler of a signal."""
-
-
-class Journal:
-    """The last calls, in shared memory."""
-
-    def __init__(self, path: str) -> None:
-        with open(path, "wb") as file:
-            file.truncate(JOURNAL_SIZE)
-        with open(path, "r+b") as file:
-            self._memory = mmap.mmap(file.fileno(), JOURNAL_SIZE)
-        self._end = 0
-
-    def note(self, line: str) -> None:
-        data = line.encode(errors="replace")[:2000] + b"\n"
-        if self._end + len(data) > JOURNAL_SIZE:
-            self._memory[:] = bytes(JOURNAL_SIZE)
-            self._end = 0
-        self._memory[self._end : self._end + len(data)] = data
-        self._end += len(data)
 
 
 class Fuzzer:
@@ -139,6 +116,8 @@ class Fuzzer:
             *[self.make_transport] * 3,
             self.make_endpoint,
             self.make_pipe,
+            self.make_terminal,
+            self.make_request,
             self.make_entry,
             self.make_sockets,
             self.make_uninitialized,
@@ -175,25 +154,17 @@ class Fuzzer:
         return self.keep("loop", loop)
 
     def make_handle(self) -> Any:
-        handles = whorl.handles
-        kind = self.rng.choice(
-            (
-                handles.Timer,
-                handles.Idle,
-                handles.Prepare,
-                handles.Check,
-                handles.Async,
-                handles.TCP,
-                handles.Pipe,
-                handles.Poll,
-                handles.UDP,
-            )
-        )
-        loop = self.any_of("loop")
-        if kind is handles.Poll:
-            return self.keep("handle", kind(loop, self.any_of("socket")))
-        more = (self.mischief(),) if kind is handles.Async else ()
-        return self.keep("handle", kind(loop, *more))
+        kind = self.rng.choice(HANDLES)
+        return self.keep("handle", self.apply(kind.__name__, kind, parameters(kind, "__init__")))
+
+    def make_request(self) -> Any:
+        function = self.rng.choice(REQUESTS)
+        is_class = isinstance(function, type)
+        wanted = parameters(function, "__init__") if is_class else parameters_of(function)
+        made = self.apply(function.__name__, function, wanted)
+        if isinstance(made, int) and made > 2:  # an open file
+            made = self.keep("file", os.fdopen(made, "rb", 0))
+        return self.keep("result", made)
 
     def make_transport(self) -> Any:
         loop = self.any_of("loop")
@@ -239,6 +210,11 @@ class Fuzzer:
             made = loop.connect_write_pipe(lambda: MischiefProtocol(self.act), writing)
         return self.keep("transport", loop.run_until_complete(made)[0])
 
+    def make_terminal(self) -> Any:
+        for fd in os.openpty():
+            os.set_blocking(fd, False)
+            self.keep("file", os.fdopen(fd, "r+b", 0))
+
     def make_entry(self) -> Any:
         loop = self.any_of("loop")
         kind = self.rng.choice((Callback, GuardedCallback, TimedCallback))
@@ -268,12 +244,21 @@ class Fuzzer:
 
     # Arguments.
 
-    def arguments(self, kind: type, name: str) -> list[Any]:
+    def arguments(self, wanted: Parameters) -> tuple[list[Any], dict[str, Any]]:
         """Mostly as many as are asked for, and mostly of the kind that is."""
-        wanted = parameters(kind, name)
         if self.rng.random() < 0.1:
-            return [self.value() for _ in range(self.rng.randrange(5))]
-        return [self.fitting(parameter) for parameter in wanted[: self.rng.choice((1, 2, 5, 5, 5))]]
+            return [self.value() for _ in range(self.rng.randrange(5))], {}
+        by_place = [self.fitting(name) for name in wanted.by_place[: self.rng.choice((1, 2, 5, 5, 5))]]
+        by_name = [name for name in wanted.by_name if self.rng.random() < 0.2]
+        return by_place, {name: self.fitting(name) for name in by_name}
+
+    def apply(self, name: str, function: Any, wanted: Parameters) -> Any:
+        """Call something; what is not callable is its own answer."""
+        arguments, options = self.arguments(wanted)
+        given = [describe(item) for item in arguments]
+        given += [f"{key}={describe(item)}" for key, item in options.items()]
+        self.note(f"{name}({', '.join(given)})")
+        return function(*arguments, **options) if callable(function) else function
 
     def fitting(self, parameter: str) -> Any:
         """A value for a parameter with this name, most of the time a sensible one."""
@@ -285,14 +270,24 @@ class Fuzzer:
             return self.mischief()
         if parameter in ("data", "buf", "buffer", "list_of_data", "chunks"):
             return self.rng.choice(strange_buffers())
-        if parameter in ("fd", "fileobj", "file", "sock"):
-            return self.any_of("socket")
+        if parameter in ("fd", "fileobj", "file", "sock", "in_fd", "out_fd"):
+            thing = self.any_of(self.rng.choice(("socket", "socket", "file")))
+            return thing.fileno() if self.rng.random() < 0.3 else thing
         if parameter in ("future", "coro", "waiter"):
             return asyncio.sleep(0) if self.rng.random() < 0.5 else self.any_of("task")
+        if parameter == "stdio":
+            return [self.stdio() for _ in range(self.rng.randrange(4))]
         for kind in ("loop", "handle", "entry", "protocol", "transport", "kernel"):
             if parameter in (kind, SAME.get(kind)):
                 return self.any_of(kind)
         return self.value()
+
+    def stdio(self) -> Any:
+        kinds = whorl.handles.Stdio
+        if self.rng.random() < 0.5:
+            return kinds.ignore()
+        pipe = self.keep("handle", whorl.handles.Pipe(self.any_of("loop")))
+        return kinds.create_pipe(pipe, child_reads=self.rng.random() < 0.5, child_writes=True)
 
     def value(self) -> Any:
         dice = self.rng.random()
@@ -399,7 +394,7 @@ class Fuzzer:
 
     def scene(self) -> None:
         """Something sensible, so that callbacks are called and data flows."""
-        number, rng = self.rng.randrange(12), self.rng
+        number, rng = self.rng.randrange(14), self.rng
         loop, handle, transport = (self.any_of(kind) for kind in ("loop", "handle", "transport"))
         peer = self.any_of("socket")
         self.note(f"scene {number} {describe(loop)} {describe(handle)} {describe(transport)}")
@@ -424,6 +419,10 @@ class Fuzzer:
             peer.close()
         elif number == 9:
             self.keep("result", whorl.handles.Work(loop, self.mischief(), self.mischief()))
+        elif number == 10:
+            self.make_request()
+        elif number == 11:
+            signal.raise_signal(rng.choice((signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH)))
         else:
             self.start(handle, data)
 
@@ -449,7 +448,8 @@ class Fuzzer:
         elif isinstance(handle, kinds.Async):
             handle.send()
         else:
-            handle.start(self.mischief())
+            name = "spawn" if isinstance(handle, kinds.Process) else "start"
+            self.apply(name, getattr(handle, name), parameters(type(handle), name))
 
     def call(self) -> None:
         thing = self.anything()
@@ -462,12 +462,10 @@ class Fuzzer:
             return
         if isinstance(thing, MischiefProtocol) or (isinstance(thing, Kernel) and name in LEFT_OUT_OF_KERNELS):
             return
-        arguments = self.arguments(type(thing), name)
-        self.note(f"{describe(thing)}.{name}({', '.join(map(describe, arguments))})")
         if name in ("run_forever", "run_until_complete", "run", "_turn"):
             thing.stop()
-        function = getattr(thing, name)
-        result = function(*arguments) if callable(function) else function
+        place = f"{describe(thing)}.{name}"
+        result = self.apply(place, getattr(thing, name), parameters(type(thing), name))
         if asyncio.iscoroutine(result):
             self.coroutine(thing, result)
         elif type(result).__module__.startswith("whorl."):
@@ -483,49 +481,6 @@ class Fuzzer:
             loop.call_soon(loop.stop)
             loop.run_forever()
             task.cancel()
-
-
-def describe(thing: Any) -> str:
-    """A name for the journal, without asking the thing itself."""
-    if type(thing) in (int, float, str, bytes, type(None)):
-        return repr(thing)[:40]
-    return f"{type(thing).__name__}@{id(thing) & 0xFFFFF:x}"
-
-
-_names: dict[tuple[type, bool], list[str]] = {}
-
-
-def names_of(kind: type, only_public: bool) -> list[str]:
-    """What may be called or read on an object of this kind."""
-    names = _names.get((kind, only_public))
-    if names is None:
-        special = {"__repr__", "__lt__", "__eq__", "__hash__", "__init__", "__len__", "__del__"}
-        names = [
-            name
-            for name in dir(kind)
-            if name not in LEFT_OUT and (not name.startswith("__") or name in special)
-        ]
-        if only_public:
-            names = [name for name in names if not name.startswith("_") or name in ("__repr__", "__init__")]
-        _names[kind, only_public] = names
-    return names
-
-
-_parameters: dict[tuple[type, str], list[str]] = {}
-
-
-def parameters(kind: type, name: str) -> list[str]:
-    """The names of the parameters of a method, as far as it tells them."""
-    if (kind, name) not in _parameters:
-        try:
-            function = inspect.getattr_static(kind, name)
-            found = list(inspect.signature(getattr(function, "__func__", function)).parameters.values())
-        except (ValueError, TypeError, AttributeError):
-            _parameters[kind, name] = ["anything"]
-        else:
-            by_place = [item.name for item in found if item.kind is not item.KEYWORD_ONLY]
-            _parameters[kind, name] = by_place[1:]
-    return _parameters[kind, name]
 
 
 def interrupt(number: int, frame: object) -> None:
@@ -551,10 +506,12 @@ def main(seed: int, steps: int, journal: str) -> None:
     quiet()
     fuzzer = Fuzzer(seed, Journal(journal))
     signal.signal(signal.SIGALRM, interrupt)
+    for number in (signal.SIGUSR1, signal.SIGUSR2):  # what ends a process by default
+        signal.signal(number, signal.SIG_IGN)
     for maker in itertools.islice(itertools.cycle(fuzzer.makers), 30):
         try:
             maker()
-        except Exception:
+        except BaseException:  # what protocols raise may end a run
             continue
     done = 0
     while done < steps:

@@ -248,7 +248,7 @@ class World:
         if not self.transports:
             return None
         transport = self.transports[number % len(self.transports)]
-        if method.startswith("write") and transport.is_closing():
+        if method.startswith(("write", "abort")) and transport.is_closing():
             return None  # asyncio's falls over what is not there any more, or sends it after the end
         if arguments and arguments[0] is VALUES["@huge"] and transport.get_extra_info("peername"):
             arguments = (VALUES["@kilobyte"],)  # how much the kernel takes of it varies over TCP
@@ -343,6 +343,8 @@ def connected(kind: str) -> tuple[socket.socket, socket.socket]:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             peer = socket.create_connection(listener.getsockname())
             pair = (listener.accept()[0], peer)
+        for sock in pair:  # asyncio forgets it for an accepted socket without a protocol number
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
     for sock in pair:
         sock.setblocking(False)
     return pair
