@@ -317,6 +317,18 @@ def test_wait_closed_without_connections_is_as_in_asyncio(order: str) -> None:
     is_as_in_asyncio(wait)
 
 
+def test_a_closed_server_does_not_start_again() -> None:
+    async def start(loop: Any) -> None:
+        server = await loop.create_server(Echo, "127.0.0.1", 0, start_serving=False)
+        server.close()
+        try:
+            await server.start_serving()
+        except TypeError as error:
+            raise TypeError from error  # its text is that of an accident
+
+    assert error_as_in_asyncio(start)[0] is TypeError
+
+
 async def test_the_end_of_a_with_closes_the_server(loop: whorl.EventLoop) -> None:
     async with await loop.create_server(Echo, "127.0.0.1", 0) as server:
         assert await answers(loop, server)

@@ -34,6 +34,7 @@ from tests.aio.peers import (
     turns,
     turns_while_idle,
 )
+from tests.aio.stock import error_as_in_asyncio
 from whorl.aio.transports import SocketTransport
 from whorl.core import Kernel
 
@@ -295,6 +296,26 @@ async def test_writing_after_write_eof_is_an_error(method: str, connect: Connect
     with pytest.raises(RuntimeError, match=f"Cannot call {method}\\(\\) after write_eof\\(\\)"):
         getattr(transport, method)([b"x"] if method == "writelines" else b"x")
     assert await receive_all(peer) == b""
+
+
+def test_write_eof_of_a_connection_that_is_gone_is_the_error_asyncio_gives() -> None:
+    async def end_what_has_ended(loop: Any) -> Any:
+        ours, peer = socket_pair("tcp")
+        protocol = Recorder()
+        protocol.eof_received = lambda: True  # type: ignore[method-assign]
+        transport, _ = await loop.connect_accepted_socket(lambda: protocol, ours)
+        transport.pause_reading()
+        peer.close()
+        transport.write(b"x")  # answered by a reset
+        while not ours.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            await asyncio.sleep(0)
+        try:
+            transport.write_eof()
+        finally:
+            transport.abort()
+            await protocol.until_lost()
+
+    assert error_as_in_asyncio(end_what_has_ended)[0] is OSError
 
 
 async def test_write_eof_after_close_is_ignored(connect: Connect, kind: str) -> None:

@@ -78,7 +78,9 @@ class Server(asyncio.Server):
         return self._serving
 
     async def start_serving(self) -> None:
-        """Begin to accept connections."""
+        """Begin to accept connections. Raises TypeError if the server is closed, as asyncio does."""
+        if self._sockets is None:
+            raise TypeError(f"server {self!r} is closed")
         self._start_serving()
         await asyncio.sleep(0)
 

@@ -22,5 +22,5 @@ cdef class StreamTransport(WriteTransport):
     cdef object _sent_all(self)
     cdef object _check_writable(self, str method)
     cdef bint _is_lost(self) except -1
-    cpdef object _shut_write_side(self)
+    cpdef int _shut_write_side(self) except? -65536
     cdef object _read_into_buffer(self)

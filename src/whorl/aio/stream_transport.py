@@ -153,12 +153,17 @@ class StreamTransport(WriteTransport):
     # Writing.
 
     def write_eof(self) -> None:
-        """Shut the writing side once all is sent; the peer reads to its end."""
+        """Shut the writing side once all is sent; the peer reads to its end.
+
+        Raises OSError if nothing is unsent and the connection is gone (``asyncio.WriteTransport.write_eof``).
+        """
         if self._state != OPEN or self._eof_written:
             return
         self._eof_written = True
         if not self._unsent:
-            self._shut_write_side()
+            code = self._shut_write_side()
+            if code < 0:
+                raise os_error(code)
 
     def can_write_eof(self) -> bool:
         """True: stream sockets can be closed one side at a time."""
@@ -179,13 +184,12 @@ class StreamTransport(WriteTransport):
         self._lost_writes += 1
         return True
 
-    def _shut_write_side(self) -> None:
+    def _shut_write_side(self) -> int:
+        """0, or `-errno`; not twice."""
         if self._write_shut:
-            return
+            return 0
         self._write_shut = True
-        code = self._kernel.shutdown(self._sock, socket.SHUT_WR)
-        if code < 0:
-            self._fatal_error(os_error(code), "Fatal write error on socket transport")
+        return self._kernel.shutdown(self._sock, socket.SHUT_WR)
 
     def _write_failed(self, code: int) -> None:
         error = os_error(code)
@@ -200,7 +204,9 @@ class StreamTransport(WriteTransport):
         if self._state == CLOSING:
             self._lose(None)
         elif self._eof_written and self._state == OPEN:
-            self._shut_write_side()
+            code = self._shut_write_side()
+            if code < 0:
+                self._fatal_error(os_error(code), "Fatal write error on socket transport")
 
     def _make_empty_waiter(self) -> asyncio.Future[None]:
         """A future that is done when nothing is left to send; writing is refused meanwhile."""
