@@ -24,6 +24,9 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=STEPS, help="operations for each seed")
     parser.add_argument("--runs", type=int, default=None, help="how many seeds, however long it takes")
     parser.add_argument("--only", choices=FUZZERS, action="append", help="one of the fuzzers")
+    parser.add_argument(
+        "--subject", action="append", default=[], help="of the twins; otherwise the seed chooses"
+    )
     options = parser.parse_args()
     first = int(time.time()) if options.seed is None else options.seed
     fuzzers = options.only or FUZZERS
@@ -35,33 +38,34 @@ def main() -> int:
         ):
             break
         for fuzzer in fuzzers:
-            operations, problem = run(fuzzer, seed, options.steps)
+            operations, problem = run(fuzzer, seed, options.steps, *options.subject)
             done += operations
             if problem:
                 failed += 1
                 print(f"--- {fuzzer}, seed {seed}: {problem}")
-                print(f"    replay: {replay(fuzzer, seed, options.steps)}", flush=True)
+                print(f"    replay: {replay(fuzzer, seed, options.steps, *options.subject)}", flush=True)
     seeds = f"{', '.join(fuzzers)}: seeds {first} to {seed - 1}"
     print(f"{seeds}, {done} operations in {time.monotonic() - began:.0f} s, {failed} failed")
     return int(failed > 0)
 
 
-def replay(fuzzer: str, seed: int, steps: int) -> str:
+def replay(fuzzer: str, seed: int, steps: int, *subjects: str) -> str:
     """The command that does the same again."""
     build, config = os.environ.get("WHORL_BUILD", "compiled"), os.environ.get("WHORL_CONFIG", "checked")
     how = "--build pure" if build == "pure" else f"--config {config}"
     what = f"--only {fuzzer} --runs 1 --seed {seed} --steps {steps}"
+    what += "".join(f" --subject {subject}" for subject in subjects)
     return f"python -m build_tools {how} --with test -- -m tests.fuzz {what}"
 
 
-def run(fuzzer: str, seed: int, steps: int) -> tuple[int, str]:
+def run(fuzzer: str, seed: int, steps: int, *subjects: str) -> tuple[int, str]:
     """One process: how many operations it made, and what went wrong."""
     with tempfile.TemporaryDirectory(prefix="whorl-fuzz-") as folder:
         journal = Path(folder, "journal")
         program = [sys.executable, "-W", "ignore", "-m", f"tests.fuzz.{fuzzer}"]
         try:
             ran = subprocess.run(
-                [*program, str(seed), str(steps), str(journal)],
+                [*program, str(seed), str(steps), str(journal), *subjects],
                 cwd=ROOT,
                 env={**os.environ, "PYTHONHASHSEED": "0"},
                 capture_output=True,

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
+import fcntl
 import gc
 import math
+import os
 import socket
 import struct
 import zlib
@@ -32,6 +35,7 @@ VALUES: dict[str, Any] = {
     "@short": b"some bytes",
     "@kilobyte": bytes(range(250)) * 4,
     "@huge": bytes(range(256)) * 12_000,
+    "@datagram": bytes(range(250)) * 200,
     "@mutable": bytearray(b"mutable"),
     "@view": memoryview(b"a view"),
     "@parts": memoryview(b"every other byte")[::2],
@@ -41,7 +45,6 @@ VALUES: dict[str, Any] = {
     "@object": object(),
     "@print": print,
 }
-TURNS = 8  # enough for what an operation sets off to come to rest
 
 
 class Diary(asyncio.Protocol):
@@ -52,15 +55,20 @@ class Diary(asyncio.Protocol):
         self.number = number
         self.reactions = reactions
         self.lines: list[Any] = []
+        self.appears = False  # whether the world learns of the transport when the protocol does
 
     def note(self, event: str, *details: Any) -> Any:
         self.lines.append((event, *details))
         effect = self.reactions.get(event)
-        if event == "eof" and effect in (("raise", "Interrupt"), ("raise", "Exit")):
-            return False  # asyncio would call it again in every turn
+        if event in ("eof", "resume") and effect in (("raise", "Interrupt"), ("raise", "Exit")):
+            return False  # asyncio would call it again in every turn, or write nothing in every turn
+        if event == "resume" and effect and ends(effect):
+            return None  # asyncio's would fall over what is not there any more
         return None if effect is None else self.world.effect(effect, self.number)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: Any) -> None:
+        if self.appears:
+            self.world.transports.append(transport)
         self.note("made")
 
     def data_received(self, data: bytes) -> None:
@@ -81,11 +89,36 @@ class Diary(asyncio.Protocol):
         self.note("lost", type(error))
 
 
+def ends(effect: Effect) -> bool:
+    """Whether an effect ends a connection."""
+    return effect[0] == "do" and not {"close", "abort", "close_clients", "abort_clients"}.isdisjoint(
+        effect[1]
+    )
+
+
+class BufferedDiary(Diary, asyncio.BufferedProtocol):
+    """The same with a small buffer of its own."""
+
+    def __init__(self, world: World, number: int, reactions: dict[str, Effect]) -> None:
+        super().__init__(world, number, reactions)
+        self.buffer = bytearray(16)
+
+    def get_buffer(self, size: int) -> Any:
+        wanted = self.reactions.get("buffer")
+        return self.buffer if wanted is None else self.world.effect(wanted, self.number)
+
+    def buffer_updated(self, size: int) -> None:
+        self.data_received(bytes(self.buffer[:size]))
+
+
 class World:
     """One loop with its connections, callbacks, futures and tasks."""
 
+    turns = 8  # enough for what an operation sets off to come to rest
+
     def __init__(self, make_loop: Callable[[], Any]) -> None:
         self.loop = make_loop()
+        self.variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", default=0)
         self.loop.set_exception_handler(self.reported)
         self.lines: list[Any] = []
         self.diaries: list[Diary] = []
@@ -95,12 +128,15 @@ class World:
         self.handles: list[Any] = []
         self.futures: list[Any] = []
         self.watched: list[socket.socket] = []
+        self.kept: list[Any] = []  # closed at the end
 
     def reported(self, loop: Any, context: dict[str, Any]) -> None:
+        if "never retrieved" in context["message"] or "destroyed" in context["message"]:
+            return  # that is told when the collector comes
         self.lines.append(
             (
                 "reported",
-                context["message"].split(" <")[0].split(" in callback ")[0],
+                context["message"].split(" <")[0].split(" in")[0],
                 type(context.get("exception")),
             )
         )
@@ -136,17 +172,19 @@ class World:
             return details[0]
         if kind == "do":
             self.lines.append(("inside", self.do(details[0])))
+        if kind == "set":
+            self.variable.set(details[0])
         return None
 
     def callback(self, tag: int, effect: Effect) -> None:
-        self.lines.append(("called", tag))
+        self.lines.append(("called", tag, self.variable.get()))
         self.effect(effect)
 
     # The loop.
 
     def do_settle(self) -> None:
         """Let everything come to rest. Not from inside: there it is an error, as in asyncio."""
-        for _ in range(TURNS):
+        for _ in range(self.turns):
             try:
                 self.loop.call_soon(self.loop.stop)
                 self.loop.run_forever()
@@ -173,6 +211,19 @@ class World:
     def do_collect(self) -> None:
         gc.collect()
 
+    def do_context(self, value: int) -> None:
+        self.variable.set(value)
+
+    def do_handler(self, kind: str, effect: Effect) -> None:
+        """What becomes of errors: they are noted, only logged, or cause another one."""
+
+        def handle(loop: Any, context: dict[str, Any]) -> None:
+            self.reported(loop, context)
+            self.lines.append(("in context", self.variable.get()))
+            self.effect(effect)
+
+        self.loop.set_exception_handler({"noted": self.reported, "logged": None}.get(kind, handle))
+
     def do_close(self) -> None:
         self.loop.close()
 
@@ -184,6 +235,11 @@ class World:
 
     def do_later(self, delay: Any, tag: int, effect: Effect) -> None:
         self.handles.append(self.loop.call_later(delay, self.callback, tag, effect))
+
+    def do_soon_in(self, value: int, tag: int, effect: Effect) -> None:
+        context = contextvars.copy_context()
+        context.run(self.variable.set, value)
+        self.handles.append(self.loop.call_soon(self.callback, tag, effect, context=context))
 
     def do_odd_call(self, method: str, arguments: tuple[Any, ...]) -> Any:
         getattr(self.loop, method)(*arguments)
@@ -221,27 +277,43 @@ class World:
 
     # Connections.
 
-    def do_connect(self, kind: str, reactions: dict[str, Effect]) -> None:
+    def do_connect(self, kind: str, reactions: dict[str, Effect], buffered: bool = False) -> None:
         if self.loop.is_running() or len(self.diaries) > 6:
             return
-        ours, peer = connected(kind)
-        diary = Diary(self, len(self.diaries), reactions)
+        ours, peer = (pipe if kind.endswith("pipe") else connected)(kind)
+        diary = (BufferedDiary if buffered else Diary)(self, len(self.diaries), reactions)
+        number = ours.fileno()
+        if kind.endswith("pipe"):
+            connect = getattr(self.loop, f"connect_{kind.replace('-', '_')}")(lambda: diary, ours)
+        else:
+            connect = self.loop.connect_accepted_socket(lambda: diary, ours)
         try:
-            transport, _ = self.loop.run_until_complete(
-                self.loop.connect_accepted_socket(lambda: diary, ours)
-            )
+            transport, _ = self.loop.run_until_complete(connect)
         except BaseException:
-            transport = self.loop._transports.get(ours.fileno())
+            transport = self.loop._transports.get(number)
             if transport is not None:
                 transport.abort()
             self.do_settle()
             ours.close()
             peer.close()
             raise
+        self.add(diary, transport, peer)
+
+    def add(self, diary: Diary, transport: Any, peer: Any) -> None:
+        """A connection is there."""
         self.diaries.append(diary)
         self.transports.append(transport)
-        self.peers.append(peer)
-        self.received.append(bytearray())
+        if peer is not None:
+            self.peers.append(peer)
+            self.received.append(bytearray())
+
+    def do_set_protocol(self, number: int, buffered: bool, reactions: dict[str, Effect]) -> None:
+        if self.transports:
+            transport = self.transports[number % len(self.transports)]
+            buffered = buffered and not transport.get_extra_info("sslcontext")
+            diary = (BufferedDiary if buffered else Diary)(self, len(self.diaries), reactions)
+            self.diaries.append(diary)
+            transport.set_protocol(diary)
 
     def do_transport(self, number: int, method: str, arguments: tuple[Any, ...]) -> Any:
         """Call a method of a transport; sizes of buffers are looked at when nothing waits only."""
@@ -250,10 +322,17 @@ class World:
         transport = self.transports[number % len(self.transports)]
         if method.startswith(("write", "abort")) and transport.is_closing():
             return None  # asyncio's falls over what is not there any more, or sends it after the end
+        if transport.get_extra_info("sslcontext") and self.differs_over_tls(method, arguments):
+            return None
         if arguments and arguments[0] is VALUES["@huge"] and transport.get_extra_info("peername"):
             arguments = (VALUES["@kilobyte"],)  # how much the kernel takes of it varies over TCP
         answer = getattr(transport, method)(*arguments)
         return None if method == "get_write_buffer_size" and answer else answer
+
+    @staticmethod
+    def differs_over_tls(method: str, arguments: tuple[Any, ...]) -> bool:
+        """Whether our TLS counts what waits in another way, or refuses at once what asyncio's does later."""
+        return method in ("writelines", "set_write_buffer_limits") or VALUES["@huge"] in arguments
 
     def do_extra(self, number: int, name: str) -> Any:
         if not self.transports:
@@ -306,19 +385,30 @@ class World:
         self.lines.append(method)
         self.effect(effect)
 
-    def do_sock(self, number: int, method: str, argument: Any) -> None:
+    def do_sock(self, number: int, method: str, *arguments: Any) -> None:
         if not self.watched:
             self.watched += connected("unix")
         sock = self.watched[number % len(self.watched)]
-        self.futures.append(self.loop.create_task(getattr(self.loop, method)(sock, argument)))
+        self.start(getattr(self.loop, method)(sock, *arguments))
+
+    def start(self, coroutine: Any) -> None:
+        """Begin something; what becomes of it is noted like any future."""
+        self.futures.append(self.loop.create_task(coroutine))
 
     # The end.
+
+    def servers(self) -> list[Any]:
+        """What listens."""
+        return []
 
     def end(self) -> None:
         """Close everything."""
         for future in self.futures:
-            future.cancel()
+            with contextlib.suppress(RecursionError):  # of tasks that wait for each other
+                future.cancel()
         if not self.loop.is_closed():
+            for server in self.servers():
+                server.close()
             for transport in self.transports:
                 with contextlib.suppress(AttributeError):  # of asyncio's, once it is lost
                     transport.abort()
@@ -327,8 +417,8 @@ class World:
                 self.loop.remove_writer(sock)
             self.do_settle()
             self.loop.close()
-        for sock in [*self.peers, *self.watched]:
-            sock.close()
+        for thing in [*self.peers, *self.watched, *self.kept]:
+            thing.close()
         for future in self.futures:
             if future.done() and not future.cancelled():
                 future.exception()
@@ -348,6 +438,33 @@ def connected(kind: str) -> tuple[socket.socket, socket.socket]:
     for sock in pair:
         sock.setblocking(False)
     return pair
+
+
+class PipeEnd:
+    """The peer of a pipe's transport, with the names of a socket's methods."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self.file = os.fdopen(fd, "rb" if readable(fd) else "wb", 0)
+        self.close = self.file.close
+
+    def send(self, data: bytes) -> int:
+        return os.write(self.file.fileno(), data)
+
+    def recv(self, size: int) -> bytes:
+        return os.read(self.file.fileno(), size)
+
+
+def pipe(kind: str) -> tuple[Any, PipeEnd]:
+    """A pipe: the end for the loop, and the other one."""
+    reading, writing = os.pipe()
+    if kind == "read-pipe":
+        return os.fdopen(reading, "rb", 0), PipeEnd(writing)
+    return os.fdopen(writing, "wb", 0), PipeEnd(reading)
+
+
+def readable(fd: int) -> bool:
+    return fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
 
 
 def meant(value: Any) -> Any:

@@ -1,0 +1,67 @@
+"""Files that are sent, and the calls for sockets of the user's."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import time
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.fuzz.world import World
+
+CONTENT = bytes(range(256)) * 100
+
+
+class Files(World):
+    """With files."""
+
+    def file(self, kind: str) -> Any:
+        """A file, a file in memory, or one that cannot be read."""
+        if kind == "memory":
+            return io.BytesIO(CONTENT)
+        if kind == "text":
+            return io.StringIO("text")
+        file = tempfile.TemporaryFile()
+        file.write(CONTENT)
+        file.seek(0)
+        self.kept.append(file)
+        return file
+
+    def do_sendfile(self, number: int, kind: str, offset: Any, count: Any, fallback: bool) -> None:
+        if self.transports:
+            transport = self.transports[number % len(self.transports)]
+            self.start(self.loop.sendfile(transport, self.file(kind), offset, count, fallback=fallback))
+            self.let_threads_work()
+
+    def do_sock_sendfile(self, number: int, kind: str, offset: Any, count: Any, fallback: bool) -> None:
+        self.do_sock(number, "sock_recv", 1)  # so that there are sockets
+        sock = self.watched[number % len(self.watched)]
+        self.start(self.loop.sock_sendfile(sock, self.file(kind), offset, count, fallback=fallback))
+        self.let_threads_work()
+
+    def let_threads_work(self) -> None:
+        """Wait for what was begun last, unless it waits for somebody to read."""
+        for _ in range(0 if self.loop.is_running() else 100):
+            self.do_settle()
+            if self.futures[-1].done():
+                break
+            time.sleep(0.0005)
+
+
+def operations(effects: Any) -> Any:
+    """What a program may do with files and with sockets."""
+    small = st.integers(0, 5)
+    kinds = st.sampled_from(["file", "file", "memory", "text"])
+    offset = st.sampled_from([0, 0, 0, 10, 30_000, -1, "@text", 1.5])
+    count = st.sampled_from([None, None, 1, 1000, 10**6, 0, -1, "@text", 1.5])
+    sock, buffer = st.just("sock"), st.sampled_from(["@buffer", "@view", None])
+    return st.one_of(
+        *[st.tuples(st.just("sendfile"), small, kinds, offset, count, st.booleans())] * 2,
+        st.tuples(st.just("sock_sendfile"), small, kinds, offset, count, st.booleans()),
+        st.tuples(sock, small, st.just("sock_recvfrom"), st.sampled_from([0, 1, 100, -1, None])),
+        st.tuples(sock, small, st.just("sock_recvfrom_into"), buffer, st.sampled_from([0, 1, 100, -1])),
+        st.tuples(sock, small, st.just("sock_sendto"), st.sampled_from(["@short", 3]), st.just("nowhere")),
+        st.tuples(sock, small, st.just("sock_sendall"), st.sampled_from(["@short", "@huge", "@parts"])),
+    )

@@ -1,0 +1,142 @@
+"""Servers over TCP and UNIX sockets with clients that are plain sockets; accepts and connects by hand."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.fuzz.world import Diary, Effect, World
+
+EVENTS = ("made", "data", "eof", "lost")
+
+
+class Servers(World):
+    """With servers."""
+
+    def __init__(self, make_loop: Any) -> None:
+        super().__init__(make_loop)
+        self.listening: list[Any] = []
+        self.places: list[tuple[Any, Any]] = []
+        self.place = tempfile.TemporaryDirectory(prefix="whorl-fuzz-")
+
+    def servers(self) -> list[Any]:
+        return self.listening
+
+    def state(self) -> Any:
+        serving = [(server.is_serving(), len(server.sockets)) for server in self.listening]
+        return {**super().state(), "servers": serving}
+
+    def do_server(self, kind: str, start: bool, backlog: int, reactions: dict[str, Effect]) -> None:
+        if self.loop.is_running() or len(self.listening) > 3:
+            return
+        options = {"start_serving": start, "backlog": backlog}
+
+        def factory() -> Diary:
+            diary = Diary(self, len(self.diaries), reactions)
+            diary.appears = True
+            self.diaries.append(diary)
+            diary.note("factory")
+            return diary
+
+        if kind == "unix":
+            path = str(Path(self.place.name) / f"server{len(self.listening)}")
+            server = self.loop.run_until_complete(self.loop.create_unix_server(factory, path, **options))
+            self.places.append((socket.AF_UNIX, path))
+        else:
+            server = self.loop.run_until_complete(self.loop.create_server(factory, "127.0.0.1", 0, **options))
+            self.places.append((socket.AF_INET, server.sockets[0].getsockname()))
+        self.listening.append(server)
+
+    def do_client(self, number: int) -> None:
+        if not self.places or len(self.peers) > 12:
+            return
+        family, place = self.places[number % len(self.places)]
+        sock = socket.socket(family)
+        self.kept.append(sock)
+        sock.setblocking(False)
+        if family == socket.AF_INET:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
+            sock.settimeout(1)
+        sock.connect(place)
+        sock.setblocking(False)
+        self.peers.append(sock)
+        self.received.append(bytearray())
+
+    def do_server_call(self, number: int, method: str) -> Any:
+        if not self.listening:
+            return None
+        server = self.listening[number % len(self.listening)]
+        if method == "start_serving" and not server.sockets:
+            return None  # asyncio's takes itself to serve then
+        answer = getattr(server, method)
+        if method in ("wait_closed", "serve_forever", "start_serving"):
+            self.start(answer())
+            return None
+        return answer() if callable(answer) else len(answer)
+
+    def do_connect_by_hand(self, number: int, method: str) -> None:
+        """`sock_connect` to a server, or `create_connection`."""
+        if not self.places:
+            return
+        family, place = self.places[number % len(self.places)]
+        if method == "sock_connect":
+            sock = socket.socket(family)
+            sock.setblocking(False)
+            self.kept.append(sock)
+            self.start(self.loop.sock_connect(sock, place))
+            return
+        diary = Diary(self, len(self.diaries), {})
+        diary.appears = True
+        self.diaries.append(diary)
+        create = self.loop.create_unix_connection if family == socket.AF_UNIX else self.loop.create_connection
+        where = (place,) if family == socket.AF_UNIX else place
+        self.start(self.first(create(lambda: diary, *where)))
+
+    async def first(self, connecting: Any) -> str:
+        await connecting
+        return "connected"
+
+    def do_accept(self, cancel: bool) -> None:
+        """`sock_accept` of a connection that is there, or of none."""
+        listener = socket.create_server(("127.0.0.1", 0))
+        listener.setblocking(False)
+        self.kept.append(listener)
+        if not cancel:
+            self.kept.append(socket.create_connection(listener.getsockname()))
+        self.start(self.accepted(listener))
+        if cancel:
+            self.futures[-1].cancel()
+
+    async def accepted(self, listener: Any) -> str:
+        sock, _ = await self.loop.sock_accept(listener)
+        self.kept.append(sock)
+        return "accepted"
+
+    def end(self) -> None:
+        super().end()
+        self.place.cleanup()
+
+
+def operations(effects: Any) -> Any:
+    """What a program may do with servers."""
+    small = st.integers(0, 3)
+    reactions = st.dictionaries(st.sampled_from(EVENTS), effects, max_size=2)
+    calls = ["close", "close_clients", "abort_clients", "is_serving", "sockets", "get_loop"]
+    waiting = ["wait_closed", "serve_forever", "start_serving"]
+    return st.one_of(
+        st.tuples(
+            st.just("server"),
+            st.sampled_from(["tcp", "unix"]),
+            st.booleans(),
+            st.sampled_from([100, 1]),
+            reactions,
+        ),
+        *[st.tuples(st.just("client"), small)] * 2,
+        st.tuples(st.just("server_call"), small, st.sampled_from(calls + waiting)),
+        st.tuples(st.just("connect_by_hand"), small, st.sampled_from(["sock_connect", "create_connection"])),
+        st.tuples(st.just("accept"), st.booleans()),
+    )
