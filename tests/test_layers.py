@@ -54,6 +54,7 @@ GUARDED_NAMES = {module.__name__: module for module in GUARDED}
 MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.core.kernel": (os, socket, select, fcntl, time),
     "whorl.core.datagrams": (socket,),
+    "whorl.core.notify": (os,),
     "whorl.core.passing": (os, socket),
     "whorl.core.terminal": (os, fcntl),
     "whorl.core.host": (os, socket, signal, fcntl, subprocess),

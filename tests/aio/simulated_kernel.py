@@ -676,6 +676,9 @@ class SimulatedKernel(Kernel):
     def terminal_size(self, fd: int) -> tuple[int, int] | int:
         return -errno.ENOTTY
 
+    def status(self, path: str | bytes, follow: bool) -> Any:
+        return -errno.ENOSYS
+
     def inotify_create(self) -> int:
         return -errno.ENOSYS
 

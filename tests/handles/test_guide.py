@@ -38,6 +38,7 @@ def test_everything_that_can_be_started_has_an_example() -> None:
         "Shutdown",
         "StdioKind",
         "StreamHandle",
+        "reset_mode",
         "ThreadPool",
         "UdpSend",
         "Write",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import pty
 import signal
 import socket
 import weakref
@@ -19,10 +20,12 @@ from whorl import handles
 from whorl.core import Event, Handle, Loop, RunMode
 from whorl.handles import (
     TCP,
+    TTY,
     UDP,
     Async,
     Check,
     FsEvent,
+    FsPoll,
     Idle,
     Pipe,
     Poll,
@@ -102,16 +105,33 @@ def watching_fs_event(loop: Loop) -> FsEvent:
     return handle
 
 
+def polling_fs_poll(loop: Loop) -> FsPoll:
+    handle = FsPoll(loop)
+    handle.start("/", HOUR, lambda handle, error, previous, current: None)
+    return handle
+
+
 def started_signal(loop: Loop) -> Signal:
     handle = Signal(loop)
     handle.start(signal.SIGUSR1, lambda handle, number: None)
     return handle
 
 
+def reading_tty(loop: Loop) -> TTY:
+    master, slave = pty.openpty()
+    tty = TTY(loop)
+    tty.open(slave)
+    os.close(slave)
+    tty.data = open(master, "wb", buffering=0)  # closed with the handle
+    tty.read_start(lambda stream, data, error: None)
+    return tty
+
+
 STARTED: dict[str, Callable[[Loop], Any]] = {
     "Async": Async,
     "Check": started_watcher(Check),
     "FsEvent": watching_fs_event,
+    "FsPoll": polling_fs_poll,
     "Idle": started_watcher(Idle),
     "Pipe listening": listening_pipe,
     "Pipe reading": reading_pipe,
@@ -120,6 +140,7 @@ STARTED: dict[str, Callable[[Loop], Any]] = {
     "Process": running_process,
     "Signal": started_signal,
     "TCP": listening_tcp,
+    "TTY": reading_tty,
     "Timer": started_timer,
     "UDP": receiving_udp,
 }
@@ -132,6 +153,7 @@ NO_HANDLES = {
     "Stdio",
     "StdioKind",
     "StreamHandle",
+    "TTYMode",
     "ThreadPool",
     "UdpSend",
     "Work",
@@ -140,9 +162,10 @@ NO_HANDLES = {
     "getnameinfo",
     "guess_handle",
     "kill",
+    "reset_mode",
 }
 
-KINDS = (Async, Check, FsEvent, Idle, Pipe, Prepare, Process, Signal, TCP, Timer, UDP)
+KINDS = (Async, Check, FsEvent, FsPoll, Idle, Pipe, Prepare, Process, Signal, TCP, TTY, Timer, UDP)
 OF_EACH_KIND = pytest.mark.parametrize("kind", KINDS)
 EACH = pytest.mark.parametrize("start", STARTED.values(), ids=STARTED)
 IN_BOTH_ORDERS = pytest.mark.parametrize(
@@ -181,6 +204,8 @@ def test_references_are_flags_not_counts(loop: Loop, started: Handle) -> None:
     started.unref()
     started.unref()
     assert not started.has_ref()
+    if isinstance(started, FsPoll):
+        loop.run(RunMode.ONCE)  # its first look is a request in flight
     assert started.is_active()
     assert not loop.alive()
     assert not loop.run()

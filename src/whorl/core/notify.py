@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+from typing import Any
 
+from whorl.core.refusals import refusal
 from whorl.core.terminal import TerminalCalls
 
 try:
@@ -37,6 +39,13 @@ if not cython.compiled:
 
 class NotifyCalls(TerminalCalls):
     """The part of the kernel that tells of changes of files."""
+
+    def status(self, path: str | bytes, follow: bool) -> Any:
+        """The status of a path, an os.stat_result, or the negative error number (man 2 stat)."""
+        try:
+            return os.stat(path, follow_symlinks=follow)
+        except OSError as error:
+            return refusal(error)
 
     def inotify_create(self) -> int:
         """A new, non-blocking inotify instance (man 2 inotify_init1)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from whorl.handles.async_ import Async
 from whorl.handles.dns import getaddrinfo, getnameinfo
 from whorl.handles.fs_event import FsEvent
+from whorl.handles.fs_poll import FsPoll
 from whorl.handles.kinds import HandleKind, guess_handle
 from whorl.handles.loop_watchers import Check, Idle, Prepare
 from whorl.handles.pipe import Pipe
@@ -14,6 +15,7 @@ from whorl.handles.stream_handle import Connect, Shutdown, StreamHandle, Write
 from whorl.handles.tcp import TCP
 from whorl.handles.threadpool import ThreadPool, Work
 from whorl.handles.timer import Timer
+from whorl.handles.tty import TTY, TTYMode, reset_mode
 from whorl.handles.udp import UDP, UdpSend
 from whorl.handles.watcher import Poll
 
@@ -22,6 +24,7 @@ __all__ = [
     "Check",
     "Connect",
     "FsEvent",
+    "FsPoll",
     "HandleKind",
     "Idle",
     "Pipe",
@@ -34,6 +37,8 @@ __all__ = [
     "StdioKind",
     "StreamHandle",
     "TCP",
+    "TTY",
+    "TTYMode",
     "ThreadPool",
     "Timer",
     "UDP",
@@ -44,4 +49,5 @@ __all__ = [
     "getnameinfo",
     "guess_handle",
     "kill",
+    "reset_mode",
 ]

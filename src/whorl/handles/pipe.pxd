@@ -1,6 +1,8 @@
 from whorl.core.poller cimport IOHandle
 from whorl.handles.stream cimport Stream
 from whorl.handles.stream_handle cimport Connect, StreamHandle, Write
+from whorl.handles.tcp cimport TCP
+from whorl.handles.udp cimport UDP
 
 cdef int OPEN
 

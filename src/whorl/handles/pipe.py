@@ -20,6 +20,8 @@ from whorl.core.states import Event, Life
 from whorl.handles.kinds import HandleKind, kind_of
 from whorl.handles.stream import Stream
 from whorl.handles.stream_handle import Connect, StreamHandle, Write, answer, flat
+from whorl.handles.tcp import TCP
+from whorl.handles.udp import UDP
 
 if TYPE_CHECKING:
     from typing import Self
@@ -214,8 +216,8 @@ class Pipe(StreamHandle):
             StreamHandle.accept(self, client)
             return
         self._check_open()
-        if not isinstance(client, IOHandle) or not hasattr(client, "open"):
-            raise TypeError(f"a TCP, Pipe, TTY or UDP was expected by accept(), got {client!r}")
+        if not isinstance(client, (Pipe, TCP, UDP)):
+            raise TypeError(f"a TCP, Pipe or UDP was expected by accept(), got {client!r}")
         if client.loop is not self.loop:
             raise ValueError("the client belongs to another loop")
         if not self._received:
