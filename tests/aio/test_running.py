@@ -771,3 +771,22 @@ def test_cancelling_a_posted_callback_waits_until_it_has_run(loop: whorl.EventLo
     canceller.join()
     assert cancelled.is_set()
     assert order == ["ran", "cancelled"]
+
+
+def test_timers_can_be_found_and_run_before_their_time() -> None:
+    def hurry(loop: Any) -> Any:
+        seen: list[object] = []
+
+        def fail() -> None:
+            raise ZeroDivisionError
+
+        loop.set_exception_handler(lambda loop, context: seen.append(type(context["exception"])))
+        loop.call_later(100, seen.append, "first")
+        loop.call_at(loop.time() + 200, fail)
+        loop.call_soon(seen.append, "no timer")
+        for timer in sorted(loop._scheduled):
+            timer._run()
+            timer.cancel()
+        return list(seen), [timer.cancelled() for timer in loop._scheduled]
+
+    assert is_as_in_asyncio(hurry)[0] == ["first", ZeroDivisionError]

@@ -25,7 +25,7 @@ cdef class BaseTransport(Stream):
     cdef bint _read_ended
 
     @cython.locals(seen=int)
-    cdef object _run(self)
+    cdef object _execute(self)
     cdef object _handle_events(self, int seen)
     cdef object _introduce(self, object waiter)
     cdef object _pause(self)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from whorl.aio.loop import EventLoop
+    from whorl.core.timer import TimedCallback
 
 
 CALL_AT = Loop.call_at
@@ -61,3 +62,8 @@ TIME = Clock(
     use_own,
     "The monotonic clock, in seconds (``asyncio.loop.time``).",
 )
+
+
+def scheduled(loop: EventLoop) -> list[TimedCallback]:
+    """The timers that wait, in no particular order: for those who know asyncio's private name."""
+    return [timer for timer in loop._timers.timers() if timer._keeps_alive]

@@ -33,7 +33,7 @@ cdef class DatagramEndpoint(Datagrams):
     cdef int _lost_sends
 
     @cython.locals(seen=int)
-    cdef object _run(self)
+    cdef object _execute(self)
     cdef object _datagram_arrived(self, object data, object address)
     cdef object _receive_failed(self, int code)
     cdef object _datagram_failed(self, tuple datagram, int code)

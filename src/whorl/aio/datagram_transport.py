@@ -194,7 +194,7 @@ class DatagramEndpoint(Datagrams):
             if self._loop._debug:
                 logger.debug("%r resumes reading", self)
 
-    def _run(self) -> None:
+    def _execute(self) -> None:
         # Events go straight to the engine: `_on_events` would be looked up on the Python subclass.
         seen = self._seen
         self._seen = 0

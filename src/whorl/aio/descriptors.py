@@ -271,7 +271,7 @@ class DescriptorWatch(IOHandle):
             if self._runner._debug:
                 self._runner._run_watched(callback)
             else:
-                callback._run()
+                callback._execute()
         except BaseException as error:
             self._runner._callback_failed(callback, error)
 

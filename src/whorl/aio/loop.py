@@ -103,6 +103,7 @@ class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
     close = running.close
     set_debug = running.set_debug
     time = clock.TIME
+    _scheduled = property(clock.scheduled)
     shutdown_asyncgens = running.shutdown_asyncgens
     _asyncgen_firstiter_hook = running.asyncgen_began
     _asyncgen_finalizer_hook = running.asyncgen_dropped

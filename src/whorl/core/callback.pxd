@@ -75,7 +75,7 @@ cdef inline object get_ident():
 
 
 cdef class Runnable:
-    cdef object _run(self)
+    cdef object _execute(self)
 
 
 cdef class Owner:
@@ -102,13 +102,15 @@ cdef class Callback(Runnable):
     cdef object _repr
     cdef object __weakref__
 
-    cdef object _run(self)
+    cdef object _execute(self)
+    @cython.locals(loop=object)
+    cpdef object _run(self)
 
 
 cdef class GuardedCallback(Callback):
     cdef object _lock
 
-    cdef object _run(self)
+    cdef object _execute(self)
 
 
 @cython.locals(callback=Callback)

@@ -51,7 +51,7 @@ class Runnable:
 
     __slots__ = ()
 
-    def _run(self) -> None:
+    def _execute(self) -> None:
         """Do it. What this raises is for the loop to report."""
         raise NotImplementedError
 
@@ -128,11 +128,19 @@ class Callback(Runnable):
         self._source_traceback: Any = None
         self._repr: str | None = None
 
-    def _run(self) -> None:
+    def _execute(self) -> None:
         callback, args = self._callback, self._args
         if not self._cancelled and args is not None:
             # None, too, is tried: that it cannot be called is an error of the run, as in asyncio.
             run_in_context(self._context, callback, args)  # type: ignore[arg-type]
+
+    def _run(self) -> None:
+        """Do it now, and let the loop report what it raises: for those who know asyncio's private name."""
+        try:
+            self._execute()
+        except BaseException as error:
+            loop: Any = self._loop
+            loop._callback_failed(self, error)
 
     def cancel(self) -> None:
         """Make sure that the function is not called."""
@@ -178,9 +186,9 @@ class GuardedCallback(Callback):
         super().__init__(loop, callback, args, context)
         self._lock = threading.RLock()
 
-    def _run(self) -> None:
+    def _execute(self) -> None:
         with self._lock:
-            Callback._run(self)
+            Callback._execute(self)
 
     def cancel(self) -> None:
         """Make sure that the function is not called, and is not being called."""
@@ -246,4 +254,4 @@ if not cython.compiled:
             # A traceback may keep this frame, which must not keep the callback.
             del self, callback, args
 
-    Callback._run = _run_uncompiled  # type: ignore[method-assign]
+    Callback._execute = _run_uncompiled  # type: ignore[method-assign]

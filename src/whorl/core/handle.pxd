@@ -40,4 +40,4 @@ cdef class Completion(Runnable):
     cdef object _callback
     cdef tuple _args
 
-    cdef object _run(self)
+    cdef object _execute(self)

@@ -176,5 +176,5 @@ class Completion(Runnable):
         self._callback = callback
         self._args = args
 
-    def _run(self) -> None:
+    def _execute(self) -> None:
         self._callback(*self._args)

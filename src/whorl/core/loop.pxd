@@ -32,7 +32,7 @@ cdef class Loop(Owner):
     cdef list _pending
     cdef object _arrivals
     cdef bint _posted
-    cdef TimerHeap _timers
+    cdef readonly TimerHeap _timers
     cdef readonly list _idle_handles
     cdef readonly list _prepare_handles
     cdef readonly list _check_handles

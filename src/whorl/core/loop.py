@@ -636,7 +636,7 @@ class Loop(Owner):
                         if watched:
                             self._run_watched(entry)
                         else:
-                            entry._run()
+                            entry._execute()
                             recycle(entry)
                 except BaseException as error:
                     self._callback_failed(entry, error)
@@ -651,7 +651,7 @@ class Loop(Owner):
         began = self._kernel.now()
         self._watched_entry = entry
         try:
-            entry._run()
+            entry._execute()
         finally:
             self._watched_entry = None
             took = self._kernel.now() - began
@@ -884,7 +884,7 @@ if not cython.compiled:
                         if watched:
                             self._run_watched(entry)
                         else:
-                            entry._run()
+                            entry._execute()
                 except BaseException as error:
                     self._callbacks -= len(batch)
                     self._callback_failed(entry, error)

@@ -16,7 +16,7 @@ cdef class IOHandle(Handle):
     cdef uint32_t _generation
 
     @cython.locals(seen=int)
-    cdef object _run(self)
+    cdef object _execute(self)
     cpdef object _on_events(self, int seen)
 
 

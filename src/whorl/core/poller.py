@@ -56,7 +56,7 @@ class IOHandle(Handle):
         """The descriptor, or -1 (libuv: ``uv_fileno``)."""
         return self._fd
 
-    def _run(self) -> None:
+    def _execute(self) -> None:
         seen = self._seen
         self._seen = 0
         self._queued = False

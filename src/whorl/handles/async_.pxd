@@ -14,5 +14,5 @@ cdef class Async(Handle):
 
     @cython.locals(loop=Loop)
     cpdef object send(self)
-    cdef object _run(self)
+    cdef object _execute(self)
     cpdef object _release(self)

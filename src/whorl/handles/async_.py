@@ -46,7 +46,7 @@ class Async(Handle):
             loop: Any = self._loop
             loop._arrive(self)
 
-    def _run(self) -> None:
+    def _execute(self) -> None:
         # Two threads may both have found `_sent` false and queued the handle: the second entry is
         # idle. The flag falls before the call, so that a send during the call causes another one.
         if not self._sent:

@@ -11,7 +11,7 @@ cdef class LoopWatcher(Handle):
     cdef readonly int64_t _started_in
 
     cdef list _phase(self)
-    cdef object _run(self)
+    cdef object _execute(self)
     cpdef object _release(self)
 
 

@@ -58,7 +58,7 @@ class LoopWatcher(Handle):
             self._args = ()
             self._context = None
 
-    def _run(self) -> None:
+    def _execute(self) -> None:
         call_in_context(self._context, self._callback, self._args)
 
     def _release(self) -> None:
