@@ -126,6 +126,8 @@ class Fuzzer:
     # The pool.
 
     def keep(self, kind: str, thing: Any) -> Any:
+        if thing is None:
+            return None
         kept = self.pool.setdefault(kind, [])
         if len(kept) >= POOL:
             kept.pop(self.rng.randrange(len(kept)))
@@ -453,6 +455,9 @@ class Fuzzer:
 
     def call(self) -> None:
         thing = self.anything()
+        if thing is None:  # all of a kind have been forgotten
+            self.rng.choice(self.makers)()
+            return
         name = self.rng.choice(names_of(type(thing), self.only_public))
         if name in ENDINGS and self.rng.random() < 0.6:
             name = self.rng.choice(names_of(type(thing), self.only_public))
@@ -460,6 +465,8 @@ class Fuzzer:
             self.note(f"set {describe(thing)}.{name}")
             setattr(thing, name, self.value())
             return
+        if isinstance(thing, asyncio.Future) and name.startswith("__"):
+            return  # a second __init__ that fails is CPython's own crash
         if isinstance(thing, MischiefProtocol) or (isinstance(thing, Kernel) and name in LEFT_OUT_OF_KERNELS):
             return
         if name in ("run_forever", "run_until_complete", "run", "_turn"):
