@@ -7,6 +7,7 @@ reads as None or 0, and one that is set and never declared fails only when that 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -306,3 +307,16 @@ def test_agreement_is_no_error(tmp_path: Path) -> None:
     test_what_a_class_declares_is_what_it_sets(source)
     test_no_method_sets_what_no_declaration_names(source)
     test_each_declared_method_and_function_is_defined(source)
+
+
+SIZES = "size|nbytes|limit|offset|unsent|filled|total"
+NARROW = re.compile(
+    rf"^ +(?:cdef (?:public |readonly )?|cpdef )(?:unsigned )?(?:int|short|long) (?:[^(]*, )?_?(?:{SIZES})\b"
+)
+
+
+@EACH
+def test_sizes_are_as_wide_as_memory(source: Source) -> None:
+    """A buffer may have more bytes than a C `int` counts: `Py_ssize_t`, or `int64_t` in files."""
+    lines = source.path.with_suffix(".pxd").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if NARROW.match(line)] == []

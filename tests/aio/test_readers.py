@@ -10,7 +10,9 @@ import os
 import pty
 import select
 import socket
+import sys
 import tempfile
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -316,6 +318,31 @@ async def test_an_epoll(loop: whorl.EventLoop, pair: Pair) -> None:
         other.send(b"x")
         await readable
         assert loop.remove_reader(epoll)
+
+
+@pytest.mark.skipif(not hasattr(os, "timerfd_create"), reason="timers as files are new in Python 3.13")
+async def test_a_timer_that_is_a_file(loop: whorl.EventLoop) -> None:
+    timer = os.timerfd_create(time.CLOCK_MONOTONIC, flags=os.TFD_NONBLOCK | os.TFD_CLOEXEC)
+    readable = called(loop, loop.add_reader, timer)
+    await turns(3)
+    assert not readable.done()
+    os.timerfd_settime(timer, initial=0.001)
+    await readable
+    assert int.from_bytes(os.read(timer, 8), sys.byteorder) == 1
+    assert loop.remove_reader(timer)
+    os.close(timer)
+
+
+async def test_an_eventfd(loop: whorl.EventLoop) -> None:
+    event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    readable = called(loop, loop.add_reader, event)
+    await turns(3)
+    assert not readable.done()
+    os.eventfd_write(event, 7)
+    await readable
+    assert os.eventfd_read(event) == 7
+    assert loop.remove_reader(event)
+    os.close(event)
 
 
 async def test_standard_file_objects(loop: whorl.EventLoop) -> None:

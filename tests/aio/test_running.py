@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import selectors
+import socket
 import sys
 import threading
 import time
@@ -697,6 +698,35 @@ def test_a_child_that_closes_the_loop_takes_nothing_from_its_parent(plain_loop: 
     os.close(writing)
 
 
+def test_a_child_that_collects_the_loop_takes_nothing_from_its_parent() -> None:
+    loops = [whorl.EventLoop()]
+    one, other = socket.socketpair()
+    one.setblocking(False)
+    got: list[bytes] = []
+    loops[0].add_reader(one, lambda: got.append(one.recv(100)))
+    loops[0].call_soon(loops[0].stop)
+    loops[0].run_forever()
+
+    def collect() -> None:
+        warnings.simplefilter("ignore")
+        loop = weakref.ref(loops.pop())
+        gc.collect()
+        assert loop() is None
+
+    assert in_child(collect) == 0
+    other.send(b"still here")
+    while not got:
+        loops[0].call_soon(loops[0].stop)
+        loops[0].run_forever()
+    assert got == [b"still here"]
+    loops[0].call_soon_threadsafe(loops[0].stop)
+    loops[0].run_forever()
+    loops[0].remove_reader(one)
+    loops[0].close()
+    one.close()
+    other.close()
+
+
 def test_a_child_cannot_run_its_parents_loop(plain_loop: whorl.EventLoop) -> None:
     def run() -> None:
         with pytest.raises(RuntimeError, match="before a fork"):
@@ -790,3 +820,27 @@ def test_timers_can_be_found_and_run_before_their_time() -> None:
         return list(seen), [timer.cancelled() for timer in loop._scheduled]
 
     assert is_as_in_asyncio(hurry)[0] == ["first", ZeroDivisionError]
+
+
+def test_a_callback_may_be_cancelled_by_the_thread_that_posted_it(loop: whorl.EventLoop) -> None:
+    ran: list[str] = []
+    posted = threading.Event()
+
+    def post() -> None:
+        cancelled = loop.call_soon_threadsafe(ran.append, "cancelled")
+        kept = loop.call_soon_threadsafe(ran.append, "kept")
+        cancelled.cancel()
+        assert cancelled.cancelled()
+        assert not kept.cancelled()
+        posted.set()
+
+    def wait_for_thread() -> None:  # so that the loop is not at its queue meanwhile
+        thread.start()
+        posted.wait()
+        loop.call_soon(loop.call_soon, loop.stop)
+
+    thread = threading.Thread(target=post)
+    loop.call_soon(wait_for_thread)
+    loop.run_forever()
+    thread.join()
+    assert ran == ["kept"]

@@ -387,3 +387,17 @@ def test_what_is_lost_is_logged_as_on_asyncios_loop(lost: str, caplog: pytest.Lo
 
     [text] = is_as_in_asyncio(lose)
     assert ("was destroyed but it is pending" if lost == "pending" else "never retrieved") in text
+
+
+async def test_a_class_of_tasks_put_in_place_of_asyncios_is_used(
+    loop: whorl.EventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Task(asyncio.Task[Any]):
+        pass
+
+    monkeypatch.setattr(asyncio.tasks, "Task", Task)
+    assert type(loop.create_task(asyncio.sleep(0))) is Task
+    monkeypatch.undo()
+    assert type(loop.create_task(asyncio.sleep(0))) is asyncio.Task
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)

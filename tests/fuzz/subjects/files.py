@@ -30,12 +30,14 @@ class Files(World):
         return file
 
     def do_sendfile(self, number: int, kind: str, offset: Any, count: Any, fallback: bool) -> None:
-        if self.transports:
+        if self.transports and not self.loop.is_running():
             transport = self.transports[number % len(self.transports)]
             self.start(self.loop.sendfile(transport, self.file(kind), offset, count, fallback=fallback))
             self.let_threads_work()
 
     def do_sock_sendfile(self, number: int, kind: str, offset: Any, count: Any, fallback: bool) -> None:
+        if self.loop.is_running():
+            return
         self.do_sock(number, "sock_recv", 1)  # so that there are sockets
         sock = self.watched[number % len(self.watched)]
         self.start(self.loop.sock_sendfile(sock, self.file(kind), offset, count, fallback=fallback))
