@@ -232,7 +232,7 @@ class Loop(Owner):
             raise TypeError("when cannot be None")
         if self._closed:
             self._check_closed()
-        timer = new_timer(self, deadline_of(when), when, callback, args, context)
+        timer = new_timer(self, when, callback, args, context)
         if self._debug:
             self._check_thread()
             self._check_callback(callback, "call_at")
@@ -256,7 +256,7 @@ class Loop(Owner):
         if self._time_replaced:
             return self.call_at(self.time() + delay, callback, *args, context=context)
         when = self._kernel.now() / 1e9 + delay
-        timer = new_timer(self, deadline_of(when), when, callback, args, context)
+        timer = new_timer(self, when, callback, args, context)
         if self._debug:
             self._check_thread()
             self._check_callback(callback, "call_at")  # as asyncio says it
@@ -472,7 +472,7 @@ class Loop(Owner):
             self._run_closing()  # closed handles are let go
         if self._pending:
             self._collect_pending(self._ready)
-        if len(self._timers._heap):
+        if len(self._timers._entries):
             self._collect_timers(self._ready)  # due timers join the ready queue
         self._run_ready()  # the only place callbacks are run
 
@@ -543,7 +543,7 @@ class Loop(Owner):
         self._skipped += 1
         if self._arrivals:
             self._take_arrivals(self._ready)
-        if len(self._timers._heap) and self._timers.next_deadline() <= self._now_ns + since:
+        if len(self._timers._entries) and self._timers.next_deadline() <= self._now_ns + since:
             self._now_ns = self._kernel.now()
         return True
 
@@ -586,26 +586,18 @@ class Loop(Owner):
         into.extend(self._pending)
         self._pending.clear()
 
-    def _collect_timers(self, into: list[Runnable]) -> None:
+    def _collect_timers(self, into: list[Any]) -> None:
         """Append the timers that are due by now."""
-        while True:
-            timer = self._timers.pop_due(self._now_ns)
-            if timer is None:
-                break
-            if self._probe is not None:
+        collected = len(into)
+        self._timers.take_due(self._now_ns, into)
+        if self._probe is not None:
+            for timer in into[collected:]:
                 self._tell("timer_due", timer, self._now_ns - max(0, timer._deadline_ns))
-            into.append(timer)
 
     def _run_timers(self) -> None:
         """Call the timers that are due by now; those that are started meanwhile wait."""
         due: list[Runnable] = []
-        while True:
-            timer = self._timers.pop_due(self._now_ns)
-            if timer is None:
-                break
-            if self._probe is not None:
-                self._tell("timer_due", timer, self._now_ns - max(0, timer._deadline_ns))
-            due.append(timer)
+        self._collect_timers(due)
         if due:
             self._run_batch(due, self._pending)
 

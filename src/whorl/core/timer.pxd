@@ -16,14 +16,13 @@ cdef inline int64_t ceil_ns(double seconds) noexcept:
     return <int64_t>ceil(seconds * 1e9)
 
 
-@cython.locals(seconds=double)
 cpdef int64_t deadline_of(object when) except? -1
+cdef double seconds_of(object when) except? -1
+cdef int64_t deadline_at(double seconds) noexcept
 
 
-cdef inline double seconds_of(int64_t deadline_ns, object when) except? -1:
-    if when is None:
-        return deadline_ns / 1e9
-    return 0.0 if deadline_ns == NOT_A_TIME else <double>when
+cdef inline double ordered(double seconds) noexcept:
+    return seconds if seconds == seconds else 0.0
 
 
 cdef inline bint before(TimedCallback a, TimedCallback b) except -1:
@@ -42,13 +41,12 @@ cdef class TimedCallback(Callback):
     cdef readonly int64_t _number
     cdef public object _when
     cdef public bint _scheduled
-    cdef public bint _keeps_alive
 
     cpdef object _unschedule(self)
 
 
 cdef class TimerHeap:
-    cdef list _heap
+    cdef list _entries
     cdef readonly Py_ssize_t _cancelled
     cdef readonly Py_ssize_t _keepers
     cdef int64_t _numbers
@@ -60,7 +58,7 @@ cdef class TimerHeap:
     @cython.locals(heap=list, top=TimedCallback)
     cdef TimedCallback _pop(self)
     @cython.locals(top=TimedCallback)
-    cdef TimedCallback pop_due(self, int64_t now_ns)
+    cdef object take_due(self, int64_t now_ns, list into)
     cdef int64_t next_deadline(self) except? -1
     cdef object _drop_cancelled_top(self)
     cdef object note_cancelled(self, TimedCallback timer)
@@ -72,9 +70,12 @@ cdef class TimerHeap:
     cdef object _sift_down(self, Py_ssize_t position)
 
 
+@cython.locals(timer=TimedCallback, seconds=double)
+cpdef TimedCallback new_timer(Owner loop, object when, object callback, tuple args, object context)
 @cython.locals(timer=TimedCallback)
-cpdef TimedCallback new_timer(Owner loop, int64_t deadline_ns, object when, object callback, tuple args,
-                             object context)
+cpdef TimedCallback new_handle_timer(Owner loop, int64_t deadline_ns, object callback, tuple args, object context)
+@cython.locals(timer=TimedCallback)
+cdef TimedCallback blank_timer(Owner loop, object callback, tuple args, object context)
 
 
 cpdef TimerHeap new_heap()

@@ -3,7 +3,7 @@ cimport cython
 from whorl.core.callback cimport current_context
 from whorl.core.handle cimport Handle
 from whorl.core.loop cimport Loop
-from whorl.core.timer cimport TimedCallback, new_timer
+from whorl.core.timer cimport TimedCallback, new_handle_timer
 
 
 cdef class Timer(Handle):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from whorl.core.callback import current_context
 from whorl.core.handle import Handle
 from whorl.core.limits import NEVER_NS
-from whorl.core.timer import TimedCallback, new_timer
+from whorl.core.timer import TimedCallback, new_handle_timer
 
 if TYPE_CHECKING:
     from typing import Self
@@ -86,8 +86,7 @@ class Timer(Handle):
         self.stop()
         loop: Any = self._loop
         deadline = min(loop._now_ns + timeout_ns, NEVER_NS)
-        entry = new_timer(loop, deadline, None, self._fall_due, (), self._context)
-        entry._keeps_alive = False
+        entry = new_handle_timer(loop, deadline, self._fall_due, (), self._context)
         self._entry = entry
         loop._schedule(entry)
         self._activate()
