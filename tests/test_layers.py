@@ -30,6 +30,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "whorl.cli": ("whorl", "whorl.launcher", "whorl.report"),
     "whorl.launcher": ("whorl",),
     "whorl.report": ("whorl",),
+    "whorl.system": (),
     "whorl": ("whorl.core", "whorl.handles", "whorl.aio"),
 }
 KNOWS_ASYNCIO = ("whorl.aio", "whorl", "whorl.launcher")
@@ -52,7 +53,7 @@ GUARDED: dict[ModuleType, frozenset[str]] = {
 }
 GUARDED_NAMES = {module.__name__: module for module in GUARDED}
 MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
-    "whorl.core.kernel": (os, socket, select, fcntl, time),
+    "whorl.core.kernel": (os, socket, select, signal, fcntl, time),
     "whorl.core.datagrams": (socket,),
     "whorl.core.notify": (os,),
     "whorl.core.passing": (os, socket),
@@ -60,6 +61,7 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.core.host": (os, socket, signal, fcntl, subprocess),
     "whorl.launcher": (os,),
     "whorl.report": (os,),
+    "whorl.system": (os, time),
 }
 
 SOURCES = pytest.mark.parametrize("source", all_sources(), ids=lambda source: source.name)

@@ -679,6 +679,9 @@ class SimulatedKernel(Kernel):
     def status(self, path: str | bytes, follow: bool) -> Any:
         return -errno.ENOSYS
 
+    def random_bytes(self, size: int) -> bytes:
+        return bytes(size)
+
     def inotify_create(self) -> int:
         return -errno.ENOSYS
 

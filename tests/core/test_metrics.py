@@ -7,14 +7,15 @@ import threading
 
 import pytest
 
-from tests.core.machinery import SECOND, Inert, ObedientClock, Watcher, run_turns
-from whorl.core import Event, Loop, LoopMetrics
+from tests.core.machinery import SECOND, Inert, ObedientClock, Watcher, run_forever, run_turns
+from whorl.core import Event, Loop, LoopMetrics, LoopUtilization
 
 
 def test_a_new_loop_has_counted_nothing(loop: Loop) -> None:
     assert loop.metrics() == LoopMetrics(
         turns=0,
         events=0,
+        events_waiting=0,
         callbacks=0,
         idle_ns=0,
         ready=0,
@@ -81,3 +82,72 @@ def test_another_thread_may_look(loop: Loop) -> None:
     turns = [look.turns for look in looks]
     assert turns == sorted(turns)
     assert loop.metrics().turns == 20001
+
+
+def test_events_that_had_waited_are_those_found_without_sleeping(loop: Loop) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        watcher = Watcher(loop, ours.fileno(), Event.READABLE)
+        theirs.send(b"x")
+        run_turns(loop)
+        assert (loop.metrics().events, loop.metrics().events_waiting) == (1, 1)
+        ours.recv(1)
+        thread = threading.Timer(0.01, theirs.send, (b"y",))
+        watcher.then = lambda watcher: loop.stop()
+        thread.start()
+        run_forever(loop)
+        assert loop.metrics().events >= 2
+        assert loop.metrics().events_waiting == 1
+        thread.join()
+        watcher.close()
+
+
+def test_utilization_is_the_active_part_of_the_time_in_runs() -> None:
+    clock = ObedientClock()
+    loop = Loop(kernel=clock)
+    assert loop.utilization() == LoopUtilization(0, 0, 0.0)
+
+    def work() -> None:
+        clock.clock += SECOND
+
+    loop.call_later(3, work)
+    loop.run()
+    first = loop.utilization()
+    assert first == LoopUtilization(3 * SECOND, SECOND, 0.25)
+    clock.clock += 100 * SECOND  # the loop does not run: neither idle nor active
+    assert loop.utilization() == first
+    seen: list[LoopUtilization] = []
+
+    def look() -> None:
+        work()
+        seen.append(loop.utilization(first))
+        seen.append(loop.utilization())
+
+    loop.call_later(1, look)
+    loop.run()
+    assert seen == [
+        LoopUtilization(SECOND, SECOND, 0.5),
+        LoopUtilization(4 * SECOND, 2 * SECOND, 2 / 6),
+    ]
+    assert seen[1].since(first) == seen[0]
+    assert first.since(first) == LoopUtilization(0, 0, 0.0)
+    loop.close()
+
+
+def test_another_thread_sees_the_sleep_that_goes_on(loop: Loop) -> None:
+    readings: list[LoopUtilization] = []
+    Inert(loop)
+
+    def look() -> None:
+        readings.append(loop.utilization())
+        while readings[-1].idle_ns - readings[0].idle_ns < 5_000_000:
+            readings.append(loop.utilization())
+        loop.call_soon_threadsafe(loop.stop)
+
+    thread = threading.Thread(target=look)
+    loop.call_later(3600, list)
+    loop.call_soon(thread.start)
+    run_forever(loop)
+    thread.join()
+    assert readings[-1].idle_ns > readings[0].idle_ns
+    assert all(0 <= reading.utilization <= 1 for reading in readings)

@@ -149,6 +149,7 @@ STARTED: dict[str, Callable[[Loop], Any]] = {
 NO_HANDLES = {
     "Connect",
     "HandleKind",
+    "Random",
     "Shutdown",
     "Stdio",
     "StdioKind",

@@ -7,7 +7,7 @@ from whorl.core.handle import Handle, Request
 from whorl.core.host import Host
 from whorl.core.kernel import Kernel
 from whorl.core.loop import Loop
-from whorl.core.metrics import LoopMetrics
+from whorl.core.metrics import LoopMetrics, LoopUtilization
 from whorl.core.poller import IOHandle, Poller
 from whorl.core.probe import Probe
 from whorl.core.states import Event, FsChange, Life, RunMode
@@ -24,6 +24,7 @@ __all__ = [
     "Life",
     "Loop",
     "LoopMetrics",
+    "LoopUtilization",
     "Poller",
     "Probe",
     "Request",

@@ -208,6 +208,10 @@ class EpollPoller(Poller):
             if result < 0 and result not in (-errno.EBADF, -errno.EPERM):
                 raise os_error(result)
 
+    def renew(self) -> None:
+        """Watch the same handles with an epoll of this process's own; the parent's stays as it is."""
+        self._rebuild()
+
     def close(self) -> None:
         """Give the kernel's object back."""
         if self._epfd >= 0:

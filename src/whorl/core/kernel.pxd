@@ -65,8 +65,25 @@ cdef extern from *:
     #endif
     #define WHORL_VECTORS 64
     """
+    long SYS_epoll_pwait
     long SYS_epoll_pwait2
     void *c_memset "memset"(void *target, int value, size_t size) nogil
+
+cdef extern from *:
+    """
+    #include <signal.h>
+    /* The signals that this thread holds back, and one more, as the kernel's 64 bits. */
+    static inline uint64_t whorl_mask_with(int number) {
+        sigset_t set;
+        uint64_t mask;
+        sigemptyset(&set);
+        pthread_sigmask(SIG_BLOCK, NULL, &set);
+        sigaddset(&set, number);
+        memcpy(&mask, &set, sizeof(mask));
+        return mask;
+    }
+    """
+    uint64_t mask_with "whorl_mask_with"(int number) noexcept nogil
 
 cdef extern from *:
     """
@@ -270,6 +287,8 @@ cdef inline int wait_for_events(Kernel kernel, int epfd, int64_t timeout_ns, Eve
     # cost events that were already taken from the kernel.
     cdef timespec limit
     cdef int count = -1, timeout_ms
+    cdef uint64_t mask = 0
+    cdef uint64_t *held = NULL
     PyErr_CheckSignals()
     if timeout_ns == 0:
         count = c_epoll_wait(epfd, batch._events, EVENTS_PER_POLL, 0)
@@ -277,11 +296,14 @@ cdef inline int wait_for_events(Kernel kernel, int epfd, int64_t timeout_ns, Eve
             count = -c_errno
         batch._count = count if count > 0 else 0
         return count
+    if kernel.blocked_signal:
+        mask = mask_with(kernel.blocked_signal)
+        held = &mask
     if timeout_ns > 0 and kernel._fine_sleep:
         limit.tv_sec = <time_t>(timeout_ns // 1000000000)
         limit.tv_nsec = <long>(timeout_ns % 1000000000)
         with nogil:
-            count = <int>c_syscall(SYS_epoll_pwait2, epfd, batch._events, EVENTS_PER_POLL, &limit, NULL, <size_t>0)
+            count = <int>c_syscall(SYS_epoll_pwait2, epfd, batch._events, EVENTS_PER_POLL, &limit, held, <size_t>8)
             if count < 0:
                 count = -c_errno
         if count == -ENOSYS or count == -EPERM or count == -EINVAL:
@@ -290,7 +312,10 @@ cdef inline int wait_for_events(Kernel kernel, int epfd, int64_t timeout_ns, Eve
         # Rounded up: a sleep that ends early would only be followed by another one.
         timeout_ms = -1 if timeout_ns < 0 else <int>((timeout_ns + 999999) // 1000000)
         with nogil:
-            count = c_epoll_wait(epfd, batch._events, EVENTS_PER_POLL, timeout_ms)
+            if held == NULL:
+                count = c_epoll_wait(epfd, batch._events, EVENTS_PER_POLL, timeout_ms)
+            else:
+                count = <int>c_syscall(SYS_epoll_pwait, epfd, batch._events, EVENTS_PER_POLL, timeout_ms, held, <size_t>8)
             if count < 0:
                 count = -c_errno
     if count <= 0:
@@ -303,6 +328,7 @@ cdef class Kernel(DatagramCalls):
     cdef bytearray _scratch
     cdef dict _epolls
     cdef bint _fine_sleep
+    cdef public int blocked_signal
     cdef public bint keeps_edges
     cdef public bint may_skip_polls
 

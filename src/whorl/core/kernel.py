@@ -23,6 +23,7 @@ import errno
 import fcntl
 import os
 import select
+import signal
 import socket
 import sys
 import time
@@ -180,6 +181,8 @@ if not cython.compiled:
         try:
             if timeout_ns == 0:
                 found = poll(0, EVENTS_PER_POLL)
+            elif kernel.blocked_signal:
+                found = poll_in_peace(kernel, poll, timeout_ns)
             else:
                 found = poll(timeout_ns / 1e9 if timeout_ns > 0 else None, EVENTS_PER_POLL)
         except OSError as error:
@@ -188,6 +191,14 @@ if not cython.compiled:
             return 0
         batch._rows = [(fd, mask, generations.get(fd, _STALE)) for fd, mask in found]
         return len(found)
+
+    def poll_in_peace(kernel: Kernel, poll: Any, timeout_ns: int) -> Any:
+        """Sleep while a signal is held back."""
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, (kernel.blocked_signal,))
+        try:
+            return poll(timeout_ns / 1e9 if timeout_ns > 0 else None, EVENTS_PER_POLL)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def new_eventfd() -> int:
         try:
@@ -253,13 +264,14 @@ class EventBatch:
 class Kernel(DatagramCalls):
     """The real kernel, and the interface of every other. Its calls for datagrams: `core/datagrams`."""
 
-    __slots__ = ("_epolls", "_fine_sleep", "_scratch", "keeps_edges", "may_skip_polls")
+    __slots__ = ("_epolls", "_fine_sleep", "_scratch", "blocked_signal", "keeps_edges", "may_skip_polls")
 
     def __init__(self) -> None:
         super().__init__()
         self._scratch = new_scratch()  # where short messages are received
         self._epolls: dict[int, Any] = {}  # uncompiled: the epoll objects by descriptor
         self._fine_sleep = True  # whether this kernel sleeps in nanoseconds (epoll_pwait2)
+        self.blocked_signal = 0  # a signal that is held back during a sleep; 0: none
         # Whether edge-triggered events can be relied upon. Uncompiled they cannot: a signal handler
         # may raise between the kernel's answer and the queue, and an edge lost there is lost for ever.
         self.keeps_edges = bool(cython.compiled)
@@ -276,6 +288,10 @@ class Kernel(DatagramCalls):
         Two differ by an upper bound of the time between them; it may jump.
         """
         return read_ticks()
+
+    def random_bytes(self, size: int) -> bytes:
+        """Unpredictable bytes; may block soon after the system's start (man 2 getrandom)."""
+        return os.urandom(size)
 
     # Data, by descriptor.
 

@@ -59,7 +59,11 @@ cdef class Loop(Owner):
     cdef int64_t _turns
     cdef int64_t _events
     cdef int64_t _callbacks
+    cdef int64_t _events_waiting
     cdef int64_t _idle_ns
+    cdef int64_t _sleep_began
+    cdef int64_t _ran_ns
+    cdef int64_t _run_began
     cdef object __weakref__
 
     # What faces replace.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import collections
 import errno
 import select
+import signal
 import warnings
 from collections.abc import Callable
 from contextvars import Context
@@ -38,7 +39,7 @@ from whorl.core.limits import (
     QUIET_POLLS,
     TURNS_WITHOUT_POLL,
 )
-from whorl.core.metrics import LoopMetrics
+from whorl.core.metrics import LoopMetrics, LoopUtilization
 from whorl.core.states import RunMode
 from whorl.core.timer import TimedCallback, deadline_of, new_heap, new_timer
 from whorl.core.wakeup import SignalPipe, Wakeup
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from whorl.core.probe import Probe
 
 DEFAULT = int(RunMode.DEFAULT)
+SIGPROF = int(getattr(signal, "SIGPROF", -1))
 ONCE = int(RunMode.ONCE)
 
 
@@ -88,6 +90,7 @@ class Loop(Owner):
         "_closed",
         "_closing_handles",
         "_events",
+        "_events_waiting",
         "_guards_posts",
         "_handles",
         "_home_thread",
@@ -107,11 +110,14 @@ class Loop(Owner):
         "_prepare_handles",
         "_probe",
         "_process_id",
+        "_ran_ns",
         "_ready",
+        "_run_began",
         "_shared",
         "_signal_handles",
         "_signals",
         "_skipped",
+        "_sleep_began",
         "_spare",
         "_stopping",
         "_thread_id",
@@ -168,7 +174,11 @@ class Loop(Owner):
         self._turns = 0
         self._events = 0
         self._callbacks = 0
+        self._events_waiting = 0
         self._idle_ns = 0
+        self._sleep_began = 0  # 0 unless the loop sleeps
+        self._ran_ns = 0  # how long the runs took that are over
+        self._run_began = 0  # 0 unless the loop runs
         self._signals: SignalPipe | None = None  # made when the loop first runs in the main thread
         self._shared: dict[str, Any] = {}  # what handles of a kind have in common, while there are any
         self._signal_handles = 0  # Signal handles that are started
@@ -381,6 +391,36 @@ class Loop(Owner):
             handle.close()
         warnings.warn(f"unclosed loop {self!r}", ResourceWarning, source=self, stacklevel=1)
 
+    def fork(self) -> None:
+        """Let the loop go on in a forked child, with its handles (``uv_loop_fork``).
+
+        To be called in the child. The loop gets a poller, a wakeup and an inotify instance of its own; the
+        descriptors of its handles are those of the parent, and what either reads the other does not get.
+        Work that was in flight in the thread pool does not end here, and children of the parent's are none
+        of this process.
+        """
+        self._check_closed()
+        self._process_id = self._host.process_id()
+        self._home_thread = current_thread()
+        if self._thread_id is not None:
+            self._thread_id = self._home_thread
+        self._poller.renew()
+        self._wakeup.renew()
+        if self._signals is not None:
+            self._signals.renew()
+        for shared in list(self._shared.values()):
+            shared.renew()
+
+    def configure(self, *, block_signal: int | None = None) -> None:
+        """Hold SIGPROF back while the loop sleeps, or no longer if None (``uv_loop_configure``).
+
+        A profiler that sends it by the clock then does not wake the loop. Raises OSError (EINVAL) for any
+        other signal. Idle time is always measured.
+        """
+        if block_signal not in (None, SIGPROF):
+            raise OSError(errno.EINVAL, "only SIGPROF can be held back")
+        self._kernel.blocked_signal = block_signal or 0
+
     def is_closed(self) -> bool:
         """Whether `close` was called."""
         return self._closed
@@ -400,6 +440,7 @@ class Loop(Owner):
         return LoopMetrics(
             turns=self._turns,
             events=self._events,
+            events_waiting=self._events_waiting,
             callbacks=self._callbacks,
             idle_ns=self._idle_ns,
             ready=len(self._ready) + len(self._pending) + len(self._arrivals),
@@ -408,6 +449,18 @@ class Loop(Owner):
             active_handles=self._active_handles,
             active_requests=self._active_requests,
         )
+
+    def utilization(self, earlier: LoopUtilization | None = None) -> LoopUtilization:
+        """How busy the loop was while it ran, or since an earlier utilization; from any thread.
+
+        Source: Node's ``performance.eventLoopUtilization``.
+        """
+        now = self._kernel.now()
+        began, asleep = self._run_began, self._sleep_began
+        ran = self._ran_ns + (now - began if began else 0)
+        idle = self._idle_ns + (now - asleep if asleep else 0)
+        total = LoopUtilization.of(min(idle, ran), ran)
+        return total if earlier is None else total.since(earlier)
 
     def set_probe(self, probe: Probe | None) -> None:
         """Let `probe` listen from now on; None ends that."""
@@ -507,13 +560,15 @@ class Loop(Owner):
         slept = 0
         if timeout_ns == 0:
             found = self._poller.poll(0, into)
+            self._events_waiting += found
             if self._poller.quiet >= QUIET_POLLS:
                 self._polled_at = self._kernel.ticks()
                 self._skipped = 0
         else:
-            before = self._kernel.now()
+            before = self._sleep_began = self._kernel.now()
             found = self._poller.poll(timeout_ns, into)
             slept = self._kernel.now() - before
+            self._sleep_began = 0
             self._idle_ns += slept
         self._now_ns = self._clock() if self._time_replaced else self._kernel.now()
         if self._may_sleep:
@@ -808,10 +863,13 @@ class Loop(Owner):
             self._signal_pipe().arm(yield_to_others=not self._wants_signals())
             self._host.signals.loop_began(self)
         self._thread_id = self._home_thread = current_thread()
+        self._run_began = self._kernel.now()
         self._poller.quiet = 0  # the first turns of every run poll
 
     def _end_run(self) -> None:
         self._thread_id = None
+        self._ran_ns += self._kernel.now() - self._run_began
+        self._run_began = self._sleep_began = 0
         self._may_sleep = False
         self._woken = False
         self._host.signals.loop_ended(self)

@@ -10,6 +10,7 @@ class LoopMetrics(NamedTuple):
 
     turns: int  #: turns of the loop
     events: int  #: events the poller has handed over
+    events_waiting: int  #: those of them that were found without sleeping: they had waited
     callbacks: int  #: entries run: callbacks, timers, I/O handles
     idle_ns: int  #: time spent sleeping in the poller
     ready: int  #: entries waiting for the next turn
@@ -17,3 +18,22 @@ class LoopMetrics(NamedTuple):
     handles: int  #: handles open
     active_handles: int  #: handles that keep the loop alive
     active_requests: int  #: requests in flight
+
+
+class LoopUtilization(NamedTuple):
+    """How busy a loop was while it ran. Durations are in nanoseconds."""
+
+    idle_ns: int  #: time spent sleeping in the poller
+    active_ns: int  #: the rest
+    utilization: float  #: the active part of both, from 0 to 1
+
+    @classmethod
+    def of(cls, idle_ns: int, ran_ns: int) -> LoopUtilization:
+        """That of a loop that ran for `ran_ns`."""
+        active_ns = ran_ns - idle_ns
+        return cls(idle_ns, active_ns, active_ns / ran_ns if ran_ns else 0.0)
+
+    def since(self, earlier: LoopUtilization) -> LoopUtilization:
+        """What came after an earlier one."""
+        idle_ns = self.idle_ns - earlier.idle_ns
+        return LoopUtilization.of(idle_ns, idle_ns + self.active_ns - earlier.active_ns)

@@ -93,6 +93,10 @@ class Poller:
         """Sleep until something is ready; collect it."""
         raise NotImplementedError
 
+    def renew(self) -> None:
+        """Watch the same handles with another object of the kernel's: this process was forked."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """Give the kernel's object back."""
         raise NotImplementedError

@@ -77,6 +77,15 @@ class SelectorPoller(Poller):
             found += 1
         return found
 
+    def renew(self) -> None:
+        """Watch the same handles with a new selector of the same kind; the parent's stays as it is."""
+        former, self._selector = self._selector, type(self._selector)()
+        close = getattr(former, "close", None)
+        for handle in self.handles():
+            self._selector.register(handle._fd, _mask_of(handle._interest), handle)
+        if close is not None:
+            close()
+
     def close(self) -> None:
         """Close the selector."""
         for handle in self.handles():

@@ -8,6 +8,7 @@ cdef class Wakeup(IOHandle):
     cdef int _write_fd
 
     cpdef object wake(self)
+    cdef object _open(self)
     cpdef object _on_events(self, int seen)
     cpdef object _release(self)
 

@@ -41,15 +41,26 @@ class Wakeup(IOHandle):
         loop._hide(self)
         self._kernel = kernel
         self._pair: Any = None
-        self._fd = self._write_fd = kernel.eventfd()
+        self._write_fd = -1
+        self._edge = loop._poller.edges
+        self._open()
+
+    def _open(self) -> None:
+        """Make what is written and watched."""
+        self._fd = self._write_fd = self._kernel.eventfd()
         if self._fd < 0:
-            self._pair = kernel.socket_pair()
+            self._pair = self._kernel.socket_pair()
             if isinstance(self._pair, int):
                 raise os_error(self._pair)
             self._fd = self._pair[0].fileno()
             self._write_fd = self._pair[1].fileno()
-        self._edge = loop._poller.edges
-        _watch(self, loop)
+        _watch(self, self.loop)
+
+    def renew(self) -> None:
+        """Be woken by this process only, which was forked."""
+        self._release()
+        self._pair = None
+        self._open()
 
     def wake(self) -> None:
         """End the current or the next sleep. Does nothing once the loop is closed."""
@@ -93,6 +104,17 @@ class SignalPipe(IOHandle):
         self._fd = self._pair[0].fileno()
         self._former: int | None = None  # the wakeup fd before ours; None: ours is not set
         _watch(self, loop)
+
+    def renew(self) -> None:
+        """Have the signals of this process, which was forked, written to a pair of sockets of its own."""
+        self._release()
+        self._pair = self._kernel.socket_pair()
+        if isinstance(self._pair, int):
+            raise os_error(self._pair)
+        self._fd = self._pair[0].fileno()
+        _watch(self, self.loop)
+        if self._former is not None:
+            self.loop._host.set_wakeup_fd(self._pair[1].fileno())
 
     def is_armed(self) -> bool:
         """Whether signals are written here."""

@@ -10,6 +10,7 @@ from whorl.handles.kinds import HandleKind, guess_handle
 from whorl.handles.loop_watchers import Check, Idle, Prepare
 from whorl.handles.pipe import Pipe
 from whorl.handles.process import Process, Stdio, StdioKind, kill
+from whorl.handles.random import Random
 from whorl.handles.signal import Signal
 from whorl.handles.stream_handle import Connect, Shutdown, StreamHandle, Write
 from whorl.handles.tcp import TCP
@@ -31,6 +32,7 @@ __all__ = [
     "Poll",
     "Prepare",
     "Process",
+    "Random",
     "Shutdown",
     "Signal",
     "Stdio",

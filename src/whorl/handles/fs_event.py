@@ -149,15 +149,33 @@ class Notifier(IOHandle):
         self._due: collections.deque[tuple[FsEvent, int, bytes, FsChange, OSError | None]] = (
             collections.deque()
         )
-        self._fd = loop._kernel.inotify_create()
+        self._open()
+
+    def _open(self) -> None:
+        self._fd = self.loop._kernel.inotify_create()
         if self._fd < 0:
             raise os_error(self._fd)
         try:
-            loop._poller.add(self, int(Event.READABLE))
+            self.loop._poller.add(self, int(Event.READABLE))
         except BaseException:
             self._release()
             raise
-        loop._shared[_KIND] = self
+        self.loop._shared[_KIND] = self
+
+    def renew(self) -> None:
+        """Watch the same paths with an instance of this process's own, which was forked."""
+        watched = [handle for handles in self._handles.values() for handle in handles]
+        self._release()
+        self._handles.clear()
+        self._open()
+        for handle in watched:
+            handle._watch = -1
+            try:
+                handle._watch = self.watch(handle._path, handle)
+            except OSError as error:  # it is gone
+                self._due.append((handle, -1, b"", FsChange(0), error))
+        if self._due:
+            self.loop._arrive(Completion(self._report, ()))
 
     @classmethod
     def of(cls, loop: Loop) -> Notifier:
