@@ -1,0 +1,70 @@
+"""The page that maps libuv's functions to Whorl is complete, and what it names exists."""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from build_tools.sources import ROOT
+
+PAGE = ROOT / "docs" / "reference" / "libuv-map.md"
+FUNCTIONS = (Path(__file__).parent / "libuv_functions.txt").read_text(encoding="ascii").split()
+
+Row = tuple[list[str], str, str]
+
+
+def rows(text: str) -> list[Row]:
+    """libuv's names, Whorl's, and the remark of each row."""
+    found = []
+    for line in text.splitlines():
+        if line.startswith("| `"):
+            theirs, ours, remark = (part.strip() for part in line.strip("|").split("|"))
+            found.append((re.findall(r"`(\w+)`", theirs), ours, remark))
+    return found
+
+
+def resolve(name: str) -> Any:
+    """What a dotted name stands for."""
+    first, *rest = name.split(".")
+    thing = getattr(builtins, first, None)
+    path = first
+    if thing is None:
+        thing = importlib.import_module(first)
+    for part in rest:
+        path += f".{part}"
+        try:
+            thing = getattr(thing, part)
+        except AttributeError:
+            thing = importlib.import_module(path)
+    return thing
+
+
+ROWS = rows(PAGE.read_text(encoding="utf-8"))
+
+
+def test_every_function_of_libuv_is_on_the_page_once() -> None:
+    assert len(FUNCTIONS) == len(set(FUNCTIONS)) > 300
+    assert sorted(name for theirs, _, _ in ROWS for name in theirs) == FUNCTIONS
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0][0])
+def test_what_a_row_names_exists(row: Row) -> None:
+    _, ours, remark = row
+    if ours == "none":
+        assert remark, "there is no reason why not"
+    else:
+        (name,) = re.findall(r"^`([\w.]+)`$", ours)
+        resolve(name)
+    for name in re.findall(r"`(\w+(?:\.\w+)+)`", remark):
+        resolve(name)
+
+
+@pytest.mark.parametrize("name", ["whorl.handles.Timer.begin", "os.nothing", "whorl.nowhere", "uv_run"])
+def test_what_does_not_exist_is_noticed(name: str) -> None:
+    with pytest.raises((AttributeError, ImportError)):
+        resolve(name)
