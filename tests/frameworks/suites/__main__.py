@@ -10,7 +10,7 @@ import report
 import services
 from comparison import Comparison, compare
 from definitions import Suite
-from environments import CannotBeRun, Environment, prepare
+from environments import CannotBeFetched, CannotBeRun, Environment, prepare
 from runs import Run, run
 
 import whorl
@@ -55,6 +55,9 @@ def run_suite(suite: Suite, options: argparse.Namespace) -> bool:
         environment = prepare(suite)
         with services.running(suite.services):
             comparison = compare_loops(environment, options)
+    except CannotBeFetched as problem:
+        report.print_note(suite.name, f"not run: its sources cannot be fetched: {str(problem).strip()[-200:]}")
+        return options.quick  # Which is run wherever the project is: that may be without a network.
     except services.NotInstalled as problem:
         report.print_note(suite.name, f"NOT RUN: {problem}")
         return True

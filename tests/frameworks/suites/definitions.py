@@ -14,6 +14,7 @@ class Suite:
 
     name: str
     package: str
+    archive: str = ""
     extras: tuple[str, ...] = ()
     install: tuple[str, ...] = ()
     tests: tuple[str, ...] = ("tests",)

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,10 @@ BUILD = Path(__file__).parents[3] / "build" / "suites" / f"cp{sys.version_info.m
 
 class CannotBeRun(Exception):
     """A suite could not be fetched or its environment not be made; the message says why."""
+
+
+class CannotBeFetched(CannotBeRun):
+    """The sources could not be fetched: mostly because no index can be reached."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,7 @@ def prepare(suite: Suite) -> Environment:
     """Make what is not there yet: it is made again when the suite's requirements change."""
     environment = Environment(suite, BUILD / suite.name)
     stamp = environment.folder / "made-for"
-    needs = repr((suite.package, suite.extras, suite.install, sys.version))
+    needs = repr((suite.archive or suite.package, suite.extras, suite.install, sys.version))
     if stamp.exists() and stamp.read_text() == needs:
         return environment
     shutil.rmtree(environment.folder, ignore_errors=True)
@@ -54,12 +59,27 @@ def prepare(suite: Suite) -> Environment:
 
 
 def _fetch(environment: Environment) -> None:
-    suite, folder = environment.suite, environment.folder
-    name = suite.package.partition("=")[0]
-    _pip(environment, "download", "--no-deps", "--no-binary", name, "--dest", folder / "sdist", suite.package)
-    (archive,) = (folder / "sdist").iterdir()
+    suite, folder = environment.suite, environment.folder / "sdist"
+    if suite.archive:
+        folder.mkdir()
+        _download(suite.archive, folder / suite.archive.rpartition("/")[2])
+    else:
+        name = suite.package.partition("=")[0]
+        try:
+            _pip(environment, "download", "--no-deps", "--no-binary", name, "--dest", folder, suite.package)
+        except CannotBeRun as problem:
+            raise CannotBeFetched(str(problem)) from problem
+    (archive,) = folder.iterdir()
     with tarfile.open(archive) as tar:
-        tar.extractall(folder / "source", filter="data")
+        tar.extractall(environment.folder / "source", filter="data")
+
+
+def _download(address: str, target: Path) -> None:
+    try:
+        with urllib.request.urlopen(address, timeout=60) as answer:
+            target.write_bytes(answer.read())
+    except OSError as problem:
+        raise CannotBeFetched(f"{address}: {problem}") from problem
 
 
 def _install(environment: Environment) -> None:
@@ -75,6 +95,7 @@ def _pip(environment: Environment, verb: str, *arguments: object) -> None:
 
 def _call(*command: object) -> None:
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    clean["GIT_CEILING_DIRECTORIES"] = str(BUILD)  # Tools that ask git for a version shall not find ours.
     words = [str(word) for word in command]
     answer = subprocess.run(words, env=clean, capture_output=True, text=True)
     if answer.returncode:
