@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -154,6 +155,23 @@ def test_the_policy_keeps_a_loop_for_the_thread() -> None:
     assert policy.get_event_loop() is loop
     policy.set_event_loop(None)
     loop.close()
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="child watchers are gone since Python 3.14")
+@pytest.mark.filterwarnings("ignore:.*child_watcher:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*ChildWatcher:DeprecationWarning")
+def test_programs_may_ask_for_child_watchers_and_set_them(installed: None) -> None:
+    known: Any = asyncio
+
+    async def run_true() -> int:
+        process = await asyncio.create_subprocess_exec("true")
+        return await process.wait()
+
+    assert isinstance(known.get_child_watcher(), known.AbstractChildWatcher)
+    watcher = known.ThreadedChildWatcher()
+    known.set_child_watcher(watcher)
+    assert known.get_child_watcher() is watcher
+    assert asyncio.run(run_true()) == 0
 
 
 @pytest.mark.parametrize(

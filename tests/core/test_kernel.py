@@ -62,6 +62,7 @@ def test_now_is_the_monotonic_clock(kernel: Kernel) -> None:
     before = time.monotonic_ns()
     now = kernel.now()
     assert before <= now <= time.monotonic_ns()
+    assert now / 1e9 <= kernel.seconds() <= time.monotonic()
     assert isinstance(now, int)
 
 

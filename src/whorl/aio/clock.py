@@ -33,7 +33,7 @@ class Clock(property):
 
 def own(loop: EventLoop) -> Callable[[], float]:
     """The loop's own clock, which is the kernel's."""
-    return clock_of(loop._kernel) or Loop.time.__get__(loop)
+    return clock_of(loop._kernel)  # No method of the loop: a reference to itself would keep it alive.
 
 
 def use_own(loop: EventLoop) -> None:

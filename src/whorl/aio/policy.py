@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asyncio import events
+from asyncio import events, unix_events
 from typing import Any
 
 from whorl.aio.loop import EventLoop
@@ -11,11 +11,15 @@ from whorl.aio.loop import EventLoop
 _known: dict[str, Any] = vars(events)
 _set_policy = _known.get("_set_event_loop_policy") or _known.get("set_event_loop_policy")
 
-_Base: Any = _known.get("_BaseDefaultEventLoopPolicy") or _known.get("BaseDefaultEventLoopPolicy") or object
+# The default one, and not its base: as long as Python has child watchers, programs ask it for them.
+_Base: Any = vars(unix_events).get("_UnixDefaultEventLoopPolicy", object)
 
 
 class EventLoopPolicy(_Base):  # type: ignore[misc]
-    """asyncio's default policy, with loops of Whorl's."""
+    """asyncio's default policy, with loops of Whorl's.
+
+    Its child watchers, until Python 3.13, are asyncio's; loops of Whorl's watch their children themselves.
+    """
 
     def _loop_factory(self) -> EventLoop:
         return EventLoop()

@@ -111,7 +111,8 @@ class Server(asyncio.Server):
         if sockets is None:
             return
         self._serving = False
-        for acceptor in self._acceptors:
+        acceptors, self._acceptors = self._acceptors, []
+        for acceptor in acceptors:
             acceptor.close()
         for sock in sockets:
             self._loop._kernel.close_socket(sock)

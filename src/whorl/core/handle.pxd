@@ -19,6 +19,7 @@ cdef class Handle(Runnable):
     cdef object __weakref__
 
     cpdef object _release(self)
+    cdef object _let_go_of_loop(self)
     cdef object _check_open(self)
     cpdef object _activate(self)
     cpdef object _deactivate(self)

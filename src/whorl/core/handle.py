@@ -103,6 +103,10 @@ class Handle(Runnable):
     def _release(self) -> None:
         """Give back what the handle holds, at the first step of closing."""
 
+    def _let_go_of_loop(self) -> None:
+        """Be in no cycle with the loop: for a closed handle that nobody but the loop knows."""
+        self._loop = None  # type: ignore[assignment]
+
     def _check_open(self) -> None:
         if self._life != OPEN:
             raise OSError(errno.EINVAL, f"{type(self).__name__} handle is closed")

@@ -220,10 +220,10 @@ if not cython.compiled:
         return 0
 
 
-def clock_of(kernel: Kernel) -> Callable[[], float] | None:
-    """A function that gives the kernel's time in seconds without a call into Python, if there is one."""
+def clock_of(kernel: Kernel) -> Callable[[], float]:
+    """A function that gives the kernel's time in seconds, without a call into Python if there is one."""
     is_replaced = cython.compiled or type(kernel).now is not Kernel.now
-    return None if is_replaced else time.monotonic
+    return kernel.seconds if is_replaced else time.monotonic
 
 
 class EventBatch:
@@ -281,6 +281,10 @@ class Kernel(DatagramCalls):
     def now(self) -> int:
         """The monotonic clock, in nanoseconds (man 3 clock_gettime)."""
         return monotonic_ns()
+
+    def seconds(self) -> float:
+        """The same in seconds."""
+        return self.now() / 1e9
 
     def ticks(self) -> int:
         """A counter that is cheaper to read than the clock, and that advances at least once a nanosecond.

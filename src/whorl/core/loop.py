@@ -379,7 +379,9 @@ class Loop(Owner):
             if self._host.is_main_thread():
                 self._signals.disarm()
             self._signals.close()
+            self._signals._let_go_of_loop()
         self._wakeup.close()
+        self._wakeup._let_go_of_loop()
         self._closing_handles.clear()
 
     def __del__(self) -> None:

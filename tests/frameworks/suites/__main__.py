@@ -56,7 +56,7 @@ def run_suite(suite: Suite, options: argparse.Namespace) -> bool:
         with services.running(suite.services):
             comparison = compare_loops(environment, options)
     except CannotBeFetched as problem:
-        report.print_note(suite.name, f"not run: its sources cannot be fetched: {str(problem).strip()[-200:]}")
+        report.print_note(suite.name, f"not run: it cannot be fetched: {str(problem).strip()[-200:]}")
         return options.quick  # Which is run wherever the project is: that may be without a network.
     except services.NotInstalled as problem:
         report.print_note(suite.name, f"NOT RUN: {problem}")
