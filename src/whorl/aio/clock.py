@@ -66,4 +66,4 @@ TIME = Clock(
 
 def scheduled(loop: EventLoop) -> list[TimedCallback]:
     """The timers that wait, in no particular order: for those who know asyncio's private name."""
-    return [timer for timer in loop._timers.timers() if timer._keeps_alive]
+    return [timer for timer in loop._timers.timers() if timer._when is not None]

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from whorl.aio.datagram_transport import DatagramEndpoint
+from whorl.aio.descriptors import ensure_no_transport
 from whorl.aio.dns import ensure_resolved
-from whorl.aio.readers import ensure_no_transport
 from whorl.aio.transport_states import TransportState
 from whorl.core.handle import os_error
 from whorl.core.states import Event

@@ -11,7 +11,7 @@ try:
 except ImportError:  # A Python may be built without it.
     ssl = None  # type: ignore[assignment]
 
-from whorl.aio.readers import ensure_no_transport
+from whorl.aio.descriptors import ensure_no_transport
 from whorl.aio.tls import TLSProtocol
 from whorl.aio.transports import SocketTransport
 
