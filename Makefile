@@ -15,7 +15,7 @@ ARGS ?=
 whorl = $(PYTHON) -m build_tools --build $(WHORL_BUILD)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench conformance frameworks faults fuzz build wheel format clean
+.PHONY: help demo test check bench conformance frameworks faults fuzz oracle build wheel format clean
 
 help:  ## this list
 	@sed -n 's/^#   //p' Makefile
@@ -44,6 +44,9 @@ frameworks:  ## other projects' own tests, on stock asyncio and on Whorl; ARGS n
 
 faults:  ## the transport tests over a kernel that fails on purpose, 200 seeds
 	@WHORL_FAULT_SEEDS=$${WHORL_FAULT_SEEDS:-200} $(whorl) --with test --config checked -- -m pytest -m faults $(ARGS)
+
+oracle:  ## record the order of libuv's callbacks anew: fetches and builds libuv in build/; says what differs
+	@$(whorl) --with test -- -m tests.oracle $(ARGS)
 
 fuzz:  ## call everything with anything, for SECONDS; CONFIG=sanitized looks at each access to memory
 	@$(whorl) --with test --config $(CONFIG) -- -m tests.fuzz --seconds $(SECONDS) $(ARGS)

@@ -50,10 +50,10 @@ def test_closing_again_does_nothing(loop: Loop) -> None:
     assert told == ["first"]
 
 
-def test_close_callbacks_run_in_the_order_of_closing(loop: Loop) -> None:
+def test_the_handle_that_was_closed_last_is_called_first(loop: Loop) -> None:
     handles = [Inert(loop) for _ in range(100)]
     told: list[Handle] = []
-    for handle in reversed(handles):
+    for handle in handles:
         handle.close(told.append)
     loop.run()
     assert told == handles[::-1]

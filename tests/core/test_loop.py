@@ -740,9 +740,9 @@ def test_an_error_out_of_a_close_callback_keeps_the_others(
         handle.close(note)
     with pytest.raises(error, match="on purpose"):
         run_once(loop)
-    assert closed == [0, 1]
+    assert closed == [4, 3]
     run_once(loop)
-    assert closed == [0, 1, 2, 3, 4]
+    assert closed == [4, 3, 2, 1, 0]
     assert loop.walk() == []
 
 

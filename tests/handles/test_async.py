@@ -188,7 +188,7 @@ def test_without_a_callback_it_only_wakes_the_loop(loop: Loop) -> None:
     assert loop.metrics().turns == 1
 
 
-def test_two_handles_are_called_once_each(loop: Loop) -> None:
+def test_two_handles_are_called_once_each_in_the_order_in_which_they_were_made(loop: Loop) -> None:
     seen: list[str] = []
     first = Async(loop, lambda handle: seen.append("first"))
     second = Async(loop, lambda handle: seen.append("second"))
@@ -196,7 +196,7 @@ def test_two_handles_are_called_once_each(loop: Loop) -> None:
     first.send()
     second.send()
     loop.run(RunMode.NOWAIT)
-    assert seen == ["second", "first"]
+    assert seen == ["first", "second"]
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])

@@ -147,7 +147,7 @@ def test_a_handle_closed_in_its_own_phase_does_not_run(loop: Loop, kind: Watcher
         )
     )
     loop.run(RunMode.NOWAIT)
-    assert seen == ["other closed", "first closed"]
+    assert seen == ["first closed", "other closed"]
 
 
 @EACH_KIND

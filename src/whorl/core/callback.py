@@ -79,7 +79,13 @@ class Owner:
     def _handle_closing(self, handle: Runnable) -> None:
         raise NotImplementedError
 
+    def _handle_closed(self, handle: Runnable) -> None:
+        raise NotImplementedError
+
     def _feed(self, entry: Runnable) -> None:
+        raise NotImplementedError
+
+    def _unfeed(self, entry: Runnable) -> None:
         raise NotImplementedError
 
     def _check_closed(self) -> None:

@@ -126,6 +126,7 @@ class Handle(Runnable):
     def _finish_close(self) -> None:
         """The second step: the loop calls this in its closing phase."""
         self._life = CLOSED
+        self._loop._handle_closed(self)
         callback = self._close_callback
         self._close_callback = None
         if callback is not None:

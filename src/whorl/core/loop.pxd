@@ -30,8 +30,11 @@ cdef class Loop(Owner):
     cdef readonly list _ready
     cdef list _spare
     cdef list _pending
+    cdef list _polled
     cdef object _arrivals
     cdef bint _posted
+    cdef readonly dict _async_handles
+    cdef Runnable _sent_async
     cdef readonly TimerHeap _timers
     cdef readonly list _idle_handles
     cdef readonly list _prepare_handles
@@ -84,9 +87,11 @@ cdef class Loop(Owner):
     cdef object _run_closing(self)
     cdef object _run_pending(self)
     cdef object _collect_pending(self, list into)
+    @cython.locals(sent=Runnable)
     cdef object _take_arrivals(self, list into)
     @cython.locals(collected=Py_ssize_t, timer=TimedCallback)
     cdef object _collect_timers(self, list into)
+    @cython.locals(due=list, timer=TimedCallback)
     cdef object _run_timers(self)
     @cython.locals(batch=list)
     cdef object _run_ready(self)
@@ -96,7 +101,7 @@ cdef class Loop(Owner):
     cdef object _run_watched(self, Runnable entry)
     cdef int64_t _turn_timeout(self) except -2
     @cython.locals(deadline=int64_t)
-    cdef int64_t _until_next_timer(self) except -2
+    cdef int64_t _until_next_timer(self, int64_t now_ns) except -2
     cdef int64_t _clock(self) except? -1
     cdef bint _alive(self) except -1
 
@@ -106,10 +111,13 @@ cdef class Loop(Owner):
     cdef object _count_requests(self, Py_ssize_t change)
     cdef object _handle_opened(self, Runnable handle)
     cdef object _handle_closing(self, Runnable handle)
+    cdef object _handle_closed(self, Runnable handle)
     cdef object _feed(self, Runnable entry)
+    cdef object _unfeed(self, Runnable entry)
     cdef object _schedule(self, TimedCallback timer)
     cdef object _post(self, Runnable entry)
     cpdef object _arrive(self, Runnable entry)
+    cdef object _async_sent(self, Runnable handle)
     cdef object _end_sleep(self)
     cpdef object _hide(self, Handle handle)
     cpdef object _check_closed(self)

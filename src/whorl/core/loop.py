@@ -85,6 +85,7 @@ class Loop(Owner):
         "_active_handles",
         "_active_requests",
         "_arrivals",
+        "_async_handles",
         "_callbacks",
         "_check_handles",
         "_closed",
@@ -104,6 +105,7 @@ class Loop(Owner):
         "_now_ns",
         "_passes",
         "_pending",
+        "_polled",
         "_polled_at",
         "_poller",
         "_posted",
@@ -113,6 +115,7 @@ class Loop(Owner):
         "_ran_ns",
         "_ready",
         "_run_began",
+        "_sent_async",
         "_shared",
         "_signal_handles",
         "_signals",
@@ -146,12 +149,15 @@ class Loop(Owner):
         self._ready: list[Runnable] = []
         self._spare: list[Runnable] = []  # the list `_ready` changes places with
         self._pending: list[Runnable] = []
+        self._polled: list[Runnable] = []  # what the machine's poll brought
         self._arrivals: collections.deque[Runnable] = collections.deque()
         self._posted = False  # whether something may have arrived since the loop took what there was
         self._timers = new_heap()
         self._idle_handles: list[Any] = []
         self._prepare_handles: list[Any] = []
         self._check_handles: list[Any] = []
+        self._async_handles: dict[Any, None] = {}  # the open ones, in the order in which they are called
+        self._sent_async: Runnable | None = None  # one that was sent: it calls all that were
         self._passes = 0  # how many passes over idle, prepare or check handles there were
         self._closing_handles: list[Handle] = []
         self._handles: dict[int, Handle] = {}  # the open handles, by identity, oldest first
@@ -330,7 +336,9 @@ class Loop(Owner):
             self._run_phase(self._prepare_handles)
         self._may_sleep = True
         may_sleep = mode == DEFAULT or (mode == ONCE and can_sleep)
-        self._poll(self.backend_timeout() if may_sleep else 0, self._pending)
+        self._poll(self.backend_timeout() if may_sleep else 0, self._polled)
+        if self._polled:
+            self._run_batch(self._polled, self._pending)
         for _ in range(PENDING_ROUNDS):
             if not self._pending:
                 break
@@ -370,7 +378,10 @@ class Loop(Owner):
         self._closed = True
         self._ready.clear()
         self._pending.clear()
+        self._polled.clear()
         self._arrivals.clear()
+        self._async_handles.clear()
+        self._sent_async = None
         self._timers.clear()
         # The poller goes first: in a forked child the kernel's set is shared with the parent,
         # and taking handles out of it one by one would take them out of the parent's.
@@ -481,19 +492,24 @@ class Loop(Owner):
         return self._poller.fileno()
 
     def backend_timeout(self) -> int:
-        """How long the machine's next poll may sleep, in nanoseconds; -1: no limit."""
+        """How long the machine's next poll may sleep, in nanoseconds; -1: no limit (``uv_backend_timeout``).
+
+        The time until the next timer is counted from `now()`; where there are `call_at` timers too,
+        whose deadlines are times of the clock, from the clock.
+        """
         if (
             self._stopping
             or self._ready
             or self._pending
             or self._arrivals
+            or self._sent_async is not None
             or self._idle_handles
             or self._closing_handles
         ):
             return 0
         if self._active_handles <= 0 and self._active_requests <= 0 and self._timers._keepers == 0:
             return 0
-        return self._until_next_timer()
+        return self._until_next_timer(self._clock() if self._timers._keepers else self._now_ns)
 
     # One turn of asyncio.
 
@@ -576,7 +592,7 @@ class Loop(Owner):
         if self._may_sleep:
             self._may_sleep = self._woken = False
         self._events += found
-        if self._arrivals:
+        if self._arrivals or self._sent_async is not None:
             self._take_arrivals(into)
         if self._probe is not None:
             self._tell("polled", slept, found)
@@ -598,7 +614,7 @@ class Loop(Owner):
         ):
             return False
         self._skipped += 1
-        if self._arrivals:
+        if self._arrivals or self._sent_async is not None:
             self._take_arrivals(self._ready)
         if len(self._timers._entries) and self._timers.next_deadline() <= self._now_ns + since:
             self._now_ns = self._kernel.now()
@@ -613,14 +629,12 @@ class Loop(Owner):
                 self._run_batch([handle], self._pending)
 
     def _run_closing(self) -> None:
-        """The second step of closing."""
+        """The second step of closing; as in libuv, the handle that was closed last comes first."""
         closing = self._closing_handles
         self._closing_handles = []
-        closing.reverse()
         try:
             while closing:
                 handle = closing.pop()
-                self._handles.pop(id(handle), None)
                 try:
                     handle._finish_close()
                 except BaseException as error:
@@ -629,8 +643,7 @@ class Loop(Owner):
                     self._tell("handle_closed", handle)
         finally:
             if closing:  # an error ends the run
-                closing.reverse()
-                self._closing_handles[:0] = closing
+                self._closing_handles.extend(closing)
 
     def _run_pending(self) -> None:
         if self._pending:
@@ -653,8 +666,11 @@ class Loop(Owner):
 
     def _run_timers(self) -> None:
         """Call the timers that are due by now; those that are started meanwhile wait."""
-        due: list[Runnable] = []
+        due: list[Any] = []
         self._collect_timers(due)
+        for timer in due:
+            if timer._when is None:
+                timer._callback.__self__._deactivate()  # a handle that waits for its call is not active
         if due:
             self._run_batch(due, self._pending)
 
@@ -711,10 +727,19 @@ class Loop(Owner):
             del entry  # Uncompiled, a traceback keeps this frame: it must not keep a failed task too.
 
     def _take_arrivals(self, into: list[Runnable]) -> None:
-        """Append what other threads posted, but not what they post meanwhile: that may have no end."""
+        """Append what other threads posted, but not what they post meanwhile: that may have no end.
+
+        Asyncs come last, as in libuv, and all at once, those that the others send among them.
+        """
         self._posted = False
         for _ in range(len(self._arrivals)):
             into.append(self._arrivals.popleft())
+        sent = self._sent_async
+        self._sent_async = None
+        if sent is not None:
+            into.append(sent)
+        elif self._async_handles:
+            into.append(next(iter(self._async_handles)))
         if self._may_sleep:
             self._end_sleep()
 
@@ -725,23 +750,26 @@ class Loop(Owner):
             self._ready
             or self._pending
             or self._arrivals
+            or self._sent_async is not None
             or self._stopping
             or self._closing_handles
             or self._idle_handles
             or self._is_driven
         ):
             return 0
-        return self._until_next_timer()
+        if not len(self._timers._entries):
+            return -1
+        self._now_ns = self._clock()
+        return self._until_next_timer(self._now_ns)
 
-    def _until_next_timer(self) -> int:
+    def _until_next_timer(self, now_ns: int) -> int:
         """Nanoseconds until the first timer falls due, -1 if there is none."""
         deadline = self._timers.next_deadline()
         if deadline == NEVER_NS:
             return -1
-        self._now_ns = self._clock()
-        if deadline <= self._now_ns:
+        if deadline <= now_ns:
             return 0
-        return min(deadline - self._now_ns, LONGEST_POLL_NS)
+        return min(deadline - now_ns, LONGEST_POLL_NS)
 
     def _clock(self) -> int:
         return deadline_of(self.time()) if self._time_replaced else self._kernel.now()
@@ -770,6 +798,12 @@ class Loop(Owner):
     def _arrive(self, entry: Runnable) -> None:
         """Let the next poll hand over an entry; from any thread, or from a signal handler."""
         self._arrivals.append(entry)
+        self._posted = True
+        self._end_sleep()
+
+    def _async_sent(self, handle: Runnable) -> None:
+        """Have an async run after the next poll; from any thread, or from a signal handler."""
+        self._sent_async = handle
         self._posted = True
         self._end_sleep()
 
@@ -823,6 +857,9 @@ class Loop(Owner):
         if self._may_sleep:
             self._end_sleep()
 
+    def _handle_closed(self, handle: Any) -> None:
+        self._handles.pop(id(handle), None)
+
     def _hide(self, handle: Handle) -> None:
         """Leave a handle of the loop's own out of what users see."""
         self._handles.pop(id(handle), None)
@@ -832,6 +869,11 @@ class Loop(Owner):
         self._pending.append(entry)
         if self._may_sleep:
             self._end_sleep()
+
+    def _unfeed(self, entry: Runnable) -> None:
+        """Owe an entry no longer."""
+        if entry in self._pending:
+            self._pending.remove(entry)
 
     # What faces replace.
 

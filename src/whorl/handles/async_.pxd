@@ -14,5 +14,9 @@ cdef class Async(Handle):
 
     @cython.locals(loop=Loop)
     cpdef object send(self)
+    @cython.locals(loop=Loop, handles=dict, waiting=list, index=Py_ssize_t, handle=Async)
     cdef object _execute(self)
+    @cython.locals(loop=Loop, handle=Async)
+    cdef object _forget_sent(self)
+    cdef object _call(self)
     cpdef object _release(self)

@@ -17,6 +17,19 @@ if TYPE_CHECKING:
 OPEN = int(Life.OPEN)
 
 
+def newest(handles: dict[Any, None]) -> Any:
+    """The handle that is called last."""
+    return next(reversed(handles), None)
+
+
+def put_last(handles: dict[Any, None], waiting: list[Any], first: int) -> None:
+    """Put those of `waiting` from `first` on behind all others."""
+    for index in range(first, len(waiting)):
+        if waiting[index] in handles:
+            del handles[waiting[index]]
+            handles[waiting[index]] = None
+
+
 class Async(Handle):
     """Wakes the loop and has it call `callback(handle)` (libuv: ``uv_async_t``).
 
@@ -33,6 +46,7 @@ class Async(Handle):
         self._callback: Callable[[Any], object] | None = callback
         self._context: Any = current_context()
         self._sent = False  # whether a call is owed
+        self.loop._async_handles[self] = None
         self._activate()
 
     def send(self) -> None:
@@ -44,17 +58,49 @@ class Async(Handle):
         if self._life == OPEN and not self._sent:
             self._sent = True
             loop: Any = self._loop
-            loop._arrive(self)
+            loop._async_sent(self)
 
     def _execute(self) -> None:
-        # Two threads may both have found `_sent` false and queued the handle: the second entry is
-        # idle. The flag falls before the call, so that a send during the call causes another one.
-        if not self._sent:
-            return
-        self._sent = False
+        """Call all asyncs of the loop that were sent, in libuv's order: that in which they were made.
+
+        Those made during a call come behind that one from then on, before the others that are left.
+        """
+        loop: Any = self._loop
+        handles: dict[Any, None] = loop._async_handles
+        loop._sent_async = None  # first: who is sent from now on sets it again
+        waiting = list(handles)
+        last = newest(handles)
+        try:
+            for index in range(len(waiting)):
+                handle = waiting[index]
+                if handle._sent:
+                    handle._call()
+                    if newest(handles) is not last:
+                        put_last(handles, waiting, index + 1)
+                        last = newest(handles)
+            if loop._sent_async is not None:
+                self._forget_sent()
+        except BaseException:
+            loop._async_sent(self)  # for those that are left
+            raise
+
+    def _forget_sent(self) -> None:
+        """Take no turn for asyncs that were sent, and have been called or closed."""
+        loop: Any = self._loop
+        loop._sent_async = None  # first: who is sent from now on sets it again
+        for handle in list(loop._async_handles):
+            if handle._sent:
+                loop._sent_async = handle
+                break
+
+    def _call(self) -> None:
+        self._sent = False  # before the call, so that a send during the call causes another one
         if self._life == OPEN and self._callback is not None:
             call_in_context(self._context, self._callback, (self,))
 
     def _release(self) -> None:
+        self.loop._async_handles.pop(self, None)
+        if self._sent:
+            self._forget_sent()
         self._callback = None
         self._context = None

@@ -73,13 +73,15 @@ class Listener(IOHandle):
         self._poller.remove(self)
 
     def _on_events(self, seen: int) -> None:
+        """Accept one connection; if there are more, the next turn brings the next, as in libuv."""
         for _ in range(ACCEPTS_PER_EVENT):
             if not self._interest:
                 break
             answer = self._kernel.accept(self._sock)
             if not isinstance(answer, int):
                 self._accepted(answer[0])
-            elif not self._goes_on_after(-answer):
+                break
+            if not self._goes_on_after(-answer):
                 break
 
     def _goes_on_after(self, code: int) -> bool:

@@ -125,7 +125,11 @@ class Pipe(StreamHandle):
         elif self._sock is None:
             raise os_error(errno.ENOTSOCK)
         code = -self._kernel.connect(self._sock, encoded)
-        return self._begin_connect(on_connect, 0 if code in (errno.EINPROGRESS, errno.EINTR) else code)
+        if code in (0, errno.EINPROGRESS, errno.EINTR):
+            return self._begin_connect(on_connect, 0)
+        request = self._begin_connect(on_connect, code)
+        self._readable = self._writable = False
+        return request
 
     def getsockname(self) -> str | bytes:
         """The socket's own name; empty if it has none, bytes if it is abstract."""

@@ -8,9 +8,12 @@ from whorl.handles.listener cimport Listener
 from whorl.handles.stream cimport Stream
 
 cdef int OPEN
+cdef int READABLE
 cdef int WRITABLE
 cdef int ERROR
 cdef int HANGUP
+cdef Py_ssize_t EAGAIN
+cdef Py_ssize_t EINTR
 cdef Py_ssize_t READ_SIZE
 
 
@@ -42,6 +45,7 @@ cdef class StreamHandle(Stream):
     cdef object _read_context
     cdef object _writes
     cdef object _owed
+    cdef bint _fed
     cdef Connect _connecting
     cdef int _delayed_error
     cdef Shutdown _shutting
@@ -68,22 +72,27 @@ cdef class StreamHandle(Stream):
     cdef Py_ssize_t _fill(self, object buffer) except? -65536
     cdef object _data_arrived(self, bytes data)
     cdef object _end_arrived(self)
+    cdef object _note_read(self, Py_ssize_t result, Py_ssize_t limit)
     cdef object _read_failed(self, int code)
+    cdef bint _owes_failure(self) except -1
+    @cython.locals(request=Write)
     cdef object _write_failed(self, int code)
     cdef object _tell_reader(self, object error)
 
     cdef object _update_interest(self)
+    cdef object _run_again(self)
+    @cython.locals(seen=int)
+    cdef object _execute(self)
     cpdef object _on_events(self, int seen)
     cdef object _react(self, int seen)
     @cython.locals(code=int)
-    cdef bint _finish_connect(self, int seen) except -1
+    cdef object _finish_connect(self, int seen)
     cdef object _settle(self)
     @cython.locals(request=Write)
     cdef object _complete_writes(self)
     @cython.locals(request=Write)
     cdef object _fail_writes(self, int code)
     cdef object _shut(self)
-    cdef object _owe(self, StreamRequest request, int code)
     @cython.locals(request=StreamRequest, code=int)
     cdef object _pay(self)
     cpdef object _release(self)

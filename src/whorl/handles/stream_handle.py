@@ -1,9 +1,13 @@
 """The stream handle: a byte stream with libuv's callbacks; what TCP and Pipe share.
 
 Requests end in their own time, never inside the call that began them: a write that the kernel
-took at once is *owed* its callback, and the handle queues itself to pay what it owes. Callbacks
-come in the order connect, writes, shutdown; those of requests still in flight when the handle is
-closed come with ECANCELED, before the callback of `close`.
+took at once is *owed* its callback, and the handle is *fed*: it asks for a turn in the pending
+phase, apart from the events that it may have, to pay what it owes. Callbacks come in the order
+connect, writes, shutdown; those of requests still in flight when the handle is closed come with
+ECANCELED, before the callback of `close`.
+
+What an event leads to, and in which order, is libuv's; descriptors are watched level-triggered for
+that reason. The turn that brings a connection does nothing else with the stream.
 """
 
 from __future__ import annotations
@@ -31,9 +35,12 @@ if TYPE_CHECKING:
     Ended = Callable[[Any, OSError | None], object]
 
 OPEN = int(Life.OPEN)
+READABLE = int(Event.READABLE)
 WRITABLE = int(Event.WRITABLE)
 ERROR = int(Event.ERROR)
 HANGUP = int(Event.HANGUP)
+EAGAIN = -errno.EAGAIN
+EINTR = -errno.EINTR
 
 
 class StreamRequest(Request):
@@ -92,6 +99,7 @@ class StreamHandle(Stream):
         "_connection_callback",
         "_connection_context",
         "_delayed_error",
+        "_fed",
         "_get_buffer",
         "_listener",
         "_owed",
@@ -112,6 +120,7 @@ class StreamHandle(Stream):
         self._read_context: Any = None
         self._writes: collections.deque[Write] = collections.deque()  # those not sent wholly
         self._owed: collections.deque[tuple[StreamRequest, int]] = collections.deque()
+        self._fed = False  # whether it stands in the loop's pending queue
         self._connecting: Connect | None = None
         self._delayed_error = 0  # how connecting failed at once
         self._shutting: Shutdown | None = None
@@ -148,8 +157,6 @@ class StreamHandle(Stream):
         self._read_callback = callback
         self._get_buffer = get_buffer
         self._read_context = current_context()
-        if self._hung_up:
-            self._more_to_read = True  # no event will announce the end again
         try:
             self._start_reading()
         except BaseException:
@@ -181,7 +188,7 @@ class StreamHandle(Stream):
                 return
             if not buffer.nbytes:
                 self._stop_reading()
-                self._read_failed(errno.ENOBUFS)
+                self._tell_reader(os_error(errno.ENOBUFS))
                 return
             result = self._fill(buffer)
         except Exception:
@@ -203,8 +210,21 @@ class StreamHandle(Stream):
     def _end_arrived(self) -> None:
         self._tell_reader(None)
 
+    def _note_read(self, result: int, limit: int) -> None:
+        if result < 0 and result != EAGAIN and result != EINTR:
+            self._read_failed(-result)
+        else:
+            Stream._note_read(self, result, limit)
+
     def _read_failed(self, code: int) -> None:
-        self._tell_reader(os_error(code))
+        """Nothing more can be read or written; as in libuv, the stream stops after its callback."""
+        self._readable = self._writable = False
+        try:
+            call_in_context(self._read_context, self._read_callback, (self, b"", os_error(code)))
+        finally:
+            if self._life == OPEN:
+                self._stop_reading()
+                self._deactivate()
 
     def _tell_reader(self, error: OSError | None) -> None:
         """Tell that nothing more will be read."""
@@ -228,11 +248,16 @@ class StreamHandle(Stream):
         code = 0
         if size and self._connecting is not None:
             self._enqueue(chunk, 0, size)
+        elif size and self._owed and self._owes_failure():
+            self._enqueue(chunk, 0, size)  # It will most likely fail too, but in its turn.
+            self._update_interest()
         elif size:
             code = self._send(chunk, size)
         request._target = self._sent_total + self._unsent
         if code < 0:
-            self._owe(request, -code)
+            self._complete_writes()
+            self._owed.append((request, -code))
+            self._run_again()
         else:
             self._writes.append(request)
             if not self._unsent:
@@ -245,7 +270,7 @@ class StreamHandle(Stream):
         Raises BlockingIOError if it takes nothing, or if writes are waiting.
         """
         self._check_writable()
-        if self._connecting is not None or self._unsent:
+        if self._connecting is not None or self._unsent or (self._owed and self._owes_failure()):
             raise os_error(errno.EAGAIN)
         chunk = flat(data)
         if self._is_socket:
@@ -287,9 +312,19 @@ class StreamHandle(Stream):
         if not self._writable:
             raise os_error(errno.EPIPE)
 
+    def _owes_failure(self) -> bool:
+        """Whether a write has failed, and its callback has not been called."""
+        return any(code and isinstance(request, Write) for request, code in self._owed)
+
     def _write_failed(self, code: int) -> None:
+        """The first write has failed; the others are tried in their turn."""
         self._complete_writes()
-        self._fail_writes(code)
+        request = self._writes.popleft()
+        self._advance(request._target - self._sent_total)
+        self._owed.append((request, code))
+        if self._interest & WRITABLE:
+            self._poller.modify(self, self._interest & ~WRITABLE)
+        self._run_again()
 
     # Connecting.
 
@@ -313,12 +348,12 @@ class StreamHandle(Stream):
             self._update_interest()
         return request
 
-    def _finish_connect(self, seen: int) -> bool:
-        """Find out how connecting went; whether the stream is connected."""
+    def _finish_connect(self, seen: int) -> None:
+        """Find out how connecting went."""
         code = self._delayed_error
         if not code:
             if not seen & (WRITABLE | ERROR | HANGUP):
-                return False
+                return
             code = self._kernel.socket_error(self._sock)
         request, self._connecting = self._connecting, None
         self._delayed_error = 0
@@ -333,8 +368,9 @@ class StreamHandle(Stream):
                 self._shutting = None
         else:
             self._update_interest()
+            if not self._unsent and (self._writes or self._shutting is not None):
+                self._run_again()
         self._pay()
-        return not code and self._life == OPEN
 
     # Listening.
 
@@ -435,6 +471,25 @@ class StreamHandle(Stream):
         else:
             Stream._update_interest(self)
 
+    def _run_again(self) -> None:
+        """Take a turn in the pending phase."""
+        if not self._fed:
+            self._fed = True
+            self._loop._feed(self)
+
+    def _execute(self) -> None:
+        """Take a turn: for events, or for having been fed. One that has both stands in two queues."""
+        if self._queued:
+            seen = self._seen
+            self._seen = 0
+            self._queued = False
+            if self._life == OPEN and seen:
+                self._on_events(seen)
+        elif self._fed:
+            self._fed = False
+            if self._life == OPEN:
+                self._on_events(0)
+
     def _on_events(self, seen: int) -> None:
         try:
             self._react(seen)
@@ -445,18 +500,30 @@ class StreamHandle(Stream):
             raise
 
     def _react(self, seen: int) -> None:
-        """Do what the events allow."""
-        if self._connecting is None or self._finish_connect(seen):
-            Stream._on_events(self, seen)
-            if self._life == OPEN:
-                self._settle()
+        """Do what the events allow; without events, end the requests that are over."""
+        if seen:
+            seen &= self._interest | ERROR | HANGUP
+            if seen == ERROR or seen == HANGUP:
+                seen |= self._interest  # It came alone: reading or writing will tell what it means.
+            if not seen:
+                return
+        if self._connecting is not None:
+            self._finish_connect(seen)
+            return
+        if self._reading and seen & (READABLE | ERROR | HANGUP):
+            self._read()
+        if self._life == OPEN and (seen == 0 or seen & (WRITABLE | ERROR | HANGUP)):
+            if self._unsent:
+                self._flush()
+            self._settle()
 
     def _settle(self) -> None:
         """End the requests that are over."""
         self._complete_writes()
-        if self._shutting is not None and not self._writes:
+        if self._owed:
+            self._pay()
+        if self._shutting is not None and not self._unsent and self._life == OPEN:
             self._shut()
-        self._pay()
 
     def _complete_writes(self) -> None:
         """Owe the writes that have been sent their callbacks."""
@@ -479,11 +546,7 @@ class StreamHandle(Stream):
         request, self._shutting = self._shutting, None
         assert request is not None
         code = -errno.ENOTSOCK if self._sock is None else self._kernel.shutdown(self._sock, socket.SHUT_WR)
-        self._owed.append((request, -code))
-
-    def _owe(self, request: StreamRequest, code: int) -> None:
-        self._owed.append((request, code))
-        self._run_again()
+        request._finish(-code)
 
     def _pay(self) -> None:
         """Call back for the requests that are over by now."""
@@ -497,6 +560,9 @@ class StreamHandle(Stream):
 
     def _release(self) -> None:
         self._readable = self._writable = False
+        if self._fed:
+            self._fed = False
+            self._loop._unfeed(self)
         if self._listener is not None:
             self._listener.close()
             self._listener = None

@@ -149,7 +149,7 @@ class TCP(StreamHandle):
             self._adopt(answer(self._kernel.open_socket(family, socket.SOCK_STREAM, 0)))
 
     def _adopt(self, sock: Any) -> None:
-        self._attach(sock, sock.fileno(), True, True)
+        self._attach(sock, sock.fileno(), True, False)
         if self._nodelay:
             self._set(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._keepalive is not None:
