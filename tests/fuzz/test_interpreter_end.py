@@ -43,6 +43,29 @@ for handle in handles[:4]:
 handles += [kinds.TCP(machine), kinds.Pipe(machine), kinds.UDP(machine), kinds.Poll(machine, pair[0])]
 handles[5].listen(1, print); handles[7].recv_start(print); handles[8].start(1, print)
 work = kinds.Work(machine, lambda: time.sleep(1000), print)""",
+    "handles that watch": """
+import pty
+kinds = whorl.handles
+kinds.Signal(machine).start(10, print)
+kinds.FsEvent(machine).start("/tmp", print); kinds.FsPoll(machine).start("/tmp", 1, print)
+tty = kinds.TTY(machine); tty.open(pty.openpty()[1]); tty.set_mode(kinds.TTYMode.RAW); tty.read_start(print)
+ends = [kinds.Pipe(machine, ipc=True) for _ in pair]
+for end, sock in zip(ends, socket.socketpair()):
+    end.open(sock.detach())
+ends[0].write2(b"x", ends[1])
+ends[1].read_start(lambda *a: None)
+machine.run(whorl.RunMode.NOWAIT)
+random = kinds.Random(machine, 10**8, print)""",
+    "signals until the very end": """
+import signal, threading
+handle = whorl.handles.Signal(loop); handle.start(signal.SIGUSR1, lambda handle, number: None)
+def send():
+    while True:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        time.sleep(0.0001)
+threading.Thread(target=send, daemon=True).start()
+loop.call_later(0.01, loop.stop); loop.run_forever()
+atexit.register(signal.signal, signal.SIGUSR1, signal.SIG_IGN)""",
     "handles that are closing": """
 handle = whorl.handles.Timer(machine); handle.close(lambda handle: print("never"))""",
     "finalizers that raise and bring things back": """

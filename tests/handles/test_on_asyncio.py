@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pty
+import signal
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +16,20 @@ import pytest
 import whorl
 from tests.handles.streams import Kind, Stream
 from whorl.core import Event
-from whorl.handles import Async, Check, Idle, Poll, Prepare, Timer, Work, getaddrinfo
+from whorl.handles import (
+    TTY,
+    Async,
+    Check,
+    FsEvent,
+    FsPoll,
+    Idle,
+    Poll,
+    Prepare,
+    Signal,
+    Timer,
+    Work,
+    getaddrinfo,
+)
 
 
 @pytest.fixture
@@ -54,10 +71,14 @@ def test_a_repeating_timer_and_call_later_share_the_loop(loop: whorl.EventLoop) 
     ticks: list[float] = []
     timer = Timer(loop)
     timer.start(lambda handle: ticks.append(loop.time()), 1_000_000, 1_000_000)
-    loop.run_until_complete(asyncio.sleep(0.02))
+
+    async def two_ticks() -> None:
+        while len(ticks) < 2:
+            await asyncio.sleep(0.001)
+
+    loop.run_until_complete(two_ticks())
     timer.stop()
     count = len(ticks)
-    assert count >= 2
     loop.run_until_complete(asyncio.sleep(0.005))
     assert len(ticks) == count
 
@@ -132,3 +153,41 @@ def test_an_error_out_of_a_callback_goes_to_the_exception_handler(loop: whorl.Ev
 
     loop.run_until_complete(asyncio.wait_for(main(), 10))
     assert [type(error) for error in reported] == [ValueError] * 7
+
+
+def test_a_coroutine_waits_for_files_signals_and_terminals(loop: whorl.EventLoop, tmp_path: Path) -> None:
+    async def main() -> None:
+        happened: asyncio.Queue[Any] = asyncio.Queue()
+        event, signals, poll, tty = FsEvent(loop), Signal(loop), FsPoll(loop), TTY(loop)
+        event.start(tmp_path, lambda handle, name, changes, error: happened.put_nowait(name))
+        (tmp_path / "made").mkdir()
+        assert await happened.get() == "made"
+        signals.start(signal.SIGUSR1, lambda handle, number: happened.put_nowait(number))
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert await happened.get() == signal.SIGUSR1
+        poll.start(tmp_path / "missing", 10**9, lambda handle, error, *rest: happened.put_nowait(error))
+        assert isinstance(await happened.get(), FileNotFoundError)
+        master, slave = pty.openpty()
+        tty.open(slave)
+        tty.read_start(lambda tty, data, error: happened.put_nowait(data))
+        os.write(master, b"typed\n")
+        assert await happened.get() == b"typed\n"
+        for handle in (event, signals, poll, tty):
+            handle.close()
+        os.close(slave)
+        os.close(master)
+        await asyncio.sleep(0)
+
+    loop.run_until_complete(asyncio.wait_for(main(), 30))
+
+
+def test_a_watch_that_was_forgotten_is_closed_with_the_loop_and_told(tmp_path: Path) -> None:
+    loop = whorl.new_event_loop()
+    event, signals = FsEvent(loop), Signal(loop)
+    event.start(tmp_path, print)
+    signals.start(signal.SIGUSR1, print)
+    with pytest.warns(ResourceWarning, match="unclosed handle"):
+        loop.close()
+    assert event.is_closing()
+    assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+    assert signal.set_wakeup_fd(-1) == -1

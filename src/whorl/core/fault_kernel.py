@@ -291,6 +291,12 @@ class FaultKernel(Kernel):
         self._spared.add(fd)
         return fd
 
+    def inotify_create(self) -> int:
+        """Notices of changes: each is read whole or not at all."""
+        fd = super().inotify_create()
+        self._spared.add(fd)
+        return fd
+
     def socket_pair(self) -> Any:
         """The wakeup where there is no eventfd, and the pipe for signals."""
         pair = super().socket_pair()

@@ -468,8 +468,8 @@ class Loop(Owner):
 
         Source: Node's ``performance.eventLoopUtilization``.
         """
-        now = self._kernel.now()
         began, asleep = self._run_began, self._sleep_began
+        now = self._kernel.now()  # after these, which another thread may be changing
         ran = self._ran_ns + (now - began if began else 0)
         idle = self._idle_ns + (now - asleep if asleep else 0)
         total = LoopUtilization.of(min(idle, ran), ran)

@@ -84,8 +84,8 @@ class Signal(Handle):
 
     def _listen(self, number: int) -> None:
         loop = self.loop
-        loop._count_signal_handles(1)
         try:
+            loop._count_signal_handles(1)
             loop._host.signals.listen(number, self)
         except BaseException:
             loop._count_signal_handles(-1)
