@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -90,9 +91,16 @@ def run_turns(loop: Loop, count: int = 1) -> None:
         run_forever(loop)
 
 
+def quiet_fork() -> int:
+    """Fork, without the warning about the threads that pools keep."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
 def in_child(act: Callable[[], object]) -> int:
     """Fork, act in the child, and return its exit status: 0 if it raised nothing."""
-    child = os.fork()
+    child = quiet_fork()
     if child == 0:
         status = 1
         try:

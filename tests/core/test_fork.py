@@ -13,7 +13,7 @@ import pytest
 
 import whorl
 from tests.core.conftest import MakeLoop, close_all
-from tests.core.machinery import in_child, run_turns
+from tests.core.machinery import in_child, quiet_fork, run_turns
 from whorl.core import FsChange, Loop, RunMode
 from whorl.handles import TCP, Async, FsEvent, Idle, Pipe, Signal, Timer, Work
 
@@ -146,7 +146,7 @@ def test_watched_paths_are_watched_by_each_process_for_itself(loop: Loop, tmp_pa
         assert seen == [("", 0, 2), ("made", FsChange.RENAME, None)]
 
     run_turns(loop)
-    fd = os.fork()
+    fd = quiet_fork()
     if fd == 0:
         status = 1
         try:
@@ -184,7 +184,7 @@ def test_it_goes_on_inside_a_callback_too(loop: Loop) -> None:
     def callback(idle: Idle) -> None:
         turns.append(os.getpid())
         if len(turns) == 1:
-            pid = os.fork()
+            pid = quiet_fork()
             if pid == 0:
                 signal.alarm(30)
                 loop.fork()

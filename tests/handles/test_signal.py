@@ -18,7 +18,7 @@ import pytest
 
 import whorl
 from tests.core.conftest import close_all
-from tests.core.machinery import in_child, run_turns
+from tests.core.machinery import in_child, quiet_fork, run_turns
 from whorl.core import Loop, RunMode
 from whorl.handles import Signal, Timer
 
@@ -391,7 +391,7 @@ def test_a_forked_child_does_with_signals_what_it_did_before(loop: Loop) -> None
     def child() -> None:
         signal.raise_signal(USR1)
 
-    pid = os.fork()
+    pid = quiet_fork()
     if pid == 0:
         child()
         os._exit(0)
@@ -432,7 +432,7 @@ def test_a_storm_of_signals_is_accounted_for(loop: Loop) -> None:
     handles[0].start(USR1, callback)
     handles[1].start(USR2, callback)
     pid = os.getpid()
-    child = os.fork()
+    child = quiet_fork()
     if child == 0:
         for _ in range(count):
             os.kill(pid, USR1)
