@@ -814,10 +814,11 @@ def test_timers_can_be_found_and_run_before_their_time() -> None:
         loop.call_later(100, seen.append, "first")
         loop.call_at(loop.time() + 200, fail)
         loop.call_soon(seen.append, "no timer")
-        for timer in sorted(loop._scheduled):
+        timers = sorted(loop._scheduled)
+        for timer in timers:
             timer._run()
             timer.cancel()
-        return list(seen), [timer.cancelled() for timer in loop._scheduled]
+        return list(seen), [timer.cancelled() for timer in timers]
 
     assert is_as_in_asyncio(hurry)[0] == ["first", ZeroDivisionError]
 

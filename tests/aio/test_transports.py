@@ -34,7 +34,7 @@ from tests.aio.peers import (
     turns,
     turns_while_idle,
 )
-from tests.aio.stock import error_as_in_asyncio
+from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
 from whorl.aio.transports import SocketTransport
 from whorl.core import Kernel
 
@@ -1209,3 +1209,89 @@ async def test_a_transport_collected_together_with_what_closes_it_is_lost_proper
     await turns(3)
     assert protocol.calls == ["connection_made", "connection_lost"]
     assert transport.get_protocol() is None
+
+
+# Sockets with methods of their own, and methods of asyncio's that tests replace.
+
+
+class CountingSocket(socket.socket):
+    """Counts what goes through its methods, and takes little at once."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.received = self.sent = 0
+
+    def recv(self, size: int, *flags: int) -> bytes:
+        data = super().recv(min(size, 1000), *flags)
+        self.received += len(data)
+        return data
+
+    def recv_into(self, buffer: Any, *options: int) -> int:
+        size = super().recv_into(memoryview(buffer)[:1000], *options)
+        self.received += size
+        return size
+
+    def send(self, data: Any, *flags: int) -> int:
+        size = super().send(memoryview(data)[:1000], *flags)
+        self.sent += size
+        return size
+
+    def sendmsg(self, buffers: Any, *options: Any) -> int:
+        return self.send(b"".join(buffers))
+
+
+def counting_pair(kind: str) -> tuple[CountingSocket, CountingSocket]:
+    """Two connected sockets of the counting kind."""
+    ours, theirs = socket_pair(kind)
+    return CountingSocket(fileno=ours.detach()), CountingSocket(fileno=theirs.detach())
+
+
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+@pytest.mark.parametrize("recorder", [Recorder, BufferedRecorder])
+async def test_the_methods_of_a_socket_class_see_all_data(
+    loop: whorl.EventLoop, kind: str, recorder: type[Any]
+) -> None:
+    ours, theirs = counting_pair(kind)
+    transport, _ = await loop.create_connection(Recorder, sock=ours)
+    peer, protocol = await loop.create_connection(recorder, sock=theirs)
+    data = noise(50_000)
+    transport.write(data[:20_000])
+    transport.writelines([data[20_000:20_001], data[20_001:]])
+    transport.close()
+    await protocol.until_lost()
+    assert digest(protocol.received) == digest(data)
+    assert (ours.sent, theirs.received) == (len(data), len(data))
+    peer.close()
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionResetError(errno.ECONNRESET, "no"), ZeroDivisionError(), OSError("no number")]
+)
+async def test_an_error_of_a_sockets_own_method_ends_the_connection(
+    loop: whorl.EventLoop, error: Exception
+) -> None:
+    class Broken(socket.socket):
+        def recv(self, *args: int) -> bytes:
+            raise error
+
+    ours, theirs = socket.socketpair()
+    loop.set_exception_handler(lambda loop, context: None)
+    _, protocol = await loop.create_connection(Recorder, sock=Broken(fileno=ours.detach()))
+    theirs.send(b"x")
+    assert isinstance(await protocol.until_lost(), type(error))
+    theirs.close()
+
+
+def test_a_method_replaced_in_asyncios_class_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ask(loop: Any) -> Any:
+        ours, theirs = socket.socketpair()
+        transport, _ = await loop.create_connection(Recorder, sock=ours)
+        monkeypatch.setattr(asyncio.BaseTransport, "get_extra_info", lambda *args: args)
+        answer = transport.get_extra_info("sockname")
+        monkeypatch.undo()
+        transport.close()
+        theirs.close()
+        await turns(2)
+        return answer == (transport, "sockname"), transport.get_extra_info("nothing", 5)
+
+    assert is_as_in_asyncio(ask) == (True, 5)

@@ -16,6 +16,7 @@ from whorl.aio.datagram_transport import DatagramEndpoint
 from whorl.aio.descriptors import ensure_no_transport
 from whorl.aio.dns import ensure_resolved
 from whorl.aio.transport_states import TransportState
+from whorl.aio.transports import Inherited
 from whorl.core.handle import os_error
 from whorl.core.states import Event
 
@@ -46,6 +47,7 @@ class DatagramTransport(DatagramEndpoint):
     def __class__(self) -> type:
         return _BothTransports
 
+    get_extra_info = Inherited(DatagramEndpoint.get_extra_info)
     write = asyncio.Transport.write
     writelines = asyncio.Transport.writelines
     write_eof = asyncio.Transport.write_eof

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from whorl.aio.pipe_transport import ReadPipe, WritePipe
 from whorl.aio.transport_states import TransportState
+from whorl.aio.transports import Inherited
 from whorl.core.states import Event
 
 if TYPE_CHECKING:
@@ -107,6 +108,8 @@ def _give_up(transport: ReadPipe | WritePipe, warn: Any) -> None:
 class ReadPipeTransport(ReadPipe):
     """What users see of a pipe that is read; `isinstance` finds ``asyncio.ReadTransport`` too."""
 
+    get_extra_info = Inherited(ReadPipe.get_extra_info)
+
     shown_as = "_UnixReadPipeTransport"
 
     @property  # type: ignore[misc]
@@ -132,6 +135,7 @@ class WritePipeTransport(WritePipe):
     def __class__(self) -> type:
         return asyncio.Transport
 
+    get_extra_info = Inherited(WritePipe.get_extra_info)
     is_reading = asyncio.Transport.is_reading
     pause_reading = asyncio.Transport.pause_reading
     resume_reading = asyncio.Transport.resume_reading

@@ -14,6 +14,7 @@ from whorl.aio.streams import adopt
 from whorl.aio.transport_states import TransportState
 from whorl.core.handle import os_error
 from whorl.core.limits import READ_SIZE
+from whorl.core.socket_kernel import error_of, kernel_for
 
 if TYPE_CHECKING:
     from whorl.aio.loop import EventLoop
@@ -52,7 +53,11 @@ class StreamTransport(WriteTransport):
         self._buffered = False  # whether the protocol brings its own buffers
         self._eof_written = False  # whether the user has written the last byte
         self._write_shut = False  # whether that has gone out, and the peer was told
-        self._attach(sock, sock.fileno(), True, sock.family != socket.AF_UNIX)
+        kernel = self._kernel
+        self._kernel = kernel_for(kernel, sock)
+        # What a socket's own method has kept to itself is announced by no edge.
+        edge = self._kernel is kernel and sock.family != socket.AF_UNIX
+        self._attach(sock, sock.fileno(), True, edge)
         loop._transports[self._fd] = self
         self._fill_extra(sock)
         self.set_protocol(protocol)
@@ -148,7 +153,7 @@ class StreamTransport(WriteTransport):
             self.close()
 
     def _read_failed(self, code: int) -> None:
-        self._fatal_error(os_error(code), "Fatal read error on socket transport")
+        self._fatal_error(error_of(self._kernel, code), "Fatal read error on socket transport")
 
     # Writing.
 
@@ -192,7 +197,7 @@ class StreamTransport(WriteTransport):
         return self._kernel.shutdown(self._sock, socket.SHUT_WR)
 
     def _write_failed(self, code: int) -> None:
-        error = os_error(code)
+        error = error_of(self._kernel, code)
         self._fatal_error(error, "Fatal write error on socket transport")
         if self._empty_waiter is not None:
             self._empty_waiter.set_exception(error)

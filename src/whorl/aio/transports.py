@@ -18,8 +18,24 @@ if TYPE_CHECKING:
     from asyncio.constants import _SendfileMode
 
 
+class Inherited:
+    """A method that asyncio's transports have from `asyncio.BaseTransport`, where tests replace it."""
+
+    def __init__(self, own: Any) -> None:
+        self._own = own
+        self._name: str = own.__name__
+        self._asyncios = vars(asyncio.BaseTransport)[self._name]
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        theirs = vars(asyncio.BaseTransport)[self._name]
+        method = self._own if theirs is self._asyncios else theirs
+        return method.__get__(instance, owner) if hasattr(type(method), "__get__") else method
+
+
 class SocketTransport(StreamTransport):
     """A TCP or UNIX stream connection."""
+
+    get_extra_info = Inherited(StreamTransport.get_extra_info)
 
     shown_as = "_SelectorSocketTransport"  # asyncio's name: filters of warnings look for it.
     _start_tls_compatible = True
