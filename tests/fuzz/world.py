@@ -115,6 +115,7 @@ class World:
     """One loop with its connections, callbacks, futures and tasks."""
 
     turns = 8  # enough for what an operation sets off to come to rest
+    own_clock = False  # whether time passes only when the program says so
 
     def __init__(self, make_loop: Callable[[], Any]) -> None:
         self.loop = make_loop()

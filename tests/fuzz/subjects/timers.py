@@ -20,6 +20,7 @@ class Timers(World):
     """With a clock of its own."""
 
     turns = 12
+    own_clock = True
 
     def __init__(self, make_loop: Any) -> None:
         super().__init__(make_loop)

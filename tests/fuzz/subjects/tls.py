@@ -118,7 +118,7 @@ class Tls(World):
             return None
         ours, peer = connected("unix")
         peer.send(NONSENSE[nonsense])
-        if how == "shut":
+        if how == "shut" or (how == "stay" and self.own_clock):
             peer.shutdown(socket.SHUT_WR)
         elif how == "close":
             peer.close()
