@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FUZZERS = ("hostile", "twins")
+FUZZERS = ("hostile", "twins", "machine")
 STEPS = 3000  # of one process
 LIMIT = 150  # seconds for one process
 

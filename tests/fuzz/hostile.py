@@ -79,6 +79,8 @@ HINTS: dict[str, tuple[Any, ...]] = {
     "context": (None, *CONTEXTS),
     "error": (None, ValueError("made up"), OSError(32, "made up")),
     "enabled": (True, False),
+    "interval_ns": (0, 1, 1_000_000, 2**64),
+    "number": (signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, signal.SIGURG, 9, 0, 65),
     "signum": (signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, signal.SIGURG, 9, 0, 65),
     "path": PATHS,
     "new_path": PATHS,

@@ -34,3 +34,10 @@ def test_random_programs_see_the_same_on_both_loops(subject: str) -> None:
     operations, problem = run("twins", 1, 160, subject)
     assert not problem, problem
     assert operations == 40
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_programs_on_the_machine_do_what_libuvs_rules_say(seed: int) -> None:
+    operations, problem = run("machine", seed, 480)
+    assert not problem, problem
+    assert operations == 240

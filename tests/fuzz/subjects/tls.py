@@ -53,7 +53,20 @@ class Tls(World):
         transport = self.transports[number % len(self.transports)]
         if transport.is_closing() and method != "is_closing":
             return None
+        if method in ("close", "abort"):
+            self.resume_all()
         return getattr(transport, method)(*arguments)
+
+    def do_transport(self, number: int, method: str, arguments: tuple[Any, ...]) -> Any:
+        if method in ("close", "abort"):
+            self.resume_all()
+        return super().do_transport(number, method, arguments)
+
+    def resume_all(self) -> None:
+        """Let everybody see an end: asyncio's side that is paused does not, and ours does."""
+        for transport in self.transports:
+            if transport.get_extra_info("sslcontext") and not transport.is_closing():
+                transport.resume_reading()
 
     def do_upgrade(self, kind: str, before: bytes, after: bytes, abort: Any) -> Any:
         """Connect in the clear, talk, go on in TLS, talk; or end it after some turns."""
