@@ -67,6 +67,8 @@ class Tls(World):
         for transport in self.transports:
             if transport.get_extra_info("sslcontext") and not transport.is_closing():
                 transport.resume_reading()
+        if not self.loop.is_running():
+            self.do_settle()
 
     def do_upgrade(self, kind: str, before: bytes, after: bytes, abort: Any) -> Any:
         """Connect in the clear, talk, go on in TLS, talk; or end it after some turns."""
