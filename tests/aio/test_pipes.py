@@ -543,6 +543,21 @@ async def test_a_refused_file_is_left_to_its_owner(loop: whorl.EventLoop, tmp_pa
     assert loop.metrics().active_handles == 0
 
 
+@pytest.mark.parametrize("parts", [None, 3, ["text"], [b"bytes", None]], ids=str)
+def test_parts_that_cannot_be_joined_are_refused_as_asyncio_does(parts: Any) -> None:
+    async def write(loop: Any) -> None:
+        reading, writing = os.pipe()
+        with os.fdopen(reading, "rb", 0), os.fdopen(writing, "wb", 0) as file:
+            transport, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, file)
+            try:
+                transport.writelines(parts)
+            finally:
+                transport.abort()
+                await turns(3)
+
+    assert error_as_in_asyncio(write)[0] is TypeError
+
+
 def test_what_is_no_bytes_is_refused_as_asyncio_does() -> None:
     async def write_text(loop: Any) -> Any:
         reader, writer = new_pipe()

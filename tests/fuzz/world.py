@@ -220,7 +220,8 @@ class World:
 
         def handle(loop: Any, context: dict[str, Any]) -> None:
             self.reported(loop, context)
-            self.lines.append(("in context", self.variable.get()))
+            if "World.callback" in context["message"]:  # a protocol's are called in its connection's
+                self.lines.append(("in context", self.variable.get()))
             self.effect(effect)
 
         self.loop.set_exception_handler({"noted": self.reported, "logged": None}.get(kind, handle))

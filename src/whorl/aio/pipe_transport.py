@@ -11,6 +11,7 @@ import asyncio
 import errno
 import stat
 from asyncio.log import logger
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.base_transports import BaseTransport, WriteTransport
@@ -195,6 +196,10 @@ class WritePipe(WriteTransport):
             # The type that asyncio raises.
             raise AssertionError(f"data argument must be a bytes-like object, not {type(data).__name__!r}")
         WriteTransport.write(self, data)
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Write all of `list_of_data`, joined: what cannot be joined is a TypeError, as asyncio's."""
+        self.write(b"".join(list_of_data))
 
     def _is_lost(self) -> bool:
         """Whether nothing can be written any more; warns those who keep trying."""
