@@ -153,9 +153,9 @@ def run_time(config: str) -> dict[str, str]:
     """
     if config != "sanitized":
         return {}
-    compiler = _commands(config)[0][0]
+    compiler = _commands(config)[0]  # all its words: a compiler cache may be the first of them
     libraries = [
-        subprocess.run([compiler, f"-print-file-name={name}"], capture_output=True, text=True).stdout.strip()
+        subprocess.run([*compiler, f"-print-file-name={name}"], capture_output=True, text=True).stdout.strip()
         for name in ("libasan.so", "libubsan.so")
     ]
     return {
