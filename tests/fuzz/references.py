@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 import socket
 import sys
+from asyncio.subprocess import PIPE
 from collections.abc import Callable
 from typing import Any
 
@@ -96,6 +98,43 @@ async def datagrams() -> None:
     await asyncio.sleep(0)
 
 
+async def pipes() -> None:
+    loop = asyncio.get_running_loop()
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb", 0) as source, os.fdopen(writing, "wb", 0) as target:
+        reader, protocol = await loop.connect_read_pipe(Recorder, source)
+        writer, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, target)
+        writer.writelines([b"a", bytearray(b"b")])
+        await protocol.until_received(2)
+        writer.close()
+        await protocol.until_lost()
+        reader.close()
+
+
+async def programs() -> None:
+    program = await asyncio.create_subprocess_exec("cat", stdin=PIPE, stdout=PIPE)
+    await program.communicate(b"echoed")
+
+
+async def files() -> None:
+    loop = asyncio.get_running_loop()
+    one, other = socket.socketpair()
+    with other, open(__file__, "rb") as file:
+        transport, protocol = await loop.connect_accepted_socket(Recorder, one)
+        await loop.sendfile(transport, file, 10, 100)
+        transport.abort()
+        await protocol.until_lost()
+
+
+async def signals() -> None:
+    loop = asyncio.get_running_loop()
+    arrived = asyncio.Event()
+    loop.add_signal_handler(signal.SIGUSR1, arrived.set)
+    signal.raise_signal(signal.SIGUSR1)
+    await arrived.wait()
+    loop.remove_signal_handler(signal.SIGUSR1)
+
+
 def handles() -> None:
     loop = whorl.Loop()
     kinds = whorl.handles
@@ -150,7 +189,8 @@ def total() -> int:
 def main(rounds: int) -> int:
     CONTEXTS[:] = [server_context(), client_context()]
     print("counting", "references" if hasattr(sys, "gettotalrefcount") else "objects", "in", rounds, "rounds")
-    kinds = [*map(on_a_loop, (connections, encrypted, tasks_and_timers, sockets, datagrams)), handles]
+    works = (connections, encrypted, tasks_and_timers, sockets, datagrams, pipes, programs, files, signals)
+    kinds = [*map(on_a_loop, works), handles]
     failed = 0
     for work in kinds:
         references, descriptors = grown(work, rounds)
