@@ -37,6 +37,9 @@ _DIRECTIVES = {
     "nonecheck": "True",
     "overflowcheck": "False",
     "cdivision": "False",
+    "binding": "False",  # methods ask what `self` is; functions that become methods say so themselves
+    "embedsignature": "True",
+    "embedsignature.format": "clinic",
     "auto_pickle": "False",  # nothing here can sensibly be copied into another process
 }
 _CHECKS = {"boundscheck": "True", "wraparound": "True", "nonecheck": "True", "overflowcheck": "True"}

@@ -123,9 +123,13 @@ def set_up_process(timeout: float) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY if most < 0 else min(MEMORY, most), most))
 
 
-def load(module: str) -> dict[str, unittest.TestCase]:
+def load(module: str, loop: str) -> dict[str, unittest.TestCase]:
     """Import a module of the suite and return its tests by their short ids, in their order."""
     imported = importlib.import_module(f"{suite.PACKAGE}.{module}")
+    if loop == "whorl":
+        import own_classes
+
+        own_classes.add_to(imported)
     tests = flatten(unittest.defaultTestLoader.loadTestsFromModule(imported))
     return {suite.short_id(test.id()): test for test in tests}
 
@@ -158,7 +162,7 @@ def main() -> None:
     with options.lines.open("a") as lines:
         result = Result(lines, options.timeout)
         try:
-            tests = load(options.module)
+            tests = load(options.module, options.loop)
         except unittest.SkipTest as skip:
             result.say(event="found", ids=[options.module])
             result.say(event="stop", id=options.module, outcome="skipped by CPython", reason=str(skip))

@@ -27,6 +27,11 @@ from whorl.core.limits import ATTEMPTS_PER_EVENT, IDLE_EVENTS, READ_SIZE
 from whorl.core.poller import IOHandle
 from whorl.core.states import Event
 
+try:
+    import cython
+except ImportError:
+    from whorl.core import uncompiled as cython
+
 if TYPE_CHECKING:
     from whorl.aio.loop import EventLoop
 
@@ -486,6 +491,7 @@ def is_possible(fd: int) -> bool:
     return 0 <= fd < 1 << 31
 
 
+@cython.binding(True)  # type: ignore[untyped-decorator]
 def ensure_no_transport(loop: EventLoop, fileobj: Any) -> None:
     """Raise RuntimeError if a transport or another handle of the loop's uses the descriptor."""
     fd = number_of(fileobj)

@@ -152,9 +152,9 @@ class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
     _close_children = subprocesses.close_children
 
     # Descriptors and sockets of the user's.
-    add_reader = readers.add_reader  # type: ignore[assignment]
+    add_reader = readers.add_reader
     remove_reader = readers.remove_reader
-    add_writer = readers.add_writer  # type: ignore[assignment]
+    add_writer = readers.add_writer
     remove_writer = readers.remove_writer
     _add_reader = readers.watch_reader
     _remove_reader = readers.unwatch_reader

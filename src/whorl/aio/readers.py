@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Any
 from whorl.aio.descriptors import (
     DescriptorWatch,
     descriptor_of,
-    ensure_no_transport,
     is_possible,
     new_watch,
     number_of,
 )
+from whorl.aio.descriptors import ensure_no_transport as ensure_no_transport
 from whorl.core.callback import Callback, new_callback
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import uncompiled as cython
 
 if TYPE_CHECKING:
     from whorl.aio.loop import EventLoop
@@ -54,6 +59,7 @@ def _entry(loop: EventLoop, callback: Callable[..., object], args: tuple[Any, ..
     return entry
 
 
+@cython.binding(True)  # type: ignore[untyped-decorator]
 def watch_reader(loop: EventLoop, fd: Any, callback: Callable[..., object], *args: Any) -> Callback:
     """`add_reader` without asking who else uses the descriptor; returns what can be cancelled."""
     watched = _ours(loop, fd)
@@ -62,6 +68,7 @@ def watch_reader(loop: EventLoop, fd: Any, callback: Callable[..., object], *arg
     return entry
 
 
+@cython.binding(True)  # type: ignore[untyped-decorator]
 def watch_writer(loop: EventLoop, fd: Any, callback: Callable[..., object], *args: Any) -> Callback:
     """`add_writer` without asking who else uses the descriptor; returns what can be cancelled."""
     watched = _ours(loop, fd)
@@ -77,6 +84,7 @@ def forget_writer(loop: EventLoop, fd: int, writer: Callback) -> None:
         watched.set_writer(None)
 
 
+@cython.binding(True)  # type: ignore[untyped-decorator]
 def unwatch_reader(loop: EventLoop, fd: Any) -> bool:
     """`remove_reader` without asking who else uses the descriptor."""
     if loop._closed:
@@ -85,6 +93,7 @@ def unwatch_reader(loop: EventLoop, fd: Any) -> bool:
     return watched is not None and watched.set_reader(None)
 
 
+@cython.binding(True)  # type: ignore[untyped-decorator]
 def unwatch_writer(loop: EventLoop, fd: Any) -> bool:
     """`remove_writer` without asking who else uses the descriptor."""
     if loop._closed:
@@ -93,6 +102,7 @@ def unwatch_writer(loop: EventLoop, fd: Any) -> bool:
     return watched is not None and watched.set_writer(None)
 
 
+@cython.binding(True)  # type: ignore[untyped-decorator]
 def add_reader(loop: EventLoop, fd: Any, callback: Callable[..., object], *args: Any) -> None:
     """Call `callback(*args)` whenever the descriptor is readable.
 
@@ -103,19 +113,24 @@ def add_reader(loop: EventLoop, fd: Any, callback: Callable[..., object], *args:
     _ours(loop, fd).set_reader(_entry(loop, callback, args))
 
 
+@cython.binding(True)  # type: ignore[untyped-decorator]
 def add_writer(loop: EventLoop, fd: Any, callback: Callable[..., object], *args: Any) -> None:
     """Call `callback(*args)` whenever the descriptor is writable (``asyncio.loop.add_writer``)."""
     ensure_no_transport(loop, fd)
     _ours(loop, fd).set_writer(_entry(loop, callback, args))
 
 
+@cython.binding(True)  # type: ignore[untyped-decorator]
 def remove_reader(loop: EventLoop, fd: Any) -> bool:
     """End `add_reader`; whether there was a reader (``asyncio.loop.remove_reader``)."""
     ensure_no_transport(loop, fd)
-    return unwatch_reader(loop, fd)
+    was_there: bool = unwatch_reader(loop, fd)
+    return was_there
 
 
+@cython.binding(True)  # type: ignore[untyped-decorator]
 def remove_writer(loop: EventLoop, fd: Any) -> bool:
     """End `add_writer`; whether there was a writer (``asyncio.loop.remove_writer``)."""
     ensure_no_transport(loop, fd)
-    return unwatch_writer(loop, fd)
+    was_there: bool = unwatch_writer(loop, fd)
+    return was_there

@@ -9,17 +9,25 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from whorl.aio.loop import EventLoop
+from whorl.aio.own_tasks import OwnTasksEventLoop
 
 Result = TypeVar("Result")
 
+KINDS_OF_TASKS = {"cpython": EventLoop, "compiled": OwnTasksEventLoop}
 
-def new_event_loop(**options: Any) -> EventLoop:
-    """A loop of Whorl's; `options` are those of `EventLoop`."""
-    return EventLoop(**options)
+
+def new_event_loop(*, tasks: str = "cpython", **options: Any) -> EventLoop:
+    """A loop of Whorl's; `options` are those of `EventLoop`.
+
+    `tasks` is "cpython", or "compiled" for futures and tasks of Whorl's own, which switch faster.
+    """
+    if tasks not in KINDS_OF_TASKS:
+        raise ValueError(f"tasks must be one of {sorted(KINDS_OF_TASKS)}, not {tasks!r}")
+    return KINDS_OF_TASKS[tasks](**options)
 
 
 class Runner(asyncio.Runner):  # type: ignore[misc]  # final for type checkers only
-    """An `asyncio.Runner` whose loop is Whorl's; `options` are those of `EventLoop`."""
+    """An `asyncio.Runner` whose loop is Whorl's; `options` are those of `new_event_loop`."""
 
     def __init__(
         self,

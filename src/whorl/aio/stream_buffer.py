@@ -159,6 +159,7 @@ class StreamBuffer:
         self._flat = flat
 
 
+@cython.binding(True)  # type: ignore[untyped-decorator]
 def feed_data(reader: Any, data: Any) -> None:
     """`StreamReader.feed_data`: something arrived."""
     assert not reader._eof, "feed_data after feed_eof"
@@ -180,6 +181,7 @@ def feed_data(reader: Any, data: Any) -> None:
             reader._paused = True
 
 
+@cython.binding(True)  # type: ignore[untyped-decorator]
 def data_received(protocol: Any, data: Any) -> None:
     """`StreamReaderProtocol.data_received`: hand it to the reader, unless nobody has that any more."""
     reference = protocol._stream_reader_wr

@@ -42,7 +42,7 @@ def create_task(loop: EventLoop, coro: Running[Result], **options: Any) -> async
     if loop._closed:
         loop._check_closed()
     if loop._task_factory is not None:
-        made: asyncio.Task[Result] = _task_of_factory(loop, coro, options)
+        made: asyncio.Task[Result] = task_of_factory(loop, coro, options)
         return made
     if not _HAS_EAGER_TASKS:
         options.pop("eager_start", None)
@@ -55,7 +55,8 @@ def create_task(loop: EventLoop, coro: Running[Result], **options: Any) -> async
         del task  # A traceback through here must not keep the task.
 
 
-def _task_of_factory(loop: EventLoop, coro: Any, options: dict[str, Any]) -> Any:
+def task_of_factory(loop: EventLoop, coro: Any, options: dict[str, Any]) -> Any:
+    """A task made by the loop's task factory, called as the running Python's asyncio calls it."""
     if not _FACTORIES_TAKE_OPTIONS:
         options.pop("eager_start", None)
     return _ask_factory(loop, coro, **options)

@@ -112,6 +112,7 @@ cdef class Loop(Owner):
     cdef object _handle_opened(self, Runnable handle)
     cdef object _handle_closing(self, Runnable handle)
     cdef object _handle_closed(self, Runnable handle)
+    cdef object _enqueue(self, Runnable entry)
     cdef object _feed(self, Runnable entry)
     cdef object _unfeed(self, Runnable entry)
     cdef object _schedule(self, TimedCallback timer)

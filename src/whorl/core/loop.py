@@ -864,6 +864,16 @@ class Loop(Owner):
         """Leave a handle of the loop's own out of what users see."""
         self._handles.pop(id(handle), None)
 
+    def _enqueue(self, entry: Runnable) -> None:
+        """Let an entry run in the next turn, in order with `call_soon`."""
+        if self._closed:
+            self._check_closed()
+        if self._debug:
+            self._check_thread()
+        if self._posted:
+            self._take_arrivals(self._ready)  # what was posted earlier comes earlier
+        self._ready.append(entry)
+
     def _feed(self, entry: Runnable) -> None:
         """Owe an entry: it runs in the pending phase, or in asyncio's next turn."""
         self._pending.append(entry)

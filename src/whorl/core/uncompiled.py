@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+Function = TypeVar("Function")
 
 compiled: Final = False
+
+
+def binding(wanted: bool) -> Callable[[Function], Function]:
+    """Whether a function becomes a method when a class has it; uncompiled, every function does."""
+    return lambda function: function
