@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import whorl
+from tests.aio import over_faults
 from tests.aio.peers import Connection, socket_pair
 from tests.core.conftest import no_leak  # noqa: F401 (a fixture)
 
@@ -42,9 +43,9 @@ def no_hang() -> Iterator[None]:
 
 
 @pytest.fixture
-def kernel() -> Any:
+def kernel(request: pytest.FixtureRequest) -> Any:
     """The kernel under the loop; None: the real one."""
-    return None
+    return over_faults.kernel_for(request.node)
 
 
 @pytest.fixture
@@ -103,9 +104,19 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """What runs over faults runs for each seed."""
+    if over_faults.seeds_of not in item.stash:
+        return None
+    return over_faults.run_for_every_seed(item, nextitem)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A coroutine function needs a loop, whether it names it or not."""
+    """A coroutine function needs a loop, whether it names it or not; some tests run over faults, too."""
     for item in items:
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
             if "loop" not in item.fixturenames:
                 item.fixturenames.append("loop")
+    items += list(over_faults.twins(items))

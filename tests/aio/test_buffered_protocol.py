@@ -173,6 +173,7 @@ async def test_a_protocol_may_end_its_transport_in_a_reading_call(
     assert protocol.calls.count("buffer_updated") <= 1
 
 
+@pytest.mark.exact("a read that is refused asks for a buffer, too")
 async def test_a_buffer_is_filled_for_the_protocol_that_gave_it(connect: Connect, kind: str) -> None:
     class Leaving(BufferedRecorder):
         def get_buffer(self, sizehint: int) -> bytearray:

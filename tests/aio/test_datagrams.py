@@ -150,9 +150,9 @@ def stubborn() -> StubbornKernel:
 
 
 @pytest.fixture
-def kernel(request: pytest.FixtureRequest) -> Any:
+def kernel(request: pytest.FixtureRequest, kernel: Any) -> Any:
     """A kernel that can be told to refuse, for the tests that ask for it."""
-    return request.getfixturevalue("stubborn") if "stubborn" in request.fixturenames else None
+    return request.getfixturevalue("stubborn") if "stubborn" in request.fixturenames else kernel
 
 
 async def nothing() -> None:
@@ -277,6 +277,7 @@ async def test_a_flood_is_received_some_at_a_time(loop: whorl.EventLoop, ends: E
     assert [int(data) for data, _ in theirs.received] == list(range(5 * DATAGRAMS_PER_EVENT))
 
 
+@pytest.mark.exact("says how much waits")
 async def test_a_slow_reader_takes_no_memory(loop: whorl.EventLoop, ends: Ends) -> None:
     ours, theirs = await ends.pair()
     theirs.transport.pause_reading()
@@ -354,6 +355,7 @@ async def test_a_port_nobody_listens_at_is_told_and_ends_nothing(ends: Ends) -> 
     assert not ours.transport.is_closing()
 
 
+@pytest.mark.exact("looks at once for what was said")
 async def test_a_datagram_that_is_too_long_is_told_at_once(ends: Ends) -> None:
     ours, _ = await ends.pair()
     ours.transport.sendto(bytes(LONGEST + 1))
@@ -361,6 +363,7 @@ async def test_a_datagram_that_is_too_long_is_told_at_once(ends: Ends) -> None:
     assert not ours.transport.is_closing()
 
 
+@pytest.mark.exact("looks at once for what was said")
 async def test_a_name_that_cannot_be_resolved_is_told(ends: Ends) -> None:
     ours, _ = await ends.pair(connected=False)
     ours.transport.sendto(b"x", ("::1", 9))
@@ -387,6 +390,7 @@ async def test_an_address_that_is_none_ends_the_endpoint(
     assert context["protocol"] is ours
 
 
+@pytest.mark.exact("looks at once for what was said")
 @pytest.mark.parametrize("call", ["datagram_received", "error_received"])
 async def test_an_error_out_of_a_protocol_is_reported_and_ends_nothing(
     ends: Ends, reported: list[dict[str, Any]], call: str
@@ -681,6 +685,7 @@ def test_warnings_about_datagrams_to_nobody_come_as_in_asyncio(caplog: pytest.Lo
     assert is_as_in_asyncio(use)
 
 
+@pytest.mark.exact("what the kernel refuses is not sent")
 async def test_a_datagram_sent_before_connection_lost_still_goes_out(ends: Ends) -> None:
     ours, theirs = await ends.pair(connected=False)
     ours.transport.close()

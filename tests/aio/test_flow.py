@@ -136,6 +136,7 @@ async def test_lower_watermarks_pause_at_once(connect: Connect, kind: str) -> No
     assert "pause_writing" in protocol.calls
 
 
+@pytest.mark.exact("says how much of a write waits")
 async def test_a_high_watermark_of_zero_pauses_whenever_something_waits(connect: Connect, kind: str) -> None:
     protocol = Recorder()
     transport, peer = await connect(kind, protocol, small=True)
@@ -222,6 +223,7 @@ async def test_the_size_of_the_buffer_counts_every_byte(connect: Connect, kind: 
     assert len(received + await receive(peer, 1)) == MORE_THAN_SOCKETS_HOLD + 3000
 
 
+@pytest.mark.exact("counts turns")
 async def test_a_peer_that_never_reads_does_not_spin(
     loop: whorl.EventLoop, connect: Connect, kind: str
 ) -> None:

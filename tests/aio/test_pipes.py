@@ -259,6 +259,7 @@ async def test_a_pipe_paused_from_the_start_is_not_read() -> None:
     assert bytes(protocol.received) == b"x"
 
 
+@pytest.mark.exact("looks at once for what was written")
 async def test_a_writer_is_paused_and_resumed_at_the_watermarks() -> None:
     loop = asyncio.get_running_loop()
     reader, writer = new_pipe()
@@ -324,6 +325,7 @@ async def test_a_reader_that_leaves_bytes_unread_breaks_the_pipe(noticed: Ends) 
     assert transport.get_write_buffer_size() == 0
 
 
+@pytest.mark.exact("the first write is refused, and fails later")
 async def test_a_write_that_fails_ends_the_transport() -> None:
     loop = asyncio.get_running_loop()
     reader, writer = new_pipe()
@@ -345,6 +347,7 @@ async def test_a_terminal_is_not_watched_while_nothing_is_unsent() -> None:
     await protocol.until_lost()
 
 
+@pytest.mark.exact("looks at once for what was written")
 async def test_what_a_socket_says_to_its_writer_does_not_end_it() -> None:
     loop = asyncio.get_running_loop()
     ours, theirs = socket.socketpair()
@@ -402,6 +405,7 @@ async def converse(master: Any, reader: Recorder, writer: Recorder) -> None:
     assert await reader.until_received(6) == b"answer"
 
 
+@pytest.mark.exact("looks at once for what was written")
 @pytest.mark.parametrize("same", [True, False], ids=["one descriptor", "a duplicate"])
 @pytest.mark.parametrize("kind", ["terminal", "socket"])
 async def test_a_reader_and_a_writer_share_a_file(same: bool, kind: str) -> None:

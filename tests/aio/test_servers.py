@@ -183,6 +183,7 @@ def test_an_address_that_is_taken_is_the_error_asyncio_gives() -> None:
         assert error_as_in_asyncio(serve)[0] is OSError
 
 
+@pytest.mark.exact("asks for a port that others may take meanwhile")
 async def test_when_one_address_is_taken_none_is_kept(loop: whorl.EventLoop) -> None:
     with socket.create_server(("127.0.0.2", 0)) as taken:
         port = taken.getsockname()[1]
@@ -207,6 +208,7 @@ async def test_a_thousand_connections_cost_no_task(loop: whorl.EventLoop) -> Non
     await end(server)
 
 
+@pytest.mark.exact("whole messages")
 async def test_a_connection_runs_in_a_copy_of_the_servers_context(loop: whorl.EventLoop) -> None:
     name = contextvars.ContextVar("name", default="outside")
     seen: list[tuple[str, str]] = []

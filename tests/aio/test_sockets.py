@@ -42,6 +42,7 @@ def listener() -> Iterator[socket.socket]:
 # Receiving.
 
 
+@pytest.mark.exact("counts turns")
 async def test_what_has_arrived_is_received_at_once(loop: whorl.EventLoop, pair: Pair) -> None:
     pair[1].send(b"hello")
     before = loop.metrics().turns
@@ -49,11 +50,13 @@ async def test_what_has_arrived_is_received_at_once(loop: whorl.EventLoop, pair:
     assert loop.metrics().turns == before
 
 
+@pytest.mark.exact("whole messages")
 async def test_what_is_to_come_is_waited_for(loop: whorl.EventLoop, pair: Pair) -> None:
     loop.call_soon(pair[1].send, b"hello")
     assert await loop.sock_recv(pair[0], 100) == b"hello"
 
 
+@pytest.mark.exact("whole messages")
 async def test_no_more_is_received_than_was_asked_for(loop: whorl.EventLoop, pair: Pair) -> None:
     pair[1].send(b"hello")
     assert await loop.sock_recv(pair[0], 2) == b"he"
@@ -65,6 +68,7 @@ async def test_the_end_is_no_bytes(loop: whorl.EventLoop, pair: Pair) -> None:
     assert await loop.sock_recv(pair[0], 100) == b""
 
 
+@pytest.mark.exact("whole messages")
 async def test_data_is_received_into_a_buffer(loop: whorl.EventLoop, pair: Pair) -> None:
     buffer = bytearray(10)
     loop.call_soon(pair[1].send, b"hello")

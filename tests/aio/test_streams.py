@@ -76,6 +76,7 @@ async def test_lines_come_back(kind: str, path: Path) -> None:
         assert reader.at_eof()
 
 
+@pytest.mark.exact("whole messages")
 async def test_all_ways_to_read(kind: str, path: Path) -> None:
     async def serve(reader: Reader, writer: Writer) -> None:
         writer.writelines([b"12345", b"until|", b"line\n", b"some", b"the rest"])

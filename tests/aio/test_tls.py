@@ -151,6 +151,7 @@ async def test_a_client_can_be_asked_for_its_certificate(loop: whorl.EventLoop) 
         assert server.transport.get_extra_info("peercert")["subject"] == ((("commonName", "localhost"),),)
 
 
+@pytest.mark.exact("an alert that the kernel refuses is not sent")
 async def test_a_client_without_the_certificate_that_is_asked_for_is_refused(loop: whorl.EventLoop) -> None:
     context = server_context()
     context.verify_mode = ssl.CERT_REQUIRED
@@ -167,6 +168,7 @@ async def test_a_client_without_the_certificate_that_is_asked_for_is_refused(loo
     assert isinstance(await client.until_lost(), ssl.SSLError)
 
 
+@pytest.mark.exact("an alert that the kernel refuses is not sent")
 async def test_a_certificate_that_is_not_trusted_is_refused(loop: whorl.EventLoop) -> None:
     ours, theirs = socket_pair("tcp")
     server = Recorder()
@@ -183,6 +185,7 @@ async def test_a_certificate_that_is_not_trusted_is_refused(loop: whorl.EventLoo
     assert server.calls == []
 
 
+@pytest.mark.exact("an alert that the kernel refuses is not sent")
 async def test_a_connection_that_is_refused_is_in_no_cycle(
     loop: whorl.EventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -387,6 +390,7 @@ async def test_a_cancelled_connection_closes_its_socket(loop: whorl.EventLoop, s
             ours.close()  # It was never begun.
 
 
+@pytest.mark.exact("whole messages")
 async def test_a_handshake_in_single_bytes(loop: whorl.EventLoop) -> None:
     ours, theirs = socket_pair("tcp")
     protocol = Recorder()
@@ -454,6 +458,7 @@ async def test_data_arrives_in_buffers_of_any_size(loop: whorl.EventLoop, size: 
         assert digest(await client.protocol.until_received(len(data))) == digest(data)
 
 
+@pytest.mark.exact("whole messages")
 async def test_records_that_arrive_together_are_delivered_together(loop: whorl.EventLoop) -> None:
     protocol = Recorder()
     async with manual_connection(loop, protocol) as (_, peer):

@@ -283,6 +283,7 @@ async def test_what_was_written_is_sent_although_the_peer_has_finished(
         assert await protocol.until_lost() is None
 
 
+@pytest.mark.exact("counts turns")
 async def test_no_turns_are_taken_after_an_end(loop: whorl.EventLoop, kind: str) -> None:
     protocol = Recorder()
     async with manual_connection(loop, protocol, kind) as (transport, peer):

@@ -56,6 +56,7 @@ async def test_a_high_watermark_pauses_and_a_low_one_resumes(loop: whorl.EventLo
         assert protocol.calls == ["connection_made", "pause_writing", "resume_writing"]
 
 
+@pytest.mark.exact("says how much of a write waits")
 async def test_a_high_watermark_of_zero_pauses_when_something_is_unsent(loop: whorl.EventLoop) -> None:
     protocol = Recorder()
     async with manual_connection(loop, protocol, small=True) as (transport, peer):
@@ -130,6 +131,7 @@ async def test_a_paused_connection_does_not_grow(loop: whorl.EventLoop, kind: st
         await sending
 
 
+@pytest.mark.exact("whole messages")
 async def test_the_read_limits_say_when_the_socket_is_left_alone(loop: whorl.EventLoop) -> None:
     protocol = Recorder()
     async with manual_connection(loop, protocol) as (transport, peer):

@@ -94,6 +94,7 @@ async def test_a_protocol_gets_what_its_peer_sends(connect: Connect, kind: str) 
     assert protocol.calls[0] == "connection_made"
 
 
+@pytest.mark.exact("looks at once for what was written")
 async def test_the_first_write_leaves_at_once(connect: Connect, kind: str) -> None:
     transport, peer = await connect(kind, Recorder())
     transport.write(b"now")
@@ -113,6 +114,7 @@ async def test_any_kind_of_bytes_can_be_written(
     assert await receive_all(peer) == b""
 
 
+@pytest.mark.exact("says how much of a write waits")
 @IN_ALL_SPELLINGS
 async def test_any_kind_of_bytes_can_wait_to_be_sent(
     spelled: Callable[[bytes], Any], connect: Connect, kind: str
@@ -327,6 +329,7 @@ async def test_write_eof_after_close_is_ignored(connect: Connect, kind: str) -> 
     assert await receive_all(peer) == b""
 
 
+@pytest.mark.exact("looks at once for what was written")
 async def test_write_eof_when_writing_resumes(connect: Connect, kind: str) -> None:
     class Ender(Recorder):
         def resume_writing(self) -> None:
@@ -718,6 +721,7 @@ async def test_methods_can_be_replaced_on_a_protocol(connect: Connect, kind: str
     assert (protocol.received, seen) == (b"a", b"b")
 
 
+@pytest.mark.exact("whole messages")
 async def test_protocols_of_both_kinds_can_follow_each_other(connect: Connect, kind: str) -> None:
     first, second, third = Recorder(), BufferedRecorder(size=3), Recorder()
     transport, peer = await connect(kind, first)
@@ -800,6 +804,7 @@ async def test_connection_lost_is_called_in_the_context_of_the_connection_whoeve
     peer.close()
 
 
+@pytest.mark.exact("whole messages")
 async def test_calls_of_one_connection_share_their_context(loop: whorl.EventLoop, kind: str) -> None:
     class Setter(Placed):
         def data_received(self, data: bytes) -> None:
@@ -930,6 +935,7 @@ class Interrupt(Recorder):
             raise KeyboardInterrupt
 
 
+@pytest.mark.exact("all data in the same turn")
 @pytest.mark.parametrize("position", [0, 2, 9])
 def test_an_interrupt_out_of_one_connection_costs_the_others_nothing(
     position: int, loop: whorl.EventLoop, kind: str
@@ -959,6 +965,7 @@ def test_an_interrupt_out_of_one_connection_costs_the_others_nothing(
     loop.run_until_complete(turns(2))
 
 
+@pytest.mark.exact("whole messages")
 def test_an_interrupt_costs_its_own_connection_nothing(loop: whorl.EventLoop, kind: str) -> None:
     # There is more to read than one read takes, and something waits to be sent: no new event of the
     # kernel's will announce either.
@@ -1031,6 +1038,7 @@ def test_an_interrupt_out_of_any_call_leaves_the_transport_in_order(
 # Descriptors that are closed underneath.
 
 
+@pytest.mark.exact("counts turns")
 async def test_a_descriptor_closed_underneath_while_a_duplicate_lives_does_not_spin(
     loop: whorl.EventLoop, connect: Connect, kind: str
 ) -> None:

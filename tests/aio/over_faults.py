@@ -1,0 +1,125 @@
+"""The tests of the transports once more, over a kernel that refuses and cuts short, for many seeds.
+
+Each test of these suites that gets the loop of the fixture has a twin, with the mark `faults`. It is one test
+that runs once for each seed, and what it expects must hold however few bytes a call moves and whenever it is
+refused. A test that counts what faults change (turns, whole messages, what waits) says so with the mark
+`exact`.
+
+WHORL_FAULT_SEEDS says how many seeds there are, WHORL_FAULT_SEED picks one of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+import whorl
+from whorl.core.fault_kernel import FaultKernel, FaultRates
+
+#: The tests of the data path: each of them runs for all seeds.
+DATA_PATH = {"test_buffered_protocol", "test_flow", "test_streams", "test_transports"}
+
+#: Here the variants of one test share the seeds: it runs for all of them, each variant for some.
+AROUND_IT = {
+    "test_connect",
+    "test_datagrams",
+    "test_pipes",
+    "test_sendfile",
+    "test_servers",
+    "test_sockets",
+    "test_starttls",
+    "test_subprocesses",
+    "test_tls",
+    "test_tls_end",
+    "test_tls_flow",
+    "test_tls_layers",
+}
+
+#: Without what the `sock_` methods hand on to their callers, by which the tests themselves send and receive,
+#: and without what lets a server rest for a second: `test_faults` has both.
+RATES = FaultRates(no_buffers=0, exhausted=0, aborted=0)
+
+SUFFIX = "-over-faults"
+
+seeds_of = pytest.StashKey[Sequence[int]]()
+seed_of = pytest.StashKey[int]()
+
+
+def all_seeds() -> Sequence[int]:
+    """The seeds of this run."""
+    picked = os.environ.get("WHORL_FAULT_SEED")
+    if picked is not None:
+        return [int(picked)]
+    return range(int(os.environ.get("WHORL_FAULT_SEEDS", "2")))
+
+
+def kernel_for(node: pytest.Item) -> FaultKernel | None:
+    """The kernel that a test runs on; None: the real one."""
+    seed = node.stash.get(seed_of, None)
+    if seed is None:
+        return None
+    kernel = FaultKernel(seed, RATES)
+    kernel.keeps_edges = kernel.keeps_edges and seed % 2 == 0  # sockets are watched one way or the other
+    return kernel
+
+
+def twins(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
+    """The tests that run over faults, too."""
+    able = [item for item in items if isinstance(item, pytest.Function) and can_run_over_faults(item)]
+    of_one_function = Counter((item.path, item.originalname) for item in able)
+    met: Counter[object] = Counter()
+    for item in able:
+        twin: pytest.Function = pytest.Function.from_parent(
+            item.parent,
+            name=item.name + SUFFIX,
+            callspec=getattr(item, "callspec", None),
+            callobj=item.obj,
+            fixtureinfo=item._fixtureinfo,
+            originalname=item.originalname,
+        )
+        twin._nodeid = item.nodeid + SUFFIX
+        twin.add_marker("faults")
+        function = (item.path, item.originalname)
+        seeds = all_seeds()
+        if item.path.stem in AROUND_IT:
+            seeds = seeds[met[function] :: of_one_function[function]] or seeds[:1]
+        met[function] += 1
+        twin.stash[seeds_of] = seeds
+        yield twin
+
+
+def can_run_over_faults(item: pytest.Function) -> bool:
+    """Whether a test has the fixture's loop, on a kernel that is none of the test's own."""
+    if item.path.stem not in DATA_PATH | AROUND_IT or item.get_closest_marker("exact"):
+        return False
+    kernels = item.session._fixturemanager.getfixturedefs("kernel", item) or ()
+    return "loop" in item.fixturenames and all("kernel" in kernel.argnames for kernel in kernels[1:])
+
+
+def run_for_every_seed(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    """Run a twin for its seeds, until it fails."""
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    reports: list[pytest.TestReport] = []
+    for seed in item.stash[seeds_of]:
+        item.stash[seed_of] = seed
+        item._initrequest()  # type: ignore[attr-defined]
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+        if not all(report.passed for report in reports):
+            for report in reports:
+                report.sections.append(("replay", replay(item, seed)))
+            break
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+def replay(item: pytest.Item, seed: int) -> str:
+    """How to run what failed once more."""
+    build = "compiled" if whorl.compiled else "pure"
+    test = item.nodeid.removesuffix(SUFFIX)
+    return f"WHORL_FAULT_SEED={seed} make faults WHORL_BUILD={build} ARGS=\"'{test}'\""
