@@ -241,7 +241,8 @@ class DatagramEndpoint(Datagrams):
             return False  # Until connection_lost was called, as in asyncio.
         if self._lost_sends >= QUIET_SENDS:
             logger.warning("socket.send() raised exception.")
-        self._lost_sends += 1
+        else:
+            self._lost_sends += 1
         return True
 
     def _goes_to_peer(self, address: Any) -> bool:

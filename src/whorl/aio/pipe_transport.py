@@ -207,7 +207,8 @@ class WritePipe(WriteTransport):
             return False
         if self._lost_writes >= QUIET_WRITES:
             logger.warning("pipe closed by peer or os.write(pipe, data) raised exception.")
-        self._lost_writes += 1
+        else:
+            self._lost_writes += 1
         return True
 
     def _write_failed(self, code: int) -> None:

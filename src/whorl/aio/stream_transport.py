@@ -186,7 +186,8 @@ class StreamTransport(WriteTransport):
             return False
         if self._lost_writes >= QUIET_WRITES:
             logger.warning("socket.send() raised exception.")
-        self._lost_writes += 1
+        else:
+            self._lost_writes += 1
         return True
 
     def _shut_write_side(self) -> int:

@@ -363,7 +363,8 @@ class TLSLayer:
             return False
         if self._lost_writes >= QUIET_WRITES:
             logger.warning("SSL connection is closed")
-        self._lost_writes += 1
+        else:
+            self._lost_writes += 1
         return True
 
     def _append(self, data: Any, size: int) -> None:
