@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from whorl.aio.loop import EventLoop
 
 # Before 3.13, an address that this machine does not have was an error of its own.
-_NAMES_ABSENT_ADDRESS = sys.version_info < (3, 13)
+# And an empty list of hosts was none.
+_NAMES_ABSENT_ADDRESS = _SERVES_NO_HOSTS = sys.version_info < (3, 13)
 
 # Hosts.
 
@@ -90,7 +91,7 @@ def _bind_all(loop: EventLoop, infos: list[AddressInfo], options: Options) -> li
                     logger.warning("%s", absent)
             elif result < 0:
                 raise bind_error(result, info[4])
-        if not sockets:
+        if not sockets and (infos or not _SERVES_NO_HOSTS):
             if absent is not None and _NAMES_ABSENT_ADDRESS:
                 raise absent
             raise OSError(f"could not bind on any address out of {[info[4] for info in infos]!r}")
@@ -194,4 +195,4 @@ def remove_path(loop: EventLoop, path: str | bytes, inode: int) -> None:
 
 
 def _is_abstract(path: str | bytes) -> bool:
-    return path[:1] in ("", b"", "\0", b"\0")
+    return path[0] in (0, "\0")  # An empty path is an IndexError, as in asyncio.

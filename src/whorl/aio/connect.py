@@ -115,7 +115,7 @@ def interleaved(infos: Iterable[AddressInfo], first_family_count: int = 1) -> li
     for info in infos:
         by_family.setdefault(info[0], []).append(info)
     families = list(by_family.values())
-    lead = first_family_count - 1
+    lead = first_family_count - 1 if first_family_count > 1 else 0
     head, families[0] = families[0][:lead], families[0][lead:]
     rounds = itertools.zip_longest(*families)
     return head + [info for row in rounds for info in row if info is not None]

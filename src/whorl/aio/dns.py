@@ -77,7 +77,9 @@ def without_asking(
     """
     if loop._debug or not loop._host.has_plain_numbers():
         return None
-    if type(host) is not str or flags & ~_PLAIN_FLAGS or kind not in _PROTOCOLS:
+    if type(host) is not str or not isinstance(flags, int) or flags & ~_PLAIN_FLAGS:
+        return None
+    if kind not in _PROTOCOLS:
         return None
     if protocol not in (0, _PROTOCOLS[kind]) or (port is not None and type(port) is not int):
         return None

@@ -202,7 +202,8 @@ async def create_server(
 
     Source: ``asyncio.loop.create_server``.
     """
-    _check_server_options(ssl, ssl_handshake_timeout, ssl_shutdown_timeout)
+    _check_no_flag(ssl)
+    check_tls_timeouts(ssl is not None, ssl_handshake_timeout, ssl_shutdown_timeout)
     if sock is not None:
         check_plain_socket(sock)
     if host is not None or port is not None:
@@ -235,10 +236,9 @@ async def create_server(
     return server
 
 
-def _check_server_options(ssl: Any, handshake_timeout: float | None, shutdown_timeout: float | None) -> None:
+def _check_no_flag(ssl: Any) -> None:
     if isinstance(ssl, bool):
         raise TypeError("ssl argument must be an SSLContext or None")
-    check_tls_timeouts(ssl is not None, handshake_timeout, shutdown_timeout)
 
 
 async def _start(server: Server, start_serving: bool) -> None:
@@ -274,7 +274,8 @@ async def create_unix_server(
     is kept before Python 3.13, as asyncio does. `mode` sets its permissions. Source:
     ``asyncio.loop.create_unix_server``.
     """
-    _check_server_options(ssl, ssl_handshake_timeout, ssl_shutdown_timeout)
+    _check_no_flag(ssl)
+    check_tls_timeouts(ssl, ssl_handshake_timeout, ssl_shutdown_timeout)
     if path is not None:
         if sock is not None:
             raise ValueError("path and sock can not be specified at the same time")

@@ -51,9 +51,7 @@ async def subprocess_exec(
     Raises ValueError for what has no meaning here, and what Popen raises.
     Source: ``asyncio.loop.subprocess_exec``.
     """
-    if shell:
-        raise ValueError("shell must be False")
-    _check_options(universal_newlines, bufsize, text, encoding, errors)
+    _check_options(universal_newlines, shell, False, bufsize, text, encoding, errors)
     what = f"execute program {program!r}"
     return await _start(
         loop, protocol_factory, what, (program, *args), False, stdin, stdout, stderr, bufsize, kwargs
@@ -83,17 +81,19 @@ async def subprocess_shell(
     """
     if not isinstance(cmd, (bytes, str)):
         raise ValueError("cmd must be a string")
-    if not shell:
-        raise ValueError("shell must be True")
-    _check_options(universal_newlines, bufsize, text, encoding, errors)
+    _check_options(universal_newlines, shell, True, bufsize, text, encoding, errors)
     what = f"run shell command {cmd!r}"
     return await _start(loop, protocol_factory, what, cmd, True, stdin, stdout, stderr, bufsize, kwargs)
 
 
-def _check_options(universal_newlines: Any, bufsize: Any, text: Any, encoding: Any, errors: Any) -> None:
-    """Refuse what would make text of the bytes."""
+def _check_options(
+    universal_newlines: Any, shell: Any, uses_shell: bool, bufsize: Any, text: Any, encoding: Any, errors: Any
+) -> None:
+    """Refuse what would make text of the bytes, and what belongs to the other method."""
     if universal_newlines:
         raise ValueError("universal_newlines must be False")
+    if bool(shell) != uses_shell:
+        raise ValueError(f"shell must be {uses_shell}")
     if bufsize != 0:
         raise ValueError("bufsize must be 0")
     if text:
