@@ -525,6 +525,7 @@ def main(seed: int, steps: int, journal: str) -> None:
     quiet()
     fuzzer = Fuzzer(seed, Journal(journal))
     signal.signal(signal.SIGALRM, interrupt)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPIPE])  # removing a handler brings the default back
     for number in (signal.SIGUSR1, signal.SIGUSR2):  # what ends a process by default
         signal.signal(number, signal.SIG_IGN)
     for maker in itertools.islice(itertools.cycle(fuzzer.makers), 30):

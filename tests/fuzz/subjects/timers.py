@@ -159,7 +159,8 @@ def trees() -> Any:
             st.tuples(st.sampled_from(["timeout", "wait_for", "reschedule"]), seconds, tree),
             st.tuples(st.sampled_from(["catch", "shield"]), tree),
             st.tuples(st.just("gather"), several, st.booleans()),
-            st.tuples(st.just("group"), several),
+            # One: a group cancels its tasks in the order of a set.
+            st.tuples(st.just("group"), st.lists(tree, min_size=1, max_size=1)),
             st.tuples(st.just("wait"), several, seconds, when),
             st.tuples(st.just("cancel"), st.integers(0, 5), tree),
         )
