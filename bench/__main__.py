@@ -20,7 +20,7 @@ MICRO_SHARE = 0.3  # micro cases have no clients to average over and need less t
 
 def main() -> int:
     options = _parse_arguments()
-    chosen = cases.choose(options.cases, options.all)
+    chosen = cases.choose(options.cases, options.all, options.machine)
     if options.list:
         _print_list(chosen)
         return 0
@@ -29,6 +29,10 @@ def main() -> int:
         return 2
     try:
         programs.compile_all()
+        if options.machine:
+            programs.compile_for_libuv()
+            report.compare_with(loops.LIBUV)
+            options.loops = ["whorl", loops.LIBUV]
     except programs.CompileError as error:
         print(error, file=sys.stderr)
         return 2
@@ -52,6 +56,9 @@ def _parse_arguments() -> argparse.Namespace:
         "--cases", type=_names, default=[], metavar="PATTERN,…", help="globs or parts of names"
     )
     parser.add_argument("--all", action="store_true", help="every case (--list --all shows them)")
+    parser.add_argument(
+        "--machine", action="store_true", help="the machine's own face, compared with libuv from C"
+    )
     parser.add_argument("--loops", type=_names, default=list(loops.NAMES), metavar="NAME,…", help="see below")
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each case on each loop")
     parser.add_argument(

@@ -83,13 +83,24 @@ _DATAGRAMS = [
     EchoCase("udp", "echo", "datagram", "1KiB", connections, is_short=connections == 10)
     for connections in (1, 10, 50)  # with 100 the server's socket has no room for all messages
 ]
+# The machine's own face, with libuv's callbacks, compared with libuv itself.
+MACHINE: tuple["EchoCase | MicroCase", ...] = (
+    *(
+        EchoCase(transport, "echo", "machine", size, connections)
+        for transport in ("tcp", "unix")
+        for size, connections in (("1KiB", 10), ("1KiB", 100), ("100KiB", 10))
+    ),
+    *(MicroCase(f"machine/{name}") for name in ("timers", "asyncs", "threads")),
+)
 _MICRO = [MicroCase(f"micro/{name}") for name in micro.CASES]
 
 ALL: tuple[Case, ...] = (*_PROTOCOL, *_OTHER_KINDS, *_TLS, *_CHURN, *_DATAGRAMS, *_MICRO)
 
 
-def choose(patterns: list[str], everything: bool) -> list[Case]:
+def choose(patterns: list[str], everything: bool, machine: bool = False) -> list[Case]:
     """The cases that match a pattern (a glob, or a part of a name); without patterns the short selection."""
+    if machine:
+        return [case for case in MACHINE if not patterns or any(_matches(case.name, one) for one in patterns)]
     if not patterns:
         return [case for case in ALL if everything or case.is_short]
     return [case for case in ALL if any(_matches(case.name, pattern) for pattern in patterns)]

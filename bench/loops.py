@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import cast
 
 LIMIT = "C"
+LIBUV = "libuv"
 NAMES = ("whorl", "whorl-pure", "uvloop", "asyncio", LIMIT)
 DESCRIPTIONS = {
     "whorl": "Whorl, compiled: the tree on PYTHONPATH, else build/cpXY-*-release; whorl@DIR: another tree",
@@ -42,7 +43,7 @@ class Choice:
 
 def choose(name: str) -> Choice:
     """Find the loop called `name`; raise UnavailableError if it is not here."""
-    if name == LIMIT:
+    if name in (LIMIT, LIBUV):
         return Choice(name, dict(os.environ), "cc -O2")
     environment = _environment(name)
     probe = subprocess.run(

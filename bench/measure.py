@@ -14,7 +14,7 @@ from typing import Any
 
 import programs
 from cases import Case, EchoCase, MicroCase
-from loops import LIMIT, Choice
+from loops import LIBUV, LIMIT, Choice
 
 FOLDER = Path(__file__).resolve().parent
 WARM_UP_SECONDS = 0.2
@@ -76,6 +76,8 @@ def is_applicable(case: Case, loop: Choice) -> bool:
 def _measure_micro(case: MicroCase, loop: Choice, cores: Cores, seconds: float) -> Sample:
     name = case.name.removeprefix("micro/")
     command = [sys.executable, str(FOLDER / "micro.py"), name, loop.name, str(seconds)]
+    if name.startswith("machine/"):
+        command = [*_machine(loop), name.removeprefix("machine/"), str(seconds)]
     found = _run(command, loop, {cores.server, cores.client}, seconds)
     waited = found["waited_seconds"] or 0.0
     return Sample(
@@ -125,7 +127,9 @@ def _read_sample(found: dict[str, Any]) -> Sample:
 @contextlib.contextmanager
 def _running_server(case: EchoCase, loop: Choice, cores: Cores, address: str) -> Iterator[tuple[int, str]]:
     """A server on its core; its process id and where it is reached."""
-    if loop.name == LIMIT:
+    if case.kind == "machine":
+        command = [*_machine(loop), "echo", address]
+    elif loop.name == LIMIT:
         command = [programs.path("echo_limit"), address]
     else:
         command = [sys.executable, str(FOLDER / "servers.py"), case.kind, loop.name, address]
@@ -139,6 +143,13 @@ def _running_server(case: EchoCase, loop: Choice, cores: Cores, address: str) ->
                 yield server.pid, _wait_until_ready(server, complaints)
             finally:
                 server.kill()
+
+
+def _machine(loop: Choice) -> list[str]:
+    """The program that speaks libuv's vocabulary: in C on libuv, in Python on Whorl."""
+    if loop.name == LIBUV:
+        return [programs.path("uv_bench")]
+    return [sys.executable, str(FOLDER / "machine_face.py")]
 
 
 def _wait_until_ready(server: subprocess.Popen[str], complaints: Any) -> str:

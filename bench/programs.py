@@ -33,6 +33,17 @@ def compile_all() -> None:
                 print(f"bench: without {name}: {first[0]}", file=sys.stderr)
 
 
+def compile_for_libuv() -> None:
+    """Bring what runs on libuv up to date, and libuv: fetched when it is not there."""
+    sys.path.append(str(SOURCES.parent))
+    from build_tools import libuv
+
+    try:
+        libuv.compile_program(SOURCES / "uv_bench.c", BUILD / "uv_bench")
+    except libuv.LibuvProblem as problem:
+        raise CompileError(str(problem)) from None
+
+
 def is_built(name: str) -> bool:
     """Whether there is such a program."""
     return (BUILD / name).exists()

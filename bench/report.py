@@ -14,7 +14,7 @@ from typing import Any
 
 from measure import Sample
 
-REFERENCES = ("uvloop", "asyncio")
+REFERENCES = ["uvloop", "asyncio"]  # of the machine's cases only libuv
 BUSY = 0.95  # a load generator with this share of its core is the limit itself
 COLUMNS = (
     ("case", 42, "<"), ("loop", 12, "<"), ("per second", 12, ">"),
@@ -68,7 +68,16 @@ class CaseResult:
 
 def header() -> str:
     """The first line of the table."""
-    return _line([title for title, _, _ in COLUMNS])
+    titles = iter([f"/ {name}" for name in REFERENCES])
+    return _line([
+        next(titles, "") if title.startswith("/") else title.replace("uvloop", REFERENCES[0])
+        for title, _, _ in COLUMNS
+    ])  # fmt: skip
+
+
+def compare_with(*references: str) -> None:
+    """Take the ratios to these loops from now on."""
+    REFERENCES[:] = references
 
 
 def rows(result: CaseResult) -> Iterable[str]:
@@ -103,6 +112,7 @@ def _row(result: CaseResult, loop: str, title: str) -> str:
         loop,
         f"{median(sample.rate for sample in good):,.0f}",
         *(str(ratio) if ratio else "" for ratio in ratios),
+        *([""] * (2 - len(ratios))),
         _median_of(good, "cpu_us", decimals=2),
         f"{cpu_ratio.median:.2f}" if cpu_ratio else "",
         _median_of(good, "p50_us"),
