@@ -10,7 +10,7 @@ import report
 import services
 from comparison import Comparison, compare
 from definitions import Suite
-from environments import CannotBeFetched, CannotBeRun, Environment, prepare
+from environments import CannotBeRun, Environment, prepare
 from runs import Run, run
 
 import whorl
@@ -55,13 +55,13 @@ def run_suite(suite: Suite, options: argparse.Namespace) -> bool:
         environment = prepare(suite)
         with services.running(suite.services):
             comparison = compare_loops(environment, options)
-    except CannotBeFetched as problem:
-        report.print_note(suite.name, f"not run: it cannot be fetched: {str(problem).strip()[-200:]}")
-        return options.quick  # Which is run wherever the project is: that may be without a network.
     except services.NotInstalled as problem:
         report.print_note(suite.name, f"NOT RUN: {problem}")
         return True
     except CannotBeRun as problem:
+        if options.quick:  # Which is run wherever the project is: there may be no network.
+            report.print_note(suite.name, f"not run: it cannot be prepared: {str(problem).splitlines()[-1]}")
+            return True
         report.print_note(suite.name, f"could not be prepared: {problem}")
         return False
     report.print_comparison(environment, comparison)

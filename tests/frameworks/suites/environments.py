@@ -18,10 +18,6 @@ class CannotBeRun(Exception):
     """A suite could not be fetched or its environment not be made; the message says why."""
 
 
-class CannotBeFetched(CannotBeRun):
-    """The sources could not be fetched: mostly because no index can be reached."""
-
-
 @dataclass(frozen=True)
 class Environment:
     """Where the sources of a suite lie, and the interpreter that has what they need."""
@@ -65,10 +61,7 @@ def _fetch(environment: Environment) -> None:
         _download(suite.archive, folder / suite.archive.rpartition("/")[2])
     else:
         name = suite.package.partition("=")[0]
-        try:
-            _pip(environment, "download", "--no-deps", "--no-binary", name, "--dest", folder, suite.package)
-        except CannotBeRun as problem:
-            raise CannotBeFetched(str(problem)) from problem
+        _pip(environment, "download", "--no-deps", "--no-binary", name, "--dest", folder, suite.package)
     (archive,) = folder.iterdir()
     with tarfile.open(archive) as tar:
         tar.extractall(environment.folder / "source", filter="data")
@@ -79,7 +72,7 @@ def _download(address: str, target: Path) -> None:
         with urllib.request.urlopen(address, timeout=60) as answer:
             target.write_bytes(answer.read())
     except OSError as problem:
-        raise CannotBeFetched(f"{address}: {problem}") from problem
+        raise CannotBeRun(f"{address}: {problem}") from problem
 
 
 def _install(environment: Environment) -> None:
@@ -90,7 +83,8 @@ def _install(environment: Environment) -> None:
 
 
 def _pip(environment: Environment, verb: str, *arguments: object) -> None:
-    _call(environment.python, "-m", "pip", verb, "--quiet", "--disable-pip-version-check", *arguments)
+    options = ("--quiet", "--disable-pip-version-check", "--retries", "2", "--timeout", "30")
+    _call(environment.python, "-m", "pip", verb, *options, *arguments)
 
 
 def _call(*command: object) -> None:
