@@ -119,14 +119,23 @@ static int is_over(void)
 
 static void on_timer(uv_timer_t *timer)
 {
-    if (is_over())
-        uv_stop(loop);
     uv_timer_start(timer, on_timer, 0, 0);
+}
+
+static void on_turn(uv_check_t *check)
+{
+    (void)check;
+    operations += TIMERS;
+    if (seconds_of(CLOCK_MONOTONIC) >= deadline)
+        uv_stop(loop);
 }
 
 static void run_timers(void)
 {
     static uv_timer_t timers[TIMERS];
+    static uv_check_t check;
+    uv_check_init(loop, &check);
+    uv_check_start(&check, on_turn);
     for (int i = 0; i < TIMERS; i++) {
         uv_timer_init(loop, &timers[i]);
         uv_timer_start(&timers[i], on_timer, 0, 0);
