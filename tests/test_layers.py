@@ -58,6 +58,7 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.core.notify": (os,),
     "whorl.core.passing": (os, socket),
     "whorl.core.terminal": (os, fcntl),
+    "whorl.core.files": (os, fcntl, select),
     "whorl.core.host": (os, socket, signal, fcntl, subprocess),
     "whorl.launcher": (os,),
     "whorl.report": (os,),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from whorl import handles
 from whorl.aio.driver import Driver
 from whorl.aio.guest import start_guest_run
@@ -12,6 +14,9 @@ from whorl.aio.streams import open_connection, open_unix_connection, start_serve
 from whorl.core import loop as _machine
 from whorl.core.loop import Loop
 from whorl.core.states import RunMode
+
+if TYPE_CHECKING:
+    from whorl import fs
 
 __version__ = "0.1.0"
 
@@ -27,6 +32,7 @@ __all__ = [
     "Runner",
     "__version__",
     "compiled",
+    "fs",
     "handles",
     "install",
     "new_event_loop",
@@ -37,3 +43,12 @@ __all__ = [
     "start_server",
     "start_unix_server",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`whorl.fs` is imported when it is first asked for."""
+    if name == "fs":
+        import importlib
+
+        return importlib.import_module("whorl.fs")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The examples of the guide to embedding run as they stand."""
+"""The examples of the guides to embedding and to files run as they stand."""
 
 from __future__ import annotations
 
@@ -10,14 +10,23 @@ import pytest
 
 from build_tools.sources import ROOT
 
-GUIDE = (ROOT / "docs/guide/embedding.md").read_text(encoding="utf-8")
-EXAMPLES = dict(
-    re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```python\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
-)
+
+def examples_of(page: str) -> dict[str, str]:
+    """The programs of a page, by their headings."""
+    text = (ROOT / "docs/guide" / page).read_text(encoding="utf-8")
+    return dict(
+        re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    )
+
+
+EXAMPLES = examples_of("embedding.md")
+FILES = examples_of("files.md")
 PROGRAMS = {path.stem: path.read_text(encoding="utf-8") for path in ROOT.glob("examples/embedded_*.py")}
 
 
-@pytest.mark.parametrize("code", [*EXAMPLES.values(), *PROGRAMS.values()], ids=[*EXAMPLES, *PROGRAMS])
+@pytest.mark.parametrize(
+    "code", [*EXAMPLES.values(), *FILES.values(), *PROGRAMS.values()], ids=[*EXAMPLES, *FILES, *PROGRAMS]
+)
 def test_an_example_runs_and_says_something(code: str) -> None:
     answer = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
@@ -33,3 +42,7 @@ def test_an_example_runs_and_says_something(code: str) -> None:
 def test_both_ways_have_an_example() -> None:
     assert set(EXAMPLES) == {"Guest mode", "Step by step"}
     assert PROGRAMS
+
+
+def test_every_part_of_files_has_an_example() -> None:
+    assert set(FILES) == {"Whole files", "Open files", "Names and directories"}

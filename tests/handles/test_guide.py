@@ -35,6 +35,7 @@ def test_everything_that_can_be_started_has_an_example() -> None:
     assert set(handles.__all__) - shown <= {
         "Connect",
         "HandleKind",
+        "FsRequest",
         "Shutdown",
         "StdioKind",
         "StreamHandle",
@@ -44,4 +45,5 @@ def test_everything_that_can_be_started_has_an_example() -> None:
         "Write",
         "guess_handle",
         "kill",
+        "thread_pool",
     }

@@ -17,7 +17,7 @@ import pytest
 from tests.core.conftest import MakeLoop
 from tests.core.machinery import in_child, run_turns
 from whorl.core import Host, Loop, RunMode
-from whorl.handles import Prepare, ThreadPool, Work
+from whorl.handles import Prepare, ThreadPool, Work, thread_pool
 
 MAY_FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
@@ -362,3 +362,16 @@ def test_a_pool_at_work_does_not_hold_up_the_end_of_the_process() -> None:
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=30
     )
     assert (answer.returncode, answer.stderr) == (0, "")
+
+
+def test_the_pool_of_a_loop_is_visible(loop: Loop) -> None:
+    pool = thread_pool(loop)
+    assert 1 <= pool.slow_size <= pool.size
+    assert pool.busy <= pool.threads <= pool.size
+    other = Loop()
+    assert thread_pool(other) is pool
+    other.close()
+    host = PoolHost(2)
+    own = Loop(host=host)
+    assert thread_pool(own) is host.pool
+    own.close()

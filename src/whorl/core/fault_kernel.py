@@ -226,6 +226,76 @@ class FaultKernel(Kernel):
             return self._refuse(name, errno.ECONNREFUSED)
         return self._refuse_transfer(name, fd)
 
+    # Files. Memory may always know nothing.
+
+    def status_now(self, path: str | bytes, follow: bool) -> Any:
+        """The status of a file, unless it is not in memory."""
+        return -errno.EAGAIN if self._happens(self.rates.again) else super().status_now(path, follow)
+
+    def content_now(self, path: str | bytes, limit: int) -> Any:
+        """All of a file, unless it is not in memory."""
+        return -errno.EAGAIN if self._happens(self.rates.again) else super().content_now(path, limit)
+
+    def open_now(self, path: str | bytes) -> int:
+        """A descriptor, unless something is not in memory."""
+        return -errno.EAGAIN if self._happens(self.rates.again) else super().open_now(path)
+
+    def read_now(self, fd: int, size: int, offset: int) -> Any:
+        """Read, unless not all of it is in memory."""
+        return -errno.EAGAIN if self._happens(self.rates.again) else super().read_now(fd, size, offset)
+
+    def open_file(self, path: str | bytes, flags: int, mode: int) -> int:
+        """Open, unless there are too many descriptors or a signal comes."""
+        if self._happens(self.rates.unopened):
+            return self._refuse("open_file", errno.EMFILE, errno.ENFILE)
+        if self._happens(self.rates.interrupted):
+            return self._refuse("open_file", errno.EINTR)
+        return super().open_file(path, flags, mode)
+
+    def open_directory(self, path: str | bytes) -> Any:
+        """Open a directory, unless there are too many descriptors."""
+        if self._happens(self.rates.unopened):
+            return self._refuse("open_directory", errno.EMFILE, errno.ENFILE)
+        return super().open_directory(path)
+
+    def read_file(self, fd: int, size: int, offset: int) -> bytes | int:
+        """Read, perhaps less than there is."""
+        if self._happens(self.rates.interrupted):
+            return self._refuse("read_file", errno.EINTR)
+        return super().read_file(fd, self._cut_of_file("read_file", size), offset)
+
+    def read_file_into(self, fd: int, views: list[memoryview], offset: int) -> int:
+        """Read, perhaps into the beginning of the first buffer only."""
+        if self._happens(self.rates.interrupted):
+            return self._refuse("read_file_into", errno.EINTR)
+        cut = self._cut_of_file("read_file_into", len(views[0]))
+        if cut == len(views[0]):
+            return super().read_file_into(fd, views, offset)
+        with views[0][:cut] as part:
+            return super().read_file_into(fd, [part], offset)
+
+    def write_file(self, fd: int, views: list[memoryview], offset: int) -> int:
+        """Write, perhaps the beginning of the first buffer only."""
+        if self._happens(self.rates.interrupted):
+            return self._refuse("write_file", errno.EINTR)
+        cut = self._cut_of_file("write_file", len(views[0]))
+        if cut == len(views[0]):
+            return super().write_file(fd, views, offset)
+        with views[0][:cut] as part:
+            return super().write_file(fd, [part], offset)
+
+    def copy_range(self, target: int, source: int, offset: int, count: int) -> int:
+        """Copy, perhaps less than there is, or not at all between such files."""
+        if self._happens(self.rates.interrupted):
+            return self._refuse("copy_range", errno.EINTR)
+        return super().copy_range(target, source, offset, self._cut_of_file("copy_range", count))
+
+    def _cut_of_file(self, call: str, size: int) -> int:
+        cut = self._cut(size)
+        if cut < size:
+            self.injected[f"{call} short"] += 1
+        return cut
+
     # Readiness.
 
     def epoll_ctl(self, epfd: int, operation: int, fd: int, mask: int, generation: int) -> int:

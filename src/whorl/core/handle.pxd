@@ -40,5 +40,6 @@ cdef class Request:
 cdef class Completion(Runnable):
     cdef object _callback
     cdef tuple _args
+    cdef object _abandon
 
     cdef object _execute(self)

@@ -173,13 +173,27 @@ class Request:
 
 
 class Completion(Runnable):
-    """A call that the pending phase owes: the end of a request."""
+    """A call that the pending phase owes: the end of a request.
 
-    __slots__ = ("_args", "_callback")
+    If the loop is closed before, `abandon` is called in its place.
+    """
 
-    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+    __slots__ = ("_abandon", "_args", "_callback")
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        abandon: Callable[[], object] | None = None,
+    ) -> None:
         self._callback = callback
         self._args = args
+        self._abandon = abandon
 
     def _execute(self) -> None:
         self._callback(*self._args)
+
+    def drop(self) -> None:
+        """It will not run."""
+        if self._abandon is not None:
+            self._abandon()

@@ -5,7 +5,7 @@ from cpython.bytearray cimport PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals
 
-from whorl.core.datagrams cimport DatagramCalls
+from whorl.core.files cimport FileCalls
 
 cdef extern from "<time.h>" nogil:
     ctypedef long time_t
@@ -324,7 +324,7 @@ cdef inline int wait_for_events(Kernel kernel, int epfd, int64_t timeout_ns, Eve
     return count
 
 
-cdef class Kernel(DatagramCalls):
+cdef class Kernel(FileCalls):
     cdef bytearray _scratch
     cdef dict _epolls
     cdef bint _fine_sleep

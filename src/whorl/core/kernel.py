@@ -10,7 +10,7 @@ The rules of the interface:
   address that cannot be converted, a host name that cannot be resolved).
 * Calls on the data path take descriptors. Calls with addresses or options take socket objects,
   because Python's `socket` knows every address family; they work on whatever `open_socket` made.
-* No call blocks but `epoll_wait`.
+* No call blocks but `epoll_wait` and those for files, which are made in threads.
 
 Compiled, the data path is direct calls into libc; uncompiled, the functions below do the same by
 `os`, `socket` and `select`. Both builds behave alike, except that an uncompiled sleep is rounded
@@ -29,7 +29,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
-from whorl.core.datagrams import DatagramCalls
+from whorl.core.files import FileCalls
 from whorl.core.limits import (
     EVENTS_PER_POLL,
     READ_SIZE,
@@ -261,8 +261,11 @@ class EventBatch:
         self._rows = []
 
 
-class Kernel(DatagramCalls):
-    """The real kernel, and the interface of every other. Its calls for datagrams: `core/datagrams`."""
+class Kernel(FileCalls):
+    """The real kernel, and the interface of every other.
+
+    Its calls for files stand in `core/files`, those for datagrams in `core/datagrams`.
+    """
 
     __slots__ = ("_epolls", "_fine_sleep", "_scratch", "blocked_signal", "keeps_edges", "may_skip_polls")
 

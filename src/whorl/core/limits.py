@@ -98,3 +98,19 @@ IDLE_EVENTS: Final = 8
 #: Chunks of a stream that are shorter than this are put together, in bytes, so that a peer who sends
 #: single bytes fills no list.
 SHORT_CHUNK: Final = 512
+
+#: How much of a file in memory is read without a thread, in bytes: copying it takes some 10 microseconds.
+READ_NOW_SIZE: Final = 64 * 1024
+
+#: How much of a file one step of a copy moves where the kernel cannot do it, in bytes.
+COPY_SIZE: Final = 64 * 1024
+
+#: How many buffers one read or write of a file may carry (Linux: UIO_MAXIOV).
+FILE_VECTORS: Final = 1024
+
+#: How often a temporary name is tried again when somebody else has it (glibc: 238328).
+TEMPORARY_NAMES: Final = 10_000
+
+#: How much an open file of the asyncio face reads at once, and keeps before it writes, in bytes: a trip to a
+#: thread costs as much as copying this.
+FILE_BUFFER: Final = 64 * 1024

@@ -2,7 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from whorl.core.callback cimport Callback, GuardedCallback, Owner, Runnable, current_thread, new_callback, recycle
-from whorl.core.handle cimport Handle
+from whorl.core.handle cimport Completion, Handle
 from whorl.core.kernel cimport Kernel
 from whorl.core.poller cimport Poller
 from whorl.core.timer cimport TimedCallback, TimerHeap, deadline_of, new_heap, new_timer

@@ -28,7 +28,7 @@ from whorl.core.callback import (
     new_callback,
     recycle,
 )
-from whorl.core.handle import Handle
+from whorl.core.handle import Completion, Handle
 from whorl.core.host import Host
 from whorl.core.kernel import Kernel
 from whorl.core.limits import (
@@ -376,10 +376,10 @@ class Loop(Owner):
 
     def _close_machine(self) -> None:
         self._closed = True
+        self._drop_completions()
         self._ready.clear()
         self._pending.clear()
         self._polled.clear()
-        self._arrivals.clear()
         self._async_handles.clear()
         self._sent_async = None
         self._timers.clear()
@@ -394,6 +394,15 @@ class Loop(Owner):
         self._wakeup.close()
         self._wakeup._let_go_of_loop()
         self._closing_handles.clear()
+
+    def _drop_completions(self) -> None:
+        """Tell the requests whose end nobody will hear of; other threads may still post some."""
+        owed = self._ready + self._pending + self._polled
+        while self._arrivals:
+            owed.append(self._arrivals.popleft())
+        for entry in owed:
+            if isinstance(entry, Completion):
+                entry.drop()
 
     def __del__(self) -> None:
         if getattr(self, "_poller", None) is None or self._closed:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from whorl.handles import fs
 from whorl.handles.async_ import Async
 from whorl.handles.dns import getaddrinfo, getnameinfo
 from whorl.handles.fs_event import FsEvent
 from whorl.handles.fs_poll import FsPoll
+from whorl.handles.fs_request import FsRequest
 from whorl.handles.kinds import HandleKind, guess_handle
 from whorl.handles.loop_watchers import Check, Idle, Prepare
 from whorl.handles.pipe import Pipe
@@ -14,7 +16,7 @@ from whorl.handles.random import Random
 from whorl.handles.signal import Signal
 from whorl.handles.stream_handle import Connect, Shutdown, StreamHandle, Write
 from whorl.handles.tcp import TCP
-from whorl.handles.threadpool import ThreadPool, Work
+from whorl.handles.threadpool import ThreadPool, Work, thread_pool
 from whorl.handles.timer import Timer
 from whorl.handles.tty import TTY, TTYMode, reset_mode
 from whorl.handles.udp import UDP, UdpSend
@@ -26,6 +28,7 @@ __all__ = [
     "Connect",
     "FsEvent",
     "FsPoll",
+    "FsRequest",
     "HandleKind",
     "Idle",
     "Pipe",
@@ -47,9 +50,11 @@ __all__ = [
     "UdpSend",
     "Work",
     "Write",
+    "fs",
     "getaddrinfo",
     "getnameinfo",
     "guess_handle",
     "kill",
     "reset_mode",
+    "thread_pool",
 ]

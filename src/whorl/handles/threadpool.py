@@ -56,7 +56,7 @@ class Work(Request):
         self._pool: ThreadPool = pool_of(loop._host)
         self._begin()
         try:
-            self._pool.submit(self, slow=slow)
+            self._submit(slow)
         except BaseException:
             self._end()
             raise
@@ -70,6 +70,10 @@ class Work(Request):
             return False
         self._deliver(None, os_error(errno.ECANCELED))
         return True
+
+    def _submit(self, slow: bool) -> None:
+        """Have it done."""
+        self._pool.submit(self, slow=slow)
 
     def _execute(self) -> None:
         """Do the work; runs in a thread of the pool."""
@@ -212,6 +216,11 @@ def pool_of(host: Host) -> ThreadPool:
             # One step, without a lock that another thread may hold while the process is forked.
             pool = _pools.setdefault(process, ThreadPool(size_wanted()))
     return pool  # type: ignore[no-any-return]
+
+
+def thread_pool(loop: Loop) -> ThreadPool:
+    """The pool that does the blocking work of a loop; one serves all loops of the process."""
+    return pool_of(loop._host)
 
 
 def size_wanted() -> int:
