@@ -92,7 +92,10 @@ MACHINE: tuple["EchoCase | MicroCase", ...] = (
     ),
     *(MicroCase(f"machine/{name}") for name in ("timers", "asyncs", "threads")),
 )
-_MICRO = [MicroCase(f"micro/{name}") for name in micro.CASES]
+_MICRO = [
+    MicroCase(f"micro/{name}", is_short=not name.startswith("files/") or "/fs-" in name)
+    for name in micro.CASES
+]
 
 ALL: tuple[Case, ...] = (*_PROTOCOL, *_OTHER_KINDS, *_TLS, *_CHURN, *_DATAGRAMS, *_MICRO)
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import files
 import loops
 
 Batch = Callable[[], Coroutine[Any, Any, None]]
@@ -256,6 +257,7 @@ async def subprocess_true() -> None:
         await process.wait()
 
 
+files.register(case)
 CASES["run/no-op"] = Micro(nothing_async, 1, has_own_loop=True)
 
 

@@ -63,6 +63,7 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.launcher": (os,),
     "whorl.report": (os,),
     "whorl.system": (os, time),
+    "whorl.uring": (os,),
 }
 
 SOURCES = pytest.mark.parametrize("source", all_sources(), ids=lambda source: source.name)

@@ -35,10 +35,12 @@ from whorl.aio.file_names import (
     walk,
 )
 from whorl.aio.file_objects import File, open  # noqa: A004
+from whorl.aio.file_paths import Path
 
 __all__ = [
     "Entry",
     "File",
+    "Path",
     "access",
     "chmod",
     "chown",

@@ -1,7 +1,8 @@
 """What `whorl info` tells: this Whorl, this Python, and what the operating system offers.
 
 Each system call is tried with arguments that it must refuse: how it refuses tells whether it is there,
-forbidden (by a container's seccomp rules, for instance) or unknown, and nothing is left to clean up.
+forbidden (by a container's seccomp rules, for instance) or unknown, and nothing is left to clean up. Only
+io_uring is tried in earnest: many systems know the call and do not let it work.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import sys
 from typing import Any
 
 import whorl
+from whorl import uring
 
 # The numbers of <asm/unistd.h>. Calls added since Linux 5.0 have the same number on every architecture.
 _NEWER_CALLS: dict[str, tuple[int | None, ...]] = {
     "epoll_pwait2": (441, -1, None, 0, None, None, 0),  # an invalid descriptor
-    "io_uring_setup": (425, 0, None),  # no entries
+    "openat2": (437, -1, None, None, 0),  # no description of how
     "pidfd_open": (434, -1, 0),  # an invalid process
 }
 _LIBC_CALLS: dict[str, tuple[int | None, ...]] = {
@@ -53,10 +55,11 @@ def as_text(facts: dict[str, Any]) -> str:
 def offered() -> dict[str, str]:
     """For each system call that Whorl can make use of: "yes", or why not."""
     if sys.platform != "linux":
-        return dict.fromkeys((*_LIBC_CALLS, *_NEWER_CALLS), "no: a system call of Linux")
+        return dict.fromkeys((*_LIBC_CALLS, *_NEWER_CALLS, "io_uring"), "no: a system call of Linux")
     libc = ctypes.CDLL(None, use_errno=True)
     answers = {name: _verdict(libc, name, arguments) for name, arguments in _LIBC_CALLS.items()}
     answers |= {name: _verdict(libc, "syscall", arguments) for name, arguments in _NEWER_CALLS.items()}
+    answers["io_uring"] = uring.verdict()
     return dict(sorted(answers.items()))
 
 

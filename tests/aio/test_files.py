@@ -674,6 +674,42 @@ async def test_a_tree_is_walked(tmp_path: Path) -> None:
     assert [row async for row in fs.walk(tmp_path / "nowhere")] == []
 
 
+async def test_a_path_is_a_pure_path_whose_questions_are_awaited(tmp_path: Path) -> None:
+    path = fs.Path(tmp_path) / "folder" / "file.txt"
+    assert (path.name, path.suffix, path.parent.name) == ("file.txt", ".txt", "folder")
+    assert os.fspath(path) == str(tmp_path / "folder" / "file.txt")
+    await path.parent.mkdir()
+    await path.parent.mkdir(exist_ok=True)
+    with pytest.raises(FileExistsError):
+        await path.parent.mkdir()
+    assert await path.write_text("text\n") == 5
+    assert (await path.read_text(), await path.read_bytes()) == ("text\n", b"text\n")
+    async with path.open() as file:
+        assert [line async for line in file] == ["text\n"]
+    link = path.with_name("link")
+    await link.symlink_to("file.txt")
+    assert await link.readlink() == fs.Path("file.txt")
+    assert await link.resolve() == fs.Path(os.path.realpath(tmp_path)) / "folder" / "file.txt"
+    await path.with_name("hard").hardlink_to(path)
+    assert [entry.name async for entry in path.parent.iterdir()] == ["file.txt", "hard", "link"]
+    assert (await path.exists(), await path.is_file(), await path.is_dir()) == (True, True, False)
+    assert await link.is_symlink()
+    assert (await link.lstat()).st_ino != (await link.stat()).st_ino
+    await path.chmod(0o600)
+    other = await path.rename(path.with_suffix(".md"))
+    await (await other.replace(path)).unlink()
+    await path.unlink(missing_ok=True)
+    with pytest.raises(FileNotFoundError):
+        await path.unlink()
+    await path.touch()
+    assert (await path.stat()).st_size == 0
+    with pytest.raises(FileExistsError):
+        await path.touch(exist_ok=False)
+    await (path / "..").parent.with_name("deep").joinpath("er").mkdir(parents=True)
+    await path.parent.joinpath("deep", "er").rmdir()
+    assert await path.write_bytes(b"x") == 1
+
+
 async def test_temporary_names(tmp_path: Path) -> None:
     directory = await fs.mkdtemp("one-", tmp_path)
     fd, path = await fs.mkstemp("two-", tmp_path)

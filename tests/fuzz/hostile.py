@@ -50,7 +50,11 @@ DEPTH = 3  # calls inside calls
 POOL = 24  # objects of each kind that are kept
 
 #: They take what is in use from others.
-LEFT_OUT_OF_KERNELS = {"close", "read", "recv", "write", "unlink", "change_mode", "read_into", "recv_into"}
+LEFT_OUT_OF_KERNELS = {
+    "close", "read", "recv", "write", "unlink", "change_mode", "read_into", "recv_into",
+    "close_fd", "read_file", "read_file_into", "write_file", "copy_range", "clone_file", "resize", "set_mode",
+    "set_owner", "set_times", "await_writable", "seek_file",
+}  # fmt: skip
 
 
 #: Of files, in the folder of the journal, where the process works.

@@ -381,7 +381,7 @@ class File(Generic[AnyStr]):
             return result
 
     def _room_when_empty(self) -> int:
-        if not self._buffers() or self._stack is None:
+        if not self._buffers() or getattr(self._stack, "line_buffering", False):
             return 0
         return self._mode.buffering if self._mode.buffering > 1 else FILE_BUFFER
 
@@ -408,11 +408,11 @@ class File(Generic[AnyStr]):
         try:
             begin, result = await future
         except BaseException:
-            if not future.done():
+            if not future.done() and not self._loop.is_closed():
                 future.cancel()
             if future.cancelled():
                 work.cancel()
-            elif future.exception() is None:
+            elif future.done() and future.exception() is None:
                 self._rewind = future.result()[0]
             raise
         finally:

@@ -49,11 +49,11 @@ async def outcome(loop: EventLoop, begin: Callable[..., FsRequest]) -> Any:
     try:
         return await future
     except BaseException:
-        if not future.done():
+        if not future.done() and not loop.is_closed():
             future.cancel()
         if future.cancelled():
             request.cancel()
-        elif future.exception() is None:
+        elif future.done() and future.exception() is None:
             _give_back(request, future.result())
         raise
     finally:
