@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import typing as _typing
 
 from whorl import handles
 from whorl.aio.driver import Driver
@@ -15,7 +15,7 @@ from whorl.core import loop as _machine
 from whorl.core.loop import Loop
 from whorl.core.states import RunMode
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from whorl import fs
 
 __version__ = "0.1.0"
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     """`whorl.fs` is imported when it is first asked for."""
     if name == "fs":
         import importlib

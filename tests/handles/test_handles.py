@@ -148,6 +148,7 @@ STARTED: dict[str, Callable[[Loop], Any]] = {
 #: What the package offers besides.
 NO_HANDLES = {
     "Connect",
+    "FsRequest",
     "HandleKind",
     "Random",
     "Shutdown",
@@ -159,11 +160,13 @@ NO_HANDLES = {
     "UdpSend",
     "Work",
     "Write",
+    "fs",
     "getaddrinfo",
     "getnameinfo",
     "guess_handle",
     "kill",
     "reset_mode",
+    "thread_pool",
 }
 
 KINDS = (Async, Check, FsEvent, FsPoll, Idle, Pipe, Prepare, Process, Signal, TCP, TTY, Timer, UDP)

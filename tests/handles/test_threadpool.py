@@ -364,14 +364,12 @@ def test_a_pool_at_work_does_not_hold_up_the_end_of_the_process() -> None:
     assert (answer.returncode, answer.stderr) == (0, "")
 
 
-def test_the_pool_of_a_loop_is_visible(loop: Loop) -> None:
-    pool = thread_pool(loop)
+def test_the_pool_of_a_loop_is_visible(loop: Loop, host: PoolHost) -> None:
+    assert thread_pool(loop) is host.pool
+    first, second = Loop(), Loop()
+    pool = thread_pool(first)
+    assert thread_pool(second) is pool is not host.pool
     assert 1 <= pool.slow_size <= pool.size
     assert pool.busy <= pool.threads <= pool.size
-    other = Loop()
-    assert thread_pool(other) is pool
-    other.close()
-    host = PoolHost(2)
-    own = Loop(host=host)
-    assert thread_pool(own) is host.pool
-    own.close()
+    first.close()
+    second.close()
