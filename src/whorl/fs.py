@@ -34,7 +34,8 @@ from whorl.aio.file_names import (
     utime,
     walk,
 )
-from whorl.aio.file_objects import File, open  # noqa: A004
+from whorl.aio.file_objects import File
+from whorl.aio.file_opening import open  # noqa: A004
 from whorl.aio.file_paths import Path
 
 __all__ = [

@@ -19,28 +19,24 @@ import errno
 import functools
 import io
 import os
-import stat as modes
 import warnings
-from collections.abc import Callable, Generator, Iterable
-from typing import TYPE_CHECKING, Any, AnyStr, Generic, cast, overload
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, AnyStr, Generic, cast
 
-from whorl.aio.file_content import open_again
-from whorl.aio.file_modes import Mode, largest_size, parse
-from whorl.aio.file_requests import next_turn, perform, running_loop
-from whorl.aio.file_stack import make_stack
+from whorl.aio.file_modes import Mode, largest_size
+from whorl.aio.file_requests import next_turn
+from whorl.aio.file_stack import lines_of, make_stack, read_batch, read_into, read_lines, write_through
 from whorl.core.handle import os_error
 from whorl.core.limits import FILE_BUFFER, READ_NOW_SIZE
-from whorl.handles.fs_request import Operation, Path, descriptor, learning, path_of
 from whorl.handles.threadpool import Work
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from _typeshed import OpenBinaryMode, OpenTextMode, ReadableBuffer, WriteableBuffer
+    from _typeshed import ReadableBuffer, WriteableBuffer
 
     from whorl.aio.loop import EventLoop
-    from whorl.core.kernel import Kernel
 
 
 class File(Generic[AnyStr]):
@@ -147,7 +143,7 @@ class File(Generic[AnyStr]):
             if view.readonly:
                 raise TypeError("readinto() needs a writable buffer")
             # A thread may still write when the caller is cancelled: it has its own view.
-            return await self._read_by(functools.partial(_read_into, view[:]))  # type: ignore[no-any-return]
+            return await self._read_by(functools.partial(read_into, view[:]))  # type: ignore[no-any-return]
 
     async def readline(self, size: int = -1) -> AnyStr:
         """Read a line, at most `size` bytes or characters of it; nothing at the end."""
@@ -162,7 +158,7 @@ class File(Generic[AnyStr]):
     async def readlines(self, hint: int = -1) -> list[AnyStr]:
         """Read lines to the end, or until they have more than `hint` bytes or characters."""
         limit = hint if hint is not None and hint > 0 else None
-        return await self._read_by(functools.partial(_read_lines, limit))  # type: ignore[no-any-return]
+        return await self._read_by(functools.partial(read_lines, limit))  # type: ignore[no-any-return]
 
     def __aiter__(self) -> Self:
         return self
@@ -199,7 +195,7 @@ class File(Generic[AnyStr]):
             if found is not None:
                 await self._after_reading(found[1])
                 self._lines_begin = self._lines_taken = 0
-                self._lines.extend(_lines_of(found[0]))
+                self._lines.extend(lines_of(found[0]))
                 self._saw_end = True
                 return
         if self._mode.writes or not self.seekable():
@@ -207,7 +203,7 @@ class File(Generic[AnyStr]):
             self._lines_begin = None
             self._lines.extend([line] if line else [])
             return
-        begin, found = await self._run(_read_batch, reads=True, tells=True)
+        begin, found = await self._run(read_batch, reads=True, tells=True)
         self._lines_begin, self._lines_taken = begin, 0
         lines, self._saw_end, self._lines_error = found
         self._lines.extend(lines)
@@ -263,9 +259,9 @@ class File(Generic[AnyStr]):
             self._room -= most
             return int(self._stack.write(data))
         if isinstance(data, str | bytes):
-            return int(await self._do(functools.partial(_write, data, self._buffers())))
+            return int(await self._do(functools.partial(write_through, data, self._buffers())))
         with memoryview(data) as view:
-            return int(await self._do(functools.partial(_write, view[:], self._buffers())))
+            return int(await self._do(functools.partial(write_through, view[:], self._buffers())))
 
     async def writelines(self, lines: Iterable[AnyStr | ReadableBuffer]) -> None:
         """Write several pieces."""
@@ -376,7 +372,7 @@ class File(Generic[AnyStr]):
         async with self._turn:
             await self._until_idle()
             result = await self._run(act)
-            if leaves_room or getattr(act, "func", None) is _write:
+            if leaves_room or getattr(act, "func", None) is write_through:
                 self._room = self._room_when_empty()
             return result
 
@@ -494,172 +490,3 @@ class File(Generic[AnyStr]):
     def __repr__(self) -> str:
         closed = " closed" if self._ending is not None else ""
         return f"<whorl.fs.File name={self._name!r} mode={self._mode.text!r}{closed}>"
-
-
-# In a thread.
-
-
-def _read_into(view: memoryview, stack: Any) -> Any:
-    with view:
-        return stack.readinto(view)
-
-
-def _write(data: str | bytes | memoryview, flushes: bool, stack: Any) -> Any:
-    try:
-        written = stack.write(data)
-        if flushes:
-            stack.flush()
-    finally:
-        if isinstance(data, memoryview):
-            data.release()
-    return written
-
-
-def _read_lines(limit: int | None, stack: Any) -> list[Any]:
-    """Lines to the end, or until there are more than `limit` bytes or characters."""
-    lines, size = [], 0
-    while (limit is None or size <= limit) and (line := stack.readline()):
-        lines.append(line)
-        size += len(line)
-    return lines
-
-
-def _read_batch(stack: Any) -> tuple[list[Any], bool, BaseException | None]:
-    """Many lines, whether the file ended after them, and an error that comes after them."""
-    lines: list[Any] = []
-    size = 0
-    try:
-        while size < FILE_BUFFER:
-            line = stack.readline()
-            if not line:
-                return lines, True, None
-            lines.append(line)
-            size += len(line)
-    except Exception as error:
-        if not lines:
-            raise
-        return lines, False, error
-    return lines, False, None
-
-
-def _lines_of(content: Any) -> list[Any]:
-    if isinstance(content, bytes):
-        return io.BytesIO(content).readlines()
-    return io.StringIO(content, newline="\n").readlines()
-
-
-# Opening.
-
-
-class Opening(Generic[AnyStr]):
-    """What `open` returns: to be awaited, or entered by `async with`."""
-
-    def __init__(self, path: Path | int, mode: Mode) -> None:
-        self._path = path
-        self._mode = mode
-        self._file: File[AnyStr] | None = None
-
-    def __await__(self) -> Generator[Any, None, File[AnyStr]]:
-        return self._open().__await__()
-
-    async def __aenter__(self) -> File[AnyStr]:
-        self._file = await self._open()
-        return self._file
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._file is not None:
-            await self._file.close()
-
-    async def _open(self) -> File[AnyStr]:
-        loop = running_loop()
-        if isinstance(self._path, int):
-            return File(loop, descriptor(self._path), self._mode, self._path, is_plain=False)
-        plain, kernel = path_of(self._path), loop._kernel
-        operation = Operation(
-            functools.partial(_open_in_thread, kernel, plain, self._mode),
-            plain,
-            dispose=lambda opened: kernel.close_fd(opened[0]),
-        )
-        if self._mode.flags == os.O_RDONLY:
-            fd = kernel.open_now(plain)
-            if fd >= 0:
-                try:
-                    await next_turn()
-                except BaseException:
-                    kernel.close(fd)
-                    raise
-                return self._made(loop, fd, True)
-            if fd == -errno.EXDEV:
-                operation = learning(kernel, operation)
-        return self._made(loop, *await perform(loop, operation))
-
-    def _made(self, loop: EventLoop, fd: int, is_plain: bool) -> File[AnyStr]:
-        try:
-            return File(loop, fd, self._mode, self._path, is_plain=is_plain and self._mode.buffering != 0)
-        except BaseException:
-            loop._kernel.close_fd(fd)
-            raise
-
-
-def _open_in_thread(kernel: Kernel, path: str | bytes, mode: Mode) -> Any:
-    """A descriptor and whether it is that of a regular file that is read; or the negative error number."""
-    fd = open_again(kernel, path, mode.flags)
-    if fd < 0:
-        return fd
-    status = kernel.status_of(fd)
-    if not isinstance(status, int) and modes.S_ISDIR(status.st_mode):
-        status = -errno.EISDIR
-    if isinstance(status, int):
-        kernel.close_fd(fd)
-        return status
-    if mode.appends:
-        kernel.seek_file(fd, 0, os.SEEK_END)
-    return fd, modes.S_ISREG(status.st_mode) and mode.flags == os.O_RDONLY
-
-
-@overload
-def open(  # noqa: A001
-    path: Path | int,
-    mode: OpenTextMode = "r",
-    buffering: int = -1,
-    encoding: str | None = None,
-    errors: str | None = None,
-    newline: str | None = None,
-) -> Opening[str]: ...
-@overload
-def open(  # noqa: A001
-    path: Path | int,
-    mode: OpenBinaryMode,
-    buffering: int = -1,
-    encoding: None = None,
-    errors: None = None,
-    newline: None = None,
-) -> Opening[bytes]: ...
-@overload
-def open(  # noqa: A001
-    path: Path | int,
-    mode: str,
-    buffering: int = -1,
-    encoding: str | None = None,
-    errors: str | None = None,
-    newline: str | None = None,
-) -> Opening[Any]: ...
-def open(  # noqa: A001
-    path: Path | int,
-    mode: str = "r",
-    buffering: int = -1,
-    encoding: str | None = None,
-    errors: str | None = None,
-    newline: str | None = None,
-) -> Opening[Any]:
-    """Open a file: ``file = await open(...)``, or ``async with open(...) as file``.
-
-    The arguments are those of Python's `open`; a descriptor becomes the file's own. Raises OSError,
-    ValueError, and RuntimeError on a loop that is not Whorl's.
-    """
-    return Opening(path, parse(mode, buffering, encoding, errors, newline))

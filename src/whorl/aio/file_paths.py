@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio import file_content, file_names, file_objects
+from whorl.aio import file_content, file_names, file_opening
 
 if TYPE_CHECKING:
     from typing import Self
@@ -68,9 +68,9 @@ class Path(pathlib.PurePosixPath):
         encoding: str | None = None,
         errors: str | None = None,
         newline: str | None = None,
-    ) -> file_objects.Opening[Any]:
+    ) -> file_opening.Opening[Any]:
         """Open the file, as `whorl.fs.open` does."""
-        return file_objects.open(self, mode, buffering, encoding, errors, newline)
+        return file_opening.open(self, mode, buffering, encoding, errors, newline)
 
     async def read_bytes(self) -> bytes:
         """All of the file."""

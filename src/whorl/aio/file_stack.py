@@ -127,3 +127,58 @@ def make_stack(kernel: Kernel, fd: int, mode: Mode, name: Any) -> Any:
     text = io.TextIOWrapper(buffer, mode.encoding, mode.errors, mode.newline, by_lines)
     text.mode = mode.text  # type: ignore[misc]
     return text
+
+
+# What is done with it, in a thread.
+
+
+def read_into(view: memoryview, stack: Any) -> Any:
+    """Read into memory, and let go of it."""
+    with view:
+        return stack.readinto(view)
+
+
+def write_through(data: str | bytes | memoryview, flushes: bool, stack: Any) -> Any:
+    """Write, perhaps to the kernel at once, and let go of the memory."""
+    try:
+        written = stack.write(data)
+        if flushes:
+            stack.flush()
+    finally:
+        if isinstance(data, memoryview):
+            data.release()
+    return written
+
+
+def read_lines(limit: int | None, stack: Any) -> list[Any]:
+    """Lines to the end, or until there are more than `limit` bytes or characters."""
+    lines, size = [], 0
+    while (limit is None or size <= limit) and (line := stack.readline()):
+        lines.append(line)
+        size += len(line)
+    return lines
+
+
+def read_batch(stack: Any) -> tuple[list[Any], bool, BaseException | None]:
+    """Many lines, whether the file ended after them, and an error that comes after them."""
+    lines: list[Any] = []
+    size = 0
+    try:
+        while size < FILE_BUFFER:
+            line = stack.readline()
+            if not line:
+                return lines, True, None
+            lines.append(line)
+            size += len(line)
+    except Exception as error:
+        if not lines:
+            raise
+        return lines, False, error
+    return lines, False, None
+
+
+def lines_of(content: Any) -> list[Any]:
+    """The lines of bytes, or of a text whose ends of lines have been translated."""
+    if isinstance(content, bytes):
+        return io.BytesIO(content).readlines()
+    return io.StringIO(content, newline="\n").readlines()
