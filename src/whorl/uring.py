@@ -1,6 +1,6 @@
 """Whether io_uring works here: a ring is set up and asked to do nothing, once.
 
-Nothing of Whorl's is done by it (docs/decisions/0013): this is for `whorl info`.
+Nothing of Whorl's is done by it (docs/decisions/0018): this is for `whorl info`.
 """
 
 from __future__ import annotations
