@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from whorl.core import Host, Kernel
+from whorl.core.files import FileCalls
 
 EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP, EPOLLRDHUP, EPOLLET = 0x1, 0x4, 0x8, 0x10, 0x2000, 1 << 31
 ADD, DEL, MOD = 1, 2, 3
@@ -364,6 +365,9 @@ class SimulatedKernel(Kernel):
     def now(self) -> int:
         return self._clock
 
+    def seconds(self) -> float:
+        return self.now() / 1e9
+
     def ticks(self) -> int:
         return self.now()
 
@@ -707,6 +711,15 @@ class SimulatedKernel(Kernel):
         kind, inode = self.modes[path]
         self.modes[path] = (stat.S_IFMT(kind) | mode, inode)
         return 0
+
+
+def no_files(kernel: SimulatedKernel, *_: Any, **__: Any) -> Any:
+    raise NotImplementedError("there are no files here")
+
+
+for _name in vars(FileCalls).keys() - vars(SimulatedKernel).keys():
+    if not _name.startswith("_"):
+        setattr(SimulatedKernel, _name, no_files)
 
 
 class SimulatedHost(Host):

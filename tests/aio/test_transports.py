@@ -1254,6 +1254,7 @@ def counting_pair(kind: str) -> tuple[CountingSocket, CountingSocket]:
     return CountingSocket(fileno=ours.detach()), CountingSocket(fileno=theirs.detach())
 
 
+@pytest.mark.exact("the methods of the socket are called, not the kernel")
 @pytest.mark.parametrize("kind", ["tcp", "unix"])
 @pytest.mark.parametrize("recorder", [Recorder, BufferedRecorder])
 async def test_the_methods_of_a_socket_class_see_all_data(
@@ -1272,6 +1273,7 @@ async def test_the_methods_of_a_socket_class_see_all_data(
     peer.close()
 
 
+@pytest.mark.exact("the methods of the socket are called, not the kernel")
 @pytest.mark.parametrize(
     "error", [ConnectionResetError(errno.ECONNRESET, "no"), ZeroDivisionError(), OSError("no number")]
 )
