@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import socket
 from asyncio.log import logger
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from whorl.core.limits import PLAIN_ANSWERS
 
 if TYPE_CHECKING:
     from whorl.aio.loop import EventLoop
@@ -77,11 +80,20 @@ def without_asking(
     """
     if loop._debug or not loop._host.has_plain_numbers():
         return None
-    if type(host) is not str or not isinstance(flags, int) or flags & ~_PLAIN_FLAGS:
+    if type(host) is not str or (port is not None and type(port) is not int) or not isinstance(flags, int):
         return None
-    if kind not in _PROTOCOLS:
+    try:
+        answer = _plain_answer(host, port, family, kind, protocol, flags)
+    except TypeError:  # for getaddrinfo to complain of
         return None
-    if protocol not in (0, _PROTOCOLS[kind]) or (port is not None and type(port) is not int):
+    return None if answer is None else [answer]
+
+
+@functools.lru_cache(maxsize=PLAIN_ANSWERS, typed=True)
+def _plain_answer(
+    host: str, port: int | None, family: int, kind: int, protocol: int, flags: int
+) -> AddressInfo | None:
+    if flags & ~_PLAIN_FLAGS or kind not in _PROTOCOLS or protocol not in (0, _PROTOCOLS[kind]):
         return None
     if port is not None and not 0 <= port <= 65535:
         return None
@@ -93,7 +105,7 @@ def without_asking(
         except (OSError, ValueError):
             continue
         address = (host, port or 0) if candidate == socket.AF_INET else (host, port or 0, 0, 0)
-        return [(candidate, _KINDS[kind], _PROTOCOLS[kind], "", address)]
+        return candidate, _KINDS[kind], _PROTOCOLS[kind], "", address
     return None
 
 

@@ -114,3 +114,6 @@ TEMPORARY_NAMES: Final = 10_000
 #: How much an open file of the asyncio face reads at once, and keeps before it writes, in bytes: a trip to a
 #: thread costs as much as copying this.
 FILE_BUFFER: Final = 64 * 1024
+
+#: How many answers about numeric addresses are remembered.
+PLAIN_ANSWERS: Final = 256
