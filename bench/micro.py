@@ -250,6 +250,96 @@ async def add_reader_churn() -> None:
             loop.remove_reader(near)
 
 
+# ---- streams, with a thread at the other end that makes one system call after another ----
+
+LINE = b"x" * 63 + b"\n"
+BULK_BYTES = 64 * 1024 * 1024
+DRAIN_BYTES = 1024 * 1024
+
+
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        far = socket.create_connection(listener.getsockname())
+        near, _ = listener.accept()
+    for sock in (near, far):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return near, far
+
+
+async def read_stream(data: bytes, use: Callable[[asyncio.StreamReader], Coroutine[Any, Any, None]]) -> None:
+    """Let `use` read what a thread sends."""
+    near, far = tcp_pair()
+    reader, writer = await asyncio.open_connection(sock=near)
+    thread = threading.Thread(target=far.sendall, args=(data,))
+    thread.start()
+    await use(reader)
+    thread.join()
+    far.close()
+    writer.close()
+    await writer.wait_closed()
+
+
+async def write_stream(use: Callable[[asyncio.StreamWriter], Coroutine[Any, Any, None]]) -> None:
+    """Let a thread receive what `use` writes."""
+    near, far = tcp_pair()
+    _, writer = await asyncio.open_connection(sock=near)
+    buffer = bytearray(DRAIN_BYTES)
+
+    def receive() -> None:
+        while far.recv_into(buffer):
+            pass
+        far.close()
+
+    thread = threading.Thread(target=receive)
+    thread.start()
+    await use(writer)
+    writer.close()
+    await writer.wait_closed()
+    thread.join()
+
+
+@case("streams/readline-64B", 20_000)
+async def stream_readline() -> None:
+    async def read_lines(reader: asyncio.StreamReader) -> None:
+        for _ in range(20_000):
+            await reader.readline()
+
+    await read_stream(LINE * 20_000, read_lines)
+
+
+@case("streams/bulk-read-MiB", BULK_BYTES // 2**20)
+async def stream_bulk_read() -> None:
+    async def read_all(reader: asyncio.StreamReader) -> None:
+        left = BULK_BYTES
+        while left:
+            left -= len(await reader.read(DRAIN_BYTES))
+
+    await read_stream(bytes(BULK_BYTES), read_all)
+
+
+@case("streams/small-writes-64B", 10_000)
+async def stream_small_writes() -> None:
+    async def write_lines(writer: asyncio.StreamWriter) -> None:
+        for _ in range(1000):
+            for _ in range(10):
+                writer.write(LINE)
+            await writer.drain()
+
+    await write_stream(write_lines)
+
+
+@case("streams/writelines-16x64B", 2_000)
+async def stream_writelines() -> None:
+    lines = [LINE] * 16
+
+    async def write_lines(writer: asyncio.StreamWriter) -> None:
+        for _ in range(2000):
+            writer.writelines(lines)
+            await writer.drain()
+
+    await write_stream(write_lines)
+
+
 @case("subprocess/true", 10)
 async def subprocess_true() -> None:
     for _ in range(10):
