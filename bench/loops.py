@@ -10,16 +10,24 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import cast
 
 LIMIT = "C"
 LIBUV = "libuv"
-NAMES = ("whorl", "whorl-pure", "uvloop", "asyncio", LIMIT)
+PEERS = {  # what makes a loop, by the name of the package on PyPI
+    "uvloop": "new_event_loop",
+    "rloop": "new_event_loop",
+    "veloxloop": "new_event_loop",
+    "zloop": "new_event_loop",
+    "aiofastnet": "loop_factory",
+}
+NAMES = ("whorl", "whorl-pure", *PEERS, "asyncio", LIMIT)
 DESCRIPTIONS = {
     "whorl": "Whorl, compiled: the tree on PYTHONPATH, else build/cpXY-*-release; whorl@DIR: another tree",
     "whorl-pure": "Whorl, not compiled: src/",
-    "uvloop": "uvloop, if it is installed",
+    ", ".join(PEERS): "other people's, where they are installed",
     "asyncio": "the standard library's loop",
     LIMIT: "a minimal epoll echo server in C: the limit (echo and churn only)",
 }
@@ -59,10 +67,9 @@ def new_event_loop(name: str) -> asyncio.AbstractEventLoop:
     """Make the loop called `name`, in the process that was started for it."""
     if name == "asyncio":
         return asyncio.SelectorEventLoop()
-    if name == "uvloop":
-        import uvloop
-
-        return cast(asyncio.AbstractEventLoop, uvloop.new_event_loop())
+    if name in PEERS:
+        loop = getattr(importlib.import_module(name), PEERS[name])()
+        return cast(asyncio.AbstractEventLoop, loop() if callable(loop) else loop)
     import whorl
 
     _check_build(name, whorl.compiled)
@@ -108,8 +115,9 @@ def _check_build(name: str, compiled: bool) -> None:
 def _version(name: str) -> str:
     if name == "asyncio":
         return sys.version.split()[0]
-    module = importlib.import_module("uvloop" if name == "uvloop" else "whorl")
-    return f"{module.__version__} ({Path(str(module.__file__)).parent})"
+    module = importlib.import_module(name if name in PEERS else "whorl")
+    version = metadata.version(name) if name in PEERS else module.__version__
+    return f"{version} ({Path(str(module.__file__)).parent})"
 
 
 if __name__ == "__main__":
