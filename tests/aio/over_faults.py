@@ -72,6 +72,8 @@ def kernel_for(node: pytest.Item) -> FaultKernel | None:
 
 def twins(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
     """The tests that run over faults, too."""
+    if any(seeds_of in item.stash for item in items):
+        return  # They are there: each folder that has this hook is asked once.
     able = [item for item in items if isinstance(item, pytest.Function) and can_run_over_faults(item)]
     of_one_function = Counter((item.path, item.originalname) for item in able)
     met: Counter[object] = Counter()
