@@ -316,7 +316,10 @@ async def test_writing_is_like_pythons(tmp_path: Path, mode: str) -> None:
                 data: Any = text.encode() if "b" in mode else text
                 assert await file.write(data) == expected.write(data)
                 what = choices.randrange(8)
-                if what == 0:
+                if what == 0 and mode == "ab":  # CPython 3.14 loses count of what it appends
+                    expected.flush()
+                    assert await file.tell() == theirs.stat().st_size
+                elif what == 0:
                     assert await file.tell() == expected.tell()
                 elif what == 1:
                     await file.flush()
