@@ -15,10 +15,10 @@ others = [3, None, "text", object(), [], asyncio.Future.__new__(asyncio.Future)]
 called = 0
 for name in sys.argv[1:]:
     module = importlib.import_module(name)
-    for cls in vars(module).values():
+    for cls in list(vars(module).values()):
         if not isinstance(cls, type) or cls.__module__ != name or issubclass(cls, BaseException):
             continue
-        for method in vars(cls).values():
+        for method in list(vars(cls).values()):
             if not callable(method) or isinstance(method, (staticmethod, type)):
                 continue
             for other in others:
