@@ -309,6 +309,21 @@ def test_a_context_that_is_none_is_refused() -> None:
     run(main())
 
 
+def test_what_is_initialized_is_not_initialized_again() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        future, task = loop.create_future(), asyncio.create_task(nothing())
+        with pytest.raises(RuntimeError, match="Future object is already initialized"):
+            future.__init__(loop=loop)  # type: ignore[misc]
+        coro = nothing()
+        with pytest.raises(RuntimeError, match="Task object is already initialized"):
+            task.__init__(coro, loop=loop)  # type: ignore[misc]
+        coro.close()
+        await task
+
+    run(main())
+
+
 def test_a_closed_loop_makes_no_task() -> None:
     loop = whorl.new_event_loop(tasks="compiled")
     loop.close()

@@ -34,7 +34,7 @@ cdef class Future(Runnable):
     cdef readonly object _result
     cdef readonly object _exception
     cdef object _traceback
-    cdef public object _cancel_message
+    cdef object _message
     cdef object _cancelled_error
     cdef bint _is_retrieved
     cdef public bint _asyncio_future_blocking

@@ -25,6 +25,8 @@ try:
 except ImportError:
     from whorl.core import uncompiled as cython
 
+# Whether StopIteration as the exception of a future is refused, or becomes a RuntimeError.
+REFUSES_STOP = sys.version_info < (3, 11, 8) or (3, 12) <= sys.version_info < (3, 12, 2)
 WARNS_OF_THROW = sys.version_info >= (3, 12)  # of the three arguments that generators used to take
 
 if not cython.compiled:
@@ -45,13 +47,13 @@ class Future(Runnable):
         "__dict__",
         "__weakref__",
         "_asyncio_future_blocking",
-        "_cancel_message",
         "_cancelled_error",
         "_exception",
         "_first",
         "_first_context",
         "_is_retrieved",
         "_loop",
+        "_message",
         "_more",
         "_result",
         "_source_traceback",
@@ -60,12 +62,14 @@ class Future(Runnable):
     )
 
     def __init__(self, *, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        if self._status if cython.compiled else getattr(self, "_status", 0):  # type: ignore[has-type]
+            raise RuntimeError(f"{self.__class__.__name__} object is already initialized")
         self._loop: Any = events.get_event_loop() if loop is None else loop
         self._status = PENDING
         self._result: Any = None
         self._exception: BaseException | None = None
         self._traceback: Any = None
-        self._cancel_message: Any = None
+        self._message: Any = None
         self._cancelled_error: BaseException | None = None  # kept, so that it is raised only once
         self._is_retrieved = True  # whether nothing need be said of an exception when this is gone
         self._asyncio_future_blocking = False  # set while an `await` hands this to its task
@@ -141,9 +145,9 @@ class Future(Runnable):
         if error is not None:
             self._cancelled_error = None
             return error
-        if self._cancel_message is None:
+        if self._message is None:
             return asyncio.CancelledError()
-        return asyncio.CancelledError(self._cancel_message)
+        return asyncio.CancelledError(self._message)
 
     # What becomes of it.
 
@@ -175,9 +179,10 @@ class Future(Runnable):
         if not isinstance(exception, BaseException):
             raise TypeError("invalid exception object")
         if isinstance(exception, StopIteration):
-            error = RuntimeError(
-                "StopIteration interacts badly with generators and cannot be raised into a Future"
-            )
+            complaint = "StopIteration interacts badly with generators and cannot be raised into a Future"
+            if REFUSES_STOP:
+                raise TypeError(complaint)
+            error = RuntimeError(complaint)
             error.__cause__ = error.__context__ = exception
             exception = error
         self._exception = exception
@@ -194,7 +199,7 @@ class Future(Runnable):
                 self._refuse()
             return False
         self._status = CANCELLED
-        self._cancel_message = message
+        self._message = message
         if self._first is not None:
             self._call_all()
         return True
@@ -282,6 +287,14 @@ class Future(Runnable):
     def _asyncio_awaited_by(self) -> frozenset[Any] | None:
         """The tasks that wait for this: the call graphs of CPython 3.14 show them."""
         return frozenset(entry for entry, context in self._entries() if context is None) or None
+
+    @property
+    def _cancel_message(self) -> Any:
+        return self._message
+
+    @_cancel_message.setter
+    def _cancel_message(self, message: Any) -> None:
+        self._message = message
 
     @property
     def _log_traceback(self) -> bool:

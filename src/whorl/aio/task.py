@@ -235,7 +235,7 @@ class Task(Future):
         if finished:
             if self._must_cancel:  # too late to throw it into the coroutine
                 self._must_cancel = False
-                self._cancel(self._cancel_message)
+                self._cancel(self._message)
             else:
                 self._finish(result)
         elif result is None:
@@ -256,7 +256,7 @@ class Task(Future):
         else:
             future._append(self._wakeup, self._context)
         self._fut_waiter = future
-        if self._must_cancel and future.cancel(self._cancel_message):
+        if self._must_cancel and future.cancel(self._message):
             self._must_cancel = False
 
     def _wait_for(self, awaited: Any) -> None:
@@ -278,7 +278,7 @@ class Task(Future):
             awaited._asyncio_future_blocking = False
             awaited.add_done_callback(self._wakeup, context=self._context)
             self._fut_waiter = awaited
-            if self._must_cancel and awaited.cancel(msg=self._cancel_message):
+            if self._must_cancel and awaited.cancel(msg=self._message):
                 self._must_cancel = False
             return
         self._error = RuntimeError(problem)
@@ -320,7 +320,7 @@ class Task(Future):
         if waiter is not None and waiter.cancel(msg=msg):
             return True
         self._must_cancel = True
-        self._cancel_message = msg
+        self._message = msg
         return True
 
     def cancelling(self) -> int:
