@@ -309,6 +309,7 @@ def test_a_context_that_is_none_is_refused() -> None:
     run(main())
 
 
+@pytest.mark.skipif(sys.version_info < (3, 15), reason="refused since Python 3.15")
 def test_what_is_initialized_is_not_initialized_again() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()

@@ -241,6 +241,7 @@ async def test_an_error_of_a_handler_is_reported(
         gc.collect()
 
 
+@pytest.mark.exact("ends while the peer has not seen it yet")
 async def test_extra_information(kind: str, path: Path) -> None:
     async with served(kind, path, echo_lines) as (_, writer):
         sock = writer.get_extra_info("socket")
@@ -285,6 +286,7 @@ async def test_many_connections_each_get_their_own_lines(kind: str, path: Path) 
     await server.wait_closed()
 
 
+@pytest.mark.exact("looks at what is freed without a collection")
 async def test_nothing_is_left(loop: whorl.EventLoop, kind: str, path: Path) -> None:
     references: list[weakref.ref[Any]] = []
 

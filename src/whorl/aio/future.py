@@ -27,6 +27,7 @@ except ImportError:
 
 # Whether StopIteration as the exception of a future is refused, or becomes a RuntimeError.
 REFUSES_STOP = sys.version_info < (3, 11, 8) or (3, 12) <= sys.version_info < (3, 12, 2)
+REFUSES_SECOND_INIT = sys.version_info >= (3, 15)
 WARNS_OF_THROW = sys.version_info >= (3, 12)  # of the three arguments that generators used to take
 
 if not cython.compiled:
@@ -62,7 +63,8 @@ class Future(Runnable):
     )
 
     def __init__(self, *, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        if self._status if cython.compiled else getattr(self, "_status", 0):  # type: ignore[has-type]
+        status = self._status if cython.compiled else getattr(self, "_status", 0)  # type: ignore[has-type]
+        if status and REFUSES_SECOND_INIT:
             raise RuntimeError(f"{self.__class__.__name__} object is already initialized")
         self._loop: Any = events.get_event_loop() if loop is None else loop
         self._status = PENDING
@@ -295,6 +297,10 @@ class Future(Runnable):
     @_cancel_message.setter
     def _cancel_message(self, message: Any) -> None:
         self._message = message
+
+    @_cancel_message.deleter
+    def _cancel_message(self) -> None:
+        raise AttributeError("_cancel_message cannot be deleted")
 
     @property
     def _log_traceback(self) -> bool:
