@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
 
 @asynccontextmanager
 async def served(kind: str, path: Path, serve: Serve, **options: Any) -> AsyncIterator[tuple[Reader, Writer]]:
-    """A connection to a server with this handler; all is closed afterwards."""
+    """A connection to a server with this handler; all is closed afterwards, and the handler has ended."""
     server = await start(kind, path, serve, **options)
     reader, writer = await connect_to(server, kind, path, **options)
     try:
@@ -42,6 +42,9 @@ async def served(kind: str, path: Path, serve: Serve, **options: Any) -> AsyncIt
         await writer.wait_closed()
         server.close()
         await server.wait_closed()
+        handlers = asyncio.all_tasks() - {asyncio.current_task()}
+        if handlers:  # before Python 3.12.1 servers do not wait for them
+            await asyncio.wait(handlers)
 
 
 async def start(kind: str, path: Path, serve: Serve, **options: Any) -> asyncio.Server:
@@ -241,7 +244,6 @@ async def test_an_error_of_a_handler_is_reported(
         gc.collect()
 
 
-@pytest.mark.exact("ends while the peer has not seen it yet")
 async def test_extra_information(kind: str, path: Path) -> None:
     async with served(kind, path, echo_lines) as (_, writer):
         sock = writer.get_extra_info("socket")
@@ -286,7 +288,6 @@ async def test_many_connections_each_get_their_own_lines(kind: str, path: Path) 
     await server.wait_closed()
 
 
-@pytest.mark.exact("looks at what is freed without a collection")
 async def test_nothing_is_left(loop: whorl.EventLoop, kind: str, path: Path) -> None:
     references: list[weakref.ref[Any]] = []
 

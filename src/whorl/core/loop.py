@@ -54,6 +54,12 @@ if TYPE_CHECKING:
 
     from whorl.core.poller import Poller
     from whorl.core.probe import Probe
+    from whorl.core.uncompiled import binding
+else:
+    try:
+        from cython import binding
+    except ImportError:
+        from whorl.core.uncompiled import binding
 
 DEFAULT = int(RunMode.DEFAULT)
 SIGPROF = int(getattr(signal, "SIGPROF", -1))
@@ -199,6 +205,7 @@ class Loop(Owner):
 
     # Scheduling.
 
+    @binding(True)
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Callback:
@@ -206,6 +213,8 @@ class Loop(Owner):
 
         Source: ``asyncio.loop.call_soon``.
         """
+        if not isinstance(self, Loop):
+            _refuse_self(self)
         if self._closed:
             self._check_closed()
         entry = new_callback(self, callback, args, context)
@@ -218,6 +227,7 @@ class Loop(Owner):
         self._ready.append(entry)
         return entry
 
+    @binding(True)
     def call_soon_threadsafe(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Callback:
@@ -225,6 +235,8 @@ class Loop(Owner):
 
         Source: ``asyncio.loop.call_soon_threadsafe``.
         """
+        if not isinstance(self, Loop):
+            _refuse_self(self)
         if self._closed:
             self._check_closed()
         if self._guards_posts:
@@ -237,6 +249,7 @@ class Loop(Owner):
         self._post(entry)
         return entry
 
+    @binding(True)
     def call_at(
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> TimedCallback:
@@ -244,6 +257,8 @@ class Loop(Owner):
 
         Source: ``asyncio.loop.call_at``.
         """
+        if not isinstance(self, Loop):
+            _refuse_self(self)
         if when is None:
             raise TypeError("when cannot be None")
         if self._closed:
@@ -258,6 +273,7 @@ class Loop(Owner):
             self._end_sleep()  # a loop that is driven from outside, between two turns
         return timer
 
+    @binding(True)
     def call_later(
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> TimedCallback:
@@ -265,6 +281,8 @@ class Loop(Owner):
 
         Source: ``asyncio.loop.call_later``.
         """
+        if not isinstance(self, Loop):
+            _refuse_self(self)
         if delay is None:
             raise TypeError("delay must not be None")
         if self._closed:
@@ -974,6 +992,11 @@ class Loop(Owner):
         except Exception:
             self._probe = None
             _log_failed_probe(probe)
+
+
+def _refuse_self(other: object) -> None:
+    """A method that binds as Python's functions do was given something else for its object."""
+    raise TypeError(f"a Loop was expected, got {other!r}")
 
 
 def _log_failed_probe(probe: object) -> None:
