@@ -103,6 +103,16 @@ async def test_a_cancelled_receive_leaves_the_reader_of_its_successor(
     assert await second == b"hello"
 
 
+async def test_nothing_is_received_at_once_also_while_somebody_waits(
+    loop: whorl.EventLoop, pair: Pair
+) -> None:
+    waiting = loop.create_task(loop.sock_recv(pair[0], 100))
+    await turns(1)
+    assert await asyncio.wait_for(loop.sock_recv(pair[0], 0), 5) == b""
+    waiting.cancel()
+    await asyncio.wait([waiting])
+
+
 async def test_a_receive_that_is_done_leaves_no_reader(loop: whorl.EventLoop, pair: Pair) -> None:
     loop.call_soon(pair[1].send, b"hello")
     await loop.sock_recv(pair[0], 100)

@@ -19,6 +19,7 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -365,7 +366,8 @@ class Fuzzer:
             if self.depth > 1:
                 raise
         except SystemError as error:
-            self.odd.append(f"call {self.calls}: {error!r}")
+            self.odd.append(f"call {self.calls}: {error!r}, from {error.__cause__!r}")
+            self.odd += "".join(traceback.format_exception(error)).splitlines()
         except BaseException:
             pass
         finally:
@@ -431,7 +433,9 @@ class Fuzzer:
         elif number == 10:
             self.make_request()
         elif number == 11:
-            signal.raise_signal(rng.choice((signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH)))
+            raised = rng.choice((signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH))
+            if signal.getsignal(raised) != signal.SIG_DFL:  # that would end the process
+                signal.raise_signal(raised)
         else:
             self.start(handle, data)
 

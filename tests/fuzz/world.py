@@ -296,6 +296,8 @@ class World:
             if transport is not None:
                 transport.abort()
             self.do_settle()
+            with contextlib.suppress(RuntimeError):  # asyncio's goes on looking at a pipe
+                self.loop.remove_reader(number)
             ours.close()
             peer.close()
             raise

@@ -549,7 +549,7 @@ def receive(loop: EventLoop, sock: Any, limit: int) -> bytes | SocketWait:
     watch: DescriptorWatch | None = found if isinstance(found, DescriptorWatch) else None
     if watch is not None and not watch.belongs_to(sock):
         watch = None
-    if watch is None or not watch._drained:
+    if not limit or watch is None or not watch._drained:
         data = loop._kernel.recv(fd, limit) if limit else b""
         if isinstance(data, bytes):
             if watch is not None and watch._parked:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import socket
 import tempfile
 import time
 from typing import Any
@@ -16,6 +17,10 @@ CONTENT = bytes(range(256)) * 100
 
 class Files(World):
     """With files."""
+
+    def __init__(self, make_loop: Any) -> None:
+        super().__init__(make_loop)
+        self.sending: dict[Any, Any] = {}
 
     def file(self, kind: str) -> Any:
         """A file, a file in memory, or one that cannot be read."""
@@ -32,16 +37,30 @@ class Files(World):
     def do_sendfile(self, number: int, kind: str, offset: Any, count: Any, fallback: bool) -> None:
         if self.transports and not self.loop.is_running():
             transport = self.transports[number % len(self.transports)]
+            if transport in self.sending and not self.sending[transport].done():
+                return  # asyncio's looks for it where it is not meanwhile
             self.start(self.loop.sendfile(transport, self.file(kind), offset, count, fallback=fallback))
+            self.sending[transport] = self.futures[-1]
             self.let_threads_work()
 
     def do_sock_sendfile(self, number: int, kind: str, offset: Any, count: Any, fallback: bool) -> None:
         if self.loop.is_running():
             return
         self.do_sock(number, "sock_recv", 1)  # so that there are sockets
-        sock = self.watched[number % len(self.watched)]
+        place = number % len(self.watched)
+        sock, peer = self.watched[place], self.watched[place ^ 1]
         self.start(self.loop.sock_sendfile(sock, self.file(kind), offset, count, fallback=fallback))
         self.let_threads_work()
+        while self.takes(peer):  # asyncio's waits until the socket takes more, also after the last byte
+            self.do_settle()
+
+    @staticmethod
+    def takes(sock: socket.socket) -> bool:
+        """Read what has come; whether there was anything."""
+        try:
+            return bool(sock.recv(1 << 20))
+        except OSError:
+            return False
 
     def let_threads_work(self) -> None:
         """Wait for what was begun last, unless it waits for somebody to read."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.fuzz.world import Diary, Effect, World
 
 EVENTS = ("made", "data", "eof", "lost")
+NOBODYS_PLACE = ("127.0.0.1", 1)
 
 
 class Servers(World):
@@ -51,10 +52,17 @@ class Servers(World):
             self.places.append((socket.AF_INET, server.sockets[0].getsockname()))
         self.listening.append(server)
 
+    def place_of(self, number: int) -> tuple[Any, Any]:
+        """Where a server is; somebody else may have the port of one that is closed."""
+        index = number % len(self.places)
+        family, place = self.places[index]
+        is_gone = family == socket.AF_INET and not self.listening[index].sockets
+        return family, NOBODYS_PLACE if is_gone else place
+
     def do_client(self, number: int) -> None:
         if not self.places or len(self.peers) > 12 or self.loop.is_running():
             return  # a client for each client would never come to rest
-        family, place = self.places[number % len(self.places)]
+        family, place = self.place_of(number)
         sock = socket.socket(family)
         self.kept.append(sock)
         sock.setblocking(False)
@@ -82,7 +90,7 @@ class Servers(World):
         """`sock_connect` to a server, or `create_connection`."""
         if not self.places or self.loop.is_running():
             return
-        family, place = self.places[number % len(self.places)]
+        family, place = self.place_of(number)
         if method == "sock_connect":
             sock = socket.socket(family)
             sock.setblocking(False)
