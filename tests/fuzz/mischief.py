@@ -55,9 +55,7 @@ class Whole(int):
 
 
 def strange_buffers() -> list[Any]:
-    """Buffers of every shape, some of them empty, read-only, released or not in one piece."""
-    released = memoryview(b"released")
-    released.release()
+    """Buffers of every shape, some of them empty, read-only or not in one piece."""
     return [
         b"",
         b"x",
@@ -72,13 +70,19 @@ def strange_buffers() -> list[Any]:
         memoryview(bytearray(24)).cast("i"),
         memoryview(bytearray(24)).cast("B", (2, 3, 4)),
         memoryview(b"")[:0],
-        released,
         array.array("d", [1.0, 2.0]),
         (ctypes.c_int * 8)(),
         (ctypes.c_char * 0)(),
         ctypes.c_int(7),
         "text",
     ]
+
+
+def released_buffer() -> memoryview:
+    """A buffer that is none any more. To iterate over it is an error that CPython itself overlooks."""
+    released = memoryview(b"released")
+    released.release()
+    return released
 
 
 class Mischief:
@@ -190,7 +194,7 @@ class MischiefBufferedProtocol(MischiefProtocol, asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> Any:
         self._act()
-        return self._rng.choice(strange_buffers())
+        return self._rng.choice((*strange_buffers(), released_buffer()))
 
     def buffer_updated(self, nbytes: int) -> None:
         self._act()
