@@ -462,6 +462,31 @@ def test_time_can_be_called_on_the_class(plain_loop: whorl.EventLoop) -> None:
     assert before <= whorl.EventLoop.time(plain_loop) <= plain_loop.time()
 
 
+async def test_a_call_at_put_on_a_running_loop_is_noticed_at_once(loop: whorl.EventLoop) -> None:
+    with mock.patch.object(loop, "call_at", wraps=loop.call_at) as call_at:
+        await asyncio.sleep(1e-9)
+        assert call_at.call_count == 1
+        loop.call_later(3600, print).cancel()
+        assert call_at.call_count == 2
+    await asyncio.sleep(1e-9)
+    assert call_at.call_count == 2
+    assert not loop._time_replaced
+
+
+async def test_a_patched_clock_of_pythons_moves_only_the_loop_that_is_told_to(loop: whorl.EventLoop) -> None:
+    fired: list[str] = []
+    loop.call_later(3600, fired.append, "an hour later")
+    now = loop.time()
+    with mock.patch.object(time, "monotonic", return_value=now + 3601):
+        assert loop.time() < now + 3600
+        await turns(2)
+        assert fired == []
+        loop.time = lambda: time.monotonic()  # type: ignore[method-assign]
+        await turns(2)
+    assert fired == ["an hour later"]
+    del loop.time
+
+
 def test_call_later_goes_through_a_call_at_that_was_replaced() -> None:
     def watch(kind: Any) -> Any:
         class Watching(kind):  # type: ignore[misc]

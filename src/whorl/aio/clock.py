@@ -1,6 +1,7 @@
 """The loop's `time`, which programs may replace: the scheduler then goes by the other clock.
 
-`call_at` may be replaced too: `call_later` then schedules by the other one, as asyncio's does.
+`call_at` may be replaced too: `call_later` then schedules by the other one, as asyncio's does. On an instance
+both are noticed at once, in a class when the next run begins.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
+import whorl.core.loop as machine
 from whorl.core.kernel import clock_of
 from whorl.core.loop import Loop
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 
 CALL_AT = Loop.call_at
+COMPILED = not machine.__file__.endswith(".py")
 
 
 class Clock(property):
@@ -54,6 +57,20 @@ def look_again(loop: EventLoop) -> None:
     has_own_time = type(loop).time is TIME and loop._time == own(loop)
     has_own_call_at = type(loop).call_at is CALL_AT and loop.call_at == CALL_AT.__get__(loop)
     loop._time_replaced = not (has_own_time and has_own_call_at)
+
+
+def set_attribute(loop: EventLoop, name: str, value: object) -> None:
+    """Notice a `call_at` that is put on the instance."""
+    object.__setattr__(loop, name, value)
+    if name == "call_at":
+        look_again(loop)
+
+
+def delete_attribute(loop: EventLoop, name: str) -> None:
+    """Notice a `call_at` that is taken off the instance."""
+    object.__delattr__(loop, name)
+    if name == "call_at":
+        look_again(loop)
 
 
 TIME = Clock(

@@ -36,6 +36,7 @@ cdef class DatagramEndpoint(Datagrams):
     cdef object _execute(self)
     cdef object _datagram_arrived(self, object data, object address)
     cdef object _receive_failed(self, int code)
+    cdef object _receive_refused(self, object error)
     cdef object _datagram_failed(self, tuple datagram, int code)
     cdef object _datagram_refused(self, tuple datagram, object error)
     cdef object _sent_some(self)

@@ -208,6 +208,12 @@ class DatagramEndpoint(Datagrams):
     def _receive_failed(self, code: int) -> None:
         self._protocol.error_received(os_error(code))
 
+    def _receive_refused(self, error: Exception) -> None:
+        if isinstance(error, OSError):
+            self._protocol.error_received(error)
+        else:
+            self._fatal_error(error, "Fatal read error on datagram transport")
+
     # Sending.
 
     def sendto(self, data: bytes | bytearray | memoryview, addr: Any = None) -> None:

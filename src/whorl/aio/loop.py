@@ -103,6 +103,9 @@ class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
     close = running.close
     set_debug = running.set_debug
     time = clock.TIME
+    if not TYPE_CHECKING and clock.COMPILED:  # else all that the machine remembers would go through them
+        __setattr__ = clock.set_attribute
+        __delattr__ = clock.delete_attribute
     _scheduled = property(clock.scheduled)
     shutdown_asyncgens = running.shutdown_asyncgens
     _asyncgen_firstiter_hook = running.asyncgen_began

@@ -10,10 +10,13 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from whorl.aio import own_sockets
 from whorl.aio.connect import check_plain_socket
 from whorl.aio.descriptors import SocketWait, receive, watch_for
 from whorl.aio.dns import ensure_resolved
+from whorl.aio.own_sockets import has_own
 from whorl.core.handle import os_error
+from whorl.core.own_methods import PLAIN, SOCKET
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     Attempt: TypeAlias = Callable[[], Any]
 
 WOULD_BLOCK = (-errno.EAGAIN, -errno.EINTR)
+RECV, SEND = PLAIN["recv"], PLAIN["send"]
 
 
 async def sock_recv(loop: EventLoop, sock: Any, nbytes: int) -> bytes:
@@ -33,8 +37,10 @@ async def sock_recv(loop: EventLoop, sock: Any, nbytes: int) -> bytes:
 
     Source: ``asyncio.loop.sock_recv``.
     """
-    if loop._debug or type(sock) is not socket.socket:
+    if loop._debug or type(sock) is not SOCKET or SOCKET.recv is not RECV:
         _check(loop, sock)
+        if has_own(loop, sock, "recv"):
+            return await own_sockets.receive(loop, sock, "recv", nbytes)  # type: ignore[no-any-return]
     answer = receive(loop, sock, nbytes)
     if isinstance(answer, bytes):
         return answer
@@ -48,6 +54,8 @@ async def sock_recv_into(loop: EventLoop, sock: Any, buf: WriteableBuffer) -> in
     Source: ``asyncio.loop.sock_recv_into``.
     """
     _check(loop, sock)
+    if has_own(loop, sock, "recv_into"):
+        return await own_sockets.receive(loop, sock, "recv_into", buf)  # type: ignore[no-any-return]
     fd = sock.fileno()
     try:
         size = loop._kernel.recv_into(fd, buf)
@@ -64,8 +72,10 @@ async def sock_sendall(loop: EventLoop, sock: Any, data: ReadableBuffer) -> None
 
     Source: ``asyncio.loop.sock_sendall``.
     """
-    if loop._debug or type(sock) is not socket.socket:
+    if loop._debug or type(sock) is not SOCKET or SOCKET.send is not SEND:
         _check(loop, sock)
+        if has_own(loop, sock, "send"):
+            return await own_sockets.sendall(loop, sock, data)
     fd = sock.fileno()
     if type(data) is bytes:
         sent = loop._kernel.send(fd, data, 0)
@@ -102,6 +112,8 @@ async def sock_recvfrom(loop: EventLoop, sock: Any, bufsize: int) -> tuple[bytes
     Source: ``asyncio.loop.sock_recvfrom``.
     """
     _check(loop, sock)
+    if has_own(loop, sock, "recvfrom"):
+        return await own_sockets.receive(loop, sock, "recvfrom", bufsize)  # type: ignore[no-any-return]
     received = loop._kernel.recvfrom(sock, bufsize)
     if isinstance(received, int):
         received = await _when_readable(loop, sock, received, lambda: loop._kernel.recvfrom(sock, bufsize))
@@ -117,6 +129,9 @@ async def sock_recvfrom_into(
     """
     _check(loop, sock)
     size = nbytes or len(buf)  # type: ignore[arg-type]
+    if has_own(loop, sock, "recvfrom_into"):
+        answer: tuple[int, Any] = await own_sockets.receive(loop, sock, "recvfrom_into", buf, size)
+        return answer
     received = loop._kernel.recvfrom_into(sock, buf, size)
     if isinstance(received, int):
         received = await _when_readable(
@@ -131,6 +146,8 @@ async def sock_sendto(loop: EventLoop, sock: Any, data: ReadableBuffer, address:
     Source: ``asyncio.loop.sock_sendto``.
     """
     _check(loop, sock)
+    if has_own(loop, sock, "sendto"):
+        return await own_sockets.sendto(loop, sock, data, address)  # type: ignore[no-any-return]
     sent = loop._kernel.sendto(sock, data, address)
     if sent < 0:
         sent = await _when_writable(loop, sock, sent, lambda: loop._kernel.sendto(sock, data, address))
@@ -146,6 +163,8 @@ async def sock_connect(loop: EventLoop, sock: Any, address: Any) -> None:
     if sock.family in (socket.AF_INET, socket.AF_INET6):
         infos = await ensure_resolved(loop, address, family=sock.family, kind=sock.type, protocol=sock.proto)
         address = infos[0][4]
+    if has_own(loop, sock, "connect"):
+        return await own_sockets.connect(loop, sock, address)
     result = loop._kernel.connect(sock, address)
     if result in (-errno.EINPROGRESS, -errno.EINTR):
         result = await _when_writable(loop, sock, -errno.EAGAIN, lambda: loop._kernel.socket_error(sock))
@@ -161,6 +180,8 @@ async def sock_accept(loop: EventLoop, sock: Any) -> tuple[socket.socket, Any]:
     Source: ``asyncio.loop.sock_accept``.
     """
     _check(loop, sock)
+    if has_own(loop, sock, "accept"):
+        return await own_sockets.accept(loop, sock)
     accepted = loop._kernel.accept(sock)
     if isinstance(accepted, int):
         accepted = await _when_readable(loop, sock, accepted, lambda: loop._kernel.accept(sock))

@@ -140,6 +140,7 @@ cdef class DatagramSocket:
     cdef readonly object sock
     cdef public int fd
     cdef readonly int family
+    cdef readonly bint has_own_methods
 
 
 cdef class DatagramCalls(NotifyCalls):
@@ -152,8 +153,8 @@ cdef class DatagramCalls(NotifyCalls):
     cpdef Py_ssize_t send_datagrams(self, DatagramSocket sock, list queue, Py_ssize_t first) except? -65536
 
 
-cpdef Py_ssize_t receive_by_object(DatagramCalls calls, object sock, list into) except? -65536
-cpdef Py_ssize_t send_by_object(object sock, object data, object address) except? -65536
+cpdef Py_ssize_t receive_by_object(DatagramCalls calls, DatagramSocket sock, list into) except? -65536
+cpdef Py_ssize_t send_by_object(DatagramSocket sock, object data, object address) except? -65536
 
 
 # Addresses.
@@ -279,7 +280,7 @@ cdef inline Py_ssize_t receive_datagrams(DatagramCalls calls, DatagramSocket soc
     if limit < 1:
         return -EINVAL
     if sock.family == 0:
-        return receive_by_object(calls, sock.sock, into)
+        return receive_by_object(calls, sock, into)
     room = DATAGRAM_ROOM if sock.family != AF_UNIX else READ_SIZE
     count = min(limit, DATAGRAM_BLOCK // room, 32)
     if calls._block is None or len(calls._block) < DATAGRAM_BLOCK:
@@ -328,10 +329,12 @@ cdef inline Py_ssize_t send_one(DatagramSocket sock, object data, object address
     cdef unsigned int length = 0
     cdef Py_buffer view
     cdef Py_ssize_t size
+    if sock.has_own_methods:
+        return send_by_object(sock, data, address)
     if address is not None:
         length = write_address(sock.family, address, &target)
         if length == 0:
-            return send_by_object(sock.sock, data, address)
+            return send_by_object(sock, data, address)
     if PyBytes_CheckExact(data):
         size = c_sendto(
             sock.fd,
@@ -367,7 +370,7 @@ cdef inline Py_ssize_t send_queued(DatagramCalls calls, DatagramSocket sock, lis
     cdef bytes data
     if first < 0 or first >= len(queue):
         return -EINVAL
-    if calls._sends_many:
+    if calls._sends_many and not sock.has_own_methods:
         while count < 32 and first + count < len(queue):
             datagram = queue[first + count]
             data = datagram[0]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.core.limits import DATAGRAM_BLOCK, DATAGRAM_ROOM, READ_SIZE  # noqa: F401 (used by datagrams.pxd)
 from whorl.core.notify import NotifyCalls
+from whorl.core.own_methods import has_own
 from whorl.core.refusals import refusal
 
 try:
@@ -34,8 +35,9 @@ if not cython.compiled:
     def receive_datagrams(calls: DatagramCalls, sock: DatagramSocket, into: list[Any], limit: int) -> int:
         """Receive what there is, up to `limit` datagrams."""
         received = 0
+        limit = 1 if sock.has_own_methods else limit
         while received < limit:
-            result = receive_by_object(calls, sock.sock, into)
+            result = receive_by_object(calls, sock, into)
             if result < 0:
                 return received or result
             received += 1
@@ -43,7 +45,7 @@ if not cython.compiled:
 
     def send_one(sock: DatagramSocket, data: ReadableBuffer, address: Any) -> int:
         """Send one datagram."""
-        return send_by_object(sock.sock, data, address)
+        return send_by_object(sock, data, address)
 
     def send_queued(calls: DatagramCalls, sock: DatagramSocket, queue: list[Any], first: int) -> int:
         """Send the datagrams from `first` on until one is refused."""
@@ -52,7 +54,7 @@ if not cython.compiled:
         sent = 0
         for datagram in queue[first:]:
             try:
-                result = send_by_object(sock.sock, datagram[0], datagram[1])
+                result = send_by_object(sock, datagram[0], datagram[1])
             except BaseException:
                 if sent:
                     break
@@ -63,12 +65,20 @@ if not cython.compiled:
         return sent
 
 
-def receive_by_object(calls: DatagramCalls, sock: Any, into: list[Any]) -> int:
-    """Receive one datagram by Python's socket object; 1 or the negative error number."""
+def receive_by_object(calls: DatagramCalls, sock: DatagramSocket, into: list[Any]) -> int:
+    """Receive one datagram by the socket object; 1 or the negative error number."""
+    if sock.has_own_methods:
+        try:
+            data, address = sock.sock.recvfrom(READ_SIZE)
+        except (BlockingIOError, InterruptedError):
+            return -errno.EAGAIN
+        into.append(data)
+        into.append(address)
+        return 1
     if calls._block is None:
         calls._block = bytearray(READ_SIZE)
     try:
-        size, address = sock.recvfrom_into(calls._block)
+        size, address = sock.sock.recvfrom_into(calls._block)
     except OSError as error:
         return refusal(error)
     with memoryview(calls._block) as block:
@@ -77,24 +87,31 @@ def receive_by_object(calls: DatagramCalls, sock: Any, into: list[Any]) -> int:
     return 1
 
 
-def send_by_object(sock: Any, data: ReadableBuffer, address: Any) -> int:
-    """Send one datagram by Python's socket object; its size or the negative error number."""
+def send_by_object(sock: DatagramSocket, data: ReadableBuffer, address: Any) -> int:
+    """Send one datagram by the socket object; its size or the negative error number."""
     try:
-        sent: int = sock.send(data) if address is None else sock.sendto(data, address)
+        sent: int = sock.sock.send(data) if address is None else sock.sock.sendto(data, address)
     except OSError as error:
+        if sock.has_own_methods and not isinstance(error, (BlockingIOError, InterruptedError)):
+            raise
         return refusal(error)
-    return sent
+    return len(data) if sock.has_own_methods else sent  # type: ignore[arg-type]
 
 
 class DatagramSocket:
-    """A socket as the data path of datagrams needs it: the object, its descriptor and its family."""
+    """A socket as the data path of datagrams needs it: the object, its descriptor and its family.
 
-    __slots__ = ("family", "fd", "sock")
+    One with methods of its own is always asked itself, and its exceptions are handed on.
+    """
+
+    __slots__ = ("family", "fd", "has_own_methods", "sock")
 
     def __init__(self, sock: Any) -> None:
         self.sock = sock
         self.fd = sock.fileno()
-        self.family = sock.family if sock.family in KNOWN_FAMILIES else 0
+        self.has_own_methods = has_own(sock, "recvfrom", "send", "sendto")
+        is_known = sock.family in KNOWN_FAMILIES and not self.has_own_methods
+        self.family = sock.family if is_known else 0
 
 
 class DatagramCalls(NotifyCalls):

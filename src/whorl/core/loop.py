@@ -287,7 +287,7 @@ class Loop(Owner):
             raise TypeError("delay must not be None")
         if self._closed:
             self._check_closed()
-        if self._time_replaced:
+        if self._time_replaced or (not cython.compiled and "call_at" in getattr(self, "__dict__", ())):
             return self.call_at(self.time() + delay, callback, *args, context=context)
         when = self._kernel.now() / 1e9 + delay
         timer = new_timer(self, when, callback, args, context)

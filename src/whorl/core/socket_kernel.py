@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import socket
 import sys
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.handle import os_error
 from whorl.core.kernel import Kernel
 from whorl.core.limits import WRITE_VECTORS
+from whorl.core.own_methods import SOCKET, has_own
 from whorl.core.refusals import refusal
 
 if TYPE_CHECKING:
@@ -23,19 +23,14 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-_Socket = socket.socket
-_PLAIN: dict[str, Any] = {name: getattr(_Socket, name) for name in ("recv", "recv_into", "send", "sendmsg")}
 _SENDS_VECTORS = sys.version_info >= (3, 12)  # before, asyncio's transports do not use sendmsg
 
 
 def has_own_methods(sock: Any) -> bool:
     """Whether a socket object receives or sends in another way than Python's socket class."""
-    kind = type(sock)
-    if not issubclass(kind, _Socket):
+    if not isinstance(sock, SOCKET):
         return all(callable(getattr(sock, name, None)) for name in ("recv", "send"))
-    if any(getattr(kind, name) is not method for name, method in _PLAIN.items()):
-        return True
-    return not _PLAIN.keys().isdisjoint(getattr(sock, "__dict__", ()))
+    return has_own(sock, "recv", "recv_into", "send", "sendmsg")
 
 
 class SocketKernel(Kernel):

@@ -31,6 +31,7 @@ cdef class Datagrams(IOHandle):
     # Sinks: what a subclass does with what happens.
     cdef object _datagram_arrived(self, object data, object address)
     cdef object _receive_failed(self, int code)
+    cdef object _receive_refused(self, object error)
     cdef object _datagram_sent(self, tuple datagram)
     cdef object _datagram_failed(self, tuple datagram, int code)
     cdef object _datagram_refused(self, tuple datagram, object error)

@@ -7,8 +7,8 @@ The socket is watched level-triggered: an edge-triggered one would wake up for e
 the kernel has sent. Datagrams that were received and could not be delivered, because the user
 stopped reading or an error left the turn, are kept for later; there is one batch of them at most.
 
-A subclass is the sink: it overrides `_datagram_arrived`, `_receive_failed`, `_datagram_sent`,
-`_datagram_failed`, `_datagram_refused` and `_sent_some`.
+A subclass is the sink: it overrides `_datagram_arrived`, `_receive_failed`, `_receive_refused`,
+`_datagram_sent`, `_datagram_failed`, `_datagram_refused` and `_sent_some`.
 """
 
 from __future__ import annotations
@@ -78,6 +78,10 @@ class Datagrams(IOHandle):
 
     def _receive_failed(self, code: int) -> None:
         """Receiving failed with this error number. It goes on."""
+
+    def _receive_refused(self, error: Exception) -> None:
+        """A socket with methods of its own raised this."""
+        raise error
 
     def _datagram_sent(self, datagram: Queued) -> None:
         """The kernel took a datagram that had been queued."""
@@ -163,7 +167,11 @@ class Datagrams(IOHandle):
     def _receive(self) -> None:
         """Receive a batch, unless there is some left of the last one, and deliver it."""
         if not self._arrived:
-            count = self._kernel.recv_datagrams(self._socket, self._arrived, self._batch)
+            try:
+                count = self._kernel.recv_datagrams(self._socket, self._arrived, self._batch)
+            except Exception as error:
+                self._receive_refused(error)
+                return
             if count < 0:
                 if count != EAGAIN and count != EINTR:
                     self._receive_failed(-count)

@@ -1,0 +1,22 @@
+"""Which sockets bring methods of their own: subclasses, stand-ins, Python's class where one was replaced."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+SOCKET = socket.socket  # whatever may be put in its place later
+NAMES = ("recv", "recv_into", "recvfrom", "recvfrom_into", "send", "sendmsg", "sendto", "connect", "accept")
+PLAIN: dict[str, Any] = {name: getattr(SOCKET, name) for name in NAMES}
+
+
+def has_own(sock: Any, *names: str) -> bool:
+    """Whether a socket has another method of one of these names than Python's socket class.
+
+    An object that is no socket of Python's has.
+    """
+    kind = type(sock)
+    if not issubclass(kind, SOCKET):
+        return True
+    own = getattr(sock, "__dict__", ())
+    return any(getattr(kind, name) is not PLAIN[name] or name in own for name in names)
