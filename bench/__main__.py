@@ -1,12 +1,14 @@
 """Compare event loops in one run: `python bench --help`."""
 
 import argparse
+import resource
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import cases
 import loops
+import plot
 import programs
 import report
 from cases import Case, MicroCase
@@ -21,6 +23,9 @@ MICRO_SHARE = 0.3  # micro cases have no clients to average over and need less t
 def main() -> int:
     options = _parse_arguments()
     chosen = cases.choose(options.cases, options.all, options.machine)
+    if options.scale:
+        chosen = cases.choose_scales(options.cases)
+        _allow_many_descriptors()
     if options.list:
         _print_list(chosen)
         return 0
@@ -43,6 +48,9 @@ def main() -> int:
     versions = {loop.name: loop.version for loop in choices}
     report.save(options.json, results, versions, {"rounds": options.rounds, "seconds": options.seconds})
     print(f"\nwritten to {options.json}")
+    if options.plot:
+        plot.draw(options.plot, results, [loop.name for loop in choices])
+        print(f"drawn in {options.plot}")
     return 1 if any(result.has_errors for result in results) else 0
 
 
@@ -59,6 +67,12 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--machine", action="store_true", help="the machine's own face, compared with libuv from C"
     )
+    parser.add_argument(
+        "--scale", action="store_true", help="how the cost of one event grows with the number of everything"
+    )
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="with --scale: draw it (.svg, .png)"
+    )
     parser.add_argument("--loops", type=_names, default=list(loops.NAMES), metavar="NAME,…", help="see below")
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each case on each loop")
     parser.add_argument(
@@ -69,7 +83,15 @@ def _parse_arguments() -> argparse.Namespace:
     options = parser.parse_args()
     if options.rounds < 1 or options.seconds <= 0:
         parser.error("--rounds and --seconds must be positive")
+    if options.plot and not (options.scale and plot.is_possible()):
+        parser.error("--plot needs --scale and matplotlib")
     return options
+
+
+def _allow_many_descriptors() -> None:
+    """Let the processes that are started have as many descriptors as the system allows."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _names(text: str) -> list[str]:

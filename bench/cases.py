@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+import crowds
 import micro
 
 SIZES = {"1KiB": 1024, "10KiB": 10 * 1024, "100KiB": 100 * 1024}
@@ -18,11 +19,13 @@ class EchoCase:
     size: str
     connections: int
     is_short: bool = False
+    idle: int = 0  # connections beside those, on which nothing is ever said
 
     @property
     def name(self) -> str:
         kind = f"churn-{self.kind}" if self.mode == "churn" else self.kind
-        return f"{self.transport}/{kind}/{self.size}/{self.connections}"
+        idle = f"+{self.idle}" if self.idle else ""
+        return f"{self.transport}/{kind}/{self.size}/{self.connections}{idle}"
 
     @property
     def message_bytes(self) -> int:
@@ -95,8 +98,20 @@ MACHINE: tuple["EchoCase | MicroCase", ...] = (
 _MICRO = [
     MicroCase(f"micro/{name}", is_short=not name.startswith("files/") or "/fs-" in name)
     for name in micro.CASES
+    if not crowds.is_one(name)
 ]
 
+# How the cost of one event grows with the number of everything: a curve for each subject, by that number.
+SCALES: dict[str, dict[int, Case]] = {
+    "an echo, all connections busy": {
+        count: EchoCase("tcp", "echo", "protocol", "1KiB", count) for count in crowds.CONNECTIONS
+    },
+    "an echo on 10 connections, others idle": {
+        count: EchoCase("tcp", "echo", "protocol", "1KiB", 10, idle=count) for count in crowds.CONNECTIONS
+    },
+    "a timer, others waiting": {count: MicroCase(f"micro/timers-among/{count}") for count in crowds.TIMERS},
+    "a task's switch, all tasks ready": {count: MicroCase(f"micro/tasks/{count}") for count in crowds.TASKS},
+}
 ALL: tuple[Case, ...] = (*_PROTOCOL, *_OTHER_KINDS, *_TLS, *_CHURN, *_DATAGRAMS, *_MICRO)
 
 
@@ -107,6 +122,16 @@ def choose(patterns: list[str], everything: bool, machine: bool = False) -> list
     if not patterns:
         return [case for case in ALL if everything or case.is_short]
     return [case for case in ALL if any(_matches(case.name, pattern) for pattern in patterns)]
+
+
+def choose_scales(patterns: list[str]) -> list[Case]:
+    """The cases of all curves, or of those whose subject contains one of the patterns."""
+    return [
+        case
+        for subject, curve in SCALES.items()
+        if not patterns or any(pattern in subject for pattern in patterns)
+        for case in curve.values()
+    ]
 
 
 def _matches(name: str, pattern: str) -> bool:

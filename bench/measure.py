@@ -90,7 +90,10 @@ def _measure_micro(case: MicroCase, loop: Choice, cores: Cores, seconds: float) 
 def _measure_echo(case: EchoCase, loop: Choice, cores: Cores, seconds: float) -> Sample:
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         address = f"unix:{folder}/socket" if case.transport == "unix" else case.transport
-        with _running_server(case, loop, cores, address) as (pid, reachable_at):
+        with (
+            _running_server(case, loop, cores, address) as (pid, reachable_at),
+            _idle_connections(case.idle, reachable_at, cores),
+        ):
             load = (
                 case.mode,
                 reachable_at,
@@ -143,6 +146,25 @@ def _running_server(case: EchoCase, loop: Choice, cores: Cores, address: str) ->
                 yield server.pid, _wait_until_ready(server, complaints)
             finally:
                 server.kill()
+
+
+@contextlib.contextmanager
+def _idle_connections(count: int, address: str, cores: Cores) -> Iterator[None]:
+    """Connections that stay and say nothing."""
+    if not count:
+        yield
+        return
+    command = [sys.executable, str(FOLDER / "crowds.py"), address, str(count)]
+    with _pinned({cores.client}):
+        holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    with holder:
+        try:
+            assert holder.stdout is not None
+            if not holder.stdout.readline():
+                raise MeasurementError(f"{count} idle connections could not be made")
+            yield
+        finally:
+            holder.kill()
 
 
 def _machine(loop: Choice) -> list[str]:

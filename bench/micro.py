@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import crowds
 import files
 import loops
 
@@ -348,6 +349,7 @@ async def subprocess_true() -> None:
 
 
 files.register(case)
+crowds.register(case)
 CASES["run/no-op"] = Micro(nothing_async, 1, has_own_loop=True)
 
 
