@@ -6,12 +6,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import calls
 import cases
 import loops
 import plot
 import programs
 import report
-from cases import Case, MicroCase
+from cases import Case, EchoCase, MicroCase
 from loops import Choice
 from measure import Cores, MeasurementError, Sample, is_applicable, measure
 from report import CaseResult
@@ -44,6 +45,8 @@ def main() -> int:
     choices = _choose_loops(options.loops)
     if not choices:
         return 2
+    if options.calls:
+        return _count_calls(chosen, choices, options)
     results = _run(chosen, choices, options)
     versions = {loop.name: loop.version for loop in choices}
     report.save(options.json, results, versions, {"rounds": options.rounds, "seconds": options.seconds})
@@ -70,9 +73,8 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--scale", action="store_true", help="how the cost of one event grows with the number of everything"
     )
-    parser.add_argument(
-        "--plot", type=Path, metavar="FILE", help="with --scale: draw it (.svg, .png)"
-    )
+    parser.add_argument("--calls", action="store_true", help="count the system calls, by strace")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="with --scale: draw it (.svg, .png)")
     parser.add_argument("--loops", type=_names, default=list(loops.NAMES), metavar="NAME,…", help="see below")
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each case on each loop")
     parser.add_argument(
@@ -83,9 +85,19 @@ def _parse_arguments() -> argparse.Namespace:
     options = parser.parse_args()
     if options.rounds < 1 or options.seconds <= 0:
         parser.error("--rounds and --seconds must be positive")
+    if options.calls and not calls.is_possible():
+        parser.error("--calls needs strace")
     if options.plot and not (options.scale and plot.is_possible()):
         parser.error("--plot needs --scale and matplotlib")
     return options
+
+
+def _count_calls(chosen: Sequence[Case], choices: Sequence[Choice], options: argparse.Namespace) -> int:
+    print(f"\n{'case':30} {'loop':12} calls for each request")
+    echoes = [case for case in chosen if isinstance(case, EchoCase)]
+    for line in calls.table(echoes, choices, Cores.of_this_machine(), options.seconds):
+        print(line, flush=True)
+    return 0
 
 
 def _allow_many_descriptors() -> None:

@@ -88,25 +88,20 @@ def _measure_micro(case: MicroCase, loop: Choice, cores: Cores, seconds: float) 
 
 
 def _measure_echo(case: EchoCase, loop: Choice, cores: Cores, seconds: float) -> Sample:
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        address = f"unix:{folder}/socket" if case.transport == "unix" else case.transport
-        with (
-            _running_server(case, loop, cores, address) as (pid, reachable_at),
-            _idle_connections(case.idle, reachable_at, cores),
-        ):
-            load = (
-                case.mode,
-                reachable_at,
-                case.connections,
-                case.message_bytes,
-                seconds,
-                WARM_UP_SECONDS,
-                pid,
-            )
-            program = "tls_load" if case.transport == "tls" else "load"
-            command = [programs.path(program), *map(str, load)]
-            found = _run(command, loop, {cores.client}, seconds)
-    return _read_sample(found)
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-") as folder,
+        running_server(case, loop, cores, folder) as (pid, address),
+    ):
+        return _read_sample(running_load(case, loop, cores, address, seconds, WARM_UP_SECONDS, pid))
+
+
+def running_load(
+    case: EchoCase, loop: Choice, cores: Cores, address: str, seconds: float, warm_up: float, server: int
+) -> dict[str, Any]:
+    """Let the load generator talk to a server; what it found."""
+    load = (case.mode, address, case.connections, case.message_bytes, seconds, warm_up, server)
+    program = "tls_load" if case.transport == "tls" else "load"
+    return _run([programs.path(program), *map(str, load)], loop, {cores.client}, seconds)
 
 
 def _read_sample(found: dict[str, Any]) -> Sample:
@@ -128,8 +123,9 @@ def _read_sample(found: dict[str, Any]) -> Sample:
 
 
 @contextlib.contextmanager
-def _running_server(case: EchoCase, loop: Choice, cores: Cores, address: str) -> Iterator[tuple[int, str]]:
-    """A server on its core; its process id and where it is reached."""
+def running_server(case: EchoCase, loop: Choice, cores: Cores, folder: str) -> Iterator[tuple[int, str]]:
+    """A server on its core, with idle connections if the case has some; its process id and its address."""
+    address = f"unix:{folder}/socket" if case.transport == "unix" else case.transport
     if case.kind == "machine":
         command = [*_machine(loop), "echo", address]
     elif loop.name == LIMIT:
@@ -143,7 +139,9 @@ def _running_server(case: EchoCase, loop: Choice, cores: Cores, address: str) ->
             )
         with server:
             try:
-                yield server.pid, _wait_until_ready(server, complaints)
+                reachable_at = _wait_until_ready(server, complaints)
+                with _idle_connections(case.idle, reachable_at, cores):
+                    yield server.pid, reachable_at
             finally:
                 server.kill()
 
