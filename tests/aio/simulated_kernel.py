@@ -520,6 +520,13 @@ class SimulatedKernel(Kernel):
         sock.backlog = backlog
         return 0
 
+    def accept_descriptor(self, fd: int) -> Any:
+        """Sockets of this world are objects only: `accepts_descriptors` is false."""
+        return -errno.ENOSYS
+
+    def socket_of(self, fd: int, family: int, number: int) -> Any:
+        raise AssertionError("there are no descriptors without a socket")
+
     def accept(self, sock: Any) -> Any:
         self._note("accept", sock.fd, len(sock.waiting))
         if sock.backlog is None:

@@ -23,6 +23,7 @@ from tests.aio.peers import JumpingClock, Recorder, receive, receive_all, refuse
 from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
 from tests.aio.tls import client_context, server_context
 from whorl.core import Kernel
+from whorl.core.kernel import ACCEPTS_DESCRIPTORS
 
 pytestmark = pytest.mark.usefixtures("no_leak")
 
@@ -478,24 +479,29 @@ def test_ctrl_c_in_a_factory_leaves_the_run_and_the_other_connections_are_served
 class Refusing(JumpingClock):
     """A kernel that answers accepts with errors for some time."""
 
-    def __init__(self) -> None:
+    def __init__(self, with_descriptors: bool) -> None:
         super().__init__()
+        self.accepts_descriptors = with_descriptors
         self.refusals: list[int] = []
         self.accepts = 0
 
     def accept(self, sock: Any) -> Any:
+        return self._refuse() or super().accept(sock)
+
+    def accept_descriptor(self, fd: int) -> Any:
+        return self._refuse() or super().accept_descriptor(fd)
+
+    def _refuse(self) -> int:
         self.accepts += 1
-        if self.refusals:
-            return -self.refusals.pop(0)
-        return super().accept(sock)
+        return -self.refusals.pop(0) if self.refusals else 0
 
 
 class TestRefusals:
     """On a kernel that refuses."""
 
-    @pytest.fixture
-    def kernel(self) -> Refusing:
-        return Refusing()
+    @pytest.fixture(params=["socket", "descriptor"] if ACCEPTS_DESCRIPTORS else ["socket"])
+    def kernel(self, request: pytest.FixtureRequest) -> Refusing:
+        return Refusing(with_descriptors=request.param == "descriptor")
 
     @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
     async def test_when_resources_run_out_the_server_says_so_once_rests_and_goes_on(

@@ -91,7 +91,7 @@ def install_streams() -> None:
     """Let asyncio make Whorl's stream classes at once, also where no transport would adopt its own."""
     from whorl.aio import streams as ours
 
-    for name in ("StreamReader", "StreamReaderProtocol", "StreamWriter"):
+    for name in ("StreamReader", "StreamWriter"):
         for module in (asyncio, asyncio.streams):
             setattr(module, name, getattr(ours, name))
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import socket
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from tests.core.machinery import SECOND, Watcher, run_turns
 from whorl.core import Event, Kernel, Loop
 from whorl.core.fault_kernel import FaultKernel, FaultRates
+from whorl.core.kernel import ACCEPTS_DESCRIPTORS
 
 NONE = FaultRates(*[0.0] * len(FaultRates._fields))
 ALWAYS = 1.0
@@ -129,7 +131,10 @@ def test_the_wakeup_is_spared() -> None:
     assert kernel.injected == Counter()
 
 
-def test_opening_accepting_and_connecting_fail_as_they_may() -> None:
+@pytest.mark.parametrize("with_objects", [True, False])
+def test_opening_accepting_and_connecting_fail_as_they_may(with_objects: bool) -> None:
+    if not with_objects and not ACCEPTS_DESCRIPTORS:
+        return  # Uncompiled, connections are objects.
     kernel = FaultKernel(5, FaultRates(unopened=0.2, interrupted=0.3, exhausted=0.3))
     listener = socket.create_server(("127.0.0.1", 0), backlog=100)
     listener.setblocking(False)
@@ -140,11 +145,17 @@ def test_opening_accepting_and_connecting_fail_as_they_may() -> None:
             assert client in (-errno.EMFILE, -errno.ENFILE, -errno.ENOBUFS)
             continue
         assert kernel.connect(client, listener.getsockname()) in (0, -errno.EINPROGRESS, -errno.EINTR)
-        connection = kernel.accept(listener)
+        connection: Any = -errno.EAGAIN
         while isinstance(connection, int):  # whatever was refused: the connection waits
-            connection = kernel.accept(listener)
+            if with_objects:
+                connection = kernel.accept(listener)
+            else:
+                connection = kernel.accept_descriptor(listener.fileno())
         accepted += 1
-        kernel.close_socket(connection[0])
+        if with_objects:
+            kernel.close_socket(connection[0])
+        else:
+            kernel.close(connection[0])
         kernel.close_socket(client)
     listener.close()
     assert accepted > 50

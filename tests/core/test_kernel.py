@@ -655,3 +655,26 @@ def test_what_is_no_terminal_is_refused(kernel: Kernel, pipe: tuple[int, int]) -
     assert kernel.terminal_settings(fd) == -errno.ENOTTY
     assert kernel.terminal_size(fd) == -errno.ENOTTY
     assert kernel.set_terminal(fd, [0, 0, 0, 0, 0, 0, [0] * 32], drain=True) == -errno.ENOTTY
+
+
+def test_a_connection_may_be_accepted_as_a_descriptor(kernel: Kernel) -> None:
+    listener = kernel.open_socket(socket.AF_INET, socket.SOCK_STREAM, 0)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(1)
+    if not kernel.accepts_descriptors:
+        assert kernel.accept_descriptor(listener.fileno()) == -errno.ENOSYS
+        listener.close()
+        return
+    assert kernel.accept_descriptor(listener.fileno()) == -errno.EAGAIN
+    with socket.create_connection(listener.getsockname()) as client:
+        fd, peer, own = kernel.accept_descriptor(listener.fileno())
+        assert (peer, own) == (client.getsockname(), client.getpeername())
+        sock = kernel.socket_of(fd, socket.AF_INET, listener.proto)
+        assert sock.fileno() == fd
+        assert sock.gettimeout() == 0
+        sock.close()
+    assert kernel.accept_descriptor(listener.fileno()) == -errno.EAGAIN
+    listener.close()
+    assert kernel.accept_descriptor(-1) == -errno.EBADF
+    gone = kernel.socket_of(-1, socket.AF_INET, 0)
+    assert gone.fileno() == -1

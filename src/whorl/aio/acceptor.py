@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import errno
+import socket
 from asyncio import trsock
 from asyncio.log import logger
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
+from whorl.aio.connect import make_socket_transport
+from whorl.aio.descriptors import make_room
+from whorl.aio.transports import SocketTransport
 from whorl.core.handle import os_error
+from whorl.core.kernel import ACCEPTED_FAMILIES
 from whorl.core.limits import ACCEPT_REST_NS, ACCEPTS_PER_EVENT
 from whorl.core.poller import IOHandle
 from whorl.core.states import Event
@@ -20,6 +25,10 @@ if TYPE_CHECKING:
 
 READABLE = int(Event.READABLE)
 
+# As they were when this module was imported: whoever replaces them is asked.
+_Socket = socket.socket
+_METHODS = [(name, getattr(_Socket, name)) for name in ("accept", "recv", "recv_into", "send", "sendmsg")]
+
 # Errors of accept(2) after which there is something to accept still, but nothing to accept it with.
 _EXHAUSTED = (-errno.EMFILE, -errno.ENFILE, -errno.ENOBUFS, -errno.ENOMEM)
 _NOTHING_THERE = (-errno.EAGAIN, -errno.EINTR)
@@ -27,6 +36,8 @@ _NOTHING_THERE = (-errno.EAGAIN, -errno.EINTR)
 
 class Acceptor(IOHandle):
     """Accepts the connections of one listening socket."""
+
+    _kind: tuple[int, int] | None = None  # the family and the protocol number, if they are common ones
 
     def __init__(self, loop: EventLoop, server: Server, sock: Any) -> None:
         super().__init__(loop)
@@ -37,15 +48,22 @@ class Acceptor(IOHandle):
         self._rest: TimedCallback | None = None
         self._exhausted = False  # whether resources ran out, and nothing was accepted since
         self._fd = sock.fileno()
+        if loop._kernel.accepts_descriptors and type(sock) is _Socket and sock.family in ACCEPTED_FAMILIES:
+            self._kind = int(sock.family), sock.proto
         loop._poller.add(self, READABLE)
         self._activate()
 
     def _on_events(self, seen: int) -> None:
+        kernel = self._face._kernel
+        descriptors = self._accepts_descriptors()
         for _ in range(ACCEPTS_PER_EVENT):
-            accepted = self._face._kernel.accept(self._sock)
+            accepted = kernel.accept_descriptor(self._fd) if descriptors else kernel.accept(self._sock)
             if not isinstance(accepted, int):
                 self._exhausted = False
-                self._serve(*accepted)
+                if descriptors:
+                    self._serve_descriptor(*accepted)
+                else:
+                    self._serve(*accepted)
                 if self.is_closing():
                     return
             elif accepted in _NOTHING_THERE:
@@ -55,6 +73,39 @@ class Acceptor(IOHandle):
                 return
             elif accepted != -errno.ECONNABORTED:
                 raise os_error(accepted)
+
+    def _accepts_descriptors(self) -> bool:
+        """Whether a connection needs no socket object: nobody sees one or has replaced what makes it."""
+        loop = self._face
+        return (
+            self._kind is not None
+            and self._server._ssl_context is None
+            and not loop._debug
+            and socket.socket is _Socket
+            and all(getattr(_Socket, name) is method for name, method in _METHODS)
+            and getattr(loop._make_socket_transport, "__func__", None) is make_socket_transport
+        )
+
+    def _serve_descriptor(self, fd: int, address: Any, own_name: Any) -> None:
+        """A connection without a socket object: make its protocol and its transport."""
+        context = self._server._context.copy()
+        extra = {"peername": address, "sockname": own_name}
+        context.run(self._make_transport_of_descriptor, fd, extra, context)
+
+    def _make_transport_of_descriptor(self, fd: int, extra: dict[str, Any], context: Context) -> None:
+        loop = self._face
+        protocol = transport = None
+        try:
+            protocol = self._server._protocol_factory()
+            if self.is_closing():  # The factory closed the server.
+                loop._kernel.close(fd)
+                return
+            make_room(loop, fd)
+            transport = SocketTransport(
+                loop, fd, protocol, extra=extra, server=self._server, context=context, kind=self._kind
+            )
+        except BaseException as error:
+            self._connection_failed(error, fd, protocol, transport)
 
     def _serve(self, connection: Any, address: Any) -> None:
         """A connection: make its protocol and its transport, in a context of its own."""
@@ -109,10 +160,12 @@ class Acceptor(IOHandle):
         self, error: BaseException, connection: Any, protocol: Any, transport: Any
     ) -> None:
         """A connection got no protocol, no transport or no TLS: close it, and say so in debug mode."""
-        if transport is None:
-            self._face._kernel.close_socket(connection)
-        else:
+        if transport is not None:
             transport.close()
+        elif isinstance(connection, int):
+            self._face._kernel.close(connection)
+        else:
+            self._face._kernel.close_socket(connection)
         if isinstance(error, SystemExit | KeyboardInterrupt):
             raise error
         if self._face._debug:

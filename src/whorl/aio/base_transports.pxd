@@ -10,6 +10,8 @@ cdef int LIFE_OPEN
 cdef int OPEN
 cdef int LOST
 cdef int CLOSED
+cdef Py_ssize_t HIGH_WATER
+cdef Py_ssize_t LOW_WATER
 
 
 cpdef object flat(object data)

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.flow import limits
+from whorl.aio.flow import HIGH_WATER, limits
 from whorl.aio.transport_states import TransportState
 from whorl.core.handle import Handle
 from whorl.core.states import Life
@@ -34,6 +34,7 @@ LIFE_OPEN = int(Life.OPEN)
 OPEN = int(TransportState.OPEN)
 LOST = int(TransportState.LOST)
 CLOSED = int(TransportState.CLOSED)
+LOW_WATER = HIGH_WATER // 4
 
 if not cython.compiled:
 
@@ -63,7 +64,7 @@ class BaseTransport(Stream):
     __slots__ = ("_context", "_extra", "_paused", "_protocol", "_read_ended", "_started", "_state")
 
     def __init__(self, loop: EventLoop, extra: dict[str, Any] | None, context: Context | None) -> None:
-        super().__init__(loop)
+        Stream.__init__(self, loop)
         loop._hide(self)
         self._activate()
         self._extra = dict(extra) if extra else {}
@@ -203,8 +204,9 @@ class WriteTransport(BaseTransport):
     __slots__ = ("_high", "_lost_writes", "_low", "_protocol_paused")
 
     def __init__(self, loop: EventLoop, extra: dict[str, Any] | None, context: Context | None) -> None:
-        super().__init__(loop, extra, context)
-        self._high, self._low = limits(None, None)
+        BaseTransport.__init__(self, loop, extra, context)
+        self._high = HIGH_WATER
+        self._low = LOW_WATER
         self._protocol_paused = False
         self._lost_writes = 0  # how often somebody wrote although nothing can be sent any more
 

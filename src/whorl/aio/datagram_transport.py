@@ -108,7 +108,7 @@ class DatagramEndpoint(Datagrams):
         self._lost_sends = 0
         self._header = HEADER_SIZE
         self._attach(sock)
-        loop._transports[self._fd] = self
+        loop._transports.add(self._fd, self)
         self._fill_extra(sock)
         self.set_protocol(protocol)
         loop.call_soon(protocol.connection_made, self, context=self._context)
@@ -348,5 +348,8 @@ class DatagramEndpoint(Datagrams):
 
     def _close_now(self) -> None:
         """Close the socket; the protocol stays for a call of `connection_lost` that is still to come."""
+        loop: Any = self._loop
+        if self._fd >= 0:
+            loop._transports.discard(self._fd, self)
         Handle.close(self, None)
         self._sock = None

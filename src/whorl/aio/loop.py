@@ -28,6 +28,7 @@ from whorl.aio import (
     tasks,
 )
 from whorl.aio import sendfile as files
+from whorl.aio.transport_table import TransportTable
 from whorl.core.callback import Callback
 from whorl.core.loop import Loop
 from whorl.handles.exit_watch import ExitWatch
@@ -89,8 +90,7 @@ class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
         self._asyncgens_shutdown_called = False
         self._old_agen_hooks: Any = None
         self._saved_origin_depth: int | None = None
-        # Those of sockets, by descriptor. Weak: who forgets one that does nothing is told so.
-        self._transports: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self._transports = TransportTable()  # those of sockets
         self._tls_scratch: memoryview | None = None  # the buffer that all TLS connections share
         self._signal_handlers: dict[int, Callback] = {}
         self._children: set[ExitWatch] = set()  # those that run

@@ -213,13 +213,14 @@ async def sendfile_native(loop: EventLoop, transport: Any, file: Any, offset: in
         await waiter
         _check_open(transport)
         loop._poller.remove(transport)
-        del loop._transports[transport.fileno()]
-        loop._check_sendfile_params(transport._sock, file, offset, count)
-        return await sock_sendfile_native(loop, transport._sock, file, offset, count, transport)
+        loop._transports.discard(transport.fileno(), transport)
+        sock = transport._socket()
+        loop._check_sendfile_params(sock, file, offset, count)
+        return await sock_sendfile_native(loop, sock, file, offset, count, transport)
     finally:
         transport._reset_empty_waiter()
         if transport.fileno() >= 0:
-            loop._transports[transport.fileno()] = transport
+            loop._transports.add(transport.fileno(), transport)
         if reads:
             transport.resume_reading()
 

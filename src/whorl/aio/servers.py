@@ -54,7 +54,7 @@ class Server(asyncio.Server):
         self._ssl_shutdown_timeout = ssl_shutdown_timeout
         self._acceptors: list[Acceptor] = []
         # Weak, so that a transport nobody refers to any more still complains that it was not closed.
-        self._clients: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._clients: dict[int, weakref.ref[Any]] = {}
         self._waiters: list[asyncio.Future[None]] | None = []  # None: closed, and all connections gone
         self._serving = False
         self._serving_forever_fut: asyncio.Future[None] | None = None
@@ -125,13 +125,17 @@ class Server(asyncio.Server):
 
     def close_clients(self) -> None:
         """Close all connections (3.13)."""
-        for transport in self._clients.copy():
+        for transport in self._open_clients():
             transport.close()
 
     def abort_clients(self) -> None:
         """Close all connections at once, without sending what is unsent (3.13)."""
-        for transport in self._clients.copy():
+        for transport in self._open_clients():
             transport.abort()
+
+    def _open_clients(self) -> list[Any]:
+        found = [known() for known in self._clients.values()]
+        return [transport for transport in found if transport is not None]
 
     async def wait_closed(self) -> None:
         """Wait until the server is closed and all its connections are gone."""
@@ -151,12 +155,13 @@ class Server(asyncio.Server):
     def _attach(self, transport: Any) -> None:
         """A connection begins."""
         assert self._sockets is not None
-        self._clients.add(transport)
+        self._clients[id(transport)] = weakref.ref(transport)
 
     def _detach(self, transport: Any) -> None:
         """A connection is over."""
-        self._clients.discard(transport)
-        self._wake_if_done()
+        self._clients.pop(id(transport), None)
+        if self._sockets is None:
+            self._wake_if_done()
 
     def _wake_if_done(self) -> None:
         if self._sockets is not None or len(self._clients) or self._waiters is None:

@@ -17,6 +17,10 @@ if not cython.compiled:
         """A copy of the first bytes."""
         return bytes(memoryview(flat)[:size])
 
+    def versions_of(methods: list[tuple[type, str, Any]]) -> int:
+        """0: uncompiled, nobody can tell whether a class was changed without looking."""
+        return 0
+
 
 class StreamBuffer:
     """Bytes in order: added as they arrive, taken by number or up to a separator.
@@ -159,6 +163,23 @@ class StreamBuffer:
         self._flat = flat
 
 
+# The versions of the classes when they were last found to be the same.
+_versions = 0
+
+
+def are_the_same(methods: list[tuple[type, str, Any]]) -> bool:
+    """Whether each class still has the method that is given with its name."""
+    global _versions
+    versions = versions_of(methods)
+    if versions and versions == _versions:
+        return True
+    for owner, name, method in methods:
+        if getattr(owner, name) is not method:
+            return False
+    _versions = versions_of(methods)
+    return True
+
+
 @cython.binding(True)  # type: ignore[untyped-decorator]
 def feed_data(reader: Any, data: Any) -> None:
     """`StreamReader.feed_data`: something arrived."""
@@ -179,12 +200,3 @@ def feed_data(reader: Any, data: Any) -> None:
             reader._transport = None  # It cannot be paused, and need not be asked again.
         else:
             reader._paused = True
-
-
-@cython.binding(True)  # type: ignore[untyped-decorator]
-def data_received(protocol: Any, data: Any) -> None:
-    """`StreamReaderProtocol.data_received`: hand it to the reader, unless nobody has that any more."""
-    reference = protocol._stream_reader_wr
-    reader = None if reference is None else reference()
-    if reader is not None:
-        reader.feed_data(data)

@@ -4,6 +4,7 @@ cdef int OPEN
 cdef int CLOSING
 cdef int LOST
 cdef int QUIET_WRITES
+cdef int AF_UNIX
 cdef Py_ssize_t READ_SIZE
 
 
@@ -13,6 +14,7 @@ cdef class StreamTransport(WriteTransport):
     cdef bint _buffered
     cdef bint _eof_written
     cdef bint _write_shut
+    cdef tuple _kind
 
     cdef object _read(self)
     cdef object _data_arrived(self, bytes data)
@@ -23,4 +25,7 @@ cdef class StreamTransport(WriteTransport):
     cdef object _check_writable(self, str method)
     cdef bint _is_lost(self) except -1
     cpdef int _shut_write_side(self) except? -65536
+    cpdef object _socket(self)
+    cdef object _begin_life(self, object protocol, object waiter)
+    cdef object _disown(self)
     cdef object _read_into_buffer(self)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from asyncio.log import logger
+from asyncio.streams import StreamReaderProtocol
 from asyncio.trsock import TransportSocket
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 OPEN = int(TransportState.OPEN)
 CLOSING = int(TransportState.CLOSING)
 LOST = int(TransportState.LOST)
+AF_UNIX = int(socket.AF_UNIX)
 
 #: After this many writes to a lost connection each further one logs a warning, as in asyncio.
 QUIET_WRITES = 4
@@ -30,11 +32,13 @@ QUIET_WRITES = 4
 class StreamTransport(WriteTransport):
     """A connected stream socket (asyncio: ``asyncio.Transport``).
 
-    Made by the loop's methods, not by users. `context` is where the protocol's callbacks run; a
-    copy of the caller's by default.
+    Made by the loop's methods, not by users. `sock` is a socket object, or the descriptor of a connection
+    that was just accepted by a listening socket of the given family and protocol number: a socket object is
+    then made when somebody asks for it. `context` is where the protocol's callbacks run; a copy of the
+    caller's by default.
     """
 
-    __slots__ = ("_buffered", "_empty_waiter", "_eof_written", "_server", "_write_shut")
+    __slots__ = ("_buffered", "_empty_waiter", "_eof_written", "_kind", "_server", "_write_shut")
 
     def __init__(
         self,
@@ -46,26 +50,51 @@ class StreamTransport(WriteTransport):
         extra: dict[str, Any] | None = None,
         server: Any = None,
         context: Context | None = None,
+        kind: tuple[int, int] | None = None,
     ) -> None:
-        super().__init__(loop, extra, context)
+        WriteTransport.__init__(self, loop, extra, context)
+        self._kind = kind  # the family and the protocol number, while there is no socket object
         self._server = server
         self._empty_waiter: asyncio.Future[None] | None = None
         self._buffered = False  # whether the protocol brings its own buffers
         self._eof_written = False  # whether the user has written the last byte
         self._write_shut = False  # whether that has gone out, and the peer was told
-        kernel = self._kernel
-        self._kernel = kernel_for(kernel, sock)
-        # What a socket's own method has kept to itself is announced by no edge.
-        edge = self._kernel is kernel and sock.family != socket.AF_UNIX
-        self._attach(sock, sock.fileno(), True, edge)
-        loop._transports[self._fd] = self
-        self._fill_extra(sock)
+        try:
+            if kind is None:
+                kernel = self._kernel
+                self._kernel = kernel_for(kernel, sock)
+                is_unix = sock.family == AF_UNIX
+                # What a socket's own method has kept to itself is announced by no edge.
+                self._attach(sock, sock.fileno(), True, self._kernel is kernel and not is_unix)
+                self._fill_extra(sock)
+                if not is_unix:
+                    self._kernel.set_option(sock, socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            else:
+                self._attach(None, sock, True, kind[0] != AF_UNIX)
+            self._begin_life(protocol, waiter)
+        except BaseException:
+            self._disown()
+            raise
+
+    def _begin_life(self, protocol: asyncio.BaseProtocol, waiter: asyncio.Future[None] | None) -> None:
+        """Make the transport known to the loop, to its server and to its protocol."""
+        loop: Any = self._loop
+        loop._transports.add(self._fd, self)
         self.set_protocol(protocol)
-        if sock.family != socket.AF_UNIX:
-            self._kernel.set_option(sock, socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if server is not None:
-            server._attach(self)
+        if self._server is not None:
+            self._server._attach(self)
         self._introduce(waiter)
+
+    def _disown(self) -> None:
+        """Leave the connection to whoever gave it."""
+        loop: Any = self._loop
+        if self._fd >= 0:
+            loop._transports.discard(self._fd, self)
+        self._fd = -1
+        self._sock = None
+        server, self._server = self._server, None
+        if server is not None:
+            server._detach(self)
 
     def _fill_extra(self, sock: Any) -> None:
         extra = self._extra
@@ -76,9 +105,27 @@ class StreamTransport(WriteTransport):
             peer = self._kernel.peer_name(sock)
             extra["peername"] = None if isinstance(peer, int) else peer
 
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """What is known of the connection: socket, sockname, peername and others."""
+        if self._kind is not None and name == "socket":
+            self._socket()
+        return self._extra.get(name, default)
+
+    def _socket(self) -> Any:
+        """The socket object, which is made now if there was none; None if the transport is closed."""
+        if self._kind is not None:
+            family, number = self._kind
+            self._kind = None
+            sock = self._kernel.socket_of(self._fd, family, number)
+            self._extra["socket"] = TransportSocket(sock)
+            if self._fd >= 0:
+                self._sock = sock
+        return self._sock
+
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Call another protocol from now on."""
-        adopt(protocol)
+        if type(protocol) is StreamReaderProtocol:
+            adopt(protocol)
         self._protocol = protocol
         self._buffered = isinstance(protocol, asyncio.BufferedProtocol)
 
@@ -195,7 +242,7 @@ class StreamTransport(WriteTransport):
         if self._write_shut:
             return 0
         self._write_shut = True
-        return self._kernel.shutdown(self._sock, socket.SHUT_WR)
+        return self._kernel.shutdown(self._socket(), socket.SHUT_WR)
 
     def _write_failed(self, code: int) -> None:
         error = error_of(self._kernel, code)
@@ -248,6 +295,9 @@ class StreamTransport(WriteTransport):
 
     def _close_now(self) -> None:
         """Close the socket and forget everybody."""
+        loop: Any = self._loop
+        if self._fd >= 0:
+            loop._transports.discard(self._fd, self)
         BaseTransport._close_now(self)
         server = self._server
         self._server = None

@@ -64,7 +64,8 @@ class SocketTransport(StreamTransport):
         return f"<{' '.join(words)}>"
 
     def __del__(self, _warn: Any = warnings.warn) -> None:
-        if getattr(self, "_sock", None) is not None:  # There is none if it was refused by its loop.
+        # There is nothing to close if it was refused by its loop.
+        if getattr(self, "_extra", None) is not None and self._fd >= 0:
             try:
                 _warn(f"unclosed transport {self!r}", ResourceWarning, source=self)
             finally:

@@ -16,7 +16,7 @@ import errno
 import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from whorl.core.kernel import Kernel
+from whorl.core.kernel import ACCEPTS_DESCRIPTORS, Kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +52,7 @@ class FaultKernel(Kernel):
 
     def __init__(self, seed: int, rates: FaultRates | None = None) -> None:
         super().__init__()
+        self.accepts_descriptors = ACCEPTS_DESCRIPTORS
         self.rates = FaultRates() if rates is None else rates
         self.injected: collections.Counter[str] = collections.Counter()
         self._random = random.Random(seed)
@@ -335,8 +336,15 @@ class FaultKernel(Kernel):
 
     def accept(self, sock: Any) -> Any:
         """The next connection, unless it went away or there are too many."""
+        return self._refuse_connection(sock.fileno()) or super().accept(sock)
+
+    def accept_descriptor(self, fd: int) -> Any:
+        """The next connection as a descriptor, unless it went away or there are too many."""
+        return self._refuse_connection(fd) or super().accept_descriptor(fd)
+
+    def _refuse_connection(self, fd: int) -> int:
         if self._happens(self.rates.again):
-            self._arm_anew(sock.fileno())
+            self._arm_anew(fd)
             return self._refuse("accept", errno.EAGAIN)
         if self._happens(self.rates.interrupted):
             return self._refuse("accept", errno.EINTR)
@@ -344,7 +352,7 @@ class FaultKernel(Kernel):
             return self._refuse("accept", errno.ECONNABORTED)
         if self._happens(self.rates.exhausted):
             return self._refuse("accept", errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-        return super().accept(sock)
+        return 0
 
     def connect(self, sock: Any, address: Any) -> int:
         """Begin to connect; an interrupted call goes on in the background."""

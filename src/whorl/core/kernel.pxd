@@ -5,6 +5,7 @@ from cpython.bytearray cimport PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals
 
+from whorl.core.datagrams cimport AF_INET, AF_INET6, read_address, sockaddr, sockaddr_storage
 from whorl.core.files cimport FileCalls
 
 cdef extern from "<time.h>" nogil:
@@ -36,6 +37,28 @@ cdef extern from "<sys/socket.h>" nogil:
     ssize_t c_sendmsg "sendmsg"(int fd, const msghdr *message, int flags)
     int MSG_NOSIGNAL
     int MSG_DONTWAIT
+
+cdef extern from *:
+    """
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
+    #include <netinet/in.h>
+    #include <netinet/tcp.h>
+    #include <sys/socket.h>
+
+    static inline int whorl_accept(int fd, struct sockaddr *address, socklen_t *length) {
+        return accept4(fd, address, length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    }
+
+    static inline int whorl_no_delay(int fd) {
+        int on = 1;
+        return setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    }
+    """
+    int c_accept "whorl_accept"(int fd, sockaddr *address, unsigned int *length) nogil
+    int c_no_delay "whorl_no_delay"(int fd) nogil
+    int c_getsockname "getsockname"(int fd, sockaddr *address, unsigned int *length) nogil
 
 cdef extern from "<sys/sendfile.h>" nogil:
     ssize_t c_sendfile "sendfile64"(int target, int source, int64_t *offset, size_t count)
@@ -225,6 +248,24 @@ cdef inline Py_ssize_t send_file(int target, int source, int64_t offset, Py_ssiz
     return size
 
 
+cdef inline object accept_stream(int fd):
+    cdef sockaddr_storage peer, own
+    cdef unsigned int peer_length = sizeof(sockaddr_storage), own_length = sizeof(sockaddr_storage)
+    cdef int connection = c_accept(fd, <sockaddr *>&peer, &peer_length)
+    cdef object name = None
+    if connection < 0:
+        return -c_errno
+    try:
+        if c_getsockname(connection, <sockaddr *>&own, &own_length) == 0:
+            name = read_address(&own, own_length)
+            if own.ss_family == AF_INET or own.ss_family == AF_INET6:
+                c_no_delay(connection)
+        return connection, read_address(&peer, peer_length), name
+    except BaseException:
+        c_close(connection)
+        raise
+
+
 cdef class EventBatch:
     cdef epoll_event _events[1024]
     cdef int _count
@@ -331,6 +372,7 @@ cdef class Kernel(FileCalls):
     cdef public int blocked_signal
     cdef public bint keeps_edges
     cdef public bint may_skip_polls
+    cdef public bint accepts_descriptors
 
     cpdef int64_t now(self) except? -1
     cpdef int64_t ticks(self) except? -1
@@ -348,3 +390,4 @@ cdef class Kernel(FileCalls):
     cpdef int epoll_ctl(self, int epfd, int operation, int fd, uint32_t mask, uint32_t generation) except? -65536
     cpdef int epoll_wait(self, int epfd, int64_t timeout_ns, EventBatch events) except? -65536
     cpdef int eventfd(self) except? -65536
+    cpdef object accept_descriptor(self, int fd)

@@ -55,6 +55,12 @@ if TYPE_CHECKING:
 _stat = os.stat
 _unlink = os.unlink
 
+#: The families of stream sockets whose addresses are made as Python's `socket` makes them.
+ACCEPTED_FAMILIES = (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)
+
+#: Whether they can be accepted without a socket object.
+ACCEPTS_DESCRIPTORS = bool(cython.compiled)
+
 if not cython.compiled:
     _STALE = 0xFFFFFFFF  # a generation that no watch has
 
@@ -208,6 +214,10 @@ if not cython.compiled:
 
     read_ticks = time.monotonic_ns
 
+    def accept_stream(fd: int) -> Any:
+        """Nothing: uncompiled, connections are accepted by the socket object."""
+        return -errno.ENOSYS
+
     def close_descriptor(kernel: Kernel, fd: int) -> int:
         epoll, _, _ = kernel._epolls.pop(fd, (None, None, None))
         try:
@@ -267,7 +277,15 @@ class Kernel(FileCalls):
     Its calls for files stand in `core/files`, those for datagrams in `core/datagrams`.
     """
 
-    __slots__ = ("_epolls", "_fine_sleep", "_scratch", "blocked_signal", "keeps_edges", "may_skip_polls")
+    __slots__ = (
+        "_epolls",
+        "_fine_sleep",
+        "_scratch",
+        "accepts_descriptors",
+        "blocked_signal",
+        "keeps_edges",
+        "may_skip_polls",
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -280,6 +298,8 @@ class Kernel(FileCalls):
         self.keeps_edges = bool(cython.compiled)
         # Whether a busy loop may leave out polls. A simulated world counts them: its traces depend on it.
         self.may_skip_polls = type(self) is Kernel
+        # Whether connections may be accepted without a socket object. Other kernels may know nothing else.
+        self.accepts_descriptors = ACCEPTS_DESCRIPTORS and type(self) is Kernel
 
     def now(self) -> int:
         """The monotonic clock, in nanoseconds (man 3 clock_gettime)."""
@@ -518,6 +538,28 @@ class Kernel(FileCalls):
             return refusal(error)
         connection.setblocking(False)
         return connection, address
+
+    def accept_descriptor(self, fd: int) -> Any:
+        """The next connection of a listening socket: its descriptor, the peer's address and its own.
+
+        It does not block, and of TCP it does not wait for more to send (man 2 accept4, TCP_NODELAY). Only
+        for kernels with `accepts_descriptors`, and families whose addresses are known here:
+        ACCEPTED_FAMILIES.
+        """
+        return accept_stream(fd)
+
+    def socket_of(self, fd: int, family: int, number: int) -> Any:
+        """The socket object for a descriptor of `accept_descriptor`; for -1 one that is closed."""
+        if fd >= 0:
+            sock = socket.socket(family, socket.SOCK_STREAM, number, fileno=fd)
+            sock.setblocking(False)
+            return sock
+        try:
+            sock = socket.socket(family, socket.SOCK_STREAM, number)
+        except OSError:  # Descriptors ran out: this one never had any, and says nothing of a family.
+            return socket.socket.__new__(socket.socket)
+        sock.close()
+        return sock
 
     def connect(self, sock: Any, address: Any) -> int:
         """Begin to connect a socket; -EINPROGRESS when it goes on (man 2 connect)."""

@@ -43,7 +43,7 @@ class IOHandle(Handle):
     __slots__ = ("_edge", "_fd", "_generation", "_interest", "_parked", "_queued", "_seen")
 
     def __init__(self, loop: Loop) -> None:
-        super().__init__(loop)
+        Handle.__init__(self, loop)
         self._fd = -1
         self._interest = 0  # what the poller watches for; 0: not watched
         self._seen = 0  # events collected and not yet handed over

@@ -59,7 +59,7 @@ class Stream(IOHandle):
     )
 
     def __init__(self, loop: Loop) -> None:
-        super().__init__(loop)
+        IOHandle.__init__(self, loop)
         self._kernel = loop._kernel
         self._poller = loop._poller
         self._sock: Any = None  # the socket object whose descriptor this is, if there is one

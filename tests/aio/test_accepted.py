@@ -1,0 +1,232 @@
+"""Connections that a server accepts as descriptors, and the socket objects that are made of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import resource
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+import whorl
+from tests.aio.peers import Recorder, turns
+from whorl.core import Kernel
+from whorl.core.fault_kernel import FaultKernel
+
+pytestmark = pytest.mark.usefixtures("no_leak")
+
+
+@contextlib.asynccontextmanager
+async def accepted(
+    loop: whorl.EventLoop, family: int, path: Path, make_protocol: Any = None
+) -> AsyncIterator[tuple[Any, socket.socket, Any]]:
+    """The protocol of an accepted connection, its peer, and the server."""
+    made: list[Any] = []
+
+    def factory() -> Any:
+        made.append(Recorder() if make_protocol is None else make_protocol())
+        return made[-1]
+
+    if family == socket.AF_UNIX:
+        server = await loop.create_unix_server(factory, path)
+    else:
+        host = "::1" if family == socket.AF_INET6 else "127.0.0.1"
+        server = await loop.create_server(factory, host, 0)
+    peer = socket.socket(family)
+    peer.connect(server.sockets[0].getsockname())
+    peer.setblocking(False)
+    while not made:
+        await asyncio.sleep(0)
+    await turns(2)
+    yield made[0], peer, server
+    peer.close()
+    server.close()
+    server.abort_clients()
+    await turns(3)
+
+
+FAMILIES = [socket.AF_INET, socket.AF_INET6, socket.AF_UNIX]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_what_is_known_of_a_connection_is_what_a_socket_object_says(
+    family: int, loop: whorl.EventLoop, tmp_path: Path
+) -> None:
+    async with accepted(loop, family, tmp_path / "socket") as (protocol, peer, server):
+        transport = protocol.transport
+        assert transport.get_extra_info("peername") == peer.getsockname()
+        assert transport.get_extra_info("sockname") == peer.getpeername()
+        sock = transport.get_extra_info("socket")
+        assert transport.get_extra_info("socket") is sock
+        assert type(sock) is asyncio.trsock.TransportSocket
+        assert sock.fileno() == transport._sock_fd
+        assert sock.family == family
+        assert sock.type == socket.SOCK_STREAM
+        assert sock.proto == server.sockets[0].proto
+        assert sock.gettimeout() == 0
+        assert sock.getpeername() == transport.get_extra_info("peername")
+        assert not os.get_inheritable(sock.fileno())
+        if family != socket.AF_UNIX:
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert transport.get_extra_info("nothing", "default") == "default"
+
+
+async def test_an_abstract_and_a_bound_peer_have_names(loop: whorl.EventLoop, tmp_path: Path) -> None:
+    protocols: list[Recorder] = []
+
+    def factory() -> Recorder:
+        protocols.append(Recorder())
+        return protocols[-1]
+
+    server = await loop.create_unix_server(factory, tmp_path / "server")
+    names: list[Any] = [f"\0whorl-{os.getpid()}", str(tmp_path / "peer")]
+    for name in names:
+        with socket.socket(socket.AF_UNIX) as peer:
+            peer.bind(name)
+            peer.connect(str(tmp_path / "server"))
+            await turns(4)
+            assert protocols[-1].transport.get_extra_info("peername") == peer.getsockname()
+            assert protocols[-1].transport.get_extra_info("sockname") == str(tmp_path / "server")
+    server.close()
+    await turns(4)
+
+
+async def test_the_names_stay_when_the_connection_is_over(loop: whorl.EventLoop, tmp_path: Path) -> None:
+    async with accepted(loop, socket.AF_INET, tmp_path) as (protocol, peer, _):
+        transport, name = protocol.transport, peer.getsockname()
+        peer.close()
+        transport.abort()
+        await turns(4)
+        assert transport.get_extra_info("peername") == name
+        sock = transport.get_extra_info("socket")
+        assert sock.fileno() == -1
+        assert sock.family == socket.AF_INET
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_bytes_and_the_end_go_both_ways(family: int, loop: whorl.EventLoop, tmp_path: Path) -> None:
+    async with accepted(loop, family, tmp_path / "socket") as (protocol, peer, _):
+        peer.send(b"question")
+        while bytes(protocol.received) != b"question":
+            await asyncio.sleep(0)
+        protocol.transport.write(b"answer")
+        protocol.transport.write_eof()
+        peer.setblocking(True)
+        assert peer.recv(100) == b"answer"
+        assert peer.recv(100) == b""
+
+
+async def test_a_transport_that_nobody_closes_says_so(loop: whorl.EventLoop, tmp_path: Path) -> None:
+    async with accepted(loop, socket.AF_INET, tmp_path) as (protocol, _, server):
+        protocol.transport.pause_reading()
+        loop._poller.remove(protocol.transport)
+        last = [protocol.transport]
+        protocol.transport = None
+        with pytest.warns(ResourceWarning, match="unclosed transport"):
+            last.clear()
+        server.close()
+        await asyncio.wait_for(server.wait_closed(), 5)
+
+
+async def test_a_protocol_that_cannot_be_told_costs_no_descriptor(
+    loop: whorl.EventLoop, tmp_path: Path, reported: list[dict[str, Any]]
+) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    async with accepted(loop, socket.AF_INET, tmp_path, object) as (_, peer, server):
+        await turns(2)
+        peer.setblocking(True)
+        assert peer.recv(1) == b""
+        server.close()
+        await asyncio.wait_for(server.wait_closed(), 5)
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before
+    reported.clear()
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_a_factory_that_closes_its_server_costs_no_descriptor(
+    fails: bool, loop: whorl.EventLoop
+) -> None:
+    def factory() -> Any:
+        server.close()
+        if fails:
+            raise LookupError("no protocol")
+        return Recorder()
+
+    server = await loop.create_server(factory, "127.0.0.1", 0)
+    before = len(os.listdir("/proc/self/fd"))
+    with socket.create_connection(server.sockets[0].getsockname()) as peer:
+        await turns(3)
+        assert peer.recv(1) == b""
+    assert len(os.listdir("/proc/self/fd")) == before - 1  # The listening socket is closed too.
+    await asyncio.wait_for(server.wait_closed(), 5)
+
+
+async def test_a_socket_object_is_to_be_had_when_descriptors_have_run_out(
+    loop: whorl.EventLoop, tmp_path: Path
+) -> None:
+    async with accepted(loop, socket.AF_INET, tmp_path) as (living, _, server):
+        with socket.create_connection(server.sockets[0].getsockname()) as peer:
+            await turns(3)
+            closed = server._open_clients()[-1]
+            closed.abort()
+            await turns(2)
+            assert peer.fileno() >= 0
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+        try:
+            sock = living.transport.get_extra_info("socket")
+            none = closed.get_extra_info("socket")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert sock.getsockname() == living.transport.get_extra_info("sockname")
+        assert none.fileno() == -1
+
+
+@pytest.mark.parametrize("name", ["accept", "recv", "send"])
+async def test_a_replaced_method_is_called(
+    name: str, loop: whorl.EventLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method = getattr(socket.socket, name)
+    calls = []
+
+    def replaced(sock: socket.socket, *args: Any) -> Any:
+        calls.append(sock)
+        return method(sock, *args)
+
+    monkeypatch.setattr(socket.socket, name, replaced)
+    async with accepted(loop, socket.AF_INET, tmp_path) as (protocol, peer, _):
+        os.write(peer.fileno(), b"question")
+        while not protocol.received:
+            await asyncio.sleep(0)
+        protocol.transport.write(b"answer")
+        assert calls
+        assert peer not in calls
+
+
+async def test_a_replaced_socket_class_is_made(loop: whorl.EventLoop, tmp_path: Path) -> None:
+    class Own(socket.socket):
+        """A program's own."""
+
+    async with accepted(loop, socket.AF_INET, tmp_path) as (_, _, server):
+        with mock.patch.object(socket, "socket", Own):
+            with socket.create_connection(server.sockets[0].getsockname()):
+                await turns(3)
+                newest = server._open_clients()[-1]
+                assert type(newest.get_extra_info("socket")._sock) is Own
+
+
+def test_kernels_of_other_worlds_accept_objects() -> None:
+    class Other(Kernel):
+        """May be a world of its own."""
+
+    assert Kernel().accepts_descriptors == whorl.compiled
+    assert FaultKernel(1).accepts_descriptors == whorl.compiled
+    assert not Other().accepts_descriptors
