@@ -23,10 +23,13 @@ PEERS = {  # what makes a loop, by the name of the package on PyPI
     "zloop": "new_event_loop",
     "aiofastnet": "loop_factory",
 }
+SPINNING = "whorl-spinning"
+SPIN_NS = 100_000
 NAMES = ("whorl", "whorl-pure", *PEERS, "asyncio", LIMIT)
 DESCRIPTIONS = {
     "whorl": "Whorl, compiled: the tree on PYTHONPATH, else build/cpXY-*-release; whorl@DIR: another tree",
     "whorl-pure": "Whorl, not compiled: src/",
+    SPINNING: f"Whorl, compiled, that spins for {SPIN_NS // 1000} µs before it sleeps",
     ", ".join(PEERS): "other people's, where they are installed",
     "asyncio": "the standard library's loop",
     LIMIT: "a minimal epoll echo server in C: the limit (echo and churn only)",
@@ -73,7 +76,10 @@ def new_event_loop(name: str) -> asyncio.AbstractEventLoop:
     import whorl
 
     _check_build(name, whorl.compiled)
-    return cast(asyncio.AbstractEventLoop, whorl.new_event_loop())
+    own = whorl.new_event_loop()
+    if name.startswith(SPINNING):
+        own.configure(spin_ns=SPIN_NS)
+    return cast(asyncio.AbstractEventLoop, own)
 
 
 def die_with_parent() -> None:
@@ -84,13 +90,13 @@ def die_with_parent() -> None:
 def _environment(name: str) -> dict[str, str]:
     environment = dict(os.environ)
     family, _, tree = name.partition("@")
-    if family not in NAMES:
-        raise UnavailableError(f"unknown loop; known are {', '.join(NAMES)}")
+    if family not in (*NAMES, SPINNING):
+        raise UnavailableError(f"unknown loop; known are {', '.join((*NAMES, SPINNING))}")
     if family == "whorl-pure":
         environment["PYTHONPATH"] = tree or str(ROOT / "src")
     elif tree:
         environment["PYTHONPATH"] = tree
-    elif family == "whorl" and not _names_whorl(environment.get("PYTHONPATH", "")):
+    elif family in ("whorl", SPINNING) and not _names_whorl(environment.get("PYTHONPATH", "")):
         environment["PYTHONPATH"] = str(_newest_release_tree())
     return environment
 

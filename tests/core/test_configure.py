@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
+import selectors
 import signal
 import threading
 
 import pytest
 
 from whorl.core import Loop, RunMode
-from whorl.handles import Timer
+from whorl.handles import Async, Timer
 
 MILLISECOND = 1_000_000
 
@@ -79,6 +81,86 @@ def test_a_blocked_signal_does_not_end_the_sleep(loop: Loop) -> None:
         stop.set()
         thread.join()
         signal.signal(signal.SIGPROF, former)
+
+
+def sleeps_of(loop: Loop) -> int:
+    """How often this thread gives way of itself while the loop waits twenty times for a millisecond."""
+    timer = Timer(loop)
+    left = [20]
+
+    def tick(timer: Timer) -> None:
+        left[0] -= 1
+        if not left[0]:
+            timer.close()
+
+    timer.start(tick, MILLISECOND, MILLISECOND)
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+    loop.run()
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - before
+
+
+def test_a_loop_that_spins_does_not_sleep_meanwhile(loop: Loop) -> None:
+    loop.configure(spin_ns=500 * MILLISECOND)
+    assert sleeps_of(loop) < 10
+    loop.configure(spin_ns=0)
+    assert sleeps_of(loop) >= 20
+
+
+def test_a_loop_that_has_spun_for_long_enough_sleeps(loop: Loop) -> None:
+    loop.configure(spin_ns=1000)
+    assert sleeps_of(loop) >= 20
+
+
+def test_what_is_not_named_stays_as_it_is(loop: Loop) -> None:
+    loop.configure(block_signal=signal.SIGPROF, spin_ns=1000)
+    loop.configure()
+    loop.configure(spin_ns=0)
+    assert loop._kernel.blocked_signal == signal.SIGPROF
+    loop.configure(block_signal=None)
+    assert loop._kernel.blocked_signal == 0
+
+
+def test_another_thread_ends_the_spinning(loop: Loop) -> None:
+    loop.configure(spin_ns=1000 * MILLISECOND)
+    handle = Async(loop, lambda handle: handle.close())
+    thread = threading.Thread(target=handle.send)
+    loop.call_soon(thread.start)
+    loop.run()
+    thread.join()
+    assert handle.is_closing()
+
+
+def test_a_signal_ends_the_spinning(loop: Loop) -> None:
+    loop.configure(spin_ns=1000 * MILLISECOND)
+    seen: list[int] = []
+    former = signal.signal(signal.SIGUSR1, lambda number, frame: (seen.append(number), timer.close()))
+    timer = Timer(loop)
+    timer.start(lambda timer: None, 3600 * 1000 * MILLISECOND)
+    thread = threading.Thread(target=signal.pthread_kill, args=(threading.get_ident(), signal.SIGUSR1))
+    loop.call_soon(thread.start)
+    try:
+        loop.run()
+    finally:
+        thread.join()
+        signal.signal(signal.SIGUSR1, former)
+    assert seen == [signal.SIGUSR1]
+
+
+@pytest.mark.parametrize("spin_ns", [-1, 1000 * MILLISECOND + 1, 2**70])
+def test_a_loop_spins_for_at_most_a_second(loop: Loop, spin_ns: int) -> None:
+    with pytest.raises(OSError, match="at most a second") as caught:
+        loop.configure(spin_ns=spin_ns)
+    assert caught.value.errno == errno.EINVAL
+    assert loop._kernel.spin_ns == 0
+
+
+def test_a_loop_on_a_selector_does_not_spin() -> None:
+    loop = Loop(poller=selectors.PollSelector())
+    with pytest.raises(OSError, match="cannot spin") as caught:
+        loop.configure(spin_ns=1000)
+    loop.configure(spin_ns=0)
+    loop.close()
+    assert caught.value.errno == errno.ENOSYS
 
 
 def test_only_sigprof_is_held_back(loop: Loop) -> None:

@@ -130,6 +130,7 @@ cdef Py_ssize_t RELEASE_GIL_SIZE
 cdef Py_ssize_t WRITE_VECTORS
 cdef Py_ssize_t READ_SIZE
 cdef int EVENTS_PER_POLL
+cdef int64_t LONGEST_SPIN_NS
 
 
 cdef inline bytearray new_scratch():
@@ -137,7 +138,7 @@ cdef inline bytearray new_scratch():
     return PyByteArray_FromStringAndSize(NULL, READ_SIZE)
 
 
-cdef inline int64_t monotonic_ns() noexcept:
+cdef inline int64_t monotonic_ns() noexcept nogil:
     cdef timespec now
     clock_gettime(CLOCK_MONOTONIC, &now)
     return <int64_t>now.tv_sec * 1000000000 + now.tv_nsec
@@ -323,11 +324,20 @@ cdef inline int close_descriptor(Kernel kernel, int fd) noexcept:
     return 0 if c_close(fd) == 0 else -c_errno
 
 
+cdef inline int spin_for_events(int epfd, epoll_event *events, int64_t until_ns) noexcept nogil:
+    cdef int count
+    while True:
+        count = c_epoll_wait(epfd, events, EVENTS_PER_POLL, 0)
+        if count != 0 or monotonic_ns() >= until_ns:
+            return count if count >= 0 else -c_errno
+
+
 cdef inline int wait_for_events(Kernel kernel, int epfd, int64_t timeout_ns, EventBatch batch) except? -65536:
     # Signal handlers run before the wait, or when it brought nothing: what they raise must not
     # cost events that were already taken from the kernel.
     cdef timespec limit
     cdef int count = -1, timeout_ms
+    cdef int64_t began_ns, spin_ns
     cdef uint64_t mask = 0
     cdef uint64_t *held = NULL
     PyErr_CheckSignals()
@@ -337,6 +347,20 @@ cdef inline int wait_for_events(Kernel kernel, int epfd, int64_t timeout_ns, Eve
             count = -c_errno
         batch._count = count if count > 0 else 0
         return count
+    if kernel.spin_ns > 0:
+        began_ns = monotonic_ns()
+        spin_ns = min(kernel.spin_ns, LONGEST_SPIN_NS)
+        if 0 < timeout_ns < spin_ns:
+            spin_ns = timeout_ns
+        with nogil:
+            count = spin_for_events(epfd, batch._events, began_ns + spin_ns)
+        if count <= 0:
+            PyErr_CheckSignals()
+        if count != 0 or spin_ns == timeout_ns:
+            batch._count = count if count > 0 else 0
+            return count
+        if timeout_ns > 0:
+            timeout_ns = max(1, timeout_ns - (monotonic_ns() - began_ns))
     if kernel.blocked_signal:
         mask = mask_with(kernel.blocked_signal)
         held = &mask
@@ -370,6 +394,7 @@ cdef class Kernel(FileCalls):
     cdef dict _epolls
     cdef bint _fine_sleep
     cdef public int blocked_signal
+    cdef public int64_t spin_ns
     cdef public bint keeps_edges
     cdef public bint may_skip_polls
     cdef public bint accepts_descriptors

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from whorl.core.files import FileCalls
 from whorl.core.limits import (
     EVENTS_PER_POLL,
+    LONGEST_SPIN_NS,
     READ_SIZE,
     RELEASE_GIL_SIZE,  # noqa: F401 (used by kernel.pxd)
     WRITE_VECTORS,
@@ -187,6 +188,8 @@ if not cython.compiled:
         try:
             if timeout_ns == 0:
                 found = poll(0, EVENTS_PER_POLL)
+            elif kernel.spin_ns > 0:
+                found = spin_and_sleep(kernel, poll, timeout_ns)
             elif kernel.blocked_signal:
                 found = poll_in_peace(kernel, poll, timeout_ns)
             else:
@@ -198,11 +201,23 @@ if not cython.compiled:
         batch._rows = [(fd, mask, generations.get(fd, _STALE)) for fd, mask in found]
         return len(found)
 
+    def spin_and_sleep(kernel: Kernel, poll: Any, timeout_ns: int) -> Any:
+        """Ask again and again for a while before sleeping."""
+        began = monotonic_ns()
+        spin_ns = min(kernel.spin_ns, LONGEST_SPIN_NS)
+        while (spent := monotonic_ns() - began) < spin_ns and (timeout_ns < 0 or spent < timeout_ns):
+            if found := poll(0, EVENTS_PER_POLL):
+                return found
+        timeout_ns = max(0, timeout_ns - spent) if timeout_ns > 0 else timeout_ns
+        if kernel.blocked_signal:
+            return poll_in_peace(kernel, poll, timeout_ns)
+        return poll(timeout_ns / 1e9 if timeout_ns >= 0 else None, EVENTS_PER_POLL)
+
     def poll_in_peace(kernel: Kernel, poll: Any, timeout_ns: int) -> Any:
         """Sleep while a signal is held back."""
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, (kernel.blocked_signal,))
         try:
-            return poll(timeout_ns / 1e9 if timeout_ns > 0 else None, EVENTS_PER_POLL)
+            return poll(timeout_ns / 1e9 if timeout_ns >= 0 else None, EVENTS_PER_POLL)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
@@ -285,6 +300,7 @@ class Kernel(FileCalls):
         "blocked_signal",
         "keeps_edges",
         "may_skip_polls",
+        "spin_ns",
     )
 
     def __init__(self) -> None:
@@ -293,6 +309,7 @@ class Kernel(FileCalls):
         self._epolls: dict[int, Any] = {}  # uncompiled: the epoll objects by descriptor
         self._fine_sleep = True  # whether this kernel sleeps in nanoseconds (epoll_pwait2)
         self.blocked_signal = 0  # a signal that is held back during a sleep; 0: none
+        self.spin_ns = 0  # for so long a sleep is put off, asking for events all the while
         # Whether edge-triggered events can be relied upon. Uncompiled they cannot: a signal handler
         # may raise between the kernel's answer and the queue, and an edge lost there is lost for ever.
         self.keeps_edges = bool(cython.compiled)

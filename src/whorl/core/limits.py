@@ -26,6 +26,9 @@ LONGEST_WITHOUT_POLL_NS: Final = 50_000
 #: The longest sleep, in nanoseconds (24 hours): far deadlines fit every kernel interface.
 LONGEST_POLL_NS: Final = 24 * 3600 * 1_000_000_000
 
+#: For how long a sleep may be put off by asking for events, in nanoseconds: a second, which nobody wants.
+LONGEST_SPIN_NS: Final = 1_000_000_000
+
 #: A deadline that never falls due: infinity, and all that int64 nanoseconds cannot hold.
 NEVER_NS: Final = (1 << 63) - 1
 

@@ -33,6 +33,7 @@ from whorl.core.host import Host
 from whorl.core.kernel import Kernel
 from whorl.core.limits import (
     LONGEST_POLL_NS,
+    LONGEST_SPIN_NS,
     LONGEST_WITHOUT_POLL_NS,
     NEVER_NS,
     PENDING_ROUNDS,
@@ -64,6 +65,7 @@ else:
 DEFAULT = int(RunMode.DEFAULT)
 SIGPROF = int(getattr(signal, "SIGPROF", -1))
 ONCE = int(RunMode.ONCE)
+UNCHANGED: Any = object()
 
 
 def make_poller(wanted: Poller | selectors.BaseSelector | None, kernel: Kernel) -> Poller:
@@ -451,15 +453,28 @@ class Loop(Owner):
         for shared in list(self._shared.values()):
             shared.renew()
 
-    def configure(self, *, block_signal: int | None = None) -> None:
-        """Hold SIGPROF back while the loop sleeps, or no longer if None (``uv_loop_configure``).
+    def configure(self, *, block_signal: int | None = UNCHANGED, spin_ns: int = UNCHANGED) -> None:
+        """Say how the loop sleeps; what is not named stays as it is (``uv_loop_configure``).
 
-        A profiler that sends it by the clock then does not wake the loop. Raises OSError (EINVAL) for any
-        other signal. Idle time is always measured.
+        `block_signal`: SIGPROF is held back meanwhile, so that a profiler that sends it by the clock does not
+        wake the loop; None: it is not. `spin_ns`: the loop asks for events for so many nanoseconds before
+        it sleeps, and keeps its core busy for so long; 0, as it is at first: it sleeps at once.
+
+        Raises OSError: EINVAL for any other signal, and for less than nothing or more than a second; ENOSYS
+        where the poller cannot spin, which epoll can. Idle time is always measured, and spinning is idle.
         """
-        if block_signal not in (None, SIGPROF):
+        from whorl.core.epoll import EpollPoller
+
+        if block_signal not in (UNCHANGED, None, SIGPROF):
             raise OSError(errno.EINVAL, "only SIGPROF can be held back")
-        self._kernel.blocked_signal = block_signal or 0
+        if spin_ns != UNCHANGED and not 0 <= spin_ns <= LONGEST_SPIN_NS:
+            raise OSError(errno.EINVAL, "a loop spins for at most a second")
+        if spin_ns not in (UNCHANGED, 0) and not isinstance(self._poller, EpollPoller):
+            raise OSError(errno.ENOSYS, "this poller cannot spin")
+        if block_signal != UNCHANGED:
+            self._kernel.blocked_signal = block_signal or 0
+        if spin_ns != UNCHANGED:
+            self._kernel.spin_ns = spin_ns
 
     def is_closed(self) -> bool:
         """Whether `close` was called."""
