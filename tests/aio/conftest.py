@@ -6,8 +6,11 @@ A test that is a coroutine function runs on the loop.
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import signal
+import sys
+import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -120,3 +123,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if "loop" not in item.fixturenames:
                 item.fixturenames.append("loop")
     items += list(over_faults.twins(items))
+
+
+@pytest.fixture
+def unwarned(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """asyncio leaves some things to the collector, which says so, and some of its finalizers fail."""
+    gc.collect()
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
+        gc.collect()

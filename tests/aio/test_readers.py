@@ -22,6 +22,7 @@ import pytest
 import whorl
 from tests.aio.conftest import Connect
 from tests.aio.peers import Recorder, fill, turns, turns_while_idle
+from tests.aio.stock import is_as_in_asyncio
 
 Pair = tuple[socket.socket, socket.socket]
 
@@ -410,11 +411,25 @@ async def test_a_socket_with_a_reader_lives_although_nobody_else_refers_to_it(lo
 
 
 @pytest.mark.parametrize("method", ["add_reader", "add_writer", "remove_reader", "remove_writer"])
-@pytest.mark.parametrize("what", [-1, 1 << 40, 1.5, None, "1", object()])
+@pytest.mark.parametrize("what", [-1, 1.5, None, "1", object()])
 async def test_what_is_no_descriptor_is_refused(method: str, what: object, loop: whorl.EventLoop) -> None:
     arguments = (print,) if method.startswith("add") else ()
     with pytest.raises(ValueError, match="Invalid file"):
         getattr(loop, method)(what, *arguments)
+
+
+@pytest.mark.parametrize("number", [1 << 31, 1 << 40, 1 << 70])
+def test_a_number_beyond_all_descriptors_is_what_it_is_in_asyncio(number: int) -> None:
+    def use(loop: Any, method: str) -> Any:
+        try:
+            return getattr(loop, method)(number, *((print,) if method.startswith("add") else ()))
+        except OverflowError as error:
+            return type(error), str(error)
+
+    for method in ("add_reader", "add_writer"):
+        assert is_as_in_asyncio(lambda loop, method=method: use(loop, method))[0] is OverflowError
+    for method in ("remove_reader", "remove_writer"):
+        assert is_as_in_asyncio(lambda loop, method=method: use(loop, method)) is False
 
 
 @pytest.mark.parametrize("method", ["add_reader", "add_writer", "remove_reader", "remove_writer"])

@@ -6,6 +6,7 @@ import contextvars
 import gc
 import threading
 import weakref
+from typing import Any
 
 import pytest
 
@@ -97,6 +98,18 @@ def test_a_context_that_is_entered_already_is_an_error_of_the_run(loop: Loop) ->
 
     context.run(run_inside)
     assert loop.metrics().ready == 0
+
+
+def test_what_stands_in_for_a_context_runs_the_callback(loop: Loop) -> None:
+    class Noting:
+        def run(self, callback: Any, *args: Any) -> None:
+            ran.append((callback, args))
+
+    ran: list[Any] = []
+    loop.call_soon(print, "x", 5, context=Noting())  # type: ignore[arg-type]
+    loop.call_later(0, print, context=Noting())  # type: ignore[arg-type]
+    run_turns(loop)
+    assert ran == [(print, ("x", 5)), (print, ())]
 
 
 def test_a_callback_names_its_function(loop: Loop) -> None:

@@ -469,9 +469,14 @@ SHARE = (DescriptorWatch, ReadPipe, WritePipe)
 
 
 def descriptor_of(fileobj: Any) -> int:
-    """The descriptor of an int or of an object with `fileno()`; ValueError if there is none."""
+    """The descriptor of an int or of an object with `fileno()`.
+
+    Raises ValueError if there is none, OverflowError for a number that is beyond all descriptors.
+    """
     fd = number_of(fileobj)
-    if not is_possible(fd):
+    if fd > 0 and not is_possible(fd):
+        raise OverflowError("Python int too large to convert to C int")
+    if fd < 0:
         raise ValueError(f"Invalid file descriptor: {fd}")
     return fd
 
@@ -501,6 +506,8 @@ def ensure_no_transport(loop: EventLoop, fileobj: Any) -> None:
     if handle is None:
         handle = loop._transports.get(fd)  # One that is not watched at the moment.
     if handle is not None and not isinstance(handle, SHARE) and not handle.is_closing():
+        if isinstance(fileobj, asyncio.BaseTransport):  # Ours has `fileno`, asyncio's has not.
+            raise ValueError(f"Invalid file object: {fileobj!r}")
         raise RuntimeError(f"File descriptor {fileobj!r} is used by transport {handle!r}")
 
 

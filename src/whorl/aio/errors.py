@@ -119,9 +119,8 @@ def default_exception_handler(loop: EventLoop, context: Context) -> None:
     if "source_traceback" not in context and origin:
         context["handle_traceback"] = origin
     lines = [context.get("message") or "Unhandled exception in event loop"]
-    lines += [
-        f"{key}: {_shown(key, context[key])}" for key in sorted(context.keys() - {"message", "exception"})
-    ]
+    told = ("message", "exception")
+    lines += [f"{key}: {_shown(key, context[key])}" for key in sorted(context) if key not in told]
     logger.error("\n".join(lines), exc_info=exc_info)
 
 

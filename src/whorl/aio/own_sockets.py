@@ -95,6 +95,7 @@ async def accept(loop: EventLoop, sock: Any) -> tuple[Any, Any]:
         connection.setblocking(False)
         return connection, address
 
+    sock.fileno()
     try:
         return accept_one()
     except BLOCKED:

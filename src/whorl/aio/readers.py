@@ -30,6 +30,8 @@ def _find(loop: EventLoop, fileobj: Any) -> DescriptorWatch | None:
     if is_possible(fd):
         found = loop._poller.find(fd)
         return found if isinstance(found, DescriptorWatch) else None
+    if fd > 0:
+        return None
     for handle in loop._poller.handles():
         if isinstance(handle, DescriptorWatch) and handle.fileobj is fileobj:
             return handle

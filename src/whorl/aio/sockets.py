@@ -41,7 +41,10 @@ async def sock_recv(loop: EventLoop, sock: Any, nbytes: int) -> bytes:
         _check(loop, sock)
         if has_own(loop, sock, "recv"):
             return await own_sockets.receive(loop, sock, "recv", nbytes)  # type: ignore[no-any-return]
-    answer = receive(loop, sock, nbytes)
+    try:
+        answer = receive(loop, sock, nbytes)
+    except (TypeError, OverflowError):  # The socket says it in Python's words.
+        return await own_sockets.receive(loop, sock, "recv", nbytes)  # type: ignore[no-any-return]
     if isinstance(answer, bytes):
         return answer
     data: bytes = await _outcome(answer)
@@ -59,9 +62,8 @@ async def sock_recv_into(loop: EventLoop, sock: Any, buf: WriteableBuffer) -> in
     fd = sock.fileno()
     try:
         size = loop._kernel.recv_into(fd, buf)
-    except BufferError:
-        kind = type(buf).__name__
-        raise TypeError(f"recv_into() argument 1 must be read-write bytes-like object, not {kind}") from None
+    except (TypeError, BufferError):
+        return await own_sockets.receive(loop, sock, "recv_into", buf)  # type: ignore[no-any-return]
     if size < 0 and memoryview(buf).nbytes:
         size = await _when_readable(loop, sock, size, lambda: loop._kernel.recv_into(fd, buf))
     return max(size, 0)
@@ -82,7 +84,11 @@ async def sock_sendall(loop: EventLoop, sock: Any, data: ReadableBuffer) -> None
         if sent != len(data):
             await _send_rest(loop, sock, data, sent)
         return
-    with memoryview(data) as whole:
+    try:
+        whole = memoryview(data)
+    except TypeError:
+        return await own_sockets.sendall(loop, sock, data)
+    with whole:
         if not whole.c_contiguous:
             raise BufferError("memoryview: underlying buffer is not C-contiguous")
         with whole.cast("B") as rest:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # next: asyncio's own method knows.
 _ask_factory: Any = base_events.BaseEventLoop.create_task
 _FACTORIES_TAKE_OPTIONS = "kwargs" in inspect.signature(_ask_factory).parameters
+_OPTIONS = {"name", "context", "eager_start"}
 _HAS_EAGER_TASKS = sys.version_info >= (3, 12)
 
 
@@ -46,7 +47,12 @@ def create_task(loop: EventLoop, coro: Running[Result], **options: Any) -> async
         return made
     if not _HAS_EAGER_TASKS:
         options.pop("eager_start", None)
-    task: Any = tasks.Task(coro, loop=loop, **options)  # type: ignore[arg-type, unused-ignore]
+    try:
+        task: Any = tasks.Task(coro, loop=loop, **options)  # type: ignore[arg-type, unused-ignore]
+    except TypeError:
+        if options.keys() <= _OPTIONS:
+            raise
+        task = _ask_factory(loop, coro, **options)  # which refuses, in the words of the running Python
     if loop._debug and task._source_traceback:
         del task._source_traceback[-1]  # this function
     try:

@@ -30,6 +30,22 @@ cdef extern from "Python.h":
 
 cdef extern from *:
     """
+    /* For what is no Context, and may have a method of this name all the same. */
+    static inline PyObject *whorl_run_by_method(PyObject *context, PyObject *callback, PyObject *args) {
+        PyObject *run = PyObject_GetAttrString(context, "run"), *first, *all = NULL, *result = NULL;
+        if (run == NULL)
+            return NULL;
+        first = PyTuple_Pack(1, callback);
+        if (first != NULL)
+            all = PySequence_Concat(first, args);
+        if (all != NULL)
+            result = PyObject_Call(run, all, NULL);
+        Py_XDECREF(all);
+        Py_XDECREF(first);
+        Py_DECREF(run);
+        return result;
+    }
+
     /* What Context.run does, with the arguments taken straight from the tuple. */
     static inline PyObject *whorl_run_in_context(PyObject *context, PyObject *callback, PyObject *args) {
         PyObject *result;
@@ -37,8 +53,12 @@ cdef extern from *:
             PyErr_SetString(PyExc_TypeError, "the arguments of a callback are a tuple");
             return NULL;
         }
-        if (PyContext_Enter(context) < 0)
-            return NULL;
+        if (PyContext_Enter(context) < 0) {
+            if (PyContext_CheckExact(context))
+                return NULL;
+            PyErr_Clear();
+            return whorl_run_by_method(context, callback, args);
+        }
         result = PyObject_Vectorcall(callback, ((PyTupleObject *)args)->ob_item, PyTuple_GET_SIZE(args), NULL);
         if (PyContext_Exit(context) < 0) {
             Py_XDECREF(result);

@@ -15,6 +15,7 @@ class Suite:
     name: str
     package: str
     archive: str = ""
+    installed: bool = True
     extras: tuple[str, ...] = ()
     install: tuple[str, ...] = ()
     tests: tuple[str, ...] = ("tests",)

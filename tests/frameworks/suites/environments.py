@@ -35,7 +35,7 @@ class Environment:
 
     @property
     def version(self) -> str:
-        return self.source.name.rpartition("-")[2]
+        return self.source.name.rpartition("-")[2].removesuffix(".orig")
 
 
 def prepare(suite: Suite) -> Environment:
@@ -78,8 +78,8 @@ def _download(address: str, target: Path) -> None:
 def _install(environment: Environment) -> None:
     suite = environment.suite
     extras = f"[{','.join(suite.extras)}]" if suite.extras else ""
-    project = f"{environment.source}{extras}"
-    _pip(environment, "install", "--prefer-binary", "pytest>=8.2", *suite.install, "--editable", project)
+    project = ["--editable", f"{environment.source}{extras}"] if suite.installed else []
+    _pip(environment, "install", "--prefer-binary", "pytest>=8.2", *suite.install, *project)
 
 
 def _pip(environment: Environment, verb: str, *arguments: object) -> None:
