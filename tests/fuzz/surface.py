@@ -19,6 +19,7 @@ from whorl.core.handle import Handle
 LEFT_OUT = {
     "_run_turns",
     "close_descriptor",
+    "raise_signal",
     "epoll_wait",
     "run_app",
     "_open",
