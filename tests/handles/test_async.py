@@ -158,6 +158,27 @@ def test_an_unreferenced_one_does_not_keep_the_loop_alive(loop: Loop) -> None:
     assert not loop.alive()
 
 
+def test_an_unreferenced_one_that_was_sent_does_not_keep_the_loop_alive(loop: Loop) -> None:
+    seen: list[str] = []
+    handle = Async(loop, lambda handle: seen.append("called"))
+    handle.unref()
+    for send in (handle.send, lambda: post_from_a_thread(handle)):
+        send()
+        assert not loop.alive()
+        assert not loop.run()
+    assert not seen
+    loop.call_soon(seen.append, "soon")
+    loop.run()
+    assert sorted(seen) == ["called", "soon"]
+    handle.close()
+
+
+def post_from_a_thread(handle: Async) -> None:
+    thread = threading.Thread(target=handle.send)
+    thread.start()
+    thread.join()
+
+
 def test_a_send_before_close_is_forgotten(loop: Loop) -> None:
     seen: list[str] = []
     handle = Async(loop, lambda handle: seen.append("called"))

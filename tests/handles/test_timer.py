@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextvars
 import errno
+import gc
+import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -146,6 +148,59 @@ def test_a_timer_restarted_while_it_is_due_waits_anew(
     clock.clock += SECOND
     run_once(loop)
     assert seen == ["new"]
+
+
+@pytest.mark.parametrize("timeout", [0, 3])
+def test_a_timer_stopped_and_started_while_it_is_due_runs_once_for_each_start(
+    loop: Loop, clock: ObedientClock, timeout: int
+) -> None:
+    ran: list[str] = []
+
+    def disturb(timer: Timer) -> None:
+        ran.append("disturb")
+        second.stop()
+        second.start(lambda timer: ran.append("second"), timeout * SECOND)
+        raise ArithmeticError
+
+    first, second = Timer(loop), Timer(loop)
+    first.start(disturb, SECOND)
+    second.start(lambda timer: ran.append("too early"), SECOND)
+    with pytest.raises(ArithmeticError):
+        loop.run()
+    assert ran == ["disturb"]
+    loop.run()
+    assert ran == ["disturb", "second"]
+
+
+def test_a_timer_that_was_dropped_with_its_callback_is_freed_when_it_is_closed(loop: Loop) -> None:
+    timers = [Timer(loop) for _ in range(3)]
+    timers[0].start(lambda timer: None, 0)
+    timers[1].start(lambda timer: None, 3600 * SECOND)
+    loop.run(RunMode.NOWAIT)
+    gone = [weakref.ref(timer) for timer in timers]
+    for timer in timers:
+        timer.close()
+    gc.disable()
+    try:
+        loop.run()
+        del timer
+        timers.clear()
+        assert [reference() for reference in gone] == [None] * 3
+    finally:
+        gc.enable()
+
+
+def test_times_beyond_64_bits_are_as_long_as_can_be(loop: Loop) -> None:
+    timer = Timer(loop)
+    timer.start(lambda timer: None, 1 << 80, 1 << 90)
+    assert timer.repeat_ns == (1 << 63) - 1
+    timer.repeat_ns = 1 << 64
+    assert timer.repeat_ns == (1 << 63) - 1
+    assert timer.due_in_ns() > 1 << 62
+    for value in (-1, -(1 << 80)):
+        with pytest.raises(ValueError, match="negative"):
+            timer.start(lambda timer: None, value)
+    timer.close()
 
 
 @IN_BOTH_ORDERS

@@ -72,6 +72,24 @@ cdef extern from *:
 
 cdef extern from *:
     """
+    /* The same with one argument. */
+    static inline PyObject *whorl_call_in_context(PyObject *context, PyObject *callback, PyObject *argument) {
+        PyObject *result;
+        if (PyContext_Enter(context) < 0)
+            return NULL;
+        result = PyObject_CallOneArg(callback, argument);
+        if (PyContext_Exit(context) < 0) {
+            Py_XDECREF(result);
+            return NULL;
+        }
+        return result;
+    }
+    """
+    object call_with_one "whorl_call_in_context"(object context, object callback, object argument)
+
+
+cdef extern from *:
+    """
     /* Whether only the caller's own reference to an object is left: no other one, and no weak one. */
     static inline int whorl_is_unshared(PyObject *object) {
         Py_ssize_t offset = Py_TYPE(object)->tp_weaklistoffset;
@@ -125,6 +143,7 @@ cdef class Callback(Runnable):
     cdef object __weakref__
 
     cdef object _execute(self)
+    cdef object _mark_cancelled(self)
     @cython.locals(loop=object)
     cpdef object _run(self)
 

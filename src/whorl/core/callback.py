@@ -30,6 +30,10 @@ if not cython.compiled:
         """Call `callback` in `context`."""
         return context.run(callback, *args)
 
+    def call_with_one(context: Any, callback: Callable[[Any], Any], argument: Any) -> Any:
+        """Call `callback(argument)` in `context`."""
+        return context.run(callback, argument)
+
 
 def current_context() -> contextvars.Context:
     """A copy of the calling code's context."""
@@ -151,11 +155,14 @@ class Callback(Runnable):
     def cancel(self) -> None:
         """Make sure that the function is not called."""
         if not self._cancelled:
-            self._cancelled = True
-            if self._loop._debug:
-                self._repr = repr(self)
-            self._callback = None
-            self._args = None
+            self._mark_cancelled()
+
+    def _mark_cancelled(self) -> None:
+        self._cancelled = True
+        if self._loop._debug:
+            self._repr = repr(self)
+        self._callback = None
+        self._args = None
 
     def cancelled(self) -> bool:
         """Whether `cancel` was called."""

@@ -43,3 +43,7 @@ cdef class Completion(Runnable):
     cdef object _abandon
 
     cdef object _execute(self)
+
+
+cdef class LateCompletion(Completion):
+    pass

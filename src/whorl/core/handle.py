@@ -197,3 +197,9 @@ class Completion(Runnable):
         """It will not run."""
         if self._abandon is not None:
             self._abandon()
+
+
+class LateCompletion(Completion):
+    """One that comes after everything else that has arrived with it, asyncs too: a signal, as in libuv."""
+
+    __slots__ = ()

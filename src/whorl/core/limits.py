@@ -71,6 +71,9 @@ SWEEP_MIN_CANCELLED: Final = 100
 #: ... and they are more than one in this many of all timers.
 SWEEP_FRACTION: Final = 2
 
+#: Empty places at the beginning of a line of timers are given back when they are at least so many.
+LINE_GAP: Final = 64
+
 #: How many threads the pool has unless WHORL_THREADPOOL_SIZE says otherwise (libuv: 4).
 THREADPOOL_SIZE: Final = 4
 

@@ -2,10 +2,11 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from whorl.core.callback cimport Callback, GuardedCallback, Owner, Runnable, current_thread, new_callback, recycle
-from whorl.core.handle cimport Completion, Handle
+from whorl.core.handle cimport Completion, Handle, LateCompletion
 from whorl.core.kernel cimport Kernel
 from whorl.core.poller cimport Poller
-from whorl.core.timer cimport TimedCallback, TimerHeap, deadline_of, new_heap, new_timer
+from whorl.core.timer cimport TimedCallback, deadline_of, new_timer
+from whorl.core.timer_heap cimport TimerHeap
 from whorl.core.wakeup cimport SignalPipe, Wakeup
 
 cdef int DEFAULT
@@ -34,6 +35,7 @@ cdef class Loop(Owner):
     cdef object _arrivals
     cdef bint _posted
     cdef readonly dict _async_handles
+    cdef public int64_t _asyncs_made
     cdef Runnable _sent_async
     cdef readonly TimerHeap _timers
     cdef readonly list _idle_handles
@@ -87,11 +89,11 @@ cdef class Loop(Owner):
     cdef object _run_closing(self)
     cdef object _run_pending(self)
     cdef object _collect_pending(self, list into)
-    @cython.locals(sent=Runnable)
+    @cython.locals(late=list, sent=Runnable)
     cdef object _take_arrivals(self, list into)
     @cython.locals(collected=Py_ssize_t, timer=TimedCallback)
     cdef object _collect_timers(self, list into)
-    @cython.locals(due=list, timer=TimedCallback)
+    @cython.locals(due=list)
     cdef object _run_timers(self)
     @cython.locals(batch=list)
     cdef object _run_ready(self)

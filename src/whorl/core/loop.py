@@ -28,7 +28,7 @@ from whorl.core.callback import (
     new_callback,
     recycle,
 )
-from whorl.core.handle import Completion, Handle
+from whorl.core.handle import Completion, Handle, LateCompletion
 from whorl.core.host import Host
 from whorl.core.kernel import Kernel
 from whorl.core.limits import (
@@ -42,7 +42,8 @@ from whorl.core.limits import (
 )
 from whorl.core.metrics import LoopMetrics, LoopUtilization
 from whorl.core.states import RunMode
-from whorl.core.timer import TimedCallback, deadline_of, new_heap, new_timer
+from whorl.core.timer import TimedCallback, deadline_of, new_timer
+from whorl.core.timer_heap import TimerHeap
 from whorl.core.wakeup import SignalPipe, Wakeup
 
 try:
@@ -94,6 +95,7 @@ class Loop(Owner):
         "_active_requests",
         "_arrivals",
         "_async_handles",
+        "_asyncs_made",
         "_callbacks",
         "_check_handles",
         "_closed",
@@ -160,11 +162,12 @@ class Loop(Owner):
         self._polled: list[Runnable] = []  # what the machine's poll brought
         self._arrivals: collections.deque[Runnable] = collections.deque()
         self._posted = False  # whether something may have arrived since the loop took what there was
-        self._timers = new_heap()
+        self._timers = TimerHeap()
         self._idle_handles: list[Any] = []
         self._prepare_handles: list[Any] = []
         self._check_handles: list[Any] = []
         self._async_handles: dict[Any, None] = {}  # the open ones, in the order in which they are called
+        self._asyncs_made = 0
         self._sent_async: Runnable | None = None  # one that was sent: it calls all that were
         self._passes = 0  # how many passes over idle, prepare or check handles there were
         self._closing_handles: list[Handle] = []
@@ -585,7 +588,7 @@ class Loop(Owner):
             self._run_closing()  # closed handles are let go
         if self._pending:
             self._collect_pending(self._ready)
-        if len(self._timers._entries):
+        if self._timers:
             self._collect_timers(self._ready)  # due timers join the ready queue
         self._run_ready()  # the only place callbacks are run
 
@@ -658,7 +661,7 @@ class Loop(Owner):
         self._skipped += 1
         if self._arrivals or self._sent_async is not None:
             self._take_arrivals(self._ready)
-        if len(self._timers._entries) and self._timers.next_deadline() <= self._now_ns + since:
+        if self._timers and self._timers.next_deadline() <= self._now_ns + since:
             self._now_ns = self._kernel.now()
         return True
 
@@ -709,10 +712,11 @@ class Loop(Owner):
     def _run_timers(self) -> None:
         """Call the timers that are due by now; those that are started meanwhile wait."""
         due: list[Any] = []
-        self._collect_timers(due)
-        for timer in due:
-            if timer._when is None:
-                timer._callback.__self__._deactivate()  # a handle that waits for its call is not active
+        try:
+            self._collect_timers(due)
+        except BaseException:  # an interrupt
+            self._pending.extend(due)
+            raise
         if due:
             self._run_batch(due, self._pending)
 
@@ -771,17 +775,25 @@ class Loop(Owner):
     def _take_arrivals(self, into: list[Runnable]) -> None:
         """Append what other threads posted, but not what they post meanwhile: that may have no end.
 
-        Asyncs come last, as in libuv, and all at once, those that the others send among them.
+        Asyncs come after it, as in libuv, and all at once, those that the others send among them; signals
+        come last.
         """
         self._posted = False
+        late: list[Runnable] | None = None
         for _ in range(len(self._arrivals)):
-            into.append(self._arrivals.popleft())
+            entry = self._arrivals.popleft()
+            if type(entry) is LateCompletion:
+                late = [entry] if late is None else [*late, entry]
+            else:
+                into.append(entry)
         sent = self._sent_async
         self._sent_async = None
         if sent is not None:
             into.append(sent)
         elif self._async_handles:
             into.append(next(iter(self._async_handles)))
+        if late is not None:
+            into.extend(late)
         if self._may_sleep:
             self._end_sleep()
 
@@ -799,7 +811,7 @@ class Loop(Owner):
             or self._is_driven
         ):
             return 0
-        if not len(self._timers._entries):
+        if not self._timers:
             return -1
         self._now_ns = self._clock()
         return self._until_next_timer(self._now_ns)
@@ -1021,6 +1033,9 @@ def _log_failed_probe(probe: object) -> None:
 
 
 if not cython.compiled:
+    from whorl.core import keyed_timers
+
+    new_timer, TimerHeap = keyed_timers.KeyedTimedCallback, keyed_timers.KeyedTimers  # type: ignore[misc]
 
     def _run_batch(self: Loop, batch: list[Any], queue: list[Any]) -> None:
         """The same in fewer steps: uncompiled, each of them costs as much as a whole turn compiled."""

@@ -1,10 +1,16 @@
+from libc.stdint cimport int64_t
+
 cimport cython
 
-from whorl.core.callback cimport call_in_context, current_context
+from whorl.core.callback cimport call_with_one, current_context
 from whorl.core.handle cimport Handle
 from whorl.core.loop cimport Loop
 
 cdef int OPEN
+
+
+@cython.locals(index=Py_ssize_t)
+cdef object put_last(dict handles, list waiting, Py_ssize_t first)
 
 
 cdef class Async(Handle):
@@ -14,7 +20,7 @@ cdef class Async(Handle):
 
     @cython.locals(loop=Loop)
     cpdef object send(self)
-    @cython.locals(loop=Loop, handles=dict, waiting=list, index=Py_ssize_t, handle=Async)
+    @cython.locals(loop=Loop, handles=dict, waiting=list, index=Py_ssize_t, handle=Async, made=int64_t)
     cdef object _execute(self)
     @cython.locals(loop=Loop, handle=Async)
     cdef object _forget_sent(self)

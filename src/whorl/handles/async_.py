@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.callback import call_in_context, current_context
+from whorl.core.callback import current_context
 from whorl.core.handle import Handle
 from whorl.core.states import Life
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import uncompiled as cython
 
 if TYPE_CHECKING:
     from typing import Self
@@ -15,11 +20,6 @@ if TYPE_CHECKING:
     from whorl.core.loop import Loop
 
 OPEN = int(Life.OPEN)
-
-
-def newest(handles: dict[Any, None]) -> Any:
-    """The handle that is called last."""
-    return next(reversed(handles), None)
 
 
 def put_last(handles: dict[Any, None], waiting: list[Any], first: int) -> None:
@@ -47,6 +47,7 @@ class Async(Handle):
         self._context: Any = current_context()
         self._sent = False  # whether a call is owed
         self.loop._async_handles[self] = None
+        self.loop._asyncs_made += 1
         self._activate()
 
     def send(self) -> None:
@@ -69,15 +70,15 @@ class Async(Handle):
         handles: dict[Any, None] = loop._async_handles
         loop._sent_async = None  # first: who is sent from now on sets it again
         waiting = list(handles)
-        last = newest(handles)
+        made = loop._asyncs_made
         try:
             for index in range(len(waiting)):
                 handle = waiting[index]
                 if handle._sent:
                     handle._call()
-                    if newest(handles) is not last:
+                    if loop._asyncs_made != made:
                         put_last(handles, waiting, index + 1)
-                        last = newest(handles)
+                        made = loop._asyncs_made
             if loop._sent_async is not None:
                 self._forget_sent()
         except BaseException:
@@ -96,7 +97,7 @@ class Async(Handle):
     def _call(self) -> None:
         self._sent = False  # before the call, so that a send during the call causes another one
         if self._life == OPEN and self._callback is not None:
-            call_in_context(self._context, self._callback, (self,))
+            call_with_one(self._context, self._callback, self)
 
     def _release(self) -> None:
         self.loop._async_handles.pop(self, None)
@@ -104,3 +105,7 @@ class Async(Handle):
             self._forget_sent()
         self._callback = None
         self._context = None
+
+
+if not cython.compiled:
+    from whorl.core.callback import call_with_one

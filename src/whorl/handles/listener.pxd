@@ -3,7 +3,7 @@ cimport cython
 from whorl.core.kernel cimport Kernel
 from whorl.core.loop cimport Loop
 from whorl.core.poller cimport IOHandle, Poller
-from whorl.core.timer cimport TimedCallback, new_handle_timer
+from whorl.core.timer cimport TimedCallback
 
 cdef int READABLE
 cdef int ACCEPTS_PER_EVENT

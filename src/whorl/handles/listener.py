@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from whorl.core.limits import ACCEPT_REST_NS, ACCEPTS_PER_EVENT
 from whorl.core.poller import IOHandle
 from whorl.core.states import Event
-from whorl.core.timer import TimedCallback, new_handle_timer
+from whorl.core.timer import TimedCallback
 
 if TYPE_CHECKING:
     from whorl.core.loop import Loop
@@ -98,7 +98,7 @@ class Listener(IOHandle):
 
     def _begin_rest(self) -> None:
         loop = self.loop
-        rest = new_handle_timer(loop, loop.now() + ACCEPT_REST_NS, self._end_rest, (), None)
+        rest = TimedCallback(loop, loop.now() + ACCEPT_REST_NS, None, self._end_rest, ())
         self._rest = rest
         loop._schedule(rest)
 
