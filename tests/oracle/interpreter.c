@@ -40,8 +40,12 @@ enum {
     LAST = 1 << 30,             /* the rank of the loop's own descriptors */
 };
 
-enum kind { TIMER, IDLE, PREPARE, CHECK, ASYNC, POLL, PIPE, TCP, WORK, RAW };
-static const char *kind_names[] = {"timer", "idle", "prepare", "check", "async", "poll", "pipe", "tcp"};
+enum kind { TIMER, IDLE, PREPARE, CHECK, ASYNC, POLL, PIPE, TCP, SIGNAL, PROCESS, WORK, RAW };
+static const char *kind_names[] = {"timer", "idle", "prepare", "check", "async", "poll", "pipe", "tcp", "signal",
+                                   "process"};
+static const struct { const char *name; int number; } signals[] = {
+    {"usr1", SIGUSR1}, {"usr2", SIGUSR2}, {"hup", SIGHUP}, {"term", SIGTERM}, {"kill", SIGKILL},
+};
 
 struct line { int count; char *words[MOST_WORDS]; };
 
@@ -52,6 +56,7 @@ struct thing {
     enum kind kind;
     int fd;                     /* of RAW */
     bool is_done, is_cancelled; /* of WORK */
+    bool is_ending;             /* of PROCESS: whether it ends by itself, soon */
     union {
         uv_handle_t handle;
         uv_timer_t timer;
@@ -63,6 +68,8 @@ struct thing {
         uv_stream_t stream;
         uv_pipe_t pipe;
         uv_tcp_t tcp;
+        uv_signal_t signal;
+        uv_process_t process;
         uv_work_t work;
     };
 };
@@ -105,6 +112,9 @@ static void finish(const char *why)
         unlink(paths[i]);
     if (has_folder)
         rmdir(folder);
+    for (int i = 0; i < thing_count; i++)
+        if (things[i]->kind == PROCESS && things[i]->process.pid > 1)
+            kill(things[i]->process.pid, SIGKILL);
     _exit(0);
 }
 
@@ -163,6 +173,15 @@ static void await_work(void)
     is_signalled |= finished_work() > 0;
 }
 
+/* Until the children that end by themselves have ended. */
+static void await_children(void)
+{
+    siginfo_t info;
+    for (int i = 0; i < thing_count; i++)
+        if (things[i]->kind == PROCESS && things[i]->is_ending)
+            waitid(P_PID, things[i]->process.pid, &info, WEXITED | WNOWAIT);
+}
+
 static bool is_async_pending(void)
 {
     for (int i = 0; i < thing_count; i++)
@@ -183,6 +202,7 @@ int epoll_pwait(int epfd, struct epoll_event *events, int size, int timeout, con
 {
     (void)mask;
     await_work();
+    await_children();
     if (++polls > MOST_POLLS)
         finish("limit");
     int found = syscall(SYS_epoll_pwait, epfd, events, size, 0, NULL, 8), kept = 0;
@@ -403,6 +423,22 @@ static void on_worked(uv_work_t *work, int status)
     called(thing->label, " %s", outcome(status));
 }
 
+static void on_signal(uv_signal_t *handle, int number)
+{
+    const char *name = "?";
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        if (signals[i].number == number)
+            name = signals[i].name;
+    called(((struct thing *)handle->data)->label, " %s", name);
+}
+
+static void on_exit_of_child(uv_process_t *handle, int64_t status, int number)
+{
+    struct thing *thing = handle->data;
+    thing->is_ending = false;
+    called(thing->label, " %d %d", (int)status, number);
+}
+
 static void on_walk(uv_handle_t *handle, void *unused)
 {
     (void)unused;
@@ -421,7 +457,7 @@ static void socket_pair(int pair[2])
 
 static enum kind kind_called(const char *name)
 {
-    for (int kind = TIMER; kind <= TCP; kind++)
+    for (int kind = TIMER; kind <= PROCESS; kind++)
         if (!strcmp(name, kind_names[kind]))
             return kind;
     die("no such kind:", name);
@@ -449,11 +485,46 @@ static struct thing *make(const struct line *line, enum kind kind, const char *n
         if (fd >= 0)
             code = uv_tcp_open(&thing->tcp, fd);
         break;
+    case SIGNAL: code = uv_signal_init(&loop, &thing->signal); break;
+    case PROCESS: break;        /* by `spawn` */
     default: die("cannot make", name);
     }
     thing->handle.data = thing;
     check(line, code);
     return thing;
+}
+
+static int signal_called(const char *name)
+{
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        if (!strcmp(signals[i].name, name))
+            return signals[i].number;
+    die("no such signal:", name);
+    return 0;
+}
+
+/* Nobody raises a signal for which nobody waits: it would be the end. */
+static void raise_signal(int number)
+{
+    for (int i = 0; i < thing_count; i++)
+        if (things[i]->kind == SIGNAL && things[i]->signal.signum == number) {
+            raise(number);
+            return;
+        }
+}
+
+static void spawn(const struct line *line, struct thing *thing)
+{
+    char command[LABEL];
+    char *sleeper[] = {"sleep", "1000", NULL}, *shell[] = {"sh", "-c", command, NULL};
+    bool sleeps = !strcmp(line->words[2], "-");
+    uv_process_options_t options = {.exit_cb = on_exit_of_child, .args = sleeps ? sleeper : shell};
+    options.file = options.args[0];
+    snprintf(command, LABEL, "exit %.10s", line->words[2]);
+    check(line, uv_spawn(&loop, &thing->process, &options));
+    thing->handle.data = thing;
+    thing->is_ending = !sleeps;
+    set_label(thing->label, line, 3, thing->name, "");
 }
 
 static void start(const struct line *line, struct thing *thing)
@@ -477,6 +548,11 @@ static void start(const struct line *line, struct thing *thing)
         code = uv_poll_start(&thing->poll, events, on_poll);
         was_active = false;
         break;
+    case SIGNAL:
+        code = (line->count > 3 && !strcmp(line->words[3], "once") ? uv_signal_start_oneshot : uv_signal_start)(
+            &thing->signal, on_signal, signal_called(line->words[2]));
+        was_active = false;
+        break;
     default: die("cannot start", thing->name);
     }
     /* A label stands for a function: that of a start which libuv ignores is ignored, too. */
@@ -492,6 +568,7 @@ static void stop(struct thing *thing)
     case PREPARE: uv_prepare_stop(&thing->prepare); break;
     case CHECK: uv_check_stop(&thing->check); break;
     case POLL: uv_poll_stop(&thing->poll); break;
+    case SIGNAL: uv_signal_stop(&thing->signal); break;
     default: die("cannot stop", thing->name);
     }
 }
@@ -596,6 +673,8 @@ static bool on_loop(const struct line *line)
         hold();
     else if (!strcmp(op, "release"))
         release();
+    else if (!strcmp(op, "raise"))
+        raise_signal(signal_called(line->words[1]));
     else
         return false;
     return true;
@@ -682,7 +761,12 @@ static bool on_any_handle(const struct line *line, struct thing *thing)
         check(line, uv_timer_again(&thing->timer));
     else if (!strcmp(op, "repeat"))
         uv_timer_set_repeat(&thing->timer, atoi(line->words[2]));
-    else if (!strcmp(op, "getrepeat"))
+    else if (!strcmp(op, "spawn"))
+        spawn(line, thing);
+    else if (!strcmp(op, "kill")) {
+        check(line, uv_process_kill(&thing->process, signal_called(line->words[2])));
+        thing->is_ending = true;
+    } else if (!strcmp(op, "getrepeat"))
         say(line, uv_timer_get_repeat(&thing->timer), false);
     else if (!strcmp(op, "due"))
         say(line, uv_is_active(&thing->handle) ? uv_timer_get_due_in(&thing->timer) : 0, false);

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import collections
 import errno
+import os
 import select
 import shutil
+import signal
 import socket
 import tempfile
 import threading
@@ -18,7 +20,20 @@ from pathlib import Path
 from typing import Any
 
 from whorl.core import Event, Host, Kernel, Loop, RunMode
-from whorl.handles import TCP, Async, Check, Idle, Pipe, Poll, Prepare, ThreadPool, Timer, Work
+from whorl.handles import (
+    TCP,
+    Async,
+    Check,
+    Idle,
+    Pipe,
+    Poll,
+    Prepare,
+    Process,
+    Signal,
+    ThreadPool,
+    Timer,
+    Work,
+)
 
 Words = tuple[str, ...]
 
@@ -30,9 +45,10 @@ ADD, DEL = 1, 2
 BYTES = bytes(4 * 1024 * 1024)
 KINDS: dict[str, Any] = {
     "timer": Timer, "idle": Idle, "prepare": Prepare, "check": Check,
-    "async": Async, "poll": Poll, "pipe": Pipe, "tcp": TCP,
+    "async": Async, "poll": Poll, "pipe": Pipe, "tcp": TCP, "signal": Signal, "process": Process,
 }  # fmt: skip
 MODES = {"default": RunMode.DEFAULT, "once": RunMode.ONCE, "nowait": RunMode.NOWAIT}
+SIGNALS = {name: getattr(signal, f"SIG{name.upper()}") for name in ("usr1", "usr2", "hup", "term", "kill")}
 EVENTS = {
     "r": Event.READABLE,
     "w": Event.WRITABLE,
@@ -73,6 +89,11 @@ class World(Kernel):
     def note_fd(self, fd: int) -> None:
         self.ranks[fd] = len(self.ranks)
 
+    def pidfd_open(self, pid: int) -> int:
+        fd = super().pidfd_open(pid)
+        self.ranks[fd] = LAST + len(self.ranks)
+        return fd
+
     def epoll_create(self) -> int:
         return self.epoll.fileno()
 
@@ -95,6 +116,7 @@ class World(Kernel):
 
     def epoll_wait(self, epfd: int, timeout_ns: int, events: Any) -> int:
         self.performer.await_work()
+        self.performer.await_children()
         self.polls += 1
         if self.polls > MOST_POLLS:
             raise Over("limit")
@@ -154,6 +176,7 @@ class Performer:
         self.folder: Path | None = None
         self.is_held = False
         self.cancelled: list[Work] = []
+        self.ending: list[Process] = []
         self.gate = threading.Semaphore(0)
         self.began = threading.Semaphore(0)
 
@@ -169,6 +192,12 @@ class Performer:
         """Give everything back."""
         self.is_over = True
         self.release(())
+        for thing in self.things.values():
+            if isinstance(thing, Process) and thing.is_active():
+                thing.kill(signal.SIGKILL)
+                self.ending.append(thing)
+        self.world.polls = 0
+        self.loop.run(RunMode.NOWAIT)
         for thing in self.things.values():
             thing.close() if not isinstance(thing, Work) else thing.cancel()
         while True:
@@ -235,6 +264,14 @@ class Performer:
 
     def connected_to(self, thing: Any, error: OSError | None) -> None:
         self.called(self.labels[thing.data], outcome(error))
+
+    def signalled(self, thing: Any, number: int) -> None:
+        name = next(name for name, its_number in SIGNALS.items() if its_number == number)
+        self.called(self.labels[thing.data], name)
+
+    def has_exited(self, thing: Any, status: int, number: int) -> None:
+        self.ending.remove(thing)
+        self.called(self.labels[thing.data], f"{status} {number}")
 
     # Making.
 
@@ -334,6 +371,9 @@ class Performer:
         # A label stands for a function: that of a start which is ignored is ignored, too.
         if isinstance(thing, Timer):
             thing.start(self.plain, int(words[2]) * MS, int(words[3]) * MS)
+        elif isinstance(thing, Signal):
+            begin = thing.start_oneshot if words[3:4] == ("once",) else thing.start
+            begin(SIGNALS[words[2]], self.signalled)
         elif isinstance(thing, Poll):
             thing.start(sum(EVENTS.get(letter, 0) for letter in words[2]), self.polled)
         elif thing.is_active():
@@ -362,6 +402,35 @@ class Performer:
 
     def send(self, words: Words) -> None:
         self.things[words[1]].send()
+
+    # Signals and children.
+
+    def raise_(self, words: Words) -> None:
+        number = SIGNALS[words[1]]
+        if any(isinstance(thing, Signal) and thing.signum == number for thing in self.things.values()):
+            signal.raise_signal(number)
+
+    def spawn(self, words: Words) -> None:
+        thing = self.things[words[1]]
+        program = ["sleep", "1000"] if words[2] == "-" else ["sh", "-c", f"exit {words[2]}"]
+        thing.spawn(program, self.has_exited)
+        self.labels[words[1]] = label_of(words)
+        if words[2] != "-":
+            self.ending.append(thing)
+
+    def kill(self, words: Words) -> None:
+        thing = self.things[words[1]]
+        thing.kill(SIGNALS[words[2]])
+        if thing not in self.ending:
+            self.ending.append(thing)
+
+    def await_children(self) -> None:
+        """Until the children that end by themselves have ended."""
+        for thing in self.ending:
+            try:
+                os.waitid(os.P_PID, thing.pid, os.WEXITED | os.WNOWAIT)
+            except ChildProcessError:
+                pass  # closed, and reaped elsewhere
 
     # Streams.
 
@@ -494,10 +563,11 @@ class Performer:
 
 
 setattr(Performer, "try", Performer.try_)
+setattr(Performer, "raise", Performer.raise_)
 
 ON_A_HANDLE = frozenset(
     "ref unref hasref close start stop again repeat getrepeat due send read noread write try shutdown queued "
-    "readable writable bind listen connect accept".split()
+    "readable writable bind listen connect accept spawn kill".split()
 )
 ON_A_RAW_ONE = frozenset("put take end cut".split())
 

@@ -33,7 +33,8 @@ class SignalTable:
         self._host = host
         # Guards changes of the listeners. A handler that interrupts one sees the tuple before or after.
         self._lock = threading.RLock()
-        self._listeners: dict[int, tuple[weakref.ref[Listener], ...]] = {}
+        # For each listener, whether it waits for one signal only: those are told after the others.
+        self._listeners: dict[int, tuple[tuple[weakref.ref[Listener], bool], ...]] = {}
         self._former: dict[int, Any] = {}  # the handlers that ours has replaced
         self._main_loop: weakref.ref[Loop] | None = None  # the one that runs in the main thread
 
@@ -62,14 +63,15 @@ class SignalTable:
 
     # Listening.
 
-    def listen(self, number: int, listener: Listener) -> None:
-        """Tell `listener` of each signal `number`.
+    def listen(self, number: int, listener: Listener, once: bool) -> None:
+        """Tell `listener` of each signal `number`; after all others if it wants `once` to be told.
 
         Raises RuntimeError outside the main thread if no loop runs there, OSError for a signal that cannot
         be caught.
         """
         with self._lock:
-            self._listeners[number] = (*self._living(number), weakref.ref(listener))
+            listeners = (*self._living(number), (weakref.ref(listener), once))
+            self._listeners[number] = tuple(sorted(listeners, key=lambda each: each[1]))
         try:
             if not self.is_installed(number):
                 self._in_main_thread(self._install, number)
@@ -97,13 +99,13 @@ class SignalTable:
         self._former[number] = handler
         return True
 
-    def _living(self, number: int) -> tuple[weakref.ref[Listener], ...]:
-        return tuple(ref for ref in self._listeners.get(number, ()) if ref() is not None)
+    def _living(self, number: int) -> tuple[tuple[weakref.ref[Listener], bool], ...]:
+        return tuple(each for each in self._listeners.get(number, ()) if each[0]() is not None)
 
     def _leave(self, number: int, listener: Listener) -> bool:
         """Forget a listener; whether others are left."""
         with self._lock:
-            left = tuple(ref for ref in self._living(number) if ref() is not listener)
+            left = tuple(each for each in self._living(number) if each[0]() is not listener)
             if left:
                 self._listeners[number] = left
             else:
@@ -133,7 +135,7 @@ class SignalTable:
     def _arrived(self, number: int, frame: object) -> None:
         """The handler that Python calls, between any two instructions of the main thread."""
         told = False
-        for ref in self._listeners.get(number, ()):
+        for ref, _ in self._listeners.get(number, ()):
             listener = ref()
             if listener is not None and listener._signal_raised(number):
                 told = True

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import call_in_context, current_context
-from whorl.core.handle import Completion, Handle, os_error
+from whorl.core.handle import Handle, LateCompletion, os_error
 
 if TYPE_CHECKING:
     from typing import Self
@@ -20,6 +20,8 @@ _UNCATCHABLE = (signal.SIGKILL, signal.SIGSTOP)
 
 class Signal(Handle):
     """Tells of a signal (libuv: ``uv_signal_t``); any number of handles, on any loops, may share one.
+
+    They are told in the order in which they were started, those that wait for one signal only last.
 
     While a handle is started, the signal does nothing else: no handler of Python's runs and nothing is
     terminated. What was there before is there again when the last handle has been stopped.
@@ -76,17 +78,17 @@ class Signal(Handle):
             raise os_error(errno.EINVAL)
         if number != self._number:
             self.stop()
-            self._listen(number)
+            self._listen(number, once)
         self._callback = callback
         self._context = current_context()
         self._once = once
         self._activate()
 
-    def _listen(self, number: int) -> None:
+    def _listen(self, number: int, once: bool) -> None:
         loop = self.loop
         try:
             loop._count_signal_handles(1)
-            loop._host.signals.listen(number, self)
+            loop._host.signals.listen(number, self, once)
         except BaseException:
             loop._count_signal_handles(-1)
             raise
@@ -97,7 +99,7 @@ class Signal(Handle):
         """The signal has arrived; called inside Python's signal handler, in the main thread."""
         if not self.loop._is_at_home():
             return False  # The loop is one of the process that this one was forked from.
-        self.loop._arrive(Completion(self._report, (self._start, number)))
+        self.loop._arrive(LateCompletion(self._report, (self._start, number)))
         return True
 
     def _report(self, start: int, number: int) -> None:
