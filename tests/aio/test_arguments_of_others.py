@@ -77,6 +77,7 @@ FILES: list[Maker] = [
     lambda place: place.pipe(1),
 ]
 SIZES = many(None, 0, 1, 5, -1, "1", 1.5, 2**70, True)
+COUNTS = many(None, 0, 1, 5, -1, "1", 1.5, True)  # asyncio has refused very high ones until 3.12
 BUFFERS = [*ODD, *many(memoryview(b"fixed"), "text"), lambda place: bytearray(4), lambda place: bytearray()]
 DATA = [*ODD, *many(b"data", bytearray(b"data"), memoryview(b"data"), memoryview(b"datadata")[::2], "text")]
 CALLBACKS = many(function, function, None, 5, fails, coroutine, print, "text", signal.SIGINT, len)
@@ -153,7 +154,7 @@ CALLS = {
             "transport": TRANSPORTS,
             "file": FILES,
             "offset": SIZES,
-            "count": SIZES,
+            "count": COUNTS,
             "fallback": BOOLEANS,
         },
         "transport",
@@ -163,7 +164,7 @@ CALLS = {
     "file over a socket": Call(
         "sock_sendfile",
         {"sock": lambda place: place.connected(), "file": lambda place: place.file("rb")},
-        {"sock": SOCKETS, "file": FILES, "offset": SIZES, "count": SIZES, "fallback": BOOLEANS},
+        {"sock": SOCKETS, "file": FILES, "offset": SIZES, "count": COUNTS, "fallback": BOOLEANS},
         "sock",
         "file",
         patience=SHORT,

@@ -137,7 +137,7 @@ async def sock_sendfile_fallback(
     loop: EventLoop, sock: Any, file: Any, offset: int, count: int | None
 ) -> int:
     """Read the file in another thread and send what was read."""
-    if offset or (_ALWAYS_SEEKS and hasattr(file, "seek")):
+    if hasattr(file, "seek") if _ALWAYS_SEEKS else offset:
         file.seek(offset)
     buffer = memoryview(bytearray(min(count or SENDFILE_READ_SIZE, SENDFILE_READ_SIZE)))
     total = 0
@@ -234,7 +234,7 @@ async def sendfile_fallback(
     loop: EventLoop, transport: Any, file: Any, offset: int, count: int | None
 ) -> int:
     """Read the file in another thread and write what was read, as fast as the peer takes it."""
-    if offset or (_ALWAYS_SEEKS and hasattr(file, "seek")):
+    if hasattr(file, "seek") if _ALWAYS_SEEKS else offset:
         file.seek(offset)
     buffer = memoryview(bytearray(min(count or SENDFILE_WRITE_SIZE, SENDFILE_WRITE_SIZE)))
     total = 0
