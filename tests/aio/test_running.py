@@ -794,6 +794,32 @@ def test_a_call_posted_by_another_thread_comes_before_a_later_call_soon(loop: wh
     assert order == ["posted", "called"]
 
 
+@pytest.mark.parametrize("debug", [False, True])
+def test_a_loop_may_be_closed_while_another_thread_posts(plain_loop: whorl.EventLoop, debug: bool) -> None:
+    ran: list[int] = []
+    refused: list[str] = []
+
+    def post() -> None:
+        number = 0
+        try:
+            while True:
+                plain_loop.call_soon_threadsafe(ran.append, number)
+                number += 1
+                time.sleep(0)  # lets the loop go on
+        except RuntimeError as error:
+            refused.append(str(error))
+
+    plain_loop.set_debug(debug)
+    thread = threading.Thread(target=post)
+    thread.start()
+    plain_loop.run_until_complete(asyncio.sleep(0.005))
+    plain_loop.close()
+    before = list(ran)
+    thread.join()
+    assert refused == ["Event loop is closed"]
+    assert ran == before == list(range(len(before)))
+
+
 def test_a_machine_run_goes_on_while_a_server_listens(loop: whorl.EventLoop) -> None:
     server = loop.run_until_complete(loop.create_server(asyncio.Protocol, "127.0.0.1", 0))
     assert loop.run(whorl.RunMode.NOWAIT)

@@ -123,6 +123,66 @@ def test_calls_by_the_own_thread_keep_their_order_with_call_soon(loop: Loop) -> 
     assert seen == list(range(10))
 
 
+def test_a_loop_may_be_closed_while_threads_post(make_loop: MakeLoop) -> None:
+    # What they post runs or is dropped, in order and at most once; from then on they are refused.
+    def post(loop: Loop, seen: list[int]) -> None:
+        number = 0
+        try:
+            while True:
+                loop.call_soon_threadsafe(seen.append, number)
+                number += 1
+                time.sleep(0)  # lets the others go on
+        except RuntimeError as error:
+            refusals.append(str(error))
+
+    for _ in range(20):
+        loop = make_loop()
+        refusals: list[str] = []
+        seen: list[list[int]] = [[], []]
+        threads = [threading.Thread(target=post, args=(loop, numbers)) for numbers in seen]
+        for thread in threads:
+            thread.start()
+        loop.call_later(0.001, loop.stop)
+        run_forever(loop)
+        loop.close()
+        ran = [list(numbers) for numbers in seen]
+        for thread in threads:
+            thread.join()
+        assert refusals == ["Event loop is closed"] * 2
+        assert ran == seen
+        assert all(numbers == list(range(len(numbers))) for numbers in seen)
+
+
+def test_a_descriptor_is_closed_by_the_last_thread_that_writes_to_it() -> None:
+    # Closed by the loop, its number might be another file's by the time it is written to.
+    class Slow(Sleepless):
+        def write(self, fd: int, data: bytes, offset: int) -> int:
+            writing.append(fd)
+            begun.set()
+            assert may_go_on.wait(10)
+            written_to.append(os.readlink(f"/proc/self/fd/{fd}"))
+            return super().write(fd, data, offset)
+
+    def post_from_a_thread() -> None:
+        poster.start()
+        assert begun.wait(10)
+
+    begun, may_go_on = threading.Event(), threading.Event()
+    writing: list[int] = []
+    written_to: list[str] = []
+    kernel = Slow()
+    loop = Loop(kernel=kernel)
+    poster = threading.Thread(target=loop.call_soon_threadsafe, args=(int,))
+    kernel.before_sleep = post_from_a_thread
+    loop.call_later(0.001, loop.stop)
+    run_forever(loop)
+    loop.close()
+    may_go_on.set()
+    poster.join()
+    assert written_to == ["anon_inode:[eventfd]"]
+    assert not os.path.exists(f"/proc/self/fd/{writing[0]}")
+
+
 def test_one_write_wakes_for_any_number_of_calls() -> None:
     kernel = Sleepless()
     loop = Loop(kernel=kernel)

@@ -6,9 +6,12 @@ cdef class Wakeup(IOHandle):
     cdef Kernel _kernel
     cdef object _pair
     cdef int _write_fd
+    cdef set _wakers
+    cdef list _given_up
 
     cpdef object wake(self)
     cdef object _open(self)
+    cdef object _close_given_up(self)
     cpdef object _on_events(self, int seen)
     cpdef object _release(self)
 

@@ -32,9 +32,13 @@ def _watch(handle: IOHandle, loop: Loop) -> None:
 
 
 class Wakeup(IOHandle):
-    """Ends the sleep of a loop, from any thread and from signal handlers."""
+    """Ends the sleep of a loop, from any thread and from signal handlers.
 
-    __slots__ = ("_kernel", "_pair", "_write_fd")
+    Another thread may be about to write when the loop is closed, and by then the number of the descriptor
+    may mean another file. So whoever writes announces it first, and the last one closes what was given up.
+    """
+
+    __slots__ = ("_given_up", "_kernel", "_pair", "_wakers", "_write_fd")
 
     def __init__(self, loop: Loop, kernel: Kernel) -> None:
         super().__init__(loop)
@@ -42,6 +46,8 @@ class Wakeup(IOHandle):
         self._kernel = kernel
         self._pair: Any = None
         self._write_fd = -1
+        self._wakers: set[object] = set()  # those that may be writing, in any thread
+        self._given_up: list[tuple[int, Any]] = []  # the descriptor and the pair to be closed
         self._edge = loop._poller.edges
         self._open()
 
@@ -58,27 +64,44 @@ class Wakeup(IOHandle):
 
     def renew(self) -> None:
         """Be woken by this process only, which was forked."""
+        self._wakers.clear()  # Other threads are the parent's.
         self._release()
         self._pair = None
         self._open()
 
     def wake(self) -> None:
         """End the current or the next sleep. Does nothing once the loop is closed."""
-        if self._write_fd >= 0:
-            self._kernel.write(self._write_fd, _ONE, 0)
+        waker = object()
+        try:
+            self._wakers.add(waker)
+            if self._write_fd >= 0:
+                self._kernel.write(self._write_fd, _ONE, 0)
+        finally:
+            self._wakers.discard(waker)
+            if self._given_up:
+                self._close_given_up()
 
     def _on_events(self, seen: int) -> None:
         if not self._edge:
             self._kernel.read(self._fd, _DRAIN)
 
     def _release(self) -> None:
-        fd = self._fd
         self.loop._poller.remove(self)
+        self._given_up.append((self._fd, self._pair))
         self._fd = self._write_fd = -1
-        if self._pair is None:
-            self._kernel.close(fd)
-        else:
-            for sock in self._pair:
+        self._close_given_up()
+
+    def _close_given_up(self) -> None:
+        """Close what was given up, unless somebody may still write to it, who does this afterwards."""
+        while self._given_up and not self._wakers:
+            try:
+                fd, pair = self._given_up.pop()
+            except IndexError:  # Another thread was faster.
+                return
+            if pair is None:
+                self._kernel.close(fd)
+                continue
+            for sock in pair:
                 self._kernel.close_socket(sock)
 
 
