@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import ssl
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 import whorl
 from tests.aio.peers import Recorder, digest, noise, socket_pair, turns
 from tests.aio.stock import error_as_in_asyncio
-from tests.aio.tls import client_context, server_context
+from tests.aio.tls import client_context, distrustful_context, server_context
 
 pytestmark = pytest.mark.usefixtures("no_leak")
 
@@ -90,6 +92,31 @@ async def test_a_handshake_that_fails_closes_the_transport(loop: whorl.EventLoop
         with pytest.raises(ssl.SSLError):
             await loop.start_tls(client, client_protocol, client_context(), server_hostname="localhost")
         assert client.is_closing()
+
+
+async def test_what_failed_is_gone_with_the_last_reference(loop: whorl.EventLoop) -> None:
+    # The protocol keeps the error it was told of, whose traceback must not keep the protocol.
+    ours, theirs = socket_pair("tcp")
+    sides = [await loop.connect_accepted_socket(Recorder, sock) for sock in (ours, theirs)]
+    made = [weakref.ref(thing) for side in sides for thing in side]
+    gc.collect()
+    gc.disable()
+    try:
+        errors = await asyncio.gather(
+            loop.start_tls(*sides[0], distrustful_context(), server_hostname="localhost"),
+            loop.start_tls(*sides[1], server_context(), server_side=True),
+            return_exceptions=True,
+        )
+        assert isinstance(errors[0], ssl.SSLCertVerificationError)
+        assert isinstance(errors[1], OSError)
+        await sides[0][1].until_lost()
+        await sides[1][1].until_lost()
+        del sides, errors
+        async with asyncio.timeout(10):
+            while any(thing() for thing in made):
+                await asyncio.sleep(0.001)
+    finally:
+        gc.enable()
 
 
 async def test_a_handshake_that_takes_too_long_is_an_error(loop: whorl.EventLoop) -> None:

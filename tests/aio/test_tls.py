@@ -11,17 +11,28 @@ import random
 import socket
 import ssl
 import weakref
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 import whorl
-from tests.aio.peers import BufferedRecorder, Recorder, digest, noise, reset, socket_pair, turns
+from tests.aio.peers import (
+    BufferedRecorder,
+    Recorder,
+    digest,
+    noise,
+    receive_all,
+    reset,
+    socket_pair,
+    turns,
+)
 from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
 from tests.aio.tls import (
     CERTIFICATE,
     ManualPeer,
     client_context,
+    distrustful_context,
     manual_connection,
     server_context,
     tls_pair,
@@ -173,9 +184,7 @@ async def test_a_certificate_that_is_not_trusted_is_refused(loop: whorl.EventLoo
     ours, theirs = socket_pair("tcp")
     server = Recorder()
     results = await asyncio.gather(
-        loop.create_connection(
-            Recorder, sock=ours, ssl=ssl.create_default_context(), server_hostname="localhost"
-        ),
+        loop.create_connection(Recorder, sock=ours, ssl=distrustful_context(), server_hostname="localhost"),
         loop.connect_accepted_socket(lambda: server, theirs, ssl=server_context()),
         return_exceptions=True,
     )
@@ -207,7 +216,7 @@ async def test_a_connection_that_is_refused_is_in_no_cycle(
     async def connect() -> None:
         with contextlib.suppress(ssl.SSLCertVerificationError):
             await loop.create_connection(
-                Refused, sock=ours, ssl=ssl.create_default_context(), server_hostname="localhost"
+                Refused, sock=ours, ssl=distrustful_context(), server_hostname="localhost"
             )
 
     async def accept() -> None:
@@ -220,6 +229,63 @@ async def test_a_connection_that_is_refused_is_in_no_cycle(
         await asyncio.gather(connect(), accept())
         await turns(5)
         assert [thing() for thing in made] == [None, None]
+    finally:
+        gc.enable()
+
+
+async def distrust(loop: whorl.EventLoop, address: Any) -> None:
+    with contextlib.suppress(OSError):
+        await loop.create_connection(
+            Recorder, *address, ssl=distrustful_context(), server_hostname="localhost"
+        )
+
+
+async def talk_in_the_clear(loop: whorl.EventLoop, address: Any) -> None:
+    with socket.create_connection(address) as peer:
+        peer.send(b"GET / HTTP/1.0\r\n\r\n")
+
+
+async def say_nothing(loop: whorl.EventLoop, address: Any) -> None:
+    with socket.create_connection(address) as peer:
+        peer.setblocking(False)
+        with contextlib.suppress(ConnectionResetError):
+            await receive_all(peer)
+
+
+async def leave(loop: whorl.EventLoop, address: Any) -> None:
+    socket.create_connection(address).close()
+
+
+async def break_off(loop: whorl.EventLoop, address: Any) -> None:
+    reset(socket.create_connection(address))
+
+
+@pytest.mark.parametrize("refuse", [distrust, talk_in_the_clear, say_nothing, leave, break_off])
+async def test_a_server_keeps_nothing_of_a_handshake_that_failed(
+    loop: whorl.EventLoop, monkeypatch: pytest.MonkeyPatch, refuse: Callable[..., Awaitable[None]]
+) -> None:
+    made: list[weakref.ref[Any]] = []
+
+    def remember(tls: Any, transport: Any) -> None:
+        if tls._app_protocol is not None and tls._extra["sslcontext"] is context:
+            made.extend(weakref.ref(thing) for thing in (tls, transport, tls._app_protocol))
+        attach(tls, transport)
+
+    attach = TLSProtocol.connection_made
+    monkeypatch.setattr(TLSProtocol, "connection_made", remember)
+    loop.set_exception_handler(lambda loop, context: None)  # asyncio reports some of these, too
+    gc.collect()
+    gc.disable()
+    try:
+        context = server_context()
+        server = await loop.create_server(
+            Recorder, "127.0.0.1", 0, ssl=context, ssl_handshake_timeout=0.05 if refuse is say_nothing else 20
+        )
+        await refuse(loop, server.sockets[0].getsockname())
+        async with asyncio.timeout(10):
+            while len(made) < 3 or any(thing() for thing in made):
+                await asyncio.sleep(0.001)
+        server.close()
     finally:
         gc.enable()
 

@@ -26,6 +26,11 @@ def client_context() -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(CERTIFICATE))
 
 
+def distrustful_context() -> ssl.SSLContext:
+    """That of a client that trusts nobody."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
 class Side(NamedTuple):
     """One end of a connection."""
 

@@ -92,15 +92,16 @@ async def start_tls(
     resumed = loop.call_soon(transport.resume_reading)
     try:
         await waiter
+        secured: Any = tls._app_transport
+        return secured  # type: ignore[no-any-return]
     except BaseException:
         transport.close()
         connected.cancel()
         resumed.cancel()
         raise
     finally:
-        del waiter  # Its exception must not keep the protocol alive.
-    secured: Any = tls._app_transport
-    return secured  # type: ignore[no-any-return]
+        # The error must not keep alive what keeps the error: the protocol is told of it, too.
+        del waiter, transport, protocol, tls, connected, resumed
 
 
 def _move_stream_data(protocol: asyncio.BaseProtocol, tls: TLSProtocol) -> None:

@@ -1051,6 +1051,7 @@ if not cython.compiled:
                             self._run_watched(entry)
                         else:
                             entry._execute()
+                    entry = None  # A traceback may keep this frame, which must not keep what failed a task.
                 except BaseException as error:
                     self._callbacks -= len(batch)
                     self._callback_failed(entry, error)
