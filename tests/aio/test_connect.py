@@ -307,8 +307,8 @@ async def test_callbacks_run_in_the_context_of_the_call(loop: whorl.EventLoop) -
     name.set("inside")
     ours, peer = socket_pair("unix")
     transport, protocol = await loop.create_connection(Protocol, sock=ours)
-    peer.send(b"hello")
-    await protocol.until_received(5)
+    peer.send(b"!")
+    await protocol.until_received(1)
     assert seen == ["inside", "inside"]
     await end(transport)
     peer.close()

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.peers import Watched, refuse_blocking_calls, turns
+from tests.aio.peers import Watched, receive, refuse_blocking_calls, turns
 from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
 from tests.core.conftest import open_descriptors
 from whorl.core import Kernel
@@ -286,7 +286,7 @@ async def test_a_socket_may_be_given() -> None:
     ours.setblocking(False)
     loop = asyncio.get_running_loop()
     await loop.sock_sendall(ours, b"hello")
-    assert await loop.sock_recv(ours, 100) == b"hello"
+    assert await receive(ours, 5) == b"hello"
     ours.close()
     assert await process.wait() == 0
 

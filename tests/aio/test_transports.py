@@ -198,7 +198,7 @@ async def test_many_chunks_leave_in_order(connect: Connect, kind: str) -> None:
 
 
 async def test_a_hundred_megabytes_pass_unchanged_in_both_directions(
-    loop: whorl.EventLoop, connect: Connect, kind: str
+    loop: whorl.EventLoop, kernel: Any, connect: Connect, kind: str
 ) -> None:
     class Mirror(asyncio.Protocol):
         def connection_made(self, transport: Any) -> None:
@@ -218,10 +218,11 @@ async def test_a_hundred_megabytes_pass_unchanged_in_both_directions(
             return False
 
     block = noise(1 << 20)
+    count = 100 if kernel is None else 10  # for each of many seeds
     _, peer = await connect(kind, Mirror())
 
     async def send() -> None:
-        for _ in range(100):
+        for _ in range(count):
             await loop.sock_sendall(peer, block)
         peer.shutdown(socket.SHUT_WR)
 
@@ -236,7 +237,7 @@ async def test_a_hundred_megabytes_pass_unchanged_in_both_directions(
         received += size
         position = received % len(block)
     await sender
-    assert received == 100 << 20
+    assert received == count << 20
 
 
 async def test_no_stall_of_small_writes(connect: Connect) -> None:
@@ -721,7 +722,6 @@ async def test_methods_can_be_replaced_on_a_protocol(connect: Connect, kind: str
     assert (protocol.received, seen) == (b"a", b"b")
 
 
-@pytest.mark.exact("whole messages")
 async def test_protocols_of_both_kinds_can_follow_each_other(connect: Connect, kind: str) -> None:
     first, second, third = Recorder(), BufferedRecorder(size=3), Recorder()
     transport, peer = await connect(kind, first)
@@ -737,7 +737,7 @@ async def test_protocols_of_both_kinds_can_follow_each_other(connect: Connect, k
     await third.until_lost()
     assert (first.received, second.received) == (b"to the first", b"to the second")
     assert third.received == b"to the third"
-    assert first.calls == ["connection_made", "data_received"]
+    assert set(first.calls) == {"connection_made", "data_received"}
     assert set(second.calls) == {"buffer_updated"}
     assert third.calls[-2:] == ["eof_received", "connection_lost"]
 
@@ -746,7 +746,8 @@ async def test_a_protocol_can_be_replaced_while_it_is_called(connect: Connect, k
     class Opening(Recorder):
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
-            self.transport.set_protocol(rest)
+            if len(self.received) == 4:
+                self.transport.set_protocol(rest)
 
     opening, rest = Opening(), BufferedRecorder(size=4)
     _, peer = await connect(kind, opening)
@@ -804,7 +805,6 @@ async def test_connection_lost_is_called_in_the_context_of_the_connection_whoeve
     peer.close()
 
 
-@pytest.mark.exact("whole messages")
 async def test_calls_of_one_connection_share_their_context(loop: whorl.EventLoop, kind: str) -> None:
     class Setter(Placed):
         def data_received(self, data: bytes) -> None:
@@ -814,13 +814,13 @@ async def test_calls_of_one_connection_share_their_context(loop: whorl.EventLoop
     PLACE.set("from")
     pairs = [socket_pair(kind) for _ in range(2)]
     (_, first), (_, second) = [await loop.connect_accepted_socket(Setter, ours) for ours, _ in pairs]
-    for (_, peer), name in zip(pairs, ["one", "two"], strict=True):
+    for (_, peer), name in zip(pairs, ["1", "2"], strict=True):
         peer.send(name.encode())
         peer.shutdown(socket.SHUT_WR)
     await first.until_lost()
     await second.until_lost()
-    assert first.places["eof_received"] == "from one"
-    assert second.places["eof_received"] == "from two"
+    assert first.places["eof_received"] == "from 1"
+    assert second.places["eof_received"] == "from 2"
     assert PLACE.get() == "from"
     for _, peer in pairs:
         peer.close()
@@ -965,7 +965,6 @@ def test_an_interrupt_out_of_one_connection_costs_the_others_nothing(
     loop.run_until_complete(turns(2))
 
 
-@pytest.mark.exact("whole messages")
 def test_an_interrupt_costs_its_own_connection_nothing(loop: whorl.EventLoop, kind: str) -> None:
     # There is more to read than one read takes, and something waits to be sent: no new event of the
     # kernel's will announce either.
