@@ -18,8 +18,6 @@ from whorl.aio.file_names import (
     lstat,
     makedirs,
     mkdir,
-    mkdtemp,
-    mkstemp,
     readlink,
     realpath,
     remove,
@@ -37,16 +35,28 @@ from whorl.aio.file_names import (
 from whorl.aio.file_objects import File
 from whorl.aio.file_opening import open  # noqa: A004
 from whorl.aio.file_paths import Path
+from whorl.aio.file_temporary import (
+    NamedTemporaryFile,
+    TemporaryDirectory,
+    TemporaryFile,
+    gettempdir,
+    mkdtemp,
+    mkstemp,
+)
 
 __all__ = [
     "Entry",
     "File",
+    "NamedTemporaryFile",
     "Path",
+    "TemporaryDirectory",
+    "TemporaryFile",
     "access",
     "chmod",
     "chown",
     "copyfile",
     "exists",
+    "gettempdir",
     "is_dir",
     "is_file",
     "is_symlink",

@@ -713,18 +713,6 @@ async def test_a_path_is_a_pure_path_whose_questions_are_awaited(tmp_path: Path)
     assert await path.write_bytes(b"x") == 1
 
 
-async def test_temporary_names(tmp_path: Path) -> None:
-    directory = await fs.mkdtemp("one-", tmp_path)
-    fd, path = await fs.mkstemp("two-", tmp_path)
-    assert os.path.isdir(directory)
-    assert Path(directory).name.startswith("one-")
-    async with fs.open(fd, "w") as file:
-        await file.write("x")
-    assert Path(path).read_text() == "x"
-    other = await fs.mkdtemp()
-    await fs.rmdir(other)
-
-
 # What may go wrong.
 
 

@@ -48,4 +48,4 @@ def test_both_ways_have_an_example() -> None:
 
 
 def test_every_part_of_files_has_an_example() -> None:
-    assert set(FILES) == {"Whole files", "Open files", "Names and directories"}
+    assert set(FILES) == {"Whole files", "Open files", "Names and directories", "Temporary files"}

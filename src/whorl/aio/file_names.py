@@ -6,7 +6,6 @@ import errno
 import functools
 import os
 import stat as modes
-import tempfile
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
@@ -202,24 +201,6 @@ async def realpath(path: Path) -> Any:
 async def copyfile(path: Path, new_path: Path, flags: int = 0) -> None:
     """Copy the content and the permissions of a file; `flags` are those of `whorl.handles.fs.copyfile`."""
     await ask(fs.copyfile, path, new_path, flags)
-
-
-async def mkdtemp(prefix: str = "tmp", dir: Path | None = None) -> str:  # noqa: A002 - as tempfile names it
-    """Make a directory of one's own; its path (tempfile.mkdtemp)."""
-    return await ask(fs.mkdtemp, await _template(prefix, dir))  # type: ignore[no-any-return]
-
-
-async def mkstemp(prefix: str = "tmp", dir: Path | None = None) -> tuple[int, str]:  # noqa: A002
-    """Make a file of one's own; a descriptor to read and write it, and its path (tempfile.mkstemp)."""
-    return await ask(fs.mkstemp, await _template(prefix, dir))  # type: ignore[no-any-return]
-
-
-async def _template(prefix: str, folder: Path | None) -> str:
-    if folder is None:
-        found = await perform(running_loop(), Operation(tempfile.gettempdir))  # It tries out some, once.
-    else:
-        found = os.fsdecode(path_of(folder))
-    return os.path.join(found, prefix + "XXXXXX")
 
 
 # Directories.
