@@ -47,7 +47,7 @@ from whorl.core.callback import Callback, GuardedCallback
 from whorl.core.kernel import EventBatch, Kernel
 from whorl.core.timer import TimedCallback
 
-DEADLINE = 60  # seconds for the whole run; a process that takes longer is taken to hang
+DEADLINE = 140  # seconds for the whole run; a process that takes longer is taken to hang
 PATIENCE = 0.2  # seconds for one call, until a signal's handler raises out of it
 DEPTH = 3  # calls inside calls
 POOL = 24  # objects of each kind that are kept
