@@ -11,6 +11,7 @@ that: a transport is read while it is OPEN, not paused, and the peer has not fin
 from __future__ import annotations
 
 import asyncio
+import sys
 from asyncio.log import logger
 from collections.abc import Iterable
 from contextvars import Context, copy_context
@@ -43,12 +44,18 @@ if not cython.compiled:
         transport._context.run(transport._handle_events, seen)
 
 
+#: What the running Python says that may be written.
+WRITABLE_KINDS = (
+    "bytes-like object" if sys.version_info < (3, 14) else "bytes, bytearray, or memoryview object"
+)
+
+
 def flat(data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
     """The same bytes as an object whose length is their number; TypeError for other types."""
     if type(data) is bytearray:
         return data
     if not isinstance(data, (bytes, bytearray, memoryview)):
-        raise TypeError(f"data argument must be a bytes-like object, not {type(data).__name__!r}")
+        raise TypeError(f"data argument must be a {WRITABLE_KINDS}, not {type(data).__name__!r}")
     view = data if isinstance(data, memoryview) else memoryview(data)
     if view.itemsize == 1 and view.ndim == 1 and view.c_contiguous:
         return view

@@ -222,6 +222,8 @@ class DatagramEndpoint(Datagrams):
         Errors go to the protocol's `error_received`. Source: ``asyncio.DatagramTransport.sendto``.
         """
         if type(data) is not bytes:
+            if not isinstance(data, (bytes, bytearray, memoryview)):
+                raise TypeError(f"data argument must be a bytes-like object, not {type(data).__name__!r}")
             data = flat(data)
         if DROPS_EMPTY and not len(data):
             return
