@@ -509,7 +509,8 @@ class Fuzzer:
 
 def interrupt(number: int, frame: types.FrameType | None) -> None:
     """Raise out of what runs, unless it takes a lock of CPython's own, which would stay taken for ever."""
-    if frame is not None and frame.f_code.co_filename.endswith(("/threading.py", "/futures/thread.py")):
+    code = frame.f_code if frame is not None else interrupt.__code__
+    if code.co_filename.endswith(("/threading.py", "/futures/thread.py")) and code.co_name != "wait":
         signal.setitimer(signal.ITIMER_REAL, PATIENCE / 100)
         return
     signal.setitimer(signal.ITIMER_REAL, PATIENCE)
