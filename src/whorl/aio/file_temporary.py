@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import functools
 import os
 import tempfile
@@ -14,7 +13,7 @@ from whorl.aio.file_modes import Mode, parse
 from whorl.aio.file_objects import File
 from whorl.aio.file_opening import Opening
 from whorl.aio.file_requests import perform, running_loop
-from whorl.core.limits import TEMPORARY_NAMES
+from whorl.handles.fs_names import make_temporary
 from whorl.handles.fs_request import FsRequest, Operation, Path, path_of
 
 if TYPE_CHECKING:
@@ -46,37 +45,30 @@ class Names(NamedTuple):
         return cls("tmp" if texts[1] is None else texts[1], texts[0] or "", texts[2], kinds == {True})
 
     def make(self, kernel: Kernel, create: Callable[[Any], int]) -> Any:
-        """A new path and what `create` gave for it, or the negative error number."""
+        """A new path and what `create` gave for it; or the negative error number."""
         folder = os.path.abspath(tempfile.gettempdir() if self.folder is None else self.folder)
-        made = -errno.EEXIST
-        for _ in range(TEMPORARY_NAMES):
-            path = os.path.join(folder, f"{self.prefix}{kernel.random_name()}{self.suffix}")
-            plain = os.fsencode(path) if self.is_bytes else path
-            made = create(plain)
-            if made >= 0:
-                return made, plain
-            if made not in (-errno.EEXIST, -errno.EINTR):
-                return made
-        return made
+        return make_temporary(kernel, os.path.join(folder, self.prefix), self.suffix, self.is_bytes, create)
 
 
 def _make_file(kernel: Kernel, names: Names) -> Any:
-    """A descriptor and its path; or the negative error number."""
+    """A path and its descriptor; or the negative error number."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
     return names.make(kernel, lambda path: kernel.open_file(path, flags, 0o600))
 
 
 def _make_unnamed(kernel: Kernel, names: Names) -> Any:
-    """The same for a file that has no name any more."""
+    """None and the descriptor of a file that has no name any more; or the negative error number."""
     made = _make_file(kernel, names)
-    if type(made) is tuple:
-        kernel.remove_file(made[1])
-    return made
+    if type(made) is not tuple:
+        return made
+    kernel.remove_file(made[0])
+    return None, made[1]
 
 
-def _give_file_back(kernel: Kernel, made: tuple[int, str | bytes]) -> None:
-    kernel.close_fd(made[0])
-    kernel.remove_file(made[1])
+def _give_file_back(kernel: Kernel, made: tuple[str | bytes | None, int]) -> None:
+    kernel.close_fd(made[1])
+    if made[0] is not None:
+        kernel.remove_file(made[0])
 
 
 async def _finish(loop: EventLoop, operation: Operation, ignored: type[OSError] | tuple[()] = ()) -> None:
@@ -154,13 +146,13 @@ class TemporaryOpening(Opening[AnyStr]):
         make = _make_file if self._is_named else _make_unnamed
         dispose = functools.partial(_give_file_back, kernel)
         operation = Operation(functools.partial(make, kernel, self._names), dispose=dispose, repeats=False)
-        fd, path = await perform(loop, operation)
+        path, fd = await perform(loop, operation)
         try:
             if self._is_named and self._deletes:
                 return NamedFile(loop, fd, self._mode, path, self._deletes_on_close)
             return File(loop, fd, self._mode, path if self._is_named else fd, is_plain=False)
         except BaseException:
-            dispose((fd, path))
+            dispose((path, fd))
             raise
 
     async def __aexit__(
@@ -225,7 +217,8 @@ async def mkstemp(
     loop, names = running_loop(), Names.of(suffix, prefix, dir)
     kernel = loop._kernel
     call, dispose = functools.partial(_make_file, kernel, names), functools.partial(_give_file_back, kernel)
-    return await perform(loop, Operation(call, dispose=dispose, repeats=False))  # type: ignore[no-any-return]
+    path, fd = await perform(loop, Operation(call, dispose=dispose, repeats=False))
+    return fd, path
 
 
 # Directories.
@@ -239,8 +232,8 @@ async def mkdtemp(suffix: Part = None, prefix: Part = None, dir: Path | None = N
     def call() -> Any:
         return names.make(kernel, lambda path: kernel.make_directory(path, 0o700))
 
-    operation = Operation(call, dispose=lambda made: kernel.remove_directory(made[1]), repeats=False)
-    return (await perform(loop, operation))[1]
+    operation = Operation(call, dispose=lambda made: kernel.remove_directory(made[0]), repeats=False)
+    return (await perform(loop, operation))[0]
 
 
 async def gettempdir() -> str:

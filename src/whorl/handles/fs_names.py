@@ -225,16 +225,22 @@ def _temporary(kernel: Kernel, template: str | bytes, make: Any) -> tuple[Any, i
     text = os.fsdecode(template)
     if not text.endswith("X" * _TEMPLATE_END):
         return -errno.EINVAL, -errno.EINVAL
+    made = make_temporary(kernel, text[: len(text) - _TEMPLATE_END], "", isinstance(template, bytes), make)
+    return (made, made) if isinstance(made, int) else made
+
+
+def make_temporary(kernel: Kernel, before: str, after: str, is_bytes: bool, make: Any) -> Any:
+    """A new path, with six characters in the middle, and what `make` gave for it; or the error number."""
     made = -errno.EEXIST
     for _ in range(TEMPORARY_NAMES):
-        path = text[: len(text) - _TEMPLATE_END] + kernel.random_name()
-        plain = path if isinstance(template, str) else os.fsencode(path)
+        path = before + kernel.random_name() + after
+        plain = os.fsencode(path) if is_bytes else path
         made = make(plain)
         if made >= 0:
             return plain, made
         if made not in (-errno.EEXIST, -errno.EINTR):
             break
-    return made, made
+    return made
 
 
 @overload
