@@ -66,7 +66,7 @@ _OTHER_KINDS = [
     EchoCase(transport, "echo", kind, "1KiB", connections, is_short=transport == "tcp" and connections == 100)
     for transport in ("tcp", "unix")
     for kind, connections in (("buffered", 100), ("streams", 10), ("streams", 100), ("sock", 100))
-]
+] + [EchoCase(transport, "echo", "streams", "100KiB", 10) for transport in ("tcp", "unix")]
 _TLS = [
     EchoCase("tls", "echo", kind, size, connections, is_short=size == "1KiB" and kind == "protocol")
     for kind, size, connections in (

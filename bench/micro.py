@@ -12,6 +12,7 @@ import json
 import queue
 import random
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -23,6 +24,7 @@ from typing import Any
 import crowds
 import files
 import loops
+from servers import CERTIFICATE
 
 Batch = Callable[[], Coroutine[Any, Any, None]]
 FOREVER = 3600.0
@@ -251,6 +253,26 @@ async def add_reader_churn() -> None:
             loop.remove_reader(near)
 
 
+@case("sock/ping-pong", 5_000)
+async def sock_ping_pong() -> None:
+    """Two tasks send a message to each other over a socket pair."""
+    loop = asyncio.get_running_loop()
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    far.setblocking(False)
+
+    async def answer() -> None:
+        for _ in range(5_000):
+            await loop.sock_sendall(far, await loop.sock_recv(far, 1024))
+
+    with near, far:
+        answering = asyncio.create_task(answer())
+        for _ in range(5_000):
+            await loop.sock_sendall(near, LINE)
+            await loop.sock_recv(near, 1024)
+        await answering
+
+
 # ---- streams, with a thread at the other end that makes one system call after another ----
 
 LINE = b"x" * 63 + b"\n"
@@ -267,32 +289,60 @@ def tcp_pair() -> tuple[socket.socket, socket.socket]:
     return near, far
 
 
-async def read_stream(data: bytes, use: Callable[[asyncio.StreamReader], Coroutine[Any, Any, None]]) -> None:
+async def open_stream(near: socket.socket, is_tls: bool) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if not is_tls:
+        return await asyncio.open_connection(sock=near)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return await asyncio.open_connection(sock=near, ssl=context, server_hostname="localhost")
+
+
+def far_end(far: socket.socket, is_tls: bool) -> socket.socket:
+    """What a thread at the other end talks through, once the handshake is done."""
+    if not is_tls:
+        return far
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE)
+    return context.wrap_socket(far, server_side=True)
+
+
+async def read_stream(
+    data: bytes, use: Callable[[asyncio.StreamReader], Coroutine[Any, Any, None]], is_tls: bool = False
+) -> None:
     """Let `use` read what a thread sends."""
     near, far = tcp_pair()
-    reader, writer = await asyncio.open_connection(sock=near)
-    thread = threading.Thread(target=far.sendall, args=(data,))
+
+    def send() -> None:
+        with far_end(far, is_tls) as peer:
+            peer.sendall(data)
+            if is_tls:
+                peer.recv(1)
+
+    thread = threading.Thread(target=send)
     thread.start()
+    reader, writer = await open_stream(near, is_tls)
     await use(reader)
-    thread.join()
-    far.close()
     writer.close()
     await writer.wait_closed()
+    thread.join()
 
 
-async def write_stream(use: Callable[[asyncio.StreamWriter], Coroutine[Any, Any, None]]) -> None:
+async def write_stream(
+    use: Callable[[asyncio.StreamWriter], Coroutine[Any, Any, None]], is_tls: bool = False
+) -> None:
     """Let a thread receive what `use` writes."""
     near, far = tcp_pair()
-    _, writer = await asyncio.open_connection(sock=near)
-    buffer = bytearray(DRAIN_BYTES)
 
     def receive() -> None:
-        while far.recv_into(buffer):
-            pass
-        far.close()
+        buffer = bytearray(DRAIN_BYTES)
+        with far_end(far, is_tls) as peer:
+            while peer.recv_into(buffer):
+                pass
 
     thread = threading.Thread(target=receive)
     thread.start()
+    _, writer = await open_stream(near, is_tls)
     await use(writer)
     writer.close()
     await writer.wait_closed()
@@ -308,14 +358,31 @@ async def stream_readline() -> None:
     await read_stream(LINE * 20_000, read_lines)
 
 
+async def read_all(reader: asyncio.StreamReader) -> None:
+    left = BULK_BYTES
+    while left:
+        left -= len(await reader.read(DRAIN_BYTES))
+
+
 @case("streams/bulk-read-MiB", BULK_BYTES // 2**20)
 async def stream_bulk_read() -> None:
-    async def read_all(reader: asyncio.StreamReader) -> None:
-        left = BULK_BYTES
-        while left:
-            left -= len(await reader.read(DRAIN_BYTES))
-
     await read_stream(bytes(BULK_BYTES), read_all)
+
+
+@case("streams/tls-bulk-read-MiB", BULK_BYTES // 2**20)
+async def stream_tls_bulk_read() -> None:
+    await read_stream(bytes(BULK_BYTES), read_all, is_tls=True)
+
+
+@case("streams/tls-bulk-write-MiB", BULK_BYTES // 2**20)
+async def stream_tls_bulk_write() -> None:
+    async def write_all(writer: asyncio.StreamWriter) -> None:
+        block = bytes(DRAIN_BYTES)
+        for _ in range(BULK_BYTES // DRAIN_BYTES):
+            writer.write(block)
+            await writer.drain()
+
+    await write_stream(write_all, is_tls=True)
 
 
 @case("streams/small-writes-64B", 10_000)
