@@ -1,7 +1,8 @@
 cimport cython
 
 from whorl.aio.pipe_transport cimport ReadPipe, WritePipe
-from whorl.core.callback cimport Callback, call_in_context
+from whorl.aio.waits cimport Wait
+from whorl.core.callback cimport Callback, is_unshared
 from whorl.core.loop cimport Loop
 from whorl.core.poller cimport IOHandle, Poller
 
@@ -21,23 +22,14 @@ cdef int IDLE_EVENTS
 cdef Py_ssize_t READ_SIZE
 
 
-cdef class SocketWait:
-    cdef public bint _asyncio_future_blocking
-    cdef Loop _runner
+cdef class SocketWait(Wait):
     cdef DescriptorWatch _watched
     cdef object _attempt
     cdef Py_ssize_t _size
-    cdef object _callback
-    cdef object _context
-    cdef bint _done
-    cdef bint _cancelled
-    cdef object _message
     cdef object _result
-    cdef object _error
 
     cpdef object withdraw(self)
     cdef int _try(self, int fd) except -1
-    cdef object _wake(self)
 
 
 cdef class DescriptorWatch(IOHandle):
@@ -54,6 +46,8 @@ cdef class DescriptorWatch(IOHandle):
     cdef bint _hung_up
     cdef bint _urgent
     cdef int _idle_events
+    cdef SocketWait _latest
+    cdef SocketWait _spare
 
     @cython.locals(writer=Callback, sender=SocketWait)
     cpdef object _on_events(self, int seen)
@@ -67,6 +61,8 @@ cdef class DescriptorWatch(IOHandle):
     cdef object note_received(self, Py_ssize_t size, Py_ssize_t limit)
     cdef bint belongs_to(self, object sock) except -1
     cdef bint is_abandoned(self) except -1
+    @cython.locals(wait=SocketWait)
+    cdef SocketWait _new_wait(self, Py_ssize_t size)
     @cython.locals(calls=bint, busy=bint, edge=bint, wanted=int)
     cdef object _watch(self, bint replaced)
     cdef object _rewatch(self, int wanted, bint edge)
@@ -90,3 +86,4 @@ cpdef DescriptorWatch new_watch(Loop loop, int fd, object sock=*)
 cpdef DescriptorWatch watch_for(Loop loop, object sock)
 @cython.locals(fd=int, found=IOHandle, watch=DescriptorWatch)
 cpdef object receive(Loop loop, object sock, Py_ssize_t limit)
+cpdef Py_ssize_t send_bytes(Loop loop, object sock, bytes data) except? -65536

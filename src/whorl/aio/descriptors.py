@@ -16,12 +16,12 @@ import asyncio
 import errno
 import socket
 import weakref
-from collections.abc import Callable, Iterator
-from contextvars import Context
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.pipe_transport import ReadPipe, WritePipe
-from whorl.core.callback import Callback, call_in_context
+from whorl.aio.waits import Wait
+from whorl.core.callback import Callback
 from whorl.core.handle import os_error
 from whorl.core.limits import ATTEMPTS_PER_EVENT, IDLE_EVENTS, READ_SIZE
 from whorl.core.poller import IOHandle
@@ -34,6 +34,13 @@ except ImportError:
 
 if TYPE_CHECKING:
     from whorl.aio.loop import EventLoop
+
+if not cython.compiled:
+
+    def is_unshared(thing: object) -> bool:
+        """Whether only the caller refers to an object; uncompiled nobody can tell."""
+        return False
+
 
 READABLE = int(Event.READABLE)
 WRITABLE = int(Event.WRITABLE)
@@ -49,7 +56,7 @@ AGAIN = 2
 Socket = socket.socket  # whatever may be put in its place later
 
 
-class SocketWait:
+class SocketWait(Wait):
     """What a task awaits until an attempt does not block; then its result.
 
     The task that waits is stepped in the turn of the event, not in the next one. `attempt` gives
@@ -57,71 +64,16 @@ class SocketWait:
     one, at most `size` bytes are received.
     """
 
-    __slots__ = (
-        "_asyncio_future_blocking",
-        "_attempt",
-        "_callback",
-        "_cancelled",
-        "_context",
-        "_done",
-        "_error",
-        "_message",
-        "_result",
-        "_runner",
-        "_size",
-        "_watched",
-    )
+    __slots__ = ("_attempt", "_result", "_size", "_watched")
 
     def __init__(
         self, loop: EventLoop, watched: DescriptorWatch, attempt: Callable[[], Any] | None, size: int
     ) -> None:
-        self._runner = loop
+        Wait.__init__(self, loop)
         self._watched: DescriptorWatch | None = watched
         self._attempt = attempt
         self._size = size
-        self._callback: Callable[[Any], object] | None = None
-        self._context: Context | None = None
-        self._done = False
-        self._cancelled = False
-        self._message: Any = None
         self._result: Any = None
-        self._error: BaseException | None = None
-        self._asyncio_future_blocking = False
-
-    # For the task: what it asks of a future.
-
-    def __await__(self) -> Any:
-        return self
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        if self._done:
-            raise StopIteration
-        self._asyncio_future_blocking = True
-        return self
-
-    def get_loop(self) -> EventLoop:
-        """The loop it belongs to."""
-        return self._runner
-
-    def add_done_callback(self, callback: Callable[[Any], object], *, context: Context | None = None) -> None:
-        """Call this when the wait is over."""
-        self._callback = callback
-        self._context = context
-
-    def done(self) -> bool:
-        """Whether the wait is over."""
-        return self._done
-
-    def result(self) -> None:
-        """Raises what the attempt raised; what it gave is to be taken by `take`."""
-        if self._cancelled:
-            raise asyncio.CancelledError() if self._message is None else asyncio.CancelledError(self._message)
-        if self._error is not None:
-            error, self._error = self._error, None  # Its traceback refers to those who refer to this.
-            raise error
 
     def take(self) -> Any:
         """What the attempt gave."""
@@ -130,15 +82,9 @@ class SocketWait:
 
     def cancel(self, msg: Any = None) -> bool:
         """Wait no longer."""
-        if self._done:
-            return False
-        self.withdraw()
-        self._done = self._cancelled = True
-        self._message = msg
-        if self._callback is not None:
-            self._runner.call_soon(self._callback, self, context=self._context)
-            self._callback = None
-        return True
+        if not self._done:
+            self.withdraw()
+        return Wait.cancel(self, msg)
 
     def withdraw(self) -> None:
         """Leave the descriptor: nobody awaits the result any more."""
@@ -176,17 +122,6 @@ class SocketWait:
         self._attempt = None
         return OVER
 
-    def _wake(self) -> None:
-        """Step the task, now that the result is there."""
-        callback = self._callback
-        self._callback = None
-        if callback is None:
-            return
-        if self._runner._debug or self._context is None:
-            self._runner.call_soon(callback, self, context=self._context)
-        else:
-            call_in_context(self._context, callback, (self,))
-
 
 class DescriptorWatch(IOHandle):
     """What is to be done when a descriptor is readable, and when it is writable.
@@ -200,8 +135,10 @@ class DescriptorWatch(IOHandle):
         "_hung_up",
         "_idle_events",
         "_is_stream",
+        "_latest",
         "_owner",
         "_runner",
+        "_spare",
         "_urgent",
         "fileobj",
         "reader",
@@ -227,6 +164,8 @@ class DescriptorWatch(IOHandle):
         self._hung_up = False  # whether the peer will write no more, so that no event may come
         self._urgent = False  # whether there is urgent data, at which receiving ends before all was received
         self._idle_events = 0  # how many came while nobody waited
+        self._latest: SocketWait | None = None  # the wait that was used last
+        self._spare: SocketWait | None = None  # and the one before
         if self._runner._poller.edges and isinstance(sock, Socket):
             self._owner = weakref.ref(sock)
             self._is_stream = sock.type == socket.SOCK_STREAM
@@ -294,7 +233,7 @@ class DescriptorWatch(IOHandle):
             else:
                 self.sender = None
             self._watch(False)
-            wait._wake()
+            wait._wake_now()
         elif outcome == AGAIN:
             self.attempt_soon()
         elif wait is self.receiver:
@@ -340,6 +279,22 @@ class DescriptorWatch(IOHandle):
         return sock is None or sock.fileno() != self._fd
 
     # Who waits.
+
+    def _new_wait(self, size: int) -> SocketWait:
+        """A wait to receive: one that was used before, if nobody has it any more.
+
+        That is the last but one: whoever asks may just be served by the last.
+        """
+        wait = self._spare
+        self._spare = self._latest
+        if wait is not None and is_unshared(wait):
+            wait._reset()
+            wait._watched = self
+            wait._size = size
+        else:
+            wait = SocketWait(self._runner, self, None, size)
+        self._latest = wait
+        return wait
 
     def _watch(self, replaced: bool) -> None:
         """Let the poller watch for what somebody waits for.
@@ -568,8 +523,13 @@ def receive(loop: EventLoop, sock: Any, limit: int) -> bytes | SocketWait:
         data = EAGAIN
     if watch is None:
         watch = watch_for(loop, sock)
-    wait = SocketWait(loop, watch, None, limit)
+    wait = watch._new_wait(limit)
     watch.set_receiver(wait)
     if data == EINTR:
         watch.attempt_soon()
     return wait
+
+
+def send_bytes(loop: EventLoop, sock: Any, data: bytes) -> int:
+    """How much of `data` a socket took, or `-errno`."""
+    return loop._kernel.send(sock.fileno(), data, 0)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.aio import own_sockets
 from whorl.aio.connect import check_plain_socket
-from whorl.aio.descriptors import SocketWait, receive, watch_for
+from whorl.aio.descriptors import SocketWait, receive, send_bytes, watch_for
 from whorl.aio.dns import ensure_resolved
 from whorl.aio.own_sockets import has_own
 from whorl.core.handle import os_error
@@ -47,7 +47,12 @@ async def sock_recv(loop: EventLoop, sock: Any, nbytes: int) -> bytes:
         return await own_sockets.receive(loop, sock, "recv", nbytes)  # type: ignore[no-any-return]
     if isinstance(answer, bytes):
         return answer
-    data: bytes = await _outcome(answer)
+    try:  # As `_outcome` does, without a coroutine for it.
+        await answer
+    except BaseException:
+        answer.withdraw()
+        raise
+    data: bytes = answer.take()
     return data
 
 
@@ -78,9 +83,8 @@ async def sock_sendall(loop: EventLoop, sock: Any, data: ReadableBuffer) -> None
         _check(loop, sock)
         if has_own(loop, sock, "send"):
             return await own_sockets.sendall(loop, sock, data)
-    fd = sock.fileno()
     if type(data) is bytes:
-        sent = loop._kernel.send(fd, data, 0)
+        sent = send_bytes(loop, sock, data)
         if sent != len(data):
             await _send_rest(loop, sock, data, sent)
         return
@@ -88,6 +92,7 @@ async def sock_sendall(loop: EventLoop, sock: Any, data: ReadableBuffer) -> None
         whole = memoryview(data)
     except TypeError:
         return await own_sockets.sendall(loop, sock, data)
+    fd = sock.fileno()
     with whole:
         if not whole.c_contiguous:
             raise BufferError("memoryview: underlying buffer is not C-contiguous")

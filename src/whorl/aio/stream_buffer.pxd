@@ -15,6 +15,8 @@ cdef class StreamBuffer:
     cdef bytearray _flat
     cdef bint _lent
 
+    cdef Py_ssize_t _count(self) except -1
+    cpdef object replace(self, object content)
     cpdef bytearray lend(self)
     @cython.locals(copy=bytearray, size=Py_ssize_t, last=bytes)
     cpdef object add(self, object data)

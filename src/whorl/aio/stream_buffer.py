@@ -37,11 +37,23 @@ class StreamBuffer:
         self._size = 0  # bytes in the chunks that were not
         self._flat: bytearray | None = None  # what holds the bytes in place of the chunks
         self._lent = False  # whether somebody else knows that
-        if content:
-            self._flat = content if isinstance(content, bytearray) else bytearray(content)
+        self.replace(content)
 
     def __len__(self) -> int:
+        return self._count()
+
+    def _count(self) -> int:
+        """How many bytes there are."""
         return self._size if self._flat is None else len(self._flat)
+
+    def replace(self, content: bytes | bytearray) -> None:
+        """Hold this and nothing else."""
+        self._chunks.clear()
+        self._offset = self._size = 0
+        self._flat = None
+        self._lent = False
+        if content:
+            self._flat = content if isinstance(content, bytearray) else bytearray(content)
 
     def lend(self) -> bytearray:
         """The bytes as the one bytearray that holds them from now on: who changes it changes this."""
@@ -183,20 +195,4 @@ def are_the_same(methods: list[tuple[type, str, Any]]) -> bool:
 @cython.binding(True)  # type: ignore[untyped-decorator]
 def feed_data(reader: Any, data: Any) -> None:
     """`StreamReader.feed_data`: something arrived."""
-    assert not reader._eof, "feed_data after feed_eof"
-    if not data:
-        return
-    received: StreamBuffer = reader._received
-    received.add(data)
-    waiter = reader._waiter
-    if waiter is not None:
-        reader._waiter = None
-        if not waiter.cancelled():
-            waiter.set_result(None)
-    if len(received) > 2 * reader._limit and reader._transport is not None and not reader._paused:
-        try:
-            reader._transport.pause_reading()
-        except NotImplementedError:
-            reader._transport = None  # It cannot be paused, and need not be asked again.
-        else:
-            reader._paused = True
+    reader._received.put(data)

@@ -1,4 +1,7 @@
+cimport cython
+
 from whorl.aio.base_transports cimport BaseTransport, WriteTransport
+from whorl.aio.stream_feed cimport StreamFeed
 
 cdef int OPEN
 cdef int CLOSING
@@ -12,11 +15,13 @@ cdef class StreamTransport(WriteTransport):
     cdef public object _server
     cdef public object _empty_waiter
     cdef bint _buffered
+    cdef StreamFeed _feed
     cdef bint _eof_written
     cdef bint _write_shut
     cdef tuple _kind
 
     cdef object _read(self)
+    @cython.locals(feed=StreamFeed)
     cdef object _data_arrived(self, bytes data)
     cdef object _end_arrived(self)
     cdef object _read_failed(self, int code)

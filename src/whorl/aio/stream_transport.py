@@ -11,6 +11,7 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.base_transports import BaseTransport, WriteTransport
+from whorl.aio.stream_feed import StreamFeed
 from whorl.aio.streams import adopt
 from whorl.aio.transport_states import TransportState
 from whorl.core.handle import os_error
@@ -38,7 +39,7 @@ class StreamTransport(WriteTransport):
     caller's by default.
     """
 
-    __slots__ = ("_buffered", "_empty_waiter", "_eof_written", "_kind", "_server", "_write_shut")
+    __slots__ = ("_buffered", "_empty_waiter", "_eof_written", "_feed", "_kind", "_server", "_write_shut")
 
     def __init__(
         self,
@@ -57,6 +58,7 @@ class StreamTransport(WriteTransport):
         self._server = server
         self._empty_waiter: asyncio.Future[None] | None = None
         self._buffered = False  # whether the protocol brings its own buffers
+        self._feed: StreamFeed | None = None  # where data goes in place of the protocol of a stream reader
         self._eof_written = False  # whether the user has written the last byte
         self._write_shut = False  # whether that has gone out, and the peer was told
         try:
@@ -124,8 +126,7 @@ class StreamTransport(WriteTransport):
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Call another protocol from now on."""
-        if type(protocol) is StreamReaderProtocol:
-            adopt(protocol)
+        self._feed = adopt(protocol) if type(protocol) is StreamReaderProtocol else None
         self._protocol = protocol
         self._buffered = isinstance(protocol, asyncio.BufferedProtocol)
 
@@ -177,8 +178,12 @@ class StreamTransport(WriteTransport):
                 self._fatal_error(error, "Fatal error: protocol.buffer_updated() call failed.")
 
     def _data_arrived(self, data: bytes) -> None:
+        feed = self._feed
         try:
-            self._protocol.data_received(data)
+            if feed is not None and feed.is_open_to(self._protocol):
+                feed._arrived(data)
+            else:
+                self._protocol.data_received(data)
         except (SystemExit, KeyboardInterrupt):
             raise
         except BaseException as error:
@@ -290,6 +295,7 @@ class StreamTransport(WriteTransport):
         try:
             BaseTransport._call_connection_lost(self, error)
         finally:
+            self._feed = None  # It knows this transport.
             if self._empty_waiter is not None and not self._empty_waiter.done():
                 self._empty_waiter.set_exception(ConnectionError("Connection is closed by peer"))
 

@@ -2,19 +2,22 @@
 
 A reader that asyncio has made becomes ours when a transport of ours is given its protocol, if both are
 exactly of asyncio's classes and nobody has replaced a method. The classes here derive from asyncio's and
-have the same attributes, but for `_buffer`: whoever asks for it gets a bytearray that is the buffer.
+have the same attributes, but a reader's state is in its `StreamFeed`, which transports write to: whoever
+asks for its `_buffer` gets a bytearray that is the buffer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import operator
 from asyncio import streams
 from collections.abc import Callable
 from typing import Any
 
 from whorl.aio import stream_buffer
-from whorl.aio.stream_buffer import StreamBuffer
+from whorl.aio.stream_feed import StreamFeed
+from whorl.core.loop import Loop
 
 _Reader: Any = streams.StreamReader
 _Protocol: Any = streams.StreamReaderProtocol
@@ -22,12 +25,52 @@ _Writer: Any = streams.StreamWriter
 DEFAULT_LIMIT = 64 * 1024
 
 
-class StreamReader(_Reader):  # type: ignore[misc]
-    """An `asyncio.StreamReader` with a compiled buffer."""
+class Replaceable:
+    """A method that data arrives by: who replaces it on a reader ends the way that calls nobody."""
 
-    _received: StreamBuffer
-    _paused: bool
-    _waiter: asyncio.Future[None] | None
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, thing: Any, owner: type | None = None) -> Any:
+        if thing is None:
+            return self._function
+        replaced = thing.__dict__.get(self._name)
+        return self._function.__get__(thing) if replaced is None else replaced
+
+    def __set__(self, thing: Any, replacement: Any) -> None:
+        thing._received.is_direct = False
+        thing.__dict__[self._name] = replacement
+
+    def __delete__(self, thing: Any) -> None:
+        if thing.__dict__.pop(self._name, None) is None:
+            raise AttributeError(self._name)
+
+
+def _kept(name: str) -> Any:
+    """An attribute of a reader's that its feed keeps."""
+    return property(
+        operator.attrgetter(f"_received.{name}"), lambda reader, value: setattr(reader._received, name, value)
+    )
+
+
+class StreamReader(_Reader):  # type: ignore[misc]
+    """An `asyncio.StreamReader` whose state and bytes are in a compiled object."""
+
+    _received: StreamFeed
+    _eof = _kept("eof")
+    _exception = _kept("exception")
+    _paused = _kept("paused")
+    _transport = _kept("transport")
+    _waiter = _kept("waiter")
+
+    def __init__(self, limit: int = DEFAULT_LIMIT, loop: Any = None) -> None:
+        loop = asyncio.get_event_loop() if loop is None else loop  # as asyncio has it
+        self._received = StreamFeed(loop)
+        super().__init__(limit, loop)
 
     @property
     def _buffer(self) -> bytearray:
@@ -35,60 +78,67 @@ class StreamReader(_Reader):  # type: ignore[misc]
 
     @_buffer.setter
     def _buffer(self, content: bytes | bytearray) -> None:
-        self._received = StreamBuffer(content)
+        self._received.replace(content)
 
-    feed_data = stream_buffer.feed_data
+    @property
+    def _limit(self) -> Any:
+        return self._received.limit
+
+    @_limit.setter
+    def _limit(self, limit: Any) -> None:
+        self._received.set_limit(limit)
+
+    feed_data = Replaceable(stream_buffer.feed_data)
 
     def at_eof(self) -> bool:
         """Whether all was read."""
         return self._eof and not len(self._received)
 
     def _maybe_resume_transport(self) -> None:
-        if self._paused and len(self._received) <= self._limit:
-            self._paused = False
-            self._transport.resume_reading()
+        self._received.resume()
+
+    async def _wait_for_data(self, func_name: str) -> None:
+        received = self._received
+        wait = received.wait(func_name)
+        try:
+            await wait
+        except BaseException:
+            received.leave(wait)
+            raise
 
     async def read(self, n: int = -1) -> bytes:
         """Read at most `n` bytes, or up to the end; no bytes at the end (``asyncio.StreamReader.read``)."""
-        if self._exception is not None:
-            raise self._exception
-        if n <= 0:
-            blocks = []
-            while n and (block := await self.read(self._limit)):
-                blocks.append(block)
-            return b"".join(blocks)
-        data = self._received.take(n)
-        if not data and not self._eof:
-            if self._waiter is not None or self._paused:
-                await self._wait_for_data("read")
-            else:
-                self._waiter = waiter = self._loop.create_future()
-                try:
-                    await waiter
-                finally:
-                    self._waiter = None
-            data = self._received.take(n)
-        if self._paused:
-            self._maybe_resume_transport()
+        received = self._received
+        data = received.read(n)
+        if data is None:
+            if n <= 0:
+                blocks = []
+                while n and (block := await self.read(self._limit)):
+                    blocks.append(block)
+                return b"".join(blocks)
+            wait = received.wait("read")
+            try:
+                await wait
+            except BaseException:
+                received.leave(wait)
+                raise
+            data = received.take_and_resume(n)
         return data
 
     async def readline(self) -> bytes:
         """Read a line with its end, or what there is before the end (``asyncio.StreamReader.readline``)."""
-        if self._exception is None:
-            line = self._received.take_until(b"\n", self._limit)
-            if line is not None:
-                if self._paused:
-                    self._maybe_resume_transport()
-                return line
-        return await _Reader.readline(self)  # type: ignore[no-any-return]
+        line = self._received.line()
+        if line is None:
+            return await _Reader.readline(self)  # type: ignore[no-any-return]
+        return line
 
     async def readuntil(self, separator: Any = b"\n") -> bytes:
         """Read up to a separator, and that (``asyncio.StreamReader.readuntil``)."""
         if type(separator) is not bytes or not separator:
             return await _Reader.readuntil(self, separator)  # type: ignore[no-any-return]
-        if self._exception is not None:
-            raise self._exception
         received = self._received
+        if received.exception is not None:
+            raise received.exception
         searched = 0  # No separator begins before this.
         while True:
             size = len(received)
@@ -97,35 +147,29 @@ class StreamReader(_Reader):  # type: ignore[misc]
                 if found >= 0:
                     break
                 searched = size + 1 - len(separator)
-                if searched > self._limit:
+                if searched > received.limit:
                     raise asyncio.LimitOverrunError(
                         "Separator is not found, and chunk exceed the limit", searched
                     )
-            if self._eof:
+            if received.eof:
                 raise asyncio.IncompleteReadError(received.take(size), None)
             await self._wait_for_data("readuntil")
-        if found > self._limit:
+        if found > received.limit:
             raise asyncio.LimitOverrunError("Separator is found, but chunk is longer than limit", found)
-        chunk = received.take(found + len(separator))
-        if self._paused:
-            self._maybe_resume_transport()
-        return chunk
+        return received.take_and_resume(found + len(separator))
 
     async def readexactly(self, n: int) -> bytes:
         """Read `n` bytes (``asyncio.StreamReader.readexactly``)."""
         if n < 0:
             raise ValueError("readexactly size can not be less than zero")
-        if self._exception is not None:
-            raise self._exception
         received = self._received
+        if received.exception is not None:
+            raise received.exception
         while len(received) < n:
-            if self._eof:
+            if received.eof:
                 raise asyncio.IncompleteReadError(received.take(n), n)
             await self._wait_for_data("readexactly")
-        data = received.take(n)
-        if self._paused:
-            self._maybe_resume_transport()
-        return data
+        return received.take_and_resume(n)
 
 
 class StreamWriter(_Writer):  # type: ignore[misc]
@@ -134,12 +178,11 @@ class StreamWriter(_Writer):  # type: ignore[misc]
     async def drain(self) -> None:
         """Wait until the transport takes more (``asyncio.StreamWriter.drain``)."""
         protocol = self._protocol
-        reader = self._reader
         if (
             protocol._paused
             or protocol._connection_lost
             or self._transport.is_closing()
-            or (reader is not None and reader.exception() is not None)
+            or self._reader._received.exception is not None
         ):
             await _Writer.drain(self)
 
@@ -201,17 +244,28 @@ _EXPECTED = [
 ]
 
 
-def adopt(protocol: Any) -> None:
-    """Make the reader of a protocol of asyncio's one of ours, if nobody can tell."""
+def adopt(protocol: Any) -> StreamFeed | None:
+    """Make the reader of a protocol of asyncio's one of ours, if nobody can tell.
+
+    Where what arrives for the protocol may be put: None if only `data_received` will do.
+    """
     if type(protocol) is not _Protocol or not stream_buffer.are_the_same(_EXPECTED):
-        return
+        return None
     reader = protocol._stream_reader
-    if type(reader) is not _Reader:
-        return
-    _change_class(reader, StreamReader)
-    reader._buffer = reader.__dict__.pop("_buffer")
+    if type(reader) is StreamReader:
+        return reader._received
+    if type(reader) is not _Reader or not isinstance(reader._loop, Loop):
+        return None
+    state = {**reader.__dict__}  # One that shares no keys: in that the interpreter finds them much faster.
+    received = state["_received"] = StreamFeed(reader._loop)
+    received.take_over(state)
+    received.source = protocol._stream_reader_wr
+    received.is_direct = "feed_data" not in state
+    reader.__class__ = StreamReader
+    reader.__dict__ = state
     if protocol._client_connected_cb is not None:
         protocol._client_connected_cb = functools.partial(_connected, protocol._client_connected_cb)
+    return received
 
 
 def _connected(callback: Callable[[Any, Any], Any], reader: Any, writer: Any) -> Any:
@@ -222,12 +276,6 @@ def _connected(callback: Callable[[Any, Any], Any], reader: Any, writer: Any) ->
 def _adopt_writer(writer: Any) -> streams.StreamWriter:
     """Make a writer ours if its reader is."""
     if type(writer) is _Writer and type(writer._reader) is StreamReader:
-        _change_class(writer, StreamWriter)
+        writer.__class__ = StreamWriter
+        writer.__dict__ = {**writer.__dict__}
     return writer  # type: ignore[no-any-return]
-
-
-def _change_class(thing: Any, new: type) -> None:
-    """Let an object be of another class from now on."""
-    thing.__class__ = new
-    # The interpreter finds attributes five times as fast in a dictionary that shares no keys.
-    thing.__dict__ = {**thing.__dict__}

@@ -203,7 +203,7 @@ class TLSProtocol(TLSLayer, asyncio.BufferedProtocol):
         if not in_handshake and self._told in (Told.MADE, Told.ENDED):
             self._told = Told.LOST
             self._loop.call_soon(protocol.connection_lost, error)
-        self._transport = self._app_transport = self._app_protocol = None
+        self._transport = self._app_transport = self._app_protocol = self._app_feed = None
         self._wake_waiter(error)
         self._cancel_timer()
         if self._is_forgotten:

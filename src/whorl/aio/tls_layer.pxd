@@ -3,6 +3,8 @@ cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
+from whorl.aio.stream_feed cimport StreamFeed
+
 cdef int CONNECTING
 cdef int HANDSHAKE
 cdef int OPEN
@@ -31,6 +33,7 @@ cdef class TLSLayer:
     cdef public bint _is_own
     cdef public object _app_protocol
     cdef public bint _app_is_buffered
+    cdef public StreamFeed _app_feed
     cdef readonly int _state
     cdef public bint _closing
     cdef public bint _has_eof
@@ -57,7 +60,7 @@ cdef class TLSLayer:
 
     cdef object _arrived(self, object data)
     cdef bint _read(self) except -1
-    @cython.locals(state=int, size=Py_ssize_t, is_all=bint, is_end=bint)
+    @cython.locals(state=int, size=Py_ssize_t, is_all=bint, is_end=bint, feed=StreamFeed)
     cdef bint _read_and_copy(self) except -1
     @cython.locals(state=int, size=Py_ssize_t, room=Py_ssize_t, pending=Py_ssize_t, is_all=bint, is_end=bint)
     cdef bint _read_into_buffer(self) except -1

@@ -27,6 +27,7 @@ except ImportError:  # A Python may be built without it.
 
 from asyncio.log import logger
 
+from whorl.aio.stream_feed import StreamFeed
 from whorl.aio.tls_states import TLSState
 from whorl.core.limits import READ_SIZE
 
@@ -88,6 +89,7 @@ class TLSLayer:
         self._is_own = False  # whether it is one of ours
         self._app_protocol: Any = None
         self._app_is_buffered = False
+        self._app_feed: StreamFeed | None = None  # where data goes in place of a stream reader's protocol
         self._state = CONNECTING
         self._closing = False  # whether the user closed, or the peer's close_notify came
         self._has_eof = False  # whether the peer of the transport underneath has finished writing
@@ -210,7 +212,11 @@ class TLSLayer:
         size = self._decrypt(self._scratch_view, READ_SIZE)
         is_all, is_end = self._read_all, self._read_end  # The protocol may cause another read.
         if size:
-            self._app_protocol.data_received(taken(self._scratch, size))
+            feed = self._app_feed
+            if feed is not None and feed.is_open_to(self._app_protocol):
+                feed._arrived(taken(self._scratch, size))
+            else:
+                self._app_protocol.data_received(taken(self._scratch, size))
         return self._after_delivery(state, is_all, is_end)
 
     def _read_into_buffer(self) -> bool:

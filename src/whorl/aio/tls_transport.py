@@ -36,7 +36,7 @@ class TLSStream:
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Call another protocol from now on."""
-        adopt(protocol)
+        self._ssl_protocol._app_feed = adopt(protocol)
         self._ssl_protocol._app_protocol = protocol
         self._ssl_protocol._app_is_buffered = isinstance(protocol, asyncio.BufferedProtocol)
 

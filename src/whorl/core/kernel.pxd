@@ -284,7 +284,8 @@ cdef inline Py_ssize_t batch_size(EventBatch batch) noexcept:
 
 
 cdef inline int batch_fd(EventBatch batch, Py_ssize_t index) noexcept:
-    return <int>(batch._events[index].data.u64 & 0xFFFFFFFF)
+    # A cast, not a mask: Cython makes a Python object of a literal beyond 31 bits.
+    return <int><uint32_t>batch._events[index].data.u64
 
 
 cdef inline uint32_t batch_mask(EventBatch batch, Py_ssize_t index) noexcept:
