@@ -40,11 +40,16 @@ async def served(kind: str, path: Path, serve: Serve, **options: Any) -> AsyncIt
     finally:
         writer.close()
         await writer.wait_closed()
-        server.close()
-        await server.wait_closed()
-        handlers = asyncio.all_tasks() - {asyncio.current_task()}
-        if handlers:  # before Python 3.12.1 servers do not wait for them
-            await asyncio.wait(handlers)
+        await end(server)
+
+
+async def end(server: asyncio.Server) -> None:
+    """Close a server, and wait for its handlers."""
+    server.close()
+    await server.wait_closed()
+    handlers = asyncio.all_tasks() - {asyncio.current_task()}
+    if handlers:  # before Python 3.12.1 servers do not wait for them
+        await asyncio.wait(handlers)
 
 
 async def start(kind: str, path: Path, serve: Serve, **options: Any) -> asyncio.Server:
@@ -283,8 +288,7 @@ async def test_many_connections_each_get_their_own_lines(kind: str, path: Path) 
         await writer.wait_closed()
 
     await asyncio.gather(*map(converse, range(50)))
-    server.close()
-    await server.wait_closed()
+    await end(server)
 
 
 async def test_nothing_is_left(loop: whorl.EventLoop, kind: str, path: Path) -> None:
