@@ -387,7 +387,7 @@ def test_many_collections_of_pending_tasks_leave_the_registry_whole() -> None:
         async def wait_for_ever() -> None:
             await make()
 
-        for _ in range(20):
+        for _ in range(5):
             tasks = [asyncio.create_task(wait_for_ever()) for _ in range(50)]
             await asyncio.sleep(0)
             del tasks[::2]
