@@ -524,6 +524,9 @@ class SimulatedKernel(Kernel):
         """Sockets of this world are objects only: `accepts_descriptors` is false."""
         return -errno.ENOSYS
 
+    def name_of(self, address: bytes) -> Any:
+        raise AssertionError("there are no descriptors without a socket")
+
     def socket_of(self, fd: int, family: int, number: int) -> Any:
         raise AssertionError("there are no descriptors without a socket")
 

@@ -668,7 +668,7 @@ def test_a_connection_may_be_accepted_as_a_descriptor(kernel: Kernel) -> None:
     assert kernel.accept_descriptor(listener.fileno()) == -errno.EAGAIN
     with socket.create_connection(listener.getsockname()) as client:
         fd, peer, own = kernel.accept_descriptor(listener.fileno())
-        assert (peer, own) == (client.getsockname(), client.getpeername())
+        assert (kernel.name_of(peer), own) == (client.getsockname(), client.getpeername())
         sock = kernel.socket_of(fd, socket.AF_INET, listener.proto)
         assert sock.fileno() == fd
         assert sock.gettimeout() == 0

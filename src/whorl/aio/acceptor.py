@@ -86,13 +86,12 @@ class Acceptor(IOHandle):
             and getattr(loop._make_socket_transport, "__func__", None) is make_socket_transport
         )
 
-    def _serve_descriptor(self, fd: int, address: Any, own_name: Any) -> None:
+    def _serve_descriptor(self, fd: int, peer: bytes, own_name: Any) -> None:
         """A connection without a socket object: make its protocol and its transport."""
         context = self._server._context.copy()
-        extra = {"peername": address, "sockname": own_name}
-        context.run(self._make_transport_of_descriptor, fd, extra, context)
+        context.run(self._make_transport_of_descriptor, fd, (peer, own_name), context)
 
-    def _make_transport_of_descriptor(self, fd: int, extra: dict[str, Any], context: Context) -> None:
+    def _make_transport_of_descriptor(self, fd: int, names: tuple[bytes, Any], context: Context) -> None:
         loop = self._face
         protocol = transport = None
         try:
@@ -102,7 +101,7 @@ class Acceptor(IOHandle):
                 return
             make_room(loop, fd)
             transport = SocketTransport(
-                loop, fd, protocol, extra=extra, server=self._server, context=context, kind=self._kind
+                loop, fd, protocol, server=self._server, context=context, kind=self._kind, names=names
             )
         except BaseException as error:
             self._connection_failed(error, fd, protocol, transport)

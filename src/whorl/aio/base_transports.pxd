@@ -18,7 +18,7 @@ cpdef object flat(object data)
 
 
 cdef class BaseTransport(Stream):
-    cdef public dict _extra
+    cdef dict _known
     cdef public object _protocol
     cdef object _context
     cdef readonly int _state

@@ -68,13 +68,13 @@ class BaseTransport(Stream):
     `context` is where the protocol's callbacks run; a copy of the caller's by default.
     """
 
-    __slots__ = ("_context", "_extra", "_paused", "_protocol", "_read_ended", "_started", "_state")
+    __slots__ = ("_context", "_known", "_paused", "_protocol", "_read_ended", "_started", "_state")
 
     def __init__(self, loop: EventLoop, extra: dict[str, Any] | None, context: Context | None) -> None:
         Stream.__init__(self, loop)
         loop._hide(self)
         self._activate()
-        self._extra = dict(extra) if extra else {}
+        self._known = dict(extra) if extra else None
         self._protocol: Any = None
         self._context = copy_context() if context is None else context
         self._state = OPEN
@@ -104,6 +104,13 @@ class BaseTransport(Stream):
                 waiter.set_exception(error)
         elif error is not None:
             self._fatal_error(error, "Fatal error: the connection cannot be watched")
+
+    @property
+    def _extra(self) -> dict[str, Any]:
+        """What is known of the connection, by name; most programs never ask."""
+        if self._known is None:
+            self._known = {}
+        return self._known
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """What is known of the connection: socket, sockname, peername, pipe and others."""

@@ -19,6 +19,9 @@ cdef class StreamTransport(WriteTransport):
     cdef bint _eof_written
     cdef bint _write_shut
     cdef tuple _kind
+    cdef bytes _peer
+    cdef object _own_name
+    cdef readonly bint _is_made
 
     cdef object _read(self)
     @cython.locals(feed=StreamFeed)

@@ -35,11 +35,23 @@ class StreamTransport(WriteTransport):
 
     Made by the loop's methods, not by users. `sock` is a socket object, or the descriptor of a connection
     that was just accepted by a listening socket of the given family and protocol number: a socket object is
-    then made when somebody asks for it. `context` is where the protocol's callbacks run; a copy of the
-    caller's by default.
+    then made when somebody asks for it, and `names` are the peer's address, for the kernel's `name_of`, and
+    the connection's own name. `context` is where the protocol's callbacks run; a copy of the caller's by
+    default.
     """
 
-    __slots__ = ("_buffered", "_empty_waiter", "_eof_written", "_feed", "_kind", "_server", "_write_shut")
+    __slots__ = (
+        "_buffered",
+        "_empty_waiter",
+        "_eof_written",
+        "_feed",
+        "_is_made",
+        "_kind",
+        "_own_name",
+        "_peer",
+        "_server",
+        "_write_shut",
+    )
 
     def __init__(
         self,
@@ -52,8 +64,11 @@ class StreamTransport(WriteTransport):
         server: Any = None,
         context: Context | None = None,
         kind: tuple[int, int] | None = None,
+        names: tuple[bytes | None, Any] = (None, None),
     ) -> None:
         WriteTransport.__init__(self, loop, extra, context)
+        self._is_made = False  # whether there is something to close
+        self._peer, self._own_name = names  # the first is None once they are among what is known
         self._kind = kind  # the family and the protocol number, while there is no socket object
         self._server = server
         self._empty_waiter: asyncio.Future[None] | None = None
@@ -82,6 +97,7 @@ class StreamTransport(WriteTransport):
         """Make the transport known to the loop, to its server and to its protocol."""
         loop: Any = self._loop
         loop._transports.add(self._fd, self)
+        self._is_made = True
         self.set_protocol(protocol)
         if self._server is not None:
             self._server._attach(self)
@@ -94,6 +110,7 @@ class StreamTransport(WriteTransport):
             loop._transports.discard(self._fd, self)
         self._fd = -1
         self._sock = None
+        self._is_made = False
         server, self._server = self._server, None
         if server is not None:
             server._detach(self)
@@ -112,6 +129,17 @@ class StreamTransport(WriteTransport):
         if self._kind is not None and name == "socket":
             self._socket()
         return self._extra.get(name, default)
+
+    @property
+    def _extra(self) -> dict[str, Any]:
+        """What is known of the connection, by name."""
+        if self._known is None:
+            self._known = {}
+        if self._peer is not None:
+            peer, self._peer = self._peer, None
+            self._known["peername"] = self._kernel.name_of(peer)
+            self._known["sockname"] = self._own_name
+        return self._known
 
     def _socket(self) -> Any:
         """The socket object, which is made now if there was none; None if the transport is closed."""

@@ -1,6 +1,12 @@
-cdef class TransportTable:
-    cdef dict _known
+cimport cython
 
-    cpdef object add(self, int fd, object transport)
-    cpdef object discard(self, int fd, object transport)
-    cpdef object get(self, int fd)
+
+cdef class TransportTable:
+    cdef list _known
+    cdef Py_ssize_t _count
+
+    @cython.locals(missing=Py_ssize_t)
+    cpdef object add(self, Py_ssize_t fd, object transport)
+    cpdef object discard(self, Py_ssize_t fd, object transport)
+    cpdef object get(self, Py_ssize_t fd)
+    cdef object _forget(self, Py_ssize_t fd)

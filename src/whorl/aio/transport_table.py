@@ -12,30 +12,43 @@ class TransportTable:
     Weak: who forgets a transport that does nothing is told so.
     """
 
-    __slots__ = ("_known",)
+    __slots__ = ("_count", "_known")
 
     def __init__(self) -> None:
-        self._known: dict[int, weakref.ref[Any]] = {}
+        self._known: list[weakref.ref[Any] | None] = []  # by descriptor, which are small numbers
+        self._count = 0
 
     def __len__(self) -> int:
-        return len(self._known)
+        return self._count
 
     def add(self, fd: int, transport: Any) -> None:
-        """A transport begins to use a descriptor."""
+        """A transport begins to use a descriptor; one that is closed (-1) is not noted."""
+        if fd < 0:
+            return
+        missing = fd + 1 - len(self._known)
+        if missing > 0:
+            self._known.extend([None] * missing)
+        if self._known[fd] is None:
+            self._count += 1
         self._known[fd] = weakref.ref(transport)
 
     def discard(self, fd: int, transport: Any) -> None:
         """A transport uses a descriptor no longer; another one may do so already."""
-        known = self._known.get(fd)
-        if known is not None:
-            found = known()
-            if found is None or found is transport:
-                del self._known[fd]
+        found = self.get(fd)
+        if found is None or found is transport:
+            self._forget(fd)
 
     def get(self, fd: int) -> Any:
         """The transport of a descriptor, or None."""
-        known = self._known.get(fd)
+        if fd < 0 or fd >= len(self._known):
+            return None
+        known = self._known[fd]
         return None if known is None else known()
+
+    def _forget(self, fd: int) -> None:
+        if 0 <= fd < len(self._known) and self._known[fd] is not None:
+            self._known[fd] = None
+            self._count -= 1
 
     # As asyncio's own transports, which may run on our loop too, ask for it.
 
@@ -49,4 +62,4 @@ class TransportTable:
         return found
 
     def __delitem__(self, fd: int) -> None:
-        del self._known[fd]
+        self._forget(fd)

@@ -65,7 +65,7 @@ class SocketTransport(StreamTransport):
 
     def __del__(self, _warn: Any = warnings.warn) -> None:
         # There is nothing to close if it was refused by its loop.
-        if getattr(self, "_extra", None) is not None and self._fd >= 0:
+        if getattr(self, "_is_made", False) and self._fd >= 0:
             try:
                 _warn(f"unclosed transport {self!r}", ResourceWarning, source=self)
             finally:

@@ -91,6 +91,8 @@ cdef extern from *:
     long SYS_epoll_pwait
     long SYS_epoll_pwait2
     void *c_memset "memset"(void *target, int value, size_t size) nogil
+    void *c_memcpy "memcpy"(void *target, const void *source, size_t size) nogil
+    int c_memcmp "memcmp"(const void *one, const void *other, size_t size) nogil
 
 cdef extern from *:
     """
@@ -249,22 +251,38 @@ cdef inline Py_ssize_t send_file(int target, int source, int64_t offset, Py_ssiz
     return size
 
 
-cdef inline object accept_stream(int fd):
+cdef inline object accept_stream(Kernel kernel, int fd):
+    # The peer's name may never be asked for. Connections of one listening socket mostly have one name of their own.
     cdef sockaddr_storage peer, own
     cdef unsigned int peer_length = sizeof(sockaddr_storage), own_length = sizeof(sockaddr_storage)
     cdef int connection = c_accept(fd, <sockaddr *>&peer, &peer_length)
-    cdef object name = None
     if connection < 0:
         return -c_errno
     try:
-        if c_getsockname(connection, <sockaddr *>&own, &own_length) == 0:
-            name = read_address(&own, own_length)
-            if own.ss_family == AF_INET or own.ss_family == AF_INET6:
-                c_no_delay(connection)
-        return connection, read_address(&peer, peer_length), name
+        if c_getsockname(connection, <sockaddr *>&own, &own_length) != 0:
+            return connection, raw_address(&peer, peer_length), None
+        if own.ss_family == AF_INET or own.ss_family == AF_INET6:
+            c_no_delay(connection)
+        if own_length != PyBytes_GET_SIZE(kernel._own_address) \
+                or c_memcmp(&own, PyBytes_AS_STRING(kernel._own_address), own_length):
+            kernel._own_name = read_address(&own, own_length)
+            kernel._own_address = raw_address(&own, own_length)
+        return connection, raw_address(&peer, peer_length), kernel._own_name
     except BaseException:
         c_close(connection)
         raise
+
+
+cdef inline bytes raw_address(sockaddr_storage *address, unsigned int length):
+    return PyBytes_FromStringAndSize(<char *>address, min(length, sizeof(sockaddr_storage)))
+
+
+cdef inline object name_in(bytes raw):
+    cdef sockaddr_storage address
+    cdef unsigned int length = <unsigned int>min(<size_t>len(raw), sizeof(sockaddr_storage))
+    c_memset(&address, 0, sizeof(address))
+    c_memcpy(&address, PyBytes_AS_STRING(raw), length)
+    return read_address(&address, length)
 
 
 cdef class EventBatch:
@@ -399,6 +417,8 @@ cdef class Kernel(FileCalls):
     cdef public bint keeps_edges
     cdef public bint may_skip_polls
     cdef public bint accepts_descriptors
+    cdef bytes _own_address
+    cdef object _own_name
 
     cpdef int64_t now(self) except? -1
     cpdef int64_t ticks(self) except? -1
@@ -417,3 +437,4 @@ cdef class Kernel(FileCalls):
     cpdef int epoll_wait(self, int epfd, int64_t timeout_ns, EventBatch events) except? -65536
     cpdef int eventfd(self) except? -65536
     cpdef object accept_descriptor(self, int fd)
+    cpdef object name_of(self, bytes address)

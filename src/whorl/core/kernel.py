@@ -229,9 +229,13 @@ if not cython.compiled:
 
     read_ticks = time.monotonic_ns
 
-    def accept_stream(fd: int) -> Any:
+    def accept_stream(kernel: Kernel, fd: int) -> Any:
         """Nothing: uncompiled, connections are accepted by the socket object."""
         return -errno.ENOSYS
+
+    def name_in(raw: bytes) -> Any:
+        """Nothing, for the same reason."""
+        raise NotImplementedError("uncompiled, connections are accepted by the socket object")
 
     def close_descriptor(kernel: Kernel, fd: int) -> int:
         epoll, _, _ = kernel._epolls.pop(fd, (None, None, None))
@@ -295,6 +299,8 @@ class Kernel(FileCalls):
     __slots__ = (
         "_epolls",
         "_fine_sleep",
+        "_own_address",
+        "_own_name",
         "_scratch",
         "accepts_descriptors",
         "blocked_signal",
@@ -315,6 +321,8 @@ class Kernel(FileCalls):
         self.keeps_edges = bool(cython.compiled)
         # Whether a busy loop may leave out polls. A simulated world counts them: its traces depend on it.
         self.may_skip_polls = type(self) is Kernel
+        self._own_address = b""  # that of the connection accepted last, and what it is as a name
+        self._own_name: Any = None
         # Whether connections may be accepted without a socket object. Other kernels may know nothing else.
         self.accepts_descriptors = ACCEPTS_DESCRIPTORS and type(self) is Kernel
 
@@ -557,13 +565,17 @@ class Kernel(FileCalls):
         return connection, address
 
     def accept_descriptor(self, fd: int) -> Any:
-        """The next connection of a listening socket: its descriptor, the peer's address and its own.
+        """The next connection of a listening socket: its descriptor, the peer's address and its own name.
 
-        It does not block, and of TCP it does not wait for more to send (man 2 accept4, TCP_NODELAY). Only
-        for kernels with `accepts_descriptors`, and families whose addresses are known here:
-        ACCEPTED_FAMILIES.
+        `name_of` makes a name of the address. The connection does not block, and of TCP it does not wait for
+        more to send (man 2 accept4, TCP_NODELAY). Only for kernels with `accepts_descriptors`, and families
+        whose addresses are known here: ACCEPTED_FAMILIES.
         """
-        return accept_stream(fd)
+        return accept_stream(self, fd)
+
+    def name_of(self, address: bytes) -> Any:
+        """An address of `accept_descriptor` as Python's `socket` shows it."""
+        return name_in(address)
 
     def socket_of(self, fd: int, family: int, number: int) -> Any:
         """The socket object for a descriptor of `accept_descriptor`; for -1 one that is closed."""

@@ -68,7 +68,7 @@ class Stream(IOHandle):
         self._more_to_read = False  # whether the kernel may hold data that no event will announce
         self._hung_up = False  # whether the peer is gone or will write no more
         self._urgent = False  # whether there is urgent data, at which a read ends before the end of what came
-        self._chunks: list[bytes] = []  # what waits to be sent
+        self._chunks: Any = None  # what waits to be sent: a list, once there was something
         self._first = 0  # the first of them that was not sent wholly
         self._offset = 0  # how much of it was sent
         self._unsent = 0  # bytes waiting in all
@@ -235,6 +235,8 @@ class Stream(IOHandle):
                 return
         if self._unsent == 0:
             self._offset = sent
+        if self._chunks is None:
+            self._chunks = []
         self._chunks.append(data)
         self._unsent += size - sent
 
@@ -290,7 +292,8 @@ class Stream(IOHandle):
 
     def _drop_unsent(self) -> None:
         """Forget what waits to be sent."""
-        self._chunks.clear()
+        if self._chunks is not None:
+            self._chunks.clear()
         self._first = 0
         self._offset = 0
         self._unsent = 0
