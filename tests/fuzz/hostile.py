@@ -44,6 +44,7 @@ from tests.fuzz.mischief import (
 )
 from tests.fuzz.surface import HANDLES, REQUESTS, Parameters, names_of, parameters, parameters_of
 from whorl.core.callback import Callback, GuardedCallback
+from whorl.core.host import Host
 from whorl.core.kernel import EventBatch, Kernel
 from whorl.core.timer import TimedCallback
 
@@ -484,7 +485,9 @@ class Fuzzer:
             return
         if isinstance(thing, asyncio.Future) and name.startswith("__"):
             return  # a second __init__ that fails is CPython's own crash
-        if isinstance(thing, MischiefProtocol) or (isinstance(thing, Kernel) and name in LEFT_OUT_OF_KERNELS):
+        if isinstance(thing, MischiefProtocol | Host):
+            return  # a host sends signals to any process, and to all of them
+        if isinstance(thing, Kernel) and name in LEFT_OUT_OF_KERNELS:
             return
         if name in ("run_forever", "run_until_complete", "run", "_turn"):
             thing.stop()
