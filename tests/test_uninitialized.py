@@ -32,7 +32,7 @@ for cls in vars(module).values():
         thing = cls.__new__(cls)
     except TypeError:
         continue  # an abstract class, or one whose __new__ wants arguments
-    for name in dir(thing):
+    for name in dir(cls):
         if name.startswith("__") and name not in ("__repr__", "__lt__", "__len__"):
             continue
         if name in ("_run_turns", "run_forever"):
