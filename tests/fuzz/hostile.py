@@ -552,7 +552,9 @@ def main(seed: int, steps: int, journal: str) -> None:
         signal.signal(number, signal.SIG_IGN)
     for maker in itertools.islice(itertools.cycle(fuzzer.makers), 30):
         try:
+            signal.setitimer(signal.ITIMER_REAL, 10 * PATIENCE)
             maker()
+            signal.setitimer(signal.ITIMER_REAL, 0)
         except BaseException:  # what protocols raise may end a run
             continue
     done = 0
