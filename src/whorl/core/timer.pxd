@@ -15,7 +15,7 @@ cdef inline int64_t ceil_ns(double seconds) noexcept:
 
 
 cpdef int64_t deadline_of(object when) except? -1
-cdef double seconds_of(object when) except? -1
+cpdef double seconds_of(object when) except? -1
 cdef int64_t deadline_at(double seconds) noexcept
 
 

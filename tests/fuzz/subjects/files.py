@@ -48,11 +48,25 @@ class Files(World):
             return
         self.do_sock(number, "sock_recv", 1)  # so that there are sockets
         place = number % len(self.watched)
+        if self.somebody_sends(place):
+            return  # asyncio's takes the place of the other
         sock, peer = self.watched[place], self.watched[place ^ 1]
         self.start(self.loop.sock_sendfile(sock, self.file(kind), offset, count, fallback=fallback))
-        self.let_threads_work()
-        while self.takes(peer):  # asyncio's waits until the socket takes more, also after the last byte
+        for _ in range(100):
             self.do_settle()
+            if not self.takes(peer):  # asyncio's waits until the socket takes more, also after the last byte
+                if self.futures[-1].done():
+                    break
+                time.sleep(0.0005)
+
+    def do_sock(self, number: int, method: str, *arguments: Any) -> None:
+        super().do_sock(number, method, *arguments)
+        if method == "sock_sendall":
+            self.sending[number % len(self.watched)] = self.futures[-1]
+
+    def somebody_sends(self, place: int) -> bool:
+        """Whether one of the sockets has something to send still."""
+        return place in self.sending and not self.sending[place].done()
 
     @staticmethod
     def takes(sock: socket.socket) -> bool:
