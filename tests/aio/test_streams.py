@@ -249,7 +249,9 @@ async def test_an_error_of_a_handler_is_reported(
 
 
 async def test_extra_information(kind: str, path: Path) -> None:
-    async with served(kind, path, echo_lines) as (_, writer):
+    async with served(kind, path, echo_lines) as (reader, writer):
+        writer.write(b"line\n")
+        assert await reader.readline() == b"line\n"  # the handler is there
         sock = writer.get_extra_info("socket")
         assert writer.get_extra_info("sockname") == sock.getsockname()
         assert writer.get_extra_info("peername") == sock.getpeername()
