@@ -94,6 +94,7 @@ class KeyedTimers(TimerHeap):
     __slots__ = ("_fresh", "_keys", "_others", "_surplus")
 
     def __init__(self) -> None:
+        self._line: list[Any] = []  # nothing stands in it
         self._entries: dict[float, Any] = {}  # type: ignore[assignment]
         self._keys: list[float] = []  # the heap
         self._fresh: list[float] = []  # keys that are not in it yet

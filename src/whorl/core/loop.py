@@ -588,7 +588,7 @@ class Loop(Owner):
             self._run_closing()  # closed handles are let go
         if self._pending:
             self._collect_pending(self._ready)
-        if self._timers:
+        if self._timers._entries or self._timers._line:
             self._collect_timers(self._ready)  # due timers join the ready queue
         self._run_ready()  # the only place callbacks are run
 
