@@ -11,7 +11,7 @@ from whorl.aio.loop import EventLoop
 from whorl.aio.policy import EventLoopPolicy, install
 from whorl.aio.runner import Runner, new_event_loop, run
 from whorl.aio.streams import open_connection, open_unix_connection, start_server, start_unix_server
-from whorl.core import loop as _machine
+from whorl.core.loop import COMPILED as _COMPILED
 from whorl.core.loop import Loop
 from whorl.core.states import RunMode
 
@@ -20,7 +20,7 @@ if _typing.TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-compiled: bool = not _machine.__file__.endswith(".py")
+compiled: bool = _COMPILED
 """Whether the machine runs compiled."""
 
 __all__ = [

@@ -154,6 +154,13 @@ def test_a_loop_spins_for_at_most_a_second(loop: Loop, spin_ns: int) -> None:
     assert loop._kernel.spin_ns == 0
 
 
+def test_a_loop_spins_for_whole_nanoseconds(loop: Loop) -> None:
+    for wrong in (1.5, "1", None):
+        with pytest.raises(TypeError):
+            loop.configure(spin_ns=wrong)  # type: ignore[arg-type]
+    assert loop._kernel.spin_ns == 0
+
+
 def test_a_loop_on_a_selector_does_not_spin() -> None:
     loop = Loop(poller=selectors.PollSelector())
     with pytest.raises(OSError, match="cannot spin") as caught:

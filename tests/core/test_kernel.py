@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import whorl
 from tests.core.machinery import SECOND, refuse_system_call
 from whorl.core import Kernel
 from whorl.core.kernel import EventBatch
@@ -655,6 +656,18 @@ def test_what_is_no_terminal_is_refused(kernel: Kernel, pipe: tuple[int, int]) -
     assert kernel.terminal_settings(fd) == -errno.ENOTTY
     assert kernel.terminal_size(fd) == -errno.ENOTTY
     assert kernel.set_terminal(fd, [0, 0, 0, 0, 0, 0, [0] * 32], drain=True) == -errno.ENOTTY
+
+
+@pytest.mark.skipif(not whorl.compiled, reason="uncompiled, connections are accepted by the socket object")
+def test_a_kernel_that_was_never_initialized_accepts_connections_all_the_same() -> None:
+    kernel = Kernel.__new__(Kernel)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.create_connection(listener.getsockname()) as client,
+    ):
+        fd, peer, own = kernel.accept_descriptor(listener.fileno())
+        os.close(fd)
+        assert (kernel.name_of(peer), own) == (client.getsockname(), client.getpeername())
 
 
 def test_a_connection_may_be_accepted_as_a_descriptor(kernel: Kernel) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import itertools
 import math
 import random
 import sys
 import time
 import tracemalloc
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -24,6 +26,7 @@ from whorl.core.limits import NEVER_NS, SWEEP_FRACTION, SWEEP_MIN_CANCELLED
 from whorl.core.timer import deadline_of
 
 TIMERS = ("core/timer.py", "core/keyed_timers.py", "handles/timer.py")
+KEPT: contextvars.ContextVar[object] = contextvars.ContextVar("kept")
 NAN = float("nan")
 INFINITY = float("inf")
 
@@ -506,4 +509,48 @@ def test_a_time_is_asked_for_its_value_once_before_it_is_scheduled(loop: Loop) -
     loop.run()
     assert ran.count("outer") == made == 500
     assert ran.count("inner") == 500 // 3
+    assert loop.metrics().timers == 0
+
+
+class Farewell:
+    """Does something when the last reference to it is gone."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act = act
+
+    def __del__(self) -> None:
+        self._act()
+
+
+def context_that_ends_with(act: Callable[[], object]) -> contextvars.Context:
+    """A context whose end does something: that of a timer ends with the timer."""
+    context = contextvars.copy_context()
+    context.run(KEPT.set, Farewell(act))
+    return context
+
+
+def test_a_cancelled_timer_whose_end_schedules_another_loses_none(loop: Loop) -> None:
+    ran: list[str] = []
+    first = loop.call_at(1, list)
+    second = loop.call_at(2, list, context=context_that_ends_with(lambda: loop.call_at(4, ran.append, "new")))
+    last = loop.call_at(3, list)
+    first.cancel()
+    second.cancel()
+    del first, second
+    last.cancel()
+    del last
+    loop.run()
+    assert ran == ["new"]
+    assert loop.metrics().timers == 0
+
+
+def test_a_timer_that_is_scheduled_while_the_next_is_looked_for_is_called_once(loop: Loop) -> None:
+    ran: list[str] = []
+    loop.call_at(5, ran.append, "last")
+    gone = loop.call_at(1, list, context=context_that_ends_with(lambda: loop.call_at(1.5, ran.append, "new")))
+    loop.call_at(2, ran.append, "next")
+    gone.cancel()
+    del gone
+    loop.run()
+    assert sorted(ran) == ["last", "new", "next"]
     assert loop.metrics().timers == 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
-import whorl.core.loop as machine
 from whorl.core.kernel import clock_of
 from whorl.core.loop import Loop
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 
 CALL_AT = Loop.call_at
-COMPILED = not machine.__file__.endswith(".py")
 
 
 class Clock(property):

@@ -30,7 +30,7 @@ from whorl.aio import (
 from whorl.aio import sendfile as files
 from whorl.aio.transport_table import TransportTable
 from whorl.core.callback import Callback
-from whorl.core.loop import Loop
+from whorl.core.loop import COMPILED, Loop
 from whorl.handles.exit_watch import ExitWatch
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
     close = running.close
     set_debug = running.set_debug
     time = clock.TIME
-    if not TYPE_CHECKING and clock.COMPILED:  # else all that the machine remembers would go through them
+    if not TYPE_CHECKING and COMPILED:  # else all that the machine remembers would go through them
         __setattr__ = clock.set_attribute
         __delattr__ = clock.delete_attribute
     _scheduled = property(clock.scheduled)

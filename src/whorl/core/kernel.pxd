@@ -263,7 +263,7 @@ cdef inline object accept_stream(Kernel kernel, int fd):
             return connection, raw_address(&peer, peer_length), None
         if own.ss_family == AF_INET or own.ss_family == AF_INET6:
             c_no_delay(connection)
-        if own_length != PyBytes_GET_SIZE(kernel._own_address) \
+        if kernel._own_address is None or own_length != PyBytes_GET_SIZE(kernel._own_address) \
                 or c_memcmp(&own, PyBytes_AS_STRING(kernel._own_address), own_length):
             kernel._own_name = read_address(&own, own_length)
             kernel._own_address = raw_address(&own, own_length)

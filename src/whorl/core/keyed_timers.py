@@ -104,9 +104,6 @@ class KeyedTimers(TimerHeap):
     def __len__(self) -> int:
         return len(self._entries) + self._surplus
 
-    def __bool__(self) -> bool:
-        return bool(self._entries)
-
     @property
     def _keepers(self) -> int:  # type: ignore[override]
         return len(self._entries) + self._surplus - self._others

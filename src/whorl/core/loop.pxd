@@ -83,7 +83,7 @@ cdef class Loop(Owner):
     cdef object _turn(self)
     @cython.locals(before=int64_t, slept=int64_t, found=Py_ssize_t, _=Py_ssize_t)
     cdef object _poll(self, int64_t timeout_ns, list into)
-    @cython.locals(since=int64_t)
+    @cython.locals(since=int64_t, timers=TimerHeap)
     cdef bint _skip_poll(self) except -1
     @cython.locals(closing=list, handle=Handle)
     cdef object _run_closing(self)

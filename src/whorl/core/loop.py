@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections
 import errno
+import operator
 import select
 import signal
 import warnings
@@ -67,6 +68,7 @@ DEFAULT = int(RunMode.DEFAULT)
 SIGPROF = int(getattr(signal, "SIGPROF", -1))
 ONCE = int(RunMode.ONCE)
 UNCHANGED: Any = object()
+COMPILED = bool(cython.compiled)
 
 
 def make_poller(wanted: Poller | selectors.BaseSelector | None, kernel: Kernel) -> Poller:
@@ -468,6 +470,8 @@ class Loop(Owner):
         """
         from whorl.core.epoll import EpollPoller
 
+        if spin_ns is not UNCHANGED:
+            spin_ns = operator.index(spin_ns)
         if block_signal not in (UNCHANGED, None, SIGPROF):
             raise OSError(errno.EINVAL, "only SIGPROF can be held back")
         if spin_ns != UNCHANGED and not 0 <= spin_ns <= LONGEST_SPIN_NS:
@@ -661,7 +665,8 @@ class Loop(Owner):
         self._skipped += 1
         if self._arrivals or self._sent_async is not None:
             self._take_arrivals(self._ready)
-        if self._timers and self._timers.next_deadline() <= self._now_ns + since:
+        timers = self._timers
+        if (timers._entries or timers._line) and timers.next_deadline() <= self._now_ns + since:
             self._now_ns = self._kernel.now()
         return True
 
@@ -779,11 +784,11 @@ class Loop(Owner):
         come last.
         """
         self._posted = False
-        late: list[Runnable] | None = None
+        late: list[Runnable] = []
         for _ in range(len(self._arrivals)):
             entry = self._arrivals.popleft()
             if type(entry) is LateCompletion:
-                late = [entry] if late is None else [*late, entry]
+                late.append(entry)
             else:
                 into.append(entry)
         sent = self._sent_async
@@ -792,8 +797,7 @@ class Loop(Owner):
             into.append(sent)
         elif self._async_handles:
             into.append(next(iter(self._async_handles)))
-        if late is not None:
-            into.extend(late)
+        into.extend(late)
         if self._may_sleep:
             self._end_sleep()
 
@@ -811,7 +815,7 @@ class Loop(Owner):
             or self._is_driven
         ):
             return 0
-        if not self._timers:
+        if not (self._timers._entries or self._timers._line):
             return -1
         self._now_ns = self._clock()
         return self._until_next_timer(self._now_ns)

@@ -37,9 +37,6 @@ class TimerHeap:
     def __len__(self) -> int:
         return len(self._entries) + len(self._line) - self._first
 
-    def __bool__(self) -> bool:
-        return len(self._entries) > 0 or len(self._line) > 0
-
     def timers(self) -> list[TimedCallback]:
         """All entries, in no particular order."""
         return self._entries + self._line[self._first :]
@@ -80,6 +77,7 @@ class TimerHeap:
                 return timer
             self._cancelled -= 1
             self._take(timer)
+            timer = None  # now, before the next one is looked for: its end may schedule others
 
     def _earliest(self) -> TimedCallback | None:
         """The first entry, cancelled or not."""
@@ -165,18 +163,19 @@ class TimerHeap:
             self._sweep()
 
     def _shorten_line(self) -> None:
-        """Take the cancelled timers at the end of the line out."""
+        """Take the cancelled timers at the end of the line out at once, as their end may schedule some."""
         line = self._line
         size = len(line)
         while size > self._first:
-            size -= 1
-            last: TimedCallback = line[size]
+            last: TimedCallback = line[size - 1]
             if not last._cancelled:
-                return
-            line.pop()
-            self._cancelled -= 1
-        line.clear()
-        self._first = 0
+                break
+            size -= 1
+        self._cancelled -= len(line) - size
+        if size == self._first:
+            size = self._first = 0
+        if size < len(line):
+            del line[size:]
 
     def _sweep(self) -> None:
         """Take all cancelled timers out."""
