@@ -134,7 +134,7 @@ class Server(asyncio.Server):
             transport.abort()
 
     def _open_clients(self) -> list[Any]:
-        found = [known() for known in self._clients.values()]
+        found = [known() for known in list(self._clients.values())]  # collecting may end some
         return [transport for transport in found if transport is not None]
 
     async def wait_closed(self) -> None:
