@@ -268,6 +268,8 @@ class Fuzzer:
     def apply(self, name: str, function: Any, wanted: Parameters) -> Any:
         """Call something; what is not callable is its own answer."""
         arguments, options = self.arguments(wanted)
+        if any(type(item) is int and item == signal.SIGALRM for item in (*arguments, *options.values())):
+            return None  # it may be a signal's number, and this one is ours
         given = [describe(item) for item in arguments]
         given += [f"{key}={describe(item)}" for key, item in options.items()]
         self.note(f"{name}({', '.join(given)})")

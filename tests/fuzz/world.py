@@ -109,13 +109,15 @@ class BufferedDiary(Diary, asyncio.BufferedProtocol):
         return self.buffer if wanted is None else self.world.effect(wanted, self.number)
 
     def buffer_updated(self, size: int) -> None:
+        self.world.updates += 1
         self.data_received(bytes(self.buffer[:size]))
 
 
 class World:
     """One loop with its connections, callbacks, futures and tasks."""
 
-    turns = 8  # enough for what an operation sets off to come to rest
+    turns = 8  # enough for what an operation sets off to come to rest, but small buffers take longer
+    most_turns = 1000
     own_clock = False  # whether time passes only when the program says so
 
     def __init__(self, make_loop: Callable[[], Any]) -> None:
@@ -131,6 +133,7 @@ class World:
         self.futures: list[Any] = []
         self.watched: list[socket.socket] = []
         self.kept: list[Any] = []  # closed at the end
+        self.updates = 0  # of small buffers
         self.inside = 0  # operations that callbacks did since the last one from outside
 
     def reported(self, loop: Any, context: dict[str, Any]) -> None:
@@ -190,12 +193,15 @@ class World:
 
     def do_settle(self) -> None:
         """Let everything come to rest. Not from inside: there it is an error, as in asyncio."""
-        for _ in range(self.turns):
+        for turn in range(self.most_turns):
+            updates = self.updates
             try:
                 self.loop.call_soon(self.loop.stop)
                 self.loop.run_forever()
             except (KeyboardInterrupt, SystemExit) as error:
                 self.lines.append(("left", type(error)))
+            if turn + 1 >= self.turns and self.updates == updates:
+                break
 
     def do_run(self, number: int) -> Any:
         return self.loop.run_until_complete(self.any_future(number))
