@@ -34,7 +34,7 @@ check:  ## lint, and type-check for the oldest and the newest Python
 	@$(PYTHON) -m build_tools --build pure --with check -- -m mypy --python-version 3.14
 
 bench:  ## compare loops in interleaved rounds; needs a C compiler for the load generator
-	@$(whorl) --with bench --config release -- bench $(ARGS)
+	@$(whorl) --with bench,peers --config release -- bench $(ARGS)
 
 conformance:  ## CPython's own tests of asyncio, on Whorl
 	@$(whorl) --with test --config checked -- tests/conformance $(ARGS)

@@ -14,22 +14,24 @@ class EchoCase:
     """A server under load: `mode` is the load generator's, `kind` the server's."""
 
     transport: str  # "tcp", "udp", "unix" or "tls"
-    mode: str  # "echo" or "churn"
-    kind: str  # "protocol", "buffered", "streams" or "sock"; of udp "datagram"
-    size: str
+    mode: str  # "echo", "churn" or "http"
+    kind: str  # "protocol", "buffered", "streams" or "sock"; of udp "datagram"; of http what serves it
+    size: str  # of http none
     connections: int
     is_short: bool = False
     idle: int = 0  # connections beside those, on which nothing is ever said
 
     @property
     def name(self) -> str:
+        if self.mode == "http":
+            return f"http/{self.kind}/{self.connections}"
         kind = f"churn-{self.kind}" if self.mode == "churn" else self.kind
         idle = f"+{self.idle}" if self.idle else ""
         return f"{self.transport}/{kind}/{self.size}/{self.connections}{idle}"
 
     @property
     def message_bytes(self) -> int:
-        return SIZES[self.size]
+        return SIZES.get(self.size, 1)
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,10 @@ _DATAGRAMS = [
     EchoCase("udp", "echo", "datagram", "1KiB", connections, is_short=connections == 10)
     for connections in (1, 10, 50)  # with 100 the server's socket has no room for all messages
 ]
+_HTTP = [
+    EchoCase("tcp", "http", kind, "", 100, is_short=kind == "aiohttp")
+    for kind in ("uvicorn", "aiohttp", "httptools")
+]
 # The machine's own face, with libuv's callbacks, compared with libuv itself.
 MACHINE: tuple["EchoCase | MicroCase", ...] = (
     *(
@@ -112,7 +118,7 @@ SCALES: dict[str, dict[int, Case]] = {
     "a timer, others waiting": {count: MicroCase(f"micro/timers-among/{count}") for count in crowds.TIMERS},
     "a task's switch, all tasks ready": {count: MicroCase(f"micro/tasks/{count}") for count in crowds.TASKS},
 }
-ALL: tuple[Case, ...] = (*_PROTOCOL, *_OTHER_KINDS, *_TLS, *_CHURN, *_DATAGRAMS, *_MICRO)
+ALL: tuple[Case, ...] = (*_PROTOCOL, *_OTHER_KINDS, *_TLS, *_CHURN, *_DATAGRAMS, *_HTTP, *_MICRO)
 
 
 def choose(patterns: list[str], everything: bool, machine: bool = False) -> list[Case]:

@@ -4,6 +4,7 @@
  *
  *   MODE      echo   a message, its echo, the next message, on connections that stay
  *             churn  connect, one message, its echo, half close, the server's close, and again
+ *             http   GET /NUMBER, a reply that says the number and nothing else, and again; BYTES do not matter
  *   ADDRESS   tcp:PORT or udp:PORT on the loopback, or unix:PATH
  *
  * Prints one line of JSON; exits with 1 if anything went wrong.
@@ -39,9 +40,11 @@ enum {
     SOURCES = 200,             /* loopback addresses that churn connects from: one alone runs out of ports */
     STEPS_PER_OCTAVE = 64,     /* resolution of the latency histogram: 1.6 % */
     BUCKETS = 60 * STEPS_PER_OCTAVE,
+    NUMBER_BYTES = 16,         /* http: of the number in a request */
+    REPLY_BYTES = 2048,        /* http: that a reply has at most, with its headers */
 };
 
-enum mode { ECHO, CHURN };
+enum mode { ECHO, CHURN, HTTP };
 enum state { TALKING, ENDING, DONE };
 
 struct connection {
@@ -50,8 +53,9 @@ struct connection {
     bool wants_write;
     uint64_t id;               /* churn: a new one for every connect */
     uint64_t message;
-    const char *expected;      /* the window of the message in flight */
+    const char *expected;      /* the message in flight: a window into the noise, or `request` */
     size_t sent, received;
+    char request[96], reply[REPLY_BYTES + 1];  /* http */
     int64_t started_ns;
 };
 
@@ -138,8 +142,13 @@ static void make_noise(void)
 
 static void begin_message(struct connection *c)
 {
-    c->expected = noise + (c->id + c->message * connection_count) % PERIOD;
+    uint64_t number = c->id + c->message * connection_count;
     c->sent = c->received = 0;
+    if (mode == HTTP) {
+        message_bytes = sprintf(c->request, "GET /%0*lx HTTP/1.1\r\nHost: localhost\r\n\r\n", NUMBER_BYTES, number);
+        c->expected = c->request;
+    } else
+        c->expected = noise + number % PERIOD;
 }
 
 /* ---- connections ---- */
@@ -265,6 +274,27 @@ static void server_closed(struct connection *c)
     }
 }
 
+/* What came is headers, an empty line, and the number; or a part of that. */
+static void look_at_reply(struct connection *c, size_t n)
+{
+    if (c->received + n > REPLY_BYTES) {
+        fail(c, "the reply is too long");
+        return;
+    }
+    memcpy(c->reply + c->received, receive_buffer, n);
+    c->received += n;
+    c->reply[c->received] = '\0';
+    char *end = strstr(c->reply, "\r\n\r\n");
+    size_t body_bytes = end ? c->received - (end + 4 - c->reply) : 0;
+    if (body_bytes < NUMBER_BYTES)
+        return;
+    if (body_bytes > NUMBER_BYTES || strncmp(c->reply, "HTTP/1.1 200", 12) != 0
+        || memcmp(end + 4, c->request + 5, NUMBER_BYTES) != 0)
+        fail(c, "a wrong reply came");
+    else
+        message_echoed(c);
+}
+
 static void receive_some(struct connection *c)
 {
     ssize_t n = recv(c->fd, receive_buffer, RECEIVE_BYTES, MSG_DONTWAIT);
@@ -274,6 +304,8 @@ static void receive_some(struct connection *c)
         fail(c, strerror(errno));
     else if (n == 0)
         server_closed(c);
+    else if (mode == HTTP)
+        look_at_reply(c, n);
     else if (c->received + n > c->sent)
         fail(c, "more bytes came back than were sent");
     else if (memcmp(receive_buffer, c->expected + c->received, n) != 0)
@@ -392,16 +424,16 @@ static void parse_address(const char *text)
 int main(int argc, char **argv)
 {
     if (argc < 7) {
-        fprintf(stderr, "usage: load echo|churn ADDRESS CONNECTIONS BYTES SECONDS WARM_UP_SECONDS [SERVER_PID]\n");
+        fprintf(stderr, "usage: load echo|churn|http ADDRESS CONNECTIONS BYTES SECONDS WARM_UP_SECONDS [SERVER_PID]\n");
         return 2;
     }
-    mode = strcmp(argv[1], "churn") == 0 ? CHURN : ECHO;
+    mode = strcmp(argv[1], "churn") == 0 ? CHURN : strcmp(argv[1], "http") == 0 ? HTTP : ECHO;
     parse_address(argv[2]);
     connection_count = strtoull(argv[3], NULL, 10);
     message_bytes = strtoull(argv[4], NULL, 10);
     server_pid = argc > 7 ? atoi(argv[7]) : 0;
-    if (socket_kind == SOCK_DGRAM && mode == CHURN) {
-        fprintf(stderr, "load: datagrams have no connections to churn\n");
+    if (socket_kind == SOCK_DGRAM && mode != ECHO) {
+        fprintf(stderr, "load: datagrams are for echoes\n");
         return 2;
     }
     if (connection_count == 0 || message_bytes == 0) {

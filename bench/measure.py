@@ -70,7 +70,7 @@ def is_applicable(case: Case, loop: Choice) -> bool:
     """Whether this loop can run this case at all."""
     if isinstance(case, EchoCase) and case.transport == "tls":
         return loop.name != LIMIT and programs.is_built("tls_load")
-    return isinstance(case, EchoCase) or loop.name != LIMIT
+    return loop.name != LIMIT or (isinstance(case, EchoCase) and case.mode != "http")
 
 
 def _measure_micro(case: MicroCase, loop: Choice, cores: Cores, seconds: float) -> Sample:

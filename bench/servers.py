@@ -1,4 +1,4 @@
-"""Echo servers, one for each way of doing I/O that asyncio offers.
+"""The servers: echo, one for each way of doing I/O that asyncio offers, and HTTP.
 
 usage: servers.py KIND LOOP tcp|udp|tls|unix:PATH
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import cast
 
 import loops
+import web_servers
 
 BACKLOG = 2048
 READ_BYTES = 64 * 1024
@@ -125,6 +126,9 @@ KINDS = {
     "streams": serve_streams,
     "sock": serve_sock,
     "datagram": serve_datagrams,
+    "aiohttp": web_servers.serve_aiohttp,
+    "uvicorn": web_servers.serve_uvicorn,
+    "httptools": web_servers.serve_httptools,
 }
 
 
@@ -136,8 +140,9 @@ def listen(address: str) -> tuple[socket.socket, str]:
         listener.bind(path)
         reachable_at = address
     else:
-        kind = socket.SOCK_DGRAM if family == "udp" else socket.SOCK_STREAM
-        listener = socket.socket(socket.AF_INET, kind)
+        # asyncio sets TCP_NODELAY only where the protocol number is given.
+        kind = (socket.SOCK_DGRAM,) if family == "udp" else (socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listener = socket.socket(socket.AF_INET, *kind)
         listener.bind(("127.0.0.1", 0))
         reachable_at = f"{family}:{listener.getsockname()[1]}"
     if family != "udp":

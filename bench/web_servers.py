@@ -1,0 +1,71 @@
+"""HTTP services that answer GET /NUMBER with the number: by a framework, by a server, by a parser alone."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+Message = dict[str, Any]
+
+
+async def serve_aiohttp(listener: socket.socket) -> object:
+    """An application of aiohttp, with a route."""
+    from aiohttp import web
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(text=request.match_info["number"])
+
+    application = web.Application()
+    application.router.add_get("/{number}", answer)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    await web.SockSite(runner, listener).start()
+    return runner
+
+
+async def serve_uvicorn(listener: socket.socket) -> object:
+    """An ASGI application under uvicorn with httptools."""
+    import uvicorn
+
+    config = uvicorn.Config(
+        _application, http="httptools", ws="none", lifespan="off", log_level="warning", access_log=False
+    )
+    return asyncio.create_task(uvicorn.Server(config).serve([listener]))
+
+
+async def _application(
+    scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
+) -> None:
+    body = scope["path"][1:].encode()
+    headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+class Service(asyncio.Protocol):
+    """A protocol with httptools' parser and nothing around it."""
+
+    transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        import httptools
+
+        self.transport = cast(asyncio.Transport, transport)
+        self.parser = httptools.HttpRequestParser(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.parser.feed_data(data)
+
+    def on_url(self, url: bytes) -> None:
+        self.number = url[1:]
+
+    def on_message_complete(self) -> None:
+        self.transport.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%b"
+            % (len(self.number), self.number)
+        )
+
+
+async def serve_httptools(listener: socket.socket) -> object:
+    """A protocol that parses requests by httptools."""
+    return await asyncio.get_running_loop().create_server(Service, sock=listener)
