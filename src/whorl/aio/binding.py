@@ -150,7 +150,7 @@ def bind_path(loop: EventLoop, path: str | bytes, mode: int | None) -> Any:
         raise os_error(sock)
     try:
         if not _is_abstract(path):
-            _remove_stale(loop, path)
+            remove_stale(loop, path)
         result = kernel.bind(sock, path)
         if result == -errno.EADDRINUSE:
             raise OSError(errno.EADDRINUSE, f"Address {path!r} is already in use")
@@ -163,7 +163,8 @@ def bind_path(loop: EventLoop, path: str | bytes, mode: int | None) -> Any:
     return sock
 
 
-def _remove_stale(loop: EventLoop, path: str | bytes) -> None:
+def remove_stale(loop: EventLoop, path: str | bytes) -> None:
+    """Remove the socket that somebody left at a path."""
     found = loop._kernel.path_status(path)
     if isinstance(found, int):
         result = found

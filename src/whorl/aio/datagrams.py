@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import socket
-import stat
 import sys
 import warnings
 from asyncio.log import logger
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from whorl.aio.binding import remove_stale
 from whorl.aio.datagram_transport import DatagramEndpoint
 from whorl.aio.descriptors import ensure_no_transport
 from whorl.aio.dns import ensure_resolved
-from whorl.aio.transport_states import TransportState
-from whorl.aio.transports import Inherited
+from whorl.aio.transports import Inherited, shown
 from whorl.core.handle import os_error
 from whorl.core.states import Event
 
@@ -58,18 +56,8 @@ class DatagramTransport(DatagramEndpoint):
         return self._fd
 
     def __repr__(self) -> str:
-        words = [self.shown_as]
-        if self._state == TransportState.CLOSED:
-            words.append("closed")
-        elif self._state != TransportState.OPEN:
-            words.append("closing")
-        words.append(f"fd={self._fd}")
-        if self._fd >= 0:
-            reading = "polling" if self._interest & Event.READABLE else "idle"
-            writing = "polling" if self._interest & Event.WRITABLE else "idle"
-            words.append(f"read={reading}")
-            words.append(f"write=<{writing}, bufsize={self._unsent}>")
-        return f"<{' '.join(words)}>"
+        is_read, is_written = self._interest & Event.READABLE, self._interest & Event.WRITABLE
+        return shown(self, bool(is_read), bool(is_written))
 
     def __del__(self, _warn: Any = warnings.warn) -> None:
         if getattr(self, "_sock", None) is not None:  # There is none if it was refused by its loop.
@@ -198,7 +186,7 @@ async def _attempts(loop: EventLoop, wish: _Wish) -> list[_Attempt]:
             if address is not None and not isinstance(address, str):
                 raise TypeError("string is expected")
         if wish.local_addr and wish.local_addr[0] != "\0":
-            _remove_stale(loop, wish.local_addr)
+            remove_stale(loop, wish.local_addr)
         return [_Attempt(wish.family, wish.proto, wish.local_addr, wish.remote_addr)]
     found: dict[tuple[int, int], list[Any]] = {}
     for place, address in enumerate((wish.local_addr, wish.remote_addr)):
@@ -224,18 +212,6 @@ async def _resolve(loop: EventLoop, address: Any, wish: _Wish) -> list[Any]:
     if not infos:
         raise OSError("getaddrinfo() returned empty list")
     return infos
-
-
-def _remove_stale(loop: EventLoop, path: str) -> None:
-    """Remove what an earlier endpoint left at a path."""
-    found = loop._kernel.path_status(path)
-    if isinstance(found, int):
-        result = found
-    else:
-        result = loop._kernel.unlink(path) if stat.S_ISSOCK(found[0]) else 0
-    if result < 0 and result != -errno.ENOENT:
-        # The bind may work all the same, in a directory that only lets us make files.
-        logger.error("Unable to check or remove stale UNIX socket %r: %r", path, os_error(result))
 
 
 # Sockets.

@@ -18,6 +18,21 @@ if TYPE_CHECKING:
     from asyncio.constants import _SendfileMode
 
 
+def shown(transport: Any, is_read: bool, is_written: bool) -> str:
+    """How a transport is shown, in asyncio's words."""
+    words = [transport.shown_as]
+    if transport._state == TransportState.CLOSED:
+        words.append("closed")
+    elif transport._state != TransportState.OPEN:
+        words.append("closing")
+    words.append(f"fd={transport._fd}")
+    if transport._fd >= 0:
+        words.append(f"read={'polling' if is_read else 'idle'}")
+        writing = "polling" if is_written else "idle"
+        words.append(f"write=<{writing}, bufsize={transport._unsent}>")
+    return f"<{' '.join(words)}>"
+
+
 class Inherited:
     """A method that asyncio's transports have from `asyncio.BaseTransport`, where tests replace it."""
 
@@ -50,18 +65,7 @@ class SocketTransport(StreamTransport):
         return self._fd
 
     def __repr__(self) -> str:
-        words = [self.shown_as]
-        if self._state == TransportState.CLOSED:
-            words.append("closed")
-        elif self._state != TransportState.OPEN:
-            words.append("closing")
-        words.append(f"fd={self._fd}")
-        if self._fd >= 0:
-            reading = "polling" if self.is_reading() and self._interest & Event.READABLE else "idle"
-            writing = "polling" if self._unsent else "idle"
-            words.append(f"read={reading}")
-            words.append(f"write=<{writing}, bufsize={self._unsent}>")
-        return f"<{' '.join(words)}>"
+        return shown(self, self.is_reading() and bool(self._interest & Event.READABLE), bool(self._unsent))
 
     def __del__(self, _warn: Any = warnings.warn) -> None:
         # There is nothing to close if it was refused by its loop.
