@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.core.conftest import open_descriptors
 from whorl.core import Kernel
 
 SECOND = 1_000_000_000
@@ -90,6 +91,12 @@ def fill(peer: socket.socket, data: bytes) -> int:
     except BlockingIOError:
         pass
     return sent
+
+
+async def settled_descriptors() -> dict[int, str]:
+    """The open descriptors after a sleep of the running loop, which opens some before its first one."""
+    await asyncio.sleep(0.001)
+    return open_descriptors()
 
 
 async def turns(count: int) -> None:

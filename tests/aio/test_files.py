@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 import whorl
+from tests.aio.peers import settled_descriptors
 from tests.core.conftest import open_descriptors
 from whorl import fs
 from whorl.core import Host, Kernel
@@ -482,7 +483,7 @@ class TestCancelling:
     async def test_an_open_that_is_cancelled_leaves_no_descriptor(
         self, loop: whorl.EventLoop, kernel: Gate, text_file: Path
     ) -> None:
-        before = open_descriptors()
+        before = await settled_descriptors()
         opening = fs.open(text_file)
         await cancel_under_way(kernel, opening._open())
         while loop.metrics().active_requests:
@@ -492,7 +493,7 @@ class TestCancelling:
     async def test_an_open_whose_result_was_on_its_way_leaves_no_descriptor(
         self, loop: whorl.EventLoop, text_file: Path
     ) -> None:
-        before = open_descriptors()
+        before = await settled_descriptors()
         for turns in range(8):
             task = asyncio.ensure_future(fs.open(text_file)._open())
             for _ in range(turns):
@@ -534,7 +535,7 @@ class TestCancelling:
     async def test_a_file_is_closed_even_if_who_closes_it_is_cancelled(
         self, loop: whorl.EventLoop, kernel: Gate, tmp_path: Path
     ) -> None:
-        before = open_descriptors()
+        before = await settled_descriptors()
         file = await fs.open(tmp_path / "file", "wb", 100_000)
         await file.write(b"1")
         file._room = 100  # so that this waits in the buffer
@@ -547,7 +548,7 @@ class TestCancelling:
     async def test_a_file_is_closed_after_what_is_under_way(
         self, loop: whorl.EventLoop, kernel: Gate, text_file: Path
     ) -> None:
-        before = open_descriptors()
+        before = await settled_descriptors()
         file = await fs.open(text_file, "rb")
         kernel.opened.clear()
         reading = asyncio.ensure_future(file.read())
@@ -724,7 +725,7 @@ async def test_an_error_has_a_short_traceback(tmp_path: Path) -> None:
 
 
 async def test_a_file_that_nobody_closed_complains_and_is_closed(text_file: Path, tmp_path: Path) -> None:
-    before = open_descriptors()
+    before = await settled_descriptors()
     for mode, path in (("rb", text_file), ("w", tmp_path / "new")):
         file = await fs.open(path, mode)
         holder = [file]

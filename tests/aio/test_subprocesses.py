@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.peers import Watched, receive, refuse_blocking_calls, turns
+from tests.aio.peers import Watched, receive, refuse_blocking_calls, settled_descriptors, turns
 from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
 from tests.core.conftest import open_descriptors
 from whorl.core import Kernel
@@ -418,7 +418,7 @@ def test_shells_and_programs_are_not_confused() -> None:
 
 @pytest.mark.parametrize("program", ["/does/not/exist", "/etc/passwd", "\0", "/", 5, None])
 async def test_a_program_that_cannot_be_started(program: Any, loop: whorl.EventLoop) -> None:
-    before = set(open_descriptors())
+    before = set(await settled_descriptors())
     kinds = (OSError, ValueError, TypeError)
     with pytest.raises(kinds) as raised:
         await loop.subprocess_exec(Talk, program)
@@ -649,7 +649,7 @@ async def test_close_kills_a_running_process(loop: whorl.EventLoop) -> None:
 @pytest.mark.parametrize("stdin", [PIPE, None], ids=["pipes", "no pipes"])
 async def test_a_cancelled_start_leaves_nothing(loop: whorl.EventLoop, after: int, stdin: Any) -> None:
     """Not even the child: it is reaped when the cancellation arrives."""
-    before, older = set(open_descriptors()), children()
+    before, older = set(await settled_descriptors()), children()
     start = loop.subprocess_exec(Talk, "sleep", "60", stdin=stdin, stdout=stdin, stderr=stdin)
     task = loop.create_task(start)
     await turns(after)
@@ -668,7 +668,7 @@ async def test_a_cancelled_start_leaves_nothing(loop: whorl.EventLoop, after: in
 
 
 async def test_a_pipe_that_cannot_be_connected_leaves_nothing(loop: whorl.EventLoop) -> None:
-    before = set(open_descriptors())
+    before = set(await settled_descriptors())
 
     async def fail(*args: Any) -> Any:
         raise ZeroDivisionError

@@ -784,12 +784,12 @@ def test_an_error_out_of_the_sleep_loses_no_event(
 
 
 def test_a_run_that_could_not_begin_can_be_tried_again(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(fd: int) -> int:
+    def refuse() -> bool:
         raise OSError(errno.EBADF, "refused")
 
     loop.call_soon(list)
     with monkeypatch.context() as patch:
-        patch.setattr(loop._host, "set_wakeup_fd", refuse)
+        patch.setattr(loop._host, "is_main_thread", refuse)
         with pytest.raises(OSError, match="refused"):
             loop.run()
     assert not loop.is_running()

@@ -12,12 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
 import pytest
 
 from tests.core.conftest import MakeLoop, close_all
 from tests.core.machinery import run_forever, run_turns
-from whorl.core import Kernel, Loop
+from whorl.core import Host, Kernel, Loop
 from whorl.core.wakeup import Wakeup
 
 #: How long the storm of signals lasts, in seconds; 5 in the full run.
@@ -489,13 +490,82 @@ def wakeup_fd() -> int:
     return fd
 
 
-def test_signals_are_written_to_the_loop_only_while_it_runs(loop: Loop) -> None:
+def test_signals_are_written_to_the_loop_from_its_first_sleep_to_the_end_of_the_run(loop: Loop) -> None:
     seen: list[int] = []
     assert wakeup_fd() == -1
-    loop.call_soon(lambda: seen.append(wakeup_fd()))
-    loop.run()
-    assert seen[0] != -1
+    for _ in range(2):
+        loop.call_soon(lambda: seen.append(wakeup_fd()))
+        loop.call_later(0.001, lambda: seen.append(wakeup_fd()))
+        loop.run()
+    assert seen[::2] == [-1, -1]
+    assert -1 not in seen[1::2]
     assert wakeup_fd() == -1
+
+
+@pytest.mark.parametrize("handler", ["stop", "call_soon", "call_soon_threadsafe"])
+def test_a_signal_that_lands_before_the_first_sleep_ends_it(handler: str) -> None:
+    class LateSignal(Host):
+        """A process that gets a signal as late as possible before it could be written anywhere."""
+
+        def set_wakeup_fd(self, fd: int) -> int:
+            if fd >= 0:
+                signal.raise_signal(signal.SIGUSR1)
+            return super().set_wakeup_fd(fd)
+
+    loop = Loop(host=LateSignal())
+
+    def arrived(number: int, frame: object) -> None:
+        getattr(loop, handler)(*[] if handler == "stop" else [loop.stop])
+
+    former = signal.signal(signal.SIGUSR1, arrived)
+    try:
+        run_forever(loop)
+    finally:
+        signal.signal(signal.SIGUSR1, former)
+        loop.close()
+
+
+def test_a_loop_sleeps_also_while_there_are_no_descriptors_for_signals(make_loop: MakeLoop) -> None:
+    class Poor(Kernel):
+        refusal = errno.EMFILE
+
+        def socket_pair(self) -> Any:
+            return -self.refusal if self.refusal else super().socket_pair()
+
+    kernel = Poor()
+    loop = make_loop(kernel=kernel)
+    seen: list[int] = []
+
+    def grow_rich() -> None:
+        seen.append(wakeup_fd())
+        kernel.refusal = 0
+        loop.call_later(0.001, lambda: seen.append(wakeup_fd()))
+
+    loop.call_later(0.001, grow_rich)
+    assert loop.run() is False
+    assert seen[0] == -1
+    assert seen[1] != -1  # The next sleep after the refusals has set it.
+    kernel.refusal = errno.EAFNOSUPPORT
+    other = make_loop(kernel=kernel)
+    other.call_later(0.001, seen.append, 1)
+    with pytest.raises(OSError, match="family"):
+        other.run()
+
+
+def test_a_handler_that_raises_before_the_first_sleep_leaves_no_wakeup_fd_set() -> None:
+    class Interrupted(Host):
+        def set_wakeup_fd(self, fd: int) -> int:
+            former = super().set_wakeup_fd(fd)
+            if fd >= 0:
+                raise KeyboardInterrupt  # as a handler does that runs when the call is over
+            return former
+
+    loop = Loop(host=Interrupted())
+    loop.call_later(5, list)
+    with pytest.raises(KeyboardInterrupt):
+        loop.run()
+    assert wakeup_fd() == -1
+    loop.close()
 
 
 def test_a_wakeup_fd_of_somebody_else_is_left_alone(loop: Loop) -> None:
@@ -504,7 +574,7 @@ def test_a_wakeup_fd_of_somebody_else_is_left_alone(loop: Loop) -> None:
         ours.setblocking(False)
         signal.set_wakeup_fd(ours.fileno())
         seen: list[int] = []
-        loop.call_soon(lambda: seen.append(wakeup_fd()))
+        loop.call_later(0.001, lambda: seen.append(wakeup_fd()))
         loop.run()
         assert seen == [ours.fileno()]
         assert signal.set_wakeup_fd(-1) == ours.fileno()

@@ -9,8 +9,9 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
+from whorl.aio.noticing import Noticing, Unaware
 from whorl.core.kernel import clock_of
-from whorl.core.loop import Loop
+from whorl.core.loop import COMPILED, Loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 
 CALL_AT = Loop.call_at
+Watched: Any = Noticing if COMPILED else Unaware
 
 
 class Clock(property):
@@ -55,20 +57,6 @@ def look_again(loop: EventLoop) -> None:
     has_own_time = type(loop).time is TIME and loop._time == own(loop)
     has_own_call_at = type(loop).call_at is CALL_AT and loop.call_at == CALL_AT.__get__(loop)
     loop._time_replaced = not (has_own_time and has_own_call_at)
-
-
-def set_attribute(loop: EventLoop, name: str, value: object) -> None:
-    """Notice a `call_at` that is put on the instance."""
-    object.__setattr__(loop, name, value)
-    if name == "call_at":
-        look_again(loop)
-
-
-def delete_attribute(loop: EventLoop, name: str) -> None:
-    """Notice a `call_at` that is taken off the instance."""
-    object.__delattr__(loop, name)
-    if name == "call_at":
-        look_again(loop)
 
 
 TIME = Clock(

@@ -30,7 +30,7 @@ from whorl.aio import (
 from whorl.aio import sendfile as files
 from whorl.aio.transport_table import TransportTable
 from whorl.core.callback import Callback
-from whorl.core.loop import COMPILED, Loop
+from whorl.core.loop import Loop
 from whorl.handles.exit_watch import ExitWatch
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from whorl.core.poller import Poller
 
 
-class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
+class EventLoop(Loop, clock.Watched, asyncio.AbstractEventLoop):  # type: ignore[misc]
     """An event loop for asyncio, which is a loop of the machine's at the same time.
 
     `selector` is an object of the `selectors` module, as `asyncio.SelectorEventLoop` takes it; the
@@ -103,9 +103,7 @@ class EventLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
     close = running.close
     set_debug = running.set_debug
     time = clock.TIME
-    if not TYPE_CHECKING and COMPILED:  # else all that the machine remembers would go through them
-        __setattr__ = clock.set_attribute
-        __delattr__ = clock.delete_attribute
+    _look_again = clock.look_again
     _scheduled = property(clock.scheduled)
     shutdown_asyncgens = running.shutdown_asyncgens
     _asyncgen_firstiter_hook = running.asyncgen_began

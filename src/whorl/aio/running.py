@@ -28,10 +28,10 @@ def begin_run(loop: EventLoop) -> None:
 
     Raises RuntimeError if the loop is closed or runs already, or if another one runs in this thread.
     """
-    loop._check_closed()
-    if loop.is_running():
-        raise RuntimeError("This event loop is already running")
     if events._get_running_loop() is not None:
+        loop._check_closed()
+        if loop.is_running():
+            raise RuntimeError("This event loop is already running")
         raise RuntimeError("Cannot run the event loop while another loop is running")
     clock.look_again(loop)
     Loop._begin_run(loop)
@@ -47,7 +47,8 @@ def end_run(loop: EventLoop) -> None:
 
 def enter(loop: EventLoop) -> None:
     """Make this the running loop of the thread."""
-    track_origins(loop, loop._debug)
+    if loop._debug:
+        track_origins(loop, True)
     loop._old_agen_hooks = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(firstiter=loop._asyncgen_firstiter_hook, finalizer=loop._asyncgen_finalizer_hook)
     events._set_running_loop(loop)
@@ -56,7 +57,8 @@ def enter(loop: EventLoop) -> None:
 def leave(loop: EventLoop) -> None:
     """Take `enter` back."""
     events._set_running_loop(None)
-    track_origins(loop, False)
+    if loop._saved_origin_depth is not None:
+        track_origins(loop, False)
     if loop._old_agen_hooks is not None:
         sys.set_asyncgen_hooks(*loop._old_agen_hooks)
         loop._old_agen_hooks = None
@@ -170,9 +172,9 @@ async def shutdown_asyncgens(loop: EventLoop) -> None:
     Source: ``asyncio.loop.shutdown_asyncgens``.
     """
     loop._asyncgens_shutdown_called = True
-    generators: list[Finalized] = list(loop._asyncgens)
-    if not generators:
+    if not len(loop._asyncgens):
         return
+    generators: list[Finalized] = list(loop._asyncgens)
     loop._asyncgens.clear()
     results = await asyncio.gather(*[item.aclose() for item in generators], return_exceptions=True)
     for result, generator in zip(results, generators, strict=True):

@@ -9,6 +9,9 @@ from whorl.core.timer cimport TimedCallback, deadline_of, new_timer
 from whorl.core.timer_heap cimport TimerHeap
 from whorl.core.wakeup cimport SignalPipe, Wakeup
 
+cdef extern from "Python.h":
+    unsigned long thread_number "PyThread_get_thread_ident"() noexcept
+
 cdef int DEFAULT
 cdef int ONCE
 cdef int64_t NEVER_NS
@@ -27,12 +30,14 @@ cdef class Loop(Owner):
     cdef Wakeup _wakeup
     cdef SignalPipe _signals
     cdef int _signal_handles
+    cdef bint _arms_signals
     cdef readonly dict _shared
     cdef readonly list _ready
     cdef list _spare
     cdef list _pending
     cdef list _polled
-    cdef object _arrivals
+    cdef list _arrivals
+    cdef list _emptied
     cdef bint _posted
     cdef readonly dict _async_handles
     cdef public int64_t _asyncs_made
@@ -56,7 +61,7 @@ cdef class Loop(Owner):
     cdef bint _is_turning
     cdef public bint _closed
     cdef public object _thread_id
-    cdef object _home_thread
+    cdef unsigned long _home_thread
     cdef object _process_id
     cdef bint _may_sleep
     cdef bint _woken
@@ -89,7 +94,7 @@ cdef class Loop(Owner):
     cdef object _run_closing(self)
     cdef object _run_pending(self)
     cdef object _collect_pending(self, list into)
-    @cython.locals(late=list, sent=Runnable)
+    @cython.locals(late=list, index=Py_ssize_t, sent=Runnable)
     cdef object _take_arrivals(self, list into)
     @cython.locals(collected=Py_ssize_t, timer=TimedCallback)
     cdef object _collect_timers(self, list into)
@@ -127,3 +132,12 @@ cdef class Loop(Owner):
     cpdef object _check_thread(self)
     cpdef object _begin_run(self)
     cpdef object _end_run(self)
+
+
+cdef inline object move_arrivals(Loop loop, list into):
+    # One step for other threads, which wait for the GIL, and for signal handlers: nothing here runs Python.
+    cdef list arrived = loop._arrivals
+    loop._arrivals = loop._emptied
+    loop._emptied = arrived
+    into.extend(arrived)
+    arrived.clear()

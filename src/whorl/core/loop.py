@@ -29,6 +29,7 @@ from whorl.core.callback import (
     new_callback,
     recycle,
 )
+from whorl.core.epoll import EpollPoller
 from whorl.core.handle import Completion, Handle, LateCompletion
 from whorl.core.host import Host
 from whorl.core.kernel import Kernel
@@ -42,6 +43,7 @@ from whorl.core.limits import (
     TURNS_WITHOUT_POLL,
 )
 from whorl.core.metrics import LoopMetrics, LoopUtilization
+from whorl.core.poller import Poller
 from whorl.core.states import RunMode
 from whorl.core.timer import TimedCallback, deadline_of, new_timer
 from whorl.core.timer_heap import TimerHeap
@@ -55,7 +57,6 @@ except ImportError:
 if TYPE_CHECKING:
     import selectors
 
-    from whorl.core.poller import Poller
     from whorl.core.probe import Probe
     from whorl.core.uncompiled import binding
 else:
@@ -68,19 +69,19 @@ DEFAULT = int(RunMode.DEFAULT)
 SIGPROF = int(getattr(signal, "SIGPROF", -1))
 ONCE = int(RunMode.ONCE)
 UNCHANGED: Any = object()
+#: What a process lacks that cannot open another descriptor.
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC})
 COMPILED = bool(cython.compiled)
 
 
 def make_poller(wanted: Poller | selectors.BaseSelector | None, kernel: Kernel) -> Poller:
     """The poller asked for: one of ours, one around a `selectors` object, or the best there is."""
-    from whorl.core.epoll import EpollPoller
-    from whorl.core.poller import Poller
-    from whorl.core.selector import SelectorPoller
-
     if isinstance(wanted, Poller):
         return wanted
     if wanted is None and hasattr(select, "epoll"):
         return EpollPoller(kernel)
+    from whorl.core.selector import SelectorPoller
+
     return SelectorPoller(wanted)
 
 
@@ -95,6 +96,7 @@ class Loop(Owner):
         "__weakref__",
         "_active_handles",
         "_active_requests",
+        "_arms_signals",
         "_arrivals",
         "_async_handles",
         "_asyncs_made",
@@ -102,6 +104,7 @@ class Loop(Owner):
         "_check_handles",
         "_closed",
         "_closing_handles",
+        "_emptied",
         "_events",
         "_events_waiting",
         "_guards_posts",
@@ -162,7 +165,8 @@ class Loop(Owner):
         self._spare: list[Runnable] = []  # the list `_ready` changes places with
         self._pending: list[Runnable] = []
         self._polled: list[Runnable] = []  # what the machine's poll brought
-        self._arrivals: collections.deque[Runnable] = collections.deque()
+        self._arrivals: Any = [] if cython.compiled else collections.deque()
+        self._emptied: list[Runnable] = []  # compiled, the list `_arrivals` changes places with
         self._posted = False  # whether something may have arrived since the loop took what there was
         self._timers = TimerHeap()
         self._idle_handles: list[Any] = []
@@ -198,7 +202,8 @@ class Loop(Owner):
         self._sleep_began = 0  # 0 unless the loop sleeps
         self._ran_ns = 0  # how long the runs took that are over
         self._run_began = 0  # 0 unless the loop runs
-        self._signals: SignalPipe | None = None  # made when the loop first runs in the main thread
+        self._signals: SignalPipe | None = None  # made when the loop first sleeps in the main thread
+        self._arms_signals = False  # whether the next sleep must not begin before signals can end it
         self._shared: dict[str, Any] = {}  # what handles of a kind have in common, while there are any
         self._signal_handles = 0  # Signal handles that are started
         self._poller = make_poller(poller, self._kernel)
@@ -359,8 +364,10 @@ class Loop(Owner):
             self._run_phase(self._idle_handles)
         if self._prepare_handles:
             self._run_phase(self._prepare_handles)
-        self._may_sleep = True
         may_sleep = mode == DEFAULT or (mode == ONCE and can_sleep)
+        if self._arms_signals and may_sleep and self.backend_timeout() != 0:
+            self._arm_signals()
+        self._may_sleep = True
         self._poll(self.backend_timeout() if may_sleep else 0, self._polled)
         if self._polled:
             self._run_batch(self._polled, self._pending)
@@ -424,7 +431,7 @@ class Loop(Owner):
         """Tell the requests whose end nobody will hear of; other threads may still post some."""
         owed = self._ready + self._pending + self._polled
         while self._arrivals:
-            owed.append(self._arrivals.popleft())
+            move_arrivals(self, owed)
         for entry in owed:
             if isinstance(entry, Completion):
                 entry.drop()
@@ -584,6 +591,8 @@ class Loop(Owner):
             if self._poller.quiet < QUIET_POLLS or not self._skip_poll():
                 self._poll(0, self._ready)
         else:
+            if self._arms_signals:
+                self._arm_signals()
             self._may_sleep = True
             self._poll(self._turn_timeout(), self._ready)  # the only place the loop sleeps
         if self._check_handles:
@@ -617,6 +626,8 @@ class Loop(Owner):
         What the same thread asks of the loop before the next step ends this sleep, as a call from
         another thread does.
         """
+        if self._arms_signals:
+            self._arm_signals()
         self._may_sleep = self._posted = True
         return self._turn_timeout()
 
@@ -785,12 +796,15 @@ class Loop(Owner):
         """
         self._posted = False
         late: list[Runnable] = []
-        for _ in range(len(self._arrivals)):
-            entry = self._arrivals.popleft()
+        index = len(into)
+        move_arrivals(self, into)
+        while index < len(into):
+            entry = into[index]
             if type(entry) is LateCompletion:
                 late.append(entry)
+                del into[index]
             else:
-                into.append(entry)
+                index += 1
         sent = self._sent_async
         self._sent_async = None
         if sent is not None:
@@ -847,7 +861,7 @@ class Loop(Owner):
 
     def _post(self, entry: Runnable) -> None:
         """Queue an entry from any thread, or from a signal handler, in order with `call_soon`."""
-        if current_thread() == self._home_thread:
+        if thread_number() == self._home_thread:
             self._ready.append(entry)
             self._end_sleep()
         else:
@@ -972,7 +986,7 @@ class Loop(Owner):
         if not self._is_at_home():
             raise RuntimeError("This event loop was made before a fork and cannot run in the child")
         if self._host.is_main_thread():
-            self._signal_pipe().arm(yield_to_others=not self._wants_signals())
+            self._arms_signals = True
             self._host.signals.loop_began(self)
         self._thread_id = self._home_thread = current_thread()
         self._run_began = self._kernel.now()
@@ -982,10 +996,24 @@ class Loop(Owner):
         self._thread_id = None
         self._ran_ns += self._kernel.now() - self._run_began
         self._run_began = self._sleep_began = 0
-        self._may_sleep = False
+        self._may_sleep = self._arms_signals = False
         self._woken = False
         self._host.signals.loop_ended(self)
         self._release_signals()
+
+    def _arm_signals(self) -> None:
+        """Let signals end the sleep that is about to begin, and those that follow in this run.
+
+        Handlers of signals that came before run in here: how long to sleep is to be decided after it.
+        """
+        try:
+            pipe = self._signal_pipe()
+        except OSError as error:
+            if error.errno not in EXHAUSTED:
+                raise
+            return  # Signals interrupt most sleeps all the same; the next sleep tries again.
+        pipe.arm(yield_to_others=not self._wants_signals())
+        self._arms_signals = False
 
     def _signal_pipe(self) -> SignalPipe:
         if self._signals is None:
@@ -1040,6 +1068,12 @@ if not cython.compiled:
     from whorl.core import keyed_timers
 
     new_timer, TimerHeap = keyed_timers.KeyedTimedCallback, keyed_timers.KeyedTimers  # type: ignore[misc]
+    thread_number = current_thread
+
+    def move_arrivals(loop: Loop, into: list[Any]) -> None:
+        """Append what other threads have posted by now; between two steps of this they may post more."""
+        for _ in range(len(loop._arrivals)):
+            into.append(loop._arrivals.popleft())
 
     def _run_batch(self: Loop, batch: list[Any], queue: list[Any]) -> None:
         """The same in fewer steps: uncompiled, each of them costs as much as a whole turn compiled."""

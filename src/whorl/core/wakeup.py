@@ -150,18 +150,17 @@ class SignalPipe(IOHandle):
         """
         if self._former is not None:
             return
-        host = self.loop._host
+        self._former = -1  # If a signal handler raises in here, `disarm` sees whether ours is set.
         try:
-            former = host.set_wakeup_fd(self._pair[1].fileno())
+            self._former = self.loop._host.set_wakeup_fd(self._pair[1].fileno())
         except ValueError:
+            self._former = None
             if yield_to_others:
                 return  # The main thread of another interpreter: it gets no signals.
             raise
-        if former != -1 and yield_to_others:
-            host.set_wakeup_fd(former)
-        else:
-            self._former = former
-            _armed.add(self)
+        _armed.add(self)
+        if self._former != -1 and yield_to_others:
+            self.disarm()
 
     def disarm(self) -> None:
         """Give the former wakeup fd back, unless somebody else set one meanwhile."""
