@@ -195,6 +195,42 @@ async def test_the_protocol_is_told_of_everything_once_and_in_order(loop: whorl.
     transport.close()
 
 
+@pytest.mark.exact
+async def test_what_a_program_said_reaches_the_protocol_before_its_exit(loop: whorl.EventLoop) -> None:
+    receiver, sender = os.pipe()
+    script = "read line; echo done; exit 3"
+    transport, protocol = await loop.subprocess_shell(Talk, script, stdin=receiver, stderr=None)
+    os.close(receiver)
+    os.close(sender)
+    os.waitid(os.P_PID, transport.get_pid(), os.WEXITED | os.WNOWAIT)  # Both can be known by now.
+    await protocol.until_lost()
+    assert protocol.calls == ["connection_made", "data 1", "process_exited", "lost 1", "connection_lost"]
+    transport.close()
+
+
+@pytest.mark.exact
+async def test_whoever_starts_a_program_goes_on_before_it_says_anything(loop: whorl.EventLoop) -> None:
+    receiver, sender = os.pipe()
+
+    def until_it_has_ended() -> None:
+        os.close(sender)
+        os.read(receiver, 1)
+        os.close(receiver)
+
+    def make() -> Talk:
+        loop.call_soon(until_it_has_ended)
+        return Talk()
+
+    transport, protocol = await loop.subprocess_exec(
+        make, "echo", "done", stdin=None, stderr=None, pass_fds=(sender,)
+    )
+    assert "connection_made" in protocol.calls
+    assert "data 1" not in protocol.calls
+    await protocol.until_lost()
+    assert protocol.output[1] == b"done\n"
+    transport.close()
+
+
 async def test_the_connection_is_lost_only_when_nobody_writes_any_more(loop: whorl.EventLoop) -> None:
     """A grandchild keeps the pipe; the process itself has exited."""
     script = "exec 3<&0; { read line <&3; echo $line; } & exit 5"

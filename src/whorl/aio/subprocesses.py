@@ -243,8 +243,13 @@ class SubprocessTransport(asyncio.SubprocessTransport):
         self._close_raw_pipes()
 
     async def _connect(self) -> None:
-        """Give each pipe its transport, then tell the protocol of its own."""
+        """Give each pipe its transport, then tell the protocol of its own.
+
+        The turns are asyncio's, where another task does this: whoever waits for it goes on right after
+        `connection_made`, before what the program says.
+        """
         loop = self._loop
+        await asyncio.sleep(0)
         for fd, pipe in self._raw_pipes.items():
             if pipe is not None:
                 connect = loop.connect_read_pipe if fd else loop.connect_write_pipe
@@ -254,9 +259,7 @@ class SubprocessTransport(asyncio.SubprocessTransport):
         loop.call_soon(self._protocol.connection_made, self, context=self._context)
         for call in calls or ():
             loop.call_soon(*call, context=self._context)
-        told = loop.create_future()
-        loop.call_soon(_set_done, told)
-        await told
+        await asyncio.sleep(0)
 
     async def _abandon(self) -> None:
         """Kill the child, and wait until it is reaped: nobody will ever know of it."""
@@ -386,7 +389,8 @@ class SubprocessTransport(asyncio.SubprocessTransport):
         if code is None:
             code = UNKNOWN_EXIT_CODE
             logger.warning("Unknown child process pid %d, will report returncode 255", self._pid)
-        self._process_exited(code)
+        # A turn later, as in asyncio: what was read in this one reaches the protocol before.
+        self._loop.call_soon(self._process_exited, code, context=self._context)
 
     def _process_exited(self, returncode: int) -> None:
         if self._loop._debug:
