@@ -448,6 +448,28 @@ def test_the_clock_of_a_subclass_moves_the_scheduler() -> None:
     loop.close()
 
 
+def test_a_subclass_may_keep_a_time_and_timers_under_the_names_that_test_loops_use() -> None:
+    class Shifted(whorl.EventLoop):
+        def __init__(self) -> None:
+            super().__init__()
+            self._time = 0.0
+            self._timers: list[float] = []
+
+        def time(self) -> float:
+            return super().time() + self._time
+
+        def call_at(self, when: float, callback: Any, *args: Any, **options: Any) -> Any:
+            self._timers.append(when)
+            return super().call_at(when, callback, *args, **options)
+
+    loop = Shifted()  # type: ignore[abstract]
+    loop.call_later(3600, loop.stop)
+    loop._time = 3601.0
+    loop.run_forever()
+    assert len(loop._timers) == 1
+    loop.close()
+
+
 def test_a_clock_patched_into_the_class_moves_the_scheduler(plain_loop: whorl.EventLoop) -> None:
     own = plain_loop.time
     plain_loop.shift = 0  # type: ignore[attr-defined]

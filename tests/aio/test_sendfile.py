@@ -482,6 +482,27 @@ async def test_a_connection_lost_before_the_file_began_is_an_error(
         await sending
 
 
+async def test_a_sendfile_that_is_cancelled_while_the_connection_fails(
+    loop: whorl.EventLoop, connect: Connect, kind: str, file: BinaryIO
+) -> None:
+    transport, peer = await connect(kind, Recorder(), small=True)
+    transport.pause_reading()
+    transport.write(noise(100_000))
+    sending = loop.create_task(loop.sendfile(transport, file))
+    await turns(2)
+    first, second = socket_pair("unix")
+    loop.add_reader(first, sending.cancel)
+    second.send(b"comes before the end of the connection")
+    peer.close()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+    loop.remove_reader(first)
+    first.close()
+    second.close()
+    await turns(2)
+    assert transport.is_closing()
+
+
 async def test_a_protocol_that_was_paused_hears_that_it_may_go_on(
     loop: whorl.EventLoop, connect: Connect, kind: str
 ) -> None:

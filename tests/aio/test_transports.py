@@ -35,6 +35,7 @@ from tests.aio.peers import (
     turns_while_idle,
 )
 from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
+from tests.aio.tls import client_context, server_context
 from whorl.aio.transports import SocketTransport
 from whorl.core import Kernel
 
@@ -629,6 +630,39 @@ async def test_representation(connect: Connect, kind: str) -> None:
     assert repr(transport) == "<_SelectorSocketTransport closed fd=-1>"
 
 
+async def names_of_transports(loop: Any) -> list[str]:
+    ours, peer = socket.socketpair()
+    tls_client, tls_server = socket.socketpair()
+    reader, writer = os.pipe()
+    made = [
+        await loop.create_connection(asyncio.Protocol, sock=ours),
+        *await asyncio.gather(
+            loop.create_connection(
+                asyncio.Protocol, sock=tls_client, ssl=client_context(), server_hostname="localhost"
+            ),
+            loop.connect_accepted_socket(asyncio.Protocol, tls_server, ssl=server_context()),
+        ),
+        await loop.create_datagram_endpoint(asyncio.DatagramProtocol, local_addr=("127.0.0.1", 0)),
+        await loop.connect_write_pipe(asyncio.Protocol, open(writer, "wb")),
+    ]
+    for transport, _ in made:
+        transport.abort()
+    made.append(await loop.connect_read_pipe(asyncio.Protocol, open(reader, "rb")))
+    made.append(
+        await loop.subprocess_exec(asyncio.SubprocessProtocol, "true", stdin=None, stdout=None, stderr=None)
+    )
+    await made[-1][0]._wait()
+    for transport, _ in made:
+        transport.close()
+    peer.close()
+    await turns(10)
+    return [type(transport).__name__ for transport, _ in made]
+
+
+def test_classes_of_transports_have_asyncios_names() -> None:
+    assert "_SelectorSocketTransport" in is_as_in_asyncio(names_of_transports)
+
+
 async def test_is_reading(connect: Connect, kind: str) -> None:
     transport, _ = await connect(kind, Recorder())
     assert transport.is_reading()
@@ -644,7 +678,7 @@ def test_a_transport_that_nobody_closed_complains(kind: str) -> None:
     loop = whorl.EventLoop()
     ours, peer = socket_pair(kind)
     loop.run_until_complete(loop.connect_accepted_socket(asyncio.Protocol, ours))
-    with pytest.warns(ResourceWarning, match="unclosed transport <_SelectorSocketTransport"):
+    with pytest.warns(ResourceWarning, match=r"unclosed transport <_SelectorSocketTransport fd=\d+>$"):
         loop.close()  # Nobody else refers to the transport.
     assert peer.recv(1) == b""
     peer.close()

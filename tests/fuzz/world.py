@@ -139,6 +139,10 @@ class World:
     def reported(self, loop: Any, context: dict[str, Any]) -> None:
         if "never retrieved" in context["message"] or "destroyed" in context["message"]:
             return  # that is told when the collector comes
+        if "_call_connection_lost" in context["message"] and isinstance(
+            context.get("exception"), asyncio.InvalidStateError
+        ):
+            return  # asyncio's tells a sendfile of a failed write, and again of the lost connection
         self.lines.append(
             (
                 "reported",

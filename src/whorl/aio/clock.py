@@ -27,7 +27,7 @@ Watched: Any = Noticing if COMPILED else Unaware
 class Clock(property):
     """A method that tells the loop when it is replaced on an instance.
 
-    The function lies in the attribute `_time`, so that reading it costs no Python call.
+    The function lies in the attribute `_clock_function`, so that reading it costs no Python call.
     """
 
     def __call__(self, loop: EventLoop) -> float:
@@ -41,26 +41,26 @@ def own(loop: EventLoop) -> Callable[[], float]:
 
 def use_own(loop: EventLoop) -> None:
     """Let a loop go by the kernel's clock, or by that of its class if somebody replaced it there."""
-    loop._time = own(loop)
+    loop._clock_function = own(loop)
     loop._time_replaced = type(loop).time is not TIME or type(loop).call_at is not CALL_AT
 
 
 def _use_other(loop: EventLoop, function: Any) -> None:
     use_own(loop)
-    if function != loop._time:
-        loop._time = function
+    if function != loop._clock_function:
+        loop._clock_function = function
         loop._time_replaced = True
 
 
 def look_again(loop: EventLoop) -> None:
     """Notice a clock that was put into the class, or taken out of it."""
-    has_own_time = type(loop).time is TIME and loop._time == own(loop)
+    has_own_time = type(loop).time is TIME and loop._clock_function == own(loop)
     has_own_call_at = type(loop).call_at is CALL_AT and loop.call_at == CALL_AT.__get__(loop)
     loop._time_replaced = not (has_own_time and has_own_call_at)
 
 
 TIME = Clock(
-    operator.attrgetter("_time"),
+    operator.attrgetter("_clock_function"),
     _use_other,
     use_own,
     "The monotonic clock, in seconds (``asyncio.loop.time``).",
@@ -69,4 +69,4 @@ TIME = Clock(
 
 def scheduled(loop: EventLoop) -> list[TimedCallback]:
     """The timers that wait, in no particular order: for those who know asyncio's private name."""
-    return [timer for timer in loop._timers.timers() if timer._when is not None]
+    return [timer for timer in loop._timer_queue.timers() if timer._when is not None]

@@ -14,7 +14,7 @@ from whorl.aio.binding import remove_stale
 from whorl.aio.datagram_transport import DatagramEndpoint
 from whorl.aio.descriptors import ensure_no_transport
 from whorl.aio.dns import ensure_resolved
-from whorl.aio.transports import Inherited, shown
+from whorl.aio.transports import Inherited, named, shown
 from whorl.core.handle import os_error
 from whorl.core.states import Event
 
@@ -31,13 +31,13 @@ class _BothTransports(asyncio.Transport, asyncio.DatagramTransport):
     """What asyncio's own datagram transport is to `isinstance`."""
 
 
+@named("_SelectorDatagramTransport")
 class DatagramTransport(DatagramEndpoint):
     """A datagram endpoint; plain Python, so that methods can be replaced on an instance.
 
     It has the methods of a transport that writes a stream, as asyncio's has: they raise NotImplementedError.
     """
 
-    shown_as = "_SelectorDatagramTransport"
     max_size = 256 * 1024  # asyncio's name for the longest datagram that is received whole
     _header_size = 8
 

@@ -53,6 +53,7 @@ class EventLoop(Loop, clock.Watched, asyncio.AbstractEventLoop):  # type: ignore
         "_asyncgens",
         "_asyncgens_shutdown_called",
         "_children",
+        "_clock_function",
         "_clock_resolution",
         "_default_executor",
         "_exception_handler",
@@ -61,7 +62,6 @@ class EventLoop(Loop, clock.Watched, asyncio.AbstractEventLoop):  # type: ignore
         "_saved_origin_depth",
         "_signal_handlers",
         "_task_factory",
-        "_time",
         "_tls_scratch",
         "_transports",
         "slow_callback_duration",
@@ -78,7 +78,7 @@ class EventLoop(Loop, clock.Watched, asyncio.AbstractEventLoop):  # type: ignore
         if selector is not None and poller is not None:
             raise TypeError("selector and poller mean the same thing; give one of them")
         super().__init__(poller=selector if poller is None else poller, kernel=kernel, host=host)
-        self._time: Callable[[], float]
+        self._clock_function: Callable[[], float]
         clock.use_own(self)
         self.slow_callback_duration = 0.1  # seconds; debug mode logs callbacks that take longer
         self._clock_resolution = 1e-9

@@ -188,7 +188,7 @@ class WritePipe(WriteTransport):
         """Nobody reads any more."""
         if self._loop._debug:
             logger.info("%r was closed by peer", self)
-        self._force_close(os_error(errno.EPIPE) if self._unsent else None)
+        self._force_close(BrokenPipeError() if self._unsent else None)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Write `data`: at once as far as the kernel takes it, the rest when it can."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from whorl.aio.pipe_transport import ReadPipe, WritePipe
 from whorl.aio.transport_states import TransportState
-from whorl.aio.transports import Inherited
+from whorl.aio.transports import Inherited, named
 from whorl.core.states import Event
 
 if TYPE_CHECKING:
@@ -81,9 +81,9 @@ def make_write_pipe_transport(
     return WritePipeTransport(loop, pipe, protocol, waiter, extra)
 
 
-def _described(transport: ReadPipe | WritePipe, name: str, is_polling: bool) -> list[str]:
+def _described(transport: ReadPipe | WritePipe, is_polling: bool) -> list[str]:
     """The words that show a transport: its name, how far it is, its descriptor."""
-    words = [name]
+    words = [type(transport).__name__]
     if transport._state == TransportState.CLOSED:
         words.append("closed")
     elif transport._state != TransportState.OPEN:
@@ -105,31 +105,29 @@ def _give_up(transport: ReadPipe | WritePipe, warn: Any) -> None:
             transport._close_now()
 
 
+@named("_UnixReadPipeTransport")
 class ReadPipeTransport(ReadPipe):
     """What users see of a pipe that is read; `isinstance` finds ``asyncio.ReadTransport`` too."""
 
     get_extra_info = Inherited(ReadPipe.get_extra_info)
-
-    shown_as = "_UnixReadPipeTransport"
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         return asyncio.ReadTransport
 
     def __repr__(self) -> str:
-        return f"<{' '.join(_described(self, self.shown_as, bool(self._interest & Event.READABLE)))}>"
+        return f"<{' '.join(_described(self, bool(self._interest & Event.READABLE)))}>"
 
     def __del__(self, _warn: Any = warnings.warn) -> None:
         _give_up(self, _warn)
 
 
+@named("_UnixWritePipeTransport")
 class WritePipeTransport(WritePipe):
     """What users see of a pipe that is written to; `isinstance` finds ``asyncio.Transport`` too.
 
     It has the methods of a transport that reads, as asyncio's has: they raise NotImplementedError.
     """
-
-    shown_as = "_UnixWritePipeTransport"
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -141,7 +139,7 @@ class WritePipeTransport(WritePipe):
     resume_reading = asyncio.Transport.resume_reading
 
     def __repr__(self) -> str:
-        words = _described(self, self.shown_as, bool(self._unsent))
+        words = _described(self, bool(self._unsent))
         if self._fd >= 0:
             words.append(f"bufsize={self._unsent}")
         return f"<{' '.join(words)}>"

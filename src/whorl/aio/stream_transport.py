@@ -280,7 +280,7 @@ class StreamTransport(WriteTransport):
     def _write_failed(self, code: int) -> None:
         error = error_of(self._kernel, code)
         self._fatal_error(error, "Fatal write error on socket transport")
-        if self._empty_waiter is not None:
+        if self._empty_waiter is not None and not self._empty_waiter.done():
             self._empty_waiter.set_exception(error)
 
     def _sent_all(self) -> None:

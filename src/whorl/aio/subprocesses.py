@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from whorl.aio.transports import named
 from whorl.handles.exit_watch import UNKNOWN_EXIT_CODE, ExitWatch
 
 if TYPE_CHECKING:
@@ -194,10 +195,9 @@ def _spawn(loop: EventLoop, args: Any, **options: Any) -> subprocess.Popen[bytes
         events._set_running_loop(loop)
 
 
+@named("_UnixSubprocessTransport")
 class SubprocessTransport(asyncio.SubprocessTransport):
     """A program that runs, and the transports of its pipes (``asyncio.SubprocessTransport``)."""
-
-    shown_as = "_UnixSubprocessTransport"
 
     def __init__(
         self,
@@ -282,7 +282,7 @@ class SubprocessTransport(asyncio.SubprocessTransport):
     # Looking.
 
     def __repr__(self) -> str:
-        words = [self.shown_as]
+        words = [type(self).__name__]
         if self._closed:
             words.append("closed")
         words.append(f"pid={self._pid}")

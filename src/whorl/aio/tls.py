@@ -22,6 +22,7 @@ from whorl.aio.stream_transport import StreamTransport
 from whorl.aio.tls_layer import AGAIN, TLSLayer
 from whorl.aio.tls_states import TLSState, Told
 from whorl.aio.tls_transport import TLSStream
+from whorl.aio.transports import named
 from whorl.core.limits import READ_SIZE
 
 if TYPE_CHECKING:
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
     from whorl.core.timer import TimedCallback
 
 
+@named("_SSLProtocolTransport")
 class TLSTransport(TLSStream):
     """A TLS connection, over whatever transport."""
 
-    shown_as = "asyncio.sslproto._SSLProtocolTransport"
     _start_tls_compatible = True
     _sendfile_compatible: _SendfileMode = constants._SendfileMode.FALLBACK
 
@@ -60,7 +61,7 @@ class TLSTransport(TLSStream):
         return layer  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
-        return f"<{self.shown_as} {self._layer.describe()}>"
+        return f"<asyncio.sslproto.{type(self).__name__} {self._layer.describe()}>"
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """What is known of the connection: ssl_object, peercert, cipher, and what is known underneath."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from whorl.aio.stream_transport import StreamTransport
 from whorl.aio.transport_states import TransportState
@@ -17,16 +18,28 @@ from whorl.core.states import Event
 if TYPE_CHECKING:
     from asyncio.constants import _SendfileMode
 
+Class = TypeVar("Class", bound=type)
+
+
+def named(name: str) -> Callable[[Class], Class]:
+    """Give a class the name that asyncio's has: programs and filters of warnings look for it."""
+
+    def rename(cls: Class) -> Class:
+        cls.__name__ = cls.__qualname__ = name
+        return cls
+
+    return rename
+
 
 def shown(transport: Any, is_read: bool, is_written: bool) -> str:
     """How a transport is shown, in asyncio's words."""
-    words = [transport.shown_as]
+    words = [type(transport).__name__]
     if transport._state == TransportState.CLOSED:
         words.append("closed")
     elif transport._state != TransportState.OPEN:
         words.append("closing")
     words.append(f"fd={transport._fd}")
-    if transport._fd >= 0:
+    if transport._fd >= 0 and not transport.loop.is_closed():
         words.append(f"read={'polling' if is_read else 'idle'}")
         writing = "polling" if is_written else "idle"
         words.append(f"write=<{writing}, bufsize={transport._unsent}>")
@@ -47,12 +60,12 @@ class Inherited:
         return method.__get__(instance, owner) if hasattr(type(method), "__get__") else method
 
 
+@named("_SelectorSocketTransport")
 class SocketTransport(StreamTransport):
     """A TCP or UNIX stream connection."""
 
     get_extra_info = Inherited(StreamTransport.get_extra_info)
 
-    shown_as = "_SelectorSocketTransport"  # asyncio's name: filters of warnings look for it.
     _start_tls_compatible = True
     _sendfile_compatible: _SendfileMode = asyncio.constants._SendfileMode.TRY_NATIVE
 

@@ -56,7 +56,7 @@ class KeyedTimedCallback(TimedCallback):
     @property
     def _scheduled(self) -> bool:  # type: ignore[override]
         loop: Any = self._loop
-        return loop._timers.holds(self)  # type: ignore[no-any-return]
+        return loop._timer_queue.holds(self)  # type: ignore[no-any-return]
 
     def cancel(self) -> None:
         """Make sure that the function is not called."""
@@ -67,7 +67,7 @@ class KeyedTimedCallback(TimedCallback):
                 self._repr = repr(self)
             self._callback = None
             self._args = None
-            loop._timers.note_cancelled(self)
+            loop._timer_queue.note_cancelled(self)
 
 
 def deadline_of_key(key: float) -> int:

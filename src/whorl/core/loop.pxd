@@ -42,7 +42,7 @@ cdef class Loop(Owner):
     cdef readonly dict _async_handles
     cdef public int64_t _asyncs_made
     cdef Runnable _sent_async
-    cdef readonly TimerHeap _timers
+    cdef readonly TimerHeap _timer_queue
     cdef readonly list _idle_handles
     cdef readonly list _prepare_handles
     cdef readonly list _check_handles

@@ -140,7 +140,7 @@ class Loop(Owner):
         "_stopping",
         "_thread_id",
         "_time_replaced",
-        "_timers",
+        "_timer_queue",
         "_turns",
         "_wakeup",
         "_watched_entry",
@@ -168,7 +168,7 @@ class Loop(Owner):
         self._arrivals: Any = [] if cython.compiled else collections.deque()
         self._emptied: list[Runnable] = []  # compiled, the list `_arrivals` changes places with
         self._posted = False  # whether something may have arrived since the loop took what there was
-        self._timers = TimerHeap()
+        self._timer_queue = TimerHeap()
         self._idle_handles: list[Any] = []
         self._prepare_handles: list[Any] = []
         self._check_handles: list[Any] = []
@@ -280,7 +280,7 @@ class Loop(Owner):
             self._check_thread()
             self._check_callback(callback, "call_at")
             self._note_origin(timer)
-        self._timers.push(timer)
+        self._timer_queue.push(timer)
         if self._may_sleep:
             self._end_sleep()  # a loop that is driven from outside, between two turns
         return timer
@@ -307,7 +307,7 @@ class Loop(Owner):
             self._check_thread()
             self._check_callback(callback, "call_at")  # as asyncio says it
             self._note_origin(timer)
-        self._timers.push(timer)
+        self._timer_queue.push(timer)
         if self._may_sleep:
             self._end_sleep()  # a loop that is driven from outside, between two turns
         return timer
@@ -414,7 +414,7 @@ class Loop(Owner):
         self._polled.clear()
         self._async_handles.clear()
         self._sent_async = None
-        self._timers.clear()
+        self._timer_queue.clear()
         # The poller goes first: in a forked child the kernel's set is shared with the parent,
         # and taking handles out of it one by one would take them out of the parent's.
         self._poller.close()
@@ -513,7 +513,7 @@ class Loop(Owner):
             callbacks=self._callbacks,
             idle_ns=self._idle_ns,
             ready=len(self._ready) + len(self._pending) + len(self._arrivals),
-            timers=len(self._timers),
+            timers=len(self._timer_queue),
             handles=len(self._handles),
             active_handles=self._active_handles,
             active_requests=self._active_requests,
@@ -563,9 +563,9 @@ class Loop(Owner):
             or self._closing_handles
         ):
             return 0
-        if self._active_handles <= 0 and self._active_requests <= 0 and self._timers._keepers == 0:
+        if self._active_handles <= 0 and self._active_requests <= 0 and self._timer_queue._keepers == 0:
             return 0
-        return self._until_next_timer(self._clock() if self._timers._keepers else self._now_ns)
+        return self._until_next_timer(self._clock() if self._timer_queue._keepers else self._now_ns)
 
     # One turn of asyncio.
 
@@ -601,7 +601,7 @@ class Loop(Owner):
             self._run_closing()  # closed handles are let go
         if self._pending:
             self._collect_pending(self._ready)
-        if self._timers._entries or self._timers._line:
+        if self._timer_queue._entries or self._timer_queue._line:
             self._collect_timers(self._ready)  # due timers join the ready queue
         self._run_ready()  # the only place callbacks are run
 
@@ -676,7 +676,7 @@ class Loop(Owner):
         self._skipped += 1
         if self._arrivals or self._sent_async is not None:
             self._take_arrivals(self._ready)
-        timers = self._timers
+        timers = self._timer_queue
         if (timers._entries or timers._line) and timers.next_deadline() <= self._now_ns + since:
             self._now_ns = self._kernel.now()
         return True
@@ -720,7 +720,7 @@ class Loop(Owner):
     def _collect_timers(self, into: list[Any]) -> None:
         """Append the timers that are due by now."""
         collected = len(into)
-        self._timers.take_due(self._now_ns, into)
+        self._timer_queue.take_due(self._now_ns, into)
         if self._probe is not None:
             for timer in into[collected:]:
                 self._tell("timer_due", timer, self._now_ns - max(0, timer._deadline_ns))
@@ -829,14 +829,14 @@ class Loop(Owner):
             or self._is_driven
         ):
             return 0
-        if not (self._timers._entries or self._timers._line):
+        if not (self._timer_queue._entries or self._timer_queue._line):
             return -1
         self._now_ns = self._clock()
         return self._until_next_timer(self._now_ns)
 
     def _until_next_timer(self, now_ns: int) -> int:
         """Nanoseconds until the first timer falls due, -1 if there is none."""
-        deadline = self._timers.next_deadline()
+        deadline = self._timer_queue.next_deadline()
         if deadline == NEVER_NS:
             return -1
         if deadline <= now_ns:
@@ -854,7 +854,7 @@ class Loop(Owner):
             or self._ready
             or self._pending
             or self._arrivals
-            or self._timers._keepers > 0
+            or self._timer_queue._keepers > 0
         )
 
     # Entries from other threads.
@@ -906,12 +906,12 @@ class Loop(Owner):
             )
 
     def _schedule(self, timer: TimedCallback) -> None:
-        self._timers.push(timer)
+        self._timer_queue.push(timer)
         if self._may_sleep:
             self._end_sleep()
 
     def _timer_cancelled(self, timer: Any) -> None:
-        self._timers.note_cancelled(timer)
+        self._timer_queue.note_cancelled(timer)
 
     def _count_active(self, change: int) -> None:
         self._active_handles += change
