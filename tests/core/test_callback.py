@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import gc
 import threading
+import time
 import weakref
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from tests.core.machinery import run_turns
 from whorl.core import Callback, Loop
-from whorl.core.callback import call_in_context
+from whorl.core.callback import GuardedCallback, call_in_context
 
 
 def test_cancelling_forgets_the_function_and_its_arguments_at_once(loop: Loop) -> None:
@@ -47,6 +48,77 @@ def test_cancelling_from_another_thread(loop: Loop) -> None:
     thread.join()
     loop.run()
     assert ran == []
+
+
+def test_everybody_who_cancels_a_guarded_callback_waits_until_it_has_run(loop: Loop) -> None:
+    began, order = threading.Event(), []
+
+    def run() -> None:
+        began.set()
+        while not callback._cancelled:
+            time.sleep(0)
+        for _ in range(100):  # so that somebody who did not wait would come first
+            time.sleep(0)
+        order.append("ran")
+
+    def cancel() -> None:
+        assert began.wait(10)
+        callback.cancel()
+        order.append("cancelled")
+
+    callback = GuardedCallback(loop, run, ())
+    threads = [threading.Thread(target=cancel) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    callback._run()
+    for thread in threads:
+        thread.join()
+    assert order == ["ran"] + 4 * ["cancelled"]
+
+
+def test_who_asks_whether_a_guarded_callback_is_cancelled_waits_until_it_has_run(loop: Loop) -> None:
+    began, order = threading.Event(), []
+
+    def run() -> None:
+        began.set()
+        for _ in range(1000):
+            time.sleep(0)
+        callback.cancel()  # by the thread that runs it: nobody waits
+        order.append("ran")
+
+    def ask() -> None:
+        assert began.wait(10)
+        assert callback.cancelled()
+        order.append("asked")
+
+    callback = GuardedCallback(loop, run, ())
+    asker = threading.Thread(target=ask)
+    asker.start()
+    callback._run()
+    asker.join()
+    assert order == ["ran", "asked"]
+
+
+def test_a_guarded_callback_that_fails_keeps_nobody_waiting(loop: Loop) -> None:
+    began = threading.Event()
+
+    def run() -> None:
+        began.set()
+        while not callback._cancelled:
+            time.sleep(0)
+        raise ZeroDivisionError
+
+    def cancel() -> None:
+        assert began.wait(10)
+        callback.cancel()
+
+    callback = GuardedCallback(loop, run, ())
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
+    with pytest.raises(ZeroDivisionError):
+        callback._run()
+    canceller.join(10)
+    assert not canceller.is_alive()
 
 
 def test_a_callback_may_cancel_itself_while_it_runs(loop: Loop) -> None:

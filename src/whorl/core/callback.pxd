@@ -112,6 +112,10 @@ cdef inline object get_ident():
     return PyThread_get_thread_ident()
 
 
+cdef inline unsigned long thread_ident() noexcept:
+    return PyThread_get_thread_ident()
+
+
 cdef class Runnable:
     cdef object _execute(self)
 
@@ -149,9 +153,12 @@ cdef class Callback(Runnable):
 
 
 cdef class GuardedCallback(Callback):
-    cdef object _lock
+    cdef unsigned long _runner
+    cdef object _ended
 
+    @cython.locals(outer="unsigned long")
     cdef object _execute(self)
+    cdef object _await_end(self)
 
 
 @cython.locals(callback=Callback)
@@ -160,6 +167,10 @@ cpdef object recycle(Runnable entry)
 
 @cython.locals(entry=Callback)
 cpdef Callback new_callback(Owner loop, object callback, tuple args, object context)
+
+
+@cython.locals(entry=GuardedCallback)
+cpdef GuardedCallback new_guarded_callback(Owner loop, object callback, tuple args, object context)
 
 
 cpdef object call_in_context(object context, object callback, tuple args)

@@ -20,7 +20,7 @@ except ImportError:  # A pure installation needs no Cython.
 
 if not cython.compiled:
     copy_context = contextvars.copy_context
-    get_ident = threading.get_ident
+    get_ident = thread_ident = threading.get_ident
 
     def is_unshared(thing: object) -> bool:
         """Whether only the caller refers to an object; uncompiled nobody can tell."""
@@ -184,10 +184,12 @@ class Callback(Runnable):
 class GuardedCallback(Callback):
     """A callback whose `cancel`, from another thread, waits for a call that is under way.
 
-    So who has cancelled it knows that it does not run, and will not (asyncio since 3.14).
+    So who has cancelled it knows that it does not run, and will not (asyncio since 3.14). Who runs it says so
+    and then looks whether it is cancelled; who cancels it says that and then looks whether it is run: one of
+    them sees the other. A lock is made only where somebody has to wait.
     """
 
-    __slots__ = ("_lock",)
+    __slots__ = ("_ended", "_runner")
 
     def __init__(
         self,
@@ -197,22 +199,47 @@ class GuardedCallback(Callback):
         context: contextvars.Context | None = None,
     ) -> None:
         super().__init__(loop, callback, args, context)
-        self._lock = threading.RLock()
+        self._runner = 0  # the thread that runs it
+        self._ended: Any = None  # a lock that is released at the end of the call
 
     def _execute(self) -> None:
-        with self._lock:
+        outer = self._runner
+        self._runner = thread_ident()
+        try:
             Callback._execute(self)
+        finally:
+            self._runner = outer
+            if self._ended is not None:
+                ended, self._ended = self._ended, None
+                ended.release()
+
+    def _await_end(self) -> None:
+        """Wait until no other thread runs it."""
+        while self._runner != 0 and self._runner != thread_ident():
+            with _one_waiter:
+                ended = self._ended
+                if ended is None:
+                    ended = threading.Lock()
+                    ended.acquire()
+                    self._ended = ended
+            if self._runner != 0:  # else it may have ended without a look at the lock
+                with ended:
+                    pass
 
     def cancel(self) -> None:
         """Make sure that the function is not called, and is not being called."""
-        with self._lock:
-            Callback.cancel(self)
+        Callback.cancel(self)
+        if self._runner != 0:
+            self._await_end()
 
     def cancelled(self) -> bool:
         """Whether `cancel` was called."""
-        with self._lock:
-            return Callback.cancelled(self)
+        if self._runner != 0:
+            self._await_end()
+        return self._cancelled
 
+
+_one_waiter = threading.Lock()  # at a time makes the lock that it waits for
 
 # Callbacks that have run and that nobody knew of, each in the `_callback` of the one before; compiled only.
 _spare: Callback | None = None
@@ -257,8 +284,21 @@ def new_callback(
     return entry
 
 
+def new_guarded_callback(
+    loop: Owner, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None
+) -> GuardedCallback:
+    """A `GuardedCallback`, made in the same way."""
+    entry = GuardedCallback.__new__(GuardedCallback)
+    entry._loop = loop
+    entry._callback = callback
+    entry._args = args
+    entry._context = copy_context() if context is None else context
+    return entry
+
+
 if not cython.compiled:
     new_callback = Callback
+    new_guarded_callback = GuardedCallback
 
     def _run_uncompiled(self: Callback) -> None:
         callback, args = self._callback, self._args

@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from whorl.core.callback cimport Callback, GuardedCallback, Owner, Runnable, current_thread, new_callback, recycle
+from whorl.core.callback cimport Callback, Owner, Runnable, current_thread, new_callback, new_guarded_callback, recycle
 from whorl.core.handle cimport Completion, Handle, LateCompletion
 from whorl.core.kernel cimport Kernel
 from whorl.core.poller cimport Poller

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import (
     Callback,
-    GuardedCallback,
     Owner,
     Runnable,
     current_thread,
     new_callback,
+    new_guarded_callback,
     recycle,
 )
 from whorl.core.epoll import EpollPoller
@@ -252,7 +252,7 @@ class Loop(Owner):
         if self._closed:
             self._check_closed()
         if self._guards_posts:
-            entry: Callback = GuardedCallback(self, callback, args, context)
+            entry: Callback = new_guarded_callback(self, callback, args, context)
         else:
             entry = new_callback(self, callback, args, context)
         if self._debug:
