@@ -240,6 +240,19 @@ class Stream(IOHandle):
         self._chunks.append(data)
         self._unsent += size - sent
 
+    def _send_all(self, chunks: list[bytes], size: int) -> None:
+        """Send the chunks, of which none is empty, and queue what the kernel does not take in this list."""
+        self._poller.quiet = 0
+        if self._unsent:
+            self._chunks += chunks
+            self._unsent += size
+            return
+        self._chunks = chunks
+        self._unsent = size
+        self._flush()
+        if self._unsent:
+            self._update_interest()
+
     def _flush(self) -> None:
         """Send what waits, as far as the kernel takes it."""
         before = self._unsent
@@ -275,8 +288,11 @@ class Stream(IOHandle):
 
     def _advance(self, sent: int) -> None:
         """Forget what has been sent."""
-        self._unsent -= sent
         self._sent_total += sent
+        if sent == self._unsent:
+            self._drop_unsent()
+            return
+        self._unsent -= sent
         while sent > 0:
             chunk = self._chunks[self._first]
             rest = len(chunk) - self._offset
@@ -286,7 +302,7 @@ class Stream(IOHandle):
             sent -= rest
             self._first += 1
             self._offset = 0
-        if self._first > 64 or self._unsent == 0:
+        if self._first > 64:
             del self._chunks[: self._first]
             self._first = 0
 
