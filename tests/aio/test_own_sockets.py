@@ -312,3 +312,19 @@ def test_the_errors_of_an_endpoints_socket_are_told_to_the_protocol(direction: s
             return told, reported if direction == "in" else None  # where asyncio fails, too
 
     assert is_as_in_asyncio(use)[0]
+
+
+async def two_writes(loop: Any, sock: Telling) -> list[Any]:
+    transport, _ = await loop.connect_accepted_socket(asyncio.Protocol, sock)
+    transport.write(b"one")
+    transport.write(b"two")
+    told = list(sock.told)
+    transport.close()
+    await asyncio.sleep(0)
+    return told
+
+
+def test_each_write_of_a_callback_reaches_its_send() -> None:
+    ours, peer = socket.socketpair()
+    with peer, Telling(fileno=ours.detach()) as sock, contextlib.closing(whorl.EventLoop()) as loop:
+        assert loop.run_until_complete(two_writes(loop, sock)) == [("send", b"one"), ("send", b"two")]

@@ -29,6 +29,7 @@ cdef class BaseTransport(Stream):
     @cython.locals(seen=int)
     cdef object _execute(self)
     cdef object _handle_events(self, int seen)
+    cdef object _send_held(self)
     cdef object _introduce(self, object waiter)
     cdef object _pause(self)
     cdef object _resume(self)
@@ -43,6 +44,9 @@ cdef class WriteTransport(BaseTransport):
     cdef Py_ssize_t _high
     cdef Py_ssize_t _low
     cdef int _lost_writes
+
+    @cython.locals(chunk=bytes, chunks=list, size=Py_ssize_t)
+    cdef object _send_lines(self, object list_of_data)
 
     # What a subclass decides.
     cdef object _check_writable(self, str method)

@@ -127,7 +127,11 @@ class BaseTransport(Stream):
 
     def is_closing(self) -> bool:
         """Whether the transport is closed or being closed."""
+        self._send_held()  # It may fail. `StreamWriter.drain` asks this, too.
         return self._state != OPEN
+
+    def _send_held(self) -> None:
+        """Send what is held back until the end of the callback: whoever looks finds it sent."""
 
     # Reading.
 
@@ -179,6 +183,7 @@ class BaseTransport(Stream):
 
     def _force_close(self, error: BaseException | None) -> None:
         """Let the connection go because of an error, or of None."""
+        self._send_held()
         if self._state >= LOST:
             return
         self._stop_reading()
@@ -257,17 +262,19 @@ class WriteTransport(BaseTransport):
         self._check_writable("writelines")
         if not list_of_data:
             return
-        chunks = [data if type(data) is bytes else bytes(memoryview(data)) for data in list_of_data]
-        if not any(chunks) or self._is_lost():
-            return
-        was_empty = not self._unsent
-        for chunk in chunks:
+        self._send_lines(list_of_data)
+
+    def _send_lines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        chunks: list[bytes] = []
+        size = 0
+        for data in list_of_data:
+            chunk = data if type(data) is bytes else bytes(memoryview(data))
             if chunk:
-                self._enqueue(chunk, 0, len(chunk))
-        if was_empty:
-            self._flush()
-            if self._unsent:
-                self._update_interest()
+                chunks.append(chunk)
+                size += len(chunk)
+        if not size or self._is_lost():
+            return
+        self._send_all(chunks, size)
         self._check_high_water()
 
     def _sent_some(self) -> None:
@@ -282,6 +289,7 @@ class WriteTransport(BaseTransport):
 
     def get_write_buffer_size(self) -> int:
         """How many bytes wait to be sent."""
+        self._send_held()
         return self._unsent
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
@@ -290,6 +298,7 @@ class WriteTransport(BaseTransport):
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Set the watermarks, in bytes; ValueError unless high >= low >= 0."""
+        self._send_held()
         self._high, self._low = limits(high, low)
         self._check_high_water()
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from whorl.aio import clock
+from whorl.core.host import call_before_forks
 from whorl.core.loop import Loop
 
 if TYPE_CHECKING:
@@ -21,6 +22,16 @@ if TYPE_CHECKING:
 
     Result = TypeVar("Result")
     Finalized = AsyncGenerator[Any, Any]
+
+
+def _send_held() -> None:
+    """What callbacks have written is not to be sent by two processes."""
+    loop = events._get_running_loop()
+    if isinstance(loop, Loop):
+        loop._send_held()
+
+
+call_before_forks(_send_held)
 
 
 def begin_run(loop: EventLoop) -> None:

@@ -1,7 +1,9 @@
 cimport cython
+from libc.stdint cimport int64_t
 
 from whorl.aio.base_transports cimport BaseTransport, WriteTransport
 from whorl.aio.stream_feed cimport StreamFeed
+from whorl.handles.stream cimport Stream
 
 cdef int OPEN
 cdef int CLOSING
@@ -9,6 +11,10 @@ cdef int LOST
 cdef int QUIET_WRITES
 cdef int AF_UNIX
 cdef Py_ssize_t READ_SIZE
+cdef Py_ssize_t SMALL_WRITE
+cdef Py_ssize_t MOST_HELD
+cdef Py_ssize_t WRITE_VECTORS
+cdef int64_t LONGEST_HELD_TICKS
 
 
 cdef class StreamTransport(WriteTransport):
@@ -22,7 +28,22 @@ cdef class StreamTransport(WriteTransport):
     cdef bytes _peer
     cdef object _own_name
     cdef readonly bint _is_made
+    cdef bint _may_hold
+    cdef bint _holds
+    cdef bint _is_listed
+    cdef int64_t _wrote_in
+    cdef int64_t _wrote_at
 
+    @cython.locals(call=int64_t)
+    cdef Py_ssize_t _send(self, object data, Py_ssize_t size) except? -65536
+    cdef bint _hold_back(self, object data, Py_ssize_t size) except -1
+    @cython.locals(is_more=bint)
+    cdef Py_ssize_t _hold_more(self, object data, Py_ssize_t size) except? -65536
+    @cython.locals(before=int64_t)
+    cdef bint _is_soon(self) except -1
+    cdef object _callback_ended(self)
+    cdef object _send_held(self)
+    cdef object _send_lines(self, object list_of_data)
     cdef object _read(self)
     @cython.locals(feed=StreamFeed)
     cdef object _data_arrived(self, bytes data)

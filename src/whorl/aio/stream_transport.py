@@ -15,8 +15,9 @@ from whorl.aio.stream_feed import StreamFeed
 from whorl.aio.streams import adopt
 from whorl.aio.transport_states import TransportState
 from whorl.core.handle import os_error
-from whorl.core.limits import READ_SIZE
+from whorl.core.limits import LONGEST_HELD_TICKS, MOST_HELD, READ_SIZE, SMALL_WRITE, WRITE_VECTORS
 from whorl.core.socket_kernel import error_of, kernel_for
+from whorl.handles.stream import Stream
 
 if TYPE_CHECKING:
     from whorl.aio.loop import EventLoop
@@ -45,12 +46,17 @@ class StreamTransport(WriteTransport):
         "_empty_waiter",
         "_eof_written",
         "_feed",
+        "_holds",
+        "_is_listed",
         "_is_made",
         "_kind",
+        "_may_hold",
         "_own_name",
         "_peer",
         "_server",
         "_write_shut",
+        "_wrote_at",
+        "_wrote_in",
     )
 
     def __init__(
@@ -76,10 +82,16 @@ class StreamTransport(WriteTransport):
         self._feed: StreamFeed | None = None  # where data goes in place of the protocol of a stream reader
         self._eof_written = False  # whether the user has written the last byte
         self._write_shut = False  # whether that has gone out, and the peer was told
+        self._may_hold = True
+        self._holds = False  # whether something is held back until the callback ends
+        self._is_listed = False  # whether the loop will tell of that
+        self._wrote_in = 0  # the number of the callback that wrote last
+        self._wrote_at = 0  # when, in ticks
         try:
             if kind is None:
                 kernel = self._kernel
                 self._kernel = kernel_for(kernel, sock)
+                self._may_hold = self._kernel is kernel
                 is_unix = sock.family == AF_UNIX
                 # What a socket's own method has kept to itself is announced by no edge.
                 self._attach(sock, sock.fileno(), True, self._kernel is kernel and not is_unix)
@@ -126,8 +138,10 @@ class StreamTransport(WriteTransport):
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """What is known of the connection: socket, sockname, peername and others."""
-        if self._kind is not None and name == "socket":
-            self._socket()
+        if name == "socket":
+            self._send_held()  # Who asks for it may use it.
+            if self._kind is not None:
+                self._socket()
         return self._extra.get(name, default)
 
     @property
@@ -154,6 +168,7 @@ class StreamTransport(WriteTransport):
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Call another protocol from now on."""
+        self._send_held()
         self._feed = adopt(protocol) if type(protocol) is StreamReaderProtocol else None
         self._protocol = protocol
         self._buffered = isinstance(protocol, asyncio.BufferedProtocol)
@@ -237,11 +252,85 @@ class StreamTransport(WriteTransport):
 
     # Writing.
 
+    def _send(self, data: Any, size: int) -> int:
+        """Send `data`, or hold it back: small writes that follow another one in a callback leave together.
+
+        Whoever could notice has them sent first: by asking for anything, by closing, by taking time.
+        """
+        if self._holds:
+            return self._hold_more(data, size)
+        call = self._loop._call
+        if call and call == self._wrote_in and self._hold_back(data, size):
+            return 0
+        self._wrote_in = call
+        self._wrote_at = self._kernel.ticks()
+        return Stream._send(self, data, size)
+
+    def _hold_back(self, data: Any, size: int) -> bool:
+        """Hold back the second write of a callback, or the first one after what was held back has left."""
+        if (
+            self._unsent
+            or size > SMALL_WRITE
+            or size > self._high
+            or not (self._may_hold and self._is_soon())
+        ):
+            return False
+        if not self._is_listed:
+            if not self._loop._hold(self):
+                return False
+            self._is_listed = True
+        self._enqueue(data, 0, size)
+        self._holds = True
+        return True
+
+    def _hold_more(self, data: Any, size: int) -> int:
+        """Hold back another one, or let it leave with the others.
+
+        That is if it is large, if it comes late, if they are too many, and if they would pause the protocol.
+        """
+        is_more = (
+            self._is_soon()
+            and size <= SMALL_WRITE
+            and self._unsent + size <= min(MOST_HELD, self._high)
+            and len(self._chunks) < WRITE_VECTORS - 1
+        )
+        if not is_more and type(data) is not bytes:  # Who queues it copies it.
+            self._send_held()
+            return 0 if self._is_lost() else Stream._send(self, data, size)
+        self._enqueue(data, 0, size)
+        if not is_more:
+            self._send_held()
+        return 0
+
+    def _is_soon(self) -> bool:
+        """Whether the last write was not long ago. This is the last one from now on."""
+        before, self._wrote_at = self._wrote_at, self._kernel.ticks()
+        return 0 <= self._wrote_at - before <= LONGEST_HELD_TICKS
+
+    def _callback_ended(self) -> None:
+        self._is_listed = False
+        self._send_held()
+
+    def _send_held(self) -> None:
+        if not self._holds:
+            return
+        self._holds = False
+        if self._unsent:
+            self._poller.quiet = 0
+            self._flush()
+            if self._unsent:
+                self._update_interest()
+
+    def _send_lines(self, list_of_data: Any) -> None:
+        self._send_held()
+        WriteTransport._send_lines(self, list_of_data)
+
     def write_eof(self) -> None:
         """Shut the writing side once all is sent; the peer reads to its end.
 
         Raises OSError if nothing is unsent and the connection is gone (``asyncio.WriteTransport.write_eof``).
         """
+        self._send_held()
         if self._state != OPEN or self._eof_written:
             return
         self._eof_written = True
@@ -298,6 +387,7 @@ class StreamTransport(WriteTransport):
         """A future that is done when nothing is left to send; writing is refused meanwhile."""
         if self._empty_waiter is not None:
             raise RuntimeError("Empty waiter is already set")
+        self._send_held()
         loop: Any = self._loop
         waiter: asyncio.Future[None] = loop.create_future()
         self._empty_waiter = waiter
@@ -312,6 +402,7 @@ class StreamTransport(WriteTransport):
 
     def close(self) -> None:  # type: ignore[override]
         """Read no more, send what is unsent, then let the connection go."""
+        self._send_held()
         if self._state != OPEN:
             return
         self._state = CLOSING

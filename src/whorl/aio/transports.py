@@ -78,7 +78,8 @@ class SocketTransport(StreamTransport):
         return self._fd
 
     def __repr__(self) -> str:
-        return shown(self, self.is_reading() and bool(self._interest & Event.READABLE), bool(self._unsent))
+        unsent = self.get_write_buffer_size()  # before its words are made: what is held back may fail
+        return shown(self, self.is_reading() and bool(self._interest & Event.READABLE), bool(unsent))
 
     def __del__(self, _warn: Any = warnings.warn) -> None:
         # There is nothing to close if it was refused by its loop.

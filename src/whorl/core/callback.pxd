@@ -1,4 +1,5 @@
 cimport cython
+from libc.stdint cimport int64_t
 
 cdef extern from *:
     """
@@ -122,6 +123,7 @@ cdef class Runnable:
 
 cdef class Owner:
     cdef public bint _debug
+    cdef readonly int64_t _call
 
     cdef object _timer_cancelled(self, Runnable timer)
     cdef object _count_active(self, Py_ssize_t change)
@@ -131,6 +133,7 @@ cdef class Owner:
     cdef object _handle_closed(self, Runnable handle)
     cdef object _feed(self, Runnable entry)
     cdef object _unfeed(self, Runnable entry)
+    cdef bint _hold(self, Runnable handle) except -1
     cpdef object _check_closed(self)
     cpdef object _shown_class(self, object cls)
     cpdef object _describe(self, Callback callback)

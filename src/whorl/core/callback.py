@@ -63,10 +63,11 @@ class Runnable:
 class Owner:
     """What callbacks and handles ask of their loop."""
 
-    __slots__ = ("_debug",)
+    __slots__ = ("_call", "_debug")
 
     def __init__(self) -> None:
         self._debug = False
+        self._call = 0  # the number of the callback that runs, 0 while none does
 
     def _timer_cancelled(self, timer: Runnable) -> None:
         raise NotImplementedError
@@ -90,6 +91,9 @@ class Owner:
         raise NotImplementedError
 
     def _unfeed(self, entry: Runnable) -> None:
+        raise NotImplementedError
+
+    def _hold(self, handle: Runnable) -> bool:
         raise NotImplementedError
 
     def _check_closed(self) -> None:

@@ -18,6 +18,7 @@ cdef class Handle(Runnable):
     cdef object _close_callback
     cdef object __weakref__
 
+    cdef object _callback_ended(self)
     cpdef object _release(self)
     cdef object _let_go_of_loop(self)
     cdef object _check_open(self)

@@ -100,6 +100,9 @@ class Handle(Runnable):
         """Whether `close` was called."""
         return self._life != OPEN
 
+    def _callback_ended(self) -> None:
+        """Send what was held back while a callback ran (`Loop._hold`)."""
+
     def _release(self) -> None:
         """Give back what the handle holds, at the first step of closing."""
 

@@ -21,6 +21,11 @@ from whorl.core.signals import SignalTable
 _SYSTEMS_OWN = socket.getaddrinfo if socket.getaddrinfo.__module__ == "socket" else None
 
 
+def call_before_forks(function: Callable[[], object]) -> None:
+    """Call this before every fork of this process by Python, for ever (os.register_at_fork)."""
+    os.register_at_fork(before=function)
+
+
 class Host:
     """The real process."""
 

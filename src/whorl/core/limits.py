@@ -89,6 +89,17 @@ ACCEPT_REST_NS: Final = 1_000_000_000
 #: How many callbacks that have run are kept for the next ones: a burst's worth, some 100 KiB.
 SPARE_CALLBACKS: Final = 1024
 
+#: A write may be held back until the callback ends that is no larger than this, in bytes: of larger ones
+#: the system call is no large part.
+SMALL_WRITE: Final = 4 * 1024
+
+#: So much is held back at most, in bytes ...
+MOST_HELD: Final = 16 * 1024
+
+#: ... and nothing by a write that comes later than this after the one before, in ticks, each of which is a
+#: nanosecond at most: a callback that takes its time sends as if each write were its first.
+LONGEST_HELD_TICKS: Final = 50_000
+
 #: How many sends one writable event may make before other handles get their turn.
 WRITES_PER_EVENT: Final = 16
 

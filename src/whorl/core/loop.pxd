@@ -49,6 +49,7 @@ cdef class Loop(Owner):
     cdef readonly int64_t _passes
     cdef list _closing_handles
     cdef dict _handles
+    cdef list _holding
     cdef Py_ssize_t _active_handles
     cdef Py_ssize_t _active_requests
     cdef int64_t _now_ns
@@ -102,8 +103,13 @@ cdef class Loop(Owner):
     cdef object _run_timers(self)
     @cython.locals(batch=list)
     cdef object _run_ready(self)
-    @cython.locals(size=Py_ssize_t, done=Py_ssize_t, index=Py_ssize_t, watched=bint, entry=Runnable)
+    @cython.locals(
+        size=Py_ssize_t, done=Py_ssize_t, index=Py_ssize_t, before=int64_t, watched=bint, entry=Runnable
+    )
     cdef object _run_batch(self, list batch, list queue)
+    cdef bint _hold(self, Runnable handle) except -1
+    @cython.locals(handle=Handle)
+    cpdef object _send_held(self)
     @cython.locals(began=int64_t, took=int64_t)
     cdef object _run_watched(self, Runnable entry)
     cdef int64_t _turn_timeout(self) except -2

@@ -109,6 +109,7 @@ class Loop(Owner):
         "_events_waiting",
         "_guards_posts",
         "_handles",
+        "_holding",
         "_home_thread",
         "_host",
         "_idle_handles",
@@ -186,6 +187,7 @@ class Loop(Owner):
         self._guards_posts = False  # whether cancelling a posted callback waits while it is running
         self._time_replaced = False  # whether `time` or `call_at` is not the one below
         self._stopping = False
+        self._holding: list[Handle] = []  # those that wait for the end of the callback that runs
         self._is_driven = False  # whether somebody else decides when to sleep
         self._is_turning = False  # whether a turn is under way
         self._thread_id: int | None = None  # the thread that runs the loop
@@ -752,12 +754,14 @@ class Loop(Owner):
         size = len(batch)
         done = 0
         watched = self._debug or self._probe is not None
+        before = self._callbacks
         self._callbacks += size
         try:
             while done < size:
                 try:
                     for index in range(done, size):
                         done = index + 1
+                        self._call = before + done
                         entry = batch[index]
                         batch[index] = None
                         if watched:
@@ -765,13 +769,38 @@ class Loop(Owner):
                         else:
                             entry._execute()
                             recycle(entry)
+                        if self._holding:
+                            self._send_held()
                 except BaseException as error:
+                    self._call = 0  # What the exception handler writes is not held back.
+                    if self._holding:
+                        self._send_held()
                     self._callback_failed(entry, error)
         finally:
+            self._call = 0
             if done < size:
                 self._callbacks -= size - done
                 queue[:0] = batch[done:]
             batch.clear()
+            if self._holding:  # an interrupt
+                self._send_held()
+
+    def _hold(self, handle: Runnable) -> bool:
+        """Have `handle._callback_ended` called when the callback ends that runs; whether that will be.
+
+        Not for other threads: what they write may come when it has just ended.
+        """
+        if self._thread_id != current_thread():
+            return False
+        self._holding.append(handle)  # type: ignore[arg-type]  # `Owner` does not know of handles.
+        return True
+
+    def _send_held(self) -> None:
+        """Have everything sent now that was held back until the end of the callback that runs."""
+        self._holding.reverse()
+        while self._holding:
+            handle = self._holding.pop()
+            handle._callback_ended()
 
     def _run_watched(self, entry: Runnable) -> None:
         """Run one entry with somebody looking: in debug mode, or with a probe."""
@@ -1078,24 +1107,34 @@ if not cython.compiled:
     def _run_batch(self: Loop, batch: list[Any], queue: list[Any]) -> None:
         """The same in fewer steps: uncompiled, each of them costs as much as a whole turn compiled."""
         batch.reverse()
+        before = self._callbacks + len(batch)
         try:
             while batch:
                 watched = self._debug or self._probe is not None
                 self._callbacks += len(batch)
                 try:
                     while batch:
+                        self._call = before - len(batch) + 1
                         entry = batch.pop()
                         if watched:
                             self._run_watched(entry)
                         else:
                             entry._execute()
+                        if self._holding:
+                            self._send_held()
                     entry = None  # A traceback may keep this frame, which must not keep what failed a task.
                 except BaseException as error:
                     self._callbacks -= len(batch)
+                    self._call = 0
+                    if self._holding:
+                        self._send_held()
                     self._callback_failed(entry, error)
         finally:
+            self._call = 0
             if batch:
                 queue[:0] = reversed(batch)
                 batch.clear()
+            if self._holding:  # an interrupt
+                self._send_held()
 
     Loop._run_batch = _run_batch  # type: ignore[method-assign]

@@ -1,0 +1,419 @@
+"""Small writes of one callback leave together, all but the first; nobody who looks can tell."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import whorl
+from tests.aio.conftest import Connect
+from tests.aio.peers import receive, receive_all, socket_pair
+from whorl.core import Kernel
+from whorl.core.limits import LONGEST_HELD_TICKS, MOST_HELD, SMALL_WRITE, WRITE_VECTORS
+
+
+class CountingKernel(Kernel):
+    """The real kernel, whose ticks only tests move; notes how many bytes each call has sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = 10**12
+        self.sent: list[int] = []
+        self.refusals = 0  # how many sends find no room
+
+    def ticks(self) -> int:
+        return self.clock
+
+    def send(self, fd: int, data: Any, offset: int) -> int:
+        if self.refusals:
+            self.refusals -= 1
+            return -errno.EAGAIN
+        self.sent.append(super().send(fd, data, offset))
+        return self.sent[-1]
+
+    def send_many(self, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
+        self.sent.append(super().send_many(fd, chunks, first, offset))
+        return self.sent[-1]
+
+
+@pytest.fixture
+def kernel() -> CountingKernel:
+    return CountingKernel()
+
+
+def arrived(peer: socket.socket) -> bytes:
+    """What has arrived at the peer by now."""
+    data = b""
+    try:
+        while block := peer.recv(1_000_000):
+            data += block
+    except BlockingIOError:
+        pass
+    return data
+
+
+def write_two(transport: asyncio.Transport) -> None:
+    """Two small writes, of which the second one is held back."""
+    transport.write(b"one ")
+    transport.write(b"two")
+
+
+# When they leave.
+
+
+async def test_the_first_write_of_a_callback_leaves_at_once(
+    loop: whorl.EventLoop, connect: Connect, kind: str
+) -> None:
+    transport, peer = await connect(kind, asyncio.Protocol())
+    seen: list[bytes] = []
+
+    def write() -> None:
+        transport.write(b"one")
+        seen.append(arrived(peer))
+
+    for _ in range(3):  # in one turn
+        loop.call_soon(write)
+    await asyncio.sleep(0)
+    assert seen == [b"one"] * 3
+
+
+async def test_all_but_the_first_leave_together_when_the_callback_ends(
+    kernel: CountingKernel, connect: Connect, kind: str
+) -> None:
+    transport, peer = await connect(kind, asyncio.Protocol())
+    for number in range(10):
+        transport.write(b"%d" % number)
+    assert kernel.sent == [1]
+    assert arrived(peer) == b"0"
+    await asyncio.sleep(0)
+    assert kernel.sent == [1, 9]
+    assert arrived(peer) == b"123456789"
+    assert transport.get_write_buffer_size() == 0
+
+
+async def test_each_callback_has_its_own(kernel: CountingKernel, connect: Connect) -> None:
+    transport, peer = await connect("tcp", asyncio.Protocol())
+    for count in range(1, 4):
+        write_two(transport)
+        await asyncio.sleep(0)
+        assert kernel.sent == [4, 3] * count
+    assert arrived(peer) == b"one two" * 3
+
+
+async def test_they_wait_where_there_is_no_room(kernel: CountingKernel, connect: Connect, kind: str) -> None:
+    transport, peer = await connect(kind, asyncio.Protocol())
+    write_two(transport)
+    kernel.refusals = 1
+    assert transport.get_write_buffer_size() == 3
+    assert arrived(peer) == b"one "
+    assert await receive(peer, 3) == b"two"
+    assert transport.get_write_buffer_size() == 0
+
+
+async def test_they_leave_before_the_next_callback(loop: whorl.EventLoop, connect: Connect) -> None:
+    transport, peer = await connect("tcp", asyncio.Protocol())
+    seen: list[bytes] = []
+    loop.call_soon(write_two, transport)
+    loop.call_soon(lambda: seen.append(arrived(peer)))
+    await asyncio.sleep(0)
+    assert seen == [b"one two"]
+
+
+async def test_they_leave_when_what_has_received_data_returns(connect: Connect, kind: str) -> None:
+    class Protocol(asyncio.Protocol):
+        def data_received(self, data: bytes) -> None:
+            write_two(transport)
+            done.set_result(None)
+
+    done = asyncio.get_running_loop().create_future()
+    transport, peer = await connect(kind, Protocol())
+    peer.send(b"?")
+    await done
+    assert arrived(peer) == b"one two"
+
+
+async def test_they_leave_in_debug_mode(loop: whorl.EventLoop, connect: Connect) -> None:
+    transport, peer = await connect("tcp", asyncio.Protocol())
+    loop.set_debug(True)
+    await asyncio.sleep(0)
+    loop.call_soon(write_two, transport)
+    await asyncio.sleep(0)
+    loop.set_debug(False)
+    assert arrived(peer) == b"one two"
+
+
+async def test_they_leave_when_the_callback_raises_before_that_is_reported(
+    loop: whorl.EventLoop, connect: Connect
+) -> None:
+    transport, peer = await connect("tcp", asyncio.Protocol())
+    seen: list[bytes] = []
+
+    def write() -> None:
+        write_two(transport)
+        raise ValueError("on purpose")
+
+    def report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        seen.append(arrived(peer))
+        write_two(transport)
+        seen.append(arrived(peer))
+
+    loop.set_exception_handler(report)
+    loop.call_soon(write)
+    await asyncio.sleep(0)
+    assert seen == [b"one two", b"one two"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_they_leave_when_the_loop_is_left(
+    loop: whorl.EventLoop, connect: Connect, error: type[BaseException]
+) -> None:
+    transport, peer = loop.run_until_complete(connect("tcp", asyncio.Protocol()))
+
+    def write() -> None:
+        write_two(transport)
+        raise error
+
+    loop.call_soon(write)
+    with pytest.raises(error):
+        loop.run_forever()
+    assert arrived(peer) == b"one two"
+
+
+def test_they_leave_when_the_loop_is_stopped(loop: whorl.EventLoop, connect: Connect) -> None:
+    transport, peer = loop.run_until_complete(connect("tcp", asyncio.Protocol()))
+
+    def write() -> None:
+        write_two(transport)
+        loop.stop()
+
+    loop.call_soon(write)
+    loop.run_forever()
+    assert arrived(peer) == b"one two"
+
+
+async def test_they_leave_when_nobody_keeps_the_transport(
+    loop: whorl.EventLoop, connect: Connect, unwarned: None
+) -> None:
+    ours, peer = socket_pair("unix")
+    transport, _ = await loop.connect_accepted_socket(asyncio.Protocol, ours)
+    transport.pause_reading()  # so that the poller does not keep it
+    write_two(transport)
+    del transport, ours, _
+    assert await receive_all(peer) == b"one two"
+    peer.close()
+
+
+# Who looks.
+
+
+def fork(transport: Any) -> None:
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+ACTS: dict[str, Callable[[Any], Any]] = {
+    "close": lambda transport: transport.close(),
+    "abort": lambda transport: transport.abort(),
+    "write_eof": lambda transport: transport.write_eof(),
+    "get_extra_info": lambda transport: transport.get_extra_info("socket"),
+    "get_write_buffer_size": lambda transport: transport.get_write_buffer_size(),
+    "is_closing": lambda transport: transport.is_closing(),
+    "set_write_buffer_limits": lambda transport: transport.set_write_buffer_limits(high=0),
+    "set_protocol": lambda transport: transport.set_protocol(asyncio.Protocol()),
+    "repr": repr,
+    "fork": fork,
+    "sendfile": lambda transport: transport._make_empty_waiter() and transport._reset_empty_waiter(),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("act", ACTS)
+async def test_they_leave_before_anybody_could_tell(connect: Connect, kind: str, act: str) -> None:
+    transport, peer = await connect(kind, asyncio.Protocol())
+    write_two(transport)
+    assert arrived(peer) == b"one "
+    ACTS[act](transport)
+    assert arrived(peer) == b"two"
+    await asyncio.sleep(0)
+    assert arrived(peer) == b""
+
+
+async def test_they_leave_before_a_program_starts(loop: whorl.EventLoop, connect: Connect) -> None:
+    transport, peer = await connect("tcp", asyncio.Protocol())
+    seen: list[bytes] = []
+
+    class Protocol(asyncio.SubprocessProtocol):
+        def __init__(self) -> None:
+            self.exited = loop.create_future()
+
+        def process_exited(self) -> None:
+            self.exited.set_result(None)
+
+    def spawn(*args: Any, **options: Any) -> Any:
+        seen.append(arrived(peer))
+        return real(*args, **options)
+
+    real, loop._host.spawn = loop._host.spawn, spawn  # type: ignore[method-assign]
+    write_two(transport)
+    program, protocol = await loop.subprocess_exec(Protocol, sys.executable, "-c", "")
+    assert seen == [b"one two"]
+    await protocol.exited
+    program.close()
+
+
+async def test_they_leave_before_lines(connect: Connect, kernel: CountingKernel) -> None:
+    transport, peer = await connect("tcp", asyncio.Protocol())
+    write_two(transport)
+    transport.writelines([b"three ", b"four"])
+    assert arrived(peer) == b"one twothree four"
+    assert kernel.sent == [4, 3, 10]
+
+
+async def test_drain_sends_them(connect: Connect, kernel: CountingKernel) -> None:
+    transport, peer = await connect("tcp", asyncio.Protocol())
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    writer = asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
+    for _ in range(3):
+        writer.write(b"one ")
+        writer.write(b"two ")
+        writer.write(b"three ")
+        await writer.drain()
+        assert arrived(peer) == b"one two three "
+    assert kernel.sent == [4, 10, 14, 14]
+    writer.close()
+
+
+async def test_a_failure_is_known_to_whoever_asks(connect: Connect, loop: whorl.EventLoop) -> None:
+    lost: asyncio.Future[BaseException | None] = loop.create_future()
+
+    class Protocol(asyncio.Protocol):
+        def connection_lost(self, error: BaseException | None) -> None:
+            lost.set_result(error)
+
+    transport, peer = await connect("unix", Protocol())
+    transport.write(b"one")
+    peer.close()
+    transport.write(b"two")
+    assert transport.is_closing()
+    transport.close()
+    transport.abort()
+    assert isinstance(await lost, BrokenPipeError)
+
+
+async def test_a_failure_ends_the_connection_once(connect: Connect, loop: whorl.EventLoop) -> None:
+    lost: list[BaseException | None] = []
+
+    class Protocol(asyncio.Protocol):
+        def connection_lost(self, error: BaseException | None) -> None:
+            lost.append(error)
+
+    transport, peer = await connect("unix", Protocol())
+    transport.write(b"one")
+    peer.close()
+    transport.write(b"two")
+    transport.abort()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert [type(error) for error in lost] == [BrokenPipeError]
+
+
+# What is not held back.
+
+
+async def test_a_callback_that_takes_its_time_sends_at_once(kernel: CountingKernel, connect: Connect) -> None:
+    transport, peer = await connect("tcp", asyncio.Protocol())
+    transport.write(b"one")
+    kernel.clock += LONGEST_HELD_TICKS + 1
+    transport.write(b"two")
+    assert arrived(peer) == b"onetwo"
+    transport.write(b"three")
+    assert arrived(peer) == b""
+    kernel.clock += LONGEST_HELD_TICKS + 1
+    transport.write(b"four")
+    assert arrived(peer) == b"threefour"
+    assert kernel.sent == [3, 3, 9]
+
+
+async def test_no_more_is_held_back_than_leaves_at_once(kernel: CountingKernel, connect: Connect) -> None:
+    transport, _ = await connect("tcp", asyncio.Protocol())
+    block = bytes(SMALL_WRITE)
+    for _ in range(1 + MOST_HELD // SMALL_WRITE):
+        transport.write(block)
+    assert kernel.sent == [SMALL_WRITE]
+    transport.write(b"x")
+    assert kernel.sent == [SMALL_WRITE, MOST_HELD + 1]
+    for _ in range(WRITE_VECTORS):
+        transport.write(b"x")
+    assert kernel.sent == [SMALL_WRITE, MOST_HELD + 1, WRITE_VECTORS]
+
+
+async def test_a_large_write_after_a_failure_is_dropped(kernel: CountingKernel, connect: Connect) -> None:
+    transport, peer = await connect("unix", asyncio.Protocol())
+    write_two(transport)
+    peer.close()
+    transport.write(bytearray(SMALL_WRITE + 1))
+    assert kernel.sent == [4, -errno.EPIPE]
+    assert transport.is_closing()
+
+
+@pytest.mark.parametrize("make", [bytes, bytearray, lambda size: memoryview(bytes(size))])
+async def test_a_large_write_takes_them_along(
+    kernel: CountingKernel, connect: Connect, make: Callable[[int], Any]
+) -> None:
+    transport, peer = await connect("tcp", asyncio.Protocol())
+    write_two(transport)
+    transport.write(make(SMALL_WRITE + 1))
+    assert sum(kernel.sent) == 7 + SMALL_WRITE + 1
+    assert arrived(peer) == b"one two" + bytes(SMALL_WRITE + 1)
+
+
+async def test_nothing_is_held_back_that_would_pause_the_protocol(connect: Connect) -> None:
+    class Protocol(asyncio.Protocol):
+        paused = False
+
+        def pause_writing(self) -> None:
+            self.paused = True
+
+    protocol = Protocol()
+    transport, peer = await connect("tcp", protocol)
+    transport.set_write_buffer_limits(high=4)
+    for data in (b"one", b"two", b"three", b"four!"):
+        transport.write(data)
+    assert arrived(peer) == b"onetwothreefour!"
+    assert not protocol.paused
+
+
+async def test_what_is_changed_afterwards_leaves_as_it_was(connect: Connect) -> None:
+    transport, peer = await connect("tcp", asyncio.Protocol())
+    transport.write(b"one")
+    data = bytearray(b"two")
+    transport.write(data)
+    data[:] = b"XXX"
+    await asyncio.sleep(0)
+    assert arrived(peer) == b"onetwo"
+
+
+def test_outside_of_callbacks_nothing_is_held_back(loop: whorl.EventLoop, connect: Connect) -> None:
+    transport, peer = loop.run_until_complete(connect("tcp", asyncio.Protocol()))
+    write_two(transport)
+    assert arrived(peer) == b"one two"
+
+
+async def test_what_another_thread_writes_is_not_held_back(connect: Connect) -> None:
+    transport, peer = await connect("tcp", asyncio.Protocol())
+    transport.write(b"zero ")
+    thread = threading.Thread(target=write_two, args=[transport])
+    thread.start()
+    thread.join()
+    assert arrived(peer) == b"zero one two"
