@@ -10,11 +10,20 @@ import pytest
 
 import whorl
 from build_tools.environments import missing_packages
+from whorl.core import loop
 
 
 def pytest_configure() -> None:
     """Let Ctrl-C work: what a shell starts in the background without job control ignores it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if name := os.environ.get("WHORL_TEST_POLLER"):
+        use_by_default(name)
+
+
+def use_by_default(name: str) -> None:
+    """Have every loop that asks for no poller of its own wait with this one, where its kernel allows that."""
+    make_poller = loop.make_poller
+    loop.make_poller = lambda wanted, kernel: make_poller(name if wanted is None else wanted, kernel)
 
 
 def pytest_report_header() -> list[str]:

@@ -39,7 +39,8 @@ def facts() -> dict[str, Any]:
         "executable": sys.executable,
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "libc": " ".join(platform.libc_ver()).strip() or None,
-        "poller": _poller(),
+        "poller": _poller(None),
+        "poller_io_uring": _poller("io_uring"),
         "offered": offered(),
     }
 
@@ -76,9 +77,10 @@ def _verdict(libc: ctypes.CDLL, function: str, arguments: tuple[int | None, ...]
     return "yes"
 
 
-def _poller() -> str:
-    loop = whorl.Loop()
+def _poller(wanted: str | None) -> str:
+    """What a loop waits with that is asked for this."""
+    loop = whorl.Loop(poller=wanted)
     try:
-        return type(loop._poller).__name__
+        return loop.poller_name()
     finally:
         loop.close()

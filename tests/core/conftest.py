@@ -67,13 +67,13 @@ def loop(no_leak: None) -> Iterator[Loop]:
     close_all(loop)
 
 
-@pytest.fixture(params=["epoll", *SELECTORS])
+@pytest.fixture(params=["epoll", "io_uring", *SELECTORS])
 def make_loop(request: pytest.FixtureRequest, no_leak: None) -> Iterator[MakeLoop]:
-    """Makes loops on one kind of poller, and closes them in the end."""
+    """Makes loops on one kind of poller, and closes them in the end; where io_uring is refused, on epoll again."""
     made: list[Loop] = []
 
     def make(**options: object) -> Loop:
-        poller = SELECTORS[request.param]() if request.param in SELECTORS else None
+        poller = SELECTORS[request.param]() if request.param in SELECTORS else request.param
         made.append(Loop(poller=poller, **options))
         return made[-1]
 

@@ -489,9 +489,11 @@ def test_a_selector_is_taken_as_a_poller(make_loop: MakeLoop) -> None:
 
 
 def test_what_is_no_poller_is_refused() -> None:
-    for wanted in ("epoll", 7, object()):
+    for wanted in (7, object(), b"epoll"):
         with pytest.raises((TypeError, AttributeError)):
             Loop(poller=wanted)
+    with pytest.raises(ValueError, match="'kqueue'"):
+        Loop(poller="kqueue")
 
 
 @pytest.mark.parametrize("timeout_ns", [LONGEST_POLL_NS, SECOND, 1, 0, -1])

@@ -71,7 +71,7 @@ class EventLoop(Loop, clock.Watched, asyncio.AbstractEventLoop):  # type: ignore
         self,
         selector: selectors.BaseSelector | None = None,
         *,
-        poller: Poller | selectors.BaseSelector | None = None,
+        poller: Poller | selectors.BaseSelector | str | None = None,
         kernel: Kernel | None = None,
         host: Host | None = None,
     ) -> None:

@@ -24,9 +24,9 @@ cdef int MOD
 
 
 @cython.locals(mask=uint32_t)
-cdef uint32_t mask_of(int interest, bint edge)
+cpdef uint32_t mask_of(int interest, bint edge) except? 0xFFFFFFFF
 @cython.locals(seen=int)
-cdef int seen_in(uint32_t mask)
+cpdef int seen_in(uint32_t mask) except? -1
 
 
 cdef class EpollPoller(Poller):

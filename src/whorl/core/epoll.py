@@ -219,6 +219,10 @@ class EpollPoller(Poller):
             self._epfd = -1
         self._table = []
 
+    def name(self) -> str:
+        """What the report says."""
+        return "epoll"
+
     def fileno(self) -> int:
         """The epoll descriptor: readable when something is ready."""
         return self._epfd

@@ -417,6 +417,7 @@ cdef class Kernel(FileCalls):
     cdef public bint keeps_edges
     cdef public bint may_skip_polls
     cdef public bint accepts_descriptors
+    cdef public bint offers_rings
     cdef bytes _own_address
     cdef object _own_name
 

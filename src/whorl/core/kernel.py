@@ -306,6 +306,7 @@ class Kernel(FileCalls):
         "blocked_signal",
         "keeps_edges",
         "may_skip_polls",
+        "offers_rings",
         "spin_ns",
     )
 
@@ -325,6 +326,8 @@ class Kernel(FileCalls):
         self._own_name: Any = None
         # Whether connections may be accepted without a socket object. Other kernels may know nothing else.
         self.accepts_descriptors = ACCEPTS_DESCRIPTORS and type(self) is Kernel
+        # Whether a loop may wait by io_uring, past `epoll_wait`. That would leave a simulated world.
+        self.offers_rings = type(self) is Kernel
 
     def now(self) -> int:
         """The monotonic clock, in nanoseconds (man 3 clock_gettime)."""

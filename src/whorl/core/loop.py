@@ -74,22 +74,39 @@ EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, 
 COMPILED = bool(cython.compiled)
 
 
-def make_poller(wanted: Poller | selectors.BaseSelector | None, kernel: Kernel) -> Poller:
+def make_poller(wanted: Poller | selectors.BaseSelector | str | None, kernel: Kernel) -> Poller:
     """The poller asked for: one of ours, one around a `selectors` object, or the best there is."""
     if isinstance(wanted, Poller):
         return wanted
-    if wanted is None and hasattr(select, "epoll"):
-        return EpollPoller(kernel)
-    from whorl.core.selector import SelectorPoller
+    refusal = ""
+    if isinstance(wanted, str):
+        if wanted not in ("epoll", "io_uring"):
+            raise ValueError(f"a poller is called 'epoll' or 'io_uring', not {wanted!r}")
+        if wanted == "io_uring":
+            from whorl.core.uring_poller import UringPoller
 
-    return SelectorPoller(wanted)
+            try:
+                return UringPoller(kernel)
+            except OSError as error:
+                refusal = f"io_uring: {error.strerror}"
+        wanted = None
+    if wanted is None and hasattr(select, "epoll"):
+        poller: Poller = EpollPoller(kernel)
+    else:
+        from whorl.core.selector import SelectorPoller
+
+        poller = SelectorPoller(wanted)
+    poller.in_place_of = refusal
+    return poller
 
 
 class Loop(Owner):
     """An event loop (libuv: ``uv_loop_t``). It belongs to the thread that runs it.
 
     `kernel` and `host` are what the loop sees of the world, the real one by default. `poller` is
-    one of Whorl's pollers, or a `selectors` object.
+    one of Whorl's pollers, a `selectors` object, or the name of one: "epoll", which is what Linux has by
+    default, or "io_uring". Where io_uring does not work the loop uses what it would by default, and
+    `poller_name` says so.
     """
 
     __slots__ = (
@@ -151,7 +168,7 @@ class Loop(Owner):
     def __init__(
         self,
         *,
-        poller: Poller | selectors.BaseSelector | None = None,
+        poller: Poller | selectors.BaseSelector | str | None = None,
         kernel: Kernel | None = None,
         host: Host | None = None,
     ) -> None:
@@ -544,6 +561,14 @@ class Loop(Owner):
     def set_debug(self, enabled: bool) -> None:
         """Turn debug mode on or off."""
         self._debug = bool(enabled)
+
+    def poller_name(self) -> str:
+        """What the loop waits with: "epoll", "io_uring", the class of a selector.
+
+        If io_uring was asked for and refused, the reason: "epoll (io_uring: Operation not permitted)".
+        """
+        name, reason = self._poller.name(), self._poller.in_place_of
+        return f"{name} ({reason})" if reason else name
 
     def backend_fd(self) -> int:
         """A descriptor that is readable when events wait; -1 if the poller has none."""

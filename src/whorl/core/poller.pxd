@@ -13,6 +13,7 @@ cdef class IOHandle(Handle):
     cdef bint _queued
     cdef public bint _edge
     cdef public bint _parked
+    cdef bint _asked
     cdef uint32_t _generation
 
     @cython.locals(seen=int)
@@ -23,6 +24,7 @@ cdef class IOHandle(Handle):
 cdef class Poller:
     cdef readonly bint edges
     cdef public int quiet
+    cdef public object in_place_of
     cdef list _table
 
     cpdef object add(self, IOHandle handle, int interest)

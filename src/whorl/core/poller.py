@@ -40,7 +40,7 @@ class IOHandle(Handle):
     in its turn with what was seen since the last time.
     """
 
-    __slots__ = ("_edge", "_fd", "_generation", "_interest", "_parked", "_queued", "_seen")
+    __slots__ = ("_asked", "_edge", "_fd", "_generation", "_interest", "_parked", "_queued", "_seen")
 
     def __init__(self, loop: Loop) -> None:
         Handle.__init__(self, loop)
@@ -50,6 +50,7 @@ class IOHandle(Handle):
         self._queued = False  # whether it stands in a queue of the loop
         self._parked = False  # whether it is watched, and gives way to whoever wants its descriptor
         self._edge = False  # whether it is watched edge-triggered
+        self._asked = False  # whether a poller that must ask again and again has asked
         self._generation = 0  # distinguishes it from earlier users of its descriptor
 
     def fileno(self) -> int:
@@ -70,11 +71,12 @@ class IOHandle(Handle):
 class Poller:
     """The part all pollers share: which handle has which descriptor."""
 
-    __slots__ = ("_table", "edges", "quiet")
+    __slots__ = ("_table", "edges", "in_place_of", "quiet")
 
     def __init__(self) -> None:
         self.edges = False
         self.quiet = 0
+        self.in_place_of = ""  # the poller that was asked for, and why it could not be had
         self._table: list[Any] = []  # the handle of each descriptor that is watched
 
     def add(self, handle: IOHandle, interest: int) -> None:
@@ -104,6 +106,10 @@ class Poller:
     def fileno(self) -> int:
         """A descriptor that is readable when `poll` would find something, or -1."""
         return -1
+
+    def name(self) -> str:
+        """What the report calls this poller."""
+        return type(self).__name__
 
     def find(self, fd: int) -> IOHandle | None:
         """The handle that watches a descriptor, or None."""

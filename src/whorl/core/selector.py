@@ -92,6 +92,10 @@ class SelectorPoller(Poller):
             self._leave(handle)
         self._selector.close()
 
+    def name(self) -> str:
+        """The class of the selector."""
+        return type(self._selector).__name__
+
     def fileno(self) -> int:
         """The selector's descriptor where it has one, else -1."""
         fileno = getattr(self._selector, "fileno", None)

@@ -1,0 +1,46 @@
+cimport cython
+from libc.stdint cimport int64_t, uint32_t
+from cpython.exc cimport PyErr_CheckSignals
+
+from whorl.core.callback cimport current_thread
+from whorl.core.epoll cimport mask_of, seen_in
+from whorl.core.kernel cimport Kernel
+from whorl.core.poller cimport IOHandle, Poller
+from whorl.core.ring cimport Ring, file_behind
+
+cdef int EVENTS_PER_POLL
+cdef int EBADF
+
+
+cdef inline int handle_signals() except -1:
+    return PyErr_CheckSignals()
+
+
+cdef class UringPoller(Poller):
+    cdef Kernel _kernel
+    cdef Ring _ring
+    cdef uint32_t _generations
+    cdef dict _files
+    cdef list _unasked
+    cdef bint _eager
+    cdef object _thread
+
+    @cython.locals(fd=int, file=int64_t, former=IOHandle)
+    cpdef object add(self, IOHandle handle, int interest)
+    cpdef object modify(self, IOHandle handle, int interest)
+    @cython.locals(fd=int)
+    cpdef object remove(self, IOHandle handle)
+    @cython.locals(file=int64_t)
+    cdef int64_t _file_behind(self, int fd) except -1
+    cdef object _ask(self, IOHandle handle)
+    @cython.locals(unasked=list, done=Py_ssize_t, handle=IOHandle)
+    cdef object _ask_all(self)
+    @cython.locals(ring=Ring, later=list, code=int, found=Py_ssize_t)
+    cpdef Py_ssize_t poll(self, int64_t timeout_ns, list into) except -1
+    @cython.locals(ring=Ring, found=Py_ssize_t, handle=IOHandle, result=int)
+    cdef Py_ssize_t _collect(self, list into) except -1
+    @cython.locals(handle=IOHandle)
+    cdef object _move(self)
+    cdef object _open(self)
+    @cython.locals(handle=IOHandle)
+    cpdef object close(self)

@@ -1,0 +1,226 @@
+"""The poller over Linux's io_uring: an opt-in, for programs that ask for it by name.
+
+Some facts about its polls:
+
+* They are asked for once and answer once; asked about something that is ready, they answer at once. So each
+  poll asks again for those that have answered, in the system call that sleeps: level-triggered.
+* An answer that came while callbacks ran may be out of date: they may have read what it is about. It is
+  asked for again instead of being handed over. Those that come from the call itself are handed over.
+* A poll holds on to the *open file*. Whoever removes a handle may close its descriptor next, and the other side
+  shall see that: so the end of a watch is handed over at once.
+* A poll is answered with the help of the thread that asked. A loop that another thread runs from now on asks
+  anew; those of a thread that has ended are cancelled, and asked for again.
+* In a forked child the queues are the parent's, and must not be touched.
+
+What follows too: a turn that has nothing to ask, and no answer in sight, makes no system call.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Any
+
+from whorl.core.callback import current_thread
+from whorl.core.epoll import mask_of, seen_in
+from whorl.core.handle import os_error
+from whorl.core.limits import EVENTS_PER_POLL
+from whorl.core.poller import Poller
+from whorl.core.ring import Ring, file_behind
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import uncompiled as cython
+
+if TYPE_CHECKING:
+    from whorl.core.kernel import Kernel
+    from whorl.core.poller import IOHandle
+
+EBADF = errno.EBADF
+
+#: Ends of a sleep that are no errors; after EAGAIN and EBUSY the kernel has taken nothing, and is asked again.
+_PASSING = (-errno.EINTR, -errno.ETIME, -errno.EAGAIN, -errno.EBUSY)
+
+if not cython.compiled:
+
+    def handle_signals() -> None:
+        """Nothing: uncompiled, Python runs the handlers."""
+
+
+class UringPoller(Poller):
+    """Readiness by io_uring (man 7 io_uring). Raises OSError where it does not work."""
+
+    __slots__ = ("_eager", "_files", "_generations", "_kernel", "_ring", "_thread", "_unasked")
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__()
+        self._kernel = kernel
+        self._generations = 0
+        self._files: dict[int, int] = {}  # which file each descriptor meant when it was watched
+        self._unasked: list[Any] = []  # the handles that the next poll asks for
+        self._eager = False  # whether that is done at once, because somebody else sleeps for us
+        self._thread: object = current_thread()  # the one that asked
+        self._ring = Ring()
+        self._open()
+
+    def _open(self) -> None:
+        code = self._ring.open() if self._kernel.offers_rings else -errno.ENOSYS
+        if code < 0:
+            raise os_error(code)
+
+    def name(self) -> str:
+        """What the report says."""
+        return "io_uring"
+
+    def add(self, handle: IOHandle, interest: int) -> None:
+        """Watch the handle's descriptor."""
+        if handle._interest:
+            self.modify(handle, interest)
+            return
+        fd = handle._fd
+        file = self._file_behind(fd)
+        former = self.find(fd)
+        if former is not None:
+            if not former._parked and self._files.get(fd) == file:
+                raise os_error(errno.EEXIST)
+            self.remove(former)  # Its descriptor was closed underneath it, or it gives way.
+        self._files[fd] = file
+        self._enter(handle, interest)
+        self._ask(handle)
+
+    def modify(self, handle: IOHandle, interest: int) -> None:
+        """Watch for something else from now on."""
+        if not handle._interest or interest == 0:
+            if handle._interest:
+                self.remove(handle)
+            elif interest:
+                self.add(handle, interest)
+            return
+        self._files[handle._fd] = self._file_behind(handle._fd)
+        if handle._asked:
+            self._ring.end(handle._fd, handle._generation)
+        handle._interest = interest
+        self._ask(handle)
+
+    def remove(self, handle: IOHandle) -> None:
+        """Watch no more; does nothing if the handle is not watched."""
+        if not handle._interest:
+            return
+        fd = handle._fd
+        self._files.pop(fd, None)
+        self._leave(handle)
+        if handle._asked:
+            handle._asked = False
+            if self._ring.end(fd, handle._generation) == 0:
+                self._ring.submit()
+
+    def _file_behind(self, fd: int) -> int:
+        file = file_behind(fd)
+        if file < 0:
+            raise os_error(int(file))
+        return file
+
+    def _ask(self, handle: IOHandle) -> None:
+        """Have the kernel asked by the next poll; what an earlier watch may yet answer is not for this one."""
+        self._generations = (self._generations + 1) & 0xFFFFFFFF
+        handle._generation = self._generations
+        handle._asked = False
+        self._unasked.append(handle)
+        if self._eager:
+            self._ask_all()
+            self._ring.submit()
+
+    def _ask_all(self) -> None:
+        """Put what is to be asked where the kernel will find it."""
+        unasked = self._unasked
+        done = 0
+        for handle in unasked:
+            if handle._interest and not handle._asked and self.find(handle._fd) is handle:
+                if self._ring.watch(handle._fd, mask_of(handle._interest, False), handle._generation) < 0:
+                    break  # no room and no memory: the next poll tries again
+                handle._asked = True
+            done += 1
+        del unasked[:done]
+
+    def poll(self, timeout_ns: int, into: list[Any]) -> int:
+        """Sleep until something is ready; collect it."""
+        ring = self._ring
+        handle_signals()
+        if self._thread != current_thread():
+            self._move()
+        if ring.has_answer():
+            later = self._unasked
+            self._unasked = []
+            self._collect(None)
+            self._unasked += later  # behind them, so that many that are always ready leave nobody out
+        if self._unasked:
+            self._ask_all()
+        if timeout_ns != 0:
+            code = ring.wait(timeout_ns, self._kernel.blocked_signal)
+        elif ring.has_work():
+            code = ring.submit()
+        else:
+            return 0
+        if code < 0 and code not in _PASSING:
+            raise os_error(code)
+        if not ring.has_answer():
+            handle_signals()
+            return 0
+        found = self._collect(into)
+        if self._eager:
+            self._ask_all()
+            ring.submit()
+        return found
+
+    def _collect(self, into: list[Any] | None) -> int:
+        """Take answers, and hand them over if there is somewhere to."""
+        ring = self._ring
+        found = 0
+        while found < EVENTS_PER_POLL and ring.has_answer():
+            handle = self.find(ring.fd())
+            if handle is not None and handle._asked and handle._generation == ring.generation():
+                result = ring.result()
+                if result > 0 and into is not None:
+                    self._saw(handle, seen_in(result), into)
+                    found += 1
+                handle._asked = False
+                if result != -EBADF:  # closed underneath: silent until somebody says what is meant now
+                    self._unasked.append(handle)
+            ring.next()
+        return found
+
+    def _move(self) -> None:
+        """Ask in this thread's name from now on."""
+        self._thread = current_thread()
+        for handle in self.handles():
+            if handle._asked:
+                self._ring.end(handle._fd, handle._generation)
+                self._ask(handle)
+
+    def renew(self) -> None:
+        """Watch the same handles with queues of this process's own; the parent's stay as they are."""
+        self._ring.close()
+        self._open()
+        self._thread = current_thread()
+        self._unasked.clear()
+        for handle in self.handles():
+            self._ask(handle)
+
+    def close(self) -> None:
+        """Give the kernel's objects back, and let go of all files at once."""
+        if not self._ring.is_shared():
+            for handle in self.handles():
+                if handle._asked:
+                    self._ring.end(handle._fd, handle._generation)
+            self._ring.submit()
+        self._ring.close()
+        self._table = []
+        self._unasked.clear()
+        self._files.clear()
+
+    def fileno(self) -> int:
+        """The ring's descriptor: readable when something is ready."""
+        self._eager = True
+        self._ask_all()
+        self._ring.submit()
+        return self._ring.fileno()
