@@ -69,7 +69,7 @@ def loop(no_leak: None) -> Iterator[Loop]:
 
 @pytest.fixture(params=["epoll", "io_uring", *SELECTORS])
 def make_loop(request: pytest.FixtureRequest, no_leak: None) -> Iterator[MakeLoop]:
-    """Makes loops on one kind of poller, and closes them in the end; where io_uring is refused, on epoll again."""
+    """Makes loops on one kind of poller, and closes them in the end; without io_uring, on epoll again."""
     made: list[Loop] = []
 
     def make(**options: object) -> Loop:

@@ -41,6 +41,14 @@ def make_pair(no_leak: None) -> Iterator[MakePair]:
         sock.close()
 
 
+@pytest.fixture(params=["epoll", "io_uring"])
+def own_loop(request: pytest.FixtureRequest, no_leak: None) -> Iterator[Loop]:
+    """A loop on each poller that is no selector."""
+    loop = Loop(poller=request.param)
+    yield loop
+    close_all(loop)
+
+
 def fill(sock: socket.socket) -> int:
     """Send until the kernel takes no more."""
     total = 0
@@ -165,11 +173,11 @@ def test_a_poller_knows_whom_it_watches(make_loop: MakeLoop, make_pair: MakePair
     assert len(loop._poller.handles()) == own
 
 
-@pytest.mark.parametrize("selector", [None, selectors.EpollSelector], ids=["epoll", "EpollSelector"])
+@pytest.mark.parametrize("poller", ["epoll", "io_uring", selectors.EpollSelector])
 def test_a_descriptor_that_is_not_open_is_refused(
-    make_pair: MakePair, selector: type[selectors.BaseSelector] | None
+    make_pair: MakePair, poller: str | type[selectors.BaseSelector]
 ) -> None:
-    loop = Loop(poller=selector and selector())
+    loop = Loop(poller=poller if isinstance(poller, str) else poller())
     ours, _theirs = make_pair()
     fd = ours.fileno()
     ours.close()
@@ -182,11 +190,13 @@ def test_a_descriptor_that_is_not_open_is_refused(
 
 
 @pytest.mark.parametrize("interest", [Event.READABLE, Event.WRITABLE])
-def test_a_regular_file_is_refused_by_epoll(loop: Loop, tmp_path: os.PathLike[str], interest: Event) -> None:
+def test_a_regular_file_is_refused_by_epoll(
+    own_loop: Loop, tmp_path: os.PathLike[str], interest: Event
+) -> None:
     with open(os.path.join(tmp_path, "file"), "w+b") as file:
         with pytest.raises(PermissionError):
-            Watcher(loop, file.fileno(), interest)
-        assert loop._poller.find(file.fileno()) is None
+            Watcher(own_loop, file.fileno(), interest)
+        assert own_loop._poller.find(file.fileno()) is None
 
 
 def test_hundreds_of_descriptors_in_one_turn(make_loop: MakeLoop, make_pair: MakePair) -> None:
@@ -306,43 +316,45 @@ def test_room_to_write_is_a_new_edge(loop: Loop, make_pair: MakePair) -> None:
 
 
 @pytest.mark.parametrize("edge", [False, True], ids=["level", "edge"])
-def test_the_hangup_is_seen_also_by_those_who_only_read(loop: Loop, make_pair: MakePair, edge: bool) -> None:
+def test_the_hangup_is_seen_also_by_those_who_only_read(
+    own_loop: Loop, make_pair: MakePair, edge: bool
+) -> None:
     ours, theirs = make_pair()
-    watcher = Watcher(loop, ours.fileno(), Event.READABLE | Event.DISCONNECT, edge=edge)
+    watcher = Watcher(own_loop, ours.fileno(), Event.READABLE | Event.DISCONNECT, edge=edge)
     theirs.shutdown(socket.SHUT_WR)
-    run_turns(loop)
+    run_turns(own_loop)
     assert watcher.seen[0] == Event.READABLE | Event.DISCONNECT
     theirs.close()
-    run_turns(loop)
+    run_turns(own_loop)
     assert Event.HANGUP in watcher.seen[-1]
 
 
-def test_an_error_is_seen(loop: Loop) -> None:
+def test_an_error_is_seen(own_loop: Loop) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     with socket.create_connection(listener.getsockname()) as ours:
         theirs, _ = listener.accept()
-        watcher = Watcher(loop, ours.fileno(), Event.READABLE)
+        watcher = Watcher(own_loop, ours.fileno(), Event.READABLE)
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         theirs.close()  # with a reset
-        run_turns(loop)
+        run_turns(own_loop)
         assert Event.ERROR in watcher.seen[0]
         watcher.close()
-        loop.run()
+        own_loop.run()
     listener.close()
 
 
 # A descriptor closed underneath its handle.
 
 
-def test_a_closed_descriptor_is_seen_no_more(loop: Loop, make_pair: MakePair) -> None:
+def test_a_closed_descriptor_is_seen_no_more(own_loop: Loop, make_pair: MakePair) -> None:
     ours, theirs = make_pair()
-    watcher = Watcher(loop, ours.fileno(), Event.READABLE)
+    watcher = Watcher(own_loop, ours.fileno(), Event.READABLE)
     ours.close()
     theirs.close()
-    run_turns(loop, 2)
+    run_turns(own_loop, 2)
     assert watcher.seen == []
     watcher.close()
-    assert loop.run() is False
+    assert own_loop.run() is False
 
 
 class CountingKernel(Kernel):
@@ -415,26 +427,26 @@ def test_a_number_used_again_while_its_old_file_lives_on(make_pair: MakePair) ->
     loop.close()
 
 
-def test_a_handle_takes_the_number_of_one_whose_file_was_closed(loop: Loop, make_pair: MakePair) -> None:
+def test_a_handle_takes_the_number_of_one_whose_file_was_closed(own_loop: Loop, make_pair: MakePair) -> None:
     ours, _theirs = make_pair()
     new_ours, new_theirs = make_pair()
     fd = ours.fileno()
-    old = Watcher(loop, fd, Event.READABLE)
+    old = Watcher(own_loop, fd, Event.READABLE)
     os.dup2(new_ours.fileno(), fd)
-    new = Watcher(loop, fd, Event.READABLE)
+    new = Watcher(own_loop, fd, Event.READABLE)
     old.close()
     new_theirs.send(b"x")
-    run_turns(loop)
+    run_turns(own_loop)
     assert (old.seen, new.seen) == ([], [Event.READABLE])
-    assert loop._poller.find(fd) is new
+    assert own_loop._poller.find(fd) is new
 
 
-def test_two_handles_on_one_open_file_are_refused(loop: Loop, make_pair: MakePair) -> None:
+def test_two_handles_on_one_open_file_are_refused(own_loop: Loop, make_pair: MakePair) -> None:
     ours, _theirs = make_pair()
-    first = Watcher(loop, ours.fileno(), Event.READABLE)
+    first = Watcher(own_loop, ours.fileno(), Event.READABLE)
     with pytest.raises(FileExistsError):
-        Watcher(loop, ours.fileno(), Event.READABLE)
-    assert loop._poller.find(ours.fileno()) is first
+        Watcher(own_loop, ours.fileno(), Event.READABLE)
+    assert own_loop._poller.find(ours.fileno()) is first
 
 
 def test_an_interrupted_sleep_is_no_error() -> None:
@@ -497,15 +509,17 @@ def test_what_is_no_poller_is_refused() -> None:
 
 
 @pytest.mark.parametrize("timeout_ns", [LONGEST_POLL_NS, SECOND, 1, 0, -1])
-def test_a_poll_collects_without_running_anything(loop: Loop, make_pair: MakePair, timeout_ns: int) -> None:
+def test_a_poll_collects_without_running_anything(
+    own_loop: Loop, make_pair: MakePair, timeout_ns: int
+) -> None:
     ours, theirs = make_pair()
-    watcher = Watcher(loop, ours.fileno(), Event.READABLE)
-    run_turns(loop)
+    watcher = Watcher(own_loop, ours.fileno(), Event.READABLE)
+    run_turns(own_loop)
     theirs.send(b"x")
     found: list[object] = []
-    assert loop._poller.poll(timeout_ns, found) == 1
+    assert own_loop._poller.poll(timeout_ns, found) == 1
     assert found == [watcher]
-    assert loop._poller.poll(timeout_ns, found) == 1
+    assert own_loop._poller.poll(timeout_ns, found) == 1
     assert found == [watcher]  # it is queued once
     assert watcher.seen == []
 

@@ -656,6 +656,7 @@ class Loop(Owner):
         if self._arms_signals:
             self._arm_signals()
         self._may_sleep = self._posted = True
+        self._poller.rest()
         return self._turn_timeout()
 
     # The phases, in the order in which they run.
@@ -1054,6 +1055,7 @@ class Loop(Owner):
         self._woken = False
         self._host.signals.loop_ended(self)
         self._release_signals()
+        self._poller.rest()
 
     def _arm_signals(self) -> None:
         """Let signals end the sleep that is about to begin, and those that follow in this run.

@@ -13,6 +13,7 @@ queue. Nothing of the user's runs inside `poll`.
   tells it from a later handle on the same descriptor.
 * `poll(timeout_ns, into)`: 0 does not sleep, -1 sleeps without limit. A signal may end it early.
   Returns how many handles it appended.
+* `rest` is called when the loop leaves the polling to whoever watches `fileno`.
 * `quiet` counts the polls in a row, up to QUIET_POLLS, that did not sleep and found nothing. Whoever
   watches something else, or sends something that may come back to this loop, sets it to 0. When it is
   high, a busy loop skips some polls; a poller that leaves it at 0 is asked in every turn.
@@ -94,6 +95,9 @@ class Poller:
     def poll(self, timeout_ns: int, into: list[Any]) -> int:
         """Sleep until something is ready; collect it."""
         raise NotImplementedError
+
+    def rest(self) -> None:
+        """Have `fileno` tell what there is from now on: there will be no poll for a while."""
 
     def renew(self) -> None:
         """Watch the same handles with another object of the kernel's: this process was forked."""

@@ -9,6 +9,7 @@ from whorl.core.poller cimport IOHandle, Poller
 from whorl.core.ring cimport Ring, file_behind
 
 cdef int EVENTS_PER_POLL
+cdef int URGENT
 cdef int EBADF
 
 
@@ -33,12 +34,14 @@ cdef class UringPoller(Poller):
     @cython.locals(file=int64_t)
     cdef int64_t _file_behind(self, int fd) except -1
     cdef object _ask(self, IOHandle handle)
-    @cython.locals(unasked=list, done=Py_ssize_t, handle=IOHandle)
+    @cython.locals(unasked=list, done=Py_ssize_t, fd=int, handle=IOHandle)
     cdef object _ask_all(self)
-    @cython.locals(ring=Ring, later=list, code=int, found=Py_ssize_t)
+    @cython.locals(later=list)
+    cdef object _ask_again(self)
+    @cython.locals(ring=Ring, code=int, found=Py_ssize_t, doubtful=list, later=list)
     cpdef Py_ssize_t poll(self, int64_t timeout_ns, list into) except -1
-    @cython.locals(ring=Ring, found=Py_ssize_t, handle=IOHandle, result=int)
-    cdef Py_ssize_t _collect(self, list into) except -1
+    @cython.locals(ring=Ring, found=Py_ssize_t, handle=IOHandle, result=int, again=list)
+    cdef Py_ssize_t _collect(self, list into, list doubtful) except -1
     @cython.locals(handle=IOHandle)
     cdef object _move(self)
     cdef object _open(self)

@@ -6,10 +6,12 @@ Some facts about its polls:
   poll asks again for those that have answered, in the system call that sleeps: level-triggered.
 * An answer that came while callbacks ran may be out of date: they may have read what it is about. It is
   asked for again instead of being handed over. Those that come from the call itself are handed over.
-* A poll holds on to the *open file*. Whoever removes a handle may close its descriptor next, and the other side
-  shall see that: so the end of a watch is handed over at once.
+* A poll holds on to the *open file*. Whoever removes a handle may close its descriptor next, and the other
+  side shall see that: so the end of a watch is handed over at once.
 * A poll is answered with the help of the thread that asked. A loop that another thread runs from now on asks
   anew; those of a thread that has ended are cancelled, and asked for again.
+* An answer says why the poll was woken, not what was found then: whoever wakes for data wakes for urgent data
+  too. So one that tells of urgent data is asked for again at once.
 * In a forked child the queues are the parent's, and must not be touched.
 
 What follows too: a turn that has nothing to ask, and no answer in sight, makes no system call.
@@ -37,8 +39,9 @@ if TYPE_CHECKING:
     from whorl.core.poller import IOHandle
 
 EBADF = errno.EBADF
+URGENT = 0x002  # epoll's EPOLLPRI
 
-#: Ends of a sleep that are no errors; after EAGAIN and EBUSY the kernel has taken nothing, and is asked again.
+#: Ends of a sleep that are no errors; after EAGAIN and EBUSY the kernel has taken nothing and is asked again.
 _PASSING = (-errno.EINTR, -errno.ETIME, -errno.EAGAIN, -errno.EBUSY)
 
 if not cython.compiled:
@@ -57,7 +60,7 @@ class UringPoller(Poller):
         self._kernel = kernel
         self._generations = 0
         self._files: dict[int, int] = {}  # which file each descriptor meant when it was watched
-        self._unasked: list[Any] = []  # the handles that the next poll asks for
+        self._unasked: list[int] = []  # the descriptors that the next poll asks for
         self._eager = False  # whether that is done at once, because somebody else sleeps for us
         self._thread: object = current_thread()  # the one that asked
         self._ring = Ring()
@@ -121,11 +124,11 @@ class UringPoller(Poller):
         return file
 
     def _ask(self, handle: IOHandle) -> None:
-        """Have the kernel asked by the next poll; what an earlier watch may yet answer is not for this one."""
+        """Have the kernel asked by the next poll; what an earlier watch may yet answer is dropped."""
         self._generations = (self._generations + 1) & 0xFFFFFFFF
         handle._generation = self._generations
         handle._asked = False
-        self._unasked.append(handle)
+        self._unasked.append(handle._fd)
         if self._eager:
             self._ask_all()
             self._ring.submit()
@@ -134,13 +137,30 @@ class UringPoller(Poller):
         """Put what is to be asked where the kernel will find it."""
         unasked = self._unasked
         done = 0
-        for handle in unasked:
-            if handle._interest and not handle._asked and self.find(handle._fd) is handle:
-                if self._ring.watch(handle._fd, mask_of(handle._interest, False), handle._generation) < 0:
+        for fd in unasked:
+            handle = self.find(fd)
+            if handle is not None and not handle._asked:
+                if self._ring.watch(fd, mask_of(handle._interest, False), handle._generation) < 0:
                     break  # no room and no memory: the next poll tries again
                 handle._asked = True
             done += 1
         del unasked[:done]
+
+    def _ask_again(self) -> None:
+        """Ask for what has answered, and for what answered while callbacks ran, which may be out of date."""
+        if self._ring.has_answer():
+            later = self._unasked
+            self._unasked = []
+            self._collect(None, [])
+            self._unasked += later  # behind them, so that many that are always ready leave nobody out
+        if self._unasked:
+            self._ask_all()
+
+    def rest(self) -> None:
+        """The loop does not poll for a while, and somebody else may wait for `fileno`."""
+        if self._eager:
+            self._ask_again()
+            self._ring.submit()
 
     def poll(self, timeout_ns: int, into: list[Any]) -> int:
         """Sleep until something is ready; collect it."""
@@ -148,13 +168,7 @@ class UringPoller(Poller):
         handle_signals()
         if self._thread != current_thread():
             self._move()
-        if ring.has_answer():
-            later = self._unasked
-            self._unasked = []
-            self._collect(None)
-            self._unasked += later  # behind them, so that many that are always ready leave nobody out
-        if self._unasked:
-            self._ask_all()
+        self._ask_again()
         if timeout_ns != 0:
             code = ring.wait(timeout_ns, self._kernel.blocked_signal)
         elif ring.has_work():
@@ -166,26 +180,38 @@ class UringPoller(Poller):
         if not ring.has_answer():
             handle_signals()
             return 0
-        found = self._collect(into)
-        if self._eager:
+        doubtful: list[int] = []
+        found = self._collect(into, doubtful)
+        if doubtful:
+            later = self._unasked
+            self._unasked = doubtful
             self._ask_all()
             ring.submit()
+            found += self._collect(into, None)
+            self._unasked += later
         return found
 
-    def _collect(self, into: list[Any] | None) -> int:
-        """Take answers, and hand them over if there is somewhere to."""
+    def _collect(self, into: list[Any] | None, doubtful: list[int] | None) -> int:
+        """Take answers, and hand them over if there is somewhere to.
+
+        Those that may tell too much are put among the doubtful ones, if there may be any.
+        """
         ring = self._ring
         found = 0
         while found < EVENTS_PER_POLL and ring.has_answer():
             handle = self.find(ring.fd())
             if handle is not None and handle._asked and handle._generation == ring.generation():
                 result = ring.result()
+                again = self._unasked
                 if result > 0 and into is not None:
-                    self._saw(handle, seen_in(result), into)
-                    found += 1
+                    if result & URGENT and doubtful is not None:
+                        again = doubtful
+                    else:
+                        self._saw(handle, seen_in(result), into)
+                        found += 1
                 handle._asked = False
                 if result != -EBADF:  # closed underneath: silent until somebody says what is meant now
-                    self._unasked.append(handle)
+                    again.append(handle._fd)
             ring.next()
         return found
 
@@ -220,7 +246,7 @@ class UringPoller(Poller):
 
     def fileno(self) -> int:
         """The ring's descriptor: readable when something is ready."""
-        self._eager = True
-        self._ask_all()
-        self._ring.submit()
+        if not self._eager:
+            self._eager = True
+            self.rest()
         return self._ring.fileno()
