@@ -25,12 +25,14 @@ PEERS = {  # what makes a loop, by the name of the package on PyPI
 }
 SPINNING = "whorl-spinning"
 SPIN_NS = 100_000
+URING = "whorl-io_uring"
 NAMES = ("whorl", "whorl-pure", *PEERS, "asyncio", LIMIT)
 DESCRIPTIONS = {
     "whorl": "Whorl, compiled: the tree on PYTHONPATH, else build/cpXY-*-release; whorl@DIR: another tree",
     "whorl-pure": "Whorl, not compiled: src/",
     SPINNING: f"Whorl, compiled, that spins for {SPIN_NS // 1000} µs before it sleeps",
     ", ".join(PEERS): "other people's, where they are installed",
+    URING: "Whorl, compiled, that waits by io_uring",
     "asyncio": "the standard library's loop",
     LIMIT: "a minimal epoll echo server in C: the limit (echo and churn only)",
 }
@@ -76,7 +78,9 @@ def new_event_loop(name: str) -> asyncio.AbstractEventLoop:
     import whorl
 
     _check_build(name, whorl.compiled)
-    own = whorl.new_event_loop()
+    own = whorl.EventLoop(poller="io_uring") if name.startswith(URING) else whorl.new_event_loop()
+    if name.startswith(URING) and own.poller_name() != "io_uring":
+        raise ImportError(f"found {own.poller_name()}")
     if name.startswith(SPINNING):
         own.configure(spin_ns=SPIN_NS)
     return cast(asyncio.AbstractEventLoop, own)
@@ -90,13 +94,13 @@ def die_with_parent() -> None:
 def _environment(name: str) -> dict[str, str]:
     environment = dict(os.environ)
     family, _, tree = name.partition("@")
-    if family not in (*NAMES, SPINNING):
-        raise UnavailableError(f"unknown loop; known are {', '.join((*NAMES, SPINNING))}")
+    if family not in (*NAMES, SPINNING, URING):
+        raise UnavailableError(f"unknown loop; known are {', '.join((*NAMES, SPINNING, URING))}")
     if family == "whorl-pure":
         environment["PYTHONPATH"] = tree or str(ROOT / "src")
     elif tree:
         environment["PYTHONPATH"] = tree
-    elif family in ("whorl", SPINNING) and not _names_whorl(environment.get("PYTHONPATH", "")):
+    elif family in ("whorl", SPINNING, URING) and not _names_whorl(environment.get("PYTHONPATH", "")):
         environment["PYTHONPATH"] = str(_newest_release_tree())
     return environment
 
