@@ -343,7 +343,7 @@ def test_parent_and_child_wait_by_rings_of_their_own(loop: Loop, pair: Pair) -> 
 @on_rings
 def test_a_ring_closed_underneath_is_an_error_and_no_spin(loop: Loop) -> None:
     os.dup2(0, loop.backend_fd())
-    loop.call_soon(int)
+    loop.call_later(3600, int)
     with pytest.raises(OSError, match="not supported"):
         loop.run()
 
