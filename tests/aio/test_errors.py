@@ -7,6 +7,7 @@ import contextvars
 import gc
 import logging
 import signal
+import socket
 import sys
 import warnings
 import weakref
@@ -343,6 +344,23 @@ class TestSlowCallbacks:
         loop.set_debug(True)
         await loop.create_task(work(), name="the slow one")
         assert "Executing <Task finished name='the slow one'" in caplog.text
+
+    async def test_a_slow_reader_is_logged_once(
+        self, loop: whorl.EventLoop, kernel: JumpingClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        ours, peer = socket.socketpair()
+
+        def read() -> None:
+            loop.remove_reader(ours)
+            self.waste(kernel)
+
+        loop.set_debug(True)
+        loop.add_reader(ours, read)
+        peer.close()
+        await turns(3)
+        ours.close()
+        (message,) = (message for message in caplog.messages if message.startswith("Executing"))
+        assert message.startswith("Executing <Handle cancelled TestSlowCallbacks.")
 
     async def test_what_is_slow_can_be_set(
         self, loop: whorl.EventLoop, kernel: JumpingClock, caplog: pytest.LogCaptureFixture

@@ -11,6 +11,7 @@ from asyncio.log import logger
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from whorl.aio.descriptors import DescriptorWatch
 from whorl.core.callback import Callback, GuardedCallback
 from whorl.core.timer import TimedCallback
 
@@ -152,8 +153,8 @@ def callback_failed(loop: EventLoop, entry: Runnable, error: BaseException) -> N
 def callback_ran(loop: EventLoop, entry: Runnable, took_ns: int) -> None:
     """Debug mode: say so if an entry took long."""
     took = took_ns / 1e9
-    if took < loop.slow_callback_duration:
-        return
+    if took < loop.slow_callback_duration or isinstance(entry, DescriptorWatch):
+        return  # What a descriptor's watch calls is looked at itself.
     owner = getattr(getattr(entry, "_callback", None), "__self__", None)
     shown = repr(owner) if isinstance(owner, asyncio.Task) else str(entry)
     logger.warning("Executing %s took %.3f seconds", shown, took)
