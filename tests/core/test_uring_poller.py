@@ -346,6 +346,7 @@ def test_a_ring_closed_underneath_is_an_error_and_no_spin(loop: Loop) -> None:
     loop.call_later(3600, int)
     with pytest.raises(OSError, match="not supported"):
         loop.run()
+    loop._close_machine()  # It cannot make another turn.
 
 
 # asyncio's face.
