@@ -35,6 +35,7 @@ from whorl.aio.file_names import (
 from whorl.aio.file_objects import File
 from whorl.aio.file_opening import open  # noqa: A004
 from whorl.aio.file_paths import Path
+from whorl.aio.file_spooled import SpooledTemporaryFile
 from whorl.aio.file_temporary import (
     NamedTemporaryFile,
     TemporaryDirectory,
@@ -49,6 +50,7 @@ __all__ = [
     "File",
     "NamedTemporaryFile",
     "Path",
+    "SpooledTemporaryFile",
     "TemporaryDirectory",
     "TemporaryFile",
     "access",

@@ -56,7 +56,7 @@ def _make_file(kernel: Kernel, names: Names) -> Any:
     return names.make(kernel, lambda path: kernel.open_file(path, flags, 0o600))
 
 
-def _make_unnamed(kernel: Kernel, names: Names) -> Any:
+def make_unnamed(kernel: Kernel, names: Names) -> Any:
     """None and the descriptor of a file that has no name any more; or the negative error number."""
     made = _make_file(kernel, names)
     if type(made) is not tuple:
@@ -65,7 +65,8 @@ def _make_unnamed(kernel: Kernel, names: Names) -> Any:
     return None, made[1]
 
 
-def _give_file_back(kernel: Kernel, made: tuple[str | bytes | None, int]) -> None:
+def give_file_back(kernel: Kernel, made: tuple[str | bytes | None, int]) -> None:
+    """Close a descriptor and remove its path, if it has one."""
     kernel.close_fd(made[1])
     if made[0] is not None:
         kernel.remove_file(made[0])
@@ -143,8 +144,8 @@ class TemporaryOpening(Opening[AnyStr]):
     async def _open(self) -> File[AnyStr]:
         loop = running_loop()
         kernel = loop._kernel
-        make = _make_file if self._is_named else _make_unnamed
-        dispose = functools.partial(_give_file_back, kernel)
+        make = _make_file if self._is_named else make_unnamed
+        dispose = functools.partial(give_file_back, kernel)
         operation = Operation(functools.partial(make, kernel, self._names), dispose=dispose, repeats=False)
         path, fd = await perform(loop, operation)
         try:
@@ -216,7 +217,7 @@ async def mkstemp(
     """Make a file of one's own; a descriptor to read and write it, and its path (tempfile.mkstemp)."""
     loop, names = running_loop(), Names.of(suffix, prefix, dir)
     kernel = loop._kernel
-    call, dispose = functools.partial(_make_file, kernel, names), functools.partial(_give_file_back, kernel)
+    call, dispose = functools.partial(_make_file, kernel, names), functools.partial(give_file_back, kernel)
     path, fd = await perform(loop, Operation(call, dispose=dispose, repeats=False))
     return fd, path
 
