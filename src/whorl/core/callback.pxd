@@ -123,7 +123,7 @@ cdef class Runnable:
 
 cdef class Owner:
     cdef public bint _debug
-    cdef readonly int64_t _call
+    cdef int64_t _call
 
     cdef object _timer_cancelled(self, Runnable timer)
     cdef object _count_active(self, Py_ssize_t change)

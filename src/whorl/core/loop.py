@@ -1134,26 +1134,27 @@ if not cython.compiled:
     def _run_batch(self: Loop, batch: list[Any], queue: list[Any]) -> None:
         """The same in fewer steps: uncompiled, each of them costs as much as a whole turn compiled."""
         batch.reverse()
-        before = self._callbacks + len(batch)
+        call = self._callbacks
+        holding = self._holding
         try:
             while batch:
                 watched = self._debug or self._probe is not None
                 self._callbacks += len(batch)
                 try:
                     while batch:
-                        self._call = before - len(batch) + 1
+                        call = self._call = call + 1
                         entry = batch.pop()
                         if watched:
                             self._run_watched(entry)
                         else:
                             entry._execute()
-                        if self._holding:
+                        if holding:
                             self._send_held()
                     entry = None  # A traceback may keep this frame, which must not keep what failed a task.
                 except BaseException as error:
                     self._callbacks -= len(batch)
                     self._call = 0
-                    if self._holding:
+                    if holding:
                         self._send_held()
                     self._callback_failed(entry, error)
         finally:
@@ -1161,7 +1162,7 @@ if not cython.compiled:
             if batch:
                 queue[:0] = reversed(batch)
                 batch.clear()
-            if self._holding:  # an interrupt
+            if holding:  # an interrupt
                 self._send_held()
 
     Loop._run_batch = _run_batch  # type: ignore[method-assign]
