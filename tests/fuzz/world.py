@@ -54,7 +54,7 @@ class Diary(asyncio.Protocol):
     def __init__(self, world: World, number: int, reactions: dict[str, Effect]) -> None:
         self.world = world
         self.number = number
-        self.reactions = reactions
+        self.reactions = dict(reactions)
         self.lines: list[Any] = []
         self.appears = False  # whether the world learns of the transport when the protocol does
 
@@ -102,10 +102,10 @@ class BufferedDiary(Diary, asyncio.BufferedProtocol):
 
     def __init__(self, world: World, number: int, reactions: dict[str, Effect]) -> None:
         super().__init__(world, number, reactions)
-        self.buffer = bytearray(16)
+        self.buffer = bytearray(250)
 
     def get_buffer(self, size: int) -> Any:
-        wanted = self.reactions.get("buffer")
+        wanted = self.reactions.pop("buffer", None)  # once: it would come in each turn
         return self.buffer if wanted is None else self.world.effect(wanted, self.number)
 
     def buffer_updated(self, size: int) -> None:
@@ -198,13 +198,14 @@ class World:
     def do_settle(self) -> None:
         """Let everything come to rest. Not from inside: there it is an error, as in asyncio."""
         for turn in range(self.most_turns):
-            updates = self.updates
+            updates, is_left = self.updates, False
             try:
                 self.loop.call_soon(self.loop.stop)
                 self.loop.run_forever()
             except (KeyboardInterrupt, SystemExit) as error:
                 self.lines.append(("left", type(error)))
-            if turn + 1 >= self.turns and self.updates == updates:
+                is_left = True  # asyncio reads once more then
+            if turn + 1 >= self.turns and (is_left or self.updates == updates):
                 break
 
     def do_run(self, number: int) -> Any:
