@@ -1,0 +1,29 @@
+cimport cython
+from libc.stdint cimport int64_t
+
+from whorl.core.callback cimport Runnable, current_thread, recycle
+from whorl.core.handle cimport Handle
+from whorl.core.loop_figures cimport LoopFigures
+
+
+cdef class LoopBatches(LoopFigures):
+    cdef readonly int64_t _passes
+    cdef readonly object _watched_entry
+    cdef list _holding
+
+    @cython.locals(batch=list)
+    cdef object _run_ready(self)
+    cdef object _run_pending(self)
+    @cython.locals(due=list)
+    cdef object _run_timers(self)
+    @cython.locals(closing=list, handle=Handle)
+    cdef object _run_closing(self)
+    @cython.locals(
+        size=Py_ssize_t, done=Py_ssize_t, index=Py_ssize_t, before=int64_t, watched=bint, entry=Runnable
+    )
+    cdef object _run_batch(self, list batch, list queue)
+    cdef bint _hold(self, Runnable handle) except -1
+    @cython.locals(handle=Handle)
+    cpdef object _send_held(self)
+    @cython.locals(began=int64_t, took=int64_t)
+    cdef object _run_watched(self, Runnable entry)

@@ -1,0 +1,190 @@
+"""Running what is due: one batch after another, each to its end whatever a callback raises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whorl.core.callback import Runnable, current_thread, recycle
+from whorl.core.handle import Handle
+from whorl.core.host import Host
+from whorl.core.kernel import Kernel
+from whorl.core.loop_figures import LoopFigures
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import uncompiled as cython
+
+
+class LoopBatches(LoopFigures):
+    """The part of a loop that runs entries."""
+
+    __slots__ = ("_holding", "_passes", "_watched_entry")
+
+    def __init__(self, kernel: Kernel | None, host: Host | None) -> None:
+        LoopFigures.__init__(self, kernel, host)
+        self._passes = 0  # how many passes over idle, prepare or check handles there were
+        self._watched_entry: Runnable | None = None  # what runs, in debug mode or with a probe
+        self._holding: list[Handle] = []  # those that wait for the end of the callback that runs
+
+    def _run_ready(self) -> None:
+        """Run exactly what is ready now; what that makes ready waits for the next turn."""
+        batch = self._ready
+        if not batch:
+            return
+        if self._probe is not None:
+            self._tell("turn_began", self._turns, len(batch))
+        self._ready = self._spare
+        self._spare = batch
+        self._run_batch(batch, self._ready)
+
+    def _run_pending(self) -> None:
+        if self._pending:
+            batch = self._pending
+            self._pending = []
+            self._run_batch(batch, self._pending)
+
+    def _run_timers(self) -> None:
+        """Call the timers that are due by now; those that are started meanwhile wait."""
+        due: list[Any] = []
+        try:
+            self._collect_timers(due)
+        except BaseException:  # an interrupt
+            self._pending.extend(due)
+            raise
+        if due:
+            self._run_batch(due, self._pending)
+
+    def _run_phase(self, handles: list[Any]) -> None:
+        """Call each handle of a phase; those started meanwhile wait for the next pass."""
+        self._passes += 1
+        this_pass = self._passes
+        for handle in list(handles):
+            if handle.is_active() and handle._started_in < this_pass:
+                self._run_batch([handle], self._pending)
+
+    def _run_closing(self) -> None:
+        """The second step of closing; as in libuv, the handle that was closed last comes first."""
+        closing = self._closing_handles
+        self._closing_handles = []
+        try:
+            while closing:
+                handle = closing.pop()
+                try:
+                    handle._finish_close()
+                except BaseException as error:
+                    self._callback_failed(handle, error)
+                if self._probe is not None:
+                    self._tell("handle_closed", handle)
+        finally:
+            if closing:  # an error ends the run
+                self._closing_handles.extend(closing)
+
+    def _run_batch(self, batch: list[Any], queue: list[Any]) -> None:
+        """Run all of `batch`, and empty it; if an error ends the run, the rest goes to `queue`."""
+        size = len(batch)
+        done = 0
+        watched = self._debug or self._probe is not None
+        before = self._callbacks
+        self._callbacks += size
+        try:
+            while done < size:
+                try:
+                    for index in range(done, size):
+                        done = index + 1
+                        self._call = before + done
+                        entry = batch[index]
+                        batch[index] = None
+                        if watched:
+                            self._run_watched(entry)
+                        else:
+                            entry._execute()
+                            recycle(entry)
+                        if self._holding:
+                            self._send_held()
+                except BaseException as error:
+                    self._call = 0  # What the exception handler writes is not held back.
+                    if self._holding:
+                        self._send_held()
+                    self._callback_failed(entry, error)
+        finally:
+            self._call = 0
+            if done < size:
+                self._callbacks -= size - done
+                queue[:0] = batch[done:]
+            batch.clear()
+            if self._holding:  # an interrupt
+                self._send_held()
+
+    def _run_watched(self, entry: Runnable) -> None:
+        """Run one entry with somebody looking: in debug mode, or with a probe."""
+        began = self._kernel.now()
+        self._watched_entry = entry
+        try:
+            entry._execute()
+        finally:
+            self._watched_entry = None
+            took = self._kernel.now() - began
+            if self._probe is not None:
+                self._tell("callback_ran", entry, took)
+            if self._debug:
+                self._callback_ran(entry, took)
+            del entry  # Uncompiled, a traceback keeps this frame: it must not keep a failed task too.
+
+    # What waits for the end of a callback.
+
+    def _hold(self, handle: Runnable) -> bool:
+        """Have `handle._callback_ended` called when the callback ends that runs; whether that will be.
+
+        Not for other threads: what they write may come when it has just ended.
+        """
+        if self._thread_id != current_thread():
+            return False
+        self._holding.append(handle)  # type: ignore[arg-type]  # `Owner` does not know of handles.
+        return True
+
+    def _send_held(self) -> None:
+        """Have everything sent now that was held back until the end of the callback that runs."""
+        self._holding.reverse()
+        while self._holding:
+            handle = self._holding.pop()
+            handle._callback_ended()
+
+
+if not cython.compiled:
+
+    def _run_batch(self: LoopBatches, batch: list[Any], queue: list[Any]) -> None:
+        """The same in fewer steps: uncompiled, each of them costs as much as a whole turn compiled."""
+        batch.reverse()
+        call = self._callbacks
+        holding = self._holding
+        try:
+            while batch:
+                watched = self._debug or self._probe is not None
+                self._callbacks += len(batch)
+                try:
+                    while batch:
+                        call = self._call = call + 1
+                        entry = batch.pop()
+                        if watched:
+                            self._run_watched(entry)
+                        else:
+                            entry._execute()
+                        if holding:
+                            self._send_held()
+                    entry = None  # A traceback may keep this frame, which must not keep what failed a task.
+                except BaseException as error:
+                    self._callbacks -= len(batch)
+                    self._call = 0
+                    if holding:
+                        self._send_held()
+                    self._callback_failed(entry, error)
+        finally:
+            self._call = 0
+            if batch:
+                queue[:0] = reversed(batch)
+                batch.clear()
+            if holding:  # an interrupt
+                self._send_held()
+
+    LoopBatches._run_batch = _run_batch  # type: ignore[method-assign]

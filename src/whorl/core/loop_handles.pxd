@@ -1,0 +1,21 @@
+from whorl.core.callback cimport Runnable
+from whorl.core.handle cimport Handle
+from whorl.core.loop_queues cimport LoopQueues
+
+
+cdef class LoopHandles(LoopQueues):
+    cdef readonly dict _shared
+    cdef readonly list _idle_handles
+    cdef readonly list _prepare_handles
+    cdef readonly list _check_handles
+    cdef list _closing_handles
+    cdef dict _handles
+    cdef Py_ssize_t _active_handles
+    cdef Py_ssize_t _active_requests
+
+    cdef object _handle_opened(self, Runnable handle)
+    cdef object _handle_closing(self, Runnable handle)
+    cdef object _handle_closed(self, Runnable handle)
+    cpdef object _hide(self, Handle handle)
+    cdef object _count_active(self, Py_ssize_t change)
+    cdef object _count_requests(self, Py_ssize_t change)

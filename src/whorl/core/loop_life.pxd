@@ -1,0 +1,17 @@
+from whorl.core.callback cimport current_thread
+from whorl.core.loop_batches cimport LoopBatches
+from whorl.core.poller cimport Poller
+from whorl.core.wakeup cimport SignalPipe, Wakeup
+
+
+cdef class LoopLife(LoopBatches):
+    cdef readonly Poller _poller
+    cdef Wakeup _wakeup
+    cdef SignalPipe _signals
+    cdef int _signal_handles
+    cdef bint _arms_signals
+    cdef object _process_id
+
+    cdef object _wake(self)
+    cpdef object _begin_run(self)
+    cpdef object _end_run(self)
