@@ -10,7 +10,7 @@ import pytest
 
 import whorl
 from build_tools.environments import missing_packages
-from whorl.core import loop
+from whorl.core import loop_life
 
 
 def pytest_configure() -> None:
@@ -22,8 +22,8 @@ def pytest_configure() -> None:
 
 def use_by_default(name: str) -> None:
     """Have every loop that asks for no poller of its own wait with this one, where its kernel allows that."""
-    make_poller = loop.make_poller
-    loop.make_poller = lambda wanted, kernel: make_poller(name if wanted is None else wanted, kernel)
+    make_poller = loop_life.make_poller
+    loop_life.make_poller = lambda wanted, kernel: make_poller(name if wanted is None else wanted, kernel)
 
 
 def pytest_report_header() -> list[str]:
