@@ -38,6 +38,7 @@ from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
 from tests.aio.tls import client_context, server_context
 from whorl.aio.transports import SocketTransport
 from whorl.core import Kernel
+from whorl.core.limits import LONGEST_READ, READ_SIZE
 
 Reported = list[dict[str, Any]]
 
@@ -1233,6 +1234,49 @@ def test_a_buffer_that_shrinks_while_it_is_sent_confuses_nothing(left: int) -> N
     loop = whorl.EventLoop(kernel=Shrinking())
     assert loop.run_until_complete(main(loop)) == b"0123" + b"01234"[4:left] + b"end"
     loop.close()
+
+
+def test_a_read_asks_for_a_little_more_than_came_the_last_time_if_that_was_much() -> None:
+    limits = []
+
+    class Asked(Kernel):
+        def recv(self, fd: int, limit: int) -> bytes | int:
+            limits.append(limit)
+            return super().recv(fd, limit)
+
+    async def main(loop: whorl.EventLoop) -> None:
+        ours, peer = socket_pair("unix")
+        protocol = Recorder()
+        transport, _ = await loop.connect_accepted_socket(lambda: protocol, ours)
+        expected = b""
+        for number, size in enumerate((100, 20_000, 20_000, 16_384, 16_383, 100, 100)):
+            peer.send(bytes([number]) * size)
+            expected += bytes([number]) * size
+            assert await protocol.until_received(len(expected)) == expected
+        transport.close()
+        await protocol.until_lost()
+        peer.close()
+
+    loop = whorl.EventLoop(kernel=Asked())
+    loop.run_until_complete(main(loop))
+    loop.close()
+    assert limits == [READ_SIZE, READ_SIZE, 32_768, 32_768, 32_768, 16_384, READ_SIZE]
+
+
+@pytest.mark.parametrize("size", [LONGEST_READ - 1, LONGEST_READ, LONGEST_READ + 1, 3 * LONGEST_READ])
+async def test_messages_of_any_length_arrive_again_and_again(
+    loop: whorl.EventLoop, connect: Connect, kind: str, size: int
+) -> None:
+    protocol = Recorder()
+    transport, peer = await connect(kind, protocol)
+    for number in range(4):
+        message = noise(size - number % 2, number)
+        before = len(protocol.received)
+        await loop.sock_sendall(peer, message)
+        received = await protocol.until_received(before + len(message))
+        assert digest(received[before:]) == digest(message)
+    transport.close()
+    await protocol.until_lost()
 
 
 @pytest.mark.parametrize("first", ["close", "__del__"])

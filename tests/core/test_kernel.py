@@ -24,7 +24,7 @@ import whorl
 from tests.core.machinery import SECOND, refuse_system_call
 from whorl.core import Kernel
 from whorl.core.kernel import EventBatch
-from whorl.core.limits import READ_SIZE, RELEASE_GIL_SIZE, WRITE_VECTORS
+from whorl.core.limits import LONG_READ, READ_SIZE, RELEASE_GIL_SIZE, WRITE_VECTORS
 
 ADD, DEL, MOD = 1, 2, 3
 LIMITS = [-(2**31) - 1, -(2**31), -1, 0, 1, 2**31 - 1, 2**31, 2**32, 2**63 - 1, -(2**63)]
@@ -200,6 +200,29 @@ def test_a_read_is_bounded(kernel: Kernel, pair: tuple[socket.socket, socket.soc
     received = kernel.recv(ours.fileno(), 2**62)
     assert isinstance(received, bytes)
     assert 0 < len(received) <= READ_SIZE
+
+
+@pytest.mark.parametrize("limit", [LONG_READ, LONG_READ + 1, READ_SIZE // 2, READ_SIZE - 1])
+@pytest.mark.parametrize("way", ["recv", "read"])
+def test_a_long_read_gives_what_came_and_nothing_else(
+    kernel: Kernel, pair: tuple[socket.socket, socket.socket], limit: int, way: str
+) -> None:
+    ours, theirs = pair
+    take = getattr(kernel, way)
+    assert take(ours.fileno(), limit) == -errno.EAGAIN
+    assert take(-1, limit) == -errno.EBADF
+    for size in (1, 600, limit // 3, LONG_READ):
+        content = bytes(byte % 251 for byte in range(size))
+        assert kernel.send(theirs.fileno(), content, 0) == size
+        received = take(ours.fileno(), limit)
+        assert received == content
+        assert hash(received) == hash(content)
+        assert received + b"!" == content + b"!"
+    assert kernel.send(theirs.fileno(), bytes(LONG_READ + 5), 0) == LONG_READ + 5
+    assert take(ours.fileno(), LONG_READ) == bytes(LONG_READ)
+    assert take(ours.fileno(), LONG_READ) == bytes(5)
+    kernel.shutdown(theirs, socket.SHUT_WR)
+    assert take(ours.fileno(), limit) == b""
 
 
 def test_a_write_to_nobody_is_an_error_and_no_signal(

@@ -22,9 +22,9 @@ cdef class BaseTransport(Stream):
     cdef public object _protocol
     cdef object _context
     cdef readonly int _state
-    cdef bint _started
     cdef readonly bint _paused
-    cdef bint _read_ended
+    cdef unsigned char _started
+    cdef unsigned char _read_ended
 
     @cython.locals(seen=int)
     cdef object _execute(self)
@@ -41,9 +41,9 @@ cdef class BaseTransport(Stream):
 
 cdef class WriteTransport(BaseTransport):
     cdef readonly bint _protocol_paused
+    cdef int _lost_writes
     cdef Py_ssize_t _high
     cdef Py_ssize_t _low
-    cdef int _lost_writes
 
     @cython.locals(chunk=bytes, chunks=list, size=Py_ssize_t)
     cdef object _send_lines(self, object list_of_data)

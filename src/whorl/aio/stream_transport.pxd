@@ -10,7 +10,6 @@ cdef int CLOSING
 cdef int LOST
 cdef int QUIET_WRITES
 cdef int AF_UNIX
-cdef Py_ssize_t READ_SIZE
 cdef Py_ssize_t SMALL_WRITE
 cdef Py_ssize_t MOST_HELD
 cdef Py_ssize_t WRITE_VECTORS
@@ -20,17 +19,17 @@ cdef int64_t LONGEST_HELD_TICKS
 cdef class StreamTransport(WriteTransport):
     cdef public object _server
     cdef public object _empty_waiter
-    cdef bint _buffered
     cdef StreamFeed _feed
-    cdef bint _eof_written
-    cdef bint _write_shut
     cdef tuple _kind
     cdef bytes _peer
     cdef object _own_name
     cdef readonly bint _is_made
-    cdef bint _may_hold
-    cdef bint _holds
-    cdef bint _is_listed
+    cdef unsigned char _buffered
+    cdef unsigned char _eof_written
+    cdef unsigned char _write_shut
+    cdef unsigned char _may_hold
+    cdef unsigned char _holds
+    cdef unsigned char _is_listed
     cdef int64_t _wrote_in
     cdef int64_t _wrote_at
 
@@ -44,6 +43,7 @@ cdef class StreamTransport(WriteTransport):
     cdef object _callback_ended(self)
     cdef object _send_held(self)
     cdef object _send_lines(self, object list_of_data)
+    @cython.locals(limit=Py_ssize_t)
     cdef object _read(self)
     @cython.locals(feed=StreamFeed)
     cdef object _data_arrived(self, bytes data)

@@ -15,7 +15,7 @@ from whorl.aio.stream_feed import StreamFeed
 from whorl.aio.streams import adopt
 from whorl.aio.transport_states import TransportState
 from whorl.core.handle import os_error
-from whorl.core.limits import LONGEST_HELD_TICKS, MOST_HELD, READ_SIZE, SMALL_WRITE, WRITE_VECTORS
+from whorl.core.limits import LONGEST_HELD_TICKS, MOST_HELD, SMALL_WRITE, WRITE_VECTORS
 from whorl.core.socket_kernel import error_of, kernel_for
 from whorl.handles.stream import Stream
 
@@ -142,6 +142,8 @@ class StreamTransport(WriteTransport):
             self._send_held()  # Who asks for it may use it.
             if self._kind is not None:
                 self._socket()
+        elif self._known is None and name != "peername" and name != "sockname":
+            return default  # Streams ask for the TLS context of each connection.
         return self._extra.get(name, default)
 
     @property
@@ -191,7 +193,8 @@ class StreamTransport(WriteTransport):
         if self._buffered:
             self._read_into_buffer()
         else:
-            self._took(self._kernel.recv(self._fd, READ_SIZE), READ_SIZE)
+            limit = self._read_limit()
+            self._took(self._kernel.recv(self._fd, limit), limit)
 
     def _read_into_buffer(self) -> None:
         """Let the kernel write into the protocol's own buffer."""

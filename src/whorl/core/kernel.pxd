@@ -4,6 +4,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from cpython.bytearray cimport PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.ref cimport PyObject
 
 from whorl.core.datagrams cimport AF_INET, AF_INET6, read_address, sockaddr, sockaddr_storage
 from whorl.core.files cimport FileCalls
@@ -126,11 +127,24 @@ cdef extern from *:
     """
     int64_t read_ticks "WHORL_TICKS"() noexcept nogil
 
+cdef extern from *:
+    """
+    static inline PyObject *whorl_owned(PyObject *thing) {
+        return thing;
+    }
+    """
+    object owned "whorl_owned"(PyObject *thing)
+    PyObject *new_bytes "PyBytes_FromStringAndSize"(const char *content, Py_ssize_t size) except NULL
+    int resize_bytes "_PyBytes_Resize"(PyObject **data, Py_ssize_t size) except -1
+    char *room_of "PyBytes_AS_STRING"(PyObject *data)
+    void drop_reference "Py_DECREF"(PyObject *thing)
+
 ctypedef ssize_t (*transfer_t)(int fd, const void *buffer, size_t size) noexcept nogil
 
 cdef Py_ssize_t RELEASE_GIL_SIZE
 cdef Py_ssize_t WRITE_VECTORS
 cdef Py_ssize_t READ_SIZE
+cdef Py_ssize_t LONG_READ
 cdef int EVENTS_PER_POLL
 cdef int64_t LONGEST_SPIN_NS
 
@@ -169,10 +183,26 @@ cdef inline object receive(transfer_t transfer, int fd, bytearray scratch, Py_ss
     cdef Py_ssize_t size
     if limit < 0:
         return -EINVAL
+    if LONG_READ <= limit < READ_SIZE:
+        return receive_long(transfer, fd, limit)
     size = transfer(fd, buffer, limit if limit < READ_SIZE else READ_SIZE)
     if size < 0:
         return -c_errno
     return PyBytes_FromStringAndSize(buffer, size)
+
+
+cdef inline object receive_long(transfer_t transfer, int fd, Py_ssize_t limit):
+    # Into an object of this size, which is cut to what came.
+    cdef PyObject *data = new_bytes(NULL, limit)
+    cdef Py_ssize_t size = transfer(fd, room_of(data), limit)
+    cdef int code
+    if size < 0:
+        code = c_errno
+        drop_reference(data)
+        return -code
+    if size < limit:
+        resize_bytes(&data, size)
+    return owned(data)
 
 
 cdef inline Py_ssize_t receive_into(transfer_t transfer, int fd, object target) except? -65536:

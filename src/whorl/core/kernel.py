@@ -32,6 +32,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from whorl.core.files import FileCalls
 from whorl.core.limits import (
     EVENTS_PER_POLL,
+    KEPT_MEMORY,
+    LONG_READ,  # noqa: F401 (used by kernel.pxd)
     LONGEST_SPIN_NS,
     READ_SIZE,
     RELEASE_GIL_SIZE,  # noqa: F401 (used by kernel.pxd)
@@ -249,6 +251,17 @@ if not cython.compiled:
         return 0
 
 
+def keep_freed_memory(size: int) -> None:
+    """Have the C library keep freed memory that the next large message can have.
+
+    One block of this size, given back once, is how it notices that such blocks come and go.
+    """
+    bytes(size)
+
+
+keep_freed_memory(KEPT_MEMORY)
+
+
 def clock_of(kernel: Kernel) -> Callable[[], float]:
     """A function that gives the kernel's time in seconds, without a call into Python if there is one."""
     is_replaced = cython.compiled or type(kernel).now is not Kernel.now
@@ -351,7 +364,10 @@ class Kernel(FileCalls):
     # Data, by descriptor.
 
     def recv(self, fd: int, limit: int) -> bytes | int:
-        """Receive from a stream socket; no bytes at its end (man 2 recv)."""
+        """Receive from a stream socket; no bytes at its end (man 2 recv).
+
+        With a limit from LONG_READ to below READ_SIZE, the memory for that much is the result's own.
+        """
         return receive(socket_recv, fd, self._scratch, limit)
 
     def recv_into(self, fd: int, buffer: Buffer) -> int:

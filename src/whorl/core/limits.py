@@ -35,6 +35,17 @@ NEVER_NS: Final = (1 << 63) - 1
 #: The most one read takes from the kernel, in bytes.
 READ_SIZE: Final = 256 * 1024
 
+#: From this size on what a read brings is received into an object of its own, in bytes: copying it out of
+#: memory that is used again would take longer than making the object.
+LONG_READ: Final = 8 * 1024
+
+#: The most that one such read takes, in bytes: what the processor's cache still holds when it is sent on.
+LONGEST_READ: Final = 128 * 1024
+
+#: The C library learns, in bytes, to keep freed memory of twice this for the next object (man 3 mallopt,
+#: M_MMAP_THRESHOLD): otherwise a message of 100 KiB costs 18 page faults.
+KEPT_MEMORY: Final = 1024 * 1024
+
 #: Room for any datagram of UDP, in bytes; those of other sockets may have READ_SIZE.
 DATAGRAM_ROOM: Final = 64 * 1024
 

@@ -15,6 +15,8 @@ cdef Py_ssize_t EAGAIN
 cdef Py_ssize_t EINTR
 cdef Py_ssize_t ENOBUFS
 cdef Py_ssize_t READ_SIZE
+cdef Py_ssize_t LONG_READ
+cdef Py_ssize_t LONGEST_READ
 cdef int WRITES_PER_EVENT
 
 
@@ -22,11 +24,12 @@ cdef class Stream(IOHandle):
     cdef Kernel _kernel
     cdef Poller _poller
     cdef public object _sock
-    cdef bint _is_socket
-    cdef bint _reading
-    cdef bint _more_to_read
-    cdef bint _hung_up
-    cdef bint _urgent
+    cdef int _last_read
+    cdef unsigned char _is_socket
+    cdef unsigned char _reading
+    cdef unsigned char _more_to_read
+    cdef unsigned char _hung_up
+    cdef unsigned char _urgent
     cdef list _chunks
     cdef Py_ssize_t _first
     cdef Py_ssize_t _offset
@@ -47,7 +50,10 @@ cdef class Stream(IOHandle):
     cdef object _update_interest(self)
     cpdef object _on_events(self, int seen)
     cdef object _run_again(self)
+    @cython.locals(limit=Py_ssize_t)
     cdef object _read(self)
+    @cython.locals(last=int, limit=Py_ssize_t)
+    cdef Py_ssize_t _read_limit(self) except -1
     @cython.locals(size=Py_ssize_t)
     cdef object _took(self, object data, Py_ssize_t limit)
     cdef object _note_read(self, Py_ssize_t result, Py_ssize_t limit)

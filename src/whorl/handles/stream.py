@@ -20,7 +20,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.limits import READ_SIZE, WRITES_PER_EVENT
+from whorl.core.limits import LONG_READ, LONGEST_READ, READ_SIZE, WRITES_PER_EVENT
 from whorl.core.poller import IOHandle
 from whorl.core.states import Event, Life
 
@@ -48,6 +48,7 @@ class Stream(IOHandle):
         "_hung_up",
         "_is_socket",
         "_kernel",
+        "_last_read",
         "_more_to_read",
         "_offset",
         "_poller",
@@ -68,6 +69,7 @@ class Stream(IOHandle):
         self._more_to_read = False  # whether the kernel may hold data that no event will announce
         self._hung_up = False  # whether the peer is gone or will write no more
         self._urgent = False  # whether there is urgent data, at which a read ends before the end of what came
+        self._last_read = 0  # how much the last read brought
         self._chunks: Any = None  # what waits to be sent: a list, once there was something
         self._first = 0  # the first of them that was not sent wholly
         self._offset = 0  # how much of it was sent
@@ -168,15 +170,27 @@ class Stream(IOHandle):
 
     def _read(self) -> None:
         """Read once and hand it to the sink."""
+        limit = self._read_limit()
         if self._is_socket:
-            self._took(self._kernel.recv(self._fd, READ_SIZE), READ_SIZE)
+            self._took(self._kernel.recv(self._fd, limit), limit)
         else:
-            self._took(self._kernel.read(self._fd, READ_SIZE), READ_SIZE)
+            self._took(self._kernel.read(self._fd, limit), limit)
+
+    def _read_limit(self) -> int:
+        """How much to ask for: a little more than came the last time, if that was much."""
+        last = self._last_read
+        if last < LONG_READ:
+            return READ_SIZE
+        limit = 2 * LONG_READ
+        while limit <= last and limit < LONGEST_READ:
+            limit *= 2
+        return limit
 
     def _took(self, data: bytes | int, limit: int) -> None:
         """Do what the result of a read asks for."""
         if isinstance(data, bytes):
             size = len(data)
+            self._last_read = size
             self._note_read(size, limit)
             if size:
                 self._data_arrived(data)
