@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from whorl.aio.connect import make_socket_transport
 from whorl.aio.descriptors import make_room
 from whorl.aio.transports import SocketTransport
+from whorl.aio.unchanged import Unchanged
 from whorl.core.handle import os_error
 from whorl.core.kernel import ACCEPTED_FAMILIES
 from whorl.core.limits import ACCEPT_REST_NS, ACCEPTS_PER_EVENT
@@ -27,7 +28,9 @@ READABLE = int(Event.READABLE)
 
 # As they were when this module was imported: whoever replaces them is asked.
 _Socket = socket.socket
-_METHODS = [(name, getattr(_Socket, name)) for name in ("accept", "recv", "recv_into", "send", "sendmsg")]
+_METHODS = Unchanged(
+    [(_Socket, name, getattr(_Socket, name)) for name in ("accept", "recv", "recv_into", "send", "sendmsg")]
+)
 
 # Errors of accept(2) after which there is something to accept still, but nothing to accept it with.
 _EXHAUSTED = (-errno.EMFILE, -errno.ENFILE, -errno.ENOBUFS, -errno.ENOMEM)
@@ -37,7 +40,7 @@ _NOTHING_THERE = (-errno.EAGAIN, -errno.EINTR)
 class Acceptor(IOHandle):
     """Accepts the connections of one listening socket."""
 
-    _kind: tuple[int, int] | None = None  # the family and the protocol number, if they are common ones
+    __slots__ = ("_exhausted", "_face", "_kind", "_rest", "_server", "_sock")
 
     def __init__(self, loop: EventLoop, server: Server, sock: Any) -> None:
         super().__init__(loop)
@@ -48,8 +51,11 @@ class Acceptor(IOHandle):
         self._rest: TimedCallback | None = None
         self._exhausted = False  # whether resources ran out, and nothing was accepted since
         self._fd = sock.fileno()
-        if loop._kernel.accepts_descriptors and type(sock) is _Socket and sock.family in ACCEPTED_FAMILIES:
-            self._kind = int(sock.family), sock.proto
+        # The family and the protocol number, if a connection may do without a socket object.
+        self._kind: tuple[int, int] | None = None
+        if server._ssl_context is None and loop._kernel.accepts_descriptors:
+            if type(sock) is _Socket and sock.family in ACCEPTED_FAMILIES:
+                self._kind = int(sock.family), sock.proto
         loop._poller.add(self, READABLE)
         self._activate()
 
@@ -79,10 +85,9 @@ class Acceptor(IOHandle):
         loop = self._face
         return (
             self._kind is not None
-            and self._server._ssl_context is None
             and not loop._debug
             and socket.socket is _Socket
-            and all(getattr(_Socket, name) is method for name, method in _METHODS)
+            and _METHODS.holds()
             and getattr(loop._make_socket_transport, "__func__", None) is make_socket_transport
         )
 

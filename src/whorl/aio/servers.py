@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from whorl.aio.acceptor import Acceptor
 from whorl.aio.binding import bind_hosts, bind_path, path_of, remove_path
 from whorl.aio.connect import check_plain_socket, check_tls_timeouts, check_unix_socket
+from whorl.aio.stream_protocols import quick_factory
 from whorl.core.handle import os_error
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Server(asyncio.Server):
     ) -> None:
         self._loop = loop
         self._sockets: list[Any] | None = sockets
-        self._protocol_factory = protocol_factory
+        self._protocol_factory = quick_factory(loop, protocol_factory)
         self._ssl_context = ssl_context
         self._backlog = backlog
         self._ssl_handshake_timeout = ssl_handshake_timeout

@@ -17,10 +17,6 @@ if not cython.compiled:
         """A copy of the first bytes."""
         return bytes(memoryview(flat)[:size])
 
-    def versions_of(methods: list[tuple[type, str, Any]]) -> int:
-        """0: uncompiled, nobody can tell whether a class was changed without looking."""
-        return 0
-
 
 class StreamBuffer:
     """Bytes in order: added as they arrive, taken by number or up to a separator.
@@ -37,7 +33,8 @@ class StreamBuffer:
         self._size = 0  # bytes in the chunks that were not
         self._flat: bytearray | None = None  # what holds the bytes in place of the chunks
         self._lent = False  # whether somebody else knows that
-        self.replace(content)
+        if content:
+            self.replace(content)
 
     def __len__(self) -> int:
         return self._count()
@@ -173,23 +170,6 @@ class StreamBuffer:
         self._offset = 0
         self._size = 0
         self._flat = flat
-
-
-# The versions of the classes when they were last found to be the same.
-_versions = 0
-
-
-def are_the_same(methods: list[tuple[type, str, Any]]) -> bool:
-    """Whether each class still has the method that is given with its name."""
-    global _versions
-    versions = versions_of(methods)
-    if versions and versions == _versions:
-        return True
-    for owner, name, method in methods:
-        if getattr(owner, name) is not method:
-            return False
-    _versions = versions_of(methods)
-    return True
 
 
 @cython.binding(True)  # type: ignore[untyped-decorator]

@@ -27,6 +27,7 @@ if not cython.compiled:
 
 
 LARGEST = sys.maxsize
+ORDINARY = LARGEST // 2
 
 
 class StreamWait(Wait):
@@ -70,7 +71,7 @@ class StreamFeed(StreamBuffer):
     )
 
     def __init__(self, loop: Loop) -> None:
-        super().__init__()
+        StreamBuffer.__init__(self)
         self._loop: Loop = loop
         self._wait: StreamWait | None = None  # one that was used before
         self.limit: Any = 0
@@ -101,8 +102,12 @@ class StreamFeed(StreamBuffer):
     def set_limit(self, limit: Any) -> None:
         """Set how much there may be: any number, also one that no buffer will ever reach."""
         self.limit = limit
-        self._low = int(min(limit, LARGEST))
-        self._high = int(min(2 * limit, LARGEST))
+        if type(limit) is int and 0 < limit < ORDINARY:
+            self._low = limit
+            self._high = 2 * limit
+        else:
+            self._low = int(min(limit, LARGEST))
+            self._high = int(min(2 * limit, LARGEST))
 
     # For transports.
 

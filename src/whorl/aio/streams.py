@@ -17,6 +17,7 @@ from typing import Any
 
 from whorl.aio import stream_buffer
 from whorl.aio.stream_feed import StreamFeed
+from whorl.aio.unchanged import Unchanged
 from whorl.core.loop import Loop
 
 _Reader: Any = streams.StreamReader
@@ -94,6 +95,19 @@ class StreamReader(_Reader):  # type: ignore[misc]
         """Whether all was read."""
         return self._eof and not len(self._received)
 
+    def set_transport(self, transport: Any) -> None:
+        """Note the transport, once (``asyncio.StreamReader.set_transport``)."""
+        received = self._received
+        assert received.transport is None, "Transport already set"
+        received.transport = transport
+
+    def feed_eof(self) -> None:
+        """Nothing more will arrive (``asyncio.StreamReader.feed_eof``)."""
+        received = self._received
+        received.eof = True
+        if received.waiter is not None:
+            self._wakeup_waiter()
+
     def _maybe_resume_transport(self) -> None:
         self._received.resume()
 
@@ -167,7 +181,7 @@ class StreamReader(_Reader):  # type: ignore[misc]
             raise received.exception
         while len(received) < n:
             if received.eof:
-                raise asyncio.IncompleteReadError(received.take(n), n)
+                raise asyncio.IncompleteReadError(received.take(len(received)), n)
             await self._wait_for_data("readexactly")
         return received.take_and_resume(n)
 
@@ -230,18 +244,20 @@ async def start_unix_server(
 
 
 # What asyncio's classes have that ours replace or rely on, as it was when this module was imported.
-_EXPECTED = [
-    (owner, name, getattr(owner, name))
-    for owner, names in (
-        (
-            _Reader,
-            [name for name in vars(StreamReader) if name in vars(_Reader) and not name.startswith("__")],
-        ),
-        (_Protocol, ["connection_made", "data_received"]),
-        (_Writer, ["drain", "__init__"]),
-    )
-    for name in names
-]
+_EXPECTED = Unchanged(
+    [
+        (owner, name, getattr(owner, name))
+        for owner, names in (
+            (
+                _Reader,
+                [name for name in vars(StreamReader) if name in vars(_Reader) and not name.startswith("__")],
+            ),
+            (_Protocol, ["connection_made", "data_received"]),
+            (_Writer, ["drain", "__init__"]),
+        )
+        for name in names
+    ]
+)
 
 
 def adopt(protocol: Any) -> StreamFeed | None:
@@ -249,7 +265,7 @@ def adopt(protocol: Any) -> StreamFeed | None:
 
     Where what arrives for the protocol may be put: None if only `data_received` will do.
     """
-    if type(protocol) is not _Protocol or not stream_buffer.are_the_same(_EXPECTED):
+    if type(protocol) is not _Protocol or not _EXPECTED.holds():
         return None
     reader = protocol._stream_reader
     if type(reader) is StreamReader:
@@ -264,11 +280,11 @@ def adopt(protocol: Any) -> StreamFeed | None:
     reader.__class__ = StreamReader
     reader.__dict__ = state
     if protocol._client_connected_cb is not None:
-        protocol._client_connected_cb = functools.partial(_connected, protocol._client_connected_cb)
+        protocol._client_connected_cb = functools.partial(call_with_own_writer, protocol._client_connected_cb)
     return received
 
 
-def _connected(callback: Callable[[Any, Any], Any], reader: Any, writer: Any) -> Any:
+def call_with_own_writer(callback: Callable[[Any, Any], Any], reader: Any, writer: Any) -> Any:
     """Call what a server calls for each connection, with a writer of ours."""
     return callback(reader, _adopt_writer(writer))
 

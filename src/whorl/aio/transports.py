@@ -46,17 +46,21 @@ def shown(transport: Any, is_read: bool, is_written: bool) -> str:
     return f"<{' '.join(words)}>"
 
 
+_BASE = vars(asyncio.BaseTransport)  # not a copy: it shows what is replaced later
+
+
 class Inherited:
     """A method that asyncio's transports have from `asyncio.BaseTransport`, where tests replace it."""
 
     def __init__(self, own: Any) -> None:
-        self._own = own
         self._name: str = own.__name__
-        self._asyncios = vars(asyncio.BaseTransport)[self._name]
+        self._bind = own.__get__
+        self._asyncios = _BASE[self._name]
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        theirs = vars(asyncio.BaseTransport)[self._name]
-        method = self._own if theirs is self._asyncios else theirs
+        method = _BASE[self._name]
+        if method is self._asyncios:
+            return self._bind(instance, owner)
         return method.__get__(instance, owner) if hasattr(type(method), "__get__") else method
 
 
