@@ -10,6 +10,8 @@ cdef int CLOSING
 cdef int LOST
 cdef int QUIET_WRITES
 cdef int AF_UNIX
+cdef Py_ssize_t READ_SIZE
+cdef Py_ssize_t LONGEST_FED
 cdef Py_ssize_t SMALL_WRITE
 cdef Py_ssize_t MOST_HELD
 cdef Py_ssize_t WRITE_VECTORS

@@ -15,7 +15,14 @@ from whorl.aio.stream_feed import StreamFeed
 from whorl.aio.streams import adopt
 from whorl.aio.transport_states import TransportState
 from whorl.core.handle import os_error
-from whorl.core.limits import LONGEST_HELD_TICKS, MOST_HELD, SMALL_WRITE, WRITE_VECTORS
+from whorl.core.limits import (
+    LONGEST_FED,
+    LONGEST_HELD_TICKS,
+    MOST_HELD,
+    READ_SIZE,
+    SMALL_WRITE,
+    WRITE_VECTORS,
+)
 from whorl.core.socket_kernel import error_of, kernel_for
 from whorl.handles.stream import Stream
 
@@ -194,6 +201,8 @@ class StreamTransport(WriteTransport):
             self._read_into_buffer()
         else:
             limit = self._read_limit()
+            if self._feed is not None and LONGEST_FED < limit < READ_SIZE:
+                limit = LONGEST_FED
             self._took(self._kernel.recv(self._fd, limit), limit)
 
     def _read_into_buffer(self) -> None:

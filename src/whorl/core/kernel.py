@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from whorl.core.files import FileCalls
 from whorl.core.limits import (
     EVENTS_PER_POLL,
-    KEPT_MEMORY,
     LONG_READ,  # noqa: F401 (used by kernel.pxd)
     LONGEST_SPIN_NS,
     READ_SIZE,
@@ -249,17 +248,6 @@ if not cython.compiled:
         except OSError as error:
             return _code(error)
         return 0
-
-
-def keep_freed_memory(size: int) -> None:
-    """Have the C library keep freed memory that the next large message can have.
-
-    One block of this size, given back once, is how it notices that such blocks come and go.
-    """
-    bytes(size)
-
-
-keep_freed_memory(KEPT_MEMORY)
 
 
 def clock_of(kernel: Kernel) -> Callable[[], float]:

@@ -42,9 +42,9 @@ LONG_READ: Final = 8 * 1024
 #: The most that one such read takes, in bytes: what the processor's cache still holds when it is sent on.
 LONGEST_READ: Final = 128 * 1024
 
-#: The C library learns, in bytes, to keep freed memory of twice this for the next object (man 3 mallopt,
-#: M_MMAP_THRESHOLD): otherwise a message of 100 KiB costs 18 page faults.
-KEPT_MEMORY: Final = 1024 * 1024
+#: The same for a stream reader, in bytes, which keeps what it was given for longer: two such blocks that are
+#: freed together are not yet given back to the system by the C library (man 3 mallopt, M_TRIM_THRESHOLD).
+LONGEST_FED: Final = 64 * 1024
 
 #: Room for any datagram of UDP, in bytes; those of other sockets may have READ_SIZE.
 DATAGRAM_ROOM: Final = 64 * 1024
