@@ -494,7 +494,7 @@ async def test_a_sendfile_that_is_cancelled_while_the_connection_fails(
     loop.add_reader(first, sending.cancel)
     second.send(b"comes before the end of the connection")
     peer.close()
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises((asyncio.CancelledError, ConnectionError)):  # the second where the other event is late
         await sending
     loop.remove_reader(first)
     first.close()

@@ -1,5 +1,5 @@
 cimport cython
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint32_t
 
 from whorl.aio.base_transports cimport BaseTransport, WriteTransport
 from whorl.aio.stream_feed cimport StreamFeed
@@ -32,15 +32,15 @@ cdef class StreamTransport(WriteTransport):
     cdef unsigned char _may_hold
     cdef unsigned char _holds
     cdef unsigned char _is_listed
-    cdef int64_t _wrote_in
-    cdef int64_t _wrote_at
+    cdef uint32_t _wrote_in
+    cdef uint32_t _wrote_at
 
-    @cython.locals(call=int64_t)
+    @cython.locals(call=uint32_t)
     cdef Py_ssize_t _send(self, object data, Py_ssize_t size) except? -65536
     cdef bint _hold_back(self, object data, Py_ssize_t size) except -1
     @cython.locals(is_more=bint)
     cdef Py_ssize_t _hold_more(self, object data, Py_ssize_t size) except? -65536
-    @cython.locals(before=int64_t)
+    @cython.locals(before=uint32_t, now=uint32_t, passed=uint32_t)
     cdef bint _is_soon(self) except -1
     cdef object _callback_ended(self)
     cdef object _send_held(self)

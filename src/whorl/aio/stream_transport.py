@@ -92,8 +92,8 @@ class StreamTransport(WriteTransport):
         self._may_hold = True
         self._holds = False  # whether something is held back until the callback ends
         self._is_listed = False  # whether the loop will tell of that
-        self._wrote_in = 0  # the number of the callback that wrote last
-        self._wrote_at = 0  # when, in ticks
+        self._wrote_in = 0  # the number of the callback that wrote last, compiled only its last 32 bits
+        self._wrote_at = 0  # when, in ticks; the same
         try:
             if kind is None:
                 kernel = self._kernel
@@ -316,8 +316,10 @@ class StreamTransport(WriteTransport):
 
     def _is_soon(self) -> bool:
         """Whether the last write was not long ago. This is the last one from now on."""
-        before, self._wrote_at = self._wrote_at, self._kernel.ticks()
-        return 0 <= self._wrote_at - before <= LONGEST_HELD_TICKS
+        before, now = self._wrote_at, self._kernel.ticks()
+        self._wrote_at = now
+        passed = now - before
+        return 0 <= passed <= LONGEST_HELD_TICKS
 
     def _callback_ended(self) -> None:
         self._is_listed = False
