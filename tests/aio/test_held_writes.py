@@ -99,6 +99,19 @@ async def test_all_but_the_first_leave_together_when_the_callback_ends(
     assert transport.get_write_buffer_size() == 0
 
 
+@pytest.mark.parametrize("later", [2, 2**31, 2**32 - 3, 2**32 + 1, -5])
+async def test_ticks_may_be_any_number(kernel: CountingKernel, connect: Connect, later: int) -> None:
+    transport, peer = await connect("tcp", asyncio.Protocol())
+    kernel.clock = 2**32 - 1
+    transport.write(b"one ")
+    transport.write(b"two ")
+    kernel.clock += later
+    transport.write(b"three ")
+    transport.write(b"four")
+    await asyncio.sleep(0)
+    assert arrived(peer) == b"one two three four"
+
+
 async def test_each_callback_has_its_own(kernel: CountingKernel, connect: Connect) -> None:
     transport, peer = await connect("tcp", asyncio.Protocol())
     for count in range(1, 4):

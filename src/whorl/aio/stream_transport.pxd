@@ -40,7 +40,7 @@ cdef class StreamTransport(WriteTransport):
     cdef bint _hold_back(self, object data, Py_ssize_t size) except -1
     @cython.locals(is_more=bint)
     cdef Py_ssize_t _hold_more(self, object data, Py_ssize_t size) except? -65536
-    @cython.locals(before=uint32_t, now=uint32_t, passed=uint32_t)
+    @cython.locals(before=uint32_t)
     cdef bint _is_soon(self) except -1
     cdef object _callback_ended(self)
     cdef object _send_held(self)

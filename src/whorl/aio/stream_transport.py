@@ -316,10 +316,9 @@ class StreamTransport(WriteTransport):
 
     def _is_soon(self) -> bool:
         """Whether the last write was not long ago. This is the last one from now on."""
-        before, now = self._wrote_at, self._kernel.ticks()
-        self._wrote_at = now
-        passed = now - before
-        return 0 <= passed <= LONGEST_HELD_TICKS
+        before = self._wrote_at
+        self._wrote_at = self._kernel.ticks()
+        return self._wrote_at >= before and self._wrote_at - before <= LONGEST_HELD_TICKS
 
     def _callback_ended(self) -> None:
         self._is_listed = False
