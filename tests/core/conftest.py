@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from whorl.core import Loop, RunMode
+import whorl
+from whorl.core import Kernel, Loop, RunMode
+from whorl.core.kernel import EventBatch
 
 MakeLoop = Callable[..., Loop]
 
@@ -57,6 +59,21 @@ def no_leak(no_hang: None) -> Iterator[None]:
     if open_descriptors().items() - before:
         gc.collect()
         assert not open_descriptors().items() - before
+
+
+@pytest.fixture(autouse=True)
+def rings_have_ended(request: pytest.FixtureRequest, no_hang: None) -> Iterator[None]:
+    """No turn of the next test is taken because a ring that this one has closed is taken down a moment later.
+
+    That interrupts, once for each ring, what the thread sleeps in that had made it.
+    """
+    yield
+    if whorl.compiled and "uring" in request.node.nodeid:
+        kernel, events, calm = Kernel(), EventBatch(), 0
+        nothing = kernel.epoll_create()
+        while calm < 2:
+            calm = calm + 1 if kernel.epoll_wait(nothing, 20_000_000, events) == 0 else 0
+        kernel.close(nothing)
 
 
 @pytest.fixture
