@@ -156,7 +156,7 @@ class EventLoop(whorl.EventLoop):
 
     def _accept_connection(self, protocol_factory: Any, sock: Any, *options: Any) -> None:
         acceptor = Acceptor.__new__(Acceptor)
-        acceptor._face, acceptor._sock = self, sock
+        acceptor._face, acceptor._sock, acceptor._kind = self, sock, None
         acceptor._on_events(Event.READABLE)
 
     def start_idle(self, callback: Any) -> Idle:
