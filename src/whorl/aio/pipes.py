@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from whorl.aio.pipe_transport import ReadPipe, WritePipe
-from whorl.aio.transport_states import TransportState
-from whorl.aio.transports import Inherited, named
+from whorl.aio.transports import Inherited, described, named
 from whorl.core.states import Event
 
 if TYPE_CHECKING:
@@ -82,13 +81,8 @@ def make_write_pipe_transport(
 
 
 def _described(transport: ReadPipe | WritePipe, is_polling: bool) -> list[str]:
-    """The words that show a transport: its name, how far it is, its descriptor."""
-    words = [type(transport).__name__]
-    if transport._state == TransportState.CLOSED:
-        words.append("closed")
-    elif transport._state != TransportState.OPEN:
-        words.append("closing")
-    words.append(f"fd={transport._fd}")
+    """The words that show a pipe's transport, its state in the poller among them."""
+    words = described(transport)
     if transport._fd >= 0 and transport.loop.is_closed():
         words.append("open")
     elif transport._fd >= 0:

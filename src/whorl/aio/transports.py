@@ -31,14 +31,20 @@ def named(name: str) -> Callable[[Class], Class]:
     return rename
 
 
-def shown(transport: Any, is_read: bool, is_written: bool) -> str:
-    """How a transport is shown, in asyncio's words."""
+def described(transport: Any) -> list[str]:
+    """The first words that show a transport: its name, how far it is, its descriptor."""
     words = [type(transport).__name__]
     if transport._state == TransportState.CLOSED:
         words.append("closed")
     elif transport._state != TransportState.OPEN:
         words.append("closing")
     words.append(f"fd={transport._fd}")
+    return words
+
+
+def shown(transport: Any, is_read: bool, is_written: bool) -> str:
+    """How a transport is shown, in asyncio's words."""
+    words = described(transport)
     if transport._fd >= 0 and not transport.loop.is_closed():
         words.append(f"read={'polling' if is_read else 'idle'}")
         writing = "polling" if is_written else "idle"
