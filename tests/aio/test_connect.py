@@ -34,10 +34,11 @@ def listener() -> Iterator[socket.socket]:
 
 
 @pytest.fixture
-def dead_port() -> int:
-    """A port at which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return int(sock.getsockname()[1])
+def dead_port() -> Iterator[int]:
+    """A port at which nobody listens: it is taken, so that no other process gets it meanwhile."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        yield silent.getsockname()[1]
 
 
 def info(host: str, port: int) -> tuple[Any, ...]:

@@ -165,9 +165,9 @@ def test_connections_are_made_and_accepted_by_the_methods_of_a_subclass(refusals
 
 def test_a_refused_connection_of_a_subclass_is_the_error_asyncio_gives() -> None:
     async def use(loop: Any) -> Any:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            address = free.getsockname()
-        with Telling() as client:
+        with socket.socket() as silent, Telling() as client:
+            silent.bind(("127.0.0.1", 0))  # and nobody listens there
+            address = silent.getsockname()
             try:
                 await loop.sock_connect(client, address)
             except OSError as error:
