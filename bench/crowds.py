@@ -16,7 +16,7 @@ TIMERS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 TASKS = (1, 10, 100, 1_000, 10_000)
 FIRED = 20_000  # timers for one measurement, so many that making what waits is long past
 AT_ONCE = 1_000
-SWITCHES = 20_000
+SWITCHES = 200_000  # so many that making the tasks is little of it
 SOON = 0.001  # what is due at once some loops take for no timer
 FAR = 3600.0
 PER_SOURCE = 20_000  # connections from one address: it has not many more ports
@@ -72,14 +72,18 @@ def _never() -> None:
 def hold(address: str, count: int) -> None:
     """Open connections to a server and keep them."""
     port = int(address.removeprefix("tcp:"))
-    kept = [
-        socket.create_connection(
-            ("127.0.0.1", port), source_address=(f"127.0.0.{1 + index // PER_SOURCE}", 0)
-        )
-        for index in range(count)
-    ]
+    kept = [connection(f"127.0.0.{1 + index // PER_SOURCE}", port) for index in range(count)]
     print("READY", len(kept), flush=True)
     threading.Event().wait()
+
+
+def connection(source: str, port: int) -> socket.socket:
+    """A connection from this address, from a port that others may use towards other servers (ip(7))."""
+    sock = socket.socket()
+    sock.setsockopt(socket.IPPROTO_IP, socket.IP_BIND_ADDRESS_NO_PORT, 1)
+    sock.bind((source, 0))
+    sock.connect(("127.0.0.1", port))
+    return sock
 
 
 if __name__ == "__main__":

@@ -38,7 +38,8 @@ def draw(path: Path, results: Sequence[CaseResult], loops: Sequence[str]) -> Non
     panels[0][-1].legend(frameon=False)
     figure.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=150)
+    about = {"Date": None} if path.suffix == ".svg" else None
+    figure.savefig(path, metadata=about, facecolor="white", dpi=150)
 
 
 def _draw_panel(panel: Any, subject: str, curve: dict[int, CaseResult], loops: Sequence[str]) -> None:
