@@ -7,6 +7,7 @@ hyphen, what fails is made short.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import faulthandler
 import gc
 import logging
@@ -101,7 +102,8 @@ class Twins(RuleBasedStateMachine):
             return  # the traceback keeps what there was
         for _ in range(3):  # What finalizers bring back goes the next time.
             gc.collect()
-        assert descriptors() <= self.before, "descriptors were left open"
+        left = {fd: file for fd, file in descriptors().items() if self.before.get(fd) != file}
+        assert not left, f"descriptors were left open: {left}"
         assert not [item for item in gc.get_objects() if type(item) is SocketTransport], (
             "a transport was kept"
         )
@@ -127,9 +129,13 @@ def chosen(seed: int, names: Sequence[str]) -> list[types.ModuleType]:
     return rng.sample(SUBJECTS, rng.choice((1, 1, 2, 3)))
 
 
-def descriptors() -> int:
-    """How many descriptors are open."""
-    return len(os.listdir("/proc/self/fd"))
+def descriptors() -> dict[int, str]:
+    """What is open, and what it is in the words of the system."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # that of the folder itself
+            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+    return found
 
 
 def main(seed: int, steps: int, names: Sequence[str], shrink: bool) -> None:

@@ -10,18 +10,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import fcntl
 import gc
 import math
-import os
 import socket
 import struct
 import zlib
 from collections.abc import Callable
 from typing import Any
 
+from tests.fuzz.ends import connected, pipe
+
 Effect = tuple[Any, ...]
 MOST_INSIDE = 3
+#: From this many bytes on, in how many pieces they come depends on how much a loop reads at once.
+LARGE = 8192
+RECEIVERS = ("sock_recv", "sock_recv_into", "sock_recvfrom", "sock_recvfrom_into")
 
 ERRORS: dict[str, type[BaseException]] = {
     "ValueError": ValueError,
@@ -60,6 +63,9 @@ class Diary(asyncio.Protocol):
 
     def note(self, event: str, *details: Any) -> Any:
         self.lines.append((event, *details))
+        return self.react(event)
+
+    def react(self, event: str) -> Any:
         effect = self.reactions.get(event)
         if event in ("eof", "resume") and effect in (("raise", "Interrupt"), ("raise", "Exit")):
             return False  # asyncio would call it again in every turn, or write nothing in every turn
@@ -73,9 +79,12 @@ class Diary(asyncio.Protocol):
         self.note("made")
 
     def data_received(self, data: bytes) -> None:
-        if self.lines and self.lines[-1][0] == "data":
-            data = self.lines.pop()[1] + data
-        self.note("data", data)
+        """Note what came; of what is large, only the first piece has an effect."""
+        self.world.updates += 1
+        before = self.lines.pop()[1] if self.lines and self.lines[-1][0] == "data" else b""
+        self.lines.append(("data", before + data))
+        if len(before) < LARGE:
+            self.react("data")
 
     def eof_received(self) -> Any:
         return self.note("eof")
@@ -109,14 +118,14 @@ class BufferedDiary(Diary, asyncio.BufferedProtocol):
         return self.buffer if wanted is None else self.world.effect(wanted, self.number)
 
     def buffer_updated(self, size: int) -> None:
-        self.world.updates += 1
         self.data_received(bytes(self.buffer[:size]))
 
 
 class World:
     """One loop with its connections, callbacks, futures and tasks."""
 
-    turns = 8  # enough for what an operation sets off to come to rest, but small buffers take longer
+    turns = 8  # enough for what an operation sets off to come to rest, but much data takes longer
+    idle_turns = 3  # without data; who sends may have to wait for who reads
     most_turns = 1000
     own_clock = False  # whether time passes only when the program says so
 
@@ -133,7 +142,8 @@ class World:
         self.futures: list[Any] = []
         self.watched: list[socket.socket] = []
         self.kept: list[Any] = []  # closed at the end
-        self.updates = 0  # of small buffers
+        self.busy: dict[Any, Any] = {}  # who receives or sends by which socket, or a file by which transport
+        self.updates = 0  # how often data came
         self.inside = 0  # operations that callbacks did since the last one from outside
 
     def reported(self, loop: Any, context: dict[str, Any]) -> None:
@@ -158,6 +168,8 @@ class World:
             return None
         if not self.loop.is_running():
             self.inside = 0
+            # Not from inside: a task of asyncio's that waits for a socket is done a turn later.
+            self.busy = {thing: future for thing, future in self.busy.items() if not future.done()}
         try:
             return plain(getattr(self, f"do_{name}")(*map(meant, arguments)))
         except BaseException as error:
@@ -197,6 +209,7 @@ class World:
 
     def do_settle(self) -> None:
         """Let everything come to rest. Not from inside: there it is an error, as in asyncio."""
+        idle = 0
         for turn in range(self.most_turns):
             updates, is_left = self.updates, False
             try:
@@ -205,7 +218,8 @@ class World:
             except (KeyboardInterrupt, SystemExit) as error:
                 self.lines.append(("left", type(error)))
                 is_left = True  # asyncio reads once more then
-            if turn + 1 >= self.turns and (is_left or self.updates == updates):
+            idle = idle + 1 if self.updates == updates else 0
+            if turn + 1 >= self.turns and (is_left or idle >= self.idle_turns):
                 break
 
     def do_run(self, number: int) -> Any:
@@ -342,6 +356,8 @@ class World:
         transport = self.transports[number % len(self.transports)]
         if method.startswith(("write", "abort")) and transport.is_closing():
             return None  # asyncio's falls over what is not there any more, or sends it after the end
+        if method == "close" and transport in self.busy:
+            return None  # asyncio's tells who sends a file of the end, and falls over telling of the loss
         if transport.get_extra_info("sslcontext") and self.differs_over_tls(method, arguments):
             return None
         if arguments and arguments[0] is VALUES["@huge"] and transport.get_extra_info("peername"):
@@ -393,9 +409,7 @@ class World:
     # Sockets of the user's.
 
     def do_watch(self, number: int, method: str, effect: Effect) -> Any:
-        if not self.watched:
-            self.watched += connected("unix")
-        sock = self.watched[number % len(self.watched)]
+        sock = self.user_socket(number)
         if method.startswith("remove"):
             return getattr(self.loop, method)(sock)
         return getattr(self.loop, method)(sock, self.once, sock, method, effect)
@@ -406,10 +420,23 @@ class World:
         self.effect(effect)
 
     def do_sock(self, number: int, method: str, *arguments: Any) -> None:
+        sock = self.user_socket(number)
+        direction = "receives" if method in RECEIVERS else "sends"
+        self.start_alone((sock, direction), getattr(self.loop, method), sock, *arguments)
+
+    def user_socket(self, number: int) -> socket.socket:
+        """One of two that are connected."""
         if not self.watched:
             self.watched += connected("unix")
-        sock = self.watched[number % len(self.watched)]
-        self.start(getattr(self.loop, method)(sock, *arguments))
+        return self.watched[number % len(self.watched)]
+
+    def start_alone(self, doer: Any, method: Callable[..., Any], *arguments: Any) -> bool:
+        """Begin something, unless it is being done: asyncio's second silently takes the first one's place."""
+        if doer in self.busy:
+            return False
+        self.start(method(*arguments))
+        self.busy[doer] = self.futures[-1]
+        return True
 
     def start(self, coroutine: Any) -> None:
         """Begin something; what becomes of it is noted like any future."""
@@ -443,48 +470,6 @@ class World:
             if future.done() and not future.cancelled():
                 future.exception()
             future._log_destroy_pending = False
-
-
-def connected(kind: str) -> tuple[socket.socket, socket.socket]:
-    """Two connected sockets that do not block."""
-    if kind == "unix":
-        pair = socket.socketpair()
-    else:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            peer = socket.create_connection(listener.getsockname())
-            pair = (listener.accept()[0], peer)
-        for sock in pair:  # asyncio forgets it for an accepted socket without a protocol number
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
-    for sock in pair:
-        sock.setblocking(False)
-    return pair
-
-
-class PipeEnd:
-    """The peer of a pipe's transport, with the names of a socket's methods."""
-
-    def __init__(self, fd: int) -> None:
-        os.set_blocking(fd, False)
-        self.file = os.fdopen(fd, "rb" if readable(fd) else "wb", 0)
-        self.close = self.file.close
-
-    def send(self, data: bytes) -> int:
-        return os.write(self.file.fileno(), data)
-
-    def recv(self, size: int) -> bytes:
-        return os.read(self.file.fileno(), size)
-
-
-def pipe(kind: str) -> tuple[Any, PipeEnd]:
-    """A pipe: the end for the loop, and the other one."""
-    reading, writing = os.pipe()
-    if kind == "read-pipe":
-        return os.fdopen(reading, "rb", 0), PipeEnd(writing)
-    return os.fdopen(writing, "wb", 0), PipeEnd(reading)
-
-
-def readable(fd: int) -> bool:
-    return fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
 
 
 def meant(value: Any) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import socket
 import tempfile
 import time
+from functools import partial
 from typing import Any
 
 from hypothesis import strategies as st
@@ -17,10 +19,6 @@ CONTENT = bytes(range(256)) * 100
 
 class Files(World):
     """With files."""
-
-    def __init__(self, make_loop: Any) -> None:
-        super().__init__(make_loop)
-        self.sending: dict[Any, Any] = {}
 
     def file(self, kind: str) -> Any:
         """A file, a file in memory, or one that cannot be read."""
@@ -35,23 +33,25 @@ class Files(World):
         return file
 
     def do_sendfile(self, number: int, kind: str, offset: Any, count: Any, fallback: bool) -> None:
-        if self.transports and not self.loop.is_running():
-            transport = self.transports[number % len(self.transports)]
-            if transport in self.sending and not self.sending[transport].done():
-                return  # asyncio's looks for it where it is not meanwhile
-            self.start(self.loop.sendfile(transport, self.file(kind), offset, count, fallback=fallback))
-            self.sending[transport] = self.futures[-1]
+        if not self.transports or self.loop.is_running():
+            return
+        transport = self.transports[number % len(self.transports)]
+        waits = self.waits(transport)
+        arguments = (transport, self.file(kind), offset, count)
+        if self.start_alone(transport, partial(self.loop.sendfile, fallback=fallback), *arguments):
             self.let_threads_work()
+            if not waits:
+                self.make_room()
 
     def do_sock_sendfile(self, number: int, kind: str, offset: Any, count: Any, fallback: bool) -> None:
         if self.loop.is_running():
             return
-        self.do_sock(number, "sock_recv", 1)  # so that there are sockets
-        place = number % len(self.watched)
-        if self.somebody_sends(place):
-            return  # asyncio's takes the place of the other
-        sock, peer = self.watched[place], self.watched[place ^ 1]
-        self.start(self.loop.sock_sendfile(sock, self.file(kind), offset, count, fallback=fallback))
+        sock, peer = self.user_socket(number), self.user_socket(number ^ 1)
+        arguments = (sock, self.file(kind), offset, count)
+        if not self.start_alone(
+            (sock, "sends"), partial(self.loop.sock_sendfile, fallback=fallback), *arguments
+        ):
+            return
         for _ in range(100):
             self.do_settle()
             if not self.takes(peer):  # asyncio's waits until the socket takes more, also after the last byte
@@ -59,14 +59,17 @@ class Files(World):
                     break
                 time.sleep(0.0005)
 
-    def do_sock(self, number: int, method: str, *arguments: Any) -> None:
-        super().do_sock(number, method, *arguments)
-        if method == "sock_sendall":
-            self.sending[number % len(self.watched)] = self.futures[-1]
+    @staticmethod
+    def waits(transport: Any) -> bool:
+        """Whether a file would have to wait for what was written before."""
+        is_plain = hasattr(transport, "write") and not transport.get_extra_info("sslcontext")
+        return is_plain and not transport.is_closing() and transport.get_write_buffer_size() > 0
 
-    def somebody_sends(self, place: int) -> bool:
-        """Whether one of the sockets has something to send still."""
-        return place in self.sending and not self.sending[place].done()
+    def make_room(self) -> None:
+        """Let all peers read: asyncio's sendfile is not done before the socket takes more."""
+        for number in range(len(self.peers)):
+            with contextlib.suppress(OSError, ValueError):  # it is closed, or one that only writes
+                self.drain(number)
 
     @staticmethod
     def takes(sock: socket.socket) -> bool:

@@ -80,6 +80,8 @@ class Servers(World):
         server = self.listening[number % len(self.listening)]
         if method == "start_serving" and not server.sockets:
             return None  # asyncio's takes itself to serve then
+        if method == "close_clients" and not self.busy.keys().isdisjoint(self.transports):
+            return None
         answer = getattr(server, method)
         if method in ("wait_closed", "serve_forever", "start_serving"):
             self.start(answer())

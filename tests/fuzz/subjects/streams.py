@@ -8,7 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.fuzz.world import World, connected
+from tests.fuzz.ends import connected
+from tests.fuzz.world import World
 
 
 class Streams(World):
@@ -38,6 +39,8 @@ class Streams(World):
             return None
         reader, writer = self.streams[number % len(self.streams)]
         if method.startswith("write") and writer.is_closing():
+            return None
+        if method == "close" and writer.transport in self.busy:
             return None
         answer = getattr(reader if hasattr(reader, method) else writer, method)(*arguments)
         if inspect.iscoroutine(answer):

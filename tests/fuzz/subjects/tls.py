@@ -11,7 +11,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.aio.tls import client_context, server_context
-from tests.fuzz.world import Diary, Effect, World, connected
+from tests.fuzz.ends import connected
+from tests.fuzz.world import Diary, Effect, World
 
 EVENTS = ("made", "data", "eof", "lost")
 NONSENSE = {"nothing": b"", "text": b"GET / HTTP/1.0\r\n\r\n", "alert": b"\x15\x03\x01\x00\x02\x02\x28"}
