@@ -85,6 +85,9 @@ SWEEP_FRACTION: Final = 2
 #: Empty places at the beginning of a line of timers are given back when they are at least so many.
 LINE_GAP: Final = 64
 
+#: For so many timers a heap makes room at first, and so much it keeps: 4 KiB.
+LEAST_PLACES: Final = 256
+
 #: How many threads the pool has unless WHORL_THREADPOOL_SIZE says otherwise (libuv: 4).
 THREADPOOL_SIZE: Final = 4
 
