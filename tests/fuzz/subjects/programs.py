@@ -76,12 +76,14 @@ class Life:
         self.closed = self.ended = False
         self.lines: list[Any] = []
 
-    def note(self, *line: Any) -> None:
+    def note(self, event: str, *details: Any) -> None:
+        if self.ended and event == "send_signal":
+            return  # it may be gone by now, or not yet
         if self.answers and not self.killed and not self.closed:
-            self.lines.append(line)
+            self.lines.append((event, *details))
 
     async def do_write(self, data: bytes) -> None:
-        if self.program.stdin is None:
+        if self.program.stdin is None or self.ended:
             return
         self.program.stdin.write(data)
         await self.program.stdin.drain()
