@@ -52,7 +52,9 @@ WRITABLE_KINDS = (
 
 def flat(data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
     """The same bytes as an object whose length is their number; TypeError for other types."""
-    if type(data) is bytearray:
+    if type(data) is bytearray or (
+        type(data) is memoryview and data.itemsize == 1 and data.ndim == 1 and data.c_contiguous
+    ):
         return data
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(f"data argument must be a {WRITABLE_KINDS}, not {type(data).__name__!r}")
@@ -235,7 +237,7 @@ class WriteTransport(BaseTransport):
         """Raise RuntimeError if nothing may be written now."""
 
     def _is_lost(self) -> bool:
-        """Whether nothing can be sent any more; warns those who keep trying."""
+        """Whether nothing can be sent any more, never while it is OPEN; warns those who keep trying."""
         return self._state >= LOST
 
     def _sent_all(self) -> None:
@@ -249,7 +251,7 @@ class WriteTransport(BaseTransport):
             data = flat(data)
         self._check_writable("write")
         size = len(data)
-        if not size or self._is_lost():
+        if not size or (self._state != OPEN and self._is_lost()):
             return
         code = self._send(data, size)
         if code < 0:
@@ -327,3 +329,15 @@ class WriteTransport(BaseTransport):
     def abort(self) -> None:
         """Let the connection go at once; what is unsent is lost."""
         self._force_close(None)
+
+
+if not cython.compiled:
+
+    def execute_uncompiled(self: BaseTransport) -> None:
+        """The same as `_execute`, without a function for each step: uncompiled, a call is what costs."""
+        seen, self._seen, self._queued = self._seen, 0, False
+        if self._life == LIFE_OPEN:
+            self._context.run(self._handle_events, seen)
+
+    BaseTransport._execute = execute_uncompiled  # type: ignore[method-assign]
+    BaseTransport._handle_events = Stream._on_events  # type: ignore[method-assign]

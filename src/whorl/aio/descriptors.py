@@ -166,7 +166,7 @@ class DescriptorWatch(IOHandle):
         self._idle_events = 0  # how many came while nobody waited
         self._latest: SocketWait | None = None  # the wait that was used last
         self._spare: SocketWait | None = None  # and the one before
-        if self._runner._poller.edges and isinstance(sock, Socket):
+        if self._runner._poller.parks and isinstance(sock, Socket):
             self._owner = weakref.ref(sock)
             self._is_stream = sock.type == socket.SOCK_STREAM
             self._both_ways = self._is_stream and sock.family != socket.AF_UNIX
@@ -305,7 +305,12 @@ class DescriptorWatch(IOHandle):
         calls = self.reader is not None or self.writer is not None
         busy = calls or self.receiver is not None or self.sender is not None
         # A datagram may be refused for the sake of its receiver, which no edge tells of.
-        edge = self._owner is not None and not calls and (self._is_stream or self.sender is None)
+        edge = (
+            self._owner is not None
+            and not calls
+            and (self._is_stream or self.sender is None)
+            and self._runner._poller.edges
+        )
         wanted = 0
         if edge and (busy or (self._edge and self._interest)):
             wanted = READABLE | DISCONNECT | PRIORITIZED

@@ -18,6 +18,10 @@ cdef class StreamWait(Wait):
     cpdef object set_result(self, object result)
 
 
+cdef inline StreamWait new_wait(Loop loop):
+    return StreamWait(loop)
+
+
 cdef class StreamFeed(StreamBuffer):
     cdef Loop _loop
     cdef StreamWait _wait

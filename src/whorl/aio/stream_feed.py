@@ -25,6 +25,10 @@ if not cython.compiled:
         attributes: dict[str, Any] = thing.__dict__
         return attributes
 
+    def new_wait(loop: Any) -> Any:
+        """What a reader waits for: uncompiled, a future of CPython's, which is written in C."""
+        return loop.create_future()
+
 
 LARGEST = sys.maxsize
 ORDINARY = LARGEST // 2
@@ -182,7 +186,7 @@ class StreamFeed(StreamBuffer):
         if wait is not None and is_unshared(wait):
             wait._reset()
         else:
-            wait = StreamWait(self._loop)
+            wait = new_wait(self._loop)
         self._wait = self.waiter = wait
         return wait
 

@@ -11,6 +11,7 @@ cdef int LOST
 cdef int QUIET_WRITES
 cdef int AF_UNIX
 cdef Py_ssize_t READ_SIZE
+cdef Py_ssize_t LONG_READ
 cdef Py_ssize_t LONGEST_FED
 cdef Py_ssize_t SMALL_WRITE
 cdef Py_ssize_t MOST_HELD

@@ -16,6 +16,7 @@ from whorl.aio.streams import adopt
 from whorl.aio.transport_states import TransportState
 from whorl.core.handle import os_error
 from whorl.core.limits import (
+    LONG_READ,
     LONGEST_FED,
     LONGEST_HELD_TICKS,
     MOST_HELD,
@@ -25,6 +26,11 @@ from whorl.core.limits import (
 )
 from whorl.core.socket_kernel import error_of, kernel_for
 from whorl.handles.stream import Stream
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import uncompiled as cython
 
 if TYPE_CHECKING:
     from whorl.aio.loop import EventLoop
@@ -441,3 +447,40 @@ class StreamTransport(WriteTransport):
         self._server = None
         if server is not None:
             server._detach(self)
+
+
+if not cython.compiled:
+    read_anything = StreamTransport._read
+
+    def read_uncompiled(self: StreamTransport) -> None:
+        """The usual case of `_read` in one function: uncompiled, a call is what costs."""
+        if self._buffered or self._last_read >= LONG_READ:
+            read_anything(self)
+            return
+        data = self._kernel.recv(self._fd, READ_SIZE)
+        if not data or isinstance(data, int) or self._hung_up or self._urgent:
+            self._took(data, READ_SIZE)
+            return
+        size = self._last_read = len(data)
+        if size < READ_SIZE:
+            self._more_to_read = False
+        self._data_arrived(data)
+
+    send_anything = StreamTransport._send
+
+    def send_uncompiled(self: StreamTransport, data: Any, size: int) -> int:
+        """The usual case of `_send` in one function: the first write of a callback."""
+        call = self._loop._call
+        if self._holds or self._unsent or call == self._wrote_in:
+            return send_anything(self, data, size)
+        self._wrote_in = call
+        self._wrote_at = self._kernel.ticks()
+        self._poller.quiet = 0
+        sent = self._kernel.send(self._fd, data, 0)
+        if sent < size:
+            return self._queue_rest(data, sent, size)
+        self._sent_total += size
+        return 0
+
+    StreamTransport._read = read_uncompiled  # type: ignore[method-assign]
+    StreamTransport._send = send_uncompiled  # type: ignore[method-assign]

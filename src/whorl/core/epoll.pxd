@@ -42,8 +42,10 @@ cdef class EpollPoller(Poller):
     cpdef object modify(self, IOHandle handle, int interest)
     @cython.locals(fd=int)
     cpdef object remove(self, IOHandle handle)
-    @cython.locals(events=EventBatch, count=int, found=Py_ssize_t, index=int, fd=int, handle=IOHandle)
+    @cython.locals(events=EventBatch, count=int)
     cpdef Py_ssize_t poll(self, int64_t timeout_ns, list into) except -1
+    @cython.locals(events=EventBatch, found=Py_ssize_t, index=int, fd=int, handle=IOHandle)
+    cdef Py_ssize_t _collect(self, int count, list into) except -1
     @cython.locals(handle=IOHandle, mask=uint32_t)
     cdef object _ask_again(self)
     cdef object _stale(self, int fd)

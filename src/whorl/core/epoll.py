@@ -18,6 +18,7 @@ set is built anew, which is the only way to be rid of it.
 from __future__ import annotations
 
 import errno
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.handle import os_error
@@ -25,6 +26,11 @@ from whorl.core.kernel import EventBatch
 from whorl.core.limits import QUIET_POLLS
 from whorl.core.poller import Poller
 from whorl.core.states import Event
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import uncompiled as cython
 
 if TYPE_CHECKING:
     from whorl.core.kernel import Kernel
@@ -83,6 +89,10 @@ def seen_in(mask: int) -> int:
     return seen
 
 
+if not cython.compiled:
+    seen_in = cache(seen_in)  # The kernel knows few masks.
+
+
 class EpollPoller(Poller):
     """Readiness by epoll (man 7 epoll)."""
 
@@ -91,6 +101,7 @@ class EpollPoller(Poller):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__()
         self.edges = kernel.keeps_edges
+        self.parks = kernel.keeps_edges or kernel.may_skip_polls  # a simulated world counts the calls
         self._may_rest = kernel.may_skip_polls
         self._kernel = kernel
         self._events = EventBatch()
@@ -155,7 +166,6 @@ class EpollPoller(Poller):
     def poll(self, timeout_ns: int, into: list[Any]) -> int:
         """Sleep until something is ready; collect it."""
         events = self._events
-        found = 0
         try:
             count = self._kernel.epoll_wait(self._epfd, timeout_ns, events)
             if count <= 0:
@@ -167,17 +177,23 @@ class EpollPoller(Poller):
                     self.quiet += 1
                 return 0
             self.quiet = 0
-            for index in range(min(count, len(events))):
-                fd = events.fd(index)
-                handle = self.find(fd)
-                if handle is None or handle._generation != events.generation(index):
-                    self._stale(fd)
-                    continue
-                found += 1
-                self._saw(handle, seen_in(events.mask(index)), into)
+            return self._collect(min(count, len(events)), into)
         except BaseException:
             self._ask_again()
             raise
+
+    def _collect(self, count: int, into: list[Any]) -> int:
+        """Note so many events on their handles, and queue these; how many there were."""
+        events = self._events
+        found = 0
+        for index in range(count):
+            fd = events.fd(index)
+            handle = self.find(fd)
+            if handle is None or handle._generation != events.generation(index):
+                self._stale(fd)
+                continue
+            found += 1
+            self._saw(handle, seen_in(events.mask(index)), into)
         return found
 
     def _ask_again(self) -> None:
@@ -226,3 +242,24 @@ class EpollPoller(Poller):
     def fileno(self) -> int:
         """The epoll descriptor: readable when something is ready."""
         return self._epfd
+
+
+if not cython.compiled:
+
+    def collect_uncompiled(self: EpollPoller, count: int, into: list[Any]) -> int:
+        """The same in one function: uncompiled, a call is what costs."""
+        table = self._table
+        found = 0
+        for fd, mask, generation in self._events._rows[:count]:
+            handle = table[fd] if 0 <= fd < len(table) else None
+            if handle is None or handle._generation != generation:
+                self._stale(fd)
+                continue
+            found += 1
+            handle._seen |= seen_in(mask)
+            if not handle._queued:
+                handle._queued = True
+                into.append(handle)
+        return found
+
+    EpollPoller._collect = collect_uncompiled  # type: ignore[method-assign]

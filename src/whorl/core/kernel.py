@@ -75,46 +75,37 @@ if not cython.compiled:
     def _code(error: OSError) -> int:
         return refusal(error)
 
-    def socket_recv(fd: int, buffer: Any, size: int) -> Any:
-        """Receive at most `size` bytes."""
-        return os.read(fd, size)
-
-    file_read = socket_recv
+    # A socket is read and written as any file is.
+    socket_recv = file_read = os.read
+    socket_send = file_write = os.write
 
     def receive(transfer: Any, fd: int, scratch: bytearray, limit: int) -> bytes | int:
         """What a read gives, as bytes."""
         if limit > sys.maxsize:
             raise OverflowError(f"a limit of {limit} bytes does not fit a C ssize_t")
         try:
-            data: bytes = transfer(fd, scratch, min(limit, READ_SIZE))
+            data: bytes = transfer(fd, limit if limit < READ_SIZE else READ_SIZE)
         except OSError as error:
             return _code(error)
         return data
 
     def receive_into(transfer: Any, fd: int, buffer: Buffer) -> int:
         """What a read gives, into a buffer."""
-        with memoryview(buffer) as whole, whole.cast("B") as view:
-            try:
-                return os.readv(fd, [view])
-            except OSError as error:
-                return _code(error)
-
-    def socket_send(fd: int, buffer: Any, size: int) -> Any:
-        """Send what the kernel takes of a buffer."""
-        return os.write(fd, buffer)
-
-    file_write = socket_send
+        try:
+            return os.readv(fd, (buffer,))
+        except OSError as error:
+            return _code(error)
 
     def transmit(transfer: Any, fd: int, data: Buffer, offset: int) -> int:
         """Send `data` from `offset` on."""
         try:
             if not offset:
-                return int(transfer(fd, data, -1))
+                return int(transfer(fd, data))
             with memoryview(data) as whole:
                 if not 0 <= offset <= len(whole):
                     return -errno.EINVAL
                 with whole[offset:] as rest:
-                    return int(transfer(fd, rest, -1))
+                    return int(transfer(fd, rest))
         except OSError as error:
             return _code(error)
 

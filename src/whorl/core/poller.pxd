@@ -23,6 +23,7 @@ cdef class IOHandle(Handle):
 
 cdef class Poller:
     cdef readonly bint edges
+    cdef readonly bint parks
     cdef public int quiet
     cdef public object in_place_of
     cdef list _table

@@ -72,10 +72,11 @@ class IOHandle(Handle):
 class Poller:
     """The part all pollers share: which handle has which descriptor."""
 
-    __slots__ = ("_table", "edges", "in_place_of", "quiet")
+    __slots__ = ("_table", "edges", "in_place_of", "parks", "quiet")
 
     def __init__(self) -> None:
         self.edges = False
+        self.parks = False  # whether a watch may stay for a while when nobody waits
         self.quiet = 0
         self.in_place_of = ""  # the poller that was asked for, and why it could not be had
         self._table: list[Any] = []  # the handle of each descriptor that is watched

@@ -59,6 +59,7 @@ cdef class Stream(IOHandle):
     cdef object _note_read(self, Py_ssize_t result, Py_ssize_t limit)
     @cython.locals(sent=Py_ssize_t)
     cdef Py_ssize_t _send(self, object data, Py_ssize_t size) except? -65536
+    cdef Py_ssize_t _queue_rest(self, object data, Py_ssize_t sent, Py_ssize_t size) except? -65536
     cdef object _enqueue(self, object data, Py_ssize_t sent, Py_ssize_t size)
     cdef object _send_all(self, list chunks, Py_ssize_t size)
     @cython.locals(sent=Py_ssize_t, before=Py_ssize_t)

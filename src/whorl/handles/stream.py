@@ -226,13 +226,17 @@ class Stream(IOHandle):
             if sent >= size:
                 self._sent_total += size
                 return 0
-            if sent < 0:
-                if sent != EAGAIN and sent != EINTR and sent != ENOBUFS:
-                    return sent
-                if sent != EAGAIN:
-                    self._run_again()
-                sent = 0
-            self._sent_total += sent
+        return self._queue_rest(data, sent, size)
+
+    def _queue_rest(self, data: Any, sent: int, size: int) -> int:
+        """Queue what the kernel did not take: it took `sent` bytes, or none, by that error number."""
+        if sent < 0:
+            if sent != EAGAIN and sent != EINTR and sent != ENOBUFS:
+                return sent
+            if sent != EAGAIN:
+                self._run_again()
+            sent = 0
+        self._sent_total += sent
         self._enqueue(data, sent, size)
         self._update_interest()
         return 0
