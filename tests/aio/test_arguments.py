@@ -6,14 +6,18 @@ put in at random, from a seed. Compared are the exception's type and text, or wh
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import whorl
 from tests.aio.arguments import (
     ADDRESSES,
     BOOLEANS,
@@ -252,3 +256,19 @@ CALLS = {
 def test_all_combinations_give_what_they_give_in_asyncio(name: str, tmp_path: Path) -> None:
     different = differences(CALLS, name, tmp_path, COMBINATIONS)
     assert not different, "\n".join(different)
+
+
+@pytest.mark.parametrize("name", [name for name in dir(asyncio.AbstractEventLoop) if name[0] != "_"])
+def test_a_method_has_the_name_and_the_arguments_that_asyncios_has(name: str) -> None:
+    method = getattr(whorl.EventLoop, name)
+    expected = parameters(getattr(asyncio.SelectorEventLoop, name))
+    # Keywords of newer Pythons are taken on older ones, too.
+    newer = [one for one in parameters(method) if one.kind is one.KEYWORD_ONLY and one not in expected]
+    assert method.__name__ == name
+    assert [one for one in parameters(method) if one not in newer] == expected
+
+
+def parameters(method: Any) -> list[inspect.Parameter]:
+    """The parameters of a method after the loop, without their annotations."""
+    found = list(inspect.signature(method).parameters.values())
+    return [one.replace(annotation=one.empty) for one in found[1:]]

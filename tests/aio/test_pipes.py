@@ -666,8 +666,8 @@ async def test_a_transport_shows_its_state() -> None:
     reader.transport.close()
     await reader.until_lost()
     await writer.until_lost()
-    assert repr(reader.transport) == "<_UnixReadPipeTransport closed fd=-1>"
-    assert repr(writer.transport) == "<_UnixWritePipeTransport closed fd=-1>"
+    assert repr(reader.transport) == f"<_UnixReadPipeTransport closed fd={read_fd} closed>"
+    assert repr(writer.transport) == f"<_UnixWritePipeTransport closed fd={write_fd} closed>"
 
 
 def test_a_transport_that_nobody_closed_complains(ends: Ends) -> None:

@@ -245,6 +245,36 @@ def test_a_wakeup_fd_of_the_users_is_restored() -> None:
     os.close(writing)
 
 
+def test_a_new_handler_has_the_signals_come_back_whoever_took_them() -> None:
+    seen: list[str] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(USR1, seen.append, "first")
+        signal.set_wakeup_fd(-1)
+        loop.add_signal_handler(USR2, seen.append, "second")
+        signal.raise_signal(USR1)
+        signal.raise_signal(USR2)
+        async with asyncio.timeout(10):
+            while len(seen) < 2:
+                await asyncio.sleep(0)
+
+    whorl.run(main())
+    assert seen == ["first", "second"]
+
+
+def test_two_loops_may_take_the_signals_from_each_other() -> None:
+    first, second = whorl.EventLoop(), whorl.EventLoop()
+    try:
+        for each in (first, second, first):
+            each.add_signal_handler(USR1, lambda: None)
+        assert second._signal_pipe()._former == -1
+    finally:
+        first.close()
+        second.close()
+    assert signal.set_wakeup_fd(-1) == -1
+
+
 def test_a_loop_that_leaves_out_of_turn_is_not_given_signals_again() -> None:
     first, second = whorl.EventLoop(), whorl.EventLoop()
     try:

@@ -628,7 +628,7 @@ async def test_representation(connect: Connect, kind: str) -> None:
     peer.close()
     await protocol.until_lost()
     await turns(1)
-    assert repr(transport) == "<_SelectorSocketTransport closed fd=-1>"
+    assert repr(transport) == f"<_SelectorSocketTransport closed fd={fd}>"
 
 
 async def names_of_transports(loop: Any) -> list[str]:

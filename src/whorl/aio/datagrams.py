@@ -53,7 +53,7 @@ class DatagramTransport(DatagramEndpoint):
 
     @property
     def _sock_fd(self) -> int:
-        return self._fd
+        return self._attached_fd
 
     def __repr__(self) -> str:
         is_read, is_written = self._interest & Event.READABLE, self._interest & Event.WRITABLE

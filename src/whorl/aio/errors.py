@@ -140,13 +140,11 @@ def callback_failed(loop: EventLoop, entry: Runnable, error: BaseException) -> N
     """An entry of a queue raised: report it, or let it end the run if it is meant to."""
     if isinstance(error, SystemExit | KeyboardInterrupt):
         raise error
-    context: Context = {"exception": error, "handle": entry}
+    context: Context = {"message": f"Exception in {entry!r}", "exception": error, "handle": entry}
     if isinstance(entry, Callback):
         context["message"] = f"Exception in callback {_source_of(loop, entry)}"
         if entry._source_traceback:
             context["source_traceback"] = entry._source_traceback
-    else:
-        context["message"] = f"Exception in {entry!r}"
     loop.call_exception_handler(context)
 
 

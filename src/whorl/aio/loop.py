@@ -162,7 +162,7 @@ class EventLoop(Loop, clock.Watched, asyncio.AbstractEventLoop):  # type: ignore
     _add_writer = readers.watch_writer
     _remove_writer = readers.unwatch_writer
     _ensure_fd_no_transport = descriptors.ensure_no_transport
-    sock_recv = sockets.sock_recv
+    sock_recv = sockets.sock_recv  # type: ignore[assignment]
     sock_recv_into = sockets.sock_recv_into
     sock_recvfrom = sockets.sock_recvfrom
     sock_recvfrom_into = sockets.sock_recvfrom_into

@@ -87,6 +87,8 @@ def _described(transport: ReadPipe | WritePipe, is_polling: bool) -> list[str]:
         words.append("open")
     elif transport._fd >= 0:
         words.append("polling" if is_polling else "idle")
+    else:
+        words.append("closed")
     return words
 
 

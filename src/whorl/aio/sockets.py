@@ -32,19 +32,19 @@ WOULD_BLOCK = (-errno.EAGAIN, -errno.EINTR)
 RECV, SEND = PLAIN["recv"], PLAIN["send"]
 
 
-async def sock_recv(loop: EventLoop, sock: Any, nbytes: int) -> bytes:
-    """Receive at most `nbytes` from a stream socket; no bytes at its end.
+async def sock_recv(loop: EventLoop, sock: Any, n: int) -> bytes:
+    """Receive at most `n` from a stream socket; no bytes at its end.
 
     Source: ``asyncio.loop.sock_recv``.
     """
     if loop._debug or type(sock) is not SOCKET or SOCKET.recv is not RECV:
         _check(loop, sock)
         if has_own(loop, sock, "recv"):
-            return await own_sockets.receive(loop, sock, "recv", nbytes)  # type: ignore[no-any-return]
+            return await own_sockets.receive(loop, sock, "recv", n)  # type: ignore[no-any-return]
     try:
-        answer = receive(loop, sock, nbytes)
+        answer = receive(loop, sock, n)
     except (TypeError, OverflowError):  # The socket says it in Python's words.
-        return await own_sockets.receive(loop, sock, "recv", nbytes)  # type: ignore[no-any-return]
+        return await own_sockets.receive(loop, sock, "recv", n)  # type: ignore[no-any-return]
     if isinstance(answer, bytes):
         return answer
     try:  # As `_outcome` does, without a coroutine for it.

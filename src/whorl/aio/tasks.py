@@ -61,6 +61,10 @@ def create_task(loop: EventLoop, coro: Running[Result], **options: Any) -> async
         del task  # A traceback through here must not keep the task.
 
 
+# It is asked which options it takes.
+create_task.__signature__ = inspect.signature(_ask_factory)  # type: ignore[attr-defined]
+
+
 def task_of_factory(loop: EventLoop, coro: Any, options: dict[str, Any]) -> Any:
     """A task made by the loop's task factory, called as the running Python's asyncio calls it."""
     if not _FACTORIES_TAKE_OPTIONS:

@@ -38,7 +38,7 @@ def described(transport: Any) -> list[str]:
         words.append("closed")
     elif transport._state != TransportState.OPEN:
         words.append("closing")
-    words.append(f"fd={transport._fd}")
+    words.append(f"fd={transport._attached_fd}")
     return words
 
 
@@ -85,7 +85,7 @@ class SocketTransport(StreamTransport):
 
     @property
     def _sock_fd(self) -> int:
-        return self._fd
+        return self._attached_fd
 
     def __repr__(self) -> str:
         unsent = self.get_write_buffer_size()  # before its words are made: what is held back may fail

@@ -149,6 +149,8 @@ class SignalPipe(IOHandle):
         Raises ValueError outside the main thread (signal.set_wakeup_fd).
         """
         if self._former is not None:
+            if not yield_to_others:
+                self._take_back()
             return
         self._former = -1  # If a signal handler raises in here, `disarm` sees whether ours is set.
         try:
@@ -162,6 +164,20 @@ class SignalPipe(IOHandle):
         if self._former != -1 and yield_to_others:
             self.disarm()
 
+    def _take_back(self) -> None:
+        """Have signals written here again, whoever took them since, as asyncio does for each new handler."""
+        current = self.loop._host.set_wakeup_fd(self._pair[1].fileno())
+        if current not in (self._pair[1].fileno(), -1):
+            self._leave()
+            self._former = current
+
+    def _leave(self) -> None:
+        """Those that would give signals back to this pipe give them to the one before it."""
+        ours = self._pair[1].fileno()
+        for later in _armed:
+            if later._former == ours:
+                later._former = self._former
+
     def disarm(self) -> None:
         """Give the former wakeup fd back, unless somebody else set one meanwhile."""
         if self._former is None:
@@ -171,12 +187,9 @@ class SignalPipe(IOHandle):
             current = host.set_wakeup_fd(self._former)
         except (OSError, ValueError):
             current = host.set_wakeup_fd(-1)  # The former one is closed.
-        ours = self._pair[1].fileno()
-        if current != ours:
+        if current != self._pair[1].fileno():
             host.set_wakeup_fd(current)
-            for later in _armed:
-                if later._former == ours:
-                    later._former = self._former
+            self._leave()
         self._former = None
         _armed.discard(self)
 

@@ -18,6 +18,7 @@ cdef class Datagrams(IOHandle):
     cdef Kernel _kernel
     cdef Poller _poller
     cdef public object _sock
+    cdef readonly int _attached_fd
     cdef DatagramSocket _socket
     cdef bint _reading
     cdef list _arrived

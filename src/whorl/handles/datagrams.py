@@ -43,6 +43,7 @@ class Datagrams(IOHandle):
 
     __slots__ = (
         "_arrived",
+        "_attached_fd",
         "_batch",
         "_first",
         "_header",
@@ -60,6 +61,7 @@ class Datagrams(IOHandle):
         super().__init__(loop)
         self._kernel = loop._kernel
         self._poller = loop._poller
+        self._attached_fd = -1  # the descriptor, also once it is closed: it is shown
         self._sock: Any = None
         self._socket: Any = None
         self._reading = False  # whether the user wants datagrams
@@ -101,7 +103,7 @@ class Datagrams(IOHandle):
         """Work on this socket from now on."""
         self._socket = DatagramSocket(sock)
         self._sock = sock
-        self._fd = self._socket.fd
+        self._fd = self._attached_fd = self._socket.fd
 
     def _release(self) -> None:
         """Leave the poller and close the socket."""

@@ -24,6 +24,7 @@ cdef class Stream(IOHandle):
     cdef Kernel _kernel
     cdef Poller _poller
     cdef public object _sock
+    cdef readonly int _attached_fd
     cdef int _last_read
     cdef unsigned char _is_socket
     cdef unsigned char _reading

@@ -43,6 +43,7 @@ class Stream(IOHandle):
     """A byte stream over a descriptor (libuv: ``uv_stream_t``, without its callbacks)."""
 
     __slots__ = (
+        "_attached_fd",
         "_chunks",
         "_first",
         "_hung_up",
@@ -63,6 +64,7 @@ class Stream(IOHandle):
         IOHandle.__init__(self, loop)
         self._kernel = loop._kernel
         self._poller = loop._poller
+        self._attached_fd = -1  # the descriptor, also once it is closed: it is shown
         self._sock: Any = None  # the socket object whose descriptor this is, if there is one
         self._is_socket = False
         self._reading = False  # whether the user wants data
@@ -98,7 +100,7 @@ class Stream(IOHandle):
     def _attach(self, sock: Any, fd: int, is_socket: bool, edge: bool) -> None:
         """Work on this descriptor from now on."""
         self._sock = sock
-        self._fd = fd
+        self._fd = self._attached_fd = fd
         self._is_socket = is_socket
         self._edge = edge and self._poller.edges
 
