@@ -44,7 +44,7 @@ class Programs(World):
             for step in steps:
                 try:
                     await getattr(notes, f"do_{step[0]}")(*step[1:])
-                except (OSError, ValueError, RuntimeError, TypeError, AttributeError) as error:
+                except Exception as error:  # asyncio leaves the descriptor of a child that nobody waits for
                     notes.note(step[0], type(error))
         finally:
             if program.returncode is None:
