@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextvars
 import gc
+import math
 import random
 import tracemalloc
 import warnings
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 
 from tests.core.machinery import ObedientClock
 from whorl.core import Loop, RunMode
-from whorl.core.limits import LEAST_PLACES, SWEEP_FRACTION, SWEEP_MIN_CANCELLED
+from whorl.core.limits import LEAST_PLACES, NEVER_NS, SWEEP_FRACTION, SWEEP_MIN_CANCELLED
 from whorl.core.loop import COMPILED
 from whorl.core.timer import TimedCallback, deadline_of
 from whorl.core.timer_heap import TimerHeap
@@ -147,6 +148,42 @@ def test_timers_of_one_nanosecond_run_by_their_seconds_and_then_in_the_order_of_
     for when in times:
         table.at(when)
     table.check(2_000_000_000)
+    table.end()
+
+
+@pytest.mark.parametrize("different", [1, 2, 50, 300, 10**6, 10**15])
+@pytest.mark.parametrize("in_order", [0.0, 0.3, 0.9])
+def test_many_that_are_due_at_once_run_in_order(different: int, in_order: float) -> None:
+    table = Timetable()
+    order = random.Random(different)
+    latest = 0
+    for _ in range(2000):
+        latest += order.randrange(different) // 1000
+        due = latest if order.random() < in_order else order.randrange(different)
+        table.at((START_NS + due + order.choice((0, 0.2, 0.4))) / 1e9)
+    for number in range(0, 2000, 3):
+        table.cancel(number)
+    table.check(different // 2)
+    table.check_size()
+    table.check(different)
+    assert table.waiting == {}
+    table.end()
+
+
+def test_many_that_are_due_at_once_may_be_as_far_apart_as_times_can_be() -> None:
+    table = Timetable()
+    order = random.Random(1)
+    far = [-math.inf, -1e300, -9e9, -1.0, 0.0, 1.0, 9.2e9]
+    for _ in range(600):
+        table.at(order.choice(far) if order.random() < 0.3 else order.uniform(-9e9, 9e9))
+    never = [table.made, table.made + 1]
+    for when in (math.inf, 1e300):
+        table.at(when)
+    table.clock.clock = NEVER_NS
+    expected = [number for number in table.due() if number not in never]
+    table.advance(0)
+    assert table.ran == expected
+    assert sorted(table.waiting) == never
     table.end()
 
 

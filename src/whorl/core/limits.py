@@ -88,6 +88,12 @@ LINE_GAP: Final = 64
 #: For so many timers a heap makes room at first, and so much it keeps: 4 KiB.
 LEAST_PLACES: Final = 256
 
+#: Those that are due are sorted, all at once, when more than this many have been taken out of the heap ...
+SORT_MIN_DUE: Final = 64
+
+#: ... and they are more than one in this many of those that wait: looking for them takes a look at each.
+SORT_FRACTION: Final = 32
+
 #: How many threads the pool has unless WHORL_THREADPOOL_SIZE says otherwise (libuv: 4).
 THREADPOOL_SIZE: Final = 4
 

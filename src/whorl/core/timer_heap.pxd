@@ -1,14 +1,16 @@
-from libc.stdint cimport int64_t
+from libc.stdint cimport INT64_MIN, int64_t, uint8_t, uint64_t
 
 cimport cython
-from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
-from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_SetSlice
+from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 
 from whorl.core.timer cimport TimedCallback
 
 cdef int64_t NEVER_NS
 cdef Py_ssize_t LEAST_PLACES
 cdef Py_ssize_t LINE_GAP
+cdef Py_ssize_t SORT_FRACTION
+cdef Py_ssize_t SORT_MIN_DUE
 cdef Py_ssize_t SWEEP_MIN_CANCELLED
 cdef Py_ssize_t SWEEP_FRACTION
 
@@ -57,6 +59,87 @@ cdef inline Py_ssize_t first_of_four(list timers, Place *places, Py_ssize_t posi
         if place_before(timers, places[other], places[first]):
             first = other
     return first
+
+
+cdef inline uint64_t in_order(int64_t deadline) noexcept:
+    # In the same order; the difference of two is never too large.
+    return <uint64_t>deadline ^ <uint64_t>INT64_MIN
+
+
+cdef inline Place *sort_places(Place *source, Place *target, Py_ssize_t count) noexcept:
+    # By their deadlines, a digit of 8 bits after the other, from one memory to the other and back.
+    cdef Py_ssize_t starts[256]
+    cdef Py_ssize_t position, start, digit, shift = 0
+    cdef uint64_t least = in_order(source[0].deadline), most = least
+    for position in range(1, count):
+        least = min(least, in_order(source[position].deadline))
+        most = max(most, in_order(source[position].deadline))
+    while shift < 64 and (most - least) >> shift != 0:
+        for digit in range(256):
+            starts[digit] = 0
+        for position in range(count):
+            starts[<uint8_t>((in_order(source[position].deadline) - least) >> shift)] += 1
+        start = 0
+        for digit in range(256):
+            start += starts[digit]
+            starts[digit] = start - starts[digit]
+        for position in range(count):
+            digit = <uint8_t>((in_order(source[position].deadline) - least) >> shift)
+            target[starts[digit]] = source[position]
+            starts[digit] += 1
+        source, target = target, source
+        shift += 8
+    return source
+
+
+cdef inline bint sort_equals(list timers, Place *places, Py_ssize_t count) noexcept:
+    # Those that are due in one nanosecond, as long as they are few: whether they all are.
+    cdef Py_ssize_t position, hole, first = 0
+    cdef Place place
+    for position in range(1, count):
+        place = places[position]
+        if place.deadline != places[first].deadline:
+            first = position
+        elif position - first >= 64:
+            return False
+        hole = position
+        while hole > first and slot_before(timers, place.slot, places[hole - 1].slot):
+            places[hole] = places[hole - 1]
+            hole -= 1
+        places[hole] = place
+    return True
+
+
+cdef inline bint append_sorted(TimerHeap heap, int64_t latest, list due) except -1:
+    cdef Py_ssize_t position, count = 0
+    cdef Place *memory
+    cdef Place *found
+    cdef bint is_sorted = False
+    for position in range(heap._entries):
+        count += heap._places[position].deadline <= latest
+    if count == 0:
+        return False
+    memory = <Place *>PyMem_Malloc(2 * count * sizeof(Place))
+    if memory == NULL:
+        return False
+    count = 0
+    for position in range(heap._entries):
+        if heap._places[position].deadline <= latest:
+            memory[count] = heap._places[position]
+            count += 1
+    found = sort_places(memory, memory + count, count)
+    try:
+        is_sorted = sort_equals(heap._timers, found, count)
+        if is_sorted:
+            for position in range(count):
+                due.append(heap._timers[found[position].slot])
+    finally:
+        PyMem_Free(memory)
+    return is_sorted
+
+
+cdef inline int replace(list line, Py_ssize_t first, Py_ssize_t end, list by) except -1:
+    return PyList_SetSlice(line, first, end, by)
 
 
 cdef inline int make_room(TimerHeap heap, Py_ssize_t room) except -1:
@@ -109,10 +192,19 @@ cdef class TimerHeap:
         timers=list, former=list, timer=TimedCallback, position=Py_ssize_t, slot=Py_ssize_t, size=Py_ssize_t
     )
     cdef object _pack(self)
+    @cython.locals(position=Py_ssize_t)
+    cdef void _heapify(self) noexcept
     @cython.locals(timer=TimedCallback)
     cdef int64_t next_deadline(self) except? -1
-    @cython.locals(timer=TimedCallback)
+    @cython.locals(timer=TimedCallback, latest=int64_t, former=Py_ssize_t, waiting=Py_ssize_t)
     cdef object take_due(self, int64_t now_ns, list into)
+    @cython.locals(
+        due=list, merged=list, line=list, end=Py_ssize_t, index=Py_ssize_t, count=Py_ssize_t,
+        position=Py_ssize_t, timer=TimedCallback
+    )
+    cdef object _sort_due(self, int64_t latest)
+    @cython.locals(places="Place *", entries=Py_ssize_t, kept=Py_ssize_t, position=Py_ssize_t, place=Place)
+    cdef object _forget_due(self, int64_t latest)
     @cython.locals(line=list, size=Py_ssize_t)
     cdef object note_cancelled(self, TimedCallback timer)
     @cython.locals(line=list, size=Py_ssize_t, last=TimedCallback)
