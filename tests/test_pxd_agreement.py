@@ -26,6 +26,7 @@ from Cython.Compiler.Scanning import FileSourceDescriptor
 from build_tools.sources import SOURCES
 
 IMPLICIT = {"__weakref__", "__dict__"}  # declared, or a slot, but never set
+INITIALIZERS = {"__init__", "_set_up"}  # a handle's `__init__` calls `_set_up`
 COMPILED = [source for source in all_sources() if source.is_compiled]
 EACH = pytest.mark.parametrize("source", COMPILED, ids=lambda source: source.name)
 
@@ -182,7 +183,7 @@ def test_what_a_class_declares_is_what_it_sets(source: Source) -> None:
             attribute for parent, _ in list(family(source, name))[1:] for attribute in parent.attributes
         }
         initializers = [
-            item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "__init__"
+            item for item in node.body if isinstance(item, ast.FunctionDef) and item.name in INITIALIZERS
         ]
         set_at_first = {attribute for item in initializers for attribute in attributes_set(item)} - inherited
         promised = slots(node)

@@ -175,7 +175,7 @@ async def test_a_socket_object_is_to_be_had_when_descriptors_have_run_out(
     async with accepted(loop, socket.AF_INET, tmp_path) as (living, _, server):
         with socket.create_connection(server.sockets[0].getsockname()) as peer:
             await turns(3)
-            closed = server._open_clients()[-1]
+            closed = server._clients.transports()[-1]
             closed.abort()
             await turns(2)
             assert peer.fileno() >= 0
@@ -219,7 +219,7 @@ async def test_a_replaced_socket_class_is_made(loop: whorl.EventLoop, tmp_path: 
         with mock.patch.object(socket, "socket", Own):
             with socket.create_connection(server.sockets[0].getsockname()):
                 await turns(3)
-                newest = server._open_clients()[-1]
+                newest = server._clients.transports()[-1]
                 assert type(newest.get_extra_info("socket")._sock) is Own
 
 

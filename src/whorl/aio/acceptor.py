@@ -5,25 +5,35 @@ from __future__ import annotations
 import errno
 import socket
 from asyncio import trsock
-from asyncio.log import logger
-from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
+from whorl.aio.accepted import connection_failed, serve
+from whorl.aio.clients import Clients
 from whorl.aio.connect import make_socket_transport
 from whorl.aio.descriptors import make_room
+from whorl.aio.stream_transport import StreamTransport
+from whorl.aio.transport_table import TransportTable
 from whorl.aio.transports import SocketTransport
 from whorl.aio.unchanged import Unchanged
 from whorl.core.handle import os_error
 from whorl.core.kernel import ACCEPTED_FAMILIES
 from whorl.core.limits import ACCEPT_REST_NS, ACCEPTS_PER_EVENT
+from whorl.core.loop import Loop
 from whorl.core.poller import IOHandle
-from whorl.core.states import Event
+from whorl.core.states import Event, Life
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import uncompiled as cython
 
 if TYPE_CHECKING:
     from whorl.aio.loop import EventLoop
     from whorl.aio.servers import Server
+    from whorl.core.loop_life import LoopLife
     from whorl.core.timer import TimedCallback
 
+OPEN = int(Life.OPEN)
 READABLE = int(Event.READABLE)
 
 # As they were when this module was imported: whoever replaces them is asked.
@@ -31,23 +41,49 @@ _Socket = socket.socket
 _METHODS = Unchanged(
     [(_Socket, name, getattr(_Socket, name)) for name in ("accept", "recv", "recv_into", "send", "sendmsg")]
 )
+_CALL_SOON = Loop.call_soon
 
 # Errors of accept(2) after which there is something to accept still, but nothing to accept it with.
-_EXHAUSTED = (-errno.EMFILE, -errno.ENFILE, -errno.ENOBUFS, -errno.ENOMEM)
-_NOTHING_THERE = (-errno.EAGAIN, -errno.EINTR)
+EXHAUSTED = (-errno.EMFILE, -errno.ENFILE, -errno.ENOBUFS, -errno.ENOMEM)
+NOTHING_THERE = (-errno.EAGAIN, -errno.EINTR)
+
+if not cython.compiled:
+
+    def copy_of(context: Any) -> Any:
+        """A copy of a context."""
+        return context.copy()
+
+    def new(cls: Any) -> Any:
+        """An object of a class, without its `__init__`."""
+        return cls.__new__(cls)
+
+    def begin_in_context(acceptor: Any, fd: int, names: tuple[bytes, Any], context: Any) -> None:
+        """Make a protocol and a transport in a context."""
+        context.run(acceptor._begin, fd, names, context)
 
 
 class Acceptor(IOHandle):
     """Accepts the connections of one listening socket."""
 
-    __slots__ = ("_exhausted", "_face", "_kind", "_rest", "_server", "_sock")
+    __slots__ = (
+        "_clients",
+        "_exhausted",
+        "_face",
+        "_kind",
+        "_rest",
+        "_server",
+        "_sock",
+        "_table",
+    )
 
     def __init__(self, loop: EventLoop, server: Server, sock: Any) -> None:
-        super().__init__(loop)
+        IOHandle.__init__(self, loop)
         loop._hide(self)
         self._face = loop
         self._server = server
         self._sock = sock
+        self._clients: Clients = server._clients
+        self._table: TransportTable = loop._transports
         self._rest: TimedCallback | None = None
         self._exhausted = False  # whether resources ran out, and nothing was accepted since
         self._fd = sock.fileno()
@@ -67,14 +103,17 @@ class Acceptor(IOHandle):
             if not isinstance(accepted, int):
                 self._exhausted = False
                 if descriptors:
-                    self._serve_descriptor(*accepted)
+                    fd, peer, own_name = accepted
+                    context = copy_of(self._server._context)
+                    begin_in_context(self, fd, (peer, own_name), context)
                 else:
-                    self._serve(*accepted)
-                if self.is_closing():
+                    connection, address = accepted
+                    serve(self, connection, address)
+                if self._life != OPEN:
                     return
-            elif accepted in _NOTHING_THERE:
+            elif accepted in NOTHING_THERE:
                 return
-            elif accepted in _EXHAUSTED:
+            elif accepted in EXHAUSTED:
                 self._take_a_rest(os_error(accepted))
                 return
             elif accepted != -errno.ECONNABORTED:
@@ -89,98 +128,28 @@ class Acceptor(IOHandle):
             and socket.socket is _Socket
             and _METHODS.holds()
             and getattr(loop._make_socket_transport, "__func__", None) is make_socket_transport
+            and getattr(loop.call_soon, "__func__", None) is _CALL_SOON
         )
 
-    def _serve_descriptor(self, fd: int, peer: bytes, own_name: Any) -> None:
+    def _begin(self, fd: int, names: tuple[bytes, Any], context: Any) -> None:
         """A connection without a socket object: make its protocol and its transport."""
-        context = self._server._context.copy()
-        context.run(self._make_transport_of_descriptor, fd, (peer, own_name), context)
-
-    def _make_transport_of_descriptor(self, fd: int, names: tuple[bytes, Any], context: Context) -> None:
         loop = self._face
-        protocol = transport = None
+        machine: LoopLife = loop
+        protocol: Any = None
+        made: StreamTransport | None = None
         try:
             protocol = self._server._protocol_factory()
-            if self.is_closing():  # The factory closed the server.
-                loop._kernel.close(fd)
+            if self._life != OPEN:  # The factory closed the server.
+                machine._kernel.close(fd)
                 return
-            make_room(loop, fd)
-            transport = SocketTransport(
-                loop, fd, protocol, server=self._server, context=context, kind=self._kind, names=names
-            )
+            if machine._poller.find(fd) is not None or self._table.get(fd) is not None:
+                make_room(loop, fd)
+            transport: StreamTransport = new(SocketTransport)
+            transport._take(loop, fd, self._kind, names, protocol, context)  # type: ignore[arg-type]
+            made = transport
+            made._belong_to(self._server, self._clients)
         except BaseException as error:
-            self._connection_failed(error, fd, protocol, transport)
-
-    def _serve(self, connection: Any, address: Any) -> None:
-        """A connection: make its protocol and its transport, in a context of its own."""
-        loop, server = self._face, self._server
-        if loop._debug:
-            logger.debug("%r got a new connection from %r: %r", server, address, connection)
-        context = server._context.copy()
-        if server._ssl_context is None:
-            context.run(self._make_transport, connection, address, context)
-        else:
-            loop.create_task(self._make_tls_transport(connection, address, context), context=context)
-
-    def _make_transport(self, connection: Any, address: Any, context: Context) -> None:
-        protocol = transport = None
-        try:
-            protocol = self._server._protocol_factory()
-            if self.is_closing():  # The factory closed the server.
-                self._face._kernel.close_socket(connection)
-                return
-            transport = self._face._make_socket_transport(
-                connection, protocol, extra={"peername": address}, server=self._server, context=context
-            )
-        except BaseException as error:
-            self._connection_failed(error, connection, protocol, transport)
-
-    async def _make_tls_transport(self, connection: Any, address: Any, context: Context) -> None:
-        loop, server = self._face, self._server
-        protocol = transport = None
-        try:
-            protocol = server._protocol_factory()
-            waiter = loop.create_future()
-            transport = loop._make_ssl_transport(
-                connection,
-                protocol,
-                server._ssl_context,
-                waiter,
-                server_side=True,
-                extra={"peername": address},
-                server=server,
-                ssl_handshake_timeout=server._ssl_handshake_timeout,
-                ssl_shutdown_timeout=server._ssl_shutdown_timeout,
-                context=context,
-            )
-            try:
-                await waiter
-            finally:
-                del waiter  # Its exception must not keep the protocol alive.
-        except BaseException as error:
-            self._connection_failed(error, connection, protocol, transport)
-
-    def _connection_failed(
-        self, error: BaseException, connection: Any, protocol: Any, transport: Any
-    ) -> None:
-        """A connection got no protocol, no transport or no TLS: close it, and say so in debug mode."""
-        if transport is not None:
-            transport.close()
-        elif isinstance(connection, int):
-            self._face._kernel.close(connection)
-        else:
-            self._face._kernel.close_socket(connection)
-        if isinstance(error, SystemExit | KeyboardInterrupt):
-            raise error
-        if self._face._debug:
-            known = {"protocol": protocol, "transport": transport}
-            self._face.call_exception_handler(
-                {
-                    "message": "Error on transport creation for incoming connection",
-                    "exception": error,
-                    **{key: value for key, value in known.items() if value is not None},
-                }
-            )
+            connection_failed(loop, error, fd, protocol, made)
 
     def _take_a_rest(self, error: OSError) -> None:
         """Descriptors or memory ran out: say so once, and try again later."""

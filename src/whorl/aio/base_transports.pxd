@@ -1,5 +1,8 @@
 cimport cython
 
+from whorl.core.callback cimport Callback, Owner
+from whorl.core.handle cimport Handle
+from whorl.core.loop_batches cimport LoopBatches
 from whorl.handles.stream cimport Stream
 
 cdef extern from "Python.h":
@@ -25,9 +28,13 @@ cdef class BaseTransport(Stream):
     cdef readonly bint _paused
     cdef unsigned char _started
     cdef unsigned char _read_ended
+    cdef unsigned char _is_own_entry
 
+    cdef object _set_up(self, Owner loop)
     @cython.locals(seen=int)
     cdef object _execute(self)
+    @cython.locals(queues=LoopBatches)
+    cdef object _take_turn(self)
     cdef object _handle_events(self, int seen)
     cdef object _send_held(self)
     cdef object _introduce(self, object waiter)
@@ -36,7 +43,10 @@ cdef class BaseTransport(Stream):
     cpdef object _fatal_error(self, object error, str message=*)
     cpdef object _report(self, object error, str message)
     cpdef object _force_close(self, object error)
+    @cython.locals(queues=LoopBatches)
     cdef object _lose(self, object error)
+    cdef object _end(self, object error)
+    cdef object _let_go(self)
 
 
 cdef class WriteTransport(BaseTransport):
@@ -45,6 +55,7 @@ cdef class WriteTransport(BaseTransport):
     cdef Py_ssize_t _high
     cdef Py_ssize_t _low
 
+    cdef object _set_up(self, Owner loop)
     @cython.locals(chunk=bytes, chunks=list, size=Py_ssize_t)
     cdef object _send_lines(self, object list_of_data)
 
@@ -63,5 +74,13 @@ cdef inline object events_in_context(BaseTransport transport, int seen):
     PyContext_Enter(transport._context)
     try:
         transport._handle_events(seen)
+    finally:
+        PyContext_Exit(transport._context)
+
+
+cdef inline object end_in_context(BaseTransport transport):
+    PyContext_Enter(transport._context)
+    try:
+        transport._end(None)
     finally:
         PyContext_Exit(transport._context)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.aio.flow import HIGH_WATER, limits
 from whorl.aio.transport_states import TransportState
+from whorl.core.callback import Callback
 from whorl.core.handle import Handle
 from whorl.core.states import Life
 from whorl.handles.stream import Stream
@@ -30,6 +31,7 @@ except ImportError:
 
 if TYPE_CHECKING:
     from whorl.aio.loop import EventLoop
+    from whorl.core.loop_batches import LoopBatches
 
 LIFE_OPEN = int(Life.OPEN)
 OPEN = int(TransportState.OPEN)
@@ -42,6 +44,10 @@ if not cython.compiled:
     def events_in_context(transport: Any, seen: int) -> Any:
         """Handle events in the transport's context."""
         transport._context.run(transport._handle_events, seen)
+
+    def end_in_context(transport: Any) -> Any:
+        """Tell the protocol of the end in the transport's context."""
+        transport._context.run(transport._end, None)
 
 
 #: What the running Python says that may be written.
@@ -70,19 +76,34 @@ class BaseTransport(Stream):
     `context` is where the protocol's callbacks run; a copy of the caller's by default.
     """
 
-    __slots__ = ("_context", "_known", "_paused", "_protocol", "_read_ended", "_started", "_state")
+    __slots__ = (
+        "_context",
+        "_is_own_entry",
+        "_known",
+        "_paused",
+        "_protocol",
+        "_read_ended",
+        "_started",
+        "_state",
+    )
+
+    def _set_up(self, loop: Any) -> None:
+        Stream._set_up(self, loop)
+        self._known: dict[str, Any] | None = None
+        self._protocol: Any = None
+        self._context: Any = None
+        self._state = OPEN
+        self._started = False  # whether connection_made was called
+        self._is_own_entry = False  # whether it queues itself to begin and to end, in place of callbacks
+        self._paused = False  # whether the user paused reading
+        self._read_ended = False  # whether the peer has written its last byte
+        Handle._activate(self)
 
     def __init__(self, loop: EventLoop, extra: dict[str, Any] | None, context: Context | None) -> None:
         Stream.__init__(self, loop)
         loop._hide(self)
-        self._activate()
         self._known = dict(extra) if extra else None
-        self._protocol: Any = None
         self._context = copy_context() if context is None else context
-        self._state = OPEN
-        self._started = False  # whether connection_made was called
-        self._paused = False  # whether the user paused reading
-        self._read_ended = False  # whether the peer has written its last byte
 
     def _introduce(self, waiter: asyncio.Future[None] | None) -> None:
         """Have the protocol told of its transport in the next turn, and begin then."""
@@ -156,11 +177,26 @@ class BaseTransport(Stream):
 
     def _execute(self) -> None:
         # Events go straight to the engine: `_on_events` would be looked up on the Python subclass.
+        if self._is_own_entry and not self._queued:
+            self._take_turn()
+            return
         seen = self._seen
         self._seen = 0
         self._queued = False
         if self._life == LIFE_OPEN:
             events_in_context(self, seen)
+
+    def _take_turn(self) -> None:
+        """Do what this stands in the ready queue for by itself: to begin, or to tell of the end."""
+        if not self._started:
+            self._begin(None)
+        elif self._state == LOST:
+            try:
+                end_in_context(self)
+            except BaseException as error:
+                queues: LoopBatches = self._loop  # type: ignore[assignment]
+                told = Callback(self._loop, self._call_connection_lost, (None,), self._context)
+                queues._entry_failed(told, error)
 
     def _handle_events(self, seen: int) -> None:
         """Do what the events allow."""
@@ -197,17 +233,25 @@ class BaseTransport(Stream):
         self._state = LOST
         if self._interest:
             self._poller.remove(self)
-        loop: Any = self._loop
-        loop.call_soon(self._call_connection_lost, error, context=self._context)
+        if error is None and self._is_own_entry and not self._loop._debug:
+            queues: LoopBatches = self._loop  # type: ignore[assignment]
+            queues._enqueue(self)
+        else:
+            loop: Any = self._loop
+            loop.call_soon(self._call_connection_lost, error, context=self._context)
 
     def _call_connection_lost(self, error: BaseException | None) -> None:
+        self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        """Tell the protocol that the connection is lost, and forget it."""
         protocol = self._protocol
         self._state = CLOSED
         try:
             protocol.connection_lost(error)
         finally:
             self._protocol = None
-            self._close_now()
+            self._let_go()
 
     def _close_now(self) -> None:
         """Close the descriptor.
@@ -215,7 +259,10 @@ class BaseTransport(Stream):
         The protocol stays: a finalizer calls this too, perhaps after `close`, and then the call of
         `connection_lost` is still to come.
         """
-        Handle.close(self, None)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self._begin_close()
         self._sock = None
 
 
@@ -224,8 +271,8 @@ class WriteTransport(BaseTransport):
 
     __slots__ = ("_high", "_lost_writes", "_low", "_protocol_paused")
 
-    def __init__(self, loop: EventLoop, extra: dict[str, Any] | None, context: Context | None) -> None:
-        BaseTransport.__init__(self, loop, extra, context)
+    def _set_up(self, loop: Any) -> None:
+        BaseTransport._set_up(self, loop)
         self._high = HIGH_WATER
         self._low = LOW_WATER
         self._protocol_paused = False

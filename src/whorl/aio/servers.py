@@ -6,7 +6,6 @@ import asyncio
 import os
 import socket
 import sys
-import weakref
 from asyncio import trsock
 from asyncio.log import logger
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.aio.acceptor import Acceptor
 from whorl.aio.binding import bind_hosts, bind_path, path_of, remove_path
+from whorl.aio.clients import Clients
 from whorl.aio.connect import check_plain_socket, check_tls_timeouts, check_unix_socket
 from whorl.aio.stream_protocols import quick_factory
 from whorl.core.handle import os_error
@@ -54,8 +54,7 @@ class Server(asyncio.Server):
         self._ssl_handshake_timeout = ssl_handshake_timeout
         self._ssl_shutdown_timeout = ssl_shutdown_timeout
         self._acceptors: list[Acceptor] = []
-        # Weak, so that a transport nobody refers to any more still complains that it was not closed.
-        self._clients: dict[int, weakref.ref[Any]] = {}
+        self._clients = Clients()
         self._waiters: list[asyncio.Future[None]] | None = []  # None: closed, and all connections gone
         self._serving = False
         self._serving_forever_fut: asyncio.Future[None] | None = None
@@ -112,6 +111,7 @@ class Server(asyncio.Server):
         if sockets is None:
             return
         self._serving = False
+        self._clients.is_over = True
         acceptors, self._acceptors = self._acceptors, []
         for acceptor in acceptors:
             acceptor.close()
@@ -126,17 +126,13 @@ class Server(asyncio.Server):
 
     def close_clients(self) -> None:
         """Close all connections (3.13)."""
-        for transport in self._open_clients():
+        for transport in self._clients.transports():
             transport.close()
 
     def abort_clients(self) -> None:
         """Close all connections at once, without sending what is unsent (3.13)."""
-        for transport in self._open_clients():
+        for transport in self._clients.transports():
             transport.abort()
-
-    def _open_clients(self) -> list[Any]:
-        found = [known() for known in list(self._clients.values())]  # collecting may end some
-        return [transport for transport in found if transport is not None]
 
     async def wait_closed(self) -> None:
         """Wait until the server is closed and all its connections are gone."""
@@ -156,11 +152,11 @@ class Server(asyncio.Server):
     def _attach(self, transport: Any) -> None:
         """A connection begins."""
         assert self._sockets is not None
-        self._clients[id(transport)] = weakref.ref(transport)
+        self._clients.add(transport)
 
     def _detach(self, transport: Any) -> None:
         """A connection is over."""
-        self._clients.pop(id(transport), None)
+        self._clients.discard(transport)
         if self._sockets is None:
             self._wake_if_done()
 

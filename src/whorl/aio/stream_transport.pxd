@@ -2,7 +2,11 @@ cimport cython
 from libc.stdint cimport int64_t, uint32_t
 
 from whorl.aio.base_transports cimport BaseTransport, WriteTransport
+from whorl.aio.clients cimport Clients
 from whorl.aio.stream_feed cimport StreamFeed
+from whorl.aio.transport_table cimport TransportTable
+from whorl.core.callback cimport Owner, new_callback
+from whorl.core.loop_life cimport LoopLife
 from whorl.handles.stream cimport Stream
 
 cdef int OPEN
@@ -17,10 +21,13 @@ cdef Py_ssize_t SMALL_WRITE
 cdef Py_ssize_t MOST_HELD
 cdef Py_ssize_t WRITE_VECTORS
 cdef int64_t LONGEST_HELD_TICKS
+cdef object BufferedProtocol
+cdef object StreamReaderProtocol
 
 
 cdef class StreamTransport(WriteTransport):
     cdef public object _server
+    cdef Clients _clients
     cdef public object _empty_waiter
     cdef StreamFeed _feed
     cdef tuple _kind
@@ -58,6 +65,20 @@ cdef class StreamTransport(WriteTransport):
     cdef bint _is_lost(self) except -1
     cpdef int _shut_write_side(self) except? -65536
     cpdef object _socket(self)
-    cdef object _begin_life(self, object protocol, object waiter)
+    cdef object _set_up(self, Owner loop)
+    @cython.locals(machine=LoopLife, table=TransportTable)
+    cdef object _take(self, object loop, int fd, tuple kind, tuple names, object protocol, object context)
+    cdef object _belong_to(self, object server, Clients clients)
+    cdef object _use(self, object protocol)
     cdef object _disown(self)
+    @cython.locals(clients=Clients)
+    cdef object _leave_server(self)
+    cdef object _end(self, object error)
+    @cython.locals(table=TransportTable)
+    cdef object _let_go(self)
+    cdef object _release_now(self)
     cdef object _read_into_buffer(self)
+
+
+cdef inline bint is_made(StreamTransport transport) noexcept:
+    return transport._is_made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from asyncio import BufferedProtocol
 from asyncio.log import logger
 from asyncio.streams import StreamReaderProtocol
 from asyncio.trsock import TransportSocket
@@ -11,9 +12,12 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.base_transports import BaseTransport, WriteTransport
+from whorl.aio.clients import Clients
 from whorl.aio.stream_feed import StreamFeed
 from whorl.aio.streams import adopt
 from whorl.aio.transport_states import TransportState
+from whorl.aio.transport_table import TransportTable
+from whorl.core.callback import new_callback
 from whorl.core.handle import os_error
 from whorl.core.limits import (
     LONG_READ,
@@ -34,6 +38,14 @@ except ImportError:
 
 if TYPE_CHECKING:
     from whorl.aio.loop import EventLoop
+    from whorl.core.loop_life import LoopLife
+
+if not cython.compiled:
+
+    def is_made(transport: Any) -> bool:
+        """Whether a transport has something to close; one that was never initialized has not."""
+        return getattr(transport, "_is_made", False)
+
 
 OPEN = int(TransportState.OPEN)
 CLOSING = int(TransportState.CLOSING)
@@ -47,15 +59,13 @@ QUIET_WRITES = 4
 class StreamTransport(WriteTransport):
     """A connected stream socket (asyncio: ``asyncio.Transport``).
 
-    Made by the loop's methods, not by users. `sock` is a socket object, or the descriptor of a connection
-    that was just accepted by a listening socket of the given family and protocol number: a socket object is
-    then made when somebody asks for it, and `names` are the peer's address, for the kernel's `name_of`, and
-    the connection's own name. `context` is where the protocol's callbacks run; a copy of the caller's by
-    default.
+    Made by the loop's methods, not by users. `context` is where the protocol's callbacks run; a copy of the
+    caller's by default.
     """
 
     __slots__ = (
         "_buffered",
+        "_clients",
         "_empty_waiter",
         "_eof_written",
         "_feed",
@@ -72,24 +82,15 @@ class StreamTransport(WriteTransport):
         "_wrote_in",
     )
 
-    def __init__(
-        self,
-        loop: EventLoop,
-        sock: Any,
-        protocol: asyncio.BaseProtocol,
-        waiter: asyncio.Future[None] | None = None,
-        *,
-        extra: dict[str, Any] | None = None,
-        server: Any = None,
-        context: Context | None = None,
-        kind: tuple[int, int] | None = None,
-        names: tuple[bytes | None, Any] = (None, None),
-    ) -> None:
-        WriteTransport.__init__(self, loop, extra, context)
+    def _set_up(self, loop: Any) -> None:
+        WriteTransport._set_up(self, loop)
         self._is_made = False  # whether there is something to close
-        self._peer, self._own_name = names  # the first is None once they are among what is known
-        self._kind = kind  # the family and the protocol number, while there is no socket object
-        self._server = server
+        self._peer: bytes | None = None  # as the kernel gave it, until it is among what is known
+        self._own_name: Any = None
+        # The family and the protocol number, while there is no socket object.
+        self._kind: tuple[int, int] | None = None
+        self._server: Any = None
+        self._clients: Clients | None = None  # those of a server that knows it by this way
         self._empty_waiter: asyncio.Future[None] | None = None
         self._buffered = False  # whether the protocol brings its own buffers
         self._feed: StreamFeed | None = None  # where data goes in place of the protocol of a stream reader
@@ -100,33 +101,80 @@ class StreamTransport(WriteTransport):
         self._is_listed = False  # whether the loop will tell of that
         self._wrote_in = 0  # the number of the callback that wrote last, compiled only its last 32 bits
         self._wrote_at = 0  # when, in ticks; the same
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        sock: Any,
+        protocol: asyncio.BaseProtocol,
+        waiter: asyncio.Future[None] | None = None,
+        *,
+        extra: dict[str, Any] | None = None,
+        server: Any = None,
+        context: Context | None = None,
+    ) -> None:
+        WriteTransport.__init__(self, loop, extra, context)
+        self._server = server
         try:
-            if kind is None:
-                kernel = self._kernel
-                self._kernel = kernel_for(kernel, sock)
-                self._may_hold = self._kernel is kernel
-                is_unix = sock.family == AF_UNIX
-                # What a socket's own method has kept to itself is announced by no edge.
-                self._attach(sock, sock.fileno(), True, self._kernel is kernel and not is_unix)
-                self._fill_extra(sock)
-                if not is_unix:
-                    self._kernel.set_option(sock, socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            else:
-                self._attach(None, sock, True, kind[0] != AF_UNIX)
-            self._begin_life(protocol, waiter)
+            kernel = self._kernel
+            self._kernel = kernel_for(kernel, sock)
+            self._may_hold = self._kernel is kernel
+            is_unix = sock.family == AF_UNIX
+            # What a socket's own method has kept to itself is announced by no edge.
+            self._attach(sock, sock.fileno(), True, self._kernel is kernel and not is_unix)
+            self._fill_extra(sock)
+            if not is_unix:
+                self._kernel.set_option(sock, socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            loop._transports.add(self._fd, self)
+            self._is_made = True
+            self.set_protocol(protocol)
+            if server is not None:
+                server._attach(self)
+            self._introduce(waiter)
         except BaseException:
             self._disown()
             raise
 
-    def _begin_life(self, protocol: asyncio.BaseProtocol, waiter: asyncio.Future[None] | None) -> None:
-        """Make the transport known to the loop, to its server and to its protocol."""
-        loop: Any = self._loop
-        loop._transports.add(self._fd, self)
-        self._is_made = True
-        self.set_protocol(protocol)
-        if self._server is not None:
-            self._server._attach(self)
-        self._introduce(waiter)
+    def _take(
+        self,
+        loop: EventLoop,
+        fd: int,
+        kind: tuple[int, int],
+        names: tuple[bytes, Any],
+        protocol: asyncio.BaseProtocol,
+        context: Context,
+    ) -> None:
+        """In place of `__init__`: work on the descriptor of a connection that was just accepted.
+
+        `kind` are the family and the protocol number of the listening socket: a socket object is made when
+        somebody asks for it. `names` are the peer's address, for the kernel's `name_of`, and the connection's
+        own name. If this raises, the descriptor is left to the caller.
+        """
+        self._set_up(loop)
+        machine: LoopLife = loop
+        machine._hidden_opened(self)
+        self._context = context
+        self._kind = kind
+        self._peer, self._own_name = names
+        self._attach(None, fd, True, kind[0] != AF_UNIX)
+        try:
+            connection_made = protocol.connection_made
+            self._use(protocol)
+            table: TransportTable = loop._transports
+            table.add(fd, self)
+            self._is_made = True
+            self._is_own_entry = True
+            machine._enqueue(new_callback(machine, connection_made, (self,), context))
+            machine._enqueue(self)
+        except BaseException:
+            self._disown()
+            raise
+
+    def _belong_to(self, server: Any, clients: Clients) -> None:
+        """Be one of a server's connections."""
+        self._server = server
+        self._clients = clients
+        clients.add(self)
 
     def _disown(self) -> None:
         """Leave the connection to whoever gave it."""
@@ -136,8 +184,16 @@ class StreamTransport(WriteTransport):
         self._fd = -1
         self._sock = None
         self._is_made = False
-        server, self._server = self._server, None
-        if server is not None:
+        self._leave_server()
+
+    def _leave_server(self) -> None:
+        server, clients = self._server, self._clients
+        self._server = self._clients = None
+        if clients is not None:
+            clients.discard(self)
+            if clients.is_over and not len(clients):
+                server._wake_if_done()
+        elif server is not None:
             server._detach(self)
 
     def _fill_extra(self, sock: Any) -> None:
@@ -184,9 +240,12 @@ class StreamTransport(WriteTransport):
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Call another protocol from now on."""
         self._send_held()
+        self._use(protocol)
+
+    def _use(self, protocol: asyncio.BaseProtocol) -> None:
         self._feed = adopt(protocol) if type(protocol) is StreamReaderProtocol else None
         self._protocol = protocol
-        self._buffered = isinstance(protocol, asyncio.BufferedProtocol)
+        self._buffered = isinstance(protocol, BufferedProtocol)
 
     def is_reading(self) -> bool:
         """Whether the protocol gets data."""
@@ -429,24 +488,31 @@ class StreamTransport(WriteTransport):
         if not self._unsent:
             self._lose(None)
 
-    def _call_connection_lost(self, error: BaseException | None) -> None:
+    def _end(self, error: BaseException | None) -> None:
         try:
-            BaseTransport._call_connection_lost(self, error)
+            BaseTransport._end(self, error)
         finally:
             self._feed = None  # It knows this transport.
             if self._empty_waiter is not None and not self._empty_waiter.done():
                 self._empty_waiter.set_exception(ConnectionError("Connection is closed by peer"))
 
-    def _close_now(self) -> None:
+    def _let_go(self) -> None:
         """Close the socket and forget everybody."""
-        loop: Any = self._loop
         if self._fd >= 0:
-            loop._transports.discard(self._fd, self)
-        BaseTransport._close_now(self)
-        server = self._server
-        self._server = None
-        if server is not None:
-            server._detach(self)
+            loop: Any = self._loop
+            table: TransportTable = loop._transports
+            table.discard(self._fd, self)
+        BaseTransport._let_go(self)
+        self._leave_server()
+
+    def _release_now(self) -> None:
+        Stream._release(self)
+
+    def __del__(self) -> None:
+        # There is nothing to close if it was refused by its loop.
+        if is_made(self) and self._fd >= 0:
+            dropped: Any = self
+            dropped._was_dropped()
 
 
 if not cython.compiled:

@@ -1,5 +1,7 @@
 cimport cython
 
+from whorl.aio.clients cimport weak_reference
+
 
 cdef class TransportTable:
     cdef list _known

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import uncompiled as cython
+
+if not cython.compiled:
+    import weakref
+
+    weak_reference = weakref.ref
 
 
 class TransportTable:
@@ -15,7 +24,7 @@ class TransportTable:
     __slots__ = ("_count", "_known")
 
     def __init__(self) -> None:
-        self._known: list[weakref.ref[Any] | None] = []  # by descriptor, which are small numbers
+        self._known: list[Any] = []  # by descriptor, which are small numbers
         self._count = 0
 
     def __len__(self) -> int:
@@ -30,7 +39,7 @@ class TransportTable:
             self._known.extend([None] * missing)
         if self._known[fd] is None:
             self._count += 1
-        self._known[fd] = weakref.ref(transport)
+        self._known[fd] = weak_reference(transport)
 
     def discard(self, fd: int, transport: Any) -> None:
         """A transport uses a descriptor no longer; another one may do so already."""

@@ -91,10 +91,9 @@ class SocketTransport(StreamTransport):
         unsent = self.get_write_buffer_size()  # before its words are made: what is held back may fail
         return shown(self, self.is_reading() and bool(self._interest & Event.READABLE), bool(unsent))
 
-    def __del__(self, _warn: Any = warnings.warn) -> None:
-        # There is nothing to close if it was refused by its loop.
-        if getattr(self, "_is_made", False) and self._fd >= 0:
-            try:
-                _warn(f"unclosed transport {self!r}", ResourceWarning, source=self)
-            finally:
-                self._close_now()
+    def _was_dropped(self, _warn: Any = warnings.warn) -> None:
+        """Nobody refers to it any more, and it is open."""
+        try:
+            _warn(f"unclosed transport {self!r}", ResourceWarning, source=self)
+        finally:
+            self._close_now()

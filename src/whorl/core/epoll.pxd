@@ -21,6 +21,9 @@ cdef uint32_t EPOLLET
 cdef int ADD
 cdef int DEL
 cdef int MOD
+cdef int EEXIST
+cdef int ENOENT
+cdef int EINTR
 
 
 @cython.locals(mask=uint32_t)
@@ -36,7 +39,7 @@ cdef class EpollPoller(Poller):
     cdef uint32_t _generations
     cdef bint _may_rest
 
-    @cython.locals(generation=uint32_t, mask=uint32_t, result=int)
+    @cython.locals(generation=uint32_t, mask=uint32_t, result=int, former=IOHandle)
     cpdef object add(self, IOHandle handle, int interest)
     @cython.locals(mask=uint32_t, result=int)
     cpdef object modify(self, IOHandle handle, int interest)

@@ -55,6 +55,10 @@ ADD = 1
 DEL = 2
 MOD = 3
 
+EEXIST = -errno.EEXIST
+ENOENT = -errno.ENOENT
+EINTR = -errno.EINTR
+
 
 def mask_of(interest: int, edge: bool) -> int:
     """The kernel's mask for an interest."""
@@ -123,7 +127,7 @@ class EpollPoller(Poller):
         mask = mask_of(interest, handle._edge)
         result = self._kernel.epoll_ctl(self._epfd, ADD, handle._fd, mask, generation)
         former = self.find(handle._fd)
-        if result == -errno.EEXIST and (former is None or former._parked):
+        if result == EEXIST and (former is None or former._parked):
             # A watch that outlived its handle, whose descriptor was closed underneath it, or gives way.
             result = self._kernel.epoll_ctl(self._epfd, MOD, handle._fd, mask, generation)
         if result < 0:
@@ -145,7 +149,7 @@ class EpollPoller(Poller):
             return
         mask = mask_of(interest, handle._edge)
         result = self._kernel.epoll_ctl(self._epfd, MOD, handle._fd, mask, handle._generation)
-        if result == -errno.ENOENT:
+        if result == ENOENT:
             # The descriptor was closed and opened again underneath the handle.
             result = self._kernel.epoll_ctl(self._epfd, ADD, handle._fd, mask, handle._generation)
         if result < 0:
@@ -169,7 +173,7 @@ class EpollPoller(Poller):
         try:
             count = self._kernel.epoll_wait(self._epfd, timeout_ns, events)
             if count <= 0:
-                if count < 0 and count != -errno.EINTR:
+                if count < 0 and count != EINTR:
                     raise os_error(count)
                 if timeout_ns != 0 or not self._may_rest:
                     self.quiet = 0

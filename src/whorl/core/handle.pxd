@@ -15,10 +15,14 @@ cdef class Handle(Runnable):
     cdef readonly int _life
     cdef readonly bint _active
     cdef readonly bint _referenced
+    cdef bint _listed
     cdef object _close_callback
     cdef object __weakref__
 
+    cdef object _set_up(self, Owner loop)
     cdef object _callback_ended(self)
+    cdef object _begin_close(self)
+    cdef object _release_now(self)
     cpdef object _release(self)
     cdef object _let_go_of_loop(self)
     cdef object _check_open(self)

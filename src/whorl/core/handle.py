@@ -42,17 +42,31 @@ class Handle(Runnable):
     `data` is the user's. A handle starts inactive and referenced.
     """
 
-    __slots__ = ("__weakref__", "_active", "_close_callback", "_life", "_loop", "_referenced", "data")
+    __slots__ = (
+        "__weakref__",
+        "_active",
+        "_close_callback",
+        "_life",
+        "_listed",
+        "_loop",
+        "_referenced",
+        "data",
+    )
 
     def __init__(self, loop: Loop) -> None:
         loop._check_closed()
-        self._loop: Owner = loop
+        self._set_up(loop)
+        self._loop._handle_opened(self)
+
+    def _set_up(self, loop: Owner) -> None:
+        """Set the attributes: all that `__init__` does but for having the loop know of the handle."""
+        self._loop = loop
         self.data: Any = None
         self._life = OPEN
         self._active = False
         self._referenced = True
+        self._listed = False  # whether it is among the loop's open handles
         self._close_callback: Callable[[Any], object] | None = None
-        self._loop._handle_opened(self)
 
     @property
     def loop(self) -> Loop:
@@ -64,15 +78,9 @@ class Handle(Runnable):
 
         Closing a handle again does nothing (libuv: ``uv_close``).
         """
-        if self._life != OPEN:
-            return
-        self._life = CLOSING
-        self._close_callback = callback
-        try:
-            self._release()
-        finally:
-            self._deactivate()
-            self._loop._handle_closing(self)
+        if self._life == OPEN:
+            self._close_callback = callback
+            self._begin_close()
 
     def ref(self) -> None:
         """Let the loop stay alive for this handle while it is active (the default)."""
@@ -102,6 +110,21 @@ class Handle(Runnable):
 
     def _callback_ended(self) -> None:
         """Send what was held back while a callback ran (`Loop._hold`)."""
+
+    def _begin_close(self) -> None:
+        """The first step of closing, once."""
+        if self._life != OPEN:
+            return
+        self._life = CLOSING
+        try:
+            self._release_now()
+        finally:
+            Handle._deactivate(self)
+            self._loop._handle_closing(self)
+
+    def _release_now(self) -> None:
+        """Call `_release`. Compiled classes may do so without a look at what a subclass has in its place."""
+        self._release()
 
     def _release(self) -> None:
         """Give back what the handle holds, at the first step of closing."""

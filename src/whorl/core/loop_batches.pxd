@@ -25,5 +25,6 @@ cdef class LoopBatches(LoopFigures):
     cdef bint _hold(self, Runnable handle) except -1
     @cython.locals(handle=Handle)
     cpdef object _send_held(self)
+    cdef object _entry_failed(self, Runnable entry, object error)
     @cython.locals(began=int64_t, took=int64_t)
     cdef object _run_watched(self, Runnable entry)

@@ -103,10 +103,7 @@ class LoopBatches(LoopFigures):
                         if self._holding:
                             self._send_held()
                 except BaseException as error:
-                    self._call = 0  # What the exception handler writes is not held back.
-                    if self._holding:
-                        self._send_held()
-                    self._callback_failed(entry, error)
+                    self._entry_failed(entry, error)
         finally:
             self._call = 0
             if done < size:
@@ -115,6 +112,12 @@ class LoopBatches(LoopFigures):
             batch.clear()
             if self._holding:  # an interrupt
                 self._send_held()
+
+    def _entry_failed(self, entry: Runnable, error: BaseException) -> None:
+        self._call = 0  # What the exception handler writes is not held back.
+        if self._holding:
+            self._send_held()
+        self._callback_failed(entry, error)
 
     def _run_watched(self, entry: Runnable) -> None:
         """Run one entry with somebody looking: in debug mode, or with a probe."""
@@ -175,10 +178,7 @@ if not cython.compiled:
                     entry = None  # A traceback may keep this frame, which must not keep what failed a task.
                 except BaseException as error:
                     self._callbacks -= len(batch)
-                    self._call = 0
-                    if holding:
-                        self._send_held()
-                    self._callback_failed(entry, error)
+                    self._entry_failed(entry, error)
         finally:
             self._call = 0
             if batch:

@@ -1,3 +1,5 @@
+cimport cython
+
 from whorl.core.callback cimport Runnable
 from whorl.core.handle cimport Handle
 from whorl.core.loop_queues cimport LoopQueues
@@ -13,8 +15,11 @@ cdef class LoopHandles(LoopQueues):
     cdef Py_ssize_t _active_handles
     cdef Py_ssize_t _active_requests
 
+    @cython.locals(opened=Handle)
     cdef object _handle_opened(self, Runnable handle)
     cdef object _handle_closing(self, Runnable handle)
+    cdef object _hidden_opened(self, Handle handle)
+    @cython.locals(closed=Handle)
     cdef object _handle_closed(self, Runnable handle)
     cpdef object _hide(self, Handle handle)
     cdef object _count_active(self, Py_ssize_t change)

@@ -40,7 +40,13 @@ class LoopHandles(LoopQueues):
         return list(self._handles.values())
 
     def _handle_opened(self, handle: Any) -> None:
-        self._handles[id(handle)] = handle
+        opened: Handle = handle
+        self._handles[id(opened)] = opened
+        opened._listed = True
+        self._hidden_opened(opened)
+
+    def _hidden_opened(self, handle: Handle) -> None:
+        """A handle of the loop's own was opened that users do not see."""
         if self._probe is not None:
             self._tell("handle_opened", handle)
 
@@ -50,11 +56,14 @@ class LoopHandles(LoopQueues):
             self._end_sleep()
 
     def _handle_closed(self, handle: Any) -> None:
-        self._handles.pop(id(handle), None)
+        closed: Handle = handle
+        if closed._listed:
+            closed._listed = False
+            self._handles.pop(id(closed), None)
 
     def _hide(self, handle: Handle) -> None:
         """Leave a handle of the loop's own out of what users see."""
-        self._handles.pop(id(handle), None)
+        self._handle_closed(handle)
 
     def _count_active(self, change: int) -> None:
         self._active_handles += change

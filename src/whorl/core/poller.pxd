@@ -1,6 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint32_t
 
+from whorl.core.callback cimport Owner
 from whorl.core.handle cimport Handle
 
 cdef int OPEN
@@ -16,6 +17,7 @@ cdef class IOHandle(Handle):
     cdef bint _asked
     cdef uint32_t _generation
 
+    cdef object _set_up(self, Owner loop)
     @cython.locals(seen=int)
     cdef object _execute(self)
     cpdef object _on_events(self, int seen)

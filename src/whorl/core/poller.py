@@ -29,7 +29,7 @@ from whorl.core.handle import Handle
 from whorl.core.states import Life
 
 if TYPE_CHECKING:
-    from whorl.core.loop import Loop
+    from whorl.core.callback import Owner
 
 OPEN = int(Life.OPEN)
 
@@ -43,8 +43,8 @@ class IOHandle(Handle):
 
     __slots__ = ("_asked", "_edge", "_fd", "_generation", "_interest", "_parked", "_queued", "_seen")
 
-    def __init__(self, loop: Loop) -> None:
-        Handle.__init__(self, loop)
+    def _set_up(self, loop: Owner) -> None:
+        Handle._set_up(self, loop)
         self._fd = -1
         self._interest = 0  # what the poller watches for; 0: not watched
         self._seen = 0  # events collected and not yet handed over

@@ -25,7 +25,7 @@ from whorl.core.poller import IOHandle
 from whorl.core.states import Event, Life
 
 if TYPE_CHECKING:
-    from whorl.core.loop import Loop
+    from whorl.core.loop_life import LoopLife
 
 OPEN = int(Life.OPEN)
 READABLE = int(Event.READABLE)
@@ -60,10 +60,11 @@ class Stream(IOHandle):
         "_urgent",
     )
 
-    def __init__(self, loop: Loop) -> None:
-        IOHandle.__init__(self, loop)
-        self._kernel = loop._kernel
-        self._poller = loop._poller
+    def _set_up(self, loop: Any) -> None:
+        IOHandle._set_up(self, loop)
+        machine: LoopLife = loop
+        self._kernel = machine._kernel
+        self._poller = machine._poller
         self._attached_fd = -1  # the descriptor, also once it is closed: it is shown
         self._sock: Any = None  # the socket object whose descriptor this is, if there is one
         self._is_socket = False

@@ -1,0 +1,62 @@
+cimport cython
+
+from whorl.aio.base_transports cimport PyContext_Enter, PyContext_Exit
+from whorl.aio.clients cimport Clients
+from whorl.aio.stream_transport cimport StreamTransport
+from whorl.aio.transport_table cimport TransportTable
+from whorl.aio.unchanged cimport Unchanged
+from whorl.core.kernel cimport Kernel
+from whorl.core.loop_life cimport LoopLife
+from whorl.core.poller cimport IOHandle
+
+cdef extern from *:
+    """
+    /* What `cls.__new__(cls)` does for a class that has no such method of its own in Python. */
+    static inline PyObject *whorl_new(PyObject *cls) {
+        PyObject *none = PyTuple_New(0), *made = NULL;
+        if (none != NULL) {
+            made = ((PyTypeObject *)cls)->tp_new((PyTypeObject *)cls, none, NULL);
+            Py_DECREF(none);
+        }
+        return made;
+    }
+    """
+    object new "whorl_new"(object cls)
+    object copy_of "PyContext_Copy"(object context)
+
+cdef int OPEN
+cdef int READABLE
+cdef int ACCEPTS_PER_EVENT
+cdef object SocketTransport
+cdef object _Socket
+cdef object _CALL_SOON
+cdef Unchanged _METHODS
+cdef tuple EXHAUSTED
+cdef tuple NOTHING_THERE
+
+
+cdef class Acceptor(IOHandle):
+    cdef public object _face
+    cdef public object _server
+    cdef public object _sock
+    cdef public tuple _kind
+    cdef Clients _clients
+    cdef TransportTable _table
+    cdef object _rest
+    cdef bint _exhausted
+
+    @cython.locals(kernel=Kernel, descriptors=bint, fd=int, _=int)
+    cpdef object _on_events(self, int seen)
+    cdef bint _accepts_descriptors(self) except -1
+    @cython.locals(machine=LoopLife, transport=StreamTransport, made=StreamTransport)
+    cdef object _begin(self, int fd, tuple names, object context)
+    cdef object _take_a_rest(self, object error)
+    cpdef object _release(self)
+
+
+cdef inline object begin_in_context(Acceptor acceptor, int fd, tuple names, object context):
+    PyContext_Enter(context)
+    try:
+        acceptor._begin(fd, names, context)
+    finally:
+        PyContext_Exit(context)

@@ -1,0 +1,20 @@
+cdef extern from *:
+    """
+    static inline PyObject *whorl_weak_reference(PyObject *thing) {
+        return PyWeakref_NewRef(thing, NULL);
+    }
+    static inline PyObject *whorl_identity(PyObject *thing) {
+        return PyLong_FromVoidPtr(thing);
+    }
+    """
+    object weak_reference "whorl_weak_reference"(object thing)
+    object identity "whorl_identity"(object thing)
+
+
+cdef class Clients:
+    cdef dict _known
+    cdef public bint is_over
+
+    cpdef object add(self, object transport)
+    cpdef object discard(self, object transport)
+    cpdef list transports(self)
