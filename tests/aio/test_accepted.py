@@ -230,3 +230,110 @@ def test_kernels_of_other_worlds_accept_objects() -> None:
     assert Kernel().accepts_descriptors == whorl.compiled
     assert FaultKernel(1).accepts_descriptors == whorl.compiled
     assert not Other().accepts_descriptors
+
+
+class Failing(Recorder):
+    """A protocol whose methods raise what they are told to."""
+
+    errors: dict[str, BaseException] = {}  # noqa: RUF012
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if "made" in self.errors:
+            raise self.errors.pop("made")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if "lost" in self.errors:
+            raise self.errors.pop("lost")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_what_a_protocol_raises_is_reported_as_that_of_a_callback(
+    family: int, loop: whorl.EventLoop, tmp_path: Path
+) -> None:
+    reports: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _, context: reports.append(context))
+    Failing.errors = {"made": ValueError("made"), "lost": ValueError("lost")}
+    async with accepted(loop, family, tmp_path / "socket", Failing) as (protocol, peer, _):
+        assert [str(report["exception"]) for report in reports] == ["made"]
+        assert "Failing.connection_made" in reports[0]["message"]
+        peer.send(b"here")
+        assert await protocol.until_received(4) == b"here"  # It goes on.
+        protocol.transport.close()
+        await turns(2)
+        assert [str(report["exception"]) for report in reports] == ["made", "lost"]
+        assert "_call_connection_lost" in reports[1]["message"]
+        assert isinstance(reports[1]["handle"], asyncio.Handle)
+        assert protocol.transport.fileno() == -1
+        assert peer.recv(1) == b""
+
+
+def test_an_interrupt_while_a_protocol_is_told_costs_no_data() -> None:
+    made: list[Failing] = []
+
+    def factory() -> Failing:
+        made.append(Failing())
+        return made[-1]
+
+    async def until(size: int) -> None:
+        while not made or len(made[0].received) < size:
+            await asyncio.sleep(0)
+
+    Failing.errors = {"made": KeyboardInterrupt()}
+    with contextlib.closing(whorl.new_event_loop()) as loop:
+        server = loop.run_until_complete(loop.create_server(factory, "127.0.0.1", 0))
+        with socket.create_connection(server.sockets[0].getsockname()) as peer:
+            peer.send(b"here")
+            with pytest.raises(KeyboardInterrupt):
+                loop.run_until_complete(until(4))
+            loop.run_until_complete(until(4))
+            made[0].transport.abort()
+        server.close()
+        loop.run_until_complete(turns(3))
+        assert made[0].calls[-1] == "connection_lost"
+
+
+async def test_who_replaces_call_soon_is_asked(loop: whorl.EventLoop, tmp_path: Path) -> None:
+    asked: list[str] = []
+    plain = loop.call_soon
+
+    def call_soon(callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+        asked.append(getattr(callback, "__name__", ""))
+        return plain(callback, *args, context=context)
+
+    loop.call_soon = call_soon  # type: ignore[method-assign, assignment]
+    try:
+        async with accepted(loop, socket.AF_INET, tmp_path) as (protocol, _, _):
+            protocol.transport.close()
+            await turns(2)
+    finally:
+        del loop.call_soon
+    assert {"connection_made", "_call_connection_lost"} <= set(asked)
+
+
+async def test_a_connection_that_is_over_before_its_protocol_was_told_is_told_both(
+    loop: whorl.EventLoop, tmp_path: Path
+) -> None:
+    class Ended(Recorder):
+        def __init__(self) -> None:
+            super().__init__()
+            loop.call_soon(lambda: server.abort_clients())
+
+    made: list[Ended] = []
+
+    def factory() -> Ended:
+        made.append(Ended())
+        return made[-1]
+
+    server = await loop.create_unix_server(factory, tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(os.fspath(tmp_path / "socket"))
+        peer.send(b"never read")
+        while not made:
+            await asyncio.sleep(0)
+        await turns(4)
+    assert made[0].calls == ["connection_made", "connection_lost"]
+    assert made[0].transport.fileno() == -1
+    server.close()
+    await server.wait_closed()

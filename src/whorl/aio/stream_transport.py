@@ -514,6 +514,9 @@ class StreamTransport(WriteTransport):
             dropped: Any = self
             dropped._was_dropped()
 
+    def _was_dropped(self) -> None:
+        """Nobody refers to it any more, and it is open: a subclass says so, and closes it."""
+
 
 if not cython.compiled:
     read_anything = StreamTransport._read
