@@ -287,6 +287,39 @@ async def test_a_writer_is_paused_and_resumed_at_the_watermarks() -> None:
     reader.close()
 
 
+def test_a_writer_goes_on_once_all_is_written_whatever_the_low_watermark() -> None:
+    async def sizes(loop: Any) -> list[int]:
+        reader, writer = new_pipe()
+        os.set_blocking(reader.fileno(), False)
+        transport, protocol = await loop.connect_write_pipe(Recorder, writer)
+        transport.set_write_buffer_limits(high=160_000, low=150_000)
+        transport.write(bytes(300_000))
+        seen = []
+        while "resume_writing" not in protocol.calls:
+            os.read(reader.fileno(), 65536)
+            seen.append(transport.get_write_buffer_size())
+            await asyncio.sleep(0.001)
+        transport.abort()
+        reader.close()
+        return seen
+
+    assert is_as_in_asyncio(sizes)[-1] > 0
+
+
+def test_a_reader_of_what_nobody_waits_for_is_made_all_the_same() -> None:
+    async def outcome(loop: Any) -> Any:
+        reports: list[Any] = []
+        loop.set_exception_handler(lambda loop, context: reports.append(context))
+        transport, protocol = await loop.connect_read_pipe(Recorder, open(os.devnull, "rb", 0))
+        await asyncio.sleep(0)
+        seen = repr(transport.is_closing()), list(protocol.calls)
+        transport.close()
+        await protocol.until_lost()
+        return seen, protocol.calls, [(str(each["message"]), repr(each["exception"])) for each in reports]
+
+    is_as_in_asyncio(outcome)
+
+
 # The end.
 
 

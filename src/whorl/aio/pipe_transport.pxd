@@ -25,6 +25,7 @@ cdef object release_pipe(BaseTransport transport, int duplicate)
 cdef class ReadPipe(BaseTransport):
     cdef int _duplicate
 
+    cdef object _start_reading(self)
     cdef object _update_interest(self)
     cdef object _data_arrived(self, bytes data)
     cdef object _end_arrived(self)
@@ -45,6 +46,7 @@ cdef class WritePipe(WriteTransport):
     cdef object _reader_left(self)
     cdef bint _is_lost(self) except -1
     cdef object _write_failed(self, int code)
+    cdef object _sent_some(self)
     cdef object _sent_all(self)
     cpdef object _make_room(self)
     cpdef object _release(self)

@@ -91,6 +91,14 @@ class ReadPipe(BaseTransport):
         """Give the protocol data again."""
         self._resume()
 
+    def _start_reading(self) -> None:
+        try:
+            Stream._start_reading(self)
+        except PermissionError as error:  # It is no file that anybody waits for: /dev/null, say.
+            # Programs that get no input go on; on asyncio's loop this comes out of a callback, too.
+            self._reading = False
+            self._report(error, f"Exception in callback {type(self).__name__}._add_reader()")
+
     def _update_interest(self) -> None:
         if self._reading and not self._interest:
             self._duplicate = with_own_descriptor(self, self._duplicate)
@@ -193,8 +201,7 @@ class WritePipe(WriteTransport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Write `data`: at once as far as the kernel takes it, the rest when it can."""
         if not isinstance(data, (bytes, bytearray, memoryview)):
-            # The type that asyncio raises.
-            raise AssertionError(f"data argument must be a bytes-like object, not {type(data).__name__!r}")
+            raise AssertionError(repr(data))  # as asyncio does
         WriteTransport.write(self, data)
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
@@ -214,6 +221,10 @@ class WritePipe(WriteTransport):
     def _write_failed(self, code: int) -> None:
         self._lost_writes += 1
         self._fatal_error(os_error(code), "Fatal write error on pipe transport")
+
+    def _sent_some(self) -> None:
+        if not self._unsent:  # The low watermark counts for sockets only, as in asyncio.
+            WriteTransport._sent_some(self)
 
     def _sent_all(self) -> None:
         if self._state == CLOSING:
