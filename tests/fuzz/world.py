@@ -71,7 +71,7 @@ class Diary(asyncio.Protocol):
             return False  # asyncio would call it again in every turn, or write nothing in every turn
         if event == "resume" and effect and ends(effect):
             return None  # asyncio's would fall over what is not there any more
-        return None if effect is None else self.world.effect(effect, self.number)
+        return None if effect is None else contextvars.Context().run(self.world.effect, effect, self.number)
 
     def connection_made(self, transport: Any) -> None:
         if self.appears:
@@ -250,9 +250,11 @@ class World:
 
         def handle(loop: Any, context: dict[str, Any]) -> None:
             self.reported(loop, context)
-            if "World.callback" in context["message"]:  # a protocol's are called in its connection's
+            if "World.callback" in context["message"]:
                 self.lines.append(("in context", self.variable.get()))
-            self.effect(effect)
+                self.effect(effect)
+            else:  # a protocol's are called in its connection's, which asyncio's are not always
+                contextvars.Context().run(self.effect, effect)
 
         self.loop.set_exception_handler({"noted": self.reported, "logged": None}.get(kind, handle))
 
