@@ -183,7 +183,10 @@ def test_what_a_class_declares_is_what_it_sets(source: Source) -> None:
             attribute for parent, _ in list(family(source, name))[1:] for attribute in parent.attributes
         }
         initializers = [
-            item for item in node.body if isinstance(item, ast.FunctionDef) and item.name in INITIALIZERS
+            item
+            for item in node.body
+            if isinstance(item, ast.FunctionDef)
+            if item.name in INITIALIZERS or item.name.startswith("_set_up")
         ]
         set_at_first = {attribute for item in initializers for attribute in attributes_set(item)} - inherited
         promised = slots(node)

@@ -738,6 +738,9 @@ class SimulatedHost(Host):
     def is_main_thread(self) -> bool:
         return False
 
+    def main_thread(self) -> int | None:
+        return None
+
     def process_id(self) -> int:
         return 1
 

@@ -395,8 +395,27 @@ async def test_debug_mode_may_change_while_the_loop_runs(loop: whorl.EventLoop) 
     assert depths[1] == 0
 
 
-def test_debug_mode_is_on_if_the_environment_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONASYNCIODEBUG", "1")
+@pytest.mark.parametrize("value", [None, "", "1"])
+def test_debug_mode_is_on_if_the_environment_says_so(
+    monkeypatch: pytest.MonkeyPatch, value: str | None
+) -> None:
+    if value is None:
+        monkeypatch.delenv("PYTHONASYNCIODEBUG", raising=False)
+    else:
+        monkeypatch.setenv("PYTHONASYNCIODEBUG", value)
+    loop = whorl.EventLoop()
+    assert loop.get_debug() == (bool(value) or sys.flags.dev_mode)
+    loop.close()
+
+
+@pytest.mark.parametrize("way", ["an environment of its own", "a function of its own"])
+def test_whoever_replaces_what_says_whether_debug_mode_is_on_is_asked(
+    monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    if way == "an environment of its own":
+        monkeypatch.setattr(os, "environ", {"PYTHONASYNCIODEBUG": "1"})
+    else:
+        monkeypatch.setattr(asyncio.coroutines, "_is_debug_mode", lambda: True)
     loop = whorl.EventLoop()
     assert loop.get_debug()
     loop.close()

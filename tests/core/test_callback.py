@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import functools
 import gc
 import threading
 import time
@@ -149,6 +150,55 @@ def test_what_is_set_in_a_context_stays_in_it(loop: Loop) -> None:
     loop.run()
     assert name.get() == "unset"
     assert context[name] == "set"
+
+
+def test_calls_made_in_an_empty_context_have_each_one_of_their_own(loop: Loop) -> None:
+    name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="unset")
+    seen: list[str] = []
+
+    def schedule() -> None:
+        for call in (loop.call_soon, loop.call_soon_threadsafe, functools.partial(loop.call_later, 0)):
+            call(name.set, "set")
+            call(lambda: seen.append(name.get()))
+
+    contextvars.Context().run(schedule)
+    loop.run()
+    assert seen == ["unset"] * 3
+    assert name.get() == "unset"
+
+
+@pytest.mark.parametrize("method", ["call_soon", "call_soon_threadsafe"])
+@pytest.mark.parametrize("asks_first", [True, False])
+def test_a_call_made_in_an_empty_context_runs_in_the_one_that_it_shows(
+    loop: Loop, method: str, asks_first: bool
+) -> None:
+    name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="unset")
+    shown: list[contextvars.Context] = []
+
+    def show() -> None:
+        name.set("set")
+        shown.append(callback.get_context())
+
+    callback = contextvars.Context().run(getattr(loop, method), show)
+    if asks_first:
+        shown.append(callback._context)
+    loop.run()
+    assert {id(context) for context in shown} == {id(callback.get_context())}
+    assert callback.get_context()[name] == "set"
+
+
+def test_a_call_is_made_in_the_context_as_it_was_when_it_was_scheduled(loop: Loop) -> None:
+    name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="unset")
+    seen: list[str] = []
+
+    def schedule() -> None:
+        loop.call_soon(lambda: seen.append(name.get()))
+        name.set("set")
+        loop.call_soon(lambda: seen.append(name.get()))
+
+    contextvars.Context().run(schedule)
+    loop.run()
+    assert seen == ["unset", "set"]
 
 
 @pytest.mark.parametrize("context", [{}, "context", 1])

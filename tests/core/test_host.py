@@ -1,15 +1,17 @@
-"""The host's children: starting, reaping, signalling them."""
+"""The host: its main thread, and its children, which are started, signalled and reaped."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
 import pytest
 
+from tests.core.machinery import in_child
 from whorl.core.host import Host
 
 
@@ -28,6 +30,21 @@ def child(request: pytest.FixtureRequest, host: Host) -> Iterator[tuple[int, int
         os.close(pidfd)
     process.kill()
     process.wait()
+
+
+def test_the_thread_that_forks_is_the_main_one_of_the_child(host: Host) -> None:
+    found: list[object] = []
+
+    def fork() -> None:
+        found.append(host.is_main_thread())
+        status = in_child(lambda: None if host.is_main_thread() else sys.exit(1))
+        found.append(status)
+
+    thread = threading.Thread(target=fork)
+    thread.start()
+    thread.join()
+    assert found == [False, 0]
+    assert host.is_main_thread()
 
 
 def ended(host: Host, pid: int) -> None:

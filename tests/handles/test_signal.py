@@ -350,18 +350,32 @@ def test_a_loop_of_another_thread_is_told_and_woken(loop: Loop) -> None:
     assert set(seen) == {USR1}
 
 
-def test_without_a_loop_in_the_main_thread_other_threads_are_refused() -> None:
+@pytest.mark.parametrize("loop_is", ["new", "the last one of the main thread's"])
+def test_without_a_loop_in_the_main_thread_other_threads_are_refused(loop_is: str) -> None:
     caught: list[BaseException] = []
+    former = Loop()
+    former.run()
 
     def other_thread() -> None:
-        loop = Loop()
+        if loop_is == "new":
+            former.close()
+            try_to_listen(Loop())
+        else:
+            former.call_soon(try_to_listen, former)
+            run_turns(former, 3)
+            former.close()
+
+    def try_to_listen(loop: Loop) -> None:
         handle = Signal(loop)
         try:
             handle.start(USR1, lambda handle, number: None)
         except RuntimeError as error:
             caught.append(error)
         assert not handle.is_active()
-        close_all(loop)
+        handle.close()
+        if not loop.is_running():
+            loop.run()
+            loop.close()
 
     thread = threading.Thread(target=other_thread)
     thread.start()

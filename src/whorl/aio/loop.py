@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import weakref
-from asyncio import coroutines
-from collections.abc import AsyncGenerator, Callable
-from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from whorl.aio import (
     clock,
@@ -15,6 +11,7 @@ from whorl.aio import (
     datagrams,
     descriptors,
     dns,
+    ending,
     errors,
     executor,
     pipes,
@@ -28,10 +25,7 @@ from whorl.aio import (
     tasks,
 )
 from whorl.aio import sendfile as files
-from whorl.aio.transport_table import TransportTable
-from whorl.core.callback import Callback
-from whorl.core.loop import Loop
-from whorl.handles.exit_watch import ExitWatch
+from whorl.aio.running import Running
 
 if TYPE_CHECKING:
     import selectors
@@ -41,31 +35,14 @@ if TYPE_CHECKING:
     from whorl.core.poller import Poller
 
 
-class EventLoop(Loop, clock.Watched, asyncio.AbstractEventLoop):  # type: ignore[misc]
+class EventLoop(Running, clock.Watched, asyncio.AbstractEventLoop):  # type: ignore[misc]
     """An event loop for asyncio, which is a loop of the machine's at the same time.
 
     `selector` is an object of the `selectors` module, as `asyncio.SelectorEventLoop` takes it; the
     keywords are those of `whorl.Loop`.
     """
 
-    # The class has an instance dictionary all the same; filled, it makes finding each method slower.
-    __slots__ = (
-        "_asyncgens",
-        "_asyncgens_shutdown_called",
-        "_children",
-        "_clock_function",
-        "_clock_resolution",
-        "_default_executor",
-        "_exception_handler",
-        "_executor_shutdown_called",
-        "_old_agen_hooks",
-        "_saved_origin_depth",
-        "_signal_handlers",
-        "_task_factory",
-        "_tls_scratch",
-        "_transports",
-        "slow_callback_duration",
-    )
+    __slots__ = ()
 
     def __init__(
         self,
@@ -77,42 +54,18 @@ class EventLoop(Loop, clock.Watched, asyncio.AbstractEventLoop):  # type: ignore
     ) -> None:
         if selector is not None and poller is not None:
             raise TypeError("selector and poller mean the same thing; give one of them")
-        super().__init__(poller=selector if poller is None else poller, kernel=kernel, host=host)
-        self._clock_function: Callable[[], float]
-        clock.use_own(self)
-        self.slow_callback_duration = 0.1  # seconds; debug mode logs callbacks that take longer
-        self._clock_resolution = 1e-9
-        self._exception_handler: errors.Handler | None = None
-        self._task_factory: Callable[..., Any] | None = None
-        self._default_executor: Executor | None = None
-        self._executor_shutdown_called = False
-        self._asyncgens: weakref.WeakSet[AsyncGenerator[Any, Any]] = weakref.WeakSet()
-        self._asyncgens_shutdown_called = False
-        self._old_agen_hooks: Any = None
-        self._saved_origin_depth: int | None = None
-        self._transports = TransportTable()  # those of sockets
-        self._tls_scratch: memoryview | None = None  # the buffer that all TLS connections share
-        self._signal_handlers: dict[int, Callback] = {}
-        self._children: set[ExitWatch] = set()  # those that run
-        self._guards_posts = errors.GUARDS_POSTS
-        self.set_debug(coroutines._is_debug_mode())  # type: ignore[attr-defined]
+        self._set_up_running(selector if poller is None else poller, kernel, host)
 
     # Running and closing. Scheduling is the machine's: call_soon, call_later, call_at, stop ...
-    run_forever = running.run_forever
-    run_until_complete = running.run_until_complete
-    close = running.close
-    set_debug = running.set_debug
+    # Running itself is `Running`'s: run_forever, run_until_complete, set_debug ...
     time = clock.TIME
     _look_again = clock.look_again
     _scheduled = property(clock.scheduled)
-    shutdown_asyncgens = running.shutdown_asyncgens
-    _asyncgen_firstiter_hook = running.asyncgen_began
-    _asyncgen_finalizer_hook = running.asyncgen_dropped
-    _begin_run = _run_forever_setup = running.begin_run
-    _end_run = _run_forever_cleanup = running.end_run
+    shutdown_asyncgens = ending.shutdown_asyncgens
+    _asyncgen_firstiter_hook = ending.asyncgen_began
+    _asyncgen_finalizer_hook = ending.asyncgen_dropped
     _run_once = running.run_once
-    __repr__ = running.describe
-    __del__ = running.finalize
+    __repr__ = ending.describe
 
     # Futures and tasks.
     create_future = tasks.create_future

@@ -1,103 +1,280 @@
-"""Running a loop and closing it: what surrounds the turns, as asyncio has it."""
+"""Running a loop: what it remembers for asyncio's face, and what surrounds the turns, as asyncio has it."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import warnings
-from asyncio import constants, events
+import weakref
+from asyncio import constants, coroutines, events
 from asyncio.base_events import _run_until_complete_cb  # type: ignore[attr-defined]
 from asyncio.log import logger
-from collections.abc import AsyncGenerator, Awaitable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from concurrent.futures import Executor
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from whorl.aio import clock
+from whorl.aio import clock, errors
+from whorl.aio.transport_table import TransportTable
+from whorl.core.callback import Callback
 from whorl.core.host import call_before_forks
+from whorl.core.kernel import clock_of
 from whorl.core.loop import Loop
+from whorl.handles.exit_watch import ExitWatch
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import uncompiled as cython
 
 if TYPE_CHECKING:
+    import selectors
     from collections.abc import Generator
 
     from whorl.aio.loop import EventLoop
+    from whorl.core.host import Host
+    from whorl.core.kernel import Kernel
+    from whorl.core.poller import Poller
+    from whorl.core.uncompiled import binding
 
     Result = TypeVar("Result")
-    Finalized = AsyncGenerator[Any, Any]
-
-
-def _send_held() -> None:
-    """What callbacks have written is not to be sent by two processes."""
-    loop = events._get_running_loop()
-    if isinstance(loop, Loop):
-        loop._send_held()
-
-
-call_before_forks(_send_held)
-
-
-def begin_run(loop: EventLoop) -> None:
-    """What precedes the first turn of every run.
-
-    Raises RuntimeError if the loop is closed or runs already, or if another one runs in this thread.
-    """
-    if events._get_running_loop() is not None:
-        loop._check_closed()
-        if loop.is_running():
-            raise RuntimeError("This event loop is already running")
-        raise RuntimeError("Cannot run the event loop while another loop is running")
-    clock.look_again(loop)
-    Loop._begin_run(loop)
-    enter(loop)
-
-
-def end_run(loop: EventLoop) -> None:
-    """What follows the last turn of every run."""
-    loop._stopping = False
-    Loop._end_run(loop)
-    leave(loop)
-
-
-def enter(loop: EventLoop) -> None:
-    """Make this the running loop of the thread."""
-    if loop._debug:
-        track_origins(loop, True)
-    loop._old_agen_hooks = sys.get_asyncgen_hooks()
-    sys.set_asyncgen_hooks(firstiter=loop._asyncgen_firstiter_hook, finalizer=loop._asyncgen_finalizer_hook)
-    events._set_running_loop(loop)
-
-
-def leave(loop: EventLoop) -> None:
-    """Take `enter` back."""
-    events._set_running_loop(None)
-    if loop._saved_origin_depth is not None:
-        track_origins(loop, False)
-    if loop._old_agen_hooks is not None:
-        sys.set_asyncgen_hooks(*loop._old_agen_hooks)
-        loop._old_agen_hooks = None
-
-
-def run_forever(loop: EventLoop) -> None:
-    """Turn until `stop` is called.
-
-    Source: ``asyncio.loop.run_forever``.
-    """
-    loop._run_forever_setup()
+else:
     try:
-        if getattr(loop._run_once, "__func__", None) is run_once:
-            loop._run_turns()
-        else:
-            _run_turns_of_others(loop)
-    finally:
-        loop._run_forever_cleanup()
+        from cython import binding
+    except ImportError:
+        from whorl.core.uncompiled import binding
+
+# Bound once: each of them is asked several times in every run.
+_running_loop = events._get_running_loop
+_set_running_loop: Any = events._set_running_loop
+_get_hooks = sys.get_asyncgen_hooks
+_set_hooks = sys.set_asyncgen_hooks
+TIME = clock.TIME
+CALL_AT = clock.CALL_AT
+
+_CALLER = 1 if cython.compiled else 2  # how far a warning is from it: compiled functions have no frame
+
+_ask_for_debug_mode: Any = coroutines._is_debug_mode  # type: ignore[attr-defined]
+_DEBUG_VARIABLE = os.fsencode("PYTHONASYNCIODEBUG")
 
 
-def _run_turns_of_others(loop: EventLoop) -> None:
-    """Turn by a method that a subclass or a test has put in the place of ours."""
-    while True:
-        loop._run_once()
-        if loop._stopping:
-            break
+def starts_in_debug_mode() -> bool:
+    """Whether loops are made in debug mode.
+
+    asyncio looks for a variable of the environment. That it is not there costs it an exception, of which the
+    dictionary behind `os.environ` knows nothing.
+    """
+    variables = getattr(os.environ, "_data", None)
+    ask: Any = coroutines._is_debug_mode  # type: ignore[attr-defined]
+    if (
+        ask is _ask_for_debug_mode
+        and variables is not None
+        and _DEBUG_VARIABLE not in variables
+        and not sys.flags.dev_mode
+    ):
+        return False
+    return bool(ask())
 
 
+class Running(Loop):
+    """The part of asyncio's loop that runs it, and the attributes of all of it."""
+
+    # The class has an instance dictionary all the same; filled, it makes finding each method slower.
+    __slots__ = (
+        "_asyncgens_shutdown_called",
+        "_children",
+        "_clock_function",
+        "_clock_resolution",
+        "_default_executor",
+        "_exception_handler",
+        "_executor_shutdown_called",
+        "_known_asyncgens",
+        "_old_agen_hooks",
+        "_saved_origin_depth",
+        "_signal_handlers",
+        "_task_factory",
+        "_tls_scratch",
+        "_transports",
+        "slow_callback_duration",
+    )
+
+    def _set_up_running(
+        self,
+        poller: Poller | selectors.BaseSelector | str | None,
+        kernel: Kernel | None,
+        host: Host | None,
+    ) -> None:
+        self._set_up_loop(poller, kernel, host)
+        # No method of the loop: a reference to itself would keep it alive.
+        self._clock_function: Callable[[], float] = clock_of(self._kernel)
+        self._time_replaced = not _has_own_clock(type(self))
+        self.slow_callback_duration = 0.1  # seconds; debug mode logs callbacks that take longer
+        self._clock_resolution = 1e-9
+        self._exception_handler: errors.Handler | None = None
+        self._task_factory: Callable[..., Any] | None = None
+        self._default_executor: Executor | None = None
+        self._executor_shutdown_called = False
+        self._known_asyncgens: weakref.WeakSet[AsyncGenerator[Any, Any]] | None = None
+        self._asyncgens_shutdown_called = False
+        self._old_agen_hooks: Any = None
+        self._saved_origin_depth: int | None = None
+        self._transports = TransportTable()  # those of sockets
+        self._tls_scratch: memoryview | None = None  # the buffer that all TLS connections share
+        self._signal_handlers: dict[int, Callback] = {}
+        self._children: set[ExitWatch] = set()  # those that run
+        self._guards_posts = errors.GUARDS_POSTS
+        self.set_debug(starts_in_debug_mode())
+
+    @property
+    def _asyncgens(self) -> weakref.WeakSet[AsyncGenerator[Any, Any]]:
+        """The asynchronous generators that are iterated and not finished."""
+        if self._known_asyncgens is None:
+            self._known_asyncgens = weakref.WeakSet()
+        return self._known_asyncgens
+
+    def run_forever(self) -> None:
+        """Turn until `stop` is called.
+
+        Source: ``asyncio.loop.run_forever``.
+        """
+        face: Any = self
+        self._run_forever_setup()
+        try:
+            if getattr(face._run_once, "__func__", None) is run_once:
+                self._run_turns()
+            else:
+                self._run_turns_of_others()
+        finally:
+            self._run_forever_cleanup()
+
+    def _run_turns_of_others(self) -> None:
+        """Turn by a method that a subclass or a test has put in the place of ours."""
+        face: Any = self
+        while True:
+            face._run_once()
+            if self._stopping:
+                break
+
+    def run_until_complete(self, future: Generator[Any, None, Result] | Awaitable[Result]) -> Result:
+        """Run until the future, or the task made of a coroutine, is done; its result.
+
+        Raises RuntimeError if the loop was stopped before. Source: ``asyncio.loop.run_until_complete``.
+        """
+        if self._closed:
+            self._check_closed()
+        if self._thread_id is not None:
+            raise RuntimeError("This event loop is already running")
+        if _running_loop() is not None:
+            raise RuntimeError("Cannot run the event loop while another loop is running")
+        is_ours = type(future) is CoroutineType or not asyncio.isfuture(future)
+        awaited: Any = self._awaited(future)
+        if is_ours:
+            # Whoever waits for it gets an exception, so nothing need be said when it is destroyed.
+            awaited._log_destroy_pending = False
+        awaited.add_done_callback(_run_until_complete_cb)
+        try:
+            self.run_forever()
+        except BaseException:
+            if is_ours and awaited.done() and not awaited.cancelled():
+                awaited.exception()  # The caller gets it from the loop; the task need not complain.
+            raise
+        finally:
+            awaited.remove_done_callback(_run_until_complete_cb)
+        if not awaited.done():
+            raise RuntimeError("Event loop stopped before Future completed.")
+        result: Result = awaited.result()
+        return result
+
+    def _awaited(self, future: Any) -> Any:
+        """What `asyncio.ensure_future` makes of it, in fewer steps for what it mostly is."""
+        loop: Any = self
+        if type(future) is CoroutineType:
+            try:
+                return loop.create_task(future)
+            except RuntimeError:
+                future.close()
+                raise
+        return asyncio.ensure_future(future, loop=loop)
+
+    def _begin_run(self) -> None:
+        """What precedes the first turn of every run.
+
+        Raises RuntimeError if the loop is closed or runs already, or if another one runs in this thread.
+        """
+        if _running_loop() is not None:
+            self._check_closed()
+            if self._thread_id is not None:
+                raise RuntimeError("This event loop is already running")
+            raise RuntimeError("Cannot run the event loop while another loop is running")
+        if not cython.compiled or self._time_replaced or not _has_own_clock(type(self)):
+            clock.look_again(self)  # type: ignore[arg-type]  # each is an EventLoop
+        Loop._begin_run(self)
+        enter(self)  # type: ignore[arg-type]
+
+    def _end_run(self) -> None:
+        """What follows the last turn of every run."""
+        self._stopping = False
+        Loop._end_run(self)
+        leave(self)  # type: ignore[arg-type]
+
+    def _run_forever_setup(self) -> None:
+        """The same by the name that asyncio has for it since 3.13."""
+        self._begin_run()
+
+    def _run_forever_cleanup(self) -> None:
+        """The same by the name that asyncio has for it since 3.13."""
+        self._end_run()
+
+    def set_debug(self, enabled: bool) -> None:
+        """Turn debug mode on or off.
+
+        Source: ``asyncio.loop.set_debug``.
+        """
+        self._debug = bool(enabled)
+        if self._thread_id is not None:
+            self.call_soon_threadsafe(track_origins, self, self._debug)
+
+    def close(self) -> None:
+        """Give everything back; what is scheduled is forgotten.
+
+        Raises RuntimeError if the loop runs. Closing again does nothing. Handles of the machine's that
+        are open are closed, with a ResourceWarning. Source: ``asyncio.loop.close``.
+        """
+        if self._thread_id is not None:
+            raise RuntimeError("Cannot close a running event loop")
+        if self._closed:
+            return
+        if self._debug:
+            logger.debug("Close %r", self)
+        face: Any = self
+        left_open = self.walk()
+        self._close_machine()
+        self._executor_shutdown_called = True
+        executor = self._default_executor
+        self._default_executor = None
+        if executor is not None:
+            executor.shutdown(wait=False)
+        if self._signal_handlers:
+            face._remove_all_signal_handlers()
+        if self._children:
+            face._close_children()
+        # The poller is closed by now, so this only gives descriptors back: nothing that a forked child
+        # shares with its parent is touched.
+        for handle in left_open:
+            handle.close()
+        for handle in left_open:
+            warnings.warn(f"unclosed handle {handle!r}", ResourceWarning, _CALLER, handle)
+
+    def __del__(self) -> None:
+        if getattr(self, "_poller", None) is None or self._closed:
+            return  # It was never made, or it is done.
+        warnings.warn(f"unclosed event loop {self!r}", ResourceWarning, source=self, stacklevel=1)
+        if self._thread_id is None:
+            self.close()
+
+
+@binding(True)
 def run_once(loop: EventLoop) -> None:
     """One turn, for those who drive a loop by asyncio's private names; it sleeps if there is nothing to do.
 
@@ -106,33 +283,24 @@ def run_once(loop: EventLoop) -> None:
     loop._step(True)
 
 
-def run_until_complete(loop: EventLoop, future: Generator[Any, None, Result] | Awaitable[Result]) -> Result:
-    """Run until the future, or the task made of a coroutine, is done; its result.
+def enter(loop: EventLoop) -> None:
+    """Make this the running loop of the thread."""
+    if loop._debug:
+        track_origins(loop, True)
+    loop._old_agen_hooks = _get_hooks()
+    _set_hooks(loop._asyncgen_firstiter_hook, loop._asyncgen_finalizer_hook)
+    _set_running_loop(loop)
 
-    Raises RuntimeError if the loop was stopped before. Source: ``asyncio.loop.run_until_complete``.
-    """
-    loop._check_closed()
-    if loop.is_running():
-        raise RuntimeError("This event loop is already running")
-    if events._get_running_loop() is not None:
-        raise RuntimeError("Cannot run the event loop while another loop is running")
-    is_ours = not asyncio.isfuture(future)
-    awaited: Any = asyncio.ensure_future(cast("Awaitable[Result]", future), loop=loop)
-    if is_ours:
-        # Whoever waits for it gets an exception, so nothing need be said when it is destroyed.
-        awaited._log_destroy_pending = False
-    awaited.add_done_callback(_run_until_complete_cb)
-    try:
-        loop.run_forever()
-    except BaseException:
-        if is_ours and awaited.done() and not awaited.cancelled():
-            awaited.exception()  # The caller gets it from the loop; the task need not complain.
-        raise
-    finally:
-        awaited.remove_done_callback(_run_until_complete_cb)
-    if not awaited.done():
-        raise RuntimeError("Event loop stopped before Future completed.")
-    return cast("Result", awaited.result())
+
+def leave(loop: EventLoop) -> None:
+    """Take `enter` back."""
+    _set_running_loop(None)
+    if loop._saved_origin_depth is not None:
+        track_origins(loop, False)
+    if loop._old_agen_hooks is not None:
+        firstiter, finalizer = loop._old_agen_hooks
+        _set_hooks(firstiter, finalizer)
+        loop._old_agen_hooks = None
 
 
 def track_origins(loop: EventLoop, enabled: bool) -> None:
@@ -145,104 +313,16 @@ def track_origins(loop: EventLoop, enabled: bool) -> None:
         loop._saved_origin_depth = None
 
 
-def set_debug(loop: EventLoop, enabled: bool) -> None:
-    """Turn debug mode on or off.
-
-    Source: ``asyncio.loop.set_debug``.
-    """
-    loop._debug = bool(enabled)
-    if loop.is_running():
-        loop.call_soon_threadsafe(track_origins, loop, loop._debug)
+def _has_own_clock(kind: Any) -> bool:
+    """Whether nobody has put another `time` or `call_at` into a class of loops."""
+    return kind.time is TIME and kind.call_at is CALL_AT
 
 
-# Asynchronous generators.
+def _send_held() -> None:
+    """What callbacks have written is not to be sent by two processes."""
+    loop = events._get_running_loop()
+    if isinstance(loop, Loop):
+        loop._send_held()
 
 
-def asyncgen_began(loop: EventLoop, generator: Finalized) -> None:
-    """A generator is iterated for the first time: it is the loop's to close."""
-    if loop._asyncgens_shutdown_called:
-        warnings.warn(
-            f"asynchronous generator {generator!r} was scheduled after loop.shutdown_asyncgens() call",
-            ResourceWarning,
-            source=loop,
-            stacklevel=2,
-        )
-    loop._asyncgens.add(generator)
-
-
-def asyncgen_dropped(loop: EventLoop, generator: Finalized) -> None:
-    """Nobody refers to an unfinished generator any more; this may happen in any thread."""
-    loop._asyncgens.discard(generator)
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(loop.create_task, generator.aclose())
-
-
-async def shutdown_asyncgens(loop: EventLoop) -> None:
-    """Close all asynchronous generators that the loop has seen and that are not finished.
-
-    Source: ``asyncio.loop.shutdown_asyncgens``.
-    """
-    loop._asyncgens_shutdown_called = True
-    if not len(loop._asyncgens):
-        return
-    generators: list[Finalized] = list(loop._asyncgens)
-    loop._asyncgens.clear()
-    results = await asyncio.gather(*[item.aclose() for item in generators], return_exceptions=True)
-    for result, generator in zip(results, generators, strict=True):
-        if isinstance(result, Exception):
-            loop.call_exception_handler(
-                {
-                    "message": f"an error occurred during closing of asynchronous generator {generator!r}",
-                    "exception": result,
-                    "asyncgen": generator,
-                }
-            )
-
-
-# The end.
-
-
-def close(loop: EventLoop) -> None:
-    """Give everything back; what is scheduled is forgotten.
-
-    Raises RuntimeError if the loop runs. Closing again does nothing. Handles of the machine's that
-    are open are closed, with a ResourceWarning. Source: ``asyncio.loop.close``.
-    """
-    if loop.is_running():
-        raise RuntimeError("Cannot close a running event loop")
-    if loop.is_closed():
-        return
-    if loop._debug:
-        logger.debug("Close %r", loop)
-    left_open = loop.walk()
-    loop._close_machine()
-    loop._executor_shutdown_called = True
-    executor, loop._default_executor = loop._default_executor, None
-    if executor is not None:
-        executor.shutdown(wait=False)
-    loop._remove_all_signal_handlers()
-    loop._close_children()
-    # The poller is closed by now, so this only gives descriptors back: nothing that a forked child
-    # shares with its parent is touched.
-    for handle in left_open:
-        handle.close()
-    for handle in left_open:
-        warnings.warn(f"unclosed handle {handle!r}", ResourceWarning, source=handle, stacklevel=2)
-
-
-def finalize(loop: EventLoop, _warn: Any = warnings.warn) -> None:
-    """A loop that nobody refers to any more is closed, with a ResourceWarning if it was open."""
-    # Not by vars(): a dictionary made here would keep the loop alive until the next collection.
-    if not hasattr(loop, "_signal_handlers") or loop.is_closed():
-        return  # It was never made, or it is done.
-    _warn(f"unclosed event loop {loop!r}", ResourceWarning, source=loop)
-    if not loop.is_running():
-        loop.close()
-
-
-def describe(loop: EventLoop) -> str:
-    """The representation of a loop."""
-    return (
-        f"<{type(loop).__name__} running={loop.is_running()} closed={loop.is_closed()} "
-        f"debug={loop.get_debug()}>"
-    )
+call_before_forks(_send_held)

@@ -105,6 +105,24 @@ cdef Py_ssize_t _spares
 cdef Py_ssize_t SPARE_CALLBACKS
 
 
+cdef extern from *:
+    """
+    /* Whether the context of the calling code holds nothing. */
+    static inline int whorl_context_is_empty(void) {
+        PyObject *context = PyThreadState_Get()->context;
+        return context == NULL || PyObject_Size(context) == 0;
+    }
+    """
+    bint context_is_empty "whorl_context_is_empty"() noexcept
+    object new_context "PyContext_New"()
+
+
+cdef inline object snapshot_context():
+    # None is an empty context: what is to run in it gets one of its own when it runs. Of those that would wait
+    # meanwhile CPython keeps no more than 255 for the next ones, and the collector looks at each.
+    return None if context_is_empty() else PyContext_CopyCurrent()
+
+
 cdef inline object copy_context():
     return PyContext_CopyCurrent()
 
@@ -125,6 +143,7 @@ cdef class Owner:
     cdef public bint _debug
     cdef int64_t _call
 
+    cdef object _set_up_owner(self)
     cdef object _timer_cancelled(self, Runnable timer)
     cdef object _count_active(self, Py_ssize_t change)
     cdef object _count_requests(self, Py_ssize_t change)
@@ -143,7 +162,7 @@ cdef class Callback(Runnable):
     cdef public Owner _loop
     cdef public object _callback
     cdef public tuple _args
-    cdef public object _context
+    cdef object _snapshot
     cdef public bint _cancelled
     cdef public object _source_traceback
     cdef object _repr

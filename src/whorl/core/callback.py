@@ -19,7 +19,8 @@ except ImportError:  # A pure installation needs no Cython.
     from whorl.core import uncompiled as cython
 
 if not cython.compiled:
-    copy_context = contextvars.copy_context
+    copy_context = snapshot_context = contextvars.copy_context
+    new_context = contextvars.Context
     get_ident = thread_ident = threading.get_ident
 
     def is_unshared(thing: object) -> bool:
@@ -65,7 +66,7 @@ class Owner:
 
     __slots__ = ("_call", "_debug")
 
-    def __init__(self) -> None:
+    def _set_up_owner(self) -> None:
         self._debug = False
         self._call = 0  # the number of the callback that runs, 0 while none does
 
@@ -121,9 +122,9 @@ class Callback(Runnable):
         "_args",
         "_callback",
         "_cancelled",
-        "_context",
         "_loop",
         "_repr",
+        "_snapshot",
         "_source_traceback",
     )
 
@@ -137,7 +138,8 @@ class Callback(Runnable):
         self._loop = loop
         self._callback = callback
         self._args = args
-        self._context = copy_context() if context is None else context
+        # The context to run in; None: one that is empty, and not made yet.
+        self._snapshot: Any = snapshot_context() if context is None else context
         self._cancelled = False
         self._source_traceback: Any = None
         self._repr: str | None = None
@@ -146,7 +148,9 @@ class Callback(Runnable):
         callback, args = self._callback, self._args
         if not self._cancelled and args is not None:
             # None, too, is tried: that it cannot be called is an error of the run, as in asyncio.
-            run_in_context(self._context, callback, args)  # type: ignore[arg-type]
+            if self._snapshot is None:
+                self._snapshot = new_context()
+            run_in_context(self._snapshot, callback, args)  # type: ignore[arg-type]
 
     def _run(self) -> None:
         """Do it now, and let the loop report what it raises: for those who know asyncio's private name."""
@@ -172,9 +176,17 @@ class Callback(Runnable):
         """Whether `cancel` was called."""
         return self._cancelled
 
+    @property
+    def _context(self) -> Any:
+        """The context the function runs in, by the name that asyncio has for it."""
+        return self.get_context()
+
     def get_context(self) -> contextvars.Context:
         """The context the function runs in (asyncio: ``Handle.get_context``, 3.12)."""
-        return self._context
+        if self._snapshot is None:
+            self._snapshot = new_context()
+        context: contextvars.Context = self._snapshot
+        return context
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -261,7 +273,7 @@ def recycle(entry: Runnable) -> None:
     callback = entry
     if callback._cancelled or callback._source_traceback is not None:
         return  # Only those that are like new.
-    callback._loop = callback._args = callback._context = None  # type: ignore[assignment]
+    callback._loop = callback._args = callback._snapshot = None  # type: ignore[assignment]
     callback._callback = _spare  # type: ignore[assignment]
     _spare = callback
     _spares += 1
@@ -284,7 +296,7 @@ def new_callback(
     entry._loop = loop
     entry._callback = callback
     entry._args = args
-    entry._context = copy_context() if context is None else context
+    entry._snapshot = snapshot_context() if context is None else context
     return entry
 
 
@@ -296,7 +308,7 @@ def new_guarded_callback(
     entry._loop = loop
     entry._callback = callback
     entry._args = args
-    entry._context = copy_context() if context is None else context
+    entry._snapshot = snapshot_context() if context is None else context
     return entry
 
 
@@ -307,7 +319,7 @@ if not cython.compiled:
     def _run_uncompiled(self: Callback) -> None:
         callback, args = self._callback, self._args
         if not self._cancelled and args is not None:
-            self._context.run(callback, *args)  # type: ignore[arg-type]
+            self._snapshot.run(callback, *args)
             # A traceback may keep this frame, which must not keep the callback.
             del self, callback, args
 

@@ -103,7 +103,7 @@ class EpollPoller(Poller):
     __slots__ = ("_epfd", "_events", "_generations", "_kernel", "_may_rest")
 
     def __init__(self, kernel: Kernel) -> None:
-        super().__init__()
+        Poller.__init__(self)
         self.edges = kernel.keeps_edges
         self.parks = kernel.keeps_edges or kernel.may_skip_polls  # a simulated world counts the calls
         self._may_rest = kernel.may_skip_polls

@@ -160,7 +160,7 @@ class FileCalls(DatagramCalls):
     __slots__ = ("_local_mounts", "_opens_now", "_reads_now")
 
     def __init__(self) -> None:
-        super().__init__()
+        DatagramCalls.__init__(self)
         self._local_mounts: dict[Any, bool] = {}  # whether a mounted file system is local
         self._opens_now = True  # whether this kernel has openat2 with RESOLVE_CACHED, as far as is known
         self._reads_now = True  # the same for preadv2 with RWF_NOWAIT

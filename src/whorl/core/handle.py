@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import Owner, Runnable
 from whorl.core.states import Life
@@ -71,7 +71,8 @@ class Handle(Runnable):
     @property
     def loop(self) -> Loop:
         """The loop this belongs to."""
-        return cast("Loop", self._loop)
+        loop: Any = self._loop
+        return loop  # type: ignore[no-any-return]
 
     def close(self, callback: Callable[[Self], object] | None = None) -> None:
         """Stop, give resources back, and call `callback(handle)` in the closing phase.
@@ -178,7 +179,8 @@ class Request:
     @property
     def loop(self) -> Loop:
         """The loop this belongs to."""
-        return cast("Loop", self._loop)
+        loop: Any = self._loop
+        return loop  # type: ignore[no-any-return]
 
     def is_pending(self) -> bool:
         """Whether the operation is still in flight."""

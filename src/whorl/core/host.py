@@ -13,6 +13,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 from whorl.core.signals import SignalTable
@@ -31,7 +32,11 @@ class Host:
 
     def is_main_thread(self) -> bool:
         """Whether this is the only thread that may handle signals."""
-        return threading.current_thread() is threading.main_thread()
+        return get_ident() == _main_thread
+
+    def main_thread(self) -> int | None:
+        """The number of that thread."""
+        return _main_thread
 
     def process_id(self) -> int:
         """A number for this process; it differs in a forked child."""
@@ -60,10 +65,8 @@ class Host:
         """Have a signal delivered to this thread (signal.raise_signal)."""
         signal.raise_signal(number)
 
-    @property
-    def signals(self) -> SignalTable:
-        """Who listens to which signal. A host with signals of its own has a table of its own."""
-        return _signals
+    #: Who listens to which signal. A host with signals of its own has a table of its own.
+    signals: SignalTable
 
     def thread_pool(self) -> Any:
         """What runs the loop's blocking work, None: the process's own pool (whorl.handles.threadpool)."""
@@ -177,7 +180,18 @@ class Host:
         threading.Thread(target=wait, name=f"whorl-child-{pid}", daemon=True).start()
 
 
-_signals = SignalTable(Host())  # signals are the process's, not a loop's
+Host.signals = SignalTable(Host())  # signals are the process's, not a loop's
+
+
+def _note_main_thread() -> None:
+    """Remember which thread handles signals; in a forked child it is the one that forked."""
+    global _main_thread
+    _main_thread = threading.main_thread().ident
+
+
+_main_thread: int | None
+_note_main_thread()
+os.register_at_fork(after_in_child=_note_main_thread)  # threading's own function for this ran before
 
 
 def _occupy(targets: dict[int, int]) -> list[int]:

@@ -1,7 +1,7 @@
 from libc.errno cimport EINVAL, ENOSYS, EPERM, errno as c_errno
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytearray cimport PyByteArray_FromStringAndSize
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.ref cimport PyObject
@@ -316,7 +316,8 @@ cdef inline object name_in(bytes raw):
 
 
 cdef class EventBatch:
-    cdef epoll_event _events[1024]
+    cdef epoll_event *_events
+    cdef bytearray _room
     cdef int _count
     cdef list _rows
 
@@ -325,6 +326,14 @@ cdef class EventBatch:
     cdef uint32_t generation(self, Py_ssize_t index) noexcept
     cpdef object put(self, int fd, uint32_t mask, uint32_t generation)
     cpdef object clear(self)
+
+
+cdef inline bytearray room_for_events(EventBatch batch):
+    # Not cleared: most loops never have more than a few events at a time.
+    if batch._room is None:
+        batch._room = PyByteArray_FromStringAndSize(NULL, EVENTS_PER_POLL * sizeof(epoll_event))
+        batch._events = <epoll_event *>PyByteArray_AS_STRING(batch._room)
+    return batch._room
 
 
 cdef inline Py_ssize_t batch_size(EventBatch batch) noexcept:
@@ -345,7 +354,7 @@ cdef inline uint32_t batch_generation(EventBatch batch, Py_ssize_t index) noexce
 
 
 cdef inline object batch_put(EventBatch batch, int fd, uint32_t mask, uint32_t generation):
-    if batch._count >= EVENTS_PER_POLL:
+    if batch._count >= EVENTS_PER_POLL or batch._events is NULL:
         raise IndexError("the batch is full")
     batch._events[batch._count].events = mask
     batch._events[batch._count].data.u64 = (<uint64_t>generation << 32) | <uint32_t>fd

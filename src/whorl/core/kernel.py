@@ -128,6 +128,10 @@ if not cython.compiled:
         except OSError as error:
             return _code(error)
 
+    def room_for_events(batch: EventBatch) -> bytearray:
+        """No room: uncompiled, events are rows of a list."""
+        return bytearray()
+
     def batch_size(batch: EventBatch) -> int:
         return len(batch._rows)
 
@@ -250,9 +254,10 @@ def clock_of(kernel: Kernel) -> Callable[[], float]:
 class EventBatch:
     """The events one `epoll_wait` gives: descriptor, mask and generation of each."""
 
-    __slots__ = ("_count", "_rows")
+    __slots__ = ("_count", "_room", "_rows")
 
     def __init__(self) -> None:
+        self._room = room_for_events(self)
         self._count = 0
         self._rows: list[tuple[int, int, int]] = []
 
@@ -303,7 +308,7 @@ class Kernel(FileCalls):
     )
 
     def __init__(self) -> None:
-        super().__init__()
+        FileCalls.__init__(self)
         self._scratch = new_scratch()  # where short messages are received
         self._epolls: dict[int, Any] = {}  # uncompiled: the epoll objects by descriptor
         self._fine_sleep = True  # whether this kernel sleeps in nanoseconds (epoll_pwait2)

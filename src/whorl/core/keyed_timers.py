@@ -41,7 +41,7 @@ class KeyedTimedCallback(TimedCallback):
         self._loop = loop
         self._callback = callback
         self._args = args
-        self._context = copy_context() if context is None else context
+        self._snapshot = copy_context() if context is None else context
         self._cancelled = False
         self._source_traceback = None
         self._repr = None

@@ -106,8 +106,9 @@ ACCEPTS_PER_EVENT: Final = 128
 #: How long a listener rests when descriptors or memory ran out, in nanoseconds (asyncio: 1 s).
 ACCEPT_REST_NS: Final = 1_000_000_000
 
-#: How many callbacks that have run are kept for the next ones: a burst's worth, some 100 KiB.
-SPARE_CALLBACKS: Final = 1024
+#: How many callbacks that have run are kept for the next ones: a burst's worth, 1.6 MiB after one of so many.
+#: What a burst makes anew, the collector looks at again and again.
+SPARE_CALLBACKS: Final = 16384
 
 #: A write may be held back until the callback ends that is no larger than this, in bytes: of larger ones
 #: the system call is no large part.

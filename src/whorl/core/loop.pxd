@@ -20,6 +20,7 @@ cdef class Loop(LoopLife):
     cdef bint _is_driven
     cdef bint _is_turning
 
+    cdef object _set_up_loop(self, object poller, object kernel, object host)
     cpdef object _run_turns(self)
     cdef object _turn(self)
     @cython.locals(before=int64_t, slept=int64_t, found=Py_ssize_t, _=Py_ssize_t)

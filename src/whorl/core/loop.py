@@ -66,13 +66,21 @@ class Loop(LoopLife):
         kernel: Kernel | None = None,
         host: Host | None = None,
     ) -> None:
+        self._set_up_loop(poller, kernel, host)
+
+    def _set_up_loop(
+        self,
+        poller: Poller | selectors.BaseSelector | str | None,
+        kernel: Kernel | None,
+        host: Host | None,
+    ) -> None:
         if getattr(self, "_kernel", None) is not None:
             raise RuntimeError("the loop is initialized already")
         self._polled_at = 0  # in ticks, once polls may be skipped
         self._skipped = 0  # turns since then
         self._is_driven = False  # whether somebody else decides when to sleep
         self._is_turning = False  # whether a turn is under way
-        LoopLife.__init__(self, poller, kernel, host)
+        LoopLife._set_up_life(self, poller, kernel, host)
 
     # Scheduling.
 

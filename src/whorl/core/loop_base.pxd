@@ -13,6 +13,7 @@ cdef class LoopBase(Owner):
     cdef public object _thread_id
     cdef object __weakref__
 
+    cdef object _set_up(self, object kernel, object host)
     cpdef object _check_closed(self)
     cpdef object _check_thread(self)
 

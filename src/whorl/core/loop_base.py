@@ -18,8 +18,8 @@ class LoopBase(Owner):
 
     __slots__ = ("__weakref__", "_closed", "_host", "_kernel", "_probe", "_stopping", "_thread_id")
 
-    def __init__(self, kernel: Kernel | None, host: Host | None) -> None:
-        Owner.__init__(self)
+    def _set_up(self, kernel: Kernel | None, host: Host | None) -> None:
+        Owner._set_up_owner(self)
         self._closed = True  # until everything has been made
         self._kernel = Kernel() if kernel is None else kernel
         self._host: Host = Host() if host is None else host

@@ -11,6 +11,7 @@ cdef class LoopBatches(LoopFigures):
     cdef readonly object _watched_entry
     cdef list _holding
 
+    cdef object _set_up(self, object kernel, object host)
     @cython.locals(batch=list)
     cdef object _run_ready(self)
     cdef object _run_pending(self)

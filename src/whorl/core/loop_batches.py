@@ -21,8 +21,8 @@ class LoopBatches(LoopFigures):
 
     __slots__ = ("_holding", "_passes", "_watched_entry")
 
-    def __init__(self, kernel: Kernel | None, host: Host | None) -> None:
-        LoopFigures.__init__(self, kernel, host)
+    def _set_up(self, kernel: Kernel | None, host: Host | None) -> None:
+        LoopFigures._set_up(self, kernel, host)
         self._passes = 0  # how many passes over idle, prepare or check handles there were
         self._watched_entry: Runnable | None = None  # what runs, in debug mode or with a probe
         self._holding: list[Handle] = []  # those that wait for the end of the callback that runs

@@ -12,3 +12,5 @@ cdef class LoopFigures(LoopTimers):
     cdef int64_t _sleep_began
     cdef int64_t _ran_ns
     cdef int64_t _run_began
+
+    cdef object _set_up(self, object kernel, object host)

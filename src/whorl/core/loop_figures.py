@@ -22,8 +22,8 @@ class LoopFigures(LoopTimers):
         "_turns",
     )
 
-    def __init__(self, kernel: Kernel | None, host: Host | None) -> None:
-        LoopTimers.__init__(self, kernel, host)
+    def _set_up(self, kernel: Kernel | None, host: Host | None) -> None:
+        LoopTimers._set_up(self, kernel, host)
         self._turns = 0
         self._events = 0
         self._callbacks = 0

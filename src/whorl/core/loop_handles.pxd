@@ -15,6 +15,7 @@ cdef class LoopHandles(LoopQueues):
     cdef Py_ssize_t _active_handles
     cdef Py_ssize_t _active_requests
 
+    cdef object _set_up(self, object kernel, object host)
     @cython.locals(opened=Handle)
     cdef object _handle_opened(self, Runnable handle)
     cdef object _handle_closing(self, Runnable handle)

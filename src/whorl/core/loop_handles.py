@@ -24,8 +24,8 @@ class LoopHandles(LoopQueues):
         "_shared",
     )
 
-    def __init__(self, kernel: Kernel | None, host: Host | None) -> None:
-        LoopQueues.__init__(self, kernel, host)
+    def _set_up(self, kernel: Kernel | None, host: Host | None) -> None:
+        LoopQueues._set_up(self, kernel, host)
         self._idle_handles: list[Any] = []
         self._prepare_handles: list[Any] = []
         self._check_handles: list[Any] = []

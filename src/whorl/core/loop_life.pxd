@@ -12,6 +12,7 @@ cdef class LoopLife(LoopBatches):
     cdef bint _arms_signals
     cdef object _process_id
 
+    cdef object _set_up_life(self, object poller, object kernel, object host)
     cdef object _wake(self)
     cpdef object _begin_run(self)
     cpdef object _end_run(self)

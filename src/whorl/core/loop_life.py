@@ -58,13 +58,13 @@ class LoopLife(LoopBatches):
 
     __slots__ = ("_arms_signals", "_poller", "_process_id", "_signal_handles", "_signals", "_wakeup")
 
-    def __init__(
+    def _set_up_life(
         self,
         poller: Poller | selectors.BaseSelector | str | None,
         kernel: Kernel | None,
         host: Host | None,
     ) -> None:
-        LoopBatches.__init__(self, kernel, host)
+        LoopBatches._set_up(self, kernel, host)
         self._process_id = self._host.process_id()
         self._signals: SignalPipe | None = None  # made when the loop first sleeps in the main thread
         self._arms_signals = False  # whether the next sleep must not begin before signals can end it
@@ -119,14 +119,17 @@ class LoopLife(LoopBatches):
     # Beginning and ending a run.
 
     def _begin_run(self) -> None:
-        self._check_closed()
+        if self._closed:
+            self._check_closed()
         if self._thread_id is not None:
             raise RuntimeError("This event loop is already running")
-        if not self._is_at_home():
+        host = self._host
+        if self._process_id != host.process_id():
             raise RuntimeError("This event loop was made before a fork and cannot run in the child")
-        if self._host.is_main_thread():
+        if host.is_main_thread():
             self._arms_signals = True
-            self._host.signals.loop_began(self)  # type: ignore[arg-type]
+            if host.signals.main_loop() is not self:
+                host.signals.loop_began(self)  # type: ignore[arg-type]
         self._thread_id = self._home_thread = current_thread()
         self._run_began = self._kernel.now()
         self._poller.quiet = 0  # the first turns of every run poll
@@ -137,8 +140,8 @@ class LoopLife(LoopBatches):
         self._run_began = self._sleep_began = 0
         self._may_sleep = self._arms_signals = False
         self._woken = False
-        self._host.signals.loop_ended(self)  # type: ignore[arg-type]
-        self._release_signals()
+        if self._signals is not None:
+            self._release_signals()
         self._poller.rest()
 
     def _is_at_home(self) -> bool:

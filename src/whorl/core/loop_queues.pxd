@@ -25,6 +25,7 @@ cdef class LoopQueues(LoopBase):
     cdef bint _may_sleep
     cdef bint _woken
 
+    cdef object _set_up(self, object kernel, object host)
     cdef object _enqueue(self, Runnable entry)
     cdef object _feed(self, Runnable entry)
     cdef object _unfeed(self, Runnable entry)

@@ -37,8 +37,8 @@ class LoopQueues(LoopBase):
         "_woken",
     )
 
-    def __init__(self, kernel: Kernel | None, host: Host | None) -> None:
-        LoopBase.__init__(self, kernel, host)
+    def _set_up(self, kernel: Kernel | None, host: Host | None) -> None:
+        LoopBase._set_up(self, kernel, host)
         self._ready: list[Runnable] = []
         self._spare: list[Runnable] = []  # the list `_ready` changes places with
         self._pending: list[Runnable] = []

@@ -15,6 +15,7 @@ cdef class LoopTimers(LoopHandles):
     cdef int64_t _now_ns
     cdef public bint _time_replaced
 
+    cdef object _set_up(self, object kernel, object host)
     cdef int64_t _clock(self) except? -1
     cdef object _schedule(self, TimedCallback timer)
     cdef object _timer_cancelled(self, Runnable timer)

@@ -27,8 +27,8 @@ class LoopTimers(LoopHandles):
 
     __slots__ = ("_now_ns", "_time_replaced", "_timer_queue")
 
-    def __init__(self, kernel: Kernel | None, host: Host | None) -> None:
-        LoopHandles.__init__(self, kernel, host)
+    def _set_up(self, kernel: Kernel | None, host: Host | None) -> None:
+        LoopHandles._set_up(self, kernel, host)
         self._timer_queue = TimerHeap()
         self._now_ns = self._kernel.now()
         self._time_replaced = False  # whether `time` or `call_at` is not the machine's

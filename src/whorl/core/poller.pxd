@@ -34,6 +34,7 @@ cdef class Poller:
     cpdef object modify(self, IOHandle handle, int interest)
     cpdef object remove(self, IOHandle handle)
     cpdef Py_ssize_t poll(self, int64_t timeout_ns, list into) except -1
+    cpdef object rest(self)
     cpdef object renew(self)
     cpdef object close(self)
     cpdef int fileno(self) except -2

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
             """Take note of a signal, inside a signal handler; whether that was possible."""
 
 
+def _no_loop() -> None:
+    """What a reference to a loop gives that is gone."""
+
+
 class SignalTable:
     """Who listens to which signal, in one process."""
 
@@ -36,26 +40,21 @@ class SignalTable:
         # For each listener, whether it waits for one signal only: those are told after the others.
         self._listeners: dict[int, tuple[tuple[weakref.ref[Listener], bool], ...]] = {}
         self._former: dict[int, Any] = {}  # the handlers that ours has replaced
-        self._main_loop: weakref.ref[Loop] | None = None  # the one that runs in the main thread
+        self.main_loop: Callable[[], Loop | None] = _no_loop  # the one that ran last in the main thread
 
     # The main thread.
 
     def loop_began(self, loop: Loop) -> None:
-        """A loop begins to run in the main thread."""
-        self._main_loop = weakref.ref(loop)
-
-    def loop_ended(self, loop: Loop) -> None:
-        """A loop does not run any more."""
-        if self._main_loop is not None and self._main_loop() is loop:
-            self._main_loop = None
+        """A loop begins to run in the main thread, and another one was the last that did."""
+        self.main_loop = weakref.ref(loop)
 
     def _in_main_thread(self, action: Callable[[int], object], number: int) -> None:
         """Act in the main thread: now, or by the loop that runs there."""
         if self._host.is_main_thread():
             action(number)
             return
-        main_loop = None if self._main_loop is None else self._main_loop()
-        if main_loop is None:
+        main_loop = self.main_loop()
+        if main_loop is None or main_loop._thread_id != self._host.main_thread():
             raise RuntimeError(
                 "signals are handled in the main thread: start this there, or while a loop runs there"
             )

@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t
 cimport cython
 from libc.math cimport ceil
 
-from whorl.core.callback cimport Callback, Owner, copy_context
+from whorl.core.callback cimport Callback, Owner, snapshot_context
 
 cdef double NEVER_FLOAT
 cdef int64_t NOT_A_TIME

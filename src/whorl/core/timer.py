@@ -142,7 +142,7 @@ def new_timer(
     timer._loop = loop
     timer._callback = callback
     timer._args = args
-    timer._context = copy_context() if context is None else context
+    timer._snapshot = snapshot_context() if context is None else context
     timer._cancelled = False
     timer._source_traceback = None
     timer._repr = None
@@ -156,7 +156,7 @@ def new_timer(
 
 
 if not cython.compiled:
-    from whorl.core.callback import copy_context
+    from whorl.core.callback import snapshot_context
 
     def ceil_ns(seconds: float) -> int:
         """The first whole nanosecond that is not before a time in seconds."""

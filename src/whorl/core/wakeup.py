@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 _ONE = (1).to_bytes(8, "little")
 _DRAIN = 4096
+READABLE = int(Event.READABLE)
 
 
 def _watch(handle: IOHandle, loop: Loop) -> None:
     """Watch a handle for reading; if that is refused, it gives its descriptors back."""
     try:
-        loop._poller.add(handle, int(Event.READABLE))
+        loop._poller.add(handle, READABLE)
     except BaseException:
         handle._release()
         raise
@@ -41,7 +42,7 @@ class Wakeup(IOHandle):
     __slots__ = ("_given_up", "_kernel", "_pair", "_wakers", "_write_fd")
 
     def __init__(self, loop: Loop, kernel: Kernel) -> None:
-        super().__init__(loop)
+        IOHandle.__init__(self, loop)
         loop._hide(self)
         self._kernel = kernel
         self._pair: Any = None

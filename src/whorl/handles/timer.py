@@ -46,7 +46,7 @@ class TimerEntry(TimedCallback):
         self._cancelled = True
         self._timer = None
         self._callback = None
-        self._context = None  # type: ignore[assignment]
+        self._snapshot = None
         self._unschedule()
 
 
@@ -131,7 +131,7 @@ class Timer(Handle):
         entry._deadline_ns = deadline
         entry._seconds = deadline / 1e9
         entry._callback = self._callback
-        entry._context = self._context
+        entry._snapshot = self._context
         loop._schedule(entry)
         self._is_owed = True
         self._activate()

@@ -1,0 +1,62 @@
+"""What ends or is lost: asynchronous generators that nobody exhausts, and what a loop shows of itself."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from whorl.aio.loop import EventLoop
+
+    Finalized = AsyncGenerator[Any, Any]
+
+
+def asyncgen_began(loop: EventLoop, generator: Finalized) -> None:
+    """A generator is iterated for the first time: it is the loop's to close."""
+    if loop._asyncgens_shutdown_called:
+        warnings.warn(
+            f"asynchronous generator {generator!r} was scheduled after loop.shutdown_asyncgens() call",
+            ResourceWarning,
+            source=loop,
+            stacklevel=2,
+        )
+    loop._asyncgens.add(generator)
+
+
+def asyncgen_dropped(loop: EventLoop, generator: Finalized) -> None:
+    """Nobody refers to an unfinished generator any more; this may happen in any thread."""
+    loop._asyncgens.discard(generator)
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(loop.create_task, generator.aclose())
+
+
+async def shutdown_asyncgens(loop: EventLoop) -> None:
+    """Close all asynchronous generators that the loop has seen and that are not finished.
+
+    Source: ``asyncio.loop.shutdown_asyncgens``.
+    """
+    loop._asyncgens_shutdown_called = True
+    if loop._known_asyncgens is None or not len(loop._asyncgens):
+        return
+    generators: list[Finalized] = list(loop._asyncgens)
+    loop._asyncgens.clear()
+    results = await asyncio.gather(*[item.aclose() for item in generators], return_exceptions=True)
+    for result, generator in zip(results, generators, strict=True):
+        if isinstance(result, Exception):
+            loop.call_exception_handler(
+                {
+                    "message": f"an error occurred during closing of asynchronous generator {generator!r}",
+                    "exception": result,
+                    "asyncgen": generator,
+                }
+            )
+
+
+def describe(loop: EventLoop) -> str:
+    """The representation of a loop."""
+    return (
+        f"<{type(loop).__name__} running={loop.is_running()} closed={loop.is_closed()} "
+        f"debug={loop.get_debug()}>"
+    )

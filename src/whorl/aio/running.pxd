@@ -1,0 +1,30 @@
+from whorl.core.loop cimport Loop
+
+
+cdef class Running(Loop):
+    cdef public bint _asyncgens_shutdown_called
+    cdef public object _children
+    cdef public object _clock_function
+    cdef public object _clock_resolution
+    cdef public object _default_executor
+    cdef public object _exception_handler
+    cdef public bint _executor_shutdown_called
+    cdef public object _known_asyncgens
+    cdef public object _old_agen_hooks
+    cdef public object _saved_origin_depth
+    cdef public object _signal_handlers
+    cdef public object _task_factory
+    cdef public object _tls_scratch
+    cdef public object _transports
+    cdef public object slow_callback_duration
+
+    cdef object _awaited(self, object future)
+    cdef object _run_turns_of_others(self)
+    cpdef object _begin_run(self)
+    cpdef object _end_run(self)
+
+
+cpdef object enter(Running loop)
+cpdef object leave(Running loop)
+cpdef object track_origins(Running loop, object enabled)
+cdef bint _has_own_clock(object kind) except -1
