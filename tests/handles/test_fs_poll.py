@@ -215,6 +215,7 @@ def test_a_real_file_is_looked_at_in_the_pool(loop: Loop, tmp_path: Path) -> Non
     assert handle._polling is not None
     while handle._polling._seen is None:
         loop.run(RunMode.ONCE)
-    file.write_text("three")
+    (tmp_path / "other").write_text("three")
+    (tmp_path / "other").replace(file)  # at once: a look between two steps would see an empty file
     loop.run()
     assert sizes == [(3, 5)]

@@ -65,6 +65,7 @@ TIME = Clock(
     use_own,
     "The monotonic clock, in seconds (``asyncio.loop.time``).",
 )
+TIME.__name__ = "time"  # type: ignore[attr-defined, unused-ignore]
 
 
 def scheduled(loop: EventLoop) -> list[TimedCallback]:
