@@ -937,3 +937,20 @@ def test_a_callback_may_be_cancelled_by_the_thread_that_posted_it(loop: whorl.Ev
     loop.run_forever()
     thread.join()
     assert ran == ["kept"]
+
+
+def test_whoever_replaces_what_asyncio_notes_the_running_loop_with_is_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    noted: list[Any] = []
+    note = asyncio._set_running_loop
+
+    def note_both(loop: Any) -> None:
+        noted.append(loop)
+        note(loop)
+
+    monkeypatch.setattr(asyncio.events, "_set_running_loop", note_both)
+    loop = whorl.EventLoop()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    assert noted == [loop, None]

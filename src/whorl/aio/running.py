@@ -45,9 +45,7 @@ else:
     except ImportError:
         from whorl.core.uncompiled import binding
 
-# Bound once: each of them is asked several times in every run.
-_running_loop = events._get_running_loop
-_set_running_loop: Any = events._set_running_loop
+# Bound once: each of them is asked in every run. `events` is asked each time: some put other functions there.
 _get_hooks = sys.get_asyncgen_hooks
 _set_hooks = sys.set_asyncgen_hooks
 TIME = clock.TIME
@@ -165,7 +163,7 @@ class Running(Loop):
             self._check_closed()
         if self._thread_id is not None:
             raise RuntimeError("This event loop is already running")
-        if _running_loop() is not None:
+        if events._get_running_loop() is not None:
             raise RuntimeError("Cannot run the event loop while another loop is running")
         is_ours = type(future) is CoroutineType or not asyncio.isfuture(future)
         awaited: Any = self._awaited(future)
@@ -202,7 +200,7 @@ class Running(Loop):
 
         Raises RuntimeError if the loop is closed or runs already, or if another one runs in this thread.
         """
-        if _running_loop() is not None:
+        if events._get_running_loop() is not None:
             self._check_closed()
             if self._thread_id is not None:
                 raise RuntimeError("This event loop is already running")
@@ -289,12 +287,12 @@ def enter(loop: EventLoop) -> None:
         track_origins(loop, True)
     loop._old_agen_hooks = _get_hooks()
     _set_hooks(loop._asyncgen_firstiter_hook, loop._asyncgen_finalizer_hook)
-    _set_running_loop(loop)
+    events._set_running_loop(loop)
 
 
 def leave(loop: EventLoop) -> None:
     """Take `enter` back."""
-    _set_running_loop(None)
+    events._set_running_loop(None)
     if loop._saved_origin_depth is not None:
         track_origins(loop, False)
     if loop._old_agen_hooks is not None:
