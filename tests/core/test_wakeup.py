@@ -539,15 +539,15 @@ def test_a_loop_sleeps_also_while_there_are_no_descriptors_for_signals(make_loop
     def grow_rich() -> None:
         seen.append(wakeup_fd())
         kernel.refusal = 0
-        loop.call_later(0.001, lambda: seen.append(wakeup_fd()))
+        loop.call_later(0.05, lambda: seen.append(wakeup_fd()))  # so late that the loop sleeps before it
 
-    loop.call_later(0.001, grow_rich)
+    loop.call_later(0.05, grow_rich)
     assert loop.run() is False
     assert seen[0] == -1
     assert seen[1] != -1  # The next sleep after the refusals has set it.
     kernel.refusal = errno.EAFNOSUPPORT
     other = make_loop(kernel=kernel)
-    other.call_later(0.001, seen.append, 1)
+    other.call_later(10, seen.append, 1)
     with pytest.raises(OSError, match="family"):
         other.run()
 

