@@ -197,7 +197,7 @@ class TimerHeap:
         self._cancelled -= self._entries - size
         self._timers = timers
         self._entries = size
-        make_room(self, max(LEAST_PLACES, 2 * size))
+        make_room(self, min(self._room, max(LEAST_PLACES, 2 * size)))  # no more: that might be refused
         for slot in range(size):
             timer = timers[slot]
             self._places[slot] = new_place(timer._deadline_ns, slot)
