@@ -53,7 +53,8 @@ GUARDED: dict[ModuleType, frozenset[str]] = {
 }
 GUARDED_NAMES = {module.__name__: module for module in GUARDED}
 MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
-    "whorl.core.kernel": (os, socket, select, signal, fcntl, time),
+    "whorl.core.kernel": (os, select, signal, fcntl, time),
+    "whorl.core.sockets": (os, socket),
     "whorl.core.datagrams": (socket,),
     "whorl.core.notify": (os,),
     "whorl.core.passing": (os, socket),

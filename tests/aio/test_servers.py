@@ -24,7 +24,7 @@ from tests.aio.peers import JumpingClock, Recorder, receive, receive_all, refuse
 from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
 from tests.aio.tls import client_context, server_context
 from whorl.core import Kernel
-from whorl.core.kernel import ACCEPTS_DESCRIPTORS
+from whorl.core.sockets import ACCEPTS_DESCRIPTORS
 
 pytestmark = pytest.mark.usefixtures("no_leak")
 

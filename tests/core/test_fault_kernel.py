@@ -12,7 +12,7 @@ import pytest
 from tests.core.machinery import SECOND, Watcher, run_turns
 from whorl.core import Event, Kernel, Loop
 from whorl.core.fault_kernel import FaultKernel, FaultRates
-from whorl.core.kernel import ACCEPTS_DESCRIPTORS
+from whorl.core.sockets import ACCEPTS_DESCRIPTORS
 
 NONE = FaultRates(*[0.0] * len(FaultRates._fields))
 ALWAYS = 1.0

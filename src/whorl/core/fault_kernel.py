@@ -16,7 +16,8 @@ import errno
 import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from whorl.core.kernel import ACCEPTS_DESCRIPTORS, Kernel
+from whorl.core.kernel import Kernel
+from whorl.core.sockets import ACCEPTS_DESCRIPTORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,8 +6,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromSt
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.ref cimport PyObject
 
-from whorl.core.datagrams cimport AF_INET, AF_INET6, read_address, sockaddr, sockaddr_storage
-from whorl.core.files cimport FileCalls
+from whorl.core.sockets cimport SocketCalls
 
 cdef extern from "<time.h>" nogil:
     ctypedef long time_t
@@ -38,28 +37,6 @@ cdef extern from "<sys/socket.h>" nogil:
     ssize_t c_sendmsg "sendmsg"(int fd, const msghdr *message, int flags)
     int MSG_NOSIGNAL
     int MSG_DONTWAIT
-
-cdef extern from *:
-    """
-    #ifndef _GNU_SOURCE
-    #define _GNU_SOURCE
-    #endif
-    #include <netinet/in.h>
-    #include <netinet/tcp.h>
-    #include <sys/socket.h>
-
-    static inline int whorl_accept(int fd, struct sockaddr *address, socklen_t *length) {
-        return accept4(fd, address, length, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    }
-
-    static inline int whorl_no_delay(int fd) {
-        int on = 1;
-        return setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    }
-    """
-    int c_accept "whorl_accept"(int fd, sockaddr *address, unsigned int *length) nogil
-    int c_no_delay "whorl_no_delay"(int fd) nogil
-    int c_getsockname "getsockname"(int fd, sockaddr *address, unsigned int *length) nogil
 
 cdef extern from "<sys/sendfile.h>" nogil:
     ssize_t c_sendfile "sendfile64"(int target, int source, int64_t *offset, size_t count)
@@ -92,8 +69,6 @@ cdef extern from *:
     long SYS_epoll_pwait
     long SYS_epoll_pwait2
     void *c_memset "memset"(void *target, int value, size_t size) nogil
-    void *c_memcpy "memcpy"(void *target, const void *source, size_t size) nogil
-    int c_memcmp "memcmp"(const void *one, const void *other, size_t size) nogil
 
 cdef extern from *:
     """
@@ -281,40 +256,6 @@ cdef inline Py_ssize_t send_file(int target, int source, int64_t offset, Py_ssiz
     return size
 
 
-cdef inline object accept_stream(Kernel kernel, int fd):
-    # The peer's name may never be asked for. Connections of one listening socket mostly have one name of their own.
-    cdef sockaddr_storage peer, own
-    cdef unsigned int peer_length = sizeof(sockaddr_storage), own_length = sizeof(sockaddr_storage)
-    cdef int connection = c_accept(fd, <sockaddr *>&peer, &peer_length)
-    if connection < 0:
-        return -c_errno
-    try:
-        if c_getsockname(connection, <sockaddr *>&own, &own_length) != 0:
-            return connection, raw_address(&peer, peer_length), None
-        if own.ss_family == AF_INET or own.ss_family == AF_INET6:
-            c_no_delay(connection)
-        if kernel._own_address is None or own_length != PyBytes_GET_SIZE(kernel._own_address) \
-                or c_memcmp(&own, PyBytes_AS_STRING(kernel._own_address), own_length):
-            kernel._own_name = read_address(&own, own_length)
-            kernel._own_address = raw_address(&own, own_length)
-        return connection, raw_address(&peer, peer_length), kernel._own_name
-    except BaseException:
-        c_close(connection)
-        raise
-
-
-cdef inline bytes raw_address(sockaddr_storage *address, unsigned int length):
-    return PyBytes_FromStringAndSize(<char *>address, min(length, sizeof(sockaddr_storage)))
-
-
-cdef inline object name_in(bytes raw):
-    cdef sockaddr_storage address
-    cdef unsigned int length = <unsigned int>min(<size_t>len(raw), sizeof(sockaddr_storage))
-    c_memset(&address, 0, sizeof(address))
-    c_memcpy(&address, PyBytes_AS_STRING(raw), length)
-    return read_address(&address, length)
-
-
 cdef class EventBatch:
     cdef epoll_event *_events
     cdef bytearray _room
@@ -447,7 +388,7 @@ cdef inline int wait_for_events(Kernel kernel, int epfd, int64_t timeout_ns, Eve
     return count
 
 
-cdef class Kernel(FileCalls):
+cdef class Kernel(SocketCalls):
     cdef bytearray _scratch
     cdef dict _epolls
     cdef bint _fine_sleep
@@ -457,8 +398,6 @@ cdef class Kernel(FileCalls):
     cdef public bint may_skip_polls
     cdef public bint accepts_descriptors
     cdef public bint offers_rings
-    cdef bytes _own_address
-    cdef object _own_name
 
     cpdef int64_t now(self) except? -1
     cpdef int64_t ticks(self) except? -1
@@ -476,5 +415,3 @@ cdef class Kernel(FileCalls):
     cpdef int epoll_ctl(self, int epfd, int operation, int fd, uint32_t mask, uint32_t generation) except? -65536
     cpdef int epoll_wait(self, int epfd, int64_t timeout_ns, EventBatch events) except? -65536
     cpdef int eventfd(self) except? -65536
-    cpdef object accept_descriptor(self, int fd)
-    cpdef object name_of(self, bytes address)
