@@ -593,3 +593,31 @@ async def test_a_new_callback_for_a_number_that_was_closed_and_used_again_is_cal
     getattr(loop, f"remove_{direction}")(fd)
     for sock in (old_peer, new, new_peer):
         sock.close()
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_a_writer_that_was_ready_runs_before_a_reader_that_ended_the_run(error: type[BaseException]) -> None:
+    def both_ready(loop: Any) -> Any:
+        ours, peer = socket.socketpair()
+        ours.setblocking(False)
+        calls: list[str] = []
+
+        def read() -> None:
+            calls.append("reader")
+            if len(calls) == 1:
+                raise error
+
+        with ours, peer:
+            loop.add_reader(ours, read)
+            loop.add_writer(ours, calls.append, "writer")
+            peer.send(b"x")
+            with pytest.raises(error):
+                loop.run_forever()
+            seen = list(calls)
+            loop.call_soon(loop.stop)
+            loop.run_forever()
+            loop.remove_reader(ours)
+            loop.remove_writer(ours)
+        return seen, calls
+
+    assert is_as_in_asyncio(both_ready) == (["reader"], ["reader", "writer", "reader", "writer"])

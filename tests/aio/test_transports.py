@@ -1001,6 +1001,34 @@ def test_an_interrupt_out_of_one_connection_costs_the_others_nothing(
     loop.run_until_complete(turns(2))
 
 
+@pytest.mark.exact("which of two errors comes first, of reading and of writing")
+def test_what_was_ready_to_be_written_is_written_before_a_read_that_an_exit_cut_short(kind: str) -> None:
+    class Exit(Recorder, asyncio.BufferedProtocol):
+        exits = True
+
+        def get_buffer(self, sizehint: int) -> bytearray:
+            if self.exits:
+                self.exits = False
+                raise SystemExit
+            return bytearray(10)
+
+        def buffer_updated(self, nbytes: int) -> None:
+            self.calls.append("buffer_updated")
+
+    def both_ready(loop: Any) -> Any:
+        ours, peer = socket_pair(kind)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        protocol = Exit()
+        transport, _ = loop.run_until_complete(loop.connect_accepted_socket(lambda: protocol, ours))
+        transport.write(bytes(10_000_000))
+        peer.close()
+        with pytest.raises(SystemExit):
+            loop.run_until_complete(protocol.until_lost())
+        return type(loop.run_until_complete(protocol.until_lost())), protocol.calls
+
+    is_as_in_asyncio(both_ready)
+
+
 def test_an_interrupt_costs_its_own_connection_nothing(loop: whorl.EventLoop, kind: str) -> None:
     # There is more to read than one read takes, and something waits to be sent: no new event of the
     # kernel's will announce either.

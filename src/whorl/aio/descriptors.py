@@ -188,6 +188,8 @@ class DescriptorWatch(IOHandle):
             except BaseException:
                 if sender is not None:  # The event may not come again.
                     self.attempt_soon()
+                elif writer is not None and not writer._cancelled and seen & (WRITABLE | HANGUP | ERROR):
+                    self._runner._enqueue(writer)  # It was collected, and runs as what else was.
                 raise
         if seen == 0 or seen & (WRITABLE | HANGUP | ERROR):
             # A writer that the reader has just removed was cancelled, and does not run.

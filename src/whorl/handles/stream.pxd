@@ -13,6 +13,7 @@ cdef int DISCONNECT
 cdef int PRIORITIZED
 cdef int ERROR
 cdef int HANGUP
+cdef int CUT_SHORT
 cdef Py_ssize_t EAGAIN
 cdef Py_ssize_t EINTR
 cdef Py_ssize_t ENOBUFS
@@ -53,6 +54,7 @@ cdef class Stream(IOHandle):
     cdef object _start_reading(self)
     cdef object _stop_reading(self)
     cdef object _update_interest(self)
+    @cython.locals(is_read=bint)
     cpdef object _on_events(self, int seen)
     cdef object _run_again(self)
     @cython.locals(limit=Py_ssize_t)

@@ -34,6 +34,8 @@ DISCONNECT = int(Event.DISCONNECT)
 PRIORITIZED = int(Event.PRIORITIZED)
 ERROR = int(Event.ERROR)
 HANGUP = int(Event.HANGUP)
+#: Seen only, of a turn that an interrupt cut short between reading and writing: it goes on with the writing.
+CUT_SHORT = 64
 EAGAIN = -errno.EAGAIN
 EINTR = -errno.EINTR
 ENOBUFS = -errno.ENOBUFS
@@ -139,13 +141,19 @@ class Stream(IOHandle):
             self._urgent = True
         if seen & (READABLE | DISCONNECT | PRIORITIZED | HANGUP | ERROR):
             self._more_to_read = True
+        is_read = False
         try:
+            if seen & CUT_SHORT and self._unsent:
+                self._flush()
             if self._reading and self._more_to_read:
                 self._read()
+            is_read = True
             if self._unsent and (seen == 0 or seen & (WRITABLE | HANGUP | ERROR)) and self._life == OPEN:
                 self._flush()
         except BaseException:
             # An interrupt: what was not done must not wait for an event that may not come again.
+            if not is_read and self._unsent and seen & (WRITABLE | HANGUP | ERROR):
+                self._seen |= CUT_SHORT
             self._run_again()
             raise
         if self._edge and self._reading and self._more_to_read and self._life == OPEN:
