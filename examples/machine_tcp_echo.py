@@ -4,8 +4,7 @@
 """
 
 import whorl
-from whorl.handles import TCP
-from whorl.handles.stream_handle import Connect, Shutdown, StreamHandle, Write
+from whorl.handles import TCP, Connect, Shutdown, StreamHandle, Write
 
 QUEUE_LIMIT = 256 * 1024  # a peer that does not read what it is sent is read from no more
 MESSAGE = b"round it goes " * 100_000

@@ -91,6 +91,38 @@ cdef extern from *:
 
 cdef extern from *:
     """
+    /* The same with two and three: with a place before them, where a method puts its object. */
+    static inline PyObject *whorl_call_with_two(PyObject *context, PyObject *callback, PyObject *one, PyObject *two) {
+        PyObject *arguments[3] = {NULL, one, two}, *result;
+        if (PyContext_Enter(context) < 0)
+            return NULL;
+        result = PyObject_Vectorcall(callback, arguments + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+        if (PyContext_Exit(context) < 0) {
+            Py_XDECREF(result);
+            return NULL;
+        }
+        return result;
+    }
+
+    static inline PyObject *whorl_call_with_three(PyObject *context, PyObject *callback, PyObject *one, PyObject *two,
+                                                  PyObject *three) {
+        PyObject *arguments[4] = {NULL, one, two, three}, *result;
+        if (PyContext_Enter(context) < 0)
+            return NULL;
+        result = PyObject_Vectorcall(callback, arguments + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+        if (PyContext_Exit(context) < 0) {
+            Py_XDECREF(result);
+            return NULL;
+        }
+        return result;
+    }
+    """
+    object call_with_two "whorl_call_with_two"(object context, object callback, object one, object two)
+    object call_with_three "whorl_call_with_three"(object context, object callback, object one, object two, object three)
+
+
+cdef extern from *:
+    """
     /* Whether only the caller's own reference to an object is left: no other one, and no weak one. */
     static inline int whorl_is_unshared(PyObject *object) {
         Py_ssize_t offset = Py_TYPE(object)->tp_weaklistoffset;

@@ -35,6 +35,16 @@ if not cython.compiled:
         """Call `callback(argument)` in `context`."""
         return context.run(callback, argument)
 
+    def call_with_two(context: Any, callback: Callable[[Any, Any], Any], first: Any, second: Any) -> Any:
+        """Call `callback(first, second)` in `context`."""
+        return context.run(callback, first, second)
+
+    def call_with_three(
+        context: Any, callback: Callable[[Any, Any, Any], Any], first: Any, second: Any, third: Any
+    ) -> Any:
+        """Call `callback(first, second, third)` in `context`."""
+        return context.run(callback, first, second, third)
+
 
 def current_context() -> contextvars.Context:
     """A copy of the calling code's context."""

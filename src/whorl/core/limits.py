@@ -110,6 +110,9 @@ ACCEPT_REST_NS: Final = 1_000_000_000
 #: What a burst makes anew, the collector looks at again and again.
 SPARE_CALLBACKS: Final = 16384
 
+#: How many writes that are over are kept for the next ones: one for each connection of a busy server.
+SPARE_WRITES: Final = 1024
+
 #: A write may be held back until the callback ends that is no larger than this, in bytes: of larger ones
 #: the system call is no large part.
 SMALL_WRITE: Final = 4 * 1024

@@ -21,6 +21,9 @@ cdef class Loop(LoopLife):
     cdef bint _is_turning
 
     cdef object _set_up_loop(self, object poller, object kernel, object host)
+    @cython.locals(can_sleep=bint, may_sleep=bint, _=int)
+    cdef object _machine_turn(self, int mode)
+    cdef int64_t _machine_timeout(self) except -2
     cpdef object _run_turns(self)
     cdef object _turn(self)
     @cython.locals(before=int64_t, slept=int64_t, found=Py_ssize_t, _=Py_ssize_t)

@@ -218,10 +218,10 @@ class Loop(LoopLife):
         if self._prepare_handles:
             self._run_phase(self._prepare_handles)
         may_sleep = mode == DEFAULT or (mode == ONCE and can_sleep)
-        if self._arms_signals and may_sleep and self.backend_timeout() != 0:
+        if self._arms_signals and may_sleep and self._machine_timeout() != 0:
             self._arm_signals()
         self._may_sleep = True
-        self._poll(self.backend_timeout() if may_sleep else 0, self._polled)
+        self._poll(self._machine_timeout() if may_sleep else 0, self._polled)
         if self._polled:
             self._run_batch(self._polled, self._pending)
         for _ in range(PENDING_ROUNDS):
@@ -232,8 +232,9 @@ class Loop(LoopLife):
             self._run_phase(self._check_handles)
         if self._closing_handles:
             self._run_closing()
-        self.update_time()
-        self._run_timers()
+        self._now_ns = self._clock()
+        if self._timer_queue._entries or self._timer_queue._line:
+            self._run_timers()
 
     def stop(self) -> None:
         """End the run soon: not later than the next turn, and the poll before that does not sleep."""
@@ -368,6 +369,9 @@ class Loop(LoopLife):
         The time until the next timer is counted from `now()`; where there are `call_at` timers too,
         whose deadlines are times of the clock, from the clock.
         """
+        return self._machine_timeout()
+
+    def _machine_timeout(self) -> int:
         if (
             self._stopping
             or self._ready

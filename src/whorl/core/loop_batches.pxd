@@ -14,6 +14,7 @@ cdef class LoopBatches(LoopFigures):
     cdef object _set_up(self, object kernel, object host)
     @cython.locals(batch=list)
     cdef object _run_ready(self)
+    @cython.locals(batch=list)
     cdef object _run_pending(self)
     @cython.locals(due=list)
     cdef object _run_timers(self)

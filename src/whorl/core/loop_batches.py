@@ -39,9 +39,11 @@ class LoopBatches(LoopFigures):
         self._run_batch(batch, self._ready)
 
     def _run_pending(self) -> None:
+        """Run exactly what is owed now; what comes meanwhile waits for the next round."""
         if self._pending:
             batch = self._pending
-            self._pending = []
+            self._pending = self._spare_pending
+            self._spare_pending = batch
             self._run_batch(batch, self._pending)
 
     def _run_timers(self) -> None:

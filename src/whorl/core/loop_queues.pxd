@@ -13,6 +13,7 @@ cdef class LoopQueues(LoopBase):
     cdef readonly list _ready
     cdef list _spare
     cdef list _pending
+    cdef list _spare_pending
     cdef list _polled
     cdef list _arrivals
     cdef list _emptied

@@ -34,6 +34,7 @@ class LoopQueues(LoopBase):
         "_ready",
         "_sent_async",
         "_spare",
+        "_spare_pending",
         "_woken",
     )
 
@@ -42,6 +43,7 @@ class LoopQueues(LoopBase):
         self._ready: list[Runnable] = []
         self._spare: list[Runnable] = []  # the list `_ready` changes places with
         self._pending: list[Runnable] = []
+        self._spare_pending: list[Runnable] = []  # the list `_pending` changes places with
         self._polled: list[Runnable] = []  # what the machine's poll brought
         self._arrivals: Any = [] if cython.compiled else collections.deque()
         self._emptied: list[Runnable] = []  # compiled, the list `_arrivals` changes places with

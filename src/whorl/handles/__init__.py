@@ -13,8 +13,9 @@ from whorl.handles.loop_watchers import Check, Idle, Prepare
 from whorl.handles.pipe import Pipe
 from whorl.handles.process import Process, Stdio, StdioKind, kill
 from whorl.handles.random import Random
+from whorl.handles.requests import Connect, Shutdown, Write
 from whorl.handles.signal import Signal
-from whorl.handles.stream_handle import Connect, Shutdown, StreamHandle, Write
+from whorl.handles.stream_handle import StreamHandle
 from whorl.handles.tcp import TCP
 from whorl.handles.threadpool import ThreadPool, Work, thread_pool
 from whorl.handles.timer import Timer

@@ -18,8 +18,9 @@ from whorl.core.limits import MESSAGE_SIZE
 from whorl.core.poller import IOHandle
 from whorl.core.states import Event, Life
 from whorl.handles.kinds import HandleKind, kind_of
+from whorl.handles.requests import Connect, Write, new_write
 from whorl.handles.stream import Stream
-from whorl.handles.stream_handle import Connect, StreamHandle, Write, answer, flat
+from whorl.handles.stream_handle import StreamHandle, answer, flat
 from whorl.handles.tcp import TCP
 from whorl.handles.udp import UDP
 
@@ -173,7 +174,7 @@ class Pipe(StreamHandle):
         chunk = self._to_send(data, handle)
         copy: int = answer(self._kernel.duplicate(handle.fileno()))
         try:
-            request = Write(self, callback)
+            request = new_write(self, callback)
         except BaseException:
             self._kernel.close(copy)
             raise
@@ -181,7 +182,8 @@ class Pipe(StreamHandle):
         self._outgoing.append((self._sent_total + self._unsent, copy))
         self._enqueue(chunk, 0, len(chunk))
         request._target = self._sent_total + self._unsent
-        self._writes.append(request)
+        request._begin()
+        self._writes.push(request)
         if is_first and self._connecting is None:
             self._flush()
             if not self._unsent:

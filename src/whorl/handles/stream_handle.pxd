@@ -2,9 +2,10 @@ cimport cython
 
 from libc.stdint cimport int64_t
 
-from whorl.core.callback cimport call_in_context, current_context
-from whorl.core.handle cimport Handle, Request
+from whorl.core.callback cimport call_with_three, call_with_two, current_context
+from whorl.core.handle cimport Handle
 from whorl.handles.listener cimport Listener
+from whorl.handles.requests cimport Connect, RequestQueue, Shutdown, StreamRequest, Write, new_write, recycle_write
 from whorl.handles.stream cimport Stream
 
 cdef int OPEN
@@ -17,34 +18,14 @@ cdef Py_ssize_t EINTR
 cdef Py_ssize_t READ_SIZE
 
 
-cdef class StreamRequest(Request):
-    cdef readonly object handle
-    cdef object _callback
-    cdef object _context
-
-    cdef object _finish(self, int code)
-
-
-cdef class Write(StreamRequest):
-    cdef int64_t _target
-
-
-cdef class Connect(StreamRequest):
-    pass
-
-
-cdef class Shutdown(StreamRequest):
-    pass
-
-
 cdef class StreamHandle(Stream):
     cdef bint _readable
     cdef bint _writable
     cdef object _read_callback
     cdef object _get_buffer
     cdef object _read_context
-    cdef object _writes
-    cdef object _owed
+    cdef RequestQueue _writes
+    cdef RequestQueue _owed
     cdef bint _fed
     cdef Connect _connecting
     cdef int _delayed_error
@@ -54,7 +35,10 @@ cdef class StreamHandle(Stream):
     cdef object _connection_callback
     cdef object _connection_context
 
+    @cython.locals(size=Py_ssize_t, code=Py_ssize_t, request=Write)
+    cpdef Write write(self, object data, object callback=*)
     cdef object _accept(self, StreamHandle client)
+    cdef object _check_writable(self)
 
     # For subclasses.
     cdef object _adopt(self, object sock)
@@ -74,6 +58,7 @@ cdef class StreamHandle(Stream):
     cdef object _end_arrived(self)
     cdef object _note_read(self, Py_ssize_t result, Py_ssize_t limit)
     cdef object _read_failed(self, int code)
+    @cython.locals(request=StreamRequest)
     cdef bint _owes_failure(self) except -1
     @cython.locals(request=Write)
     cdef object _write_failed(self, int code)
@@ -90,11 +75,13 @@ cdef class StreamHandle(Stream):
     cdef object _settle(self)
     @cython.locals(request=Write)
     cdef object _complete_writes(self)
-    @cython.locals(request=Write)
     cdef object _fail_writes(self, int code)
     cdef object _shut(self)
-    @cython.locals(request=StreamRequest, code=int)
+    @cython.locals(request=StreamRequest)
     cdef object _pay(self)
     cpdef object _release(self)
     cdef object _finish_close(self)
     cdef object _cancel_requests(self)
+
+
+cpdef object flat(object data)

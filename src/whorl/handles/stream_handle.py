@@ -12,18 +12,23 @@ that reason. The turn that brings a connection does nothing else with the stream
 
 from __future__ import annotations
 
-import collections
 import errno
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.callback import call_in_context, current_context
-from whorl.core.handle import Handle, Request, os_error
+from whorl.core.callback import current_context
+from whorl.core.handle import Handle, os_error
 from whorl.core.limits import READ_SIZE
 from whorl.core.states import Event, Life
 from whorl.handles.listener import Listener
+from whorl.handles.requests import Connect, RequestQueue, Shutdown, Write, new_write, recycle_write
 from whorl.handles.stream import Stream
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import uncompiled as cython
 
 if TYPE_CHECKING:
     from typing import Self
@@ -32,8 +37,6 @@ if TYPE_CHECKING:
 
     from whorl.core.loop import Loop
 
-    Ended = Callable[[Any, OSError | None], object]
-
 OPEN = int(Life.OPEN)
 READABLE = int(Event.READABLE)
 WRITABLE = int(Event.WRITABLE)
@@ -41,50 +44,6 @@ ERROR = int(Event.ERROR)
 HANGUP = int(Event.HANGUP)
 EAGAIN = -errno.EAGAIN
 EINTR = -errno.EINTR
-
-
-class StreamRequest(Request):
-    """An operation of a stream in flight; at its end `callback(request, error)` is called."""
-
-    __slots__ = ("_callback", "_context", "handle")
-
-    def __init__(self, handle: StreamHandle, callback: Ended | None) -> None:
-        if callback is not None and not callable(callback):
-            raise TypeError(f"a callable object was expected, got {callback!r}")
-        super().__init__(handle.loop)
-        self.handle = handle
-        self._callback: Any = callback
-        self._context: Any = None if callback is None else current_context()
-        self._begin()
-
-    def _finish(self, code: int) -> None:
-        """End the request, well if `code` is 0."""
-        self._end()
-        callback, self._callback = self._callback, None
-        if callback is not None:
-            call_in_context(self._context, callback, (self, os_error(code) if code else None))
-
-
-class Write(StreamRequest):
-    """Bytes on their way to the kernel (libuv: ``uv_write_t``)."""
-
-    __slots__ = ("_target",)
-
-    def __init__(self, handle: StreamHandle, callback: Ended | None) -> None:
-        super().__init__(handle, callback)
-        self._target = 0  # what the stream will have sent when this has been sent
-
-
-class Connect(StreamRequest):
-    """A connection being made (libuv: ``uv_connect_t``)."""
-
-    __slots__ = ()
-
-
-class Shutdown(StreamRequest):
-    """The end of writing, once all has been written (libuv: ``uv_shutdown_t``)."""
-
-    __slots__ = ()
 
 
 class StreamHandle(Stream):
@@ -118,8 +77,8 @@ class StreamHandle(Stream):
         self._read_callback: Any = None
         self._get_buffer: Any = None
         self._read_context: Any = None
-        self._writes: collections.deque[Write] = collections.deque()  # those not sent wholly
-        self._owed: collections.deque[tuple[StreamRequest, int]] = collections.deque()
+        self._writes = RequestQueue()  # those not sent wholly
+        self._owed = RequestQueue()  # those that are over, and not called back
         self._fed = False  # whether it stands in the loop's pending queue
         self._connecting: Connect | None = None
         self._delayed_error = 0  # how connecting failed at once
@@ -183,7 +142,7 @@ class StreamHandle(Stream):
     def _read_into(self) -> None:
         """Read once into the caller's memory."""
         try:
-            buffer = memoryview(call_in_context(self._read_context, self._get_buffer, (self, READ_SIZE)))
+            buffer = memoryview(call_with_two(self._read_context, self._get_buffer, self, READ_SIZE))
             if self._life != OPEN or not self._reading:
                 return
             if not buffer.nbytes:
@@ -197,7 +156,7 @@ class StreamHandle(Stream):
         self._note_read(result, buffer.nbytes)
         if result > 0:
             filled = buffer.cast("B")[:result]
-            call_in_context(self._read_context, self._read_callback, (self, filled, None))
+            call_with_three(self._read_context, self._read_callback, self, filled, None)
 
     def _fill(self, buffer: memoryview) -> int:
         if self._is_socket:
@@ -205,7 +164,7 @@ class StreamHandle(Stream):
         return self._kernel.read_into(self._fd, buffer)
 
     def _data_arrived(self, data: bytes) -> None:
-        call_in_context(self._read_context, self._read_callback, (self, data, None))
+        call_with_three(self._read_context, self._read_callback, self, data, None)
 
     def _end_arrived(self) -> None:
         self._tell_reader(None)
@@ -220,7 +179,7 @@ class StreamHandle(Stream):
         """Nothing more can be read or written; as in libuv, the stream stops after its callback."""
         self._readable = self._writable = False
         try:
-            call_in_context(self._read_context, self._read_callback, (self, b"", os_error(code)))
+            call_with_three(self._read_context, self._read_callback, self, b"", os_error(code))
         finally:
             if self._life == OPEN:
                 self._stop_reading()
@@ -229,7 +188,7 @@ class StreamHandle(Stream):
     def _tell_reader(self, error: OSError | None) -> None:
         """Tell that nothing more will be read."""
         self._deactivate()
-        call_in_context(self._read_context, self._read_callback, (self, b"", error))
+        call_with_three(self._read_context, self._read_callback, self, b"", error)
 
     # Writing.
 
@@ -244,24 +203,26 @@ class StreamHandle(Stream):
         self._check_writable()
         chunk = flat(data)
         size = len(chunk)
-        request = Write(self, callback)
+        request = new_write(self, callback)
         code = 0
         if size and self._connecting is not None:
             self._enqueue(chunk, 0, size)
-        elif size and self._owed and self._owes_failure():
+        elif size and self._owed._size and self._owes_failure():
             self._enqueue(chunk, 0, size)  # It will most likely fail too, but in its turn.
             self._update_interest()
         elif size:
             code = self._send(chunk, size)
         request._target = self._sent_total + self._unsent
+        request._begin()
         if code < 0:
             self._complete_writes()
-            self._owed.append((request, -code))
-            self._run_again()
+            self._owed.owe(request, -code)
+        elif self._unsent or self._connecting is not None or self._writes._size:
+            self._writes.push(request)
         else:
-            self._writes.append(request)
-            if not self._unsent:
-                self._run_again()
+            self._owed.push(request)  # it is over: the way of most
+        if not self._unsent:
+            self._run_again()
         return request
 
     def try_write(self, data: Buffer) -> int:
@@ -270,7 +231,7 @@ class StreamHandle(Stream):
         Raises BlockingIOError if it takes nothing, or if writes are waiting.
         """
         self._check_writable()
-        if self._connecting is not None or self._unsent or (self._owed and self._owes_failure()):
+        if self._connecting is not None or self._unsent or (self._owed._size and self._owes_failure()):
             raise os_error(errno.EAGAIN)
         chunk = flat(data)
         if self._is_socket:
@@ -314,14 +275,19 @@ class StreamHandle(Stream):
 
     def _owes_failure(self) -> bool:
         """Whether a write has failed, and its callback has not been called."""
-        return any(code and isinstance(request, Write) for request, code in self._owed)
+        request = self._owed._first
+        while request is not None:
+            if request._code and isinstance(request, Write):
+                return True
+            request = request._next
+        return False
 
     def _write_failed(self, code: int) -> None:
         """The first write has failed; the others are tried in their turn."""
         self._complete_writes()
-        request = self._writes.popleft()
+        request: Any = self._writes.pop()
         self._advance(request._target - self._sent_total)
-        self._owed.append((request, code))
+        self._owed.owe(request, code)
         if self._interest & WRITABLE:
             self._poller.modify(self, self._interest & ~WRITABLE)
         self._run_again()
@@ -358,17 +324,17 @@ class StreamHandle(Stream):
         request, self._connecting = self._connecting, None
         self._delayed_error = 0
         assert request is not None
-        self._owed.append((request, code))
+        self._owed.owe(request, code)
         if code:
             self._readable = self._writable = False
             self._poller.remove(self)
             self._fail_writes(errno.ECANCELED)
             if self._shutting is not None:
-                self._owed.append((self._shutting, errno.ECANCELED))
+                self._owed.owe(self._shutting, errno.ECANCELED)
                 self._shutting = None
         else:
             self._update_interest()
-            if not self._unsent and (self._writes or self._shutting is not None):
+            if not self._unsent and (self._writes._size or self._shutting is not None):
                 self._run_again()
         self._pay()
 
@@ -411,13 +377,13 @@ class StreamHandle(Stream):
     def _connection_arrived(self, sock: Any) -> None:
         self._accepted = sock
         try:
-            call_in_context(self._connection_context, self._connection_callback, (self, None))
+            call_with_two(self._connection_context, self._connection_callback, self, None)
         finally:
             if self._accepted is not None and self._listener is not None:
                 self._listener.pause()  # until the user accepts
 
     def _accept_failed(self, code: int) -> None:
-        call_in_context(self._connection_context, self._connection_callback, (self, os_error(code)))
+        call_with_two(self._connection_context, self._connection_callback, self, os_error(code))
 
     # Descriptors.
 
@@ -520,26 +486,24 @@ class StreamHandle(Stream):
     def _settle(self) -> None:
         """End the requests that are over."""
         self._complete_writes()
-        if self._owed:
+        if self._owed._size:
             self._pay()
         if self._shutting is not None and not self._unsent and self._life == OPEN:
             self._shut()
 
     def _complete_writes(self) -> None:
         """Owe the writes that have been sent their callbacks."""
-        while self._writes:
-            request = self._writes[0]
+        while self._writes._size:
+            request: Any = self._writes._first
             if request._target > self._sent_total:
                 break
-            self._writes.popleft()
-            self._owed.append((request, 0))
+            self._owed.owe(self._writes.pop(), 0)
 
     def _fail_writes(self, code: int) -> None:
         """Give up all that has not been sent."""
         self._drop_unsent()
-        while self._writes:
-            request = self._writes.popleft()
-            self._owed.append((request, code))
+        while self._writes._size:
+            self._owed.owe(self._writes.pop(), code)
 
     def _shut(self) -> None:
         """Let the kernel shut the writing side."""
@@ -550,11 +514,12 @@ class StreamHandle(Stream):
 
     def _pay(self) -> None:
         """Call back for the requests that are over by now."""
-        for _ in range(len(self._owed)):
-            if not self._owed:
+        for _ in range(self._owed._size):
+            if not self._owed._size:
                 break
-            request, code = self._owed.popleft()
-            request._finish(code)
+            request = self._owed.pop()
+            request._finish(request._code)
+            recycle_write(request)
 
     # The end.
 
@@ -583,12 +548,12 @@ class StreamHandle(Stream):
     def _cancel_requests(self) -> None:
         """End what is in flight: as it went, if it is over, else with ECANCELED."""
         if self._connecting is not None:
-            self._owed.append((self._connecting, errno.ECANCELED))
+            self._owed.owe(self._connecting, errno.ECANCELED)
             self._connecting = None
         self._complete_writes()
         self._fail_writes(errno.ECANCELED)
         if self._shutting is not None:
-            self._owed.append((self._shutting, errno.ECANCELED))
+            self._owed.owe(self._shutting, errno.ECANCELED)
             self._shutting = None
         self._pay()
 
@@ -606,3 +571,7 @@ def flat(data: Buffer) -> bytes | memoryview:
         return data
     view = memoryview(data)
     return view.cast("B") if view.c_contiguous and view.nbytes else view.tobytes()
+
+
+if not cython.compiled:
+    from whorl.core.callback import call_with_three, call_with_two

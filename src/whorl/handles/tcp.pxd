@@ -1,4 +1,5 @@
-from whorl.handles.stream_handle cimport Connect, StreamHandle
+from whorl.handles.requests cimport Connect
+from whorl.handles.stream_handle cimport StreamHandle
 
 
 cdef class TCP(StreamHandle):

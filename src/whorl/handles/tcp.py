@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.core.handle import os_error
 from whorl.handles.addresses import family_of
-from whorl.handles.stream_handle import Connect, StreamHandle, answer
+from whorl.handles.requests import Connect
+from whorl.handles.stream_handle import StreamHandle, answer
 
 if TYPE_CHECKING:
     from typing import Self

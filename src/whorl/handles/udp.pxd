@@ -3,7 +3,8 @@ cimport cython
 from whorl.core.callback cimport call_in_context, current_context
 from whorl.core.handle cimport Handle
 from whorl.handles.datagrams cimport Datagrams
-from whorl.handles.stream_handle cimport StreamRequest
+from whorl.handles.requests cimport RequestQueue, StreamRequest
+from whorl.handles.stream_handle cimport flat
 
 cdef int OPEN
 cdef int ERROR
@@ -21,7 +22,7 @@ cdef class UDP(Datagrams):
     cdef bint _reports_errors
     cdef object _receive_callback
     cdef object _receive_context
-    cdef object _owed
+    cdef RequestQueue _owed
     cdef Py_ssize_t _send_count
     cdef Py_ssize_t _send_size
 
@@ -40,3 +41,7 @@ cdef class UDP(Datagrams):
     cdef object _prepare(self, object address)
     @cython.locals(request=UdpSend)
     cdef object _pay(self)
+
+
+@cython.locals(request=UdpSend)
+cdef UdpSend new_send(UDP handle, object callback)

@@ -7,7 +7,6 @@ before the callback of `close`.
 
 from __future__ import annotations
 
-import collections
 import errno
 import socket
 from collections.abc import Callable, Sequence
@@ -19,7 +18,8 @@ from whorl.core.states import Event, Life
 from whorl.handles.addresses import family_of, family_of_host
 from whorl.handles.datagrams import Datagrams
 from whorl.handles.multicast import membership, outgoing_interface, source_membership
-from whorl.handles.stream_handle import StreamRequest, answer, flat
+from whorl.handles.requests import RequestQueue, StreamRequest
+from whorl.handles.stream_handle import answer, flat
 
 if TYPE_CHECKING:
     from typing import Self, TypeAlias
@@ -50,7 +50,7 @@ class UdpSend(StreamRequest):
     __slots__ = ("_size",)
 
     def __init__(self, handle: Any, callback: Callable[[Any, OSError | None], object] | None) -> None:
-        super().__init__(handle, callback)
+        StreamRequest.__init__(self, handle, callback)
         self._size = 0  # bytes
 
 
@@ -82,7 +82,7 @@ class UDP(Datagrams):
         self._reports_errors = False  # whether the kernel queues reports of lost datagrams
         self._receive_callback: Any = None
         self._receive_context: Any = None
-        self._owed: collections.deque[tuple[UdpSend, int]] = collections.deque()
+        self._owed = RequestQueue()  # sends that are over, and not called back
         self._send_count = 0  # requests whose callbacks have not been called yet ...
         self._send_size = 0  # ... and their bytes
         if not recvmmsg:
@@ -251,17 +251,18 @@ class UDP(Datagrams):
         """
         self._prepare(address)
         chunk = flat(data)
+        request = new_send(self, callback)
         result = EAGAIN
         if not self._queue:
             result = self._kernel.send_datagram(self._socket, chunk, address)
-        request = UdpSend(self, callback)
+        request._begin()
         request._size = len(chunk)
         self._send_count += 1
         self._send_size += request._size
         if result == EAGAIN or result == EINTR or result == ENOBUFS:
             self._enqueue(chunk, address, request)
         else:
-            self._owed.append((request, -result if result < 0 else 0))
+            self._owed.owe(request, -result if result < 0 else 0)
             self._run_again()
         return request
 
@@ -323,14 +324,14 @@ class UDP(Datagrams):
                 raise os_error(errno.EAFNOSUPPORT)
 
     def _datagram_sent(self, datagram: Queued) -> None:
-        self._owed.append((datagram[2], 0))
+        self._owed.owe(datagram[2], 0)
 
     def _datagram_failed(self, datagram: Queued, code: int) -> None:
-        self._owed.append((datagram[2], code))
+        self._owed.owe(datagram[2], code)
         self._run_again()
 
     def _datagram_refused(self, datagram: Queued, error: BaseException) -> None:
-        self._owed.append((datagram[2], errno.EINVAL))
+        self._owed.owe(datagram[2], errno.EINVAL)
         self._run_again()
 
     def _tries_again(self, code: int) -> bool:
@@ -338,18 +339,18 @@ class UDP(Datagrams):
 
     def _drop_unsent(self) -> None:
         for datagram in self._queue[self._first :]:
-            self._owed.append((datagram[2], errno.ECANCELED))
+            self._owed.owe(datagram[2], errno.ECANCELED)
         Datagrams._drop_unsent(self)
 
     def _pay(self) -> None:
         """Call back for the sends that are over by now."""
-        for _ in range(len(self._owed)):
-            if not self._owed:
+        for _ in range(self._owed._size):
+            if not self._owed._size:
                 break
-            request, code = self._owed.popleft()
+            request: Any = self._owed.pop()
             self._send_count -= 1
             self._send_size -= request._size
-            request._finish(code)
+            request._finish(request._code)
 
     # Options.
 
@@ -453,3 +454,11 @@ def checked_ttl(ttl: int) -> int:
     if not 1 <= ttl <= 255:
         raise os_error(errno.EINVAL)
     return ttl
+
+
+def new_send(handle: UDP, callback: Any) -> UdpSend:
+    """A `UdpSend` that does not keep the loop alive yet, made without the cost of a call by name."""
+    request = UdpSend.__new__(UdpSend)
+    request._set_up(handle, callback)
+    request._size = 0
+    return request

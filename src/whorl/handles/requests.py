@@ -1,0 +1,147 @@
+"""What streams and UDP handles have in flight: writes, connections, shutdowns, and their queues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from whorl.core.callback import current_context
+from whorl.core.handle import Handle, Request, os_error
+from whorl.core.limits import SPARE_WRITES
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import uncompiled as cython
+
+if TYPE_CHECKING:
+    Ended = Callable[[Any, OSError | None], object]
+
+
+class StreamRequest(Request):
+    """An operation in flight; at its end `callback(request, error)` is called."""
+
+    __slots__ = ("_callback", "_code", "_context", "_next", "handle")
+
+    def __init__(self, handle: Handle, callback: Ended | None) -> None:
+        self._set_up(handle, callback)
+        self._begin()
+
+    def _set_up(self, handle: Handle, callback: Ended | None) -> None:
+        """Set the attributes: all that `__init__` does but for keeping the loop alive."""
+        if callback is not None and not callable(callback):
+            raise TypeError(f"a callable object was expected, got {callback!r}")
+        handle._loop._check_closed()
+        self._loop = handle._loop
+        self.data = None
+        self._pending = False
+        self.handle = handle
+        self._callback: Any = callback
+        self._context: Any = None if callback is None else current_context()
+        self._code = 0  # how it went
+        self._next: StreamRequest | None = None  # the one behind it in its queue
+
+    def _finish(self, code: int) -> None:
+        """End the request, well if `code` is 0."""
+        self._end()
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            call_with_two(self._context, callback, self, os_error(code) if code else None)
+
+
+class Write(StreamRequest):
+    """Bytes on their way to the kernel (libuv: ``uv_write_t``)."""
+
+    __slots__ = ("_target",)
+
+    def __init__(self, handle: Handle, callback: Ended | None) -> None:
+        StreamRequest.__init__(self, handle, callback)
+        self._target = 0  # what the stream will have sent when this has been sent
+
+
+class Connect(StreamRequest):
+    """A connection being made (libuv: ``uv_connect_t``)."""
+
+    __slots__ = ()
+
+
+class Shutdown(StreamRequest):
+    """The end of writing, once all has been written (libuv: ``uv_shutdown_t``)."""
+
+    __slots__ = ()
+
+
+class RequestQueue:
+    """Requests in the order in which they came. Each is in one queue at a time, and knows the next one."""
+
+    __slots__ = ("_first", "_last", "_size")
+
+    def __init__(self) -> None:
+        self._first: StreamRequest | None = None
+        self._last: StreamRequest | None = None
+        self._size = 0
+
+    def push(self, request: StreamRequest) -> None:
+        """Let a request be the last."""
+        if self._last is None:
+            self._first = request
+        else:
+            self._last._next = request
+        self._last = request
+        self._size += 1
+
+    def owe(self, request: StreamRequest, code: int) -> None:
+        """Let a request that is over be the last, with how it went."""
+        request._code = code
+        self.push(request)
+
+    def pop(self) -> StreamRequest:
+        """Take the first one out."""
+        request = self._first
+        assert request is not None
+        self._first = request._next
+        request._next = None
+        if self._first is None:
+            self._last = None
+        self._size -= 1
+        return request
+
+
+# Writes that are over and that nobody knew of, each the `_next` of the one after it; compiled only.
+_spare: StreamRequest | None = None
+_spares = 0
+
+
+def new_write(handle: Handle, callback: Ended | None) -> Write:
+    """A `Write` that does not keep the loop alive yet, made without the cost of a call by name."""
+    global _spare, _spares
+    spare: Any = _spare
+    if spare is None:
+        request = Write.__new__(Write)
+    else:
+        _spare = spare._next
+        _spares -= 1
+        request = spare
+    request._set_up(handle, callback)
+    request._target = 0
+    return request
+
+
+def recycle_write(request: StreamRequest) -> None:
+    """Keep a write that is over for the next `new_write`, if nobody else refers to it.
+
+    Making and freeing objects that the collector watches is a third of the cost of a write.
+    """
+    global _spare, _spares
+    if is_unshared(request) and type(request) is Write and _spares < SPARE_WRITES:
+        request.data = None  # first: its end may be anything
+        if request._pending:
+            return
+        request._loop = request.handle = request._context = None  # type: ignore[assignment]
+        request._next = _spare
+        _spare = request
+        _spares += 1
+
+
+if not cython.compiled:
+    from whorl.core.callback import call_with_two, is_unshared
