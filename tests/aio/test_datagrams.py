@@ -235,6 +235,18 @@ async def test_an_address_of_a_connected_socket_of_the_users_is_not_looked_at(en
     assert await theirs.until_received(1) == [b"x"]
 
 
+async def test_the_peer_of_a_connected_socket_may_be_told_by_asyncios_private_name(ends: Ends) -> None:
+    theirs = await ends.endpoint(local_addr=("127.0.0.1", 0))
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.connect(theirs.transport.get_extra_info("sockname"))
+    ours = await ends.endpoint(sock=sock)
+    ours.transport._address = ours.transport.get_extra_info("peername")
+    with pytest.raises(ValueError, match="Invalid address: must be None or"):
+        ours.transport.sendto(b"x", ("127.0.0.1", 9))
+    ours.transport.sendto(b"x")
+    assert await theirs.until_received(1) == [b"x"]
+
+
 async def test_a_name_is_resolved_as_python_does(ends: Ends) -> None:
     ours, theirs = await ends.pair(connected=False)
     ours.transport.sendto(b"x", ("localhost", theirs.transport.get_extra_info("sockname")[1]))

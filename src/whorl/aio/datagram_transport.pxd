@@ -21,7 +21,7 @@ cdef Py_ssize_t HEADER_SIZE
 cdef class DatagramEndpoint(Datagrams):
     cdef public dict _extra
     cdef public object _protocol
-    cdef readonly object _address
+    cdef public object _address
     cdef object _context
     cdef readonly int _state
     cdef bint _connected

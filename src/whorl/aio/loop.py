@@ -16,7 +16,9 @@ from whorl.aio import (
     executor,
     pipes,
     readers,
+    ready_queue,
     running,
+    selector_view,
     servers,
     signals,
     sockets,
@@ -60,7 +62,6 @@ class EventLoop(Running, clock.Watched, asyncio.AbstractEventLoop):  # type: ign
     # Running itself is `Running`'s: run_forever, run_until_complete, set_debug ...
     time = clock.TIME
     _look_again = clock.look_again
-    _scheduled = property(clock.scheduled)
     shutdown_asyncgens = ending.shutdown_asyncgens
     _asyncgen_firstiter_hook = ending.asyncgen_began
     _asyncgen_finalizer_hook = ending.asyncgen_dropped
@@ -139,6 +140,15 @@ class EventLoop(Running, clock.Watched, asyncio.AbstractEventLoop):  # type: ign
     _remove_all_signal_handlers = signals.remove_all_signal_handlers
     _signal_arrived = signals.signal_arrived
     _wants_signals = signals.wants_signals
+
+    # What asyncio's loop has by private names, for those who know them.
+    _ready = property(ready_queue.ready, ready_queue.replace)
+    _scheduled = property(clock.scheduled)
+    _selector = property(selector_view.selector, selector_view.replace)
+    _call_soon = ready_queue.call_soon
+    _add_callback = ready_queue.add_callback
+    _add_callback_signalsafe = ready_queue.add_callback_signalsafe
+    _write_to_self = ready_queue.write_to_self
 
     # Errors.
     get_exception_handler = errors.get_exception_handler

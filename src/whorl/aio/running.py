@@ -15,7 +15,7 @@ from concurrent.futures import Executor
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from whorl.aio import clock, errors
+from whorl.aio import clock, errors, handle_runs
 from whorl.aio.transport_table import TransportTable
 from whorl.core.callback import Callback
 from whorl.core.host import call_before_forks
@@ -161,10 +161,8 @@ class Running(Loop):
         """
         if self._closed:
             self._check_closed()
-        if self._thread_id is not None:
-            raise RuntimeError("This event loop is already running")
-        if events._get_running_loop() is not None:
-            raise RuntimeError("Cannot run the event loop while another loop is running")
+        if self._thread_id is not None or events._get_running_loop() is not None:
+            self._check_running()
         is_ours = type(future) is CoroutineType or not asyncio.isfuture(future)
         awaited: Any = self._awaited(future)
         if is_ours:
@@ -195,6 +193,13 @@ class Running(Loop):
                 raise
         return asyncio.ensure_future(future, loop=loop)
 
+    def _check_running(self) -> None:
+        """Raise RuntimeError if the loop runs, or another one in this thread."""
+        if self._thread_id is not None:
+            raise RuntimeError("This event loop is already running")
+        if events._get_running_loop() is not None:
+            raise RuntimeError("Cannot run the event loop while another loop is running")
+
     def _begin_run(self) -> None:
         """What precedes the first turn of every run.
 
@@ -202,12 +207,11 @@ class Running(Loop):
         """
         if events._get_running_loop() is not None:
             self._check_closed()
-            if self._thread_id is not None:
-                raise RuntimeError("This event loop is already running")
-            raise RuntimeError("Cannot run the event loop while another loop is running")
+            self._check_running()
         if not cython.compiled or self._time_replaced or not _has_own_clock(type(self)):
             clock.look_again(self)  # type: ignore[arg-type]  # each is an EventLoop
         Loop._begin_run(self)
+        self._runner = handle_runs.runner()
         enter(self)  # type: ignore[arg-type]
 
     def _end_run(self) -> None:

@@ -102,8 +102,8 @@ class Loop(LoopLife):
             self._check_callback(callback, "call_soon")
             self._note_origin(entry)
         if self._posted:
-            self._take_arrivals(self._ready)  # what was posted earlier comes earlier
-        self._ready.append(entry)
+            self._take_arrivals(self._ready_queue)  # what was posted earlier comes earlier
+        self._ready_queue.append(entry)
         return entry
 
     @binding(True)
@@ -210,7 +210,7 @@ class Loop(LoopLife):
     def _machine_turn(self, mode: int) -> None:
         """One turn of the machine, in libuv's order."""
         self._turns += 1
-        can_sleep = not (self._ready or self._pending or self._idle_handles)
+        can_sleep = not (self._ready_queue or self._pending or self._idle_handles)
         self._run_ready()
         self._run_pending()
         if self._idle_handles:
@@ -266,22 +266,22 @@ class Loop(LoopLife):
             self._run_phase(self._idle_handles)
         if self._prepare_handles:
             self._run_phase(self._prepare_handles)
-        if self._ready:
+        if self._ready_queue:
             if self._poller.quiet < QUIET_POLLS or not self._skip_poll():
-                self._poll(0, self._ready)
+                self._poll(0, self._ready_queue)
         else:
             if self._arms_signals:
                 self._arm_signals()
             self._may_sleep = True
-            self._poll(self._turn_timeout(), self._ready)  # the only place the loop sleeps
+            self._poll(self._turn_timeout(), self._ready_queue)  # the only place the loop sleeps
         if self._check_handles:
             self._run_phase(self._check_handles)
         if self._closing_handles:
             self._run_closing()  # closed handles are let go
         if self._pending:
-            self._collect_pending(self._ready)
+            self._collect_pending(self._ready_queue)
         if self._timer_queue._entries or self._timer_queue._line:
-            self._collect_timers(self._ready)  # due timers join the ready queue
+            self._collect_timers(self._ready_queue)  # due timers join the ready queue
         self._run_ready()  # the only place callbacks are run
 
     # One turn at a time, driven from outside.
@@ -355,7 +355,7 @@ class Loop(LoopLife):
             return False
         self._skipped += 1
         if self._arrivals or self._sent_async is not None:
-            self._take_arrivals(self._ready)
+            self._take_arrivals(self._ready_queue)
         timers = self._timer_queue
         if (timers._entries or timers._line) and timers.next_deadline() <= self._now_ns + since:
             self._now_ns = self._kernel.now()
@@ -374,7 +374,7 @@ class Loop(LoopLife):
     def _machine_timeout(self) -> int:
         if (
             self._stopping
-            or self._ready
+            or self._ready_queue
             or self._pending
             or self._arrivals
             or self._sent_async is not None
@@ -388,7 +388,7 @@ class Loop(LoopLife):
 
     def _turn_timeout(self) -> int:
         if (
-            self._ready
+            self._ready_queue
             or self._pending
             or self._arrivals
             or self._sent_async is not None
@@ -408,7 +408,7 @@ class Loop(LoopLife):
             self._active_handles > 0
             or self._active_requests > 0
             or self._closing_handles
-            or self._ready
+            or self._ready_queue
             or self._pending
             or self._arrivals
             or self._timer_queue._keepers > 0

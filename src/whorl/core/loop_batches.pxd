@@ -9,6 +9,7 @@ from whorl.core.loop_figures cimport LoopFigures
 cdef class LoopBatches(LoopFigures):
     cdef readonly int64_t _passes
     cdef readonly object _watched_entry
+    cdef public object _runner
     cdef list _holding
 
     cdef object _set_up(self, object kernel, object host)
@@ -30,3 +31,4 @@ cdef class LoopBatches(LoopFigures):
     cdef object _entry_failed(self, Runnable entry, object error)
     @cython.locals(began=int64_t, took=int64_t)
     cdef object _run_watched(self, Runnable entry)
+    cpdef object _run_entry(self, Runnable entry)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from whorl.core.callback import Runnable, current_thread, recycle
@@ -19,24 +20,26 @@ except ImportError:
 class LoopBatches(LoopFigures):
     """The part of a loop that runs entries."""
 
-    __slots__ = ("_holding", "_passes", "_watched_entry")
+    __slots__ = ("_holding", "_passes", "_runner", "_watched_entry")
 
     def _set_up(self, kernel: Kernel | None, host: Host | None) -> None:
         LoopFigures._set_up(self, kernel, host)
         self._passes = 0  # how many passes over idle, prepare or check handles there were
         self._watched_entry: Runnable | None = None  # what runs, in debug mode or with a probe
+        # Called with the loop and each entry, to run it by `_run_entry`; None: entries are run at once.
+        self._runner: Callable[[Any, Runnable], object] | None = None
         self._holding: list[Handle] = []  # those that wait for the end of the callback that runs
 
     def _run_ready(self) -> None:
         """Run exactly what is ready now; what that makes ready waits for the next turn."""
-        batch = self._ready
+        batch = self._ready_queue
         if not batch:
             return
         if self._probe is not None:
             self._tell("turn_began", self._turns, len(batch))
-        self._ready = self._spare
+        self._ready_queue = self._spare
         self._spare = batch
-        self._run_batch(batch, self._ready)
+        self._run_batch(batch, self._ready_queue)
 
     def _run_pending(self) -> None:
         """Run exactly what is owed now; what comes meanwhile waits for the next round."""
@@ -86,7 +89,7 @@ class LoopBatches(LoopFigures):
         """Run all of `batch`, and empty it; if an error ends the run, the rest goes to `queue`."""
         size = len(batch)
         done = 0
-        watched = self._debug or self._probe is not None
+        watched = self._debug or self._probe is not None or self._runner is not None
         before = self._callbacks
         self._callbacks += size
         try:
@@ -122,11 +125,14 @@ class LoopBatches(LoopFigures):
         self._callback_failed(entry, error)
 
     def _run_watched(self, entry: Runnable) -> None:
-        """Run one entry with somebody looking: in debug mode, or with a probe."""
+        """Run one entry with somebody looking: in debug mode, with a probe, or by a runner."""
         began = self._kernel.now()
         self._watched_entry = entry
         try:
-            entry._execute()
+            if self._runner is None:
+                entry._execute()
+            else:
+                self._runner(self, entry)
         finally:
             self._watched_entry = None
             took = self._kernel.now() - began
@@ -135,6 +141,10 @@ class LoopBatches(LoopFigures):
             if self._debug:
                 self._callback_ran(entry, took)
             del entry  # Uncompiled, a traceback keeps this frame: it must not keep a failed task too.
+
+    def _run_entry(self, entry: Runnable) -> None:
+        """Run one entry, for the runner."""
+        entry._execute()
 
     # What waits for the end of a callback.
 
@@ -165,7 +175,7 @@ if not cython.compiled:
         holding = self._holding
         try:
             while batch:
-                watched = self._debug or self._probe is not None
+                watched = self._debug or self._probe is not None or self._runner is not None
                 self._callbacks += len(batch)
                 try:
                     while batch:

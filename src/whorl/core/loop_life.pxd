@@ -5,7 +5,7 @@ from whorl.core.wakeup cimport SignalPipe, Wakeup
 
 
 cdef class LoopLife(LoopBatches):
-    cdef readonly Poller _poller
+    cdef public Poller _poller
     cdef Wakeup _wakeup
     cdef SignalPipe _signals
     cdef int _signal_handles

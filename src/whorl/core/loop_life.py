@@ -207,7 +207,7 @@ class LoopLife(LoopBatches):
     def _close_machine(self) -> None:
         self._closed = True
         self._drop_completions()
-        self._ready.clear()
+        self._ready_queue.clear()
         self._pending.clear()
         self._polled.clear()
         self._async_handles.clear()

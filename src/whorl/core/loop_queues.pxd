@@ -10,7 +10,7 @@ cdef extern from "Python.h":
 
 
 cdef class LoopQueues(LoopBase):
-    cdef readonly list _ready
+    cdef readonly list _ready_queue
     cdef list _spare
     cdef list _pending
     cdef list _spare_pending

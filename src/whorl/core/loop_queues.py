@@ -31,7 +31,7 @@ class LoopQueues(LoopBase):
         "_pending",
         "_polled",
         "_posted",
-        "_ready",
+        "_ready_queue",
         "_sent_async",
         "_spare",
         "_spare_pending",
@@ -40,8 +40,8 @@ class LoopQueues(LoopBase):
 
     def _set_up(self, kernel: Kernel | None, host: Host | None) -> None:
         LoopBase._set_up(self, kernel, host)
-        self._ready: list[Runnable] = []
-        self._spare: list[Runnable] = []  # the list `_ready` changes places with
+        self._ready_queue: list[Runnable] = []
+        self._spare: list[Runnable] = []  # the list `_ready_queue` changes places with
         self._pending: list[Runnable] = []
         self._spare_pending: list[Runnable] = []  # the list `_pending` changes places with
         self._polled: list[Runnable] = []  # what the machine's poll brought
@@ -65,8 +65,8 @@ class LoopQueues(LoopBase):
         if self._debug:
             self._check_thread()
         if self._posted:
-            self._take_arrivals(self._ready)  # what was posted earlier comes earlier
-        self._ready.append(entry)
+            self._take_arrivals(self._ready_queue)  # what was posted earlier comes earlier
+        self._ready_queue.append(entry)
 
     def _feed(self, entry: Runnable) -> None:
         """Owe an entry: it runs in the pending phase, or in asyncio's next turn."""
@@ -89,7 +89,7 @@ class LoopQueues(LoopBase):
     def _post(self, entry: Runnable) -> None:
         """Queue an entry from any thread, or from a signal handler, in order with `call_soon`."""
         if thread_number() == self._home_thread:
-            self._ready.append(entry)
+            self._ready_queue.append(entry)
         else:  # as `_arrive` does, without a look at what a subclass may have in its place
             self._arrivals.append(entry)
             self._posted = True
@@ -153,7 +153,7 @@ class LoopQueues(LoopBase):
 
     def _drop_completions(self) -> None:
         """Tell the requests whose end nobody will hear of; other threads may still post some."""
-        owed = self._ready + self._pending + self._polled
+        owed = self._ready_queue + self._pending + self._polled
         while self._arrivals:
             move_arrivals(self, owed)
         for entry in owed:

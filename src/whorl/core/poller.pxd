@@ -10,7 +10,7 @@ cdef int OPEN
 cdef class IOHandle(Handle):
     cdef public int _fd
     cdef public int _interest
-    cdef int _seen
+    cdef readonly int _seen
     cdef bint _queued
     cdef public bint _edge
     cdef public bint _parked

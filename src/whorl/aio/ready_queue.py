@@ -1,0 +1,123 @@
+"""asyncio's private `_ready`: what runs in the next turn, for those who put handles there or take them out.
+
+All of it belongs to the loop's own thread, but for `add_callback_signalsafe` and `write_to_self`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, MutableSequence
+from typing import TYPE_CHECKING, Any
+
+from whorl.core.callback import Callback, Runnable
+
+if TYPE_CHECKING:
+    from whorl.aio.loop import EventLoop
+
+
+class ReadyQueue(MutableSequence[Any]):
+    """The queue of a loop with the methods of `collections.deque`, which asyncio's is.
+
+    It takes handles of asyncio's own class, too; anything else is a TypeError.
+    """
+
+    __slots__ = ("_loop",)
+
+    def __init__(self, loop: EventLoop) -> None:
+        self._loop = loop
+
+    def __len__(self) -> int:
+        return len(self._loop._ready_queue)
+
+    def __getitem__(self, index: Any) -> Any:
+        found = self._loop._ready_queue[index]
+        return [_handle_of(one) for one in found] if isinstance(index, slice) else _handle_of(found)
+
+    def __setitem__(self, index: Any, handle: Any) -> None:
+        if isinstance(index, slice):
+            self._loop._ready_queue[index] = [_entry_of(self._loop, one) for one in handle]
+        else:
+            self._loop._ready_queue[index] = _entry_of(self._loop, handle)
+
+    def __delitem__(self, index: Any) -> None:
+        del self._loop._ready_queue[index]
+
+    def __repr__(self) -> str:
+        return repr(self._loop._ready_queue)
+
+    def insert(self, index: int, value: Any) -> None:
+        """Let a handle run before the one that has this index now."""
+        self._loop._ready_queue.insert(index, _entry_of(self._loop, value))
+
+    def appendleft(self, handle: Any) -> None:
+        """Let a handle run before all others."""
+        self.insert(0, handle)
+
+    def extendleft(self, handles: Iterable[Any]) -> None:
+        """`appendleft` each of them, so that the last one comes first."""
+        for handle in handles:
+            self.insert(0, handle)
+
+    def popleft(self) -> Any:
+        """Take out what would run first. Raises IndexError if there is nothing."""
+        return self.pop(0)
+
+
+def _entry_of(loop: EventLoop, handle: Any) -> Runnable:
+    """What the loop's queue takes for a handle, which may be its own or one of asyncio's class."""
+    if isinstance(handle, Runnable):
+        return handle
+    if isinstance(handle, asyncio.Handle):
+        return Callback(loop, _run, (handle,))
+    raise TypeError(f"a handle was expected, got {handle!r}")
+
+
+def _handle_of(entry: Any) -> Any:
+    """The handle that an entry was made for, or the entry."""
+    return entry._args[0] if getattr(entry, "_callback", None) is _run else entry
+
+
+def _run(handle: Any) -> None:
+    if not handle._cancelled:
+        handle._run()
+
+
+def _do_nothing() -> None:
+    """What ends a sleep by being there."""
+
+
+def ready(loop: EventLoop) -> ReadyQueue:
+    """The queue."""
+    return ReadyQueue(loop)
+
+
+def replace(loop: EventLoop, handles: Iterable[Any]) -> None:
+    """Let these run, and nothing else that was ready."""
+    ReadyQueue(loop)[:] = handles
+
+
+def call_soon(loop: EventLoop, callback: Any, args: Any, context: Any) -> Callback:
+    """`loop.call_soon` without its checks."""
+    entry = Callback(loop, callback, tuple(args), context)
+    if loop.get_debug():
+        loop._note_origin(entry)
+    loop._ready_queue.append(entry)
+    return entry
+
+
+def add_callback(loop: EventLoop, handle: Any) -> None:
+    """Let a handle run in the next turn, unless it is cancelled."""
+    if not handle._cancelled:
+        ReadyQueue(loop).append(handle)
+
+
+def add_callback_signalsafe(loop: EventLoop, handle: Any) -> None:
+    """The same for other threads and signal handlers; ends the loop's sleep."""
+    if not handle._cancelled:
+        loop._arrive(_entry_of(loop, handle))
+
+
+def write_to_self(loop: EventLoop) -> None:
+    """End the loop's sleep, from any thread."""
+    if not loop.is_closed():
+        loop._arrive(Callback(loop, _do_nothing, ()))
