@@ -47,6 +47,8 @@ def prepare(suite: Suite) -> Environment:
         return environment
     shutil.rmtree(environment.folder, ignore_errors=True)
     environment.folder.mkdir(parents=True)
+    # Sources without a configuration of pytest's shall not find ours.
+    (environment.folder / "pytest.ini").write_text("[pytest]\n")
     _call(getattr(sys, "_base_executable", sys.executable), "-m", "venv", environment.folder / "venv")
     _fetch(environment)
     _install(environment)
