@@ -50,6 +50,13 @@ def test_closing_again_does_nothing(loop: Loop) -> None:
     assert told == ["first"]
 
 
+def test_what_cannot_be_called_is_refused_by_close(loop: Loop) -> None:
+    handle = Inert(loop)
+    with pytest.raises(TypeError, match="callable"):
+        handle.close(3)  # type: ignore[arg-type]
+    assert not handle.is_closing()
+
+
 def test_the_handle_that_was_closed_last_is_called_first(loop: Loop) -> None:
     handles = [Inert(loop) for _ in range(100)]
     told: list[Handle] = []

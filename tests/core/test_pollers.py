@@ -402,6 +402,38 @@ def test_a_descriptor_closed_underneath_while_a_duplicate_lives_does_not_spin(
     loop.close()
 
 
+@pytest.mark.parametrize("edge", [False, True])
+def test_a_number_used_again_while_its_former_file_lives_does_not_spin(
+    make_pair: MakePair, edge: bool
+) -> None:
+    kernel = CountingKernel()
+    loop = Loop(kernel=kernel)
+    ours, theirs = make_pair()
+    other_ours, other_theirs = make_pair()
+    duplicate = ours.dup()
+    watcher = Watcher(loop, ours.fileno(), Event.READABLE, edge=edge)
+    os.dup2(other_ours.fileno(), ours.fileno())  # closes the file underneath the watch
+    other = Watcher(loop, ours.fileno(), Event.READABLE, edge=edge)
+    theirs.send(b"x")  # from now on the former watch reports events
+    turns = loop.metrics().turns
+    loop.call_later(0.1, loop.stop)
+    loop._begin_run()
+    loop._run_turns()
+    loop._stopping = False
+    loop._end_run()
+    assert loop.metrics().turns - turns <= 4
+    assert kernel.sets == 2
+    other_theirs.send(b"x")
+    run_turns(loop)
+    assert Event.READABLE in other.seen[0]
+    assert watcher.seen == []
+    duplicate.close()
+    watcher.close()
+    other.close()
+    loop.run()
+    loop.close()
+
+
 def test_a_number_used_again_while_its_old_file_lives_on(make_pair: MakePair) -> None:
     kernel = CountingKernel()
     loop = Loop(kernel=kernel)
@@ -437,6 +469,8 @@ def test_a_handle_takes_the_number_of_one_whose_file_was_closed(own_loop: Loop, 
     old.close()
     new_theirs.send(b"x")
     run_turns(own_loop)
+    if not new.seen:  # Uncompiled, the first event only has the watches made anew.
+        run_turns(own_loop)
     assert (old.seen, new.seen) == ([], [Event.READABLE])
     assert own_loop._poller.find(fd) is new
 
@@ -502,7 +536,7 @@ def test_a_selector_is_taken_as_a_poller(make_loop: MakeLoop) -> None:
 
 def test_what_is_no_poller_is_refused() -> None:
     for wanted in (7, object(), b"epoll"):
-        with pytest.raises((TypeError, AttributeError)):
+        with pytest.raises(TypeError, match="a poller or a selector"):
             Loop(poller=wanted)
     with pytest.raises(ValueError, match="'kqueue'"):
         Loop(poller="kqueue")

@@ -400,6 +400,9 @@ def test_stdio_that_makes_no_sense_is_refused(loop: Loop) -> None:
             process.spawn(["true"], stdio=[entry])
     with pytest.raises(TypeError, match="callable"):
         process.spawn(["true"], 5)  # type: ignore[arg-type]
+    with pytest.raises(OSError, match=os.strerror(errno.EBUSY)):
+        process.spawn(["true"], stdio=[Stdio.create_pipe(Pipe(loop), child_reads=True)] * 2)
+    assert process.pid == 0  # nothing was ever started
     os.close(write_fd)
     for handle in other.walk():
         handle.close()

@@ -277,6 +277,8 @@ def test_finished_work_keeps_nothing_alive(loop: Loop) -> None:
 def test_what_cannot_be_called_is_refused(loop: Loop) -> None:
     with pytest.raises(TypeError, match="callable"):
         Work(loop, 42)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="callable"):
+        Work(loop, list, 42)  # type: ignore[arg-type]
     assert not loop.alive()
 
 

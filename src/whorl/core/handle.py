@@ -79,6 +79,8 @@ class Handle(Runnable):
 
         Closing a handle again does nothing (libuv: ``uv_close``).
         """
+        if callback is not None and not callable(callback):
+            raise TypeError(f"a callable object was expected by close(), got {callback!r}")
         if self._life == OPEN:
             self._close_callback = callback
             self._begin_close()

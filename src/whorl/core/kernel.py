@@ -163,6 +163,9 @@ if not cython.compiled:
             return _code(error)
         if operation == 2:
             generations.pop(fd, None)
+        elif operation == 1 and fd in generations:
+            # Its former file was closed underneath the watch, which lives on if a duplicate does.
+            generations[fd] = _STALE
         elif generations.get(fd) != _STALE:
             generations[fd] = generation
         return 0

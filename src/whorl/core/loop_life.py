@@ -48,6 +48,8 @@ def make_poller(wanted: Poller | selectors.BaseSelector | str | None, kernel: Ke
     else:
         from whorl.core.selector import SelectorPoller
 
+        if wanted is not None and not callable(getattr(wanted, "register", None)):
+            raise TypeError(f"a poller or a selector was expected, got {wanted!r}")
         poller = SelectorPoller(wanted)
     poller.in_place_of = refusal
     return poller

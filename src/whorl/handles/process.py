@@ -170,6 +170,9 @@ class Descriptors:
         self._childs: list[int] = []  # what is open only until the child has it
         for entry in self._stdio:
             self._check(entry)
+        created = [entry.handle for entry in self._stdio if entry.kind is StdioKind.CREATE_PIPE]
+        if len({id(handle) for handle in created}) < len(created):
+            raise os_error(errno.EBUSY)  # One handle cannot have two ends.
 
     def _check(self, entry: Stdio) -> None:
         """Refuse what cannot be given, before anything is made."""

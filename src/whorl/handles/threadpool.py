@@ -50,6 +50,8 @@ class Work(Request):
         super().__init__(loop)
         if not callable(function):
             raise TypeError(f"a callable object was expected by Work(), got {function!r}")
+        if on_done is not None and not callable(on_done):
+            raise TypeError(f"a callable object was expected by Work(), got {on_done!r}")
         self._function: Callable[[], Any] | None = function
         self._on_done: Callable[[Any, Any, BaseException | None], object] | None = on_done
         self._context = current_context()
