@@ -26,7 +26,7 @@ demo:  ## serve real HTTP traffic on Whorl and on the other loops, and compare
 	@$(whorl) --with frameworks,bench --config release -- examples/demo $(ARGS)
 
 test:  ## the tests
-	@PYTHONMALLOC=debug $(whorl) --with test,frameworks --config checked -- -m pytest $(ARGS)
+	@PYTHONMALLOC=debug $(whorl) --with test,frameworks,jupyter --config checked -- -m pytest $(ARGS)
 
 check:  ## lint, and type-check for the oldest and the newest Python
 	@$(PYTHON) -m build_tools --build pure --with check -- -m ruff check .
@@ -52,7 +52,7 @@ fuzz:  ## call everything with anything, for SECONDS; CONFIG=sanitized looks at 
 	@$(whorl) --with test --config $(CONFIG) -- -m tests.fuzz --seconds $(SECONDS) $(ARGS)
 
 build:  ## only build
-	@for config in $(CONFIGS); do $(whorl) --with test,frameworks --config $$config || exit; done
+	@for config in $(CONFIGS); do $(whorl) --with test,frameworks,jupyter --config $$config || exit; done
 
 wheel:  ## build a wheel in dist/, install it into an empty folder, and ask it what it is
 	@rm -rf dist
