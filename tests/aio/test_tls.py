@@ -90,7 +90,9 @@ async def test_it_is_an_asyncio_transport(loop: whorl.EventLoop) -> None:
         assert isinstance(client.transport, asyncio.sslproto._SSLProtocolTransport)
         assert isinstance(client.transport._ssl_protocol, asyncio.BufferedProtocol)
         assert not isinstance(client.transport, asyncio.DatagramTransport)
-        assert "open over" in repr(client.transport)
+        shown = repr(client.transport)
+        assert shown.startswith("<asyncio.sslproto._SSLProtocolTransport object at 0x")
+        assert "open over" in shown
         write = client.transport.write
         client.transport.write = lambda data: write(data.upper())
         client.transport.write(b"shout")

@@ -465,4 +465,4 @@ def test_a_connection_that_nobody_closed_is_warned_of() -> None:
         del loop
         gc.collect()
     unclosed = [str(warning.message) for warning in caught if warning.category is ResourceWarning]
-    assert sum("unclosed transport <asyncio.sslproto._SSLProtocolTransport" in text for text in unclosed) == 2
+    assert sum("unclosed transport <asyncio._SSLProtocolTransport object>" in text for text in unclosed) == 2

@@ -88,7 +88,7 @@ def _bind_all(loop: EventLoop, infos: list[AddressInfo], options: Options) -> li
                 absent = bind_error(result, info[4])
                 loop._kernel.close_socket(sockets.pop())
                 if loop._debug:
-                    logger.warning("%s", absent)
+                    logger.warning("%s", absent.strerror)
             elif result < 0:
                 raise bind_error(result, info[4])
         if not sockets and (infos or not _SERVES_NO_HOSTS):

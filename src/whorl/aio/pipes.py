@@ -136,7 +136,7 @@ class WritePipeTransport(WritePipe):
 
     def __repr__(self) -> str:
         words = _described(self, bool(self._unsent))
-        if self._fd >= 0:
+        if self._fd >= 0 and not self.loop.is_closed():
             words.append(f"bufsize={self._unsent}")
         return f"<{' '.join(words)}>"
 

@@ -443,6 +443,7 @@ class SubprocessTransport(asyncio.SubprocessTransport):
             self._protocol = None
 
 
+@named("WriteSubprocessPipeProto")
 class PipeProtocol(asyncio.BaseProtocol):
     """What the transport of one pipe tells that of the process."""
 
@@ -470,6 +471,7 @@ class PipeProtocol(asyncio.BaseProtocol):
         return f"<{type(self).__name__} fd={self.fd} pipe={self.pipe!r}>"
 
 
+@named("ReadSubprocessPipeProto")
 class ReadPipeProtocol(PipeProtocol, asyncio.Protocol):
     """The same for a pipe that is read."""
 

@@ -61,7 +61,8 @@ class TLSTransport(TLSStream):
         return layer  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
-        return f"<asyncio.sslproto.{type(self).__name__} {self._layer.describe()}>"
+        shown = f"asyncio.sslproto.{type(self).__name__} object at {id(self):#x}"  # as asyncio shows it
+        return f"<{shown} {self._layer.describe()}>"
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """What is known of the connection: ssl_object, peercert, cipher, and what is known underneath."""
@@ -93,9 +94,10 @@ class TLSTransport(TLSStream):
         layer = getattr(self, "_ssl_protocol", None)
         if layer is not None and not layer._closing:
             layer._closing = True
-            _warn(f"unclosed transport {self!r}", ResourceWarning, source=self)
+            _warn(f"unclosed transport <asyncio.{type(self).__name__} object>", ResourceWarning, source=self)
 
 
+@named("SSLProtocol")
 class TLSProtocol(TLSLayer, asyncio.BufferedProtocol):
     """TLS over the transport whose protocol this is made (asyncio: ``asyncio.sslproto.SSLProtocol``)."""
 
@@ -171,6 +173,9 @@ class TLSProtocol(TLSLayer, asyncio.BufferedProtocol):
             timer.cancel()
 
     # The transport underneath.
+
+    def __repr__(self) -> str:
+        return f"<asyncio.sslproto.{type(self).__name__} object at {id(self):#x}>"
 
     def connection_made(self, transport: Any) -> None:
         """Begin the handshake."""
