@@ -1,8 +1,8 @@
 cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from whorl.core.kernel cimport EventBatch, Kernel
-from whorl.core.poller cimport IOHandle, Poller
+from whorl.core.kernel cimport EventBatch, Kernel, batch_fd, batch_generation, batch_mask
+from whorl.core.poller cimport IOHandle, Poller, saw, watcher
 
 cdef int READABLE
 cdef int WRITABLE

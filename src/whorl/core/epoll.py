@@ -94,6 +94,9 @@ def seen_in(mask: int) -> int:
 
 
 if not cython.compiled:
+    from whorl.core.kernel import batch_fd, batch_generation, batch_mask
+    from whorl.core.poller import saw, watcher
+
     seen_in = cache(seen_in)  # The kernel knows few masks.
 
 
@@ -191,13 +194,13 @@ class EpollPoller(Poller):
         events = self._events
         found = 0
         for index in range(count):
-            fd = events.fd(index)
-            handle = self.find(fd)
-            if handle is None or handle._generation != events.generation(index):
+            fd = batch_fd(events, index)
+            handle = watcher(self, fd)
+            if handle is None or handle._generation != batch_generation(events, index):
                 self._stale(fd)
                 continue
             found += 1
-            self._saw(handle, seen_in(events.mask(index)), into)
+            saw(handle, seen_in(batch_mask(events, index)), into)
         return found
 
     def _ask_again(self) -> None:

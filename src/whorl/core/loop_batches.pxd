@@ -1,9 +1,25 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from whorl.core.callback cimport Runnable, current_thread, recycle
+from whorl.core.callback cimport Callback, Runnable, current_thread, recycle
 from whorl.core.handle cimport Handle
 from whorl.core.loop_figures cimport LoopFigures
+
+cdef extern from *:
+    """
+    static inline PyObject *whorl_taken(PyObject *batch, Py_ssize_t index) {
+        PyObject *entry;
+        if (index >= PyList_GET_SIZE(batch)) {
+            PyErr_SetString(PyExc_IndexError, "the batch has become shorter");
+            return NULL;
+        }
+        entry = PyList_GET_ITEM(batch, index);
+        Py_INCREF(Py_None);
+        PyList_SET_ITEM(batch, index, Py_None);
+        return entry;
+    }
+    """
+    object taken "whorl_taken"(list batch, Py_ssize_t index)
 
 
 cdef class LoopBatches(LoopFigures):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from whorl.core.callback import Runnable, current_thread, recycle
+from whorl.core.callback import Callback, Runnable, current_thread, recycle
 from whorl.core.handle import Handle
 from whorl.core.host import Host
 from whorl.core.kernel import Kernel
@@ -15,6 +15,14 @@ try:
     import cython
 except ImportError:
     from whorl.core import uncompiled as cython
+
+
+if not cython.compiled:
+
+    def taken(batch: list[Any], index: int) -> Any:
+        """An entry of a batch, which has None in its place from now on."""
+        entry, batch[index] = batch[index], None
+        return entry
 
 
 class LoopBatches(LoopFigures):
@@ -98,13 +106,13 @@ class LoopBatches(LoopFigures):
                     for index in range(done, size):
                         done = index + 1
                         self._call = before + done
-                        entry = batch[index]
-                        batch[index] = None
+                        entry = taken(batch, index)
                         if watched:
                             self._run_watched(entry)
                         else:
                             entry._execute()
-                            recycle(entry)
+                            if type(entry) is Callback:
+                                recycle(entry)
                         if self._holding:
                             self._send_held()
                 except BaseException as error:

@@ -4,6 +4,17 @@ from libc.stdint cimport int64_t, uint32_t
 from whorl.core.callback cimport Owner
 from whorl.core.handle cimport Handle
 
+cdef extern from *:
+    """
+    /* What stands for a descriptor in a poller's table, or None. */
+    static inline PyObject *whorl_watcher(PyObject *table, int fd) {
+        PyObject *found = fd >= 0 && fd < PyList_GET_SIZE(table) ? PyList_GET_ITEM(table, fd) : Py_None;
+        Py_INCREF(found);
+        return found;
+    }
+    """
+    object watcher_in "whorl_watcher"(list table, int fd)
+
 cdef int OPEN
 
 
@@ -43,3 +54,15 @@ cdef class Poller:
     cpdef object _enter(self, IOHandle handle, int interest)
     cpdef object _leave(self, IOHandle handle)
     cpdef object _saw(self, IOHandle handle, int seen, list into)
+
+
+cdef inline IOHandle watcher(Poller poller, int fd):
+    # Nothing but `_enter` puts anything into the table.
+    return <IOHandle>watcher_in(poller._table, fd)
+
+
+cdef inline object saw(IOHandle handle, int seen, list into):
+    handle._seen |= seen
+    if not handle._queued:
+        handle._queued = True
+        into.append(handle)

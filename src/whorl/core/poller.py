@@ -28,10 +28,30 @@ from typing import TYPE_CHECKING, Any
 from whorl.core.handle import Handle
 from whorl.core.states import Life
 
+try:
+    import cython
+except ImportError:
+    from whorl.core import uncompiled as cython
+
 if TYPE_CHECKING:
     from whorl.core.callback import Owner
 
 OPEN = int(Life.OPEN)
+
+if not cython.compiled:
+
+    def watcher(poller: Poller, fd: int) -> IOHandle | None:
+        """The handle that watches a descriptor, or None."""
+        table = poller._table
+        found: IOHandle | None = table[fd] if 0 <= fd < len(table) else None
+        return found
+
+    def saw(handle: IOHandle, seen: int, into: list[Any]) -> None:
+        """Note events on the handle and queue it, once."""
+        handle._seen |= seen
+        if not handle._queued:
+            handle._queued = True
+            into.append(handle)
 
 
 class IOHandle(Handle):
@@ -118,10 +138,7 @@ class Poller:
 
     def find(self, fd: int) -> IOHandle | None:
         """The handle that watches a descriptor, or None."""
-        if 0 <= fd < len(self._table):
-            found: IOHandle | None = self._table[fd]
-            return found
-        return None
+        return watcher(self, fd)
 
     def handles(self) -> list[IOHandle]:
         """All watched handles, in order of their descriptors."""
@@ -147,7 +164,4 @@ class Poller:
 
     def _saw(self, handle: IOHandle, seen: int, into: list[Any]) -> None:
         """Note events on the handle and queue it, once."""
-        handle._seen |= seen
-        if not handle._queued:
-            handle._queued = True
-            into.append(handle)
+        saw(handle, seen, into)

@@ -13,6 +13,9 @@ cdef int DISCONNECT
 cdef int PRIORITIZED
 cdef int ERROR
 cdef int HANGUP
+cdef int ENDS
+cdef int INCOMING
+cdef int OUTGOING
 cdef int CUT_SHORT
 cdef Py_ssize_t EAGAIN
 cdef Py_ssize_t EINTR
@@ -54,7 +57,7 @@ cdef class Stream(IOHandle):
     cdef object _start_reading(self)
     cdef object _stop_reading(self)
     cdef object _update_interest(self)
-    @cython.locals(is_read=bint)
+    @cython.locals(is_read=bint, is_done=bint)
     cpdef object _on_events(self, int seen)
     cdef object _run_again(self)
     @cython.locals(limit=Py_ssize_t)

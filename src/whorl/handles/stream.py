@@ -34,6 +34,10 @@ DISCONNECT = int(Event.DISCONNECT)
 PRIORITIZED = int(Event.PRIORITIZED)
 ERROR = int(Event.ERROR)
 HANGUP = int(Event.HANGUP)
+# Kinds of events that mean the same here.
+ENDS = DISCONNECT | HANGUP | ERROR
+INCOMING = READABLE | PRIORITIZED | ENDS
+OUTGOING = WRITABLE | HANGUP | ERROR
 #: Seen only, of a turn that an interrupt cut short between reading and writing: it goes on with the writing.
 CUT_SHORT = 64
 EAGAIN = -errno.EAGAIN
@@ -135,27 +139,28 @@ class Stream(IOHandle):
 
     def _on_events(self, seen: int) -> None:
         """Read once, then write what waits."""
-        if seen & (DISCONNECT | HANGUP | ERROR):
+        if seen & ENDS:
             self._hung_up = True
         if seen & PRIORITIZED:
             self._urgent = True
-        if seen & (READABLE | DISCONNECT | PRIORITIZED | HANGUP | ERROR):
+        if seen & INCOMING:
             self._more_to_read = True
-        is_read = False
+        is_read = is_done = False
         try:
             if seen & CUT_SHORT and self._unsent:
                 self._flush()
             if self._reading and self._more_to_read:
                 self._read()
             is_read = True
-            if self._unsent and (seen == 0 or seen & (WRITABLE | HANGUP | ERROR)) and self._life == OPEN:
+            if self._unsent and (seen == 0 or seen & OUTGOING) and self._life == OPEN:
                 self._flush()
-        except BaseException:
-            # An interrupt: what was not done must not wait for an event that may not come again.
-            if not is_read and self._unsent and seen & (WRITABLE | HANGUP | ERROR):
-                self._seen |= CUT_SHORT
-            self._run_again()
-            raise
+            is_done = True
+        finally:  # `except` would cost each event a look at the exception that is being handled.
+            if not is_done:
+                # An interrupt: what was not done must not wait for an event that may not come again.
+                if not is_read and self._unsent and seen & OUTGOING:
+                    self._seen |= CUT_SHORT
+                self._run_again()
         if self._edge and self._reading and self._more_to_read and self._life == OPEN:
             self._run_again()
 
