@@ -13,8 +13,10 @@ import stat
 import subprocess
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,7 +26,7 @@ import whorl
 from tests.core.machinery import SECOND, refuse_system_call
 from whorl.core import Kernel
 from whorl.core.kernel import EventBatch
-from whorl.core.limits import LONG_READ, READ_SIZE, RELEASE_GIL_SIZE, WRITE_VECTORS
+from whorl.core.limits import LONG_READ, READ_SIZE, RELEASE_GIL_SIZE, SHORTEST_AGAIN, WRITE_VECTORS
 
 ADD, DEL, MOD = 1, 2, 3
 LIMITS = [-(2**31) - 1, -(2**31), -1, 0, 1, 2**31 - 1, 2**31, 2**32, 2**63 - 1, -(2**63)]
@@ -95,6 +97,65 @@ def test_a_file_is_sent_from_an_offset(
         assert os.lseek(file.fileno(), 0, os.SEEK_CUR) == 5  # The offset of the call is all that counts.
         assert kernel.set_file_position(file.fileno(), 2) == 0
         assert kernel.read(file.fileno(), 100) == b"llo"
+
+
+MESSAGE_SIZES = st.sampled_from(
+    [1, SHORTEST_AGAIN - 1, SHORTEST_AGAIN, 700, 1000, 1399, 1400, 1401, 5000, LONG_READ - 1, LONG_READ]
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(st.tuples(MESSAGE_SIZES, st.booleans()), max_size=40))
+def test_a_message_that_somebody_keeps_stays_as_it_is(
+    steps: list[tuple[int, bool]], kernel: Kernel, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    ours, theirs = pair
+    kept: list[tuple[Any, bytes, int]] = []
+    for number, (size, is_kept) in enumerate(steps):
+        sent = bytes([number]) * size
+        theirs.send(sent)
+        message = kernel.recv(ours.fileno(), READ_SIZE)
+        assert message == sent
+        assert hash(message) == hash(sent)
+        if is_kept:
+            kept.append((memoryview(message) if number % 2 else message, sent, hash(message)))
+        del message
+    assert all(message == sent and hash(message) == digest for message, sent, digest in kept)
+
+
+@pytest.mark.skipif(not whorl.compiled, reason="uncompiled, Python's own calls make each message")
+def test_a_message_takes_the_memory_of_the_one_before(
+    kernel: Kernel, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    ours, theirs = pair
+    places = []
+    others = []
+    for size in (1000, 1000, 900, 501):
+        theirs.send(bytes(size))
+        message = kernel.recv(ours.fileno(), READ_SIZE)
+        places.append(id(message))
+        del message
+        others.append(bytes(size))  # would have taken the memory if it had been given back
+    assert len(set(places)) == 1
+
+
+@pytest.mark.skipif(not whorl.compiled, reason="uncompiled, Python's own calls make each message")
+def test_a_short_message_does_not_hold_the_memory_of_a_long_one(
+    kernel: Kernel, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    ours, theirs = pair
+    tracemalloc.start()
+    try:
+        theirs.send(bytes(LONG_READ - 1))
+        assert len(kernel.recv(ours.fileno(), READ_SIZE)) == LONG_READ - 1
+        before, _ = tracemalloc.get_traced_memory()
+        theirs.send(bytes(SHORTEST_AGAIN))
+        message = kernel.recv(ours.fileno(), READ_SIZE)
+        after, _ = tracemalloc.get_traced_memory()
+        assert len(message) == SHORTEST_AGAIN
+        assert before - after > LONG_READ // 2
+    finally:
+        tracemalloc.stop()
 
 
 def test_what_cannot_be_sent_is_an_error(kernel: Kernel, pair: tuple[socket.socket, socket.socket]) -> None:

@@ -114,12 +114,42 @@ cdef extern from *:
     char *room_of "PyBytes_AS_STRING"(PyObject *data)
     void drop_reference "Py_DECREF"(PyObject *thing)
 
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    #pragma GCC diagnostic push
+    #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    #endif
+    /* Other content for a bytes object that nobody but the caller knows, and that was made for as much or more. */
+    static inline void whorl_rewrite(PyObject *bytes, const char *content, Py_ssize_t size) {
+        memcpy(PyBytes_AS_STRING(bytes), content, size);
+        PyBytes_AS_STRING(bytes)[size] = 0;
+        ((PyBytesObject *)bytes)->ob_shash = -1;
+        Py_SET_SIZE((PyVarObject *)bytes, size);
+    }
+    #if defined(__GNUC__)
+    #pragma GCC diagnostic pop
+    #endif
+
+    /* Whether nobody has this object but its one holder. */
+    static inline int whorl_is_sole(PyObject *bytes) {
+    #ifdef Py_GIL_DISABLED
+        return 0;
+    #else
+        return Py_REFCNT(bytes) == 1;
+    #endif
+    }
+    """
+    void rewrite "whorl_rewrite"(PyObject *message, const char *content, Py_ssize_t size) noexcept
+    bint is_sole "whorl_is_sole"(PyObject *message) noexcept
+
 ctypedef ssize_t (*transfer_t)(int fd, const void *buffer, size_t size) noexcept nogil
 
 cdef Py_ssize_t RELEASE_GIL_SIZE
 cdef Py_ssize_t WRITE_VECTORS
 cdef Py_ssize_t READ_SIZE
 cdef Py_ssize_t LONG_READ
+cdef Py_ssize_t SHORTEST_AGAIN
 cdef int EVENTS_PER_POLL
 cdef int64_t LONGEST_SPIN_NS
 
@@ -151,10 +181,10 @@ cdef inline ssize_t file_write(int fd, const void *buffer, size_t size) noexcept
     return c_write(fd, buffer, size)
 
 
-cdef inline object receive(transfer_t transfer, int fd, bytearray scratch, Py_ssize_t limit):
+cdef inline object receive(Kernel kernel, transfer_t transfer, int fd, Py_ssize_t limit):
     # Short messages are received into one buffer that is used again and copied, so that no large
     # allocation is made for each.
-    cdef char *buffer = scratch
+    cdef char *buffer = kernel._scratch
     cdef Py_ssize_t size
     if limit < 0:
         return -EINVAL
@@ -163,7 +193,21 @@ cdef inline object receive(transfer_t transfer, int fd, bytearray scratch, Py_ss
     size = transfer(fd, buffer, limit if limit < READ_SIZE else READ_SIZE)
     if size < 0:
         return -c_errno
-    return PyBytes_FromStringAndSize(buffer, size)
+    if size < SHORTEST_AGAIN or size >= LONG_READ:
+        return PyBytes_FromStringAndSize(buffer, size)
+    return message_of(kernel, buffer, size)
+
+
+cdef inline bytes message_of(Kernel kernel, const char *content, Py_ssize_t size):
+    # Most messages are dropped before the next one comes. To free their memory and to ask for it again would
+    # take more instructions than all else that a receiver does in this process.
+    cdef PyObject *last = <PyObject *>kernel._message  # which does not count as one more that has it
+    if kernel._message is not None and size <= kernel._message_room < 2 * size and is_sole(last):
+        rewrite(last, content, size)
+    else:
+        kernel._message = PyBytes_FromStringAndSize(content, size)
+        kernel._message_room = size
+    return kernel._message
 
 
 cdef inline object receive_long(transfer_t transfer, int fd, Py_ssize_t limit):
@@ -390,6 +434,8 @@ cdef inline int wait_for_events(Kernel kernel, int epfd, int64_t timeout_ns, Eve
 
 cdef class Kernel(SocketCalls):
     cdef bytearray _scratch
+    cdef bytes _message
+    cdef Py_ssize_t _message_room
     cdef dict _epolls
     cdef bint _fine_sleep
     cdef public int blocked_signal

@@ -34,6 +34,7 @@ from whorl.core.limits import (
     LONGEST_SPIN_NS,
     READ_SIZE,
     RELEASE_GIL_SIZE,  # noqa: F401 (used by kernel.pxd)
+    SHORTEST_AGAIN,  # noqa: F401 (used by kernel.pxd)
     WRITE_VECTORS,
 )
 from whorl.core.refusals import refusal
@@ -67,7 +68,7 @@ if not cython.compiled:
     socket_recv = file_read = os.read
     socket_send = file_write = os.write
 
-    def receive(transfer: Any, fd: int, scratch: bytearray, limit: int) -> bytes | int:
+    def receive(kernel: Kernel, transfer: Any, fd: int, limit: int) -> bytes | int:
         """What a read gives, as bytes."""
         if limit > sys.maxsize:
             raise OverflowError(f"a limit of {limit} bytes does not fit a C ssize_t")
@@ -280,6 +281,8 @@ class Kernel(SocketCalls):
     __slots__ = (
         "_epolls",
         "_fine_sleep",
+        "_message",
+        "_message_room",
         "_scratch",
         "accepts_descriptors",
         "blocked_signal",
@@ -292,6 +295,9 @@ class Kernel(SocketCalls):
     def __init__(self) -> None:
         SocketCalls.__init__(self)
         self._scratch = new_scratch()  # where short messages are received
+        # The short message that was received last, and the room it has: once it is dropped, the next one's.
+        self._message: bytes | None = None
+        self._message_room = 0
         self._epolls: dict[int, Any] = {}  # uncompiled: the epoll objects by descriptor
         self._fine_sleep = True  # whether this kernel sleeps in nanoseconds (epoll_pwait2)
         self.blocked_signal = 0  # a signal that is held back during a sleep; 0: none
@@ -332,7 +338,7 @@ class Kernel(SocketCalls):
 
         With a limit from LONG_READ to below READ_SIZE, the memory for that much is the result's own.
         """
-        return receive(socket_recv, fd, self._scratch, limit)
+        return receive(self, socket_recv, fd, limit)
 
     def recv_into(self, fd: int, buffer: Buffer) -> int:
         """Receive into a writable buffer; returns how many bytes, 0 at the end."""
@@ -348,7 +354,7 @@ class Kernel(SocketCalls):
 
     def read(self, fd: int, limit: int) -> bytes | int:
         """Read from a pipe or another file; no bytes at its end (man 2 read)."""
-        return receive(file_read, fd, self._scratch, limit)
+        return receive(self, file_read, fd, limit)
 
     def read_into(self, fd: int, buffer: Buffer) -> int:
         """Read into a writable buffer."""

@@ -39,6 +39,10 @@ READ_SIZE: Final = 256 * 1024
 #: memory that is used again would take longer than making the object.
 LONG_READ: Final = 8 * 1024
 
+#: A message from this size to below LONG_READ, in bytes, takes the memory of the one before if nobody has it
+#: any more. For shorter ones CPython's own allocator is quick.
+SHORTEST_AGAIN: Final = 480
+
 #: The most that one such read takes, in bytes: what the processor's cache still holds when it is sent on.
 LONGEST_READ: Final = 128 * 1024
 
