@@ -742,6 +742,13 @@ async def test_methods_can_be_replaced_on_a_transport(connect: Connect, kind: st
     transport.something_else = 1
 
 
+@pytest.mark.skipif(not whorl.compiled, reason="uncompiled, methods are functions")
+def test_what_programs_call_most_is_called_without_detours() -> None:
+    # CPython's specialised call of a descriptor asks for an object of exactly the class it belongs to.
+    for name in ("write", "writelines", "is_closing", "pause_reading", "resume_reading", "close"):
+        assert vars(SocketTransport)[name].__objclass__ is SocketTransport, name
+
+
 async def test_methods_can_be_replaced_on_a_protocol(connect: Connect, kind: str) -> None:
     protocol, seen = Recorder(), bytearray()
     _, peer = await connect(kind, protocol)

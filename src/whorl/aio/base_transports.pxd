@@ -5,9 +5,24 @@ from whorl.core.handle cimport Handle
 from whorl.core.loop_batches cimport LoopBatches
 from whorl.handles.stream cimport Stream
 
+from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
+
 cdef extern from "Python.h":
     int PyContext_Enter(object context) except -1
     int PyContext_Exit(object context) except -1
+
+cdef extern from *:
+    """
+    /* The same method as a descriptor of this class; anything else as it is. */
+    static inline PyObject *whorl_method_of(PyObject *cls, PyObject *method) {
+        if (Py_TYPE(method) != &PyMethodDescr_Type || !PyType_Check(cls)) {
+            Py_INCREF(method);
+            return method;
+        }
+        return PyDescr_NewMethod((PyTypeObject *)cls, ((PyMethodDescrObject *)method)->d_method);
+    }
+    """
+    object method_of "whorl_method_of"(object cls, object method)
 
 cdef int LIFE_OPEN
 cdef int OPEN
@@ -18,6 +33,10 @@ cdef Py_ssize_t LOW_WATER
 
 
 cpdef object flat(object data)
+
+
+cdef inline Py_ssize_t size_of(object data) except -1:
+    return PyBytes_GET_SIZE(data) if PyBytes_CheckExact(data) else len(data)
 
 
 cdef class BaseTransport(Stream):
@@ -51,6 +70,7 @@ cdef class BaseTransport(Stream):
 
 cdef class WriteTransport(BaseTransport):
     cdef readonly bint _protocol_paused
+    cdef unsigned char _refuses_writes
     cdef int _lost_writes
     cdef Py_ssize_t _high
     cdef Py_ssize_t _low

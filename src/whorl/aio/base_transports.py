@@ -49,6 +49,12 @@ if not cython.compiled:
         """Tell the protocol of the end in the transport's context."""
         transport._context.run(transport._end, None)
 
+    size_of = len
+
+    def method_of(cls: type, method: Any) -> Any:
+        """The method as it is: uncompiled, there are no method descriptors."""
+        return method
+
 
 #: What the running Python says that may be written.
 WRITABLE_KINDS = (
@@ -68,6 +74,14 @@ def flat(data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview
     if view.itemsize == 1 and view.ndim == 1 and view.c_contiguous:
         return view
     return view.tobytes()
+
+
+def own_method(cls: type, method: Any) -> Any:
+    """The descriptor of an inherited method as one of `cls` itself; whatever is none, as it is.
+
+    The interpreter calls a descriptor without detours only for objects of exactly its class.
+    """
+    return method_of(cls, method)
 
 
 class BaseTransport(Stream):
@@ -269,13 +283,14 @@ class BaseTransport(Stream):
 class WriteTransport(BaseTransport):
     """One that is written to, with watermarks (asyncio: ``asyncio.WriteTransport``)."""
 
-    __slots__ = ("_high", "_lost_writes", "_low", "_protocol_paused")
+    __slots__ = ("_high", "_lost_writes", "_low", "_protocol_paused", "_refuses_writes")
 
     def _set_up(self, loop: Any) -> None:
         BaseTransport._set_up(self, loop)
         self._high = HIGH_WATER
         self._low = LOW_WATER
         self._protocol_paused = False
+        self._refuses_writes = False  # whether `_check_writable` may have something to say
         self._lost_writes = 0  # how often somebody wrote although nothing can be sent any more
 
     # What a subclass decides.
@@ -296,8 +311,9 @@ class WriteTransport(BaseTransport):
         """Send `data`: at once as far as the kernel takes it, the rest when it can."""
         if type(data) is not bytes:
             data = flat(data)
-        self._check_writable("write")
-        size = len(data)
+        if self._refuses_writes:
+            self._check_writable("write")
+        size = size_of(data)
         if not size or (self._state != OPEN and self._is_lost()):
             return
         code = self._send(data, size)
@@ -308,7 +324,8 @@ class WriteTransport(BaseTransport):
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         """Send all of `list_of_data` in order, in as few calls of the kernel's as possible."""
-        self._check_writable("writelines")
+        if self._refuses_writes:
+            self._check_writable("writelines")
         if not list_of_data:
             return
         self._send_lines(list_of_data)

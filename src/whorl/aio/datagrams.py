@@ -14,7 +14,7 @@ from whorl.aio.binding import remove_stale
 from whorl.aio.datagram_transport import DatagramEndpoint
 from whorl.aio.descriptors import ensure_no_transport
 from whorl.aio.dns import ensure_resolved
-from whorl.aio.transports import Inherited, named, shown
+from whorl.aio.transports import Inherited, named, quick_to_call, shown
 from whorl.core.handle import os_error
 from whorl.core.states import Event
 
@@ -31,6 +31,7 @@ class _BothTransports(asyncio.Transport, asyncio.DatagramTransport):
     """What asyncio's own datagram transport is to `isinstance`."""
 
 
+@quick_to_call
 @named("_SelectorDatagramTransport")
 class DatagramTransport(DatagramEndpoint):
     """A datagram endpoint; plain Python, so that methods can be replaced on an instance.

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from whorl.aio.pipe_transport import ReadPipe, WritePipe
-from whorl.aio.transports import Inherited, described, named
+from whorl.aio.transports import Inherited, described, named, quick_to_call
 from whorl.core.states import Event
 
 if TYPE_CHECKING:
@@ -118,6 +118,7 @@ class ReadPipeTransport(ReadPipe):
         _give_up(self, _warn)
 
 
+@quick_to_call
 @named("_UnixWritePipeTransport")
 class WritePipeTransport(WritePipe):
     """What users see of a pipe that is written to; `isinstance` finds ``asyncio.Transport`` too.

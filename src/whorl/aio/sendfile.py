@@ -118,7 +118,7 @@ async def _until_writable(loop: EventLoop, sock: Any, transport: Any) -> None:
     ensure_no_transport(loop, fd)
     waiter = loop.create_future()
     if transport is not None:
-        transport._empty_waiter = waiter
+        transport._wait_with(waiter)
     writer = watch_writer(loop, fd, _go_on, waiter)
     try:
         await waiter

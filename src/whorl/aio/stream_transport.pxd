@@ -9,6 +9,22 @@ from whorl.core.callback cimport Owner, new_callback
 from whorl.core.loop_life cimport LoopLife
 from whorl.handles.stream cimport Stream
 
+cdef extern from *:
+    """
+    /* Whether a call of a method with one argument went well; if not, its exception is set. */
+    static inline int whorl_is_delivered(PyObject *protocol, PyObject *method, PyObject *argument) {
+        PyObject *result = PyObject_CallMethodOneArg(protocol, method, argument);
+        Py_XDECREF(result);
+        return result != NULL;
+    }
+
+    static inline int whorl_go_on_raising(void) {
+        return -1;
+    }
+    """
+    bint is_delivered "whorl_is_delivered"(object protocol, str method, object argument) noexcept
+    int go_on_raising "whorl_go_on_raising"() except -1
+
 cdef int OPEN
 cdef int CLOSING
 cdef int LOST
@@ -28,7 +44,7 @@ cdef object StreamReaderProtocol
 cdef class StreamTransport(WriteTransport):
     cdef public object _server
     cdef Clients _clients
-    cdef public object _empty_waiter
+    cdef readonly object _empty_waiter
     cdef StreamFeed _feed
     cdef tuple _kind
     cdef bytes _peer
@@ -53,10 +69,13 @@ cdef class StreamTransport(WriteTransport):
     cdef object _callback_ended(self)
     cdef object _send_held(self)
     cdef object _send_lines(self, object list_of_data)
-    @cython.locals(limit=Py_ssize_t)
+    @cython.locals(data=bytes, size=Py_ssize_t)
     cdef object _read(self)
+    @cython.locals(limit=Py_ssize_t)
+    cdef object _read_much(self)
     @cython.locals(feed=StreamFeed)
     cdef object _data_arrived(self, bytes data)
+    cdef object _data_refused(self, object error)
     cdef object _end_arrived(self)
     cdef object _read_failed(self, int code)
     cdef object _write_failed(self, int code)

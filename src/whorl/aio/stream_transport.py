@@ -46,6 +46,14 @@ if not cython.compiled:
         """Whether a transport has something to close; one that was never initialized has not."""
         return getattr(transport, "_is_made", False)
 
+    def is_delivered(protocol: Any, method: str, argument: Any) -> bool:
+        """Call a method. Uncompiled, what it raises leaves at once."""
+        getattr(protocol, method)(argument)
+        return True
+
+    def go_on_raising() -> None:
+        """Nothing: uncompiled, nobody is asked to."""
+
 
 OPEN = int(TransportState.OPEN)
 CLOSING = int(TransportState.CLOSING)
@@ -264,11 +272,27 @@ class StreamTransport(WriteTransport):
     def _read(self) -> None:
         if self._buffered:
             self._read_into_buffer()
-        else:
-            limit = self._read_limit()
-            if self._feed is not None and LONGEST_FED < limit < READ_SIZE:
-                limit = LONGEST_FED
-            self._took(self._kernel.recv(self._fd, limit), limit)
+            return
+        if self._last_read >= LONG_READ:
+            self._read_much()
+            return
+        result = self._kernel.recv(self._fd, READ_SIZE)
+        if type(result) is bytes and not (self._hung_up or self._urgent):
+            data = result
+            size = len(data)
+            if 0 < size < READ_SIZE:
+                self._last_read = size
+                self._more_to_read = False
+                self._data_arrived(data)
+                return
+        self._took(result, READ_SIZE)
+
+    def _read_much(self) -> None:
+        """Read after a read that brought much."""
+        limit = self._read_limit()
+        if self._feed is not None and LONGEST_FED < limit < READ_SIZE:
+            limit = LONGEST_FED
+        self._took(self._kernel.recv(self._fd, limit), limit)
 
     def _read_into_buffer(self) -> None:
         """Let the kernel write into the protocol's own buffer."""
@@ -299,15 +323,22 @@ class StreamTransport(WriteTransport):
 
     def _data_arrived(self, data: bytes) -> None:
         feed = self._feed
-        try:
-            if feed is not None and feed.is_open_to(self._protocol):
+        if feed is not None and feed.is_open_to(self._protocol):
+            try:
                 feed._arrived(data)
-            else:
-                self._protocol.data_received(data)
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as error:
-            self._fatal_error(error, "Fatal error: protocol.data_received() call failed.")
+            except BaseException as error:
+                self._data_refused(error)
+        # With `try` here each message would cost a look at the exception that is being handled.
+        elif not is_delivered(self._protocol, "data_received", data):
+            try:
+                go_on_raising()
+            except BaseException as error:
+                self._data_refused(error)
+
+    def _data_refused(self, error: BaseException) -> None:
+        if isinstance(error, (SystemExit, KeyboardInterrupt)):
+            raise error
+        self._fatal_error(error, "Fatal error: protocol.data_received() call failed.")
 
     def _end_arrived(self) -> None:
         self._read_ended = True
@@ -411,7 +442,7 @@ class StreamTransport(WriteTransport):
         self._send_held()
         if self._state != OPEN or self._eof_written:
             return
-        self._eof_written = True
+        self._eof_written = self._refuses_writes = True
         if not self._unsent:
             code = self._shut_write_side()
             if code < 0:
@@ -468,13 +499,19 @@ class StreamTransport(WriteTransport):
         self._send_held()
         loop: Any = self._loop
         waiter: asyncio.Future[None] = loop.create_future()
-        self._empty_waiter = waiter
+        self._wait_with(waiter)
         if not self._unsent:
             waiter.set_result(None)
         return waiter
 
+    def _wait_with(self, waiter: asyncio.Future[None]) -> None:
+        """Have a future told when nothing is left to send, or that nothing ever will be."""
+        self._empty_waiter = waiter
+        self._refuses_writes = True
+
     def _reset_empty_waiter(self) -> None:
         self._empty_waiter = None
+        self._refuses_writes = self._eof_written
 
     # The end.
 
@@ -519,21 +556,17 @@ class StreamTransport(WriteTransport):
 
 
 if not cython.compiled:
-    read_anything = StreamTransport._read
 
-    def read_uncompiled(self: StreamTransport) -> None:
-        """The usual case of `_read` in one function: uncompiled, a call is what costs."""
-        if self._buffered or self._last_read >= LONG_READ:
-            read_anything(self)
-            return
-        data = self._kernel.recv(self._fd, READ_SIZE)
-        if not data or isinstance(data, int) or self._hung_up or self._urgent:
-            self._took(data, READ_SIZE)
-            return
-        size = self._last_read = len(data)
-        if size < READ_SIZE:
-            self._more_to_read = False
-        self._data_arrived(data)
+    def data_arrived_uncompiled(self: StreamTransport, data: bytes) -> None:
+        """The same with the `try` that is free here."""
+        feed = self._feed
+        try:
+            if feed is not None and feed.is_open_to(self._protocol):
+                feed._arrived(data)
+            else:
+                self._protocol.data_received(data)
+        except BaseException as error:
+            self._data_refused(error)
 
     send_anything = StreamTransport._send
 
@@ -551,5 +584,5 @@ if not cython.compiled:
         self._sent_total += size
         return 0
 
-    StreamTransport._read = read_uncompiled  # type: ignore[method-assign]
+    StreamTransport._data_arrived = data_arrived_uncompiled  # type: ignore[method-assign]
     StreamTransport._send = send_uncompiled  # type: ignore[method-assign]

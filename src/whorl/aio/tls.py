@@ -22,7 +22,7 @@ from whorl.aio.stream_transport import StreamTransport
 from whorl.aio.tls_layer import AGAIN, TLSLayer
 from whorl.aio.tls_states import TLSState, Told
 from whorl.aio.tls_transport import TLSStream
-from whorl.aio.transports import named
+from whorl.aio.transports import named, quick_to_call
 from whorl.core.limits import READ_SIZE
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from whorl.core.timer import TimedCallback
 
 
+@quick_to_call
 @named("_SSLProtocolTransport")
 class TLSTransport(TLSStream):
     """A TLS connection, over whatever transport."""

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from whorl.aio.base_transports import own_method
 from whorl.aio.stream_transport import StreamTransport
 from whorl.aio.transport_states import TransportState
 from whorl.core.states import Event
@@ -29,6 +30,29 @@ def named(name: str) -> Callable[[Class], Class]:
         return cls
 
     return rename
+
+
+#: The methods that programs call most.
+OFTEN_CALLED = (
+    "close",
+    "get_protocol",
+    "get_write_buffer_size",
+    "is_closing",
+    "is_reading",
+    "pause_reading",
+    "resume_reading",
+    "sendto",
+    "write",
+    "writelines",
+)
+
+
+def quick_to_call(cls: Class) -> Class:
+    """Give a class descriptors of its own for compiled methods that it inherits."""
+    for name in OFTEN_CALLED:
+        if hasattr(cls, name):
+            setattr(cls, name, own_method(cls, getattr(cls, name)))
+    return cls
 
 
 def described(transport: Any) -> list[str]:
@@ -70,6 +94,7 @@ class Inherited:
         return method.__get__(instance, owner) if hasattr(type(method), "__get__") else method
 
 
+@quick_to_call
 @named("_SelectorSocketTransport")
 class SocketTransport(StreamTransport):
     """A TCP or UNIX stream connection."""
