@@ -9,6 +9,7 @@ from pathlib import Path
 import calls
 import cases
 import loops
+import memory
 import plot
 import programs
 import report
@@ -47,6 +48,8 @@ def main() -> int:
         return 2
     if options.calls:
         return _count_calls(chosen, choices, options)
+    if options.memory:
+        return _measure_memory(choices, options)
     results = _run(chosen, choices, options)
     versions = {loop.name: loop.version for loop in choices}
     report.save(options.json, results, versions, {"rounds": options.rounds, "seconds": options.seconds})
@@ -74,6 +77,7 @@ def _parse_arguments() -> argparse.Namespace:
         "--scale", action="store_true", help="how the cost of one event grows with the number of everything"
     )
     parser.add_argument("--calls", action="store_true", help="count the system calls, by strace")
+    parser.add_argument("--memory", action="store_true", help="what an idle connection takes of it")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="with --scale: draw it (.svg, .png)")
     parser.add_argument("--loops", type=_names, default=list(loops.NAMES), metavar="NAME,…", help="see below")
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each case on each loop")
@@ -96,6 +100,14 @@ def _count_calls(chosen: Sequence[Case], choices: Sequence[Choice], options: arg
     print(f"\n{'case':30} {'loop':12} calls for each request")
     echoes = [case for case in chosen if isinstance(case, EchoCase)]
     for line in calls.table(echoes, choices, Cores.of_this_machine(), options.seconds):
+        print(line, flush=True)
+    return 0
+
+
+def _measure_memory(choices: Sequence[Choice], options: argparse.Namespace) -> int:
+    _allow_many_descriptors()
+    print("\nbytes that more are resident for each of many idle connections")
+    for line in memory.table(choices, Cores.of_this_machine(), options.rounds):
         print(line, flush=True)
     return 0
 

@@ -140,14 +140,14 @@ def running_server(case: EchoCase, loop: Choice, cores: Cores, folder: str) -> I
         with server:
             try:
                 reachable_at = _wait_until_ready(server, complaints)
-                with _idle_connections(case.idle, reachable_at, cores):
+                with idle_connections(case.idle, reachable_at, cores):
                     yield server.pid, reachable_at
             finally:
                 server.kill()
 
 
 @contextlib.contextmanager
-def _idle_connections(count: int, address: str, cores: Cores) -> Iterator[None]:
+def idle_connections(count: int, address: str, cores: Cores) -> Iterator[None]:
     """Connections that stay and say nothing."""
     if not count:
         yield

@@ -49,7 +49,7 @@ cdef class StreamTransport(WriteTransport):
     cdef tuple _kind
     cdef bytes _peer
     cdef object _own_name
-    cdef readonly bint _is_made
+    cdef unsigned char _is_made
     cdef unsigned char _buffered
     cdef unsigned char _eof_written
     cdef unsigned char _write_shut
