@@ -1,4 +1,4 @@
-"""What an idle connection takes of a server's memory: how much more is resident once there are many more of them."""
+"""What an idle connection takes of a server's memory: how much more is resident with many more of them."""
 
 import os
 import tempfile

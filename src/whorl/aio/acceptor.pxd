@@ -1,5 +1,7 @@
 cimport cython
 
+from cpython.ref cimport PyObject
+
 from whorl.aio.base_transports cimport PyContext_Enter, PyContext_Exit
 from whorl.aio.clients cimport Clients
 from whorl.aio.stream_transport cimport StreamTransport
@@ -55,8 +57,8 @@ cdef class Acceptor(IOHandle):
 
 
 cdef inline object begin_in_context(Acceptor acceptor, int fd, tuple names, object context):
-    PyContext_Enter(context)
+    PyContext_Enter(<PyObject *>context)
     try:
         acceptor._begin(fd, names, context)
     finally:
-        PyContext_Exit(context)
+        PyContext_Exit(<PyObject *>context)

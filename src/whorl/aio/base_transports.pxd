@@ -7,9 +7,11 @@ from whorl.handles.stream cimport Stream
 
 from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
 
+from cpython.ref cimport PyObject
+
 cdef extern from "Python.h":
-    int PyContext_Enter(object context) except -1
-    int PyContext_Exit(object context) except -1
+    int PyContext_Enter(PyObject *context) except -1
+    int PyContext_Exit(PyObject *context) except -1
 
 cdef extern from *:
     """
@@ -90,17 +92,19 @@ cdef class WriteTransport(BaseTransport):
     cdef object _resume_protocol(self)
 
 
+# A transport has its context for as long as it lives.
+
 cdef inline object events_in_context(BaseTransport transport, int seen):
-    PyContext_Enter(transport._context)
+    PyContext_Enter(<PyObject *>transport._context)
     try:
         transport._handle_events(seen)
     finally:
-        PyContext_Exit(transport._context)
+        PyContext_Exit(<PyObject *>transport._context)
 
 
 cdef inline object end_in_context(BaseTransport transport):
-    PyContext_Enter(transport._context)
+    PyContext_Enter(<PyObject *>transport._context)
     try:
         transport._end(None)
     finally:
-        PyContext_Exit(transport._context)
+        PyContext_Exit(<PyObject *>transport._context)
