@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import os
 import selectors
 import socket
@@ -431,6 +432,21 @@ def fires_at_once(loop: whorl.EventLoop) -> bool:
     loop.shift = 3600  # type: ignore[attr-defined]
     loop.run_until_complete(turns(2))
     return fired == [1]
+
+
+@pytest.mark.parametrize(("now", "ran"), [(0.289, []), (0.29, [1]), (math.inf, [1])])
+def test_a_timer_is_due_where_a_replaced_clock_has_rounded_its_time(now: float, ran: list[int]) -> None:
+    def scenario(loop: Any) -> list[int]:
+        called: list[int] = []
+        loop.time = lambda: 0.2
+        timer = loop.call_later(0.09, called.append, 1)
+        assert timer.when() > 0.29
+        loop.time = lambda: now
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+        return called
+
+    assert is_as_in_asyncio(scenario) == ran
 
 
 def test_a_clock_put_on_the_loop_moves_the_scheduler(plain_loop: whorl.EventLoop) -> None:

@@ -19,7 +19,7 @@ cdef class LoopTimers(LoopHandles):
     cdef int64_t _clock(self) except? -1
     cdef object _schedule(self, TimedCallback timer)
     cdef object _timer_cancelled(self, Runnable timer)
-    @cython.locals(collected=Py_ssize_t, timer=TimedCallback)
+    @cython.locals(collected=Py_ssize_t, limit=int64_t, timer=TimedCallback)
     cdef object _collect_timers(self, list into)
     @cython.locals(deadline=int64_t)
     cdef int64_t _until_next_timer(self, int64_t now_ns) except -2
