@@ -209,3 +209,38 @@ def test_asking_for_it_changes_nothing_else(loop: whorl.EventLoop) -> None:
     before = loop.poller_name(), loop.backend_fd()
     assert loop._selector
     assert (loop.poller_name(), loop.backend_fd()) == before
+
+
+def test_a_selector_of_the_users_is_given_what_was_registered(ends: tuple[Any, Any]) -> None:
+    """It may know more of an object than its descriptor says, as that of ØMQ's sockets does."""
+    ours, _ = ends
+
+    class Recording(selectors.SelectSelector):
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls: list[tuple[str, bool]] = []
+
+        def register(self, fileobj: Any, events: int, data: Any = None) -> Any:
+            self.calls.append(("register", fileobj is ours))
+            return super().register(fileobj, events, data)
+
+        def unregister(self, fileobj: Any) -> Any:
+            self.calls.append(("unregister", fileobj is ours))
+            return super().unregister(fileobj)
+
+    def calls(make: Any) -> Any:
+        selector = Recording()
+        loop = make(selector)
+        try:
+            selector.calls.clear()
+            loop.add_reader(ours, print)
+            loop.add_writer(ours, print)
+            assert selector.get_key(ours).events == selectors.EVENT_READ | selectors.EVENT_WRITE
+            loop.remove_reader(ours)
+            loop.remove_writer(ours)
+            return list(dict.fromkeys(selector.calls))
+        finally:
+            loop.close()
+
+    assert calls(whorl.EventLoop) == [("register", True), ("unregister", True)]
+    assert ("register", True) in calls(asyncio.SelectorEventLoop)

@@ -34,6 +34,7 @@ class SelectorPoller(Poller):
     def __init__(self, selector: selectors.BaseSelector | None = None) -> None:
         super().__init__()
         self._selector = selector if selector is not None else selectors.DefaultSelector()
+        self._watched: dict[IOHandle, Any] = {}  # what each handle was registered with
 
     def add(self, handle: IOHandle, interest: int) -> None:
         """Watch the handle's descriptor."""
@@ -42,7 +43,12 @@ class SelectorPoller(Poller):
             return
         if self.find(handle._fd) is not None:
             raise OSError(errno.EEXIST, f"descriptor {handle._fd} is watched already")
-        self._selector.register(handle._fd, _mask_of(interest), handle)
+        # A selector of somebody else's may know more of the user's object than of its descriptor.
+        watched = getattr(handle, "fileobj", None)
+        if watched is None:
+            watched = handle._fd
+        self._selector.register(watched, _mask_of(interest), handle)
+        self._watched[handle] = watched
         self._enter(handle, interest)
 
     def modify(self, handle: IOHandle, interest: int) -> None:
@@ -52,14 +58,14 @@ class SelectorPoller(Poller):
         elif not handle._interest:
             self.add(handle, interest)
         else:
-            self._selector.modify(handle._fd, _mask_of(interest), handle)
+            self._selector.modify(self._watched[handle], _mask_of(interest), handle)
             handle._interest = interest
 
     def remove(self, handle: IOHandle) -> None:
         """Watch no more; does nothing if the handle is not watched."""
         if handle._interest:
             try:
-                self._selector.unregister(handle._fd)
+                self._selector.unregister(self._watched.pop(handle))
             finally:
                 self._leave(handle)
 
@@ -82,7 +88,7 @@ class SelectorPoller(Poller):
         former, self._selector = self._selector, type(self._selector)()
         close = getattr(former, "close", None)
         for handle in self.handles():
-            self._selector.register(handle._fd, _mask_of(handle._interest), handle)
+            self._selector.register(self._watched[handle], _mask_of(handle._interest), handle)
         if close is not None:
             close()
 
@@ -90,6 +96,7 @@ class SelectorPoller(Poller):
         """Close the selector."""
         for handle in self.handles():
             self._leave(handle)
+        self._watched.clear()
         self._selector.close()
 
     def name(self) -> str:
