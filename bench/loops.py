@@ -8,11 +8,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import cast
+from typing import Any, TypeAlias, cast
 
 LIMIT = "C"
 LIBUV = "libuv"
@@ -36,6 +36,7 @@ DESCRIPTIONS = {
     "asyncio": "the standard library's loop",
     LIMIT: "a minimal epoll echo server in C: the limit (echo and churn only)",
 }
+Factory: TypeAlias = Callable[[], asyncio.AbstractEventLoop]
 ROOT = Path(__file__).resolve().parent.parent
 PROBE_SECONDS = 30
 PR_SET_PDEATHSIG = 1
@@ -68,22 +69,36 @@ def choose(name: str) -> Choice:
     return Choice(name, environment, json.loads(probe.stdout))
 
 
-def new_event_loop(name: str) -> asyncio.AbstractEventLoop:
-    """Make the loop called `name`, in the process that was started for it."""
+def factory(name: str) -> Factory:
+    """What makes loops called `name`, in the process that was started for it: where that is timed, alone."""
     if name == "asyncio":
-        return asyncio.SelectorEventLoop()
+        return asyncio.SelectorEventLoop
     if name in PEERS:
-        loop = getattr(importlib.import_module(name), PEERS[name])()
-        return cast(asyncio.AbstractEventLoop, loop() if callable(loop) else loop)
+        make: Any = getattr(importlib.import_module(name), PEERS[name])
+        return cast(Factory, make() if PEERS[name] == "loop_factory" else make)
     import whorl
 
     _check_build(name, whorl.compiled)
-    own = whorl.EventLoop(poller="io_uring") if name.startswith(URING) else whorl.new_event_loop()
-    if name.startswith(URING) and own.poller_name() != "io_uring":
-        raise ImportError(f"found {own.poller_name()}")
-    if name.startswith(SPINNING):
-        own.configure(spin_ns=SPIN_NS)
-    return cast(asyncio.AbstractEventLoop, own)
+    if name.startswith(URING):
+        return cast(Factory, _on_rings)
+    return cast(Factory, _spinning if name.startswith(SPINNING) else whorl.new_event_loop)
+
+
+def _on_rings() -> Any:
+    import whorl
+
+    loop = whorl.EventLoop(poller="io_uring")
+    if loop.poller_name() != "io_uring":
+        raise ImportError(f"found {loop.poller_name()}")
+    return loop
+
+
+def _spinning() -> Any:
+    import whorl
+
+    loop = whorl.new_event_loop()
+    loop.configure(spin_ns=SPIN_NS)
+    return loop
 
 
 def die_with_parent() -> None:
@@ -131,5 +146,5 @@ def _version(name: str) -> str:
 
 
 if __name__ == "__main__":
-    new_event_loop(sys.argv[1]).close()
+    factory(sys.argv[1])().close()
     print(json.dumps(_version(sys.argv[1])))

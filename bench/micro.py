@@ -422,10 +422,7 @@ CASES["run/no-op"] = Micro(nothing_async, 1, has_own_loop=True)
 
 def measure(micro: Micro, loop_name: str, seconds: float) -> dict[str, float | None]:
     """Repeat the batch for `seconds`; how many operations that were, and the times they took."""
-
-    def new_loop() -> asyncio.AbstractEventLoop:
-        return loops.new_event_loop(loop_name)
-
+    new_loop = loops.factory(loop_name)
     if micro.has_own_loop:
         return _repeat(lambda: _run_once(micro.batch, new_loop), micro.operations, seconds)
     with asyncio.Runner(loop_factory=new_loop) as runner:

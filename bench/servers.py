@@ -166,7 +166,7 @@ async def serve(kind: str, address: str) -> None:
 def main() -> None:
     kind, loop_name, address = sys.argv[1:]
     loops.die_with_parent()
-    with asyncio.Runner(loop_factory=lambda: loops.new_event_loop(loop_name)) as runner:
+    with asyncio.Runner(loop_factory=loops.factory(loop_name)) as runner:
         runner.run(serve(kind, address))
 
 
