@@ -229,7 +229,8 @@ def test_posting_without_end_does_not_keep_the_loop_from_its_turns(loop: Loop) -
     while loop.metrics().ready:
         run_turns(loop)
     metrics = loop.metrics()
-    assert metrics.callbacks - metrics.events == posted + 2  # the events are the wakeup's
+    turns = 0 if loop.poller_name() == "epoll" else metrics.events  # those of the wakeup, where it needs them
+    assert metrics.callbacks == posted + 2 + turns
 
 
 def test_a_thread_may_post_until_the_loop_is_closed_and_is_refused_then() -> None:

@@ -49,7 +49,9 @@ class Wakeup(IOHandle):
         self._write_fd = -1
         self._wakers: set[object] = set()  # those that may be writing, in any thread
         self._given_up: list[tuple[int, Any]] = []  # the descriptor and the pair to be closed
-        self._edge = loop._poller.edges
+        # An edge that an interrupt loses is none that is missed: what the loop was woken for, it finds.
+        self._edge = loop._poller.edges or loop._poller.parks
+        self._queued = self._edge  # It has nothing to do in a turn, so none is queued for it.
         self._open()
 
     def _open(self) -> None:
@@ -61,6 +63,7 @@ class Wakeup(IOHandle):
                 raise os_error(self._pair)
             self._fd = self._pair[0].fileno()
             self._write_fd = self._pair[1].fileno()
+            self._edge = self._queued = False  # What is written there has to be read.
         _watch(self, self.loop)
 
     def renew(self) -> None:
