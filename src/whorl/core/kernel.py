@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from whorl.core.limits import (
     EVENTS_PER_POLL,
     LONG_READ,  # noqa: F401 (used by kernel.pxd)
+    LONGEST_FED,
     LONGEST_SPIN_NS,
     READ_SIZE,
     RELEASE_GIL_SIZE,  # noqa: F401 (used by kernel.pxd)
@@ -289,6 +290,7 @@ class Kernel(SocketCalls):
         "keeps_edges",
         "may_skip_polls",
         "offers_rings",
+        "short_read",
         "spin_ns",
     )
 
@@ -307,6 +309,9 @@ class Kernel(SocketCalls):
         self.keeps_edges = bool(cython.compiled)
         # Whether a busy loop may leave out polls. A simulated world counts them: its traces depend on it.
         self.may_skip_polls = type(self) is Kernel
+        # What a stream asks for while little comes. Uncompiled, an object of that size is made for it, and
+        # larger ones the C library takes from the system and gives back each time (man 3 mallopt).
+        self.short_read = READ_SIZE if cython.compiled or type(self) is not Kernel else LONGEST_FED
         # Whether connections may be accepted without a socket object. Other kernels may know nothing else.
         self.accepts_descriptors = ACCEPTS_DESCRIPTORS and type(self) is Kernel
         # Whether a loop may wait by io_uring, past `epoll_wait`. That would leave a simulated world.
@@ -475,5 +480,35 @@ class Kernel(SocketCalls):
 
 if not cython.compiled:
     # Uncompiled, a method that only passes a call on costs more than the call.
+    EventBatch.__len__ = batch_size  # type: ignore[method-assign]
     Kernel.now = Kernel.ticks = time.monotonic_ns  # type: ignore[method-assign, assignment]
     Kernel.epoll_wait = wait_for_events  # type: ignore[method-assign, assignment]
+
+    def receive_uncompiled(self: Kernel, fd: int, limit: int) -> bytes | int:
+        """`recv` and `read` in one function."""
+        if limit > READ_SIZE:
+            return receive(os.read, fd, self._scratch, limit)
+        try:
+            return os.read(fd, limit)
+        except OSError as error:
+            return _code(error)
+
+    def transmit_uncompiled(self: Kernel, fd: int, data: Buffer, offset: int) -> int:
+        """`send` and `write` in one function."""
+        if offset:
+            return transmit(os.write, fd, data, offset)
+        try:
+            return os.write(fd, data)
+        except OSError as error:
+            return _code(error)
+
+    def receive_into_uncompiled(self: Kernel, fd: int, buffer: Buffer) -> int:
+        """`recv_into` and `read_into` in one function."""
+        try:
+            return os.readv(fd, (buffer,))
+        except OSError as error:
+            return _code(error)
+
+    Kernel.recv = Kernel.read = receive_uncompiled  # type: ignore[method-assign]
+    Kernel.recv_into = Kernel.read_into = receive_into_uncompiled  # type: ignore[method-assign]
+    Kernel.send = Kernel.write = transmit_uncompiled  # type: ignore[method-assign]

@@ -20,7 +20,6 @@ cdef int CUT_SHORT
 cdef Py_ssize_t EAGAIN
 cdef Py_ssize_t EINTR
 cdef Py_ssize_t ENOBUFS
-cdef Py_ssize_t READ_SIZE
 cdef Py_ssize_t LONG_READ
 cdef Py_ssize_t LONGEST_READ
 cdef int WRITES_PER_EVENT
