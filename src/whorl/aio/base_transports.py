@@ -21,7 +21,7 @@ from whorl.aio.flow import HIGH_WATER, limits
 from whorl.aio.transport_states import TransportState
 from whorl.core.callback import Callback
 from whorl.core.handle import Handle
-from whorl.core.states import Life
+from whorl.core.states import Event, Life
 from whorl.handles.stream import Stream
 
 try:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from whorl.core.loop_batches import LoopBatches
 
 LIFE_OPEN = int(Life.OPEN)
+READABLE = int(Event.READABLE)
 OPEN = int(TransportState.OPEN)
 LOST = int(TransportState.LOST)
 CLOSED = int(TransportState.CLOSED)
@@ -401,7 +402,10 @@ if not cython.compiled:
         """The same as `_execute`, without a function for each step: uncompiled, a call is what costs."""
         seen, self._seen, self._queued = self._seen, 0, False
         if self._life == LIFE_OPEN:
-            self._context.run(self._handle_events, seen)
+            if seen == READABLE and self._reading and not self._edge:
+                self._context.run(self._read)
+            else:
+                self._context.run(self._handle_events, seen)
 
     BaseTransport._execute = execute_uncompiled  # type: ignore[method-assign]
     BaseTransport._handle_events = Stream._on_events  # type: ignore[method-assign]

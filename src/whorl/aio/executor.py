@@ -29,20 +29,22 @@ def run_in_executor(
 
     Source: ``asyncio.loop.run_in_executor``.
     """
-    loop._check_closed()
+    if loop._closed:
+        loop._check_closed()
     if loop._debug:
         loop._check_callback(func, "run_in_executor")
     if executor is None:
-        executor = _default_executor(loop)
+        executor = loop._default_executor
+        if executor is None or loop._executor_shutdown_called:
+            executor = _make_executor(loop)
     return futures.wrap_future(executor.submit(func, *args), loop=loop)
 
 
-def _default_executor(loop: EventLoop) -> Executor:
+def _make_executor(loop: EventLoop) -> Executor:
     if loop._executor_shutdown_called:
         raise RuntimeError("Executor shutdown has been called")
-    if loop._default_executor is None:
-        loop._default_executor = ThreadPoolExecutor(thread_name_prefix="asyncio")
-    return loop._default_executor
+    loop._default_executor = executor = ThreadPoolExecutor(thread_name_prefix="asyncio")
+    return executor
 
 
 def set_default_executor(loop: EventLoop, executor: Executor) -> None:

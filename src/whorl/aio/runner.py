@@ -26,6 +26,11 @@ def new_event_loop(*, tasks: str = "cpython", **options: Any) -> EventLoop:
     return KINDS_OF_TASKS[tasks](**options)
 
 
+def _factory(options: dict[str, Any]) -> Callable[[], EventLoop]:
+    """What makes loops with these options."""
+    return functools.partial(new_event_loop, **options) if options else EventLoop
+
+
 class Runner(asyncio.Runner):  # type: ignore[misc]  # final for type checkers only
     """An `asyncio.Runner` whose loop is Whorl's; `options` are those of `new_event_loop`."""
 
@@ -36,14 +41,12 @@ class Runner(asyncio.Runner):  # type: ignore[misc]  # final for type checkers o
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(
-            debug=debug, loop_factory=loop_factory or functools.partial(new_event_loop, **options)
-        )
+        super().__init__(debug=debug, loop_factory=loop_factory or _factory(options))
 
 
 def run(main: Coroutine[Any, Any, Result], *, debug: bool | None = None, **options: Any) -> Result:
     """Run a coroutine on a loop of Whorl's, and close everything after it (asyncio: ``asyncio.run``)."""
     if events._get_running_loop() is not None:
         raise RuntimeError("whorl.run() cannot be called from a running event loop")
-    with Runner(debug=debug, **options) as runner:
+    with asyncio.Runner(debug=debug, loop_factory=_factory(options)) as runner:
         return runner.run(main)

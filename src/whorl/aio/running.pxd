@@ -27,4 +27,3 @@ cdef class Running(Loop):
 cpdef object enter(Running loop)
 cpdef object leave(Running loop)
 cpdef object track_origins(Running loop, object enabled)
-cdef bint _has_own_clock(object kind) except -1

@@ -106,7 +106,8 @@ class Running(Loop):
         self._set_up_loop(poller, kernel, host)
         # No method of the loop: a reference to itself would keep it alive.
         self._clock_function: Callable[[], float] = clock_of(self._kernel)
-        self._time_replaced = not _has_own_clock(type(self))
+        kind: Any = type(self)
+        self._time_replaced = kind.time is not TIME or kind.call_at is not CALL_AT
         self.slow_callback_duration = 0.1  # seconds; debug mode logs callbacks that take longer
         self._clock_resolution = 1e-9
         self._exception_handler: errors.Handler | None = None
@@ -208,7 +209,8 @@ class Running(Loop):
         if events._get_running_loop() is not None:
             self._check_closed()
             self._check_running()
-        if not cython.compiled or self._time_replaced or not _has_own_clock(type(self)):
+        kind: Any = type(self)
+        if self._time_replaced or kind.time is not TIME or kind.call_at is not CALL_AT:
             clock.look_again(self)  # type: ignore[arg-type]  # each is an EventLoop
         Loop._begin_run(self)
         self._runner = handle_runs.runner()
@@ -315,11 +317,6 @@ def track_origins(loop: EventLoop, enabled: bool) -> None:
         loop._saved_origin_depth = None
 
 
-def _has_own_clock(kind: Any) -> bool:
-    """Whether nobody has put another `time` or `call_at` into a class of loops."""
-    return kind.time is TIME and kind.call_at is CALL_AT
-
-
 def _send_held() -> None:
     """What callbacks have written is not to be sent by two processes."""
     loop = events._get_running_loop()
@@ -328,3 +325,8 @@ def _send_held() -> None:
 
 
 call_before_forks(_send_held)
+
+if not cython.compiled:
+    # Uncompiled, a method that only passes a call on costs as much as what it calls.
+    Running._run_forever_setup = Running._begin_run  # type: ignore[method-assign]
+    Running._run_forever_cleanup = Running._end_run  # type: ignore[method-assign]

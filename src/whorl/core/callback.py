@@ -323,13 +323,17 @@ def new_guarded_callback(
 
 
 if not cython.compiled:
+    current_thread = threading.get_ident
     new_callback = Callback
     new_guarded_callback = GuardedCallback
 
     def _run_uncompiled(self: Callback) -> None:
         callback, args = self._callback, self._args
         if not self._cancelled and args is not None:
-            self._snapshot.run(callback, *args)
+            if args:
+                self._snapshot.run(callback, *args)
+            else:
+                self._snapshot.run(callback)
             # A traceback may keep this frame, which must not keep the callback.
             del self, callback, args
 

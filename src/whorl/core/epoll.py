@@ -98,6 +98,7 @@ if not cython.compiled:
     from whorl.core.poller import saw, watcher
 
     seen_in = cache(seen_in)  # The kernel knows few masks.
+    mask_of = cache(mask_of)
 
 
 class EpollPoller(Poller):

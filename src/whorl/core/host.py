@@ -38,9 +38,8 @@ class Host:
         """The number of that thread."""
         return _main_thread
 
-    def process_id(self) -> int:
-        """A number for this process; it differs in a forked child."""
-        return os.getpid()
+    #: A number for this process; it differs in a forked child.
+    process_id: Callable[[], int] = staticmethod(os.getpid)
 
     def set_wakeup_fd(self, fd: int) -> int:
         """Where Python writes the numbers of signals from now on; returns where it did before."""

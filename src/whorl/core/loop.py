@@ -92,7 +92,7 @@ class Loop(LoopLife):
 
         Source: ``asyncio.loop.call_soon``.
         """
-        if not isinstance(self, Loop):
+        if cython.compiled and not isinstance(self, Loop):
             _refuse_self(self)
         if self._closed:
             self._check_closed()
@@ -114,7 +114,7 @@ class Loop(LoopLife):
 
         Source: ``asyncio.loop.call_soon_threadsafe``.
         """
-        if not isinstance(self, Loop):
+        if cython.compiled and not isinstance(self, Loop):
             _refuse_self(self)
         if self._closed:
             self._check_closed()
@@ -136,7 +136,7 @@ class Loop(LoopLife):
 
         Source: ``asyncio.loop.call_at``.
         """
-        if not isinstance(self, Loop):
+        if cython.compiled and not isinstance(self, Loop):
             _refuse_self(self)
         if when is None:
             raise TypeError("when cannot be None")
@@ -160,7 +160,7 @@ class Loop(LoopLife):
 
         Source: ``asyncio.loop.call_later``.
         """
-        if not isinstance(self, Loop):
+        if cython.compiled and not isinstance(self, Loop):
             _refuse_self(self)
         if delay is None:
             raise TypeError("delay must not be None")
@@ -318,6 +318,7 @@ class Loop(LoopLife):
         slept = 0
         if timeout_ns == 0:
             found = self._poller.poll(0, into)
+            self._now_ns = self._kernel.now()
             self._events_waiting += found
             if self._poller.quiet >= QUIET_POLLS:
                 self._polled_at = self._kernel.ticks()
@@ -325,10 +326,12 @@ class Loop(LoopLife):
         else:
             before = self._sleep_began = self._kernel.now()
             found = self._poller.poll(timeout_ns, into)
-            slept = self._kernel.now() - before
+            self._now_ns = self._kernel.now()
+            slept = self._now_ns - before
             self._sleep_began = 0
             self._idle_ns += slept
-        self._now_ns = self._clock() if self._time_replaced else self._kernel.now()
+        if self._time_replaced:
+            self._now_ns = self._clock()
         if self._may_sleep:
             self._may_sleep = self._woken = False
         self._events += found
@@ -418,3 +421,73 @@ class Loop(LoopLife):
 def _refuse_self(other: object) -> None:
     """A method that binds as Python's functions do was given something else for its object."""
     raise TypeError(f"a Loop was expected, got {other!r}")
+
+
+if not cython.compiled:
+
+    def run_turns_uncompiled(self: Loop) -> None:
+        """The turns with what most of them do in one function: uncompiled, a call is what costs.
+
+        What is looked up once stays the same object as long as the loop lives.
+        """
+        poller, arrivals, holding = self._poller, self._arrivals, self._holding
+        now, timers = self._kernel.now, self._timer_queue._entries
+        idle, prepare, check = self._idle_handles, self._prepare_handles, self._check_handles
+        has_runner = self._runner is not None
+        self._is_turning = True
+        try:
+            while True:
+                ready = self._ready_queue
+                watched = self._debug or has_runner or self._probe is not None
+                if watched or idle or prepare or check or self._time_replaced:
+                    self._turn()
+                    if self._stopping:
+                        break
+                    continue
+                self._turns += 1
+                if not ready:
+                    if self._arms_signals:
+                        self._arm_signals()
+                    self._may_sleep = True
+                    self._poll(self._turn_timeout(), ready)
+                elif poller.quiet < QUIET_POLLS or not self._skip_poll():
+                    found = poller.poll(0, ready)
+                    self._now_ns = now()
+                    if found:
+                        self._events_waiting += found
+                        self._events += found
+                    elif poller.quiet >= QUIET_POLLS:
+                        self._polled_at = self._now_ns
+                        self._skipped = 0
+                    if arrivals or self._sent_async is not None:
+                        self._take_arrivals(ready)
+                if self._closing_handles:
+                    self._run_closing()
+                if self._pending:
+                    self._collect_pending(ready)
+                if timers:
+                    self._collect_timers(ready)
+                if len(ready) == 1:
+                    entry: Any = ready[0]
+                    del ready[0]  # No signal handler can run between the two.
+                    self._call = self._callbacks = self._callbacks + 1
+                    try:
+                        entry._execute()
+                        if holding:
+                            self._send_held()
+                    except BaseException as error:
+                        self._entry_failed(entry, error)
+                    finally:
+                        self._call = 0
+                        if holding:  # an interrupt
+                            self._send_held()
+                    entry = None  # What failed a task must not be kept by a traceback with this frame.
+                elif ready:
+                    self._ready_queue, self._spare = self._spare, ready
+                    self._run_batch(ready, self._ready_queue)
+                if self._stopping:
+                    break
+        finally:
+            self._is_turning = False
+
+    Loop._run_turns = run_turns_uncompiled  # type: ignore[method-assign]

@@ -168,3 +168,16 @@ if not cython.compiled:
         """Append what other threads have posted by now; between two steps of this they may post more."""
         for _ in range(len(loop._arrivals)):
             into.append(loop._arrivals.popleft())
+
+    take_anything = LoopQueues._take_arrivals
+
+    def take_arrivals_uncompiled(self: LoopQueues, into: list[Any]) -> None:
+        """One entry, while there are no asyncs; the other cases are those of `_take_arrivals`."""
+        if self._async_handles or self._sent_async is not None or len(self._arrivals) != 1:
+            return take_anything(self, into)
+        self._posted = False
+        into.append(self._arrivals.popleft())
+        if self._may_sleep and not self._woken:
+            self._end_sleep()
+
+    LoopQueues._take_arrivals = take_arrivals_uncompiled  # type: ignore[method-assign]
