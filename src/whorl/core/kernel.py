@@ -487,7 +487,7 @@ if not cython.compiled:
     def receive_uncompiled(self: Kernel, fd: int, limit: int) -> bytes | int:
         """`recv` and `read` in one function."""
         if limit > READ_SIZE:
-            return receive(os.read, fd, self._scratch, limit)
+            return receive(self, os.read, fd, limit)
         try:
             return os.read(fd, limit)
         except OSError as error:
