@@ -330,3 +330,152 @@ def test_the_view_of_the_timers_shows_those_that_wait() -> None:
     table.advance(2_000_000_000)
     assert sorted(timer.when() for timer in table.loop._timer_queue.timers()) == [3.0, 4.0, 5.0, 6.0]
     table.end()
+
+
+# What the collector sees of them.
+
+
+def watched_timers() -> int:
+    """How many timers the collector has to look at."""
+    return sum(type(thing) is TimedCallback for thing in gc.get_objects())
+
+
+def times_in(order: str) -> list[float]:
+    """Times for timers that all lie in the line, or almost all in the heap."""
+    return [float(number if order == "line" else 1000 - number) for number in range(1, 200)]
+
+
+@pytest.mark.skipif(not COMPILED, reason="uncompiled, the collector sees them all")
+@pytest.mark.parametrize("order", ["line", "heap"])
+def test_timers_that_nobody_knows_are_no_work_for_the_collector(order: str) -> None:
+    loop = Loop()
+    few = watched_timers()
+    kept = []
+    for when in times_in(order):
+        loop.call_later(when, list)
+        kept.append(loop.call_later(when, list))
+        loop.call_later(when, list)
+    assert few + 199 <= watched_timers() <= few + 199 + 2
+    assert all(gc.is_tracked(timer) for timer in kept)
+    assert all(gc.is_tracked(timer) for timer in loop._timer_queue.timers())  # now they are known
+    assert watched_timers() == few + 3 * 199
+    loop.close()
+
+
+@pytest.mark.parametrize("order", ["line", "heap"])
+def test_a_dropped_loop_is_collected_with_timers_that_nobody_knows(order: str) -> None:
+    clock = ObedientClock()
+    loop = Loop(kernel=clock)
+    ends: list[int] = []
+    for when in times_in(order):
+        # Each refers to the loop, and to something that ends with it.
+        loop.call_later(when, context_that_ends_with(lambda: ends.append(1)).run, loop.time)
+    gc.collect()
+    assert ends == []
+    gone = weakref.ref(clock)
+    del clock
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # of the loop, which nobody closed
+        del loop
+        gc.collect()
+    assert gone() is None
+    assert len(ends) == 199
+
+
+@pytest.mark.parametrize("order", ["line", "heap"])
+def test_what_timers_that_nobody_knows_refer_to_lives_until_they_have_run(order: str) -> None:
+    clock = ObedientClock()
+    loop = Loop(kernel=clock)
+    ran: list[float] = []
+
+    def call_of(when: float) -> Callable[[], None]:
+        def call() -> None:
+            ran.append(when)
+            assert call.__closure__  # a cycle, which only the collector can free
+
+        return call
+
+    times = times_in(order)
+    for when in times:
+        loop.call_at(when, call_of(when))
+        gc.collect(0)
+    gc.collect()
+    gc.collect()
+    clock.clock = 2_000 * 10**9
+    loop.run(RunMode.NOWAIT)
+    assert ran == sorted(times)
+    loop.close()
+
+
+class Keeper:
+    """An object that keeps a timer which calls it."""
+
+    def __init__(self, loop: Loop, when: float) -> None:
+        self.timer = loop.call_later(when, self.call)
+
+    def call(self) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize("order", ["line", "heap"])
+def test_an_object_that_keeps_its_timer_is_collected_with_a_dropped_loop(order: str) -> None:
+    clock = ObedientClock()
+    loop = Loop(kernel=clock)
+    gone = []
+
+    for when in times_in(order):
+        gone.append(weakref.ref(Keeper(loop, when)))
+    gc.collect()
+    assert None not in [ref() for ref in gone]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # of the loop, which nobody closed
+        del loop
+        gc.collect()
+    assert [ref() for ref in gone] == [None] * 199
+
+
+@pytest.mark.skipif(not COMPILED, reason="uncompiled, the collector sees them all")
+def test_a_timer_that_somebody_finds_in_the_heap_keeps_what_it_refers_to() -> None:
+    clock = ObedientClock()
+    loop = Loop(kernel=clock)
+    ends: list[int] = []
+    for when in times_in("line"):
+        loop.call_later(when, context_that_ends_with(lambda: ends.append(1)).run, loop.time)
+    lists = [thing for thing in gc.get_referents(loop._timer_queue) if type(thing) is list]
+    found = [timer for each in lists for timer in each if timer is not None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # of the loop, which nobody closed
+        del loop
+        gc.collect()
+        assert ends == []
+        del found
+        gc.collect()
+        assert ends == []  # those lists are somebody's who may look at them
+        del lists
+        gc.collect()
+    assert len(ends) == 199
+
+
+def test_a_dropped_loop_that_was_interrupted_in_the_midst_of_its_timers_is_collected() -> None:
+    clock = ObedientClock()
+    loop = Loop(kernel=clock)
+    ends: list[int] = []
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    for when in times_in("heap"):
+        loop.call_at(when, context_that_ends_with(lambda: ends.append(1)).run, loop.time)
+    loop.call_at(0.5, interrupt)
+    clock.clock = 2_000 * 10**9
+    with pytest.raises(KeyboardInterrupt):
+        loop.run(RunMode.NOWAIT)
+    assert ends == []
+    gone = weakref.ref(clock)
+    del clock
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # of the loop, which nobody closed
+        del loop
+        gc.collect()
+    assert gone() is None
+    assert len(ends) == 199

@@ -28,7 +28,7 @@ class KeyedTimedCallback(TimedCallback):
     has its deadline for a key.
     """
 
-    __slots__ = ("_key",)
+    __slots__ = ("_key", "_when")
 
     def __init__(
         self,
@@ -45,9 +45,14 @@ class KeyedTimedCallback(TimedCallback):
         self._cancelled = False
         self._source_traceback = None
         self._repr = None
-        self._when = when
+        self._when = when  # type: ignore[misc]  # else a property
         self._seconds = seconds = when if type(when) is float else seconds_of(when)
         self._key: float = seconds * 1e9 if seconds == seconds else -math.inf
+
+    def when(self) -> float:
+        """The deadline, in seconds of the loop's clock."""
+        when: float = self._when
+        return when
 
     @property
     def _deadline_ns(self) -> int:  # type: ignore[override]

@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t
 
 from whorl.core.callback cimport Callback, new_callback, new_guarded_callback
 from whorl.core.loop_life cimport LoopLife
-from whorl.core.timer cimport TimedCallback, new_timer
+from whorl.core.timer cimport TimedCallback, new_timer, new_timer_after
 from whorl.core.timer_heap cimport TimerHeap
 
 cdef int DEFAULT

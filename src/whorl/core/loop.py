@@ -20,7 +20,7 @@ from whorl.core.kernel import Kernel
 from whorl.core.limits import LONGEST_WITHOUT_POLL_NS, PENDING_ROUNDS, QUIET_POLLS, TURNS_WITHOUT_POLL
 from whorl.core.loop_life import LoopLife
 from whorl.core.states import RunMode
-from whorl.core.timer import TimedCallback, new_timer
+from whorl.core.timer import TimedCallback, new_timer, new_timer_after
 
 try:
     import cython
@@ -168,8 +168,10 @@ class Loop(LoopLife):
             self._check_closed()
         if self._time_replaced or (not cython.compiled and "call_at" in getattr(self, "__dict__", ())):
             return self.call_at(self.time() + delay, callback, *args, context=context)
-        when = self._kernel.now() / 1e9 + delay
-        timer = new_timer(self, when, callback, args, context)
+        if cython.compiled:
+            timer = new_timer_after(self, self._kernel.now(), delay, callback, args, context)
+        else:
+            timer = new_timer(self, self._kernel.now() / 1e9 + delay, callback, args, context)
         if self._debug:
             self._check_thread()
             self._check_callback(callback, "call_at")  # as asyncio says it

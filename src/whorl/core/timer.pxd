@@ -27,7 +27,8 @@ cdef class TimedCallback(Callback):
     cdef readonly int64_t _deadline_ns
     cdef readonly double _seconds
     cdef readonly int64_t _number
-    cdef public object _when
+    cdef object _asked
+    cdef bint _keeps_alive
     cdef public bint _scheduled
 
     cdef object _unschedule(self)
@@ -36,3 +37,13 @@ cdef class TimedCallback(Callback):
 
 @cython.locals(timer=TimedCallback, seconds=double)
 cpdef TimedCallback new_timer(Owner loop, object when, object callback, tuple args, object context)
+
+
+@cython.locals(timer=TimedCallback)
+cpdef TimedCallback new_timer_at(Owner loop, double seconds, object callback, tuple args, object context)
+
+
+@cython.locals(now=double, seconds=double)
+cpdef TimedCallback new_timer_after(
+    Owner loop, int64_t now_ns, object delay, object callback, tuple args, object context
+)

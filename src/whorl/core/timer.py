@@ -52,7 +52,7 @@ class TimedCallback(Callback):
     The timers of handles have a deadline only: `_when` is None. The loop does not stay alive for them.
     """
 
-    __slots__ = ("_deadline_ns", "_number", "_scheduled", "_seconds", "_when")
+    __slots__ = ("_asked", "_deadline_ns", "_keeps_alive", "_number", "_scheduled", "_seconds")
 
     def __init__(
         self,
@@ -65,16 +65,24 @@ class TimedCallback(Callback):
     ) -> None:
         super().__init__(loop, callback, args, context)
         self._deadline_ns = deadline_ns
-        self._when = when
+        self._keeps_alive = when is not None
+        self._asked: Any = when  # what the caller gave; None: nothing, or just the float `_seconds`
         # What orders those that are due in the same nanosecond.
         self._seconds = deadline_ns / 1e9 if when is None else ordered(seconds_of(when))
         self._number = 0
         self._scheduled = False
 
+    @property
+    def _when(self) -> Any:
+        """The time that the caller asked for, by the name that asyncio has for it; None if it was nobody."""
+        return self._seconds if self._asked is None and self._keeps_alive else self._asked
+
     def when(self) -> float:
         """The deadline, in seconds of the loop's clock (asyncio: ``TimerHandle.when``)."""
-        when: float = self._deadline_ns / 1e9 if self._when is None else self._when
-        return when
+        if self._asked is not None:
+            asked: float = self._asked
+            return asked
+        return self._seconds if self._keeps_alive else self._deadline_ns / 1e9
 
     def cancel(self) -> None:
         """Make sure that the function is not called."""
@@ -138,6 +146,36 @@ def new_timer(
     context: Context | None,
 ) -> TimedCallback:
     """A `TimedCallback` for a time in seconds, made without the cost of a call by name."""
+    seconds = seconds_of(when)  # asked for once: it may be anybody's `__float__`
+    timer = new_timer_at(loop, seconds, callback, args, context)
+    timer._asked = when
+    return timer
+
+
+def new_timer_after(
+    loop: Owner,
+    now_ns: int,
+    delay: float,
+    callback: Callable[..., object],
+    args: tuple[Any, ...],
+    context: Context | None,
+) -> TimedCallback:
+    """The same for so many seconds after a time in nanoseconds; if those are a float, no other is made."""
+    now = now_ns / 1e9
+    if type(delay) is float:
+        seconds = delay
+        return new_timer_at(loop, now + seconds, callback, args, context)
+    return new_timer(loop, now + delay, callback, args, context)
+
+
+def new_timer_at(
+    loop: Owner,
+    seconds: float,
+    callback: Callable[..., object],
+    args: tuple[Any, ...],
+    context: Context | None,
+) -> TimedCallback:
+    """The same for a float."""
     timer = TimedCallback.__new__(TimedCallback)
     timer._loop = loop
     timer._callback = callback
@@ -148,8 +186,8 @@ def new_timer(
     timer._repr = None
     timer._number = 0
     timer._scheduled = False
-    seconds = seconds_of(when)  # asked for once: it may be anybody's `__float__`
-    timer._when = when
+    timer._keeps_alive = True
+    timer._asked = None if seconds == seconds else seconds
     timer._seconds = ordered(seconds)
     timer._deadline_ns = deadline_at(seconds)
     return timer

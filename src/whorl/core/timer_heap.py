@@ -45,6 +45,7 @@ class TimerHeap:
         "_entries",
         "_first",
         "_keepers",
+        "_latest",
         "_line",
         "_numbers",
         "_places",
@@ -62,6 +63,7 @@ class TimerHeap:
         self._cancelled = 0  # how many of both are cancelled
         self._keepers = 0  # how many timers keep the loop alive
         self._numbers = 0  # the number of the timer scheduled last
+        self._latest = 0  # the slot of the timer that came into the heap last
 
     def clear(self) -> None:
         """Forget all timers."""
@@ -79,14 +81,22 @@ class TimerHeap:
 
     def timers(self) -> list[TimedCallback]:
         """All entries, in no particular order."""
-        return [timer for timer in self._timers if timer is not None] + self._line[self._first :]
+        timers = [timer for timer in self._timers if timer is not None] + self._line[self._first :]
+        for timer in timers:
+            take_in(timer)
+        return timers
 
     def push(self, timer: TimedCallback) -> None:
-        """Schedule a timer."""
+        """Schedule a timer.
+
+        By now it has turned out whether the one before is of interest to anybody but the heap.
+        """
         self._numbers += 1
         timer._number = self._numbers
         line = self._line
         size = len(line)
+        leave_out_at(line, size - 1)
+        leave_out_at(self._timers, self._latest)
         if size == 0:
             line.append(timer)
         else:
@@ -96,7 +106,7 @@ class TimerHeap:
             else:
                 line.append(timer)
         timer._scheduled = True
-        self._keepers += timer._when is not None
+        self._keepers += timer._keeps_alive
 
     def _push_on_heap(self, timer: TimedCallback) -> None:
         if self._entries == self._room:
@@ -107,6 +117,7 @@ class TimerHeap:
             self._timers[slot] = timer
         else:
             self._timers.append(timer)
+        self._latest = slot
         self._entries = position + 1
         self._sift_up(0, position, new_place(timer._deadline_ns, slot))
 
@@ -222,7 +233,8 @@ class TimerHeap:
             timer = self._next()
             if timer is None or timer._deadline_ns > latest:
                 break
-            self._keepers -= timer._when is not None
+            self._keepers -= timer._keeps_alive
+            take_in(timer)
             into.append(timer)
             self._take(timer)
             timer._fell_due()
@@ -273,7 +285,7 @@ class TimerHeap:
 
     def note_cancelled(self, timer: TimedCallback) -> None:
         """Let go of a cancelled timer if it is the last of the line, else count it; sweep when too many."""
-        self._keepers -= timer._when is not None
+        self._keepers -= timer._keeps_alive
         line = self._line
         size = len(line)
         if size > 0 and line[size - 1] is timer:
@@ -315,7 +327,9 @@ class TimerHeap:
         del former
 
 
-if not cython.compiled:
+if cython.compiled:
+    answer_for_timers(TimerHeap)  # type: ignore[name-defined] # noqa: F821 (a C function)
+else:
 
     class Pair(NamedTuple):
         """A place: a deadline, and the number of a slot. Compiled, a struct."""
@@ -324,6 +338,12 @@ if not cython.compiled:
         slot: int
 
     new_place = Pair
+
+    def leave_out_at(timers: list[Any], position: int) -> None:
+        """Let the collector have nothing to do with a timer to which nobody else refers."""
+
+    def take_in(timer: TimedCallback) -> None:
+        """Let it be one of the collector's objects again, as somebody else may refer to it."""
 
     def before(a: TimedCallback, b: TimedCallback) -> bool:
         """Whether `a` falls due before `b`."""

@@ -161,7 +161,8 @@ def new_entry(timer: Timer) -> TimerEntry:
     entry._cancelled = False
     entry._source_traceback = None
     entry._repr = None
-    entry._when = None
+    entry._asked = None
+    entry._keeps_alive = False
     entry._scheduled = False
     entry._timer = timer
     return entry
