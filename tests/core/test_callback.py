@@ -8,6 +8,7 @@ import gc
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -185,6 +186,60 @@ def test_a_call_made_in_an_empty_context_runs_in_the_one_that_it_shows(
     loop.run()
     assert {id(context) for context in shown} == {id(callback.get_context())}
     assert callback.get_context()[name] == "set"
+
+
+def test_an_empty_context_that_somebody_knows_is_nobody_elses(loop: Loop) -> None:
+    name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="unset")
+    known: list[Any] = []
+    seen: list[str] = []
+
+    def note(how: Callable[[contextvars.Context], Any], number: int) -> None:
+        seen.append(name.get())
+        known.append(how(callbacks[number].get_context()))
+
+    def set_and_reset(context: contextvars.Context) -> Any:
+        token = name.set("set")
+        name.reset(token)
+        return token
+
+    ways = [lambda context: context, weakref.ref, set_and_reset, lambda context: None] * 2
+    callbacks = [contextvars.Context().run(loop.call_soon, note, how, at) for at, how in enumerate(ways)]
+    loop.run()
+    assert seen == ["unset"] * 8
+    assert len({id(callback.get_context()) for callback in callbacks}) == 8
+    for at in (0, 4):
+        assert known[at] is callbacks[at].get_context()
+        assert known[at + 1]() is callbacks[at + 1].get_context()
+    for callback in callbacks:
+        assert len(callback.get_context()) == 0
+    callbacks[0].get_context().run(name.set, "set")
+    contextvars.Context().run(loop.call_soon, lambda: seen.append(name.get()))
+    loop.run()
+    assert seen[-1] == "unset"
+
+
+def test_whatever_a_call_does_in_an_empty_context_the_next_one_has_an_empty_one(loop: Loop) -> None:
+    name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="unset")
+    seen: list[str] = []
+
+    def fail() -> None:
+        name.set("failed")
+        raise ZeroDivisionError
+
+    def nest() -> None:
+        other = Loop()
+        contextvars.Context().run(other.call_soon, name.set, "inside")
+        other.run()
+        other.close()
+        seen.append(name.get())
+
+    for callback in (fail, nest, nest):
+        contextvars.Context().run(loop.call_soon, callback)
+        contextvars.Context().run(loop.call_soon, lambda: seen.append(name.get()))
+    with pytest.raises(ZeroDivisionError):
+        loop.run()
+    loop.run()
+    assert seen == ["unset"] * 5
 
 
 def test_a_call_is_made_in_the_context_as_it_was_when_it_was_scheduled(loop: Loop) -> None:

@@ -132,6 +132,32 @@ cdef extern from *:
     bint is_unshared "whorl_is_unshared"(object thing)
 
 
+cdef extern from *:
+    """
+    static PyObject *whorl_spare_context;
+
+    /* A new context, or one that cannot be told from it. */
+    static inline PyObject *whorl_empty_context(void) {
+        PyObject *context = whorl_spare_context;
+        whorl_spare_context = NULL;
+        return context != NULL ? context : PyContext_New();
+    }
+
+    /* Keep a context in which something ran, if it holds nothing and nobody refers to it but the caller and the
+       callback; whether it is kept. */
+    static inline int whorl_keep_context(PyObject *context) {
+        Py_ssize_t offset = Py_TYPE(context)->tp_weaklistoffset;
+        if (Py_REFCNT(context) != 2 || whorl_spare_context != NULL || !PyContext_CheckExact(context)
+            || (offset > 0 && *(PyObject **)((char *)context + offset) != NULL) || PyObject_Size(context) != 0)
+            return 0;
+        whorl_spare_context = Py_NewRef(context);
+        return 1;
+    }
+    """
+    object empty_context "whorl_empty_context"()
+    bint is_kept "whorl_keep_context"(object context) noexcept
+
+
 cdef Callback _spare
 cdef Py_ssize_t _spares
 cdef Py_ssize_t SPARE_CALLBACKS

@@ -20,11 +20,15 @@ except ImportError:  # A pure installation needs no Cython.
 
 if not cython.compiled:
     copy_context = snapshot_context = contextvars.copy_context
-    new_context = contextvars.Context
+    new_context = empty_context = contextvars.Context
     get_ident = thread_ident = threading.get_ident
 
     def is_unshared(thing: object) -> bool:
         """Whether only the caller refers to an object; uncompiled nobody can tell."""
+        return False
+
+    def is_kept(context: Any) -> bool:
+        """Keep an empty context for the next if nobody knows of it; uncompiled nobody can tell."""
         return False
 
     def run_in_context(context: Any, callback: Callable[..., Any], args: tuple[Any, ...]) -> Any:
@@ -159,8 +163,12 @@ class Callback(Runnable):
         if not self._cancelled and args is not None:
             # None, too, is tried: that it cannot be called is an error of the run, as in asyncio.
             if self._snapshot is None:
-                self._snapshot = new_context()
-            run_in_context(self._snapshot, callback, args)  # type: ignore[arg-type]
+                context = self._snapshot = empty_context()
+                run_in_context(context, callback, args)  # type: ignore[arg-type]
+                if is_kept(context):
+                    self._snapshot = None
+            else:
+                run_in_context(self._snapshot, callback, args)  # type: ignore[arg-type]
 
     def _run(self) -> None:
         """Do it now, and let the loop report what it raises: for those who know asyncio's private name."""

@@ -22,6 +22,29 @@ cdef extern from *:
     object taken "whorl_taken"(list batch, Py_ssize_t index)
 
 
+cdef extern from *:
+    """
+    /* Take everything out of a list of which nobody else knows. Where it is short and holds None only, it keeps its
+       memory: turns would give that back and ask for it again. */
+    static inline int whorl_empty(PyObject *list) {
+        Py_ssize_t size = PyList_GET_SIZE(list), position;
+    #ifndef Py_GIL_DISABLED
+        for (position = 0; position < size && position < 64; position++)
+            if (PyList_GET_ITEM(list, position) != Py_None)
+                break;
+        if (position == size) {
+            Py_SET_SIZE(list, 0);
+            while (position-- > 0)
+                Py_DECREF(Py_None);
+            return 0;
+        }
+    #endif
+        return PyList_SetSlice(list, 0, size, NULL);
+    }
+    """
+    int empty "whorl_empty"(list batch) except -1
+
+
 cdef class LoopBatches(LoopFigures):
     cdef readonly int64_t _passes
     cdef readonly object _watched_entry

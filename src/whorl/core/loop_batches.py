@@ -122,7 +122,7 @@ class LoopBatches(LoopFigures):
             if done < size:
                 self._callbacks -= size - done
                 queue[:0] = batch[done:]
-            batch.clear()
+            empty(batch)
             if self._holding:  # an interrupt
                 self._send_held()
 
@@ -175,6 +175,10 @@ class LoopBatches(LoopFigures):
 
 
 if not cython.compiled:
+
+    def empty(batch: list[Any]) -> None:
+        """Take everything out."""
+        batch.clear()
 
     def _run_batch(self: LoopBatches, batch: list[Any], queue: list[Any]) -> None:
         """The same in fewer steps: uncompiled, each of them costs as much as a whole turn compiled."""
