@@ -164,3 +164,4 @@ class EventLoop(Running, clock.Watched, asyncio.AbstractEventLoop):  # type: ign
 
 
 tasks.name_coroutines(EventLoop)
+running.know_methods(EventLoop)

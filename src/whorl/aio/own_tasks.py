@@ -12,6 +12,7 @@ from typing import Any
 
 from whorl.aio.future import new_future
 from whorl.aio.loop import EventLoop
+from whorl.aio.running import know_methods
 from whorl.aio.task import create_task, living_tasks, register_each_task
 
 
@@ -30,6 +31,9 @@ class OwnTasksEventLoop(EventLoop):
 
     create_future = new_future
     create_task = create_task
+
+
+know_methods(OwnTasksEventLoop)
 
 
 class TasksAndMore(set[Any]):

@@ -1,3 +1,6 @@
+cimport cython
+
+from whorl.aio.unchanged cimport Unchanged
 from whorl.core.loop cimport Loop
 
 
@@ -18,6 +21,8 @@ cdef class Running(Loop):
     cdef public object _transports
     cdef public object slow_callback_duration
 
+    @cython.locals(methods=Unchanged)
+    cdef bint _ends_without_turns(self, object coroutine) except -1
     cdef object _awaited(self, object future)
     cdef object _run_turns_of_others(self)
     cpdef object _begin_run(self)

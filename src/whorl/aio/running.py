@@ -15,8 +15,9 @@ from concurrent.futures import Executor
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from whorl.aio import clock, errors, handle_runs
+from whorl.aio import clock, ending, errors, executor, handle_runs
 from whorl.aio.transport_table import TransportTable
+from whorl.aio.unchanged import Unchanged
 from whorl.core.callback import Callback
 from whorl.core.host import call_before_forks
 from whorl.core.kernel import clock_of
@@ -55,6 +56,19 @@ _CALLER = 1 if cython.compiled else 2  # how far a warning is from it: compiled 
 
 _ask_for_debug_mode: Any = coroutines._is_debug_mode  # type: ignore[attr-defined]
 _DEBUG_VARIABLE = os.fsencode("PYTHONASYNCIODEBUG")
+
+
+_SHUTDOWN_ASYNCGENS = ending.shutdown_asyncgens.__code__
+_SHUTDOWN_EXECUTOR = executor.shutdown_default_executor.__code__
+
+# The methods that a run calls, for each class of loops that is ours.
+_methods: dict[type, Unchanged] = {}
+
+
+def know_methods(kind: type) -> None:
+    """Note the methods of a class of loops that a run calls, to notice when somebody replaces one."""
+    names = "_run_once call_at call_soon create_task get_debug run_forever stop time".split()
+    _methods[kind] = Unchanged([(kind, name, getattr(kind, name)) for name in names])
 
 
 def starts_in_debug_mode() -> bool:
@@ -164,6 +178,8 @@ class Running(Loop):
             self._check_closed()
         if self._thread_id is not None or events._get_running_loop() is not None:
             self._check_running()
+        if type(future) is CoroutineType and self._ends_without_turns(future):
+            return None  # type: ignore[return-value]  # what these coroutines return
         is_ours = type(future) is CoroutineType or not asyncio.isfuture(future)
         awaited: Any = self._awaited(future)
         if is_ours:
@@ -182,6 +198,42 @@ class Running(Loop):
             raise RuntimeError("Event loop stopped before Future completed.")
         result: Result = awaited.result()
         return result
+
+    def _ends_without_turns(self, coroutine: Any) -> bool:
+        """Do what `shutdown_asyncgens` or `shutdown_default_executor` does if nothing is to be shut down.
+
+        False, and nothing was done, for other coroutines, and unless it is certain that nothing else would
+        happen in the turns that such a coroutine takes.
+        """
+        code = coroutine.cr_code
+        ends_asyncgens = code is _SHUTDOWN_ASYNCGENS
+        if not ends_asyncgens and code is not _SHUTDOWN_EXECUTOR:
+            return False
+        face: Any = self
+        methods = _methods.get(type(self))
+        frame = coroutine.cr_frame
+        if (
+            self._known_asyncgens
+            or self._default_executor is not None
+            or self._task_factory is not None
+            or self._children
+            or methods is None
+            or not methods.holds()
+            or face.__dict__
+            or handle_runs.runner() is not None
+            or not self._is_quiet()
+            or frame is None
+            or coroutine.cr_running
+            or coroutine.cr_suspended
+            or frame.f_locals["loop"] is not self
+        ):
+            return False
+        coroutine.close()
+        if ends_asyncgens:
+            self._asyncgens_shutdown_called = True
+        else:
+            self._executor_shutdown_called = True
+        return True
 
     def _awaited(self, future: Any) -> Any:
         """What `asyncio.ensure_future` makes of it, in fewer steps for what it mostly is."""

@@ -16,3 +16,4 @@ cdef class LoopLife(LoopBatches):
     cdef object _wake(self)
     cpdef object _begin_run(self)
     cpdef object _end_run(self)
+    cdef bint _is_quiet(self) except -1

@@ -146,6 +146,37 @@ class LoopLife(LoopBatches):
             self._release_signals()
         self._poller.rest()
 
+    def _is_quiet(self) -> bool:
+        """Whether a turn would find nothing to do, and nobody to tell of it."""
+        if (
+            self._ready_queue
+            or self._pending
+            or self._arrivals
+            or self._sent_async is not None
+            or self._async_handles
+            or self._stopping
+            or self._handles
+            or self._closing_handles
+            or self._idle_handles
+            or self._prepare_handles
+            or self._check_handles
+            or self._active_handles
+            or self._active_requests
+            or self._signal_handles
+            or len(self._timer_queue)
+            or self._time_replaced
+            or self._debug
+            or self._probe is not None
+            or not self._kernel.may_skip_polls  # a simulated world counts the calls
+            or type(self._poller) is not EpollPoller
+            or not self._is_at_home()
+        ):
+            return False
+        for handle in self._poller._table:
+            if handle is not None and handle is not self._wakeup and handle is not self._signals:
+                return False
+        return True
+
     def _is_at_home(self) -> bool:
         """Whether this is the process in which the loop runs, and not one forked from it."""
         return self._process_id == self._host.process_id()
