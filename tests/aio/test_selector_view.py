@@ -105,6 +105,23 @@ def test_a_select_in_its_place_moves_the_time() -> None:
     assert is_as_in_asyncio(scenario) == [("a minute", 1060), ("an hour", 4600), ("later", 4605)]
 
 
+def test_a_select_that_is_replaced_in_a_turn_is_called_in_the_next_ones() -> None:
+    async def scenario(loop: Any) -> Any:
+        timeouts: list[float | None] = []
+
+        def select(former: Any, timeout: float | None) -> Any:
+            timeouts.append(timeout)
+            return former(timeout)
+
+        selector = loop._selector
+        with mock.patch.object(selector, "select", partial(select, selector.select)):
+            for _ in range(100):  # more than the polls after which a busy loop may leave some out
+                await asyncio.sleep(0)
+        return timeouts
+
+    assert is_as_in_asyncio(scenario) == [0] * 100
+
+
 def test_the_whole_of_it_may_be_replaced(ends: tuple[Any, Any]) -> None:
     class Counting:
         def __init__(self, former: Any) -> None:

@@ -125,8 +125,12 @@ cdef extern from *:
     """
     /* Whether only the caller's own reference to an object is left: no other one, and no weak one. */
     static inline int whorl_is_unshared(PyObject *object) {
+    #ifdef Py_GIL_DISABLED
+        return 0;
+    #else
         Py_ssize_t offset = Py_TYPE(object)->tp_weaklistoffset;
         return Py_REFCNT(object) == 1 && (offset <= 0 || *(PyObject **)((char *)object + offset) == NULL);
+    #endif
     }
     """
     bint is_unshared "whorl_is_unshared"(object thing)
@@ -146,12 +150,16 @@ cdef extern from *:
     /* Keep a context in which something ran, if it holds nothing and nobody refers to it but the caller and the
        callback; whether it is kept. */
     static inline int whorl_keep_context(PyObject *context) {
+    #ifdef Py_GIL_DISABLED
+        return 0;
+    #else
         Py_ssize_t offset = Py_TYPE(context)->tp_weaklistoffset;
         if (Py_REFCNT(context) != 2 || whorl_spare_context != NULL || !PyContext_CheckExact(context)
             || (offset > 0 && *(PyObject **)((char *)context + offset) != NULL) || PyObject_Size(context) != 0)
             return 0;
         whorl_spare_context = Py_NewRef(context);
         return 1;
+    #endif
     }
     """
     object empty_context "whorl_empty_context"()

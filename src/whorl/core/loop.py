@@ -432,14 +432,14 @@ if not cython.compiled:
 
         What is looked up once stays the same object as long as the loop lives.
         """
-        poller, arrivals, holding = self._poller, self._arrivals, self._holding
+        arrivals, holding = self._arrivals, self._holding
         now, timers = self._kernel.now, self._timer_queue._entries
         idle, prepare, check = self._idle_handles, self._prepare_handles, self._check_handles
         has_runner = self._runner is not None
         self._is_turning = True
         try:
             while True:
-                ready = self._ready_queue
+                poller, ready = self._poller, self._ready_queue
                 watched = self._debug or has_runner or self._probe is not None
                 if watched or idle or prepare or check or self._time_replaced:
                     self._turn()
