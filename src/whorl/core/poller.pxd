@@ -6,9 +6,14 @@ from whorl.core.handle cimport Handle
 
 cdef extern from *:
     """
-    /* What stands for a descriptor in a poller's table, or None. */
+    /* What stands for a descriptor in a poller's table, or None. A poller that was never initialized has no table. */
     static inline PyObject *whorl_watcher(PyObject *table, int fd) {
-        PyObject *found = fd >= 0 && fd < PyList_GET_SIZE(table) ? PyList_GET_ITEM(table, fd) : Py_None;
+        PyObject *found;
+        if (table == Py_None) {
+            PyErr_SetString(PyExc_TypeError, "the poller was never initialized");
+            return NULL;
+        }
+        found = fd >= 0 && fd < PyList_GET_SIZE(table) ? PyList_GET_ITEM(table, fd) : Py_None;
         Py_INCREF(found);
         return found;
     }
