@@ -194,6 +194,31 @@ def test_it_sleeps_until_another_thread_wakes_it(loop: whorl.EventLoop) -> None:
     assert loop.run_until_complete(asyncio.to_thread(int)) == 0
 
 
+def test_a_wakeup_is_found_by_each_select_of_a_turn() -> None:
+    """As helpers do that look for events first, and sleep if there are none."""
+
+    def scenario(loop: Any) -> Any:
+        found: list[bool] = []
+
+        def select(former: Any, timeout: float | None) -> Any:
+            if timeout is None:
+                thread = threading.Thread(target=loop.call_soon_threadsafe, args=(loop.stop,))
+                thread.start()
+                thread.join()
+                found.append(bool(former(0)))
+            return former(10 if timeout is None else timeout)
+
+        selector = loop._selector
+        with mock.patch.object(selector, "select", partial(select, selector.select)):
+            for _ in range(2):
+                began = loop.time()
+                loop.run_forever()
+                found.append(loop.time() - began < 5)
+        return found
+
+    assert is_as_in_asyncio(scenario) == [True] * 4
+
+
 def test_the_selector_that_was_given_is_the_one(ends: tuple[Any, Any]) -> None:
     def scenario(make: Any) -> bool:
         selector = selectors.SelectSelector()

@@ -15,6 +15,7 @@ from whorl.aio.descriptors import DescriptorWatch
 from whorl.core.poller import Poller
 from whorl.core.selector import SelectorPoller
 from whorl.core.states import Event
+from whorl.core.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from whorl.aio.loop import EventLoop
@@ -102,6 +103,9 @@ class LoopSelector(selectors.BaseSelector):
     def __init__(self, poller: Poller) -> None:
         self._poller = poller
         self._found: list[Any] = []
+        for handle in poller.handles():
+            if isinstance(handle, Wakeup):
+                handle.show()  # A `select` that is called twice in a turn must not sleep through a wakeup.
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Sleep until something is ready or `timeout` seconds have passed; all that is ready and waits."""

@@ -73,6 +73,10 @@ class Wakeup(IOHandle):
         self._pair = None
         self._open()
 
+    def show(self) -> None:
+        """Be among what polls find from now on, for those who look at that before they sleep."""
+        self._queued = False
+
     def wake(self) -> None:
         """End the current or the next sleep. Does nothing once the loop is closed."""
         waker = object()
