@@ -73,7 +73,7 @@ cdef class BaseTransport(Stream):
 cdef class WriteTransport(BaseTransport):
     cdef readonly bint _protocol_paused
     cdef unsigned char _refuses_writes
-    cdef unsigned char _lost_writes
+    cdef readonly unsigned char _lost_writes
     cdef Py_ssize_t _high
     cdef Py_ssize_t _low
 

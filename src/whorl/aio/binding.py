@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from whorl.aio.connect import bind_error
-from whorl.aio.dns import AddressInfo, ensure_resolved
+from whorl.aio.dns import AddressInfo
 from whorl.core.handle import os_error
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ async def _resolve_hosts(loop: EventLoop, host: Any, port: Any, family: int, fla
 
 
 async def _resolve_host(loop: EventLoop, host: Any, port: Any, family: int, flags: int) -> list[AddressInfo]:
-    infos = await ensure_resolved(loop, (host, port), family=family, flags=flags)
+    infos = await loop._ensure_resolved((host, port), family=family, flags=flags, loop=loop)
     if not infos:
         raise OSError(f"getaddrinfo({host!r}) returned empty list")
     return infos

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from whorl.aio.loop import EventLoop
-    from whorl.core.timer import TimedCallback
 
 
 CALL_AT = Loop.call_at
@@ -66,8 +65,3 @@ TIME = Clock(
     "The monotonic clock, in seconds (``asyncio.loop.time``).",
 )
 TIME.__name__ = "time"  # type: ignore[attr-defined, unused-ignore]
-
-
-def scheduled(loop: EventLoop) -> list[TimedCallback]:
-    """The timers that wait, in no particular order: for those who know asyncio's private name."""
-    return [timer for timer in loop._timer_queue.timers() if timer._when is not None]

@@ -20,7 +20,7 @@ except ImportError:
     ssl_module = None  # type: ignore[assignment]
 
 from whorl.aio.descriptors import make_room
-from whorl.aio.dns import AddressInfo, ensure_resolved
+from whorl.aio.dns import AddressInfo
 from whorl.aio.transports import SocketTransport
 from whorl.core.handle import os_error
 
@@ -103,7 +103,7 @@ async def create_connection(
 
 
 async def _resolve(loop: EventLoop, address: Any, family: int, proto: int, flags: int) -> list[AddressInfo]:
-    infos = await ensure_resolved(loop, address, family=family, protocol=proto, flags=flags)
+    infos = await loop._ensure_resolved(address, family=family, proto=proto, flags=flags, loop=loop)
     if not infos:
         raise OSError("getaddrinfo() returned empty list")
     return infos

@@ -26,11 +26,11 @@ cdef class DatagramEndpoint(Datagrams):
     cdef readonly int _state
     cdef bint _connected
     cdef bint _started
-    cdef bint _paused
+    cdef readonly bint _paused
     cdef readonly bint _protocol_paused
     cdef Py_ssize_t _high
     cdef Py_ssize_t _low
-    cdef int _lost_sends
+    cdef readonly int _lost_sends
 
     @cython.locals(seen=int)
     cdef object _execute(self)

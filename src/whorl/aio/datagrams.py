@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from whorl.aio.binding import remove_stale
 from whorl.aio.datagram_transport import DatagramEndpoint
 from whorl.aio.descriptors import ensure_no_transport
-from whorl.aio.dns import ensure_resolved
+from whorl.aio.private_names import DatagramNames
 from whorl.aio.transports import Inherited, named, quick_to_call, shown
 from whorl.core.handle import os_error
 from whorl.core.states import Event
@@ -33,7 +33,7 @@ class _BothTransports(asyncio.Transport, asyncio.DatagramTransport):
 
 @quick_to_call
 @named("_SelectorDatagramTransport")
-class DatagramTransport(DatagramEndpoint):
+class DatagramTransport(DatagramEndpoint, DatagramNames):
     """A datagram endpoint; plain Python, so that methods can be replaced on an instance.
 
     It has the methods of a transport that writes a stream, as asyncio's has: they raise NotImplementedError.
@@ -51,10 +51,6 @@ class DatagramTransport(DatagramEndpoint):
     writelines = asyncio.Transport.writelines
     write_eof = asyncio.Transport.write_eof
     can_write_eof = asyncio.Transport.can_write_eof
-
-    @property
-    def _sock_fd(self) -> int:
-        return self._attached_fd
 
     def __repr__(self) -> str:
         is_read, is_written = self._interest & Event.READABLE, self._interest & Event.WRITABLE
@@ -207,8 +203,8 @@ async def _attempts(loop: EventLoop, wish: _Wish) -> list[_Attempt]:
 async def _resolve(loop: EventLoop, address: Any, wish: _Wish) -> list[Any]:
     if not (isinstance(address, tuple) and len(address) == 2):
         raise TypeError("2-tuple is expected")
-    infos = await ensure_resolved(
-        loop, address, family=wish.family, kind=socket.SOCK_DGRAM, protocol=wish.proto, flags=wish.flags
+    infos: list[Any] = await loop._ensure_resolved(
+        address, family=wish.family, type=socket.SOCK_DGRAM, proto=wish.proto, flags=wish.flags, loop=loop
     )
     if not infos:
         raise OSError("getaddrinfo() returned empty list")

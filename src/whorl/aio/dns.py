@@ -110,20 +110,27 @@ def _plain_answer(
 
 
 async def ensure_resolved(
-    loop: EventLoop,
+    face: EventLoop,
     address: Any,
     *,
     family: int = 0,
-    kind: int = socket.SOCK_STREAM,
-    protocol: int = 0,
+    type: int = socket.SOCK_STREAM,  # noqa: A002 - asyncio's name
+    proto: int = 0,
     flags: int = 0,
+    loop: Any,
 ) -> list[AddressInfo]:
-    """The addresses of a host and port; a numeric host is answered without asking anybody."""
+    """The addresses of a host and port; a numeric host is answered without asking anybody.
+
+    The loop calls it by the name that asyncio has for it, for those who replace it there.
+    """
     host, port = address[:2]
-    known = numeric_address(host, port, family, kind, protocol, *address[2:])
+    known = numeric_address(host, port, family, type, proto, *address[2:])
     if known is not None:
         return [known]
-    return await loop.getaddrinfo(host, port, family=family, type=kind, proto=protocol, flags=flags)
+    infos: list[AddressInfo] = await loop.getaddrinfo(
+        host, port, family=family, type=type, proto=proto, flags=flags
+    )
+    return infos
 
 
 _PROTOCOLS: dict[int, int] = {

@@ -41,10 +41,15 @@ def run_in_executor(
 
 
 def _make_executor(loop: EventLoop) -> Executor:
-    if loop._executor_shutdown_called:
-        raise RuntimeError("Executor shutdown has been called")
+    check_default_executor(loop)
     loop._default_executor = executor = ThreadPoolExecutor(thread_name_prefix="asyncio")
     return executor
+
+
+def check_default_executor(loop: EventLoop) -> None:
+    """Raise RuntimeError once the loop's own threads are shut down."""
+    if loop._executor_shutdown_called:
+        raise RuntimeError("Executor shutdown has been called")
 
 
 def set_default_executor(loop: EventLoop, executor: Executor) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from whorl.aio import (
     clock,
@@ -14,7 +14,9 @@ from whorl.aio import (
     ending,
     errors,
     executor,
+    overriding,
     pipes,
+    private_names,
     readers,
     ready_queue,
     running,
@@ -57,6 +59,12 @@ class EventLoop(Running, clock.Watched, asyncio.AbstractEventLoop):  # type: ign
         if selector is not None and poller is not None:
             raise TypeError("selector and poller mean the same thing; give one of them")
         self._set_up_running(selector if poller is None else poller, kernel, host)
+        if type(self) is not EventLoop:
+            selector_view.ask_for_events(self)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        overriding.serve(cls, EventLoop)
 
     # Running and closing. Scheduling is the machine's: call_soon, call_later, call_at, stop ...
     # Running itself is `Running`'s: run_forever, run_until_complete, set_debug ...
@@ -78,8 +86,10 @@ class EventLoop(Running, clock.Watched, asyncio.AbstractEventLoop):  # type: ign
     run_in_executor = executor.run_in_executor
     set_default_executor = executor.set_default_executor
     shutdown_default_executor = executor.shutdown_default_executor
+    _check_default_executor = executor.check_default_executor
     getaddrinfo = dns.getaddrinfo
     getnameinfo = dns.getnameinfo
+    _ensure_resolved = dns.ensure_resolved
 
     # Connections and servers.
     create_connection = connect.create_connection
@@ -138,13 +148,18 @@ class EventLoop(Running, clock.Watched, asyncio.AbstractEventLoop):  # type: ign
     add_signal_handler = signals.add_signal_handler
     remove_signal_handler = signals.remove_signal_handler
     _remove_all_signal_handlers = signals.remove_all_signal_handlers
-    _signal_arrived = signals.signal_arrived
+    _signal_arrived = _handle_signal = signals.signal_arrived
     _wants_signals = signals.wants_signals
 
     # What asyncio's loop has by private names, for those who know them.
     _ready = property(ready_queue.ready, ready_queue.replace)
-    _scheduled = property(clock.scheduled)
+    _scheduled = property(private_names.scheduled)
     _selector = property(selector_view.selector, selector_view.replace)
+    _process_events = selector_view.process_events
+    _current_handle = property(private_names.current_handle, private_names.set_current_handle)
+    _ssock = private_names.self_pipe(0)
+    _csock = private_names.self_pipe(1)
+    _internal_fds = property(private_names.internal_descriptors)
     _call_soon = ready_queue.call_soon
     _add_callback = ready_queue.add_callback
     _add_callback_signalsafe = ready_queue.add_callback_signalsafe

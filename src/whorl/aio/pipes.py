@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from whorl.aio.pipe_transport import ReadPipe, WritePipe
+from whorl.aio.private_names import PipeNames, WritePipeNames
 from whorl.aio.transports import Inherited, described, named, quick_to_call
 from whorl.core.states import Event
 
@@ -102,7 +103,7 @@ def _give_up(transport: ReadPipe | WritePipe, warn: Any) -> None:
 
 
 @named("_UnixReadPipeTransport")
-class ReadPipeTransport(ReadPipe):
+class ReadPipeTransport(ReadPipe, PipeNames):
     """What users see of a pipe that is read; `isinstance` finds ``asyncio.ReadTransport`` too."""
 
     get_extra_info = Inherited(ReadPipe.get_extra_info)
@@ -120,7 +121,7 @@ class ReadPipeTransport(ReadPipe):
 
 @quick_to_call
 @named("_UnixWritePipeTransport")
-class WritePipeTransport(WritePipe):
+class WritePipeTransport(WritePipe, WritePipeNames):
     """What users see of a pipe that is written to; `isinstance` finds ``asyncio.Transport`` too.
 
     It has the methods of a transport that reads, as asyncio's has: they raise NotImplementedError.

@@ -31,7 +31,9 @@ class ReadyQueue(MutableSequence[Any]):
 
     def __getitem__(self, index: Any) -> Any:
         found = self._loop._ready_queue[index]
-        return [_handle_of(one) for one in found] if isinstance(index, slice) else _handle_of(found)
+        if isinstance(index, slice):
+            return [_handle_of(self._loop, one) for one in found]
+        return _handle_of(self._loop, found)
 
     def __setitem__(self, index: Any, handle: Any) -> None:
         if isinstance(index, slice):
@@ -72,9 +74,11 @@ def _entry_of(loop: EventLoop, handle: Any) -> Runnable:
     raise TypeError(f"a handle was expected, got {handle!r}")
 
 
-def _handle_of(entry: Any) -> Any:
-    """The handle that an entry was made for, or the entry."""
-    return entry._args[0] if getattr(entry, "_callback", None) is _run else entry
+def _handle_of(loop: EventLoop, entry: Any) -> Any:
+    """The handle that an entry was made for, or the entry; what is no callback is put into one."""
+    if not isinstance(entry, Callback):
+        return Callback(loop, loop._run_entry, (entry,))
+    return entry._args[0] if entry._callback is _run and entry._args else entry
 
 
 def _run(handle: Any) -> None:

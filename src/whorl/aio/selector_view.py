@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import selectors
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from whorl.aio.descriptors import DescriptorWatch
@@ -39,6 +40,24 @@ def replace(loop: EventLoop, other: Any) -> None:
         poller._selector = other
 
 
+def process_events(loop: EventLoop, event_list: list[Any]) -> None:
+    """Let what `_selector.select` found run, for those who make the turns of a loop themselves."""
+    poller: Any = loop._poller
+    if isinstance(poller, _Detour) and not poller.is_polling:
+        loop._ready_queue.extend(poller._own.take_found())
+
+
+_PROCESS_EVENTS = process_events
+
+
+def ask_for_events(loop: EventLoop) -> None:
+    """Have a method `_process_events` of a subclass called with all that is found."""
+    if type(loop)._process_events is not _PROCESS_EVENTS and selector(loop) is not None:
+        poller: Any = loop._poller
+        if isinstance(poller, _Detour):
+            poller.told = weakref.ref(loop)
+
+
 class _Detour(Poller):
     """Polls by the `select` of its selector, which ends in the poller that this one stands for."""
 
@@ -48,6 +67,8 @@ class _Detour(Poller):
         self._poller = poller
         self._own = LoopSelector(poller)
         self._selector: Any = self._own
+        self.is_polling = False
+        self.told: Callable[[], Any] | None = None  # the loop that wants to know of events
 
     def add(self, handle: IOHandle, interest: int) -> None:
         """Watch the handle's descriptor."""
@@ -71,7 +92,13 @@ class _Detour(Poller):
 
     def poll(self, timeout_ns: int, into: list[Any]) -> int:
         """Sleep by the selector; collect what it found."""
-        self._selector.select(None if timeout_ns < 0 else timeout_ns / 1e9)
+        events = self._selector.select(None if timeout_ns < 0 else timeout_ns / 1e9)
+        if self.told is not None:
+            self.is_polling = True
+            try:
+                self.told()._process_events(events)
+            finally:
+                self.is_polling = False
         found = self._own.take_found()
         into.extend(found)
         return len(found)

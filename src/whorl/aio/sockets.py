@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from whorl.aio import own_sockets
 from whorl.aio.connect import check_plain_socket
 from whorl.aio.descriptors import SocketWait, receive, send_bytes, watch_for
-from whorl.aio.dns import ensure_resolved
 from whorl.aio.own_sockets import has_own
 from whorl.core.handle import os_error
 from whorl.core.own_methods import PLAIN, SOCKET
@@ -172,7 +171,9 @@ async def sock_connect(loop: EventLoop, sock: Any, address: Any) -> None:
     """
     _check(loop, sock)
     if sock.family in (socket.AF_INET, socket.AF_INET6):
-        infos = await ensure_resolved(loop, address, family=sock.family, kind=sock.type, protocol=sock.proto)
+        infos = await loop._ensure_resolved(
+            address, family=sock.family, type=sock.type, proto=sock.proto, loop=loop
+        )
         address = infos[0][4]
     if has_own(loop, sock, "connect"):
         return await own_sockets.connect(loop, sock, address)

@@ -51,7 +51,7 @@ cdef class StreamTransport(WriteTransport):
     cdef object _own_name
     cdef unsigned char _is_made
     cdef unsigned char _buffered
-    cdef unsigned char _eof_written
+    cdef readonly unsigned char _eof_written
     cdef unsigned char _write_shut
     cdef unsigned char _may_hold
     cdef unsigned char _holds

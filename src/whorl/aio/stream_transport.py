@@ -352,7 +352,9 @@ class StreamTransport(WriteTransport):
         except BaseException as error:
             self._fatal_error(error, "Fatal error: protocol.eof_received() call failed.")
             return
-        if not keep_open:
+        if keep_open:
+            self._stop_reading()  # Until now it is shown to be read, as asyncio's.
+        else:
             self.close()
 
     def _read_failed(self, code: int) -> None:

@@ -249,8 +249,7 @@ class TLSProtocol(TLSLayer, asyncio.BufferedProtocol):
         except AGAIN:
             self.send_waiting()
         except ssl.SSLError as error:
-            self.send_waiting()  # The peer is told why.
-            self._handshake_done(error)
+            self._handshake_done(error)  # The alert for the peer is not sent, as on asyncio.
         else:
             self._handshake_done(None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 try:
@@ -72,3 +73,28 @@ class TransportTable:
 
     def __delitem__(self, fd: int) -> None:
         self._forget(fd)
+
+    def __contains__(self, fd: object) -> bool:
+        return isinstance(fd, int) and self.get(fd) is not None
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.keys())
+
+    def keys(self) -> list[int]:
+        """The descriptors."""
+        return [fd for fd in range(len(self._known)) if self.get(fd) is not None]
+
+    def values(self) -> list[Any]:
+        """The transports."""
+        return [transport for _, transport in self.items()]
+
+    def items(self) -> list[tuple[int, Any]]:
+        """The descriptors with their transports."""
+        found = [(fd, self.get(fd)) for fd in range(len(self._known))]
+        return [(fd, transport) for fd, transport in found if transport is not None]
+
+    def pop(self, fd: int, default: Any = None) -> Any:
+        """Forget a transport; the default if there is none."""
+        found = self.get(fd)
+        self._forget(fd)
+        return default if found is None else found

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from whorl.aio.base_transports import own_method
+from whorl.aio.private_names import SOCKET, SocketNames
 from whorl.aio.stream_transport import StreamTransport
 from whorl.aio.transport_states import TransportState
-from whorl.core.states import Event
 
 if TYPE_CHECKING:
     from asyncio.constants import _SendfileMode
@@ -96,7 +96,7 @@ class Inherited:
 
 @quick_to_call
 @named("_SelectorSocketTransport")
-class SocketTransport(StreamTransport):
+class SocketTransport(StreamTransport, SocketNames):
     """A TCP or UNIX stream connection."""
 
     get_extra_info = Inherited(StreamTransport.get_extra_info)
@@ -108,13 +108,11 @@ class SocketTransport(StreamTransport):
     def __class__(self) -> type:
         return asyncio.Transport
 
-    @property
-    def _sock_fd(self) -> int:
-        return self._attached_fd
+    _sock = SOCKET
 
     def __repr__(self) -> str:
         unsent = self.get_write_buffer_size()  # before its words are made: what is held back may fail
-        return shown(self, self.is_reading() and bool(self._interest & Event.READABLE), bool(unsent))
+        return shown(self, bool(self._reading), bool(unsent))
 
     def _was_dropped(self, _warn: Any = warnings.warn) -> None:
         """Nobody refers to it any more, and it is open."""

@@ -47,7 +47,7 @@ cdef extern from *:
 
 cdef class LoopBatches(LoopFigures):
     cdef readonly int64_t _passes
-    cdef readonly object _watched_entry
+    cdef public object _watched_entry
     cdef public object _runner
     cdef list _holding
 

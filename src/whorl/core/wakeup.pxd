@@ -18,7 +18,7 @@ cdef class Wakeup(IOHandle):
 
 cdef class SignalPipe(IOHandle):
     cdef Kernel _kernel
-    cdef object _pair
+    cdef readonly object _pair
     cdef public object _former
 
     cpdef object _on_events(self, int seen)

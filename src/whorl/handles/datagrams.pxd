@@ -24,8 +24,8 @@ cdef class Datagrams(IOHandle):
     cdef list _arrived
     cdef Py_ssize_t _next
     cdef Py_ssize_t _batch
-    cdef list _queue
-    cdef Py_ssize_t _first
+    cdef readonly list _queue
+    cdef readonly Py_ssize_t _first
     cdef readonly Py_ssize_t _unsent
     cdef Py_ssize_t _header
 

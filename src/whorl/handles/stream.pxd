@@ -32,13 +32,13 @@ cdef class Stream(IOHandle):
     cdef readonly int _attached_fd
     cdef int _last_read
     cdef unsigned char _is_socket
-    cdef unsigned char _reading
+    cdef readonly unsigned char _reading
     cdef unsigned char _more_to_read
     cdef unsigned char _hung_up
     cdef unsigned char _urgent
-    cdef list _chunks
-    cdef Py_ssize_t _first
-    cdef Py_ssize_t _offset
+    cdef readonly list _chunks
+    cdef readonly Py_ssize_t _first
+    cdef readonly Py_ssize_t _offset
     cdef readonly Py_ssize_t _unsent
     cdef readonly int64_t _sent_total
 

@@ -91,10 +91,10 @@ class Stream(IOHandle):
         """Bytes were read."""
 
     def _end_arrived(self) -> None:
-        """The peer has written its last byte. Reading has been stopped."""
+        """The peer has written its last byte: there is nothing more to read, and it is time to stop."""
 
     def _read_failed(self, code: int) -> None:
-        """Reading failed with this error number. Reading has been stopped."""
+        """Reading failed with this error number: it is time to stop."""
 
     def _write_failed(self, code: int) -> None:
         """Writing failed with this error number; what was unsent is still queued."""
@@ -222,7 +222,6 @@ class Stream(IOHandle):
             self._more_to_read = self._urgent = False
         elif result != EINTR:
             self._more_to_read = False
-            self._stop_reading()
             if result == 0:
                 self._end_arrived()
             else:

@@ -167,6 +167,7 @@ class StreamHandle(Stream):
         call_with_three(self._read_context, self._read_callback, self, data, None)
 
     def _end_arrived(self) -> None:
+        self._stop_reading()
         self._tell_reader(None)
 
     def _note_read(self, result: int, limit: int) -> None:
