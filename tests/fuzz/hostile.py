@@ -519,9 +519,9 @@ def interrupt(number: int, frame: types.FrameType | None) -> None:
     code = frame.f_code if frame is not None else interrupt.__code__
     is_lock = code.co_filename.endswith(("/threading.py", "/futures/thread.py")) and code.co_name != "wait"
     if is_lock or code.co_name == undisturbed.__name__:
-        signal.setitimer(signal.ITIMER_REAL, PATIENCE / 100)
+        signal.setitimer(signal.ITIMER_REAL, PATIENCE / 100, PATIENCE)
         return
-    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE, PATIENCE)
     raise Interrupted
 
 
@@ -572,7 +572,7 @@ def main(seed: int, steps: int, journal: str) -> None:
         signal.signal(number, signal.SIG_IGN)
     for maker in itertools.islice(itertools.cycle(fuzzer.makers), 30):
         try:
-            signal.setitimer(signal.ITIMER_REAL, 10 * PATIENCE)
+            signal.setitimer(signal.ITIMER_REAL, 10 * PATIENCE, PATIENCE)
             maker()
             signal.setitimer(signal.ITIMER_REAL, 0)
         except BaseException:  # what protocols raise may end a run
@@ -581,7 +581,8 @@ def main(seed: int, steps: int, journal: str) -> None:
     while done < steps:
         done += 1
         try:
-            signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+            # Again and again: one signal may come before the call that blocks has begun to.
+            signal.setitimer(signal.ITIMER_REAL, PATIENCE, PATIENCE)
             fuzzer.step()
             signal.setitimer(signal.ITIMER_REAL, 0)
         except Interrupted:
