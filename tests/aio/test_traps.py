@@ -10,6 +10,7 @@ out (test_many_connections).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
@@ -20,6 +21,7 @@ import sys
 import time
 import weakref
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -27,6 +29,7 @@ import whorl
 from build_tools.sources import ROOT
 from tests.aio.conftest import Connect
 from tests.aio.peers import Recorder, receive_all, socket_pair, turns
+from tests.aio.stock import is_as_in_asyncio
 from tests.aio.tls import client_context, server_context
 from tests.core.conftest import open_descriptors
 
@@ -328,3 +331,26 @@ async def test_a_protocol_that_is_gone_gets_nothing(connect: Connect, kind: str)
     await first.until_lost()
     await second.until_lost()
     await turns(2)
+
+
+def test_what_tests_put_in_place_of_asyncios_functions_is_theirs_alone() -> None:
+    """They count the sleeps of what they test: asyncio's own loop calls nothing that `asyncio` exports."""
+
+    async def scenario(loop: Any) -> Any:
+        server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
+        client, _ = await loop.create_connection(asyncio.Protocol, *server.sockets[0].getsockname())
+        child, _ = await loop.subprocess_exec(asyncio.SubprocessProtocol, "true")
+        for one in (server, client, child):
+            one.close()
+        loop.add_signal_handler(signal.SIGUSR1, int)
+        loop.remove_signal_handler(signal.SIGUSR1)
+        await loop.run_in_executor(None, int)
+        await loop.shutdown_default_executor()
+        await loop.shutdown_asyncgens()
+
+    names = ("ensure_future", "gather", "iscoroutine", "isfuture", "sleep", "timeout", "wait_for")
+    with contextlib.ExitStack() as stack:
+        patches = (mock.patch.object(asyncio, name, side_effect=AssertionError(name)) for name in names)
+        replaced = {one.attribute: stack.enter_context(one) for one in patches}
+        assert is_as_in_asyncio(scenario) is None
+        assert [name for name, one in replaced.items() if one.called] == []

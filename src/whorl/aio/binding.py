@@ -60,7 +60,7 @@ async def _resolve_hosts(loop: EventLoop, host: Any, port: Any, family: int, fla
     hosts: Iterable[Any] = [None if host == "" else host]
     if isinstance(host, Iterable) and not isinstance(host, str):
         hosts = host
-    found = await asyncio.gather(*(_resolve_host(loop, each, port, family, flags) for each in hosts))
+    found = await asyncio.tasks.gather(*(_resolve_host(loop, each, port, family, flags) for each in hosts))
     return list(dict.fromkeys(info for infos in found for info in infos))
 
 

@@ -42,7 +42,7 @@ async def shutdown_asyncgens(loop: EventLoop) -> None:
         return
     generators: list[Finalized] = list(loop._asyncgens)
     loop._asyncgens.clear()
-    results = await asyncio.gather(*[item.aclose() for item in generators], return_exceptions=True)
+    results = await asyncio.tasks.gather(*[item.aclose() for item in generators], return_exceptions=True)
     for result, generator in zip(results, generators, strict=True):
         if isinstance(result, Exception):
             loop.call_exception_handler(

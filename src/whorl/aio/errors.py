@@ -160,7 +160,7 @@ def callback_ran(loop: EventLoop, entry: Runnable, took_ns: int) -> None:
 
 def check_callback(loop: EventLoop, callback: object, method: str) -> None:
     """Debug mode: refuse what cannot be called, and coroutines."""
-    if asyncio.iscoroutine(callback) or is_coroutine_function(callback):
+    if asyncio.coroutines.iscoroutine(callback) or is_coroutine_function(callback):
         raise TypeError(f"coroutines cannot be used with {method}()")
     if not callable(callback):
         raise TypeError(f"a callable object was expected by {method}(), got {callback!r}")

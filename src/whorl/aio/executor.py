@@ -75,7 +75,7 @@ async def shutdown_default_executor(loop: EventLoop, timeout: float | None = Non
     thread = threading.Thread(target=_shut_down, args=(loop, executor, done))
     thread.start()
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeouts.timeout(timeout):
             await done
     except TimeoutError:
         warnings.warn(

@@ -180,7 +180,7 @@ class Running(Loop):
             self._check_running()
         if type(future) is CoroutineType and self._ends_without_turns(future):
             return None  # type: ignore[return-value]  # what these coroutines return
-        is_ours = type(future) is CoroutineType or not asyncio.isfuture(future)
+        is_ours = type(future) is CoroutineType or not asyncio.futures.isfuture(future)
         awaited: Any = self._awaited(future)
         if is_ours:
             # Whoever waits for it gets an exception, so nothing need be said when it is destroyed.
@@ -244,7 +244,7 @@ class Running(Loop):
             except RuntimeError:
                 future.close()
                 raise
-        return asyncio.ensure_future(future, loop=loop)
+        return asyncio.tasks.ensure_future(future, loop=loop)
 
     def _check_running(self) -> None:
         """Raise RuntimeError if the loop runs, or another one in this thread."""

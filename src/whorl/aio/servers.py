@@ -82,7 +82,7 @@ class Server(asyncio.Server):
         if self._sockets is None:
             raise TypeError(f"server {self!r} is closed")
         self._start_serving()
-        await asyncio.sleep(0)
+        await asyncio.tasks.sleep(0)
 
     async def serve_forever(self) -> None:
         """Accept connections until this is cancelled, or the server closed."""

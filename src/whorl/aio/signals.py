@@ -31,7 +31,7 @@ def add_signal_handler(
     Raises ValueError for a number that is no signal, RuntimeError for one that cannot be caught and
     outside the main thread. Source: ``asyncio.loop.add_signal_handler``.
     """
-    if asyncio.iscoroutine(callback) or is_coroutine_function(callback):
+    if asyncio.coroutines.iscoroutine(callback) or is_coroutine_function(callback):
         raise TypeError("coroutines cannot be used with add_signal_handler()")
     _check_signal(sig)
     loop._check_closed()

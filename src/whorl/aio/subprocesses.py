@@ -250,7 +250,7 @@ class SubprocessTransport(asyncio.SubprocessTransport):
         `connection_made`, before what the program says.
         """
         loop = self._loop
-        await asyncio.sleep(0)
+        await asyncio.tasks.sleep(0)
         for fd, pipe in self._raw_pipes.items():
             if pipe is not None:
                 connect = loop.connect_read_pipe if fd else loop.connect_write_pipe
@@ -260,7 +260,7 @@ class SubprocessTransport(asyncio.SubprocessTransport):
         loop.call_soon(self._protocol.connection_made, self, context=self._context)
         for call in calls or ():
             loop.call_soon(*call, context=self._context)
-        await asyncio.sleep(0)
+        await asyncio.tasks.sleep(0)
 
     async def _abandon(self) -> None:
         """Kill the child, and wait until it is reaped: nobody will ever know of it."""
