@@ -17,6 +17,7 @@ import pytest
 
 import whorl
 from tests.aio.peers import Recorder, turns
+from tests.aio.stock import is_as_in_asyncio
 from whorl.core import Kernel
 from whorl.core.fault_kernel import FaultKernel
 
@@ -337,3 +338,104 @@ async def test_a_connection_that_is_over_before_its_protocol_was_told_is_told_bo
     assert made[0].transport.fileno() == -1
     server.close()
     await server.wait_closed()
+
+
+# When a connection that was accepted gets its protocol.
+
+
+@pytest.mark.parametrize("debug", [False, True], ids=["descriptor", "socket object"])
+def test_each_step_of_a_connection_comes_in_asyncios_turn(debug: bool) -> None:
+    async def scenario(loop: Any) -> Any:
+        turn = 0
+        steps: list[tuple[int, str]] = []
+
+        def count() -> None:
+            nonlocal turn
+            turn += 1
+            if turn < 20:
+                loop.call_soon(count)
+
+        async def serve(reader: Any, writer: Any) -> None:
+            steps.append((turn, "served"))
+            raise ZeroDivisionError
+
+        class Steps(asyncio.Protocol):
+            def __init__(self) -> None:
+                steps.append((turn, "made"))
+
+            def connection_made(self, transport: Any) -> None:
+                steps.append((turn, "connection_made"))
+
+            def data_received(self, data: bytes) -> None:
+                steps.append((turn, "data_received"))
+
+        loop.set_exception_handler(lambda loop, context: steps.append((turn, "reported")))
+        servers = [
+            await loop.create_server(Steps, "127.0.0.1", 0),
+            await asyncio.start_server(serve, "127.0.0.1", 0),
+        ]
+        loop.set_debug(debug)
+        peers = [socket.create_connection(server.sockets[0].getsockname()) for server in servers]
+        for peer in peers:
+            peer.send(b"x")
+        loop.call_soon(count)
+        while turn < 20:
+            await asyncio.sleep(0)
+        for thing in (*peers, *servers):
+            thing.close()
+        await asyncio.sleep(0.01)
+        return sorted(steps)
+
+    assert [step for _, step in is_as_in_asyncio(scenario)][:2] == ["made", "connection_made"]
+
+
+@pytest.mark.parametrize("closed", ["server", "loop", "nothing"])
+@pytest.mark.parametrize("debug", [False, True], ids=["descriptor", "socket object"])
+@pytest.mark.usefixtures("unwarned")
+def test_what_was_accepted_and_gets_no_protocol_any_more_is_closed(closed: str, debug: bool) -> None:
+    loop = whorl.EventLoop()
+    loop.set_debug(debug)
+    made: list[Any] = []
+
+    def factory() -> Any:
+        made.append(Recorder())
+        return made[-1]
+
+    server = loop.run_until_complete(loop.create_server(factory, "127.0.0.1", 0))
+    peer = socket.create_connection(server.sockets[0].getsockname())
+    loop._step(False)
+    if closed == "server":
+        server.close()
+        loop._step(False)
+    loop.close()
+    if closed != "nothing":
+        server.close()
+    del server, loop
+    gc.collect()
+    with peer:
+        peer.settimeout(5)
+        with contextlib.suppress(ConnectionResetError):
+            assert peer.recv(1) == b""
+    assert not made
+
+
+def test_an_interrupt_out_of_a_factory_costs_the_other_connections_nothing(loop: whorl.EventLoop) -> None:
+    made: list[Any] = []
+
+    def factory() -> Any:
+        made.append(Recorder())
+        if len(made) == 1:
+            raise KeyboardInterrupt
+        return made[-1]
+
+    server = loop.run_until_complete(loop.create_server(factory, "127.0.0.1", 0))
+    peers = [socket.create_connection(server.sockets[0].getsockname()) for _ in range(3)]
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(asyncio.sleep(1))
+    loop.run_until_complete(turns(5))
+    assert [protocol.calls for protocol in made] == [[], ["connection_made"], ["connection_made"]]
+    for peer in peers:
+        peer.close()
+    server.close()
+    server.abort_clients()
+    loop.run_until_complete(turns(3))

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import gc
 import logging
+import re
 import signal
 import socket
 import sys
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.peers import JumpingClock, turns
+from tests.aio.peers import JumpingClock, socket_pair, turns
 from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
 
 pytestmark = pytest.mark.usefixtures("no_leak")
@@ -451,3 +452,68 @@ def test_the_default_handler_survives_what_cannot_be_shown(caplog: pytest.LogCap
         "Exception in default exception handler",
         "Unhandled exception in event loop",
     ]
+
+
+async def _lose(transport: Any, peer: socket.socket) -> None:
+    peer.close()
+    await asyncio.sleep(0.01)
+    transport.close()
+    await asyncio.sleep(0.01)
+
+
+def _failing(kind: type, call: str) -> Any:
+    return type("Failing", (kind,), {call: fail})()
+
+
+async def _of_connection(loop: Any, call: str) -> None:
+    ours, peer = socket_pair("tcp")
+    transport, _ = await loop.connect_accepted_socket(lambda: _failing(asyncio.Protocol, call), ours)
+    await _lose(transport, peer)
+
+
+async def _of_datagrams(loop: Any, call: str) -> None:
+    transport, _ = await loop.create_datagram_endpoint(
+        lambda: _failing(asyncio.DatagramProtocol, call), local_addr=("127.0.0.1", 0)
+    )
+    peer = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    peer.sendto(b"x", transport.get_extra_info("sockname"))
+    await asyncio.sleep(0.01)
+    await _lose(transport, peer)
+
+
+async def _of_pipe(loop: Any, call: str) -> None:
+    ours, peer = socket_pair("unix")
+    transport, _ = await loop.connect_read_pipe(lambda: _failing(asyncio.Protocol, call), ours)
+    peer.send(b"x")
+    await asyncio.sleep(0.01)
+    await _lose(transport, peer)
+
+
+@pytest.mark.parametrize(
+    ("connect", "call"),
+    [
+        (_of_connection, "connection_made"),
+        (_of_connection, "connection_lost"),
+        (_of_datagrams, "datagram_received"),
+        (_of_datagrams, "connection_lost"),
+        (_of_pipe, "data_received"),
+        (_of_pipe, "connection_lost"),
+    ],
+)
+def test_what_a_protocol_raises_is_reported_in_asyncios_words(connect: Any, call: str) -> None:
+    def scenario(loop: Any) -> Any:
+        reported: list[Any] = []
+
+        def note(loop: Any, context: dict[str, Any]) -> None:
+            handle = context["handle"]
+            assert isinstance(handle, asyncio.Handle)
+            owner = getattr(handle._callback, "__self__", None)
+            words = [re.sub(r"0x\w+|fd=\d+", "", text) for text in (context["message"], repr(handle))]
+            reported.append((*words, sorted(context), type(owner).__name__))
+
+        loop.set_exception_handler(note)
+        loop.run_until_complete(connect(loop, call))
+        (context,) = reported
+        return context
+
+    assert is_as_in_asyncio(scenario)[0].startswith("Exception in callback ")

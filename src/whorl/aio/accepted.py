@@ -17,7 +17,7 @@ def serve(acceptor: Acceptor, connection: Any, address: Any) -> None:
         logger.debug("%r got a new connection from %r: %r", server, address, connection)
     context = server._context.copy()
     if server._ssl_context is None:
-        context.run(_make_transport, acceptor, connection, address, context)
+        loop.call_soon(_make_transport, acceptor, connection, address, context, context=context)
     else:
         loop.create_task(_make_tls_transport(acceptor, connection, address, context), context=context)
 
@@ -25,6 +25,9 @@ def serve(acceptor: Acceptor, connection: Any, address: Any) -> None:
 def _make_transport(acceptor: Acceptor, connection: Any, address: Any, context: Context) -> None:
     loop, server = acceptor._face, acceptor._server
     protocol = transport = None
+    if acceptor.is_closing():
+        loop._kernel.close_socket(connection)
+        return
     try:
         protocol = server._protocol_factory()
         if acceptor.is_closing():  # The factory closed the server.

@@ -45,15 +45,27 @@ cdef class Acceptor(IOHandle):
     cdef Clients _clients
     cdef TransportTable _table
     cdef object _rest
+    cdef list _accepted
     cdef bint _exhausted
 
-    @cython.locals(kernel=Kernel, descriptors=bint, fd=int, _=int)
     cpdef object _on_events(self, int seen)
+    @cython.locals(kernel=Kernel, descriptors=bint, _=int)
+    cdef object _accept(self)
+    @cython.locals(machine=LoopLife)
+    cdef object _run_again(self)
+    @cython.locals(fd=int)
+    cdef object _begin_accepted(self)
+    @cython.locals(fd=int)
+    cdef object _give_up_accepted(self)
     cdef bint _accepts_descriptors(self) except -1
     @cython.locals(machine=LoopLife, transport=StreamTransport, made=StreamTransport)
     cdef object _begin(self, int fd, tuple names, object context)
     cdef object _take_a_rest(self, object error)
     cpdef object _release(self)
+
+
+cdef inline bint is_initialized(Acceptor acceptor) noexcept:
+    return acceptor._accepted is not None
 
 
 cdef inline object begin_in_context(Acceptor acceptor, int fd, tuple names, object context):

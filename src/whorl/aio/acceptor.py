@@ -1,4 +1,7 @@
-"""Accepting connections: each gets a protocol and a transport, without a task."""
+"""Accepting connections: each gets a protocol and a transport, without a task.
+
+That is in the turn after the one that accepts it, as on asyncio, where a task does it.
+"""
 
 from __future__ import annotations
 
@@ -49,6 +52,10 @@ NOTHING_THERE = (-errno.EAGAIN, -errno.EINTR)
 
 if not cython.compiled:
 
+    def is_initialized(acceptor: Any) -> bool:
+        """Whether there is something to give up."""
+        return hasattr(acceptor, "_accepted")
+
     def copy_of(context: Any) -> Any:
         """A copy of a context."""
         return context.copy()
@@ -66,6 +73,7 @@ class Acceptor(IOHandle):
     """Accepts the connections of one listening socket."""
 
     __slots__ = (
+        "_accepted",
         "_clients",
         "_exhausted",
         "_face",
@@ -85,6 +93,8 @@ class Acceptor(IOHandle):
         self._clients: Clients = server._clients
         self._table: TransportTable = loop._transports
         self._rest: TimedCallback | None = None
+        # What has no transport yet: descriptors, each with the peer's address and its own name.
+        self._accepted: list[tuple[int, bytes, Any]] = []
         self._exhausted = False  # whether resources ran out, and nothing was accepted since
         self._fd = sock.fileno()
         # The family and the protocol number, if a connection may do without a socket object.
@@ -96,6 +106,13 @@ class Acceptor(IOHandle):
         self._activate()
 
     def _on_events(self, seen: int) -> None:
+        if self._accepted:
+            self._begin_accepted()
+        if seen and self._life == OPEN:
+            self._accept()
+
+    def _accept(self) -> None:
+        """Accept what waits."""
         kernel = self._face._kernel
         descriptors = self._accepts_descriptors()
         for _ in range(ACCEPTS_PER_EVENT):
@@ -103,9 +120,9 @@ class Acceptor(IOHandle):
             if not isinstance(accepted, int):
                 self._exhausted = False
                 if descriptors:
-                    fd, peer, own_name = accepted
-                    context = copy_of(self._server._context)
-                    begin_in_context(self, fd, (peer, own_name), context)
+                    if not self._accepted:
+                        self._run_again()
+                    self._accepted.append(accepted)
                 else:
                     connection, address = accepted
                     serve(self, connection, address)
@@ -130,6 +147,24 @@ class Acceptor(IOHandle):
             and getattr(loop._make_socket_transport, "__func__", None) is make_socket_transport
             and getattr(loop.call_soon, "__func__", None) is _CALL_SOON
         )
+
+    def _run_again(self) -> None:
+        """Take another turn, for what was accepted in this one."""
+        machine: LoopLife = self._face
+        if not self._queued:
+            self._queued = True
+            machine._enqueue(self)
+
+    def _begin_accepted(self) -> None:
+        """Make the protocols and the transports of what was accepted a turn ago."""
+        try:
+            while self._accepted:
+                fd, peer, own_name = self._accepted.pop(0)
+                context = copy_of(self._server._context)
+                begin_in_context(self, fd, (peer, own_name), context)
+        finally:
+            if self._accepted:  # An interrupt costs the others nothing.
+                self._run_again()
 
     def _begin(self, fd: int, names: tuple[bytes, Any], context: Any) -> None:
         """A connection without a socket object: make its protocol and its transport."""
@@ -176,3 +211,14 @@ class Acceptor(IOHandle):
             self._rest.cancel()
         self._face._poller.remove(self)
         self._fd = -1
+        self._give_up_accepted()
+
+    def _give_up_accepted(self) -> None:
+        """Close what was accepted and will get no transport."""
+        while self._accepted:
+            fd, _, _ = self._accepted.pop()
+            self._face._kernel.close(fd)
+
+    def __del__(self) -> None:
+        if is_initialized(self):
+            self._give_up_accepted()

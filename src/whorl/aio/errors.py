@@ -12,12 +12,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from whorl.aio.descriptors import DescriptorWatch
-from whorl.core.callback import Callback, GuardedCallback
+from whorl.core.callback import Callback, GuardedCallback, Runnable
 from whorl.core.timer import TimedCallback
 
 if TYPE_CHECKING:
     from whorl.aio.loop import EventLoop
-    from whorl.core.callback import Runnable
 
     Context: TypeAlias = dict[str, Any]
     Handler: TypeAlias = Callable[[asyncio.AbstractEventLoop, Context], object]
@@ -140,6 +139,7 @@ def callback_failed(loop: EventLoop, entry: Runnable, error: BaseException) -> N
     """An entry of a queue raised: report it, or let it end the run if it is meant to."""
     if isinstance(error, SystemExit | KeyboardInterrupt):
         raise error
+    entry = _handle_for(loop, entry)
     context: Context = {"message": f"Exception in {entry!r}", "exception": error, "handle": entry}
     if isinstance(entry, Callback):
         context["message"] = f"Exception in callback {_source_of(loop, entry)}"
@@ -154,8 +154,33 @@ def callback_ran(loop: EventLoop, entry: Runnable, took_ns: int) -> None:
     if took < loop.slow_callback_duration or isinstance(entry, DescriptorWatch):
         return  # What a descriptor's watch calls is looked at itself.
     owner = getattr(getattr(entry, "_callback", None), "__self__", None)
-    shown = repr(owner) if isinstance(owner, asyncio.Task) else str(entry)
+    shown = repr(owner) if isinstance(owner, asyncio.Task) else str(_handle_for(loop, entry))
     logger.warning("Executing %s took %.3f seconds", shown, took)
+
+
+class _Method:
+    """A method of one of our transports, by the name that asyncio's has."""
+
+    def __init__(self, transport: Any, name: str) -> None:
+        kind = type(transport).__name__
+        self.__self__ = transport
+        self.__name__ = name
+        self.__qualname__ = _INHERITED.get((kind, name), f"{kind}.{name}")
+
+    def __call__(self) -> None:
+        """Do nothing: it has happened."""
+
+
+_INHERITED = {
+    ("_SelectorDatagramTransport", "_call_connection_lost"): "_SelectorTransport._call_connection_lost"
+}
+
+
+def _handle_for(loop: EventLoop, entry: Runnable) -> Runnable:
+    """What asyncio has in place of an entry: no transport is a handle there, but what reads its socket is."""
+    if isinstance(entry, asyncio.BaseTransport):
+        return Callback(loop, _Method(entry, "_read_ready"), ())
+    return entry
 
 
 def check_callback(loop: EventLoop, callback: object, method: str) -> None:
@@ -199,4 +224,8 @@ def describe(loop: EventLoop, callback: Callback) -> str:
 def _source_of(loop: EventLoop, callback: Callback) -> str:
     """A callback's function, its arguments, and where it is defined."""
     options = {"debug": loop._debug} if _SHORTENS else {}
-    return str(_format_source(callback._callback, callback._args, **options))
+    function: Any = callback._callback
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, asyncio.BaseTransport) and isinstance(owner, Runnable):
+        function = _Method(owner, function.__name__)
+    return str(_format_source(function, callback._args, **options))
