@@ -336,6 +336,19 @@ class TestSlowCallbacks:
         assert caplog.messages[-1].startswith("Executing <Handle TestSlowCallbacks.waste(")
         assert " took 0.2" in caplog.messages[-1]
 
+    async def test_how_long_it_took_is_told_by_the_clock_of_the_loop(
+        self, loop: whorl.EventLoop, kernel: JumpingClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        now = [1000.0]
+        loop.time = lambda: now[0]  # type: ignore[method-assign]
+        loop.set_debug(True)
+        loop.call_soon(self.waste, kernel)
+        await turns(1)
+        assert not [one for one in caplog.messages if one.startswith("Executing")]
+        loop.call_soon(now.__setitem__, 0, 1005.0)
+        await turns(1)
+        assert " took 5.000 seconds" in caplog.messages[-1]
+
     async def test_a_slow_task_is_logged_with_its_name(
         self, loop: whorl.EventLoop, kernel: JumpingClock, caplog: pytest.LogCaptureFixture
     ) -> None:

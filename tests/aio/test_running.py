@@ -530,18 +530,63 @@ async def test_a_call_at_put_on_a_running_loop_is_noticed_at_once(loop: whorl.Ev
     assert not loop._time_replaced
 
 
-async def test_a_patched_clock_of_pythons_moves_only_the_loop_that_is_told_to(loop: whorl.EventLoop) -> None:
-    fired: list[str] = []
-    loop.call_later(3600, fired.append, "an hour later")
-    now = loop.time()
-    with mock.patch.object(time, "monotonic", return_value=now + 3601):
-        assert loop.time() < now + 3600
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_patched_clock_of_pythons_moves_the_scheduler(begun: bool) -> None:
+    def scenario(loop: Any) -> Any:
+        fired: list[str] = []
+        seen: list[object] = []
+
+        async def frozen(clock: mock.Mock) -> None:
+            await turns(2)
+            seen.append((loop.time(), loop.call_later(10, fired.append, "ten seconds later").when()))
+            await turns(2)
+            seen.append(list(fired))
+            clock.return_value += 11
+            await turns(2)
+            seen.append(list(fired))
+
+        async def freeze() -> None:
+            with mock.patch.object(time, "monotonic", return_value=10**6) as clock:
+                await frozen(clock)
+            await turns(2)
+            seen.append(loop.time() < 10**6)
+
+        if begun:
+            loop.run_until_complete(freeze())
+        else:
+            with mock.patch.object(time, "monotonic", return_value=10**6) as clock:
+                loop.run_until_complete(frozen(clock))
+            loop.run_until_complete(turns(2))
+            seen.append(loop.time() < 10**6)
+        return seen
+
+    assert is_as_in_asyncio(scenario) == [(10**6, 10**6 + 10), [], ["ten seconds later"], True]
+
+
+def test_a_clock_of_its_own_is_kept_by_a_loop_when_pythons_is_patched(plain_loop: whorl.EventLoop) -> None:
+    plain_loop.time = lambda: 5.0  # type: ignore[method-assign]
+
+    async def look() -> float:
+        with mock.patch.object(time, "monotonic", return_value=10**6):
+            await turns(2)
+            seen = plain_loop.time()
+            del plain_loop.time
+            await turns(2)
+            assert plain_loop.time() == 10**6
         await turns(2)
-        assert fired == []
-        loop.time = lambda: time.monotonic()  # type: ignore[method-assign]
-        await turns(2)
-    assert fired == ["an hour later"]
-    del loop.time
+        return seen
+
+    assert plain_loop.run_until_complete(look()) == 5.0
+    assert plain_loop.time() < 10**6
+    assert not plain_loop._time_replaced
+
+
+def test_a_loop_made_while_pythons_clock_is_patched_goes_on_without() -> None:
+    with mock.patch.object(time, "monotonic", return_value=10**6):
+        loop = whorl.EventLoop()
+    assert loop.time() < 10**6
+    loop.run_until_complete(turns(2))
+    loop.close()
 
 
 def test_call_later_goes_through_a_call_at_that_was_replaced() -> None:

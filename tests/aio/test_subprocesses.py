@@ -13,6 +13,7 @@ import resource
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import warnings
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
@@ -564,7 +565,13 @@ async def test_a_child_that_somebody_else_reaped_is_reported_as_asyncio_does(
     assert os.waitpid(process.pid, 0)[0] == process.pid
     assert await process.wait() == 255
     (record,) = caplog.records
-    assert "will report returncode 255" in record.getMessage()
+    watches_pidfds = sys.version_info >= (3, 12)
+    said = (
+        "child process pid %d exit status already read: "
+        if watches_pidfds
+        else "Unknown child process pid %d,"
+    )
+    assert record.getMessage() == said % process.pid + " will report returncode 255"
     assert process._transport.get_extra_info("subprocess").returncode == 255  # type: ignore[attr-defined]
 
 

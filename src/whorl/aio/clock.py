@@ -10,7 +10,7 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.noticing import Noticing, Unaware
-from whorl.core.kernel import clock_of
+from whorl.core.kernel import Kernel, clock_of, patched_clock
 from whorl.core.loop import COMPILED, Loop
 
 if TYPE_CHECKING:
@@ -41,7 +41,23 @@ def own(loop: EventLoop) -> Callable[[], float]:
 def use_own(loop: EventLoop) -> None:
     """Let a loop go by the kernel's clock, or by that of its class if somebody replaced it there."""
     loop._clock_function = own(loop)
+    loop._follows_patch = False  # until the next look
     loop._time_replaced = type(loop).time is not TIME or type(loop).call_at is not CALL_AT
+
+
+def follow_patch(loop: EventLoop) -> None:
+    """Go by what somebody has put in the place of `time.monotonic`, as asyncio does, or no longer.
+
+    A loop whose own `time` was replaced, or whose kernel has a time of its own, stays with that.
+    """
+    loop._follows_patch = not loop._follows_patch
+    if type(loop._kernel).now is not Kernel.now:
+        return  # It does not ask the system.
+    if loop._follows_patch and loop._clock_function == own(loop):
+        loop._clock_function = patched_clock
+        loop._time_replaced = True
+    elif not loop._follows_patch and loop._clock_function is patched_clock:
+        use_own(loop)
 
 
 def _use_other(loop: EventLoop, function: Any) -> None:

@@ -170,6 +170,7 @@ class EventLoop(Running, clock.Watched, asyncio.AbstractEventLoop):  # type: ign
     set_exception_handler = errors.set_exception_handler
     call_exception_handler = errors.call_exception_handler
     default_exception_handler = errors.default_exception_handler
+    _clock_was_patched = clock.follow_patch
     _callback_failed = errors.callback_failed
     _callback_ran = errors.callback_ran
     _check_callback = errors.check_callback

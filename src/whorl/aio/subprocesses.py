@@ -7,6 +7,7 @@ import collections
 import functools
 import signal
 import subprocess
+import sys
 import warnings
 from asyncio import base_subprocess, events
 from asyncio.log import logger
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
 # Newer Pythons end `Process.wait` when the process exits; older ones when its pipes are closed too.
 _WAITS_FOR_EXIT_ONLY = (
     "_exit_waiters" in base_subprocess.BaseSubprocessTransport._process_exited.__code__.co_names
+)
+# What asyncio logs about a child that somebody else has reaped; since 3.12 it watches them by pidfds, too.
+_EXIT_UNKNOWN = (
+    "child process pid %d exit status already read:  will report returncode 255"
+    if sys.version_info >= (3, 12)
+    else "Unknown child process pid %d, will report returncode 255"
 )
 
 
@@ -389,7 +396,7 @@ class SubprocessTransport(asyncio.SubprocessTransport):
         self._watch = None
         if code is None:
             code = UNKNOWN_EXIT_CODE
-            logger.warning("Unknown child process pid %d, will report returncode 255", self._pid)
+            logger.warning(_EXIT_UNKNOWN, self._pid)
         # A turn later, as in asyncio: what was read in this one reaches the protocol before.
         self._loop.call_soon(self._process_exited, code, context=self._context)
 

@@ -104,6 +104,26 @@ cdef extern from *:
 
 cdef extern from *:
     """
+    /* Whether somebody has put a function of Python's in the place of `time.monotonic`. */
+    static inline int whorl_clock_is_patched(void) {
+        static PyObject *names = NULL, *name = NULL;
+        PyObject *found;
+        if (names == NULL) {
+            PyObject *module = PyImport_ImportModule("time"); /* kept for good, and its names with it */
+            if (module == NULL || (name = PyUnicode_InternFromString("monotonic")) == NULL)
+                return -1;
+            names = PyModule_GetDict(module);
+        }
+        found = PyDict_GetItemWithError(names, name);
+        if (found == NULL)
+            return PyErr_Occurred() ? -1 : 0;
+        return !PyCFunction_CheckExact(found);
+    }
+    """
+    bint clock_is_patched "whorl_clock_is_patched"() except -1
+
+cdef extern from *:
+    """
     static inline PyObject *whorl_owned(PyObject *thing) {
         return thing;
     }

@@ -26,6 +26,7 @@ import select
 import signal
 import sys
 import time
+from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any, Literal
 
 from whorl.core.limits import (
@@ -53,10 +54,17 @@ if TYPE_CHECKING:
 
     Transfer = Literal["socket", "file"]
 
+_seconds = time.monotonic  # as it was at first: whoever replaces it does not replace the kernel's clock
+
 if not cython.compiled:
     _STALE = 0xFFFFFFFF  # a generation that no watch has
 
     monotonic_ns = time.monotonic_ns
+    _names_of_time = vars(time)
+
+    def clock_is_patched() -> bool:
+        """Whether somebody has put a function of Python's in the place of `time.monotonic`."""
+        return type(_names_of_time["monotonic"]) is not BuiltinFunctionType
 
     def new_scratch() -> bytearray:
         """No room: uncompiled, what is received lands in a bytes object at once."""
@@ -233,7 +241,12 @@ if not cython.compiled:
 def clock_of(kernel: Kernel) -> Callable[[], float]:
     """A function that gives the kernel's time in seconds, without a call into Python if there is one."""
     is_replaced = cython.compiled or type(kernel).now is not Kernel.now
-    return kernel.seconds if is_replaced else time.monotonic
+    return kernel.seconds if is_replaced else _seconds
+
+
+def patched_clock() -> float:
+    """The time by the function that somebody has put in the place of `time.monotonic`, in seconds."""
+    return time.monotonic()
 
 
 class EventBatch:

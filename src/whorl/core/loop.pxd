@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from whorl.core.callback cimport Callback, new_callback, new_guarded_callback
+from whorl.core.kernel cimport clock_is_patched
 from whorl.core.loop_life cimport LoopLife
 from whorl.core.timer cimport TimedCallback, new_timer, new_timer_after
 from whorl.core.timer_heap cimport TimerHeap

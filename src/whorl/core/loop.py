@@ -39,6 +39,7 @@ else:
         from whorl.core.uncompiled import binding
 
 if not cython.compiled:
+    from whorl.core.kernel import clock_is_patched
     from whorl.core.keyed_timers import KeyedTimedCallback
 
     new_timer = KeyedTimedCallback
@@ -332,6 +333,8 @@ class Loop(LoopLife):
             slept = self._now_ns - before
             self._sleep_began = 0
             self._idle_ns += slept
+        if clock_is_patched() != self._follows_patch:
+            self._clock_was_patched()
         if self._time_replaced:
             self._now_ns = self._clock()
         if self._may_sleep:
@@ -455,6 +458,9 @@ if not cython.compiled:
                 elif poller.quiet < QUIET_POLLS or not self._skip_poll():
                     found = poller.poll(0, ready)
                     self._now_ns = now()
+                    if clock_is_patched() != self._follows_patch:
+                        self._clock_was_patched()
+                        self._now_ns = self._clock()
                     if found:
                         self._events_waiting += found
                         self._events += found

@@ -18,6 +18,7 @@ cdef class LoopBase(Owner):
     cpdef object _check_thread(self)
 
     # What faces replace.
+    cpdef object _clock_was_patched(self)
     cpdef object _callback_failed(self, Runnable entry, object error)
     cpdef object _callback_ran(self, Runnable entry, int64_t took_ns)
     cpdef object _signal_arrived(self, int number)

@@ -68,6 +68,9 @@ class LoopBase(Owner):
 
     # What faces replace.
 
+    def _clock_was_patched(self) -> None:
+        """Somebody has put another function in the place of `time.monotonic`, or the former one back."""
+
     def _callback_failed(self, entry: Runnable, error: BaseException) -> None:
         """What to do about an error of the user's code. The machine lets it end the run."""
         raise error

@@ -134,7 +134,7 @@ class LoopBatches(LoopFigures):
 
     def _run_watched(self, entry: Runnable) -> None:
         """Run one entry with somebody looking: in debug mode, with a probe, or by a runner."""
-        began = self._kernel.now()
+        began = self._clock() if self._debug else self._kernel.now()
         self._watched_entry = entry
         try:
             if self._runner is None:
@@ -143,7 +143,7 @@ class LoopBatches(LoopFigures):
                 self._runner(self, entry)
         finally:
             self._watched_entry = None
-            took = self._kernel.now() - began
+            took = (self._clock() if self._debug else self._kernel.now()) - began
             if self._probe is not None:
                 self._tell("callback_ran", entry, took)
             if self._debug:

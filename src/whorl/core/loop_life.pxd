@@ -1,4 +1,5 @@
 from whorl.core.callback cimport current_thread
+from whorl.core.kernel cimport clock_is_patched
 from whorl.core.loop_batches cimport LoopBatches
 from whorl.core.poller cimport Poller
 from whorl.core.wakeup cimport SignalPipe, Wakeup

@@ -18,8 +18,16 @@ from whorl.core.loop_batches import LoopBatches
 from whorl.core.poller import Poller
 from whorl.core.wakeup import SignalPipe, Wakeup
 
+try:
+    import cython
+except ImportError:
+    from whorl.core import uncompiled as cython
+
 if TYPE_CHECKING:
     import selectors
+
+if not cython.compiled:
+    from whorl.core.kernel import clock_is_patched
 
 SIGPROF = int(getattr(signal, "SIGPROF", -1))
 UNCHANGED: Any = object()
@@ -132,6 +140,8 @@ class LoopLife(LoopBatches):
             self._arms_signals = True
             if host.signals.main_loop() is not self:
                 host.signals.loop_began(self)  # type: ignore[arg-type]
+        if clock_is_patched() != self._follows_patch:
+            self._clock_was_patched()
         self._thread_id = self._home_thread = current_thread()
         self._run_began = self._kernel.now()
         self._poller.quiet = 0  # the first turns of every run poll

@@ -14,6 +14,7 @@ cdef class LoopTimers(LoopHandles):
     cdef readonly TimerHeap _timer_queue
     cdef int64_t _now_ns
     cdef public bint _time_replaced
+    cdef public bint _follows_patch
 
     cdef object _set_up(self, object kernel, object host)
     cdef int64_t _clock(self) except? -1

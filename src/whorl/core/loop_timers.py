@@ -25,13 +25,14 @@ if not cython.compiled:
 class LoopTimers(LoopHandles):
     """The part of a loop that keeps time."""
 
-    __slots__ = ("_now_ns", "_time_replaced", "_timer_queue")
+    __slots__ = ("_follows_patch", "_now_ns", "_time_replaced", "_timer_queue")
 
     def _set_up(self, kernel: Kernel | None, host: Host | None) -> None:
         LoopHandles._set_up(self, kernel, host)
         self._timer_queue = TimerHeap()
         self._now_ns = self._kernel.now()
         self._time_replaced = False  # whether `time` or `call_at` is not the machine's
+        self._follows_patch = False  # whether it has noticed that `time.monotonic` is patched
 
     def time(self) -> float:
         """The monotonic clock, in seconds, read afresh."""
