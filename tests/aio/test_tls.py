@@ -53,6 +53,65 @@ async def test_both_sides_talk(loop: whorl.EventLoop, kind: str) -> None:
         assert await client.protocol.until_received(6) == b"answer"
 
 
+@pytest.mark.parametrize("how", ["a class of the context's", "the class of all"])
+async def test_methods_of_the_programs_own_read_and_write_the_records(
+    loop: whorl.EventLoop, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    seen = []
+
+    class Observed(ssl.SSLObject):
+        def read(self, size: int = 1024, buffer: Any = None) -> Any:
+            seen.append("read")
+            return super().read(size, buffer)
+
+        def write(self, data: Any) -> int:
+            seen.append("write")
+            return super().write(data)
+
+    contexts = client_context(), server_context()
+    if how == "a class of the context's":
+        contexts[0].sslobject_class = Observed
+    else:
+        read, write = ssl.SSLObject.read, ssl.SSLObject.write
+        monkeypatch.setattr(
+            ssl.SSLObject, "read", lambda self, *given: (seen.append("read"), read(self, *given))[1]
+        )
+        monkeypatch.setattr(
+            ssl.SSLObject, "write", lambda self, data: (seen.append("write"), write(self, data))[1]
+        )
+    async with tls_pair(loop, contexts=contexts) as (client, server):
+        client.transport.write(b"question")
+        assert await server.protocol.until_received(8) == b"question"
+        server.transport.write(b"answer")
+        assert await client.protocol.until_received(6) == b"answer"
+        assert {"read", "write"} <= set(seen)
+
+
+async def test_a_protocol_underneath_with_buffers_of_its_own_is_asked_for_them(loop: whorl.EventLoop) -> None:
+    asked = []
+
+    class Asked(TLSProtocol):
+        def get_buffer(self, sizehint: int) -> Any:
+            asked.append(sizehint)
+            return super().get_buffer(sizehint)
+
+    ours, theirs = socket_pair("tcp")
+    shaken, user = loop.create_future(), Recorder()
+    layer = Asked(loop, user, client_context(), shaken, server_hostname="localhost")
+    _, (transport, protocol) = await asyncio.gather(
+        loop.create_connection(lambda: layer, sock=ours),
+        loop.connect_accepted_socket(Recorder, theirs, ssl=server_context()),
+    )
+    await shaken
+    asked.clear()
+    transport.write(b"question")
+    assert await user.until_received(8) == b"question"
+    assert asked
+    transport.close()
+    await user.until_lost()
+    await protocol.until_lost()
+
+
 async def test_connection_made_comes_after_the_handshake(loop: whorl.EventLoop) -> None:
     class Curious(Recorder):
         def connection_made(self, transport: Any) -> None:

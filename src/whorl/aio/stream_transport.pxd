@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint32_t
 from whorl.aio.base_transports cimport BaseTransport, WriteTransport
 from whorl.aio.clients cimport Clients
 from whorl.aio.stream_feed cimport StreamFeed
+from whorl.aio.tls_layer cimport TLSLayer
 from whorl.aio.transport_table cimport TransportTable
 from whorl.core.callback cimport Owner, new_callback
 from whorl.core.loop_life cimport LoopLife
@@ -51,6 +52,7 @@ cdef class StreamTransport(WriteTransport):
     cdef object _own_name
     cdef unsigned char _is_made
     cdef unsigned char _buffered
+    cdef unsigned char _is_layered
     cdef readonly unsigned char _eof_written
     cdef unsigned char _write_shut
     cdef unsigned char _may_hold
@@ -97,6 +99,8 @@ cdef class StreamTransport(WriteTransport):
     cdef object _let_go(self)
     cdef object _release_now(self)
     cdef object _read_into_buffer(self)
+    @cython.locals(layer=TLSLayer, result=Py_ssize_t)
+    cdef object _read_records(self)
 
 
 cdef inline bint is_made(StreamTransport transport) noexcept:

@@ -15,6 +15,7 @@ from whorl.aio.base_transports import BaseTransport, WriteTransport, flat
 from whorl.aio.clients import Clients
 from whorl.aio.stream_feed import StreamFeed
 from whorl.aio.streams import adopt
+from whorl.aio.tls_layer import TLSLayer
 from whorl.aio.transport_states import TransportState
 from whorl.aio.transport_table import TransportTable
 from whorl.core.callback import new_callback
@@ -60,6 +61,8 @@ CLOSING = int(TransportState.CLOSING)
 LOST = int(TransportState.LOST)
 AF_UNIX = int(socket.AF_UNIX)
 
+GET_BUFFER, BUFFER_UPDATED = TLSLayer.get_buffer, TLSLayer.buffer_updated
+
 #: After this many writes to a lost connection each further one logs a warning, as in asyncio.
 QUIET_WRITES = 4
 
@@ -78,6 +81,7 @@ class StreamTransport(WriteTransport):
         "_eof_written",
         "_feed",
         "_holds",
+        "_is_layered",
         "_is_listed",
         "_is_made",
         "_kind",
@@ -101,6 +105,7 @@ class StreamTransport(WriteTransport):
         self._clients: Clients | None = None  # those of a server that knows it by this way
         self._empty_waiter: asyncio.Future[None] | None = None
         self._buffered = False  # whether the protocol brings its own buffers
+        self._is_layered = False  # whether it is TLS of ours
         self._feed: StreamFeed | None = None  # where data goes in place of the protocol of a stream reader
         self._eof_written = False  # whether the user has written the last byte
         self._write_shut = False  # whether that has gone out, and the peer was told
@@ -254,6 +259,9 @@ class StreamTransport(WriteTransport):
         self._feed = adopt(protocol) if type(protocol) is StreamReaderProtocol else None
         self._protocol = protocol
         self._buffered = isinstance(protocol, BufferedProtocol)
+        self._is_layered = isinstance(protocol, TLSLayer) and (
+            type(protocol).get_buffer is GET_BUFFER and type(protocol).buffer_updated is BUFFER_UPDATED
+        )
 
     def is_reading(self) -> bool:
         """Whether the protocol gets data."""
@@ -296,6 +304,9 @@ class StreamTransport(WriteTransport):
 
     def _read_into_buffer(self) -> None:
         """Let the kernel write into the protocol's own buffer."""
+        if self._is_layered:
+            self._read_records()
+            return
         protocol = self._protocol  # It may replace itself meanwhile, but the buffer is its own.
         try:
             buffer = protocol.get_buffer(-1)
@@ -320,6 +331,19 @@ class StreamTransport(WriteTransport):
                 raise
             except BaseException as error:
                 self._fatal_error(error, "Fatal error: protocol.buffer_updated() call failed.")
+
+    def _read_records(self) -> None:
+        """Let the kernel write into the buffer of TLS, which need not be asked for it."""
+        layer: Any = self._protocol
+        try:
+            result = self._kernel.recv_into(self._fd, layer._scratch)
+            self._note_read(result, READ_SIZE)
+            if result > 0:
+                layer._scratch_filled(result)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self._fatal_error(error, "Fatal error: protocol.buffer_updated() call failed.")
 
     def _data_arrived(self, data: bytes) -> None:
         feed = self._feed

@@ -389,7 +389,7 @@ class TLSProtocol(TLSLayer, asyncio.BufferedProtocol):
         self._is_forgotten = True
         if self._state == TLSState.CLOSED:
             self._extra.clear()
-            self._sslcontext = self._sslobj = None
+            self._sslcontext = self._sslobj = self._records = None
 
     # Errors.
 

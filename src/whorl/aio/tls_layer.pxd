@@ -18,15 +18,17 @@ cdef int BATCHES_PER_TURN
 cdef int QUIET_WRITES
 
 
+cpdef object records_of(object sslobj)
 cpdef object flat_view(object buffer)
 
 
 cdef class TLSLayer:
     cdef readonly object _loop
     cdef public object _sslobj
+    cdef public object _records
     cdef readonly object _incoming
     cdef readonly object _outgoing
-    cdef bytearray _scratch
+    cdef readonly bytearray _scratch
     cdef object _scratch_view
     cdef public object _buffer
     cdef public object _transport
@@ -58,6 +60,7 @@ cdef class TLSLayer:
 
     cpdef object _enter(self, int state)
 
+    cdef object _scratch_filled(self, Py_ssize_t size)
     cdef object _arrived(self, object data)
     cdef bint _read(self) except -1
     @cython.locals(state=int, size=Py_ssize_t, is_all=bint, is_end=bint, feed=StreamFeed)

@@ -57,11 +57,26 @@ QUIET_WRITES = 5
 
 AGAIN: Any = () if ssl is None else (ssl.SSLWantReadError, ssl.SSLSyscallError)
 
+SSLObject: Any = None if ssl is None else ssl.SSLObject
+READ, WRITE, PENDING = (None,) * 3 if ssl is None else (SSLObject.read, SSLObject.write, SSLObject.pending)
+
 if not cython.compiled:
 
     def taken(scratch: bytearray, size: int) -> bytes:
         """A copy of the first bytes."""
         return bytes(memoryview(scratch)[:size])
+
+
+def records_of(sslobj: Any) -> Any:
+    """What reads and writes records for an `ssl.SSLObject`: what that asks, which saves its own frames.
+
+    A class of the program's own, or one with methods of the program's, is asked.
+    """
+    if type(sslobj) is not SSLObject:
+        return sslobj
+    if SSLObject.read is not READ or SSLObject.write is not WRITE or SSLObject.pending is not PENDING:
+        return sslobj
+    return getattr(sslobj, "_sslobj", None) or sslobj
 
 
 def flat_view(buffer: Any) -> memoryview:
@@ -80,6 +95,7 @@ class TLSLayer:
     def __init__(self, loop: Any, sslobj: Any, incoming: Any, outgoing: Any, scratch: memoryview) -> None:
         self._loop = loop
         self._sslobj = sslobj
+        self._records = records_of(sslobj)
         self._incoming = incoming  # ciphertext that has arrived and was not decrypted
         self._outgoing = outgoing  # ciphertext to be sent
         self._scratch: Any = scratch.obj
@@ -160,6 +176,10 @@ class TLSLayer:
         """It has written so many bytes there."""
         self._arrived(self._buffer[:nbytes])
 
+    def _scratch_filled(self, size: int) -> None:
+        """A transport of ours has written so many bytes into the shared buffer, without asking for one."""
+        self._arrived(taken(self._scratch, size) if size < RECORD_SIZE else self._scratch_view[:size])
+
     def data_received(self, data: Any) -> None:
         """The same, for transports that bring their own buffers."""
         self._arrived(data)
@@ -221,7 +241,7 @@ class TLSLayer:
 
     def _read_into_buffer(self) -> bool:
         """Decrypt into the protocol's own buffer; whether that was all."""
-        pending = self._incoming.pending or self._sslobj.pending()
+        pending = self._incoming.pending or self._records.pending()
         if not pending:
             return True
         state = self._state
@@ -275,16 +295,16 @@ class TLSLayer:
             while size < room:
                 if size:
                     with memoryview(target) as view, view[size:] as rest:
-                        count = self._sslobj.read(room - size, rest)
+                        count = self._records.read(room - size, rest)
                 else:
-                    count = self._sslobj.read(room, target)
+                    count = self._records.read(room, target)
                 if count == 0:
                     self._read_end = True
                     return size
                 # A read with room for a whole record leaves nothing of it.
                 is_whole = room - size >= RECORD_SIZE
                 size += count
-                if not self._incoming.pending and (is_whole or not self._sslobj.pending()):
+                if not self._incoming.pending and (is_whole or not self._records.pending()):
                     return size
             self._read_all = False
         except AGAIN:
@@ -298,8 +318,8 @@ class TLSLayer:
     def _discard(self) -> bool:
         """Decrypt what has arrived for nobody; whether the peer's close_notify was there."""
         try:
-            while self._incoming.pending or self._sslobj.pending():
-                if not self._sslobj.read(READ_SIZE, self._scratch_view):
+            while self._incoming.pending or self._records.pending():
+                if not self._records.read(READ_SIZE, self._scratch_view):
                     return True
         except AGAIN:
             pass
@@ -338,7 +358,7 @@ class TLSLayer:
             if self._state == OPEN and not is_queued:
                 count = 0
                 try:
-                    count = self._sslobj.write(data)
+                    count = self._records.write(data)
                 except AGAIN:
                     self._write_blocked = True
                 if count < size:
@@ -411,7 +431,7 @@ class TLSLayer:
         try:
             while self._waiting and room > 0:
                 piece = self._next_piece(room)
-                count = self._sslobj.write(piece)
+                count = self._records.write(piece)
                 self._advance(count)
                 room -= count
         except AGAIN:
