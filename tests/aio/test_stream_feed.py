@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import socket
 import sys
+import weakref
 from asyncio import tasks
 from typing import Any
 from unittest import mock
@@ -166,6 +168,51 @@ async def test_data_for_a_read_that_was_just_cancelled_is_kept(
     with pytest.raises(asyncio.CancelledError):
         await reading
     assert await reader.read(4) == b"data"
+
+
+@pytest.mark.parametrize("messages", [["late"], ["early", "late"]])
+async def test_who_is_cancelled_after_the_data_came_gets_the_last_message(
+    loop: whorl.EventLoop, connect: Connect, messages: list[str]
+) -> None:
+    reader, _, _, _ = await adopted(connect)
+    reading = loop.create_task(reader.read(4))
+    await waits(reader)
+    reader.feed_data(b"data")
+    for message in messages:
+        assert reading.cancel(message)
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await reading
+    assert caught.value.args == ("late",)
+
+
+async def test_a_cancellation_that_is_taken_back_in_time_is_none_since_3_13(
+    loop: whorl.EventLoop, connect: Connect
+) -> None:
+    reader, _, _, _ = await adopted(connect)
+    reading = loop.create_task(reader.read(4))
+    await waits(reader)
+    reader.feed_data(b"data")
+    reading.cancel()
+    reading.uncancel()
+    if sys.version_info >= (3, 13):
+        assert await reading == b"data"
+    else:
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+
+
+async def test_a_reader_keeps_no_task_that_waited(loop: whorl.EventLoop, connect: Connect) -> None:
+    reader, _, _, _ = await adopted(connect)
+    reading = loop.create_task(reader.read(4))
+    await waits(reader)
+    reader.feed_data(b"data")
+    assert await reading == b"data"
+    last = weakref.ref(reading)
+    del reading
+    await asyncio.sleep(0)  # What runs now was called with it.
+    gc.collect()
+    assert last() is None
+    assert reader.at_eof() is False
 
 
 async def test_an_abandoned_read_is_no_hindrance(connect: Connect) -> None:

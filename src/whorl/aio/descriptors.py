@@ -80,12 +80,6 @@ class SocketWait(Wait):
         result, self._result = self._result, None
         return result
 
-    def cancel(self, msg: Any = None) -> bool:
-        """Wait no longer."""
-        if not self._done:
-            self.withdraw()
-        return Wait.cancel(self, msg)
-
     def withdraw(self) -> None:
         """Leave the descriptor: nobody awaits the result any more."""
         watched = self._watched
@@ -223,6 +217,9 @@ class DescriptorWatch(IOHandle):
 
     def _serve(self, wait: SocketWait) -> None:
         """Make the attempt that somebody waits for."""
+        if not wait._is_wanted():  # The task was cancelled, and has not seen it yet.
+            self.forget(wait)
+            return
         outcome = wait._try(self._fd)
         if outcome == OVER:
             if wait is self.receiver:

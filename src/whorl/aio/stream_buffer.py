@@ -17,6 +17,10 @@ if not cython.compiled:
         """A copy of the first bytes."""
         return bytes(memoryview(flat)[:size])
 
+    def drop_all(chunks: list[bytes]) -> None:
+        """Empty a list."""
+        chunks.clear()
+
 
 class StreamBuffer:
     """Bytes in order: added as they arrive, taken by number or up to a separator.
@@ -98,7 +102,7 @@ class StreamBuffer:
         data = chunk[self._offset :] if self._offset else chunk
         self._offset = 0
         if self._size == rest:
-            self._chunks.clear()
+            drop_all(self._chunks)
             self._size = 0
             return data
         del self._chunks[0]

@@ -15,7 +15,7 @@ cdef extern from *:
 
 
 cdef class StreamWait(Wait):
-    cpdef object set_result(self, object result)
+    cdef object _wake(self)
 
 
 cdef inline StreamWait new_wait(Loop loop):
@@ -39,6 +39,7 @@ cdef class StreamFeed(StreamBuffer):
     cpdef object take_over(self, dict state)
     cdef bint is_open_to(self, object protocol) except -1
     cdef object _arrived(self, bytes data)
+    @cython.locals(own=StreamWait)
     cpdef object put(self, object data)
     cpdef object read(self, Py_ssize_t n)
     cpdef bytes take_and_resume(self, Py_ssize_t n)

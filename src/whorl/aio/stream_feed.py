@@ -42,14 +42,16 @@ class StreamWait(Wait):
 
     def set_result(self, result: None) -> None:
         """Something arrived."""
-        self._done = True
-        self._wake_soon()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._is_wanted():
+            self._done = True
+            self._wake_soon()
 
     def set_exception(self, error: BaseException) -> None:
         """Nothing will arrive."""
-        self._error = error
-        self._done = True
-        self._wake_soon()
+        self._future.set_exception(error)
 
 
 class StreamFeed(StreamBuffer):
@@ -130,7 +132,10 @@ class StreamFeed(StreamBuffer):
         waiter = self.waiter
         if waiter is not None:
             self.waiter = None
-            if not waiter.cancelled():
+            if type(waiter) is StreamWait:
+                own: StreamWait = waiter
+                own._wake()
+            elif not waiter.cancelled():
                 waiter.set_result(None)
         if self._count() > self._high and self.transport is not None and not self.paused:
             try:

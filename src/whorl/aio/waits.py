@@ -1,14 +1,19 @@
-"""What one task awaits until an event wakes it: a future without the price of one."""
+"""What one task awaits until an event wakes it: a future that is never done, and is used again.
+
+A task of CPython's waits for futures of CPython's class without a call by name; for anything else it pays as
+much as for all the rest of a wait. To make such a future for each wait would cost the same. So whoever wakes
+the task takes its callback out of the future, calls it, and the future is like new.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextvars import Context
+import sys
+from collections.abc import Iterator
 from types import BuiltinMethodType
 from typing import TYPE_CHECKING, Any, cast
 
-from whorl.core.callback import call_in_context, new_callback
+from whorl.core.callback import new_callback
 
 try:
     import cython
@@ -18,11 +23,44 @@ except ImportError:
 if TYPE_CHECKING:
     from whorl.core.loop import Loop
 
-if not cython.compiled:
+Future: Any = asyncio.Future
+PENDING = "PENDING"
+#: Since 3.13 a task can take a request to cancel it back before it has seen it.
+TAKES_CANCEL_BACK = sys.version_info >= (3, 13)
+#: Since 3.14 a future knows which tasks await it.
+AWAITED_BY = sys.version_info >= (3, 14)
+discard_awaiter: Any = getattr(asyncio, "future_discard_from_awaited_by", None)
 
-    def is_builtin(callback: Any) -> bool:
-        """Whether a callback is a method written in C."""
-        return type(callback) is BuiltinMethodType
+if not cython.compiled:
+    from whorl.core.callback import call_with_one
+
+    def learn_futures(future_class: Any, example: Any) -> bool:
+        """Whether futures are as expected, of which one that is pending is an example."""
+        return True
+
+    def is_pending(future: Any) -> bool:
+        """Whether a future is not done."""
+        return bool(future._state == PENDING)
+
+    def block(future: Any) -> None:
+        """What the first step of awaiting a future does."""
+        future._asyncio_future_blocking = True
+
+    def taken_callback(future: Any) -> Any:
+        """Take the callback out of a future: it and its context; None if it is not just one of a task's."""
+        callbacks = future._callbacks
+        if not callbacks or len(callbacks) != 1 or type(callbacks[0][0]) is not BuiltinMethodType:
+            return None
+        future.remove_done_callback(callbacks[0][0])
+        return callbacks[0]
+
+    def bound_to(callback: Any) -> Any:
+        """The object of a method."""
+        return callback.__self__
+
+    def is_kept_by_one(wait: Any) -> bool:
+        """Whether nobody else has the future of a wait; uncompiled nobody can tell."""
+        return False
 
 
 class _NoLoop:
@@ -33,48 +71,38 @@ class _NoLoop:
         return False
 
 
-def _woken() -> asyncio.Future[None]:
-    future: asyncio.Future[None] = asyncio.Future(loop=cast("asyncio.AbstractEventLoop", _NoLoop()))
-    future.set_result(None)
-    return future
+def _example() -> asyncio.Future[None]:
+    return asyncio.Future(loop=cast("asyncio.AbstractEventLoop", _NoLoop()))
 
 
-#: What the tasks of CPython and of ours are told is done when nothing went wrong. They ask a future of this
-#: very class for its result without a call by name, which would cost as much as the rest of waking them.
-WOKEN: Any = (_woken(),)
+if not learn_futures(Future, _example()):
+    raise ImportError("asyncio.Future is not the class written in C that it is in CPython")
+
+DONE: Any = _example()
+DONE.set_result(None)
+WOKEN = (DONE,)  # what tasks are told is done
 
 
 class Wait:
     """Something that a single task may await, woken by whoever made it."""
 
-    __slots__ = (
-        "_asyncio_future_blocking",
-        "_callback",
-        "_cancelled",
-        "_context",
-        "_done",
-        "_error",
-        "_message",
-        "_runner",
-    )
+    __slots__ = ("_done", "_error", "_future", "_is_awaited", "_runner")
 
     def __init__(self, loop: Loop) -> None:
         self._runner = loop
-        self._callback: Callable[[Any], object] | None = None
-        self._context: Context | None = None
+        self._future: Any = Future(loop=loop)
         self._done = False
-        self._cancelled = False
-        self._message: Any = None
+        self._is_awaited = False  # whether the future may have a callback
         self._error: BaseException | None = None
-        self._asyncio_future_blocking = False
 
     def _reset(self) -> None:
         """Be as new."""
-        self._callback = self._context = None
-        self._done = self._cancelled = self._asyncio_future_blocking = False
-        self._message = self._error = None
+        if self._is_awaited or not is_kept_by_one(self) or not is_pending(self._future):
+            self._future = Future(loop=self._runner)
+        self._done = self._is_awaited = False
+        self._error = None
 
-    # For the task: what it asks of a future.
+    # For the coroutine.
 
     def __await__(self) -> Any:
         return self
@@ -83,74 +111,80 @@ class Wait:
         return self
 
     def __next__(self) -> Any:
-        if self._done:
-            raise StopIteration
-        self._asyncio_future_blocking = True
-        return self
-
-    def get_loop(self) -> Loop:
-        """The loop it belongs to."""
-        return self._runner
-
-    def add_done_callback(self, callback: Callable[[Any], object], *, context: Context | None = None) -> None:
-        """Call this when the wait is over."""
-        self._callback = callback
-        self._context = context
-
-    def done(self) -> bool:
-        """Whether the wait is over."""
-        return self._done
-
-    def cancelled(self) -> bool:
-        """Whether it was cancelled."""
-        return self._cancelled
-
-    def result(self) -> None:
-        """Raises what went wrong."""
-        if not self._done:
-            raise asyncio.InvalidStateError("Result is not ready.")
-        if self._cancelled:
-            raise asyncio.CancelledError() if self._message is None else asyncio.CancelledError(self._message)
+        future = self._future
+        if not self._done and is_pending(future):
+            self._is_awaited = True
+            block(future)
+            return future
+        if not is_pending(future):
+            self._look_at_future()
         if self._error is not None:
             error, self._error = self._error, None  # Its traceback refers to those who refer to this.
             raise error
+        raise StopIteration
+
+    def _look_at_future(self) -> None:
+        """Raise what the future has become, perhaps after the task was woken and before it went on.
+
+        A task that was cancelled meanwhile has cancelled the future.
+        """
+        if TAKES_CANCEL_BACK and self._done and self._future.cancelled():
+            task = asyncio.current_task()
+            if task is not None and not task.cancelling():
+                return
+        self._future.result()
+
+    # For whoever looks at what a task waits for.
+
+    def done(self) -> bool:
+        """Whether the wait is over."""
+        return self._done or bool(self._future.done())
+
+    def cancelled(self) -> bool:
+        """Whether the task was cancelled before it was woken."""
+        return not self._done and bool(self._future.cancelled())
 
     def cancel(self, msg: Any = None) -> bool:
         """Wait no longer."""
-        if self._done:
-            return False
-        self._done = self._cancelled = True
-        self._message = msg
-        self._wake_soon()
-        return True
+        return not self._done and bool(self._future.cancel(msg))
 
-    # For whoever made it, once `_done` is set.
+    # For whoever made it.
 
-    def _report(self, callback: Any) -> Any:
-        """The arguments for the callback."""
-        if is_builtin(callback) and self._error is None and not self._cancelled:
-            return WOKEN
-        return (self,)
+    def _is_wanted(self) -> bool:
+        """Whether somebody may still be waiting."""
+        return not self._done and is_pending(self._future)
+
+    # The same, once `_done` is set.
+
+    def _take_callback(self) -> Any:
+        """What the task is called by, and its context; None if the future itself has to tell it."""
+        if self._runner._debug:
+            return None
+        taken = taken_callback(self._future)
+        if taken is not None:
+            self._is_awaited = False
+            if AWAITED_BY:
+                discard_awaiter(self._future, bound_to(taken[0]))
+        return taken
+
+    def _finish(self) -> None:
+        """Have the future tell whoever awaits it."""
+        if is_pending(self._future):
+            self._future.set_result(None)
 
     def _wake_soon(self) -> None:
         """Have the task stepped in the next turn."""
-        callback = self._callback
-        self._callback = None
-        if callback is None:
-            return
-        if self._runner._debug:
-            self._runner.call_soon(callback, *self._report(callback), context=self._context)
+        taken = self._take_callback()
+        if taken is None:
+            self._finish()
         else:
-            entry = new_callback(self._runner, callback, self._report(callback), self._context)
+            entry = new_callback(self._runner, taken[0], WOKEN, taken[1])
             self._runner._enqueue(entry)
 
     def _wake_now(self) -> None:
         """Step the task inside whatever runs now."""
-        callback = self._callback
-        self._callback = None
-        if callback is None:
-            return
-        if self._runner._debug or self._context is None:
-            self._runner.call_soon(callback, *self._report(callback), context=self._context)
+        taken = self._take_callback()
+        if taken is None:
+            self._finish()
         else:
-            call_in_context(self._context, callback, self._report(callback))
+            call_with_one(taken[1], taken[0], DONE)
