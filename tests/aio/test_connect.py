@@ -563,3 +563,47 @@ def test_a_socket_that_speaks_tls_is_refused(loop: whorl.EventLoop, method: str)
         options = {} if arguments else {"sock": sock}
         with pytest.raises((TypeError, ValueError), match="Socket"):
             loop.run_until_complete(call(Recorder, *arguments, **options))
+
+
+def test_both_ends_of_a_connection_begin_in_asyncios_turns() -> None:
+    async def scenario(loop: Any) -> Any:
+        turn = 0
+        steps: list[tuple[int, str]] = []
+
+        class Steps(asyncio.Protocol):
+            def connection_made(self, transport: Any) -> None:
+                steps.append((turn, f"{type(self).__name__} knows its transport"))
+                self.transport = transport
+                if type(self) is Client:
+                    transport.write(b"x")
+
+            def data_received(self, data: bytes) -> None:
+                steps.append((turn, f"{type(self).__name__} received"))
+                if type(self) is Accepted:
+                    self.transport.write(data)
+
+        class Client(Steps):
+            pass
+
+        class Accepted(Steps):
+            pass
+
+        def count() -> None:
+            nonlocal turn
+            turn += 1
+            if turn < 20:
+                loop.call_soon(count)
+
+        server = await loop.create_server(Accepted, "127.0.0.1", 0)
+        loop.call_soon(count)
+        transport, _ = await loop.create_connection(Client, *server.sockets[0].getsockname())
+        steps.append((turn, "connected"))
+        while turn < 20:
+            await asyncio.sleep(0)
+        transport.close()
+        await turns(5)
+        server.close()
+        await server.wait_closed()
+        return steps
+
+    assert "connected" in [step for _, step in is_as_in_asyncio(scenario)]
