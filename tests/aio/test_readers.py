@@ -621,3 +621,35 @@ def test_a_writer_that_was_ready_runs_before_a_reader_that_ended_the_run(error: 
         return seen, calls
 
     assert is_as_in_asyncio(both_ready) == (["reader"], ["reader", "writer", "reader", "writer"])
+
+
+@pytest.mark.parametrize("hung_up", [False, True])
+@pytest.mark.parametrize("kind", ["reader", "writer"])
+def test_a_callback_that_is_new_in_a_turn_is_not_called_for_what_that_turn_has_seen(
+    kind: str, hung_up: bool
+) -> None:
+    """What else was asked for before it, comes before it: it waits for the next poll."""
+
+    async def scenario(loop: Any) -> Any:
+        order: list[str] = []
+        ours, peer = socket.socketpair()
+        with ours, peer:
+            if hung_up:
+                peer.close()
+            else:
+                peer.send(b"data")
+            register, remove = getattr(loop, f"add_{kind}"), getattr(loop, f"remove_{kind}")
+
+            def replace() -> None:
+                loop.call_soon(order.append, "soon")
+                register(ours, order.append, "second")
+
+            for _ in range(2):  # where there is a callback already, and where there was one
+                loop.call_soon(replace)
+                register(ours, order.append, "first")
+                await turns(3)
+                remove(ours)
+                order.append("and")
+        return order
+
+    assert is_as_in_asyncio(scenario)[:2] == ["soon", "second"]

@@ -58,6 +58,7 @@ cdef class DescriptorWatch(IOHandle):
     cdef object _serve(self, SocketWait wait)
     cpdef object attempt_soon(self)
     cdef object _note_idle(self, int seen)
+    cdef object _leave_seen(self, int others)
     cdef object note_received(self, Py_ssize_t size, Py_ssize_t limit)
     cdef bint belongs_to(self, object sock) except -1
     cdef bint is_abandoned(self) except -1

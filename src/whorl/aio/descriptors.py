@@ -360,6 +360,8 @@ class DescriptorWatch(IOHandle):
             self.reader = former
             self.receiver = waited
             raise
+        if callback is not None and self._seen:
+            self._leave_seen(WRITABLE)
         if former is not None:
             former.cancel()
         return former is not None or waited is not None
@@ -375,9 +377,18 @@ class DescriptorWatch(IOHandle):
             self.writer = former
             self.sender = waited
             raise
+        if callback is not None and self._seen:
+            self._leave_seen(READABLE | DISCONNECT | PRIORITIZED)
         if former is not None:
             former.cancel()
         return former is not None or waited is not None
+
+    def _leave_seen(self, others: int) -> None:
+        """Of what was seen before a callback was set, leave what is the other direction's.
+
+        It is seen again in the next turn, as what is called back is watched level-triggered.
+        """
+        self._seen = others if self._seen & (HANGUP | ERROR) else self._seen & others
 
     def set_receiver(self, wait: SocketWait) -> None:
         """Make the wait's attempt when readable."""
