@@ -681,3 +681,12 @@ async def test_buffers_of_any_kind_are_filled(loop: whorl.EventLoop, buffer: Any
         await peer.flush()
         expected = b"".join(b"%07d" % number for number in range(100))
         assert await protocol.until_received(700) == expected
+
+
+async def test_what_is_no_bytes_is_refused_before_anything_is_sent(loop: whorl.EventLoop) -> None:
+    """asyncio ends the connection when it comes to encrypting it."""
+    async with tls_pair(loop) as (client, server):
+        with pytest.raises(TypeError):
+            client.transport.writelines([b"lost", "text"])  # type: ignore[list-item]
+        client.transport.writelines([b"sent"])
+        assert await server.protocol.until_received(4) == b"sent"
