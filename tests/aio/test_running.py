@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import math
 import os
@@ -577,6 +578,23 @@ def test_a_clock_of_its_own_is_kept_by_a_loop_when_pythons_is_patched(plain_loop
         return seen
 
     assert plain_loop.run_until_complete(look()) == 5.0
+    assert plain_loop.time() < 10**6
+    assert not plain_loop._time_replaced
+
+
+def test_whoever_replaces_a_clock_in_all_modules_leaves_that_of_the_kernel(
+    plain_loop: whorl.EventLoop,
+) -> None:
+    """Freezegun does that."""
+    clocks = {time.monotonic: lambda: 10**6, time.monotonic_ns: lambda: 10**15}
+    with contextlib.ExitStack() as replaced:
+        for module in [time, *(each for name, each in sys.modules.items() if name.startswith("whorl."))]:
+            for name, value in list(vars(module).items()):
+                if any(value is clock for clock in clocks):
+                    replaced.enter_context(mock.patch.object(module, name, clocks[value]))
+        plain_loop.run_until_complete(turns(2))
+        assert plain_loop.time() == 10**6
+    plain_loop.run_until_complete(turns(2))
     assert plain_loop.time() < 10**6
     assert not plain_loop._time_replaced
 

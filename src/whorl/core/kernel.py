@@ -54,7 +54,8 @@ if TYPE_CHECKING:
 
     Transfer = Literal["socket", "file"]
 
-_seconds = time.monotonic  # as it was at first: whoever replaces it does not replace the kernel's clock
+# The clock as it was at first, where those who replace functions in all modules (freezegun) do not find it.
+_CLOCK = (time.monotonic, time.monotonic_ns)
 
 if not cython.compiled:
     _STALE = 0xFFFFFFFF  # a generation that no watch has
@@ -200,9 +201,10 @@ if not cython.compiled:
 
     def spin_and_sleep(kernel: Kernel, poll: Any, timeout_ns: int) -> Any:
         """Ask again and again for a while before sleeping."""
-        began = monotonic_ns()
+        clock = _CLOCK[1]
+        began = clock()
         spin_ns = min(kernel.spin_ns, LONGEST_SPIN_NS)
-        while (spent := monotonic_ns() - began) < spin_ns and (timeout_ns < 0 or spent < timeout_ns):
+        while (spent := clock() - began) < spin_ns and (timeout_ns < 0 or spent < timeout_ns):
             if found := poll(0, EVENTS_PER_POLL):
                 return found
         timeout_ns = max(0, timeout_ns - spent) if timeout_ns > 0 else timeout_ns
@@ -241,7 +243,7 @@ if not cython.compiled:
 def clock_of(kernel: Kernel) -> Callable[[], float]:
     """A function that gives the kernel's time in seconds, without a call into Python if there is one."""
     is_replaced = cython.compiled or type(kernel).now is not Kernel.now
-    return kernel.seconds if is_replaced else _seconds
+    return kernel.seconds if is_replaced else _CLOCK[0]
 
 
 def patched_clock() -> float:
