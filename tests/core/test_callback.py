@@ -373,3 +373,99 @@ def test_an_error_of_a_callback_keeps_its_traceback(loop: Loop) -> None:
 def test_arguments_that_are_no_tuple_are_refused() -> None:
     with pytest.raises(TypeError):
         call_in_context(contextvars.copy_context(), print, None)  # type: ignore[arg-type]
+
+
+def test_the_name_of_the_context_need_not_be_interned(loop: Loop) -> None:
+    seen: list[object] = []
+    variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable")
+    context = contextvars.copy_context()
+    context.run(variable.set, 3)
+    name = "".join(["con", "text"])
+    loop.call_soon(lambda: seen.append(variable.get()), **{name: context})
+    loop.call_soon_threadsafe(lambda more: seen.append(variable.get() + more), 1, **{name: context})
+    loop.run()
+    assert seen == [3, 4]
+
+
+@pytest.mark.parametrize("method", ["call_soon", "call_soon_threadsafe"])
+def test_what_scheduling_does_not_take_is_refused(loop: Loop, method: str) -> None:
+    schedule: Any = getattr(loop, method)
+    unbound: Any = getattr(Loop, method)
+    for wrong in (
+        lambda: schedule(),
+        lambda: schedule(print, contexts=None),
+        lambda: schedule(print, contexT=None),
+        lambda: schedule(print, context=None, more=1),
+        lambda: schedule(context=None),
+        lambda: unbound(print),
+        lambda: unbound(),
+    ):
+        with pytest.raises(TypeError):
+            wrong()
+    for other in (3, None, object()):
+        with pytest.raises((TypeError, AttributeError)):
+            unbound(other, print)
+    assert not loop._ready_queue
+    unbound(loop, print, 1, context=None).cancel()
+    schedule(callback=print).cancel()
+    loop.run()
+
+
+def test_a_posted_callback_that_somebody_keeps_is_not_used_again(loop: Loop) -> None:
+    loop._guards_posts = True
+    ran: list[int] = []
+    kept = loop.call_soon_threadsafe(ran.append, 1)
+    weakly = weakref.ref(loop.call_soon_threadsafe(ran.append, 2))
+    observed = weakly()
+    loop.call_soon_threadsafe(ran.append, 3)
+    loop.run()
+    more = [loop.call_soon_threadsafe(ran.append, 4) for _ in range(4)]
+    assert len({id(callback) for callback in [kept, observed, *more]}) == 6
+    assert kept._args == (1,)
+    kept.cancel()
+    loop.run()
+    assert ran == [1, 2, 3] + 4 * [4]
+    assert not any(callback._cancelled for callback in more)
+
+
+def test_a_posted_callback_that_failed_or_was_cancelled_leaves_nothing_behind(loop: Loop) -> None:
+    loop._guards_posts = True
+    ran: list[int] = []
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    loop.call_soon_threadsafe(fail)
+    with pytest.raises(ZeroDivisionError):
+        loop.run()
+    loop.call_soon_threadsafe(ran.append, 1).cancel()
+    for number in range(3):
+        loop.call_soon_threadsafe(ran.append, number)
+    loop.run()
+    assert ran == [0, 1, 2]
+
+
+@pytest.mark.parametrize("method", ["call_soon", "call_soon_threadsafe"])
+def test_what_is_scheduled_when_a_function_is_dropped_is_not_lost(loop: Loop, method: str) -> None:
+    loop._guards_posts = True
+    schedule: Any = getattr(loop, method)
+    ran: list[str] = []
+
+    class Function:
+        def __call__(self) -> None:
+            ran.append("called")
+
+        def __del__(self) -> None:
+            schedule(ran.append, "dropped")
+
+    def schedule_more() -> None:
+        for number in range(3):
+            schedule(ran.append, f"more {number}")
+
+    for _ in range(8):  # so that there are some to be used again
+        schedule(list)
+    loop.run()
+    schedule(Function())
+    schedule(schedule_more)
+    loop.run()
+    assert ran == ["called", "dropped", "more 0", "more 1", "more 2"]

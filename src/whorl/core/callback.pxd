@@ -168,6 +168,8 @@ cdef extern from *:
 
 cdef Callback _spare
 cdef Py_ssize_t _spares
+cdef GuardedCallback _guarded_spare
+cdef Py_ssize_t _guarded_spares
 cdef Py_ssize_t SPARE_CALLBACKS
 
 
@@ -249,8 +251,13 @@ cdef class GuardedCallback(Callback):
     cdef object _await_end(self)
 
 
+cdef object _forget(Callback callback)
 @cython.locals(callback=Callback)
 cpdef object recycle(Runnable entry)
+
+
+@cython.locals(callback=GuardedCallback)
+cpdef object recycle_guarded(Runnable entry)
 
 
 @cython.locals(entry=Callback)

@@ -237,6 +237,9 @@ class GuardedCallback(Callback):
         self._ended: Any = None  # a lock that is released at the end of the call
 
     def _execute(self) -> None:
+        if is_unshared(self):  # but by who runs it: nobody can cancel it
+            Callback._execute(self)
+            return
         outer = self._runner
         self._runner = thread_ident()
         try:
@@ -278,6 +281,8 @@ _one_waiter = threading.Lock()  # at a time makes the lock that it waits for
 # Callbacks that have run and that nobody knew of, each in the `_callback` of the one before; compiled only.
 _spare: Callback | None = None
 _spares = 0
+_guarded_spare: GuardedCallback | None = None
+_guarded_spares = 0
 
 
 def recycle(entry: Runnable) -> None:
@@ -291,10 +296,34 @@ def recycle(entry: Runnable) -> None:
     callback = entry
     if callback._cancelled or callback._source_traceback is not None:
         return  # Only those that are like new.
-    callback._loop = callback._args = callback._snapshot = None  # type: ignore[assignment]
+    _forget(callback)
     callback._callback = _spare  # type: ignore[assignment]
     _spare = callback
     _spares += 1
+
+
+def _forget(callback: Callback) -> None:
+    """Drop all that a callback refers to. Whatever that ends may schedule, and take one of the spare ones."""
+    callback._loop = callback._callback = callback._args = callback._snapshot = None  # type: ignore[assignment]
+
+
+def recycle_guarded(entry: Runnable) -> None:
+    """The same for the next `new_guarded_callback`."""
+    global _guarded_spare, _guarded_spares
+    if not is_unshared(entry) or type(entry) is not GuardedCallback or _guarded_spares >= SPARE_CALLBACKS:
+        return
+    callback = entry
+    if (
+        callback._cancelled
+        or callback._source_traceback is not None
+        or callback._runner != 0
+        or callback._ended is not None
+    ):
+        return
+    _forget(callback)
+    callback._callback = _guarded_spare  # type: ignore[assignment]
+    _guarded_spare = callback
+    _guarded_spares += 1
 
 
 def new_callback(
@@ -322,7 +351,16 @@ def new_guarded_callback(
     loop: Owner, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None
 ) -> GuardedCallback:
     """A `GuardedCallback`, made in the same way."""
-    entry = GuardedCallback.__new__(GuardedCallback)
+    global _guarded_spare, _guarded_spares
+    entry = _guarded_spare
+    if entry is not None:
+        _guarded_spare = entry._callback  # type: ignore[assignment]
+        _guarded_spares -= 1
+    else:
+        entry = GuardedCallback.__new__(GuardedCallback)
+        entry._cancelled = False
+        entry._source_traceback = None
+        entry._repr = None
     entry._loop = loop
     entry._callback = callback
     entry._args = args

@@ -22,6 +22,8 @@ cdef class Loop(LoopLife):
     cdef bint _is_turning
 
     cdef object _set_up_loop(self, object poller, object kernel, object host)
+    cdef object _call_soon_with(self, object callback, tuple args, object context)
+    cdef object _post_with(self, object callback, tuple args, object context)
     @cython.locals(can_sleep=bint, may_sleep=bint, _=int)
     cdef object _machine_turn(self, int mode)
     cdef int64_t _machine_timeout(self) except -2
@@ -33,3 +35,85 @@ cdef class Loop(LoopLife):
     cdef bint _skip_poll(self) except -1
     cdef int64_t _turn_timeout(self) except -2
     cdef bint _alive(self) except -1
+
+
+cdef inline object call_soon_of(object loop, object callback, tuple args, object context):
+    return (<Loop>loop)._call_soon_with(callback, args, context)
+
+
+cdef inline object post_of(object loop, object callback, tuple args, object context):
+    return (<Loop>loop)._post_with(callback, args, context)
+
+
+cdef extern from *:
+    """
+    /* `call_soon` and `call_soon_threadsafe` take their arguments here: a loop, a callback, more, and perhaps a context
+       by its name. Whatever else they are given goes to what the compiler has made, which knows all there is to refuse.
+       CPython calls a function by the address that stands in it (PEP 590), and that is what is exchanged. */
+    typedef PyObject *(*whorl_scheduler)(PyObject *loop, PyObject *callback, PyObject *args, PyObject *context);
+
+    static CYTHON_UNUSED PyTypeObject *whorl_loop_type;
+
+    /* The names of arguments are not always interned: that of CPython's tasks is not. */
+    static inline int whorl_is_context(PyObject *name) {
+        return PyUnicode_IS_COMPACT_ASCII(name) && PyUnicode_GET_LENGTH(name) == 7
+               && memcmp(PyUnicode_1BYTE_DATA(name), "context", 7) == 0;
+    }
+
+    static inline PyObject *whorl_schedule(whorl_scheduler schedule, vectorcallfunc compiled, PyObject *function,
+                                           PyObject *const *arguments, size_t flagged_count, PyObject *names) {
+        Py_ssize_t count = PyVectorcall_NARGS(flagged_count), position;
+        PyObject *context = Py_None, *args, *result;
+        if (count < 2 || !PyObject_TypeCheck(arguments[0], whorl_loop_type))
+            return compiled(function, arguments, flagged_count, names);
+        if (names != NULL && PyTuple_GET_SIZE(names) > 0) {
+            if (PyTuple_GET_SIZE(names) != 1 || !whorl_is_context(PyTuple_GET_ITEM(names, 0)))
+                return compiled(function, arguments, flagged_count, names);
+            context = arguments[count];
+        }
+        args = PyTuple_New(count - 2);
+        if (args == NULL)
+            return NULL;
+        for (position = 2; position < count; position++)
+            PyTuple_SET_ITEM(args, position - 2, Py_NewRef(arguments[position]));
+        result = schedule(arguments[0], arguments[1], args, context);
+        Py_DECREF(args);
+        return result;
+    }
+
+    static CYTHON_UNUSED whorl_scheduler whorl_call_soon_of, whorl_post_of;
+    static CYTHON_UNUSED vectorcallfunc whorl_compiled_call_soon, whorl_compiled_post;
+
+    static PyObject *whorl_call_soon(PyObject *function, PyObject *const *arguments, size_t count, PyObject *names) {
+        return whorl_schedule(whorl_call_soon_of, whorl_compiled_call_soon, function, arguments, count, names);
+    }
+
+    static PyObject *whorl_post(PyObject *function, PyObject *const *arguments, size_t count, PyObject *names) {
+        return whorl_schedule(whorl_post_of, whorl_compiled_post, function, arguments, count, names);
+    }
+
+    static void whorl_exchange(PyObject *function, vectorcallfunc ours, vectorcallfunc *compiled) {
+        Py_ssize_t offset = Py_TYPE(function)->tp_vectorcall_offset;
+        vectorcallfunc *place = (vectorcallfunc *)((char *)function + offset);
+        if (!PyVectorcall_Function(function))
+            return;
+        *compiled = *place;
+        *place = ours;
+    }
+
+    static void whorl_take_arguments(PyObject *type, PyObject *call_soon, PyObject *post,
+                                     whorl_scheduler call_soon_of, whorl_scheduler post_of) {
+        whorl_loop_type = (PyTypeObject *)type;
+        whorl_call_soon_of = call_soon_of;
+        whorl_post_of = post_of;
+        whorl_exchange(call_soon, whorl_call_soon, &whorl_compiled_call_soon);
+        whorl_exchange(post, whorl_post, &whorl_compiled_post);
+    }
+    """
+    void whorl_take_arguments(object type, object call_soon, object post,
+                              object (*schedule)(object, object, tuple, object),
+                              object (*send)(object, object, tuple, object)) noexcept
+
+
+cdef inline object take_arguments(object type, object call_soon, object post):
+    whorl_take_arguments(type, call_soon, post, call_soon_of, post_of)

@@ -95,17 +95,7 @@ class Loop(LoopLife):
         """
         if cython.compiled and not isinstance(self, Loop):
             _refuse_self(self)
-        if self._closed:
-            self._check_closed()
-        entry = new_callback(self, callback, args, context)
-        if self._debug:
-            self._check_thread()
-            self._check_callback(callback, "call_soon")
-            self._note_origin(entry)
-        if self._posted:
-            self._take_arrivals(self._ready_queue)  # what was posted earlier comes earlier
-        self._ready_queue.append(entry)
-        return entry
+        return self._call_soon_with(callback, args, context)
 
     @binding(True)
     def call_soon_threadsafe(
@@ -117,17 +107,7 @@ class Loop(LoopLife):
         """
         if cython.compiled and not isinstance(self, Loop):
             _refuse_self(self)
-        if self._closed:
-            self._check_closed()
-        if self._guards_posts:
-            entry: Callback = new_guarded_callback(self, callback, args, context)
-        else:
-            entry = new_callback(self, callback, args, context)
-        if self._debug:
-            self._check_callback(callback, "call_soon_threadsafe")
-            self._note_origin(entry)
-        self._post(entry)
-        return entry
+        return self._post_with(callback, args, context)
 
     @binding(True)
     def call_at(
@@ -181,6 +161,38 @@ class Loop(LoopLife):
         if self._may_sleep:
             self._end_sleep()  # a loop that is driven from outside, between two turns
         return timer
+
+    # The same with the arguments as a tuple: compiled, the two that are called most take theirs in C.
+
+    def _call_soon_with(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> Callback:
+        if self._closed:
+            self._check_closed()
+        entry = new_callback(self, callback, args, context)
+        if self._debug:
+            self._check_thread()
+            self._check_callback(callback, "call_soon")
+            self._note_origin(entry)
+        if self._posted:
+            self._take_arrivals(self._ready_queue)  # what was posted earlier comes earlier
+        self._ready_queue.append(entry)
+        return entry
+
+    def _post_with(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> Callback:
+        if self._closed:
+            self._check_closed()
+        if self._guards_posts:
+            entry: Callback = new_guarded_callback(self, callback, args, context)
+        else:
+            entry = new_callback(self, callback, args, context)
+        if self._debug:
+            self._check_callback(callback, "call_soon_threadsafe")
+            self._note_origin(entry)
+        self._post(entry)
+        return entry
 
     # Running in libuv's order.
 
@@ -430,6 +442,9 @@ def _refuse_self(other: object) -> None:
 
 if not cython.compiled:
 
+    def take_arguments(cls: type, call_soon: object, post: object) -> None:
+        """Let two methods take their arguments in C; uncompiled the interpreter does."""
+
     def run_turns_uncompiled(self: Loop) -> None:
         """The turns with what most of them do in one function: uncompiled, a call is what costs.
 
@@ -499,3 +514,5 @@ if not cython.compiled:
             self._is_turning = False
 
     Loop._run_turns = run_turns_uncompiled  # type: ignore[method-assign]
+
+take_arguments(Loop, Loop.__dict__["call_soon"], Loop.__dict__["call_soon_threadsafe"])

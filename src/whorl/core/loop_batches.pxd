@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from whorl.core.callback cimport Callback, Runnable, current_thread, recycle
+from whorl.core.callback cimport Callback, GuardedCallback, Runnable, current_thread, recycle, recycle_guarded
 from whorl.core.handle cimport Handle
 from whorl.core.loop_figures cimport LoopFigures
 

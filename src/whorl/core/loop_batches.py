@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from whorl.core.callback import Callback, Runnable, current_thread, recycle
+from whorl.core.callback import Callback, GuardedCallback, Runnable, current_thread, recycle, recycle_guarded
 from whorl.core.handle import Handle
 from whorl.core.host import Host
 from whorl.core.kernel import Kernel
@@ -113,6 +113,8 @@ class LoopBatches(LoopFigures):
                             entry._execute()
                             if type(entry) is Callback:
                                 recycle(entry)
+                            elif type(entry) is GuardedCallback:
+                                recycle_guarded(entry)
                         if self._holding:
                             self._send_held()
                 except BaseException as error:
