@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 import warnings
-from asyncio import futures
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
+
+from whorl.aio.following import follow
 
 if TYPE_CHECKING:
     from typing import TypeVarTuple
@@ -37,7 +38,8 @@ def run_in_executor(
         executor = loop._default_executor
         if executor is None or loop._executor_shutdown_called:
             executor = _make_executor(loop)
-    return futures.wrap_future(executor.submit(func, *args), loop=loop)
+    future: asyncio.Future[Result] = follow(loop, executor.submit(func, *args))
+    return future
 
 
 def _make_executor(loop: EventLoop) -> Executor:

@@ -9,14 +9,25 @@ from asyncio import base_events, futures, tasks
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+try:
+    import cython
+except ImportError:
+    from whorl.core import uncompiled as cython
+
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
     from typing import TypeAlias
 
     from whorl.aio.loop import EventLoop
+    from whorl.core.uncompiled import binding
 
     Result = TypeVar("Result")
     Running: TypeAlias = Generator[Any, None, Result] | Coroutine[Any, Any, Result]
+else:
+    try:
+        from cython import binding
+    except ImportError:
+        from whorl.core.uncompiled import binding
 
 # How a task factory is called, and who names the task, differs from one release of Python to the
 # next: asyncio's own method knows.
@@ -25,7 +36,14 @@ _FACTORIES_TAKE_OPTIONS = "kwargs" in inspect.signature(_ask_factory).parameters
 _OPTIONS = {"name", "context", "eager_start"}
 _HAS_EAGER_TASKS = sys.version_info >= (3, 12)
 
+if not cython.compiled:
 
+    def makes_tasks_plainly(loop: EventLoop) -> bool:
+        """Whether nobody has a say in it; uncompiled, to ask takes longer than to find out."""
+        return False
+
+
+@binding(True)
 def create_future(loop: EventLoop) -> asyncio.Future[Any]:
     """A future of this loop.
 
@@ -34,12 +52,15 @@ def create_future(loop: EventLoop) -> asyncio.Future[Any]:
     return futures.Future(loop=loop)
 
 
+@binding(True)
 def create_task(loop: EventLoop, coro: Running[Result], **options: Any) -> asyncio.Task[Result]:
     """A task that runs a coroutine on this loop.
 
     `options` are those of the running Python's `asyncio.Task`; `eager_start` is accepted by all, and
     has no effect where there are no eager tasks. Source: ``asyncio.loop.create_task``.
     """
+    if cython.compiled and not options and makes_tasks_plainly(loop):
+        return tasks.Task(coro, loop=loop)  # type: ignore[arg-type, unused-ignore]
     if loop._closed:
         loop._check_closed()
     if loop._task_factory is not None:
@@ -53,8 +74,8 @@ def create_task(loop: EventLoop, coro: Running[Result], **options: Any) -> async
         if options.keys() <= _OPTIONS:
             raise
         task = _ask_factory(loop, coro, **options)  # which refuses, in the words of the running Python
-    if loop._debug and task._source_traceback:
-        del task._source_traceback[-1]  # this function
+    if not cython.compiled and loop._debug and task._source_traceback:
+        task._source_traceback.pop()  # this function
     try:
         return task  # type: ignore[no-any-return]
     finally:
@@ -72,6 +93,7 @@ def task_of_factory(loop: EventLoop, coro: Any, options: dict[str, Any]) -> Any:
     return _ask_factory(loop, coro, **options)
 
 
+@binding(True)
 def set_task_factory(loop: EventLoop, factory: Callable[..., Any] | None) -> None:
     """Let `factory(loop, coro, **options)` make the tasks; None: `asyncio.Task`.
 
@@ -82,6 +104,7 @@ def set_task_factory(loop: EventLoop, factory: Callable[..., Any] | None) -> Non
     loop._task_factory = factory
 
 
+@binding(True)
 def get_task_factory(loop: EventLoop) -> Callable[..., Any] | None:
     """The task factory, or None.
 

@@ -1,0 +1,13 @@
+cimport cython
+
+from whorl.core.loop cimport Loop
+
+
+cdef class Follower:
+    cdef Loop _loop
+    cdef object _future
+    cdef object _source
+
+
+@cython.locals(follower=Follower)
+cpdef object follow(object loop, object source)
