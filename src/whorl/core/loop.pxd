@@ -52,7 +52,7 @@ cdef extern from *:
        CPython calls a function by the address that stands in it (PEP 590), and that is what is exchanged. */
     typedef PyObject *(*whorl_scheduler)(PyObject *loop, PyObject *callback, PyObject *args, PyObject *context);
 
-    static CYTHON_UNUSED PyTypeObject *whorl_loop_type;
+    static PyTypeObject *whorl_loop_type;
 
     /* The names of arguments are not always interned: that of CPython's tasks is not. */
     static inline int whorl_is_context(PyObject *name) {
@@ -81,8 +81,8 @@ cdef extern from *:
         return result;
     }
 
-    static CYTHON_UNUSED whorl_scheduler whorl_call_soon_of, whorl_post_of;
-    static CYTHON_UNUSED vectorcallfunc whorl_compiled_call_soon, whorl_compiled_post;
+    static whorl_scheduler whorl_call_soon_of, whorl_post_of;
+    static vectorcallfunc whorl_compiled_call_soon, whorl_compiled_post;
 
     static PyObject *whorl_call_soon(PyObject *function, PyObject *const *arguments, size_t count, PyObject *names) {
         return whorl_schedule(whorl_call_soon_of, whorl_compiled_call_soon, function, arguments, count, names);
