@@ -7,6 +7,7 @@ import gc
 import os
 import selectors
 import signal
+import subprocess
 import sys
 import threading
 import warnings
@@ -346,3 +347,12 @@ def test_a_forked_child_is_refused(ending: str) -> None:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
     loop.close()
+
+
+@pytest.mark.parametrize("make", ["whorl.EventLoop()", "whorl.Loop()"])
+def test_a_loop_that_is_left_open_when_the_interpreter_ends_says_nothing(make: str) -> None:
+    program = f"import asyncio, whorl; asyncio.loop = {make}"
+    if "Event" in make:
+        program += "; asyncio.set_event_loop(asyncio.loop)"
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stderr == ""

@@ -325,6 +325,8 @@ class Running(Loop):
     def __del__(self) -> None:
         if getattr(self, "_poller", None) is None or self._closed:
             return  # It was never made, or it is done.
+        if warnings is None:
+            return  # The interpreter is ending, and what this module knew is gone.
         warnings.warn(f"unclosed event loop {self!r}", ResourceWarning, source=self, stacklevel=1)
         if self._thread_id is None:
             self.close()

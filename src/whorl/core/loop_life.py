@@ -271,6 +271,8 @@ class LoopLife(LoopBatches):
     def __del__(self) -> None:
         if getattr(self, "_poller", None) is None or self._closed:
             return  # It is closed, or was never made.
+        if warnings is None:
+            return  # The interpreter is ending, and what this module knew is gone.
         left_open = self.walk()
         self._close_machine()
         for handle in left_open:
