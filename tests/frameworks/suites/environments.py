@@ -82,6 +82,8 @@ def _install(environment: Environment) -> None:
     extras = f"[{','.join(suite.extras)}]" if suite.extras else ""
     project = ["--editable", f"{environment.source}{extras}"] if suite.installed else []
     _pip(environment, "install", "--prefer-binary", "pytest>=8.2", *suite.install, *project)
+    if "uvloop" not in suite.install:
+        _pip(environment, "uninstall", "--yes", "uvloop")  # Frameworks that require it would use it.
 
 
 def _pip(environment: Environment, verb: str, *arguments: object) -> None:
