@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import gc
 import socket
+import subprocess
 import sys
 import weakref
 from asyncio import tasks
@@ -309,3 +310,34 @@ async def test_receiving_from_a_socket_again_and_again(loop: whorl.EventLoop) ->
                 continue
             far.sendall(b"%d" % number)
             assert await receiving == b"%d" % number
+
+
+def test_futures_and_tasks_may_have_been_replaced_by_those_in_python_before() -> None:
+    program = """
+import asyncio
+asyncio.Future = asyncio.futures.Future = asyncio.futures._PyFuture
+asyncio.Task = asyncio.tasks.Task = asyncio.tasks._PyTask
+import whorl
+
+async def main():
+    async def serve(reader, writer):
+        writer.write(await reader.read(100))
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    asyncio.get_running_loop().call_later(0.01, writer.write, b"question")
+    print(await reader.read())
+    writer.close()
+    server.close()
+
+whorl.run(main())
+"""
+    answer = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    assert (answer.stdout, answer.stderr) == ("b'question'\n", "")

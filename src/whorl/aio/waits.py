@@ -11,7 +11,7 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from types import BuiltinMethodType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import new_callback
 
@@ -20,10 +20,15 @@ try:
 except ImportError:
     from whorl.core import uncompiled as cython
 
+try:
+    from _asyncio import Future as _Future  # whatever a program puts in the place of `asyncio.Future`
+except ImportError:
+    from asyncio import Future as _Future
+
 if TYPE_CHECKING:
     from whorl.core.loop import Loop
 
-Future: Any = asyncio.Future
+Future: Any = _Future
 PENDING = "PENDING"
 #: Since 3.13 a task can take a request to cancel it back before it has seen it.
 TAKES_CANCEL_BACK = sys.version_info >= (3, 13)
@@ -72,7 +77,8 @@ class _NoLoop:
 
 
 def _example() -> asyncio.Future[None]:
-    return asyncio.Future(loop=cast("asyncio.AbstractEventLoop", _NoLoop()))
+    future: asyncio.Future[None] = Future(loop=_NoLoop())
+    return future
 
 
 if not learn_futures(Future, _example()):
