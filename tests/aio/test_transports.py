@@ -273,6 +273,24 @@ async def test_urgent_data_hides_nothing_of_what_follows(connect: Connect) -> No
 # Half closing.
 
 
+def test_an_end_that_is_kept_open_is_told_again_after_a_pause() -> None:
+    async def pause_after_the_end(loop: Any) -> int:
+        ours, peer = socket_pair("tcp")
+        protocol = Recorder(keep_open=True)
+        transport, _ = await loop.connect_accepted_socket(lambda: protocol, ours)
+        peer.shutdown(socket.SHUT_WR)
+        await protocol.until(lambda: "eof_received" in protocol.calls)
+        transport.pause_reading()
+        transport.resume_reading()
+        await turns(5)
+        transport.abort()
+        await protocol.until_lost()
+        peer.close()
+        return protocol.calls.count("eof_received")
+
+    assert is_as_in_asyncio(pause_after_the_end) == 2
+
+
 async def test_write_eof_ends_what_the_peer_reads_and_nothing_else(connect: Connect, kind: str) -> None:
     protocol = Recorder()
     transport, peer = await connect(kind, protocol)

@@ -48,7 +48,6 @@ cdef class BaseTransport(Stream):
     cdef readonly int _state
     cdef readonly bint _paused
     cdef unsigned char _started
-    cdef unsigned char _read_ended
     cdef unsigned char _is_own_entry
 
     cdef object _set_up(self, Owner loop)

@@ -97,7 +97,6 @@ class BaseTransport(Stream):
         "_known",
         "_paused",
         "_protocol",
-        "_read_ended",
         "_started",
         "_state",
     )
@@ -111,7 +110,6 @@ class BaseTransport(Stream):
         self._started = False  # whether connection_made was called
         self._is_own_entry = False  # whether it queues itself to begin and to end, in place of callbacks
         self._paused = False  # whether the user paused reading
-        self._read_ended = False  # whether the peer has written its last byte
         Handle._activate(self)
 
     def __init__(self, loop: EventLoop, extra: dict[str, Any] | None, context: Context | None) -> None:
@@ -185,7 +183,7 @@ class BaseTransport(Stream):
         """Give the protocol data again."""
         if self._state == OPEN and self._paused:
             self._paused = False
-            if self._started and not self._read_ended:
+            if self._started:
                 self._start_reading()
             if self._loop._debug:
                 logger.debug("%r resumes reading", self)

@@ -365,7 +365,6 @@ class StreamTransport(WriteTransport):
         self._fatal_error(error, "Fatal error: protocol.data_received() call failed.")
 
     def _end_arrived(self) -> None:
-        self._read_ended = True
         if self._loop._debug:
             logger.debug("%r received EOF", self)
         try:

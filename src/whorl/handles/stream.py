@@ -221,7 +221,7 @@ class Stream(IOHandle):
         elif result == EAGAIN:
             self._more_to_read = self._urgent = False
         elif result != EINTR:
-            self._more_to_read = False
+            self._more_to_read = result == 0  # The end stays there, for those who read once more.
             if result == 0:
                 self._end_arrived()
             else:
