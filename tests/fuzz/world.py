@@ -140,6 +140,7 @@ class World:
         self.received: list[bytearray] = []
         self.handles: list[Any] = []
         self.futures: list[Any] = []
+        self.never_cancelled: list[Any] = []  # of the futures
         self.watched: list[socket.socket] = []
         self.kept: list[Any] = []  # closed at the end
         self.busy: dict[Any, Any] = {}  # who receives or sends by which socket, or a file by which transport
@@ -296,7 +297,8 @@ class World:
         self.any_future(number).set_result(value)
 
     def do_cancel(self, number: int) -> Any:
-        return self.any_future(number).cancel()
+        future = self.any_future(number)
+        return None if future in self.never_cancelled else future.cancel()
 
     def do_task(self, turns: int, effect: Effect) -> None:
         async def work() -> Any:

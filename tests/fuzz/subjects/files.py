@@ -39,6 +39,8 @@ class Files(World):
         waits = self.waits(transport)
         arguments = (transport, self.file(kind), offset, count)
         if self.start_alone(transport, partial(self.loop.sendfile, fallback=fallback), *arguments):
+            if waits:  # asyncio's never lets go of a transport whose waiting is cancelled
+                self.never_cancelled.append(self.futures[-1])
             self.let_threads_work()
             if not waits:
                 self.make_room()
