@@ -11,7 +11,7 @@ from asyncio.trsock import TransportSocket
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.base_transports import BaseTransport, WriteTransport, flat
+from whorl.aio.base_transports import BaseTransport, WriteTransport
 from whorl.aio.clients import Clients
 from whorl.aio.stream_feed import StreamFeed
 from whorl.aio.streams import adopt
@@ -581,72 +581,11 @@ class StreamTransport(WriteTransport):
 
 
 if not cython.compiled:
+    from whorl.aio import uncompiled_streams
 
-    def data_arrived_uncompiled(self: StreamTransport, data: bytes) -> None:
-        """The same with the `try` that is free here."""
-        feed = self._feed
-        try:
-            if feed is not None and feed.is_open_to(self._protocol):
-                feed._arrived(data)
-            else:
-                self._protocol.data_received(data)
-        except BaseException as error:
-            self._data_refused(error)
-
-    # The usual cases of each in one function: uncompiled, a call is what costs.
-    read_anything, write_anything = StreamTransport._read, StreamTransport.write
-
-    def read_uncompiled(self: StreamTransport) -> None:
-        """A short read of bytes, which the protocol or a stream reader is given."""
-        if self._buffered:
-            return self._read_into_buffer()
-        if self._last_read >= LONG_READ:
-            return read_anything(self)
-        limit = self._kernel.short_read
-        data = self._kernel.recv(self._fd, limit)
-        if not data or isinstance(data, int) or self._hung_up or self._urgent:
-            return self._took(data, limit)
-        size = self._last_read = len(data)
-        if size < limit:
-            self._more_to_read = False
-        feed, protocol = self._feed, self._protocol
-        try:
-            if feed is None or not feed.is_direct or "data_received" in protocol.__dict__:
-                protocol.data_received(data)
-            elif feed.source() is not None:
-                feed.put(data)
-        except BaseException as error:
-            self._data_refused(error)
-
-    def write_uncompiled(self: StreamTransport, data: bytes | bytearray | memoryview) -> None:
-        """The first write of a callback, with nothing unsent."""
-        if type(data) is not bytes:
-            data = flat(data)
-        size, call = len(data), self._loop._call
-        if not size or call == self._wrote_in or self._holds or self._unsent or self._state != OPEN:
-            return write_anything(self, data)
-        if self._refuses_writes:
-            return write_anything(self, data)
-        self._wrote_in = call
-        self._wrote_at = self._kernel.ticks()
-        self._poller.quiet = 0
-        sent = self._kernel.send(self._fd, data, 0)
-        if sent == size:
-            self._sent_total += size
-            return
-        code = self._queue_rest(data, sent, size)
-        if code < 0:
-            self._write_failed(-code)
-        elif self._unsent > self._high:
-            self._check_high_water()
-
-    def is_closing_uncompiled(self: StreamTransport) -> bool:
-        """The same, without a call if nothing is held back."""
-        if self._holds:
-            self._send_held()
-        return self._state != OPEN
-
-    StreamTransport._data_arrived = data_arrived_uncompiled  # type: ignore[method-assign]
-    StreamTransport._read = read_uncompiled  # type: ignore[method-assign]
-    StreamTransport.write = write_uncompiled  # type: ignore[method-assign, assignment]
-    StreamTransport.is_closing = is_closing_uncompiled  # type: ignore[method-assign, assignment]
+    StreamTransport._read_anything = StreamTransport._read  # type: ignore[attr-defined]
+    StreamTransport._write_anything = StreamTransport.write  # type: ignore[attr-defined]
+    StreamTransport._data_arrived = uncompiled_streams.data_arrived  # type: ignore[method-assign]
+    StreamTransport._read = uncompiled_streams.read  # type: ignore[method-assign]
+    StreamTransport.write = uncompiled_streams.write  # type: ignore[method-assign]
+    StreamTransport.is_closing = uncompiled_streams.is_closing  # type: ignore[method-assign]
