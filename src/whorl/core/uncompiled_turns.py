@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from whorl.core.kernel import clock_is_patched
+from whorl.core import kernel
 from whorl.core.limits import QUIET_POLLS
 
 
@@ -16,7 +16,7 @@ def run_turns(self: Any) -> None:
 
     What is looked up once stays the same object as long as the loop lives.
     """
-    arrivals, holding = self._arrivals, self._holding
+    arrivals, holding, clock_is_patched = self._arrivals, self._holding, kernel.clock_is_patched
     now, timers = self._kernel.now, self._timer_queue._entries
     idle, prepare, check = self._idle_handles, self._prepare_handles, self._check_handles
     has_runner = self._runner is not None
