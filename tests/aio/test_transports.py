@@ -399,13 +399,13 @@ async def test_a_protocol_may_go_on_writing_after_the_end_of_its_peer(connect: C
     await turns(5)
     assert not transport.is_closing()
     assert transport.is_reading()
+    assert protocol.calls.count("eof_received") == 1
     transport.pause_reading()
     transport.resume_reading()
     transport.write(b"still here")
     assert await receive(peer, 10) == b"still here"
     transport.close()
     assert await protocol.until_lost() is None
-    assert protocol.calls.count("eof_received") == 1
 
 
 async def test_the_end_of_the_peer_does_not_spin(loop: whorl.EventLoop, connect: Connect, kind: str) -> None:
