@@ -88,6 +88,7 @@ async def test_a_cancelled_receive_leaves_no_reader(loop: whorl.EventLoop, pair:
     assert await loop.sock_recv(pair[0], 100) == b"!"
 
 
+@pytest.mark.exact("cancels in the turn of the event")
 async def test_what_arrives_for_a_receive_that_was_just_cancelled_is_kept(
     loop: whorl.EventLoop, pair: Pair
 ) -> None:
