@@ -242,6 +242,38 @@ def test_a_finished_task_is_freed_at_once() -> None:
         gc.enable()
 
 
+@pytest.mark.parametrize("ending", [ValueError, asyncio.CancelledError, RuntimeError])
+def test_a_failed_task_is_freed_with_the_last_that_refers_to_it(ending: type[BaseException]) -> None:
+    """Its exception, whose traceback has frames, does not keep it."""
+
+    async def fail() -> None:
+        awaited = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(awaited.set_exception, ending("failed"))
+        await awaited
+
+    async def main() -> tuple[BaseException, Any]:
+        task = asyncio.create_task(fail())
+        (error,) = await asyncio.gather(task, return_exceptions=True)
+        return error, weakref.ref(task)
+
+    gc.disable()
+    try:
+        error, gone = run(main())
+        assert type(error) is ending
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_a_future_that_was_never_initialized_has_neither_a_result_nor_a_state_to_change() -> None:
+    future: Future = Future.__new__(Future)
+    for method in (future.result, future.exception, future.cancel, lambda: future.set_result(1)):
+        with pytest.raises((RuntimeError, asyncio.InvalidStateError)):
+            method()  # type: ignore[operator]
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = future.nonsense
+
+
 def test_a_task_factory_comes_before_them() -> None:
     made: list[str] = []
 

@@ -330,6 +330,19 @@ class Future(Runnable):
         self._loop.call_exception_handler(context)
 
 
+if not cython.compiled:
+
+    def field_of_uninitialized(future: Future, name: str) -> Any:
+        """A field of a future whose `__init__` nobody called reads as in the compiled build: 0 or None."""
+        if name in Future.__slots__ and not name.startswith("__"):
+            return 0 if name == "_status" else None
+        raise AttributeError(
+            f"{type(future).__name__!r} object has no attribute {name!r}", name=name, obj=future
+        )
+
+    Future.__getattr__ = field_of_uninitialized  # type: ignore[attr-defined]
+
+
 @cython.binding(True)  # type: ignore[untyped-decorator]
 def new_future(loop: Any) -> Future:
     """A future of a loop, made without the cost of a call by name."""

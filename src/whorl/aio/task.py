@@ -175,6 +175,9 @@ class Task(Future):
             self._step(error)
         else:
             self._step(None)
+        finally:
+            if not cython.compiled:
+                del self
 
     def _take_error(self) -> BaseException | None:
         """What to throw into the coroutine, which was waiting for something."""
@@ -208,6 +211,8 @@ class Task(Future):
         finally:
             if not KEEPS_DICTIONARY or _current.pop(loop, None) is not self:
                 _leave(loop, self)
+            if not cython.compiled:
+                del self  # A traceback may keep this frame, which must not keep the task.
 
     def _advance(self, error: Any) -> None:
         coro = self._coro
@@ -225,12 +230,16 @@ class Task(Future):
         except asyncio.CancelledError as cancelled:
             self._cancelled_error = cancelled
             self._cancel(None)
+            if not cython.compiled:
+                del self
             return
         except (KeyboardInterrupt, SystemExit) as interrupt:
             self._fail(interrupt)
             raise
         except BaseException as failure:
             self._fail(failure)
+            if not cython.compiled:
+                del self
             return
         if finished:
             if self._must_cancel:  # too late to throw it into the coroutine
@@ -455,8 +464,8 @@ begin_members(_members)
 if not cython.compiled:
 
     def _execute_uncompiled(self: Task) -> None:
-        context, step, error = self._context, self._step, self._take_error()
+        context, step, error = self._context, [self._step], self._take_error()
         del self  # A traceback may keep this frame, which must not keep the task.
-        context.run(step, error)
+        context.run(step.pop(), error)
 
     Task._execute = _execute_uncompiled  # type: ignore[method-assign]
