@@ -113,19 +113,24 @@ class Future(Runnable):
 
     def exception(self) -> BaseException | None:
         """The exception, or None; raises CancelledError or InvalidStateError."""
-        error = self._outcome("Exception is not set.")
         if self._status == CANCELLED:
-            raise error  # type: ignore[misc]
-        return error
+            raise self._make_cancelled_error()
+        return self._outcome("Exception is not set.")
 
     def _take_result(self) -> Any:
         if self._status == FINISHED and self._exception is None:
             return self._result
+        if self._status == CANCELLED:
+            raise self._make_cancelled_error()
         error = self._outcome("Result is not ready.")
         if error is None:
             return self._result
         self._restore_traceback(error)
-        raise error
+        try:
+            raise error
+        finally:
+            if not cython.compiled:
+                del self, error  # which the frame in the traceback would keep
 
     def _restore_traceback(self, error: BaseException) -> None:
         """Let an exception look as it did when it was set, whoever has raised it since."""
