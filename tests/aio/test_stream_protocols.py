@@ -13,7 +13,7 @@ import pytest
 
 import whorl
 from whorl.aio.stream_protocols import StreamProtocols
-from whorl.aio.streams import StreamReader
+from whorl.aio.streams import StreamReader, StreamWriter, _Given
 
 pytestmark = pytest.mark.usefixtures("no_leak")
 
@@ -170,4 +170,43 @@ async def test_any_other_limit_will_do(kind: str, tmp_path: Path, limit: Any) ->
     server = await start(kind, tmp_path, limit=limit)
     assert server._protocol_factory()._stream_reader._limit == limit
     assert await ask(server) == b"word"
+    await end(server)
+
+
+async def test_a_server_gets_a_writer_of_ours_and_the_one_that_asyncio_made_closes_nothing(
+    kind: str, tmp_path: Path
+) -> None:
+    found = []
+
+    async def serve(reader: Any, writer: Any) -> None:
+        gc.collect()
+        assert vars(writer._protocol).get("_stream_writer", writer) in (writer, None)
+        found.append((type(writer), list(vars(writer))))
+        await answer(reader, writer)
+
+    server = await start(kind, tmp_path, serve)
+    assert await ask(server) == b"word"
+    model = streams.StreamWriter(_Given(), None, None, asyncio.get_running_loop())  # type: ignore[arg-type]
+    assert found == [(StreamWriter, list(vars(model)))]
+    await end(server)
+
+
+async def test_a_writer_with_an_attribute_more_stays_as_it_is(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = []
+    made = streams.StreamWriter.__init__
+
+    def make(self: Any, *args: Any) -> None:
+        made(self, *args)
+        self.more = 1
+
+    async def serve(reader: Any, writer: Any) -> None:
+        given.append(type(writer))
+        await answer(reader, writer)
+
+    server = await start(kind, tmp_path, serve)
+    monkeypatch.setattr(streams.StreamWriter, "__init__", make)
+    assert await ask(server) == b"word"
+    assert given == [streams.StreamWriter]
     await end(server)
