@@ -10,6 +10,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from whorl.aio.following import follow
+from whorl.aio.jobs import start_job, takes_jobs
 
 if TYPE_CHECKING:
     from typing import TypeVarTuple
@@ -38,7 +39,11 @@ def run_in_executor(
         executor = loop._default_executor
         if executor is None or loop._executor_shutdown_called:
             executor = _make_executor(loop)
-    future: asyncio.Future[Result] = follow(loop, executor.submit(func, *args))
+    future: asyncio.Future[Result]
+    if takes_jobs(executor):
+        future = start_job(loop, executor, func, args)
+    else:
+        future = follow(loop, executor.submit(func, *args))
     return future
 
 

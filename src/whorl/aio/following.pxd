@@ -9,5 +9,6 @@ cdef class Follower:
     cdef object _source
 
 
-@cython.locals(follower=Follower)
 cpdef object follow(object loop, object source)
+@cython.locals(follower=Follower)
+cpdef object link(object loop, object future, object source)

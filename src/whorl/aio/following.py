@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 _FutureOfThread = concurrent.futures.Future
 _chain: Any = futures._chain_future  # type: ignore[attr-defined]
 _copy_state: Any = futures._copy_future_state  # type: ignore[attr-defined]
-_in_terms_of_asyncio: Any = futures._convert_future_exc  # type: ignore[attr-defined]
+in_terms_of_asyncio: Any = futures._convert_future_exc  # type: ignore[attr-defined]
 
 # From 3.14 on, a result that comes in the loop's own thread while it runs is there at once, not a turn later.
-_ASKS_WHICH_LOOP_RUNS = any(
+ASKS_WHICH_LOOP_RUNS = any(
     isinstance(inner, CodeType) and "_get_running_loop" in inner.co_names
     for inner in _chain.__code__.co_consts
 )
@@ -50,7 +50,7 @@ class Follower:
         loop = self._loop
         if loop._closed:
             return
-        running: Any = events._get_running_loop() if _ASKS_WHICH_LOOP_RUNS else None
+        running: Any = events._get_running_loop() if ASKS_WHICH_LOOP_RUNS else None
         if running is loop:
             self.copy_result()
         else:
@@ -70,7 +70,12 @@ class Follower:
         if exception is None:
             future.set_result(source.result())
         else:
-            future.set_exception(_in_terms_of_asyncio(exception))
+            future.set_exception(in_terms_of_asyncio(exception))
+
+
+def is_as_known() -> bool:
+    """Whether asyncio's own function for this is in its place."""
+    return futures._chain_future is _chain  # type: ignore[attr-defined]
 
 
 def follow(loop: EventLoop, source: Any) -> Any:
@@ -80,8 +85,12 @@ def follow(loop: EventLoop, source: Any) -> Any:
     """
     if type(source) is not _FutureOfThread or futures._chain_future is not _chain:  # type: ignore[attr-defined]
         return futures.wrap_future(source, loop=loop)
-    future = loop.create_future()
-    follower = Follower(loop, future, source)
+    return link(loop, loop.create_future(), source)
+
+
+def link(loop: EventLoop, future: asyncio.Future[Any], source: concurrent.futures.Future[Any]) -> Any:
+    """Have a new future of the loop follow `source`; the former."""
+    follower = Follower(loop, future, source)  # type: ignore[arg-type, unused-ignore]
     future.add_done_callback(follower.cancel_source)
     source.add_done_callback(follower.source_done)
     return future
