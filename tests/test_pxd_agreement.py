@@ -57,7 +57,7 @@ class Declarations:
 def declarations(source: Source) -> Declarations:
     path = source.path.with_suffix(".pxd")
     context = Context.from_options(CompilationOptions(include_path=[str(SOURCES)], language_level=3))
-    scope = context.find_module(source.name, need_pxd=False)
+    scope = context.find_submodule(source.name)  # `find_module` would analyse all that it cimports, too
     tree = context.parse(
         FileSourceDescriptor(str(path), str(path)), scope, pxd=True, full_module_name=source.name
     )
