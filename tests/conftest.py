@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -24,6 +25,18 @@ def use_by_default(name: str) -> None:
     """Have every loop that asks for no poller of its own wait with this one, where its kernel allows that."""
     make_poller = loop_life.make_poller
     loop_life.make_poller = lambda wanted, kernel: make_poller(name if wanted is None else wanted, kernel)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """Hide all that pytest has collected from the collector: who looks for cycles need not go through it."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Show the collector everything again: Hypothesis asks it who refers to something, when it ends."""
+    gc.unfreeze()
 
 
 def pytest_report_header() -> list[str]:

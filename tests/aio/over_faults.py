@@ -10,7 +10,6 @@ WHORL_FAULT_SEEDS says how many seeds there are, WHORL_FAULT_SEED picks one of t
 
 from __future__ import annotations
 
-import gc
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -105,9 +104,6 @@ def can_run_over_faults(item: pytest.Function) -> bool:
 
 def run_for_every_seed(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
     """Run a twin for its seeds, until it fails."""
-    if not gc.get_freeze_count():
-        gc.collect()
-        gc.freeze()  # All that pytest has collected: tests that look for cycles need not go through it.
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     reports: list[pytest.TestReport] = []
     seconds: dict[str, float] = defaultdict(float)

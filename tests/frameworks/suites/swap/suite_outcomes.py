@@ -35,6 +35,10 @@ def pytest_collection_finish(session):
     gc.freeze()  # Suites that collect garbage after each test need not look at all tests each time.
 
 
+def pytest_sessionfinish():
+    gc.unfreeze()  # Hypothesis asks who refers to something, when it is first imported at the end.
+
+
 def pytest_collectreport(report):
     if report.failed:
         say(event="uncollected", id=report.nodeid, reason=str(report.longrepr)[-4000:])
