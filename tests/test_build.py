@@ -56,6 +56,7 @@ PACKAGE = {
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("WHORL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("PYTHONMALLOC", raising=False)  # Cython and pip are not under test, and slow with it
     for name, text in PACKAGE.items():
         path = tmp_path / "src" / name
         path.parent.mkdir(parents=True, exist_ok=True)
