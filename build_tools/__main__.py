@@ -29,6 +29,8 @@ def main() -> None:
         print(folder)
         return
     environment = dict(os.environ)
+    if environment.pop("PYTHONDONTWRITEBYTECODE", ""):  # none beside the sources; without any much is slow
+        environment["PYTHONPYCACHEPREFIX"] = str(ROOT / "build" / "bytecode")
     environment["PYTHONPATH"] = str(folder)
     environment["PATH"] = os.pathsep.join((str(python.parent), os.environ["PATH"]))
     environment["WHORL_BUILD"] = build
