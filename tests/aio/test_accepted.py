@@ -439,3 +439,68 @@ def test_an_interrupt_out_of_a_factory_costs_the_other_connections_nothing(loop:
     server.close()
     server.abort_clients()
     loop.run_until_complete(turns(3))
+
+
+async def test_a_server_knows_its_open_connections_whatever_has_come_and_gone(
+    loop: whorl.EventLoop, tmp_path: Path
+) -> None:
+    async with accepted(loop, socket.AF_INET, tmp_path) as (_, _, server):
+        address = server.sockets[0].getsockname()
+        expected = set(server._clients.transports())
+        for step in range(6):
+            before = set(server._clients.transports())
+            peers = [socket.create_connection(address) for _ in range(step)]
+            while len(server._clients) < len(before) + step:
+                await asyncio.sleep(0)
+            expected |= set(server._clients.transports()) - before
+            for transport in [*expected][: step // 2 + 1]:
+                transport.abort()
+                expected.discard(transport)
+            await turns(3)
+            assert set(server._clients.transports()) == expected
+            assert len(server._clients) == len(expected)
+            for peer in peers:
+                peer.close()
+            server.abort_clients()
+            await turns(3)
+            expected.clear()
+            assert not server._clients.transports()
+
+
+@pytest.mark.parametrize("is_abstract", [False, True])
+async def test_the_own_name_of_an_accepted_unix_socket_is_known_after_its_end(
+    loop: whorl.EventLoop, tmp_path: Path, is_abstract: bool
+) -> None:
+    path: Any = tmp_path / "server"
+    if is_abstract:
+        path = f"\0whorl {tmp_path}"
+    async with accepted(loop, socket.AF_UNIX, path) as (protocol, peer, server):
+        name = peer.getpeername()
+        peer.close()
+        server.close()
+        while not protocol.transport.is_closing():
+            await asyncio.sleep(0)
+        await turns(2)
+        assert protocol.transport.get_extra_info("sockname") == name
+        assert protocol.transport.get_extra_info("peername") == ""
+
+
+@pytest.mark.skipif(not whorl.compiled, reason="uncompiled, connections are accepted by the socket object")
+async def test_a_connection_waits_while_there_is_no_memory_for_its_context(
+    loop: whorl.EventLoop, tmp_path: Path
+) -> None:
+    failed: list[Any] = []
+    loop.set_exception_handler(lambda _, context: failed.append(context["exception"]))
+    async with accepted(loop, socket.AF_INET, tmp_path) as (_, _, server):
+        context, server._context = server._context, None
+        with socket.create_connection(server.sockets[0].getsockname()) as peer:
+            while not failed:
+                await asyncio.sleep(0)
+            server._context = context
+            while len(server._clients) < 2:
+                await asyncio.sleep(0)
+            server.abort_clients()
+            await turns(2)
+            peer.setblocking(True)
+            assert peer.recv(1) == b""
+    assert {type(error) for error in failed} == {TypeError}

@@ -53,13 +53,13 @@ cdef class Acceptor(IOHandle):
     cdef object _accept(self)
     @cython.locals(machine=LoopLife)
     cdef object _run_again(self)
-    @cython.locals(fd=int)
+    @cython.locals(accepted=tuple)
     cdef object _begin_accepted(self)
     @cython.locals(fd=int)
     cdef object _give_up_accepted(self)
     cdef bint _accepts_descriptors(self) except -1
     @cython.locals(machine=LoopLife, transport=StreamTransport, made=StreamTransport)
-    cdef object _begin(self, int fd, tuple names, object context)
+    cdef object _begin(self, int fd, tuple accepted, object context)
     cdef object _take_a_rest(self, object error)
     cpdef object _release(self)
 
@@ -68,9 +68,9 @@ cdef inline bint is_initialized(Acceptor acceptor) noexcept:
     return acceptor._accepted is not None
 
 
-cdef inline object begin_in_context(Acceptor acceptor, int fd, tuple names, object context):
+cdef inline object begin_in_context(Acceptor acceptor, int fd, tuple accepted, object context):
     PyContext_Enter(<PyObject *>context)
     try:
-        acceptor._begin(fd, names, context)
+        acceptor._begin(fd, accepted, context)
     finally:
         PyContext_Exit(<PyObject *>context)

@@ -64,9 +64,11 @@ if not cython.compiled:
         """An object of a class, without its `__init__`."""
         return cls.__new__(cls)
 
-    def begin_in_context(acceptor: Any, fd: int, names: tuple[bytes, Any], context: Any) -> None:
+    def begin_in_context(
+        acceptor: Any, fd: int, accepted: tuple[int, bytes | int, Any], context: Any
+    ) -> None:
         """Make a protocol and a transport in a context."""
-        context.run(acceptor._begin, fd, names, context)
+        context.run(acceptor._begin, fd, accepted, context)
 
 
 class Acceptor(IOHandle):
@@ -94,14 +96,16 @@ class Acceptor(IOHandle):
         self._table: TransportTable = loop._transports
         self._rest: TimedCallback | None = None
         # What has no transport yet: descriptors, each with the peer's address and its own name.
-        self._accepted: list[tuple[int, bytes, Any]] = []
+        self._accepted: list[tuple[int, bytes | int, Any]] = []
         self._exhausted = False  # whether resources ran out, and nothing was accepted since
         self._fd = sock.fileno()
-        # The family and the protocol number, if a connection may do without a socket object.
-        self._kind: tuple[int, int] | None = None
+        # The family, the protocol number and the name that its connections have, or None of those that may
+        # have others: if a connection may do without a socket object.
+        self._kind: tuple[int, int, Any] | None = None
         if server._ssl_context is None and loop._kernel.accepts_descriptors:
             if type(sock) is _Socket and sock.family in ACCEPTED_FAMILIES:
-                self._kind = int(sock.family), sock.proto
+                own_name = loop._kernel.socket_name(sock) if sock.family == socket.AF_UNIX else None
+                self._kind = int(sock.family), sock.proto, None if isinstance(own_name, int) else own_name
         loop._poller.add(self, READABLE)
         self._activate()
 
@@ -159,14 +163,14 @@ class Acceptor(IOHandle):
         """Make the protocols and the transports of what was accepted a turn ago."""
         try:
             while self._accepted:
-                fd, peer, own_name = self._accepted.pop(0)
-                context = copy_of(self._server._context)
-                begin_in_context(self, fd, (peer, own_name), context)
+                context = copy_of(self._server._context)  # before: what has been taken must get its transport
+                accepted = self._accepted.pop(0)
+                begin_in_context(self, accepted[0], accepted, context)
         finally:
             if self._accepted:  # An interrupt costs the others nothing.
                 self._run_again()
 
-    def _begin(self, fd: int, names: tuple[bytes, Any], context: Any) -> None:
+    def _begin(self, fd: int, accepted: tuple[int, bytes | int, Any], context: Any) -> None:
         """A connection without a socket object: make its protocol and its transport."""
         loop = self._face
         machine: LoopLife = loop
@@ -180,7 +184,7 @@ class Acceptor(IOHandle):
             if machine._poller.find(fd) is not None or self._table.get(fd) is not None:
                 make_room(loop, fd)
             transport: StreamTransport = new(SocketTransport)
-            transport._take(loop, fd, self._kind, names, protocol, context)  # type: ignore[arg-type]
+            transport._take(loop, fd, self._kind, accepted, protocol, context)  # type: ignore[arg-type]
             made = transport
             made._belong_to(self._server, self._clients)
         except BaseException as error:

@@ -1,6 +1,6 @@
 cimport cython
 
-from whorl.core.callback cimport Callback, Owner
+from whorl.core.callback cimport Callback, Owner, flag
 from whorl.core.handle cimport Handle
 from whorl.core.loop_batches cimport LoopBatches
 from whorl.handles.stream cimport Stream
@@ -45,10 +45,10 @@ cdef class BaseTransport(Stream):
     cdef dict _known
     cdef public object _protocol
     cdef object _context
-    cdef readonly int _state
-    cdef readonly bint _paused
-    cdef unsigned char _started
-    cdef unsigned char _is_own_entry
+    cdef readonly unsigned char _state
+    cdef readonly flag _paused
+    cdef flag _started
+    cdef flag _is_own_entry
 
     cdef object _set_up(self, Owner loop)
     @cython.locals(seen=int)
@@ -70,11 +70,11 @@ cdef class BaseTransport(Stream):
 
 
 cdef class WriteTransport(BaseTransport):
-    cdef readonly bint _protocol_paused
-    cdef unsigned char _refuses_writes
-    cdef readonly unsigned char _lost_writes
     cdef Py_ssize_t _high
     cdef Py_ssize_t _low
+    cdef readonly unsigned char _lost_writes
+    cdef readonly flag _protocol_paused
+    cdef flag _refuses_writes
 
     cdef object _set_up(self, Owner loop)
     @cython.locals(chunk=bytes, chunks=list, size=Py_ssize_t)

@@ -1,3 +1,5 @@
+cimport cython
+
 cdef extern from *:
     """
     static inline PyObject *whorl_weak_reference(PyObject *thing) {
@@ -12,8 +14,14 @@ cdef extern from *:
 
 
 cdef class Clients:
-    cdef dict _known
+    cdef dict _others
+    cdef list _places
+    cdef list _free
     cdef public bint is_over
+
+    @cython.locals(place=int)
+    cdef int enter(self, object transport) except -1
+    cdef object leave(self, int place)
 
     cpdef object add(self, object transport)
     cpdef object discard(self, object transport)

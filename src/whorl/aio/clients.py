@@ -17,26 +17,50 @@ if not cython.compiled:
 
 
 class Clients:
-    """Transports, weakly: one that nobody refers to any more still complains that it was not closed."""
+    """Transports, weakly: one that nobody refers to any more still complains that it was not closed.
 
-    __slots__ = ("_known", "is_over")
+    Most of them keep the number of their place here themselves: a dictionary would take far more memory.
+    """
+
+    __slots__ = ("_free", "_others", "_places", "is_over")
 
     def __init__(self) -> None:
-        self._known: dict[int, Any] = {}
+        self._places: list[Any] = []  # a weak reference each, or None
+        self._free: list[int] = []  # the places with None
+        self._others: dict[int, Any] = {}
         self.is_over = False  # whether somebody is to be told when the last one goes
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._places) - len(self._free) + len(self._others)
+
+    def enter(self, transport: Any) -> int:
+        """A connection begins, of a transport that keeps its place."""
+        known = weak_reference(transport)
+        if not self._free:
+            self._places.append(known)
+            return len(self._places) - 1
+        place = self._free.pop()
+        self._places[place] = known
+        return place
+
+    def leave(self, place: int) -> None:
+        """The connection at a place is over. Not twice."""
+        self._free.append(place)
+        self._places[place] = None
+        if len(self._free) == len(self._places):
+            self._free.clear()
+            self._places.clear()
 
     def add(self, transport: Any) -> None:
         """A connection begins."""
-        self._known[identity(transport)] = weak_reference(transport)
+        self._others[identity(transport)] = weak_reference(transport)
 
     def discard(self, transport: Any) -> None:
         """A connection is over; once more changes nothing."""
-        self._known.pop(identity(transport), None)
+        self._others.pop(identity(transport), None)
 
     def transports(self) -> list[Any]:
         """Those that are open."""
-        found = [known() for known in list(self._known.values())]  # collecting may end some
+        # Collecting may end some meanwhile.
+        found = [known() for known in [*self._places, *self._others.values()] if known is not None]
         return [transport for transport in found if transport is not None]

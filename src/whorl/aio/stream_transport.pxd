@@ -1,12 +1,12 @@
 cimport cython
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from whorl.aio.base_transports cimport BaseTransport, WriteTransport
 from whorl.aio.clients cimport Clients
 from whorl.aio.stream_feed cimport StreamFeed
 from whorl.aio.tls_layer cimport TLSLayer
 from whorl.aio.transport_table cimport TransportTable
-from whorl.core.callback cimport Owner, new_callback
+from whorl.core.callback cimport Owner, flag, new_callback
 from whorl.core.loop_life cimport LoopLife
 from whorl.handles.stream cimport Stream
 
@@ -49,17 +49,19 @@ cdef class StreamTransport(WriteTransport):
     cdef StreamFeed _feed
     cdef tuple _kind
     cdef bytes _peer
+    cdef uint64_t _ipv4_peer
     cdef object _own_name
-    cdef unsigned char _is_made
-    cdef unsigned char _buffered
-    cdef unsigned char _is_layered
-    cdef readonly unsigned char _eof_written
-    cdef unsigned char _write_shut
-    cdef unsigned char _may_hold
-    cdef unsigned char _holds
-    cdef unsigned char _is_listed
+    cdef int _place
     cdef uint32_t _wrote_in
     cdef uint32_t _wrote_at
+    cdef flag _is_made
+    cdef flag _buffered
+    cdef flag _is_layered
+    cdef readonly flag _eof_written
+    cdef flag _write_shut
+    cdef flag _may_hold
+    cdef flag _holds
+    cdef flag _is_listed
 
     @cython.locals(call=uint32_t)
     cdef Py_ssize_t _send(self, object data, Py_ssize_t size) except? -65536
@@ -88,7 +90,7 @@ cdef class StreamTransport(WriteTransport):
     cpdef object _socket(self)
     cdef object _set_up(self, Owner loop)
     @cython.locals(machine=LoopLife, table=TransportTable)
-    cdef object _take(self, object loop, int fd, tuple kind, tuple names, object protocol, object context)
+    cdef object _take(self, object loop, int fd, tuple kind, tuple accepted, object protocol, object context)
     cdef object _belong_to(self, object server, Clients clients)
     cdef object _use(self, object protocol)
     cdef object _disown(self)

@@ -81,6 +81,7 @@ class StreamTransport(WriteTransport):
         "_eof_written",
         "_feed",
         "_holds",
+        "_ipv4_peer",
         "_is_layered",
         "_is_listed",
         "_is_made",
@@ -88,6 +89,7 @@ class StreamTransport(WriteTransport):
         "_may_hold",
         "_own_name",
         "_peer",
+        "_place",
         "_server",
         "_write_shut",
         "_wrote_at",
@@ -98,11 +100,13 @@ class StreamTransport(WriteTransport):
         WriteTransport._set_up(self, loop)
         self._is_made = False  # whether there is something to close
         self._peer: bytes | None = None  # as the kernel gave it, until it is among what is known
+        self._ipv4_peer = 0  # the same as a number
         self._own_name: Any = None
-        # The family and the protocol number, while there is no socket object.
-        self._kind: tuple[int, int] | None = None
+        # The family, the protocol number and a UNIX socket's own name, while there is no socket object.
+        self._kind: tuple[int, int, Any] | None = None
         self._server: Any = None
         self._clients: Clients | None = None  # those of a server that knows it by this way
+        self._place = -1  # where it stands among those
         self._empty_waiter: asyncio.Future[None] | None = None
         self._buffered = False  # whether the protocol brings its own buffers
         self._is_layered = False  # whether it is TLS of ours
@@ -152,23 +156,28 @@ class StreamTransport(WriteTransport):
         self,
         loop: EventLoop,
         fd: int,
-        kind: tuple[int, int],
-        names: tuple[bytes, Any],
+        kind: tuple[int, int, Any],
+        accepted: tuple[int, bytes | int, Any],
         protocol: asyncio.BaseProtocol,
         context: Context,
     ) -> None:
         """In place of `__init__`: work on the descriptor of a connection that was just accepted.
 
-        `kind` are the family and the protocol number of the listening socket: a socket object is made when
-        somebody asks for it. `names` are the peer's address, for the kernel's `name_of`, and the connection's
-        own name. If this raises, the descriptor is left to the caller.
+        `kind` are the family and the protocol number of the listening socket, and of UNIX sockets its name: a
+        socket object is made when somebody asks for it. `accepted` is what the kernel's `accept_descriptor`
+        gave. If this raises, the descriptor is left to the caller.
         """
         self._set_up(loop)
         machine: LoopLife = loop
         machine._hidden_opened(self)
         self._context = context
         self._kind = kind
-        self._peer, self._own_name = names
+        peer = accepted[1]
+        if type(peer) is int:
+            self._ipv4_peer = peer
+        else:
+            self._peer = peer  # type: ignore[assignment]
+        self._own_name = accepted[2] if kind[2] is None else kind[2]
         self._attach(None, fd, True, kind[0] != AF_UNIX)
         try:
             connection_made = protocol.connection_made
@@ -186,8 +195,8 @@ class StreamTransport(WriteTransport):
     def _belong_to(self, server: Any, clients: Clients) -> None:
         """Be one of a server's connections."""
         self._server = server
+        self._place = clients.enter(self)
         self._clients = clients
-        clients.add(self)
 
     def _disown(self) -> None:
         """Leave the connection to whoever gave it."""
@@ -203,7 +212,7 @@ class StreamTransport(WriteTransport):
         server, clients = self._server, self._clients
         self._server = self._clients = None
         if clients is not None:
-            clients.discard(self)
+            clients.leave(self._place)
             if clients.is_over and not len(clients):
                 server._wake_if_done()
         elif server is not None:
@@ -233,16 +242,18 @@ class StreamTransport(WriteTransport):
         """What is known of the connection, by name."""
         if self._known is None:
             self._known = {}
-        if self._peer is not None:
-            peer, self._peer = self._peer, None
+        if self._peer is not None or self._ipv4_peer:
+            peer = self._ipv4_peer if self._peer is None else self._peer
             self._known["peername"] = self._kernel.name_of(peer)
             self._known["sockname"] = self._own_name
+            self._peer = None
+            self._ipv4_peer = 0
         return self._known
 
     def _socket(self) -> Any:
         """The socket object, which is made now if there was none; None if the transport is closed."""
         if self._kind is not None:
-            family, number = self._kind
+            family, number, _ = self._kind
             self._kind = None
             sock = self._kernel.socket_of(self._fd, family, number)
             self._extra["socket"] = TransportSocket(sock)

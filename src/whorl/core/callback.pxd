@@ -203,6 +203,11 @@ cdef inline unsigned long thread_ident() noexcept:
     return PyThread_get_thread_ident()
 
 
+cdef extern from *:
+    # One byte where `bint` takes four: for attributes of what there are many of.
+    ctypedef bint flag "_Bool"
+
+
 cdef class Runnable:
     cdef object _execute(self)
 

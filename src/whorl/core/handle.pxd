@@ -1,6 +1,6 @@
 cimport cython
 
-from whorl.core.callback cimport Owner, Runnable
+from whorl.core.callback cimport Owner, Runnable, flag
 
 cdef int OPEN
 cdef int CLOSING
@@ -12,12 +12,12 @@ cdef int CLOSED
 cdef class Handle(Runnable):
     cdef readonly Owner _loop
     cdef public object data
-    cdef readonly int _life
-    cdef readonly bint _active
-    cdef readonly bint _referenced
-    cdef bint _listed
     cdef object _close_callback
     cdef object __weakref__
+    cdef readonly unsigned char _life
+    cdef readonly flag _active
+    cdef readonly flag _referenced
+    cdef flag _listed
 
     cdef object _set_up(self, Owner loop)
     cdef object _callback_ended(self)

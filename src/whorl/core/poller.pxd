@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint32_t
 
-from whorl.core.callback cimport Owner
+from whorl.core.callback cimport Owner, flag
 from whorl.core.handle cimport Handle
 
 cdef extern from *:
@@ -25,13 +25,13 @@ cdef int OPEN
 
 cdef class IOHandle(Handle):
     cdef public int _fd
-    cdef public int _interest
-    cdef readonly int _seen
-    cdef bint _queued
-    cdef public bint _edge
-    cdef public bint _parked
-    cdef bint _asked
     cdef uint32_t _generation
+    cdef public unsigned char _interest
+    cdef readonly unsigned char _seen
+    cdef flag _queued
+    cdef public flag _edge
+    cdef public flag _parked
+    cdef flag _asked
 
     cdef object _set_up(self, Owner loop)
     @cython.locals(seen=int)

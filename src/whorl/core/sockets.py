@@ -36,7 +36,7 @@ if not cython.compiled:
         """Nothing: uncompiled, connections are accepted by the socket object."""
         return -errno.ENOSYS
 
-    def name_in(raw: bytes) -> Any:
+    def name_in(given: bytes | int) -> Any:
         """Nothing, for the same reason."""
         raise NotImplementedError("uncompiled, connections are accepted by the socket object")
 
@@ -111,14 +111,15 @@ class SocketCalls(FileCalls):
     def accept_descriptor(self, fd: int) -> Any:
         """The next connection of a listening socket: its descriptor, the peer's address and its own name.
 
+        UNIX sockets have the name of the socket that listens (man 7 unix): theirs is not asked for, and None.
         `name_of` makes a name of the address. The connection does not block, and of TCP it does not wait for
         more to send (man 2 accept4, TCP_NODELAY). Only for kernels with `accepts_descriptors`, and families
         whose addresses are known here: ACCEPTED_FAMILIES.
         """
         return accept_stream(self, fd)
 
-    def name_of(self, address: bytes) -> Any:
-        """An address of `accept_descriptor` as Python's `socket` shows it."""
+    def name_of(self, address: bytes | int) -> Any:
+        """An address of `accept_descriptor` as Python's `socket` shows it; one of IPv4 is a number there."""
         return name_in(address)
 
     def socket_of(self, fd: int, family: int, number: int) -> Any:

@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from whorl.core.callback cimport Owner
+from whorl.core.callback cimport Owner, flag
 from whorl.core.kernel cimport Kernel
 from whorl.core.loop_life cimport LoopLife
 from whorl.core.poller cimport IOHandle, Poller
@@ -29,18 +29,18 @@ cdef class Stream(IOHandle):
     cdef Kernel _kernel
     cdef Poller _poller
     cdef public object _sock
-    cdef readonly int _attached_fd
-    cdef int _last_read
-    cdef unsigned char _is_socket
-    cdef readonly unsigned char _reading
-    cdef unsigned char _more_to_read
-    cdef unsigned char _hung_up
-    cdef unsigned char _urgent
     cdef readonly list _chunks
-    cdef readonly Py_ssize_t _first
     cdef readonly Py_ssize_t _offset
     cdef readonly Py_ssize_t _unsent
     cdef readonly int64_t _sent_total
+    cdef readonly int _first
+    cdef readonly int _attached_fd
+    cdef int _last_read
+    cdef flag _is_socket
+    cdef readonly flag _reading
+    cdef flag _more_to_read
+    cdef flag _hung_up
+    cdef flag _urgent
 
     # Sinks: what a subclass does with what happens.
     cdef object _data_arrived(self, bytes data)
