@@ -328,3 +328,39 @@ def test_each_write_of_a_callback_reaches_its_send() -> None:
     ours, peer = socket.socketpair()
     with peer, Telling(fileno=ours.detach()) as sock, contextlib.closing(whorl.EventLoop()) as loop:
         assert loop.run_until_complete(two_writes(loop, sock)) == [("send", b"one"), ("send", b"two")]
+
+
+async def test_a_fileno_that_python_s_class_was_given_is_asked(
+    loop: whorl.EventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = socket.socketpair()
+    asked = []
+    fileno = socket.socket.fileno
+
+    def ask(self: socket.socket) -> int:
+        asked.append(self)
+        return fileno(self)
+
+    with ours, theirs:
+        ours.setblocking(False)
+        await loop.sock_sendall(ours, b"before")
+        assert theirs.recv(100) == b"before"
+        monkeypatch.setattr(socket.socket, "fileno", ask)
+        theirs.send(b"word")
+        assert await loop.sock_recv(ours, 100) == b"word"
+        assert asked == [ours]
+        monkeypatch.undo()
+        theirs.send(b"word")
+        assert await loop.sock_recv(ours, 100) == b"word"
+        assert asked == [ours]
+
+
+async def test_short_and_long_messages_follow_each_other(loop: whorl.EventLoop) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        for much in (100, 60_000, 60_000, 100, 100):
+            receiving = asyncio.ensure_future(loop.sock_recv(ours, 1 << 16))
+            await asyncio.sleep(0)
+            theirs.send(bytes(much))
+            assert await receiving == bytes(much)

@@ -24,6 +24,7 @@ from whorl.aio.waits import Wait
 from whorl.core.callback import Callback
 from whorl.core.handle import os_error
 from whorl.core.limits import ATTEMPTS_PER_EVENT, IDLE_EVENTS, READ_SIZE
+from whorl.core.own_methods import PLAIN, SOCKET
 from whorl.core.poller import IOHandle
 from whorl.core.states import Event
 
@@ -41,6 +42,18 @@ if not cython.compiled:
         """Whether only the caller refers to an object; uncompiled nobody can tell."""
         return False
 
+    def learn_sockets(socket_class: Any) -> None:
+        """Note what Python's class of sockets is."""
+
+    def is_plain(sock: Any) -> bool:
+        """Whether this is a socket of Python's class, which receives and sends as it always did."""
+        return type(sock) is SOCKET and SOCKET.recv is PLAIN["recv"] and SOCKET.send is PLAIN["send"]
+
+    def descriptor_in(sock: Any) -> int:
+        """What `fileno` of a socket gives."""
+        fd: int = sock.fileno()
+        return fd
+
 
 READABLE = int(Event.READABLE)
 WRITABLE = int(Event.WRITABLE)
@@ -53,7 +66,8 @@ EINTR = -errno.EINTR
 WAIT = 0
 OVER = 1
 AGAIN = 2
-Socket = socket.socket  # whatever may be put in its place later
+Socket = SOCKET
+learn_sockets(SOCKET)
 
 
 class SocketWait(Wait):
@@ -521,7 +535,7 @@ def receive(loop: EventLoop, sock: Any, limit: int) -> bytes | SocketWait:
     """At most `limit` bytes of a socket, or what to await for them."""
     if limit < 0:
         raise ValueError("negative buffersize in recv")
-    fd = sock.fileno()
+    fd = descriptor_in(sock)
     found = loop._poller.find(fd)
     watch: DescriptorWatch | None = found if isinstance(found, DescriptorWatch) else None
     if watch is not None and not watch.belongs_to(sock):
@@ -545,6 +559,19 @@ def receive(loop: EventLoop, sock: Any, limit: int) -> bytes | SocketWait:
     return wait
 
 
-def send_bytes(loop: EventLoop, sock: Any, data: bytes) -> int:
-    """How much of `data` a socket took, or `-errno`."""
-    return loop._kernel.send(sock.fileno(), data, 0)
+def receive_usually(loop: EventLoop, sock: Any, limit: Any) -> bytes | SocketWait | None:
+    """The same for a plain socket and a usual limit; None if `receive` has to decide."""
+    if loop._debug or not is_plain(sock) or type(limit) is not int or not 0 < limit <= READ_SIZE:
+        return None
+    return receive(loop, sock, limit)
+
+
+def send_usually(loop: EventLoop, sock: Any, data: Any) -> int | bool | None:
+    """Send bytes by such a socket: whether it took them all, how much it took if it was less, or `-errno`.
+
+    None if nothing was tried.
+    """
+    if loop._debug or not is_plain(sock) or type(data) is not bytes:
+        return None
+    sent = loop._kernel.send(descriptor_in(sock), data, 0)
+    return True if sent == len(data) else sent

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.aio import own_sockets
 from whorl.aio.connect import check_plain_socket
-from whorl.aio.descriptors import SocketWait, receive, send_bytes, watch_for
+from whorl.aio.descriptors import SocketWait, receive, receive_usually, send_usually, watch_for
 from whorl.aio.own_sockets import has_own
 from whorl.core.handle import os_error
-from whorl.core.own_methods import PLAIN, SOCKET
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     Attempt: TypeAlias = Callable[[], Any]
 
 WOULD_BLOCK = (-errno.EAGAIN, -errno.EINTR)
-RECV, SEND = PLAIN["recv"], PLAIN["send"]
 
 
 async def sock_recv(loop: EventLoop, sock: Any, n: int) -> bytes:
@@ -37,22 +35,24 @@ async def sock_recv(loop: EventLoop, sock: Any, n: int) -> bytes:
 
     Source: ``asyncio.loop.sock_recv``.
     """
-    if loop._debug or type(sock) is not SOCKET or SOCKET.recv is not RECV:
+    answer = receive_usually(loop, sock, n)
+    if answer is None:
         _check(loop, sock)
         if has_own(loop, sock, "recv"):
             return await own_sockets.receive(loop, sock, "recv", n)  # type: ignore[no-any-return]
-    try:
-        answer = receive(loop, sock, n)
-    except (TypeError, OverflowError):  # The socket says it in Python's words.
-        return await own_sockets.receive(loop, sock, "recv", n)  # type: ignore[no-any-return]
-    if isinstance(answer, bytes):
+        try:
+            answer = receive(loop, sock, n)
+        except (TypeError, OverflowError):  # The socket says it in Python's words.
+            return await own_sockets.receive(loop, sock, "recv", n)  # type: ignore[no-any-return]
+    if type(answer) is bytes:
         return answer
+    wait: Any = answer
     try:  # As `_outcome` does, without a coroutine for it.
-        await answer
+        await wait
     except BaseException:
-        answer.withdraw()
+        wait.withdraw()
         raise
-    data: bytes = answer.take()
+    data: bytes = wait.take()
     return data
 
 
@@ -79,15 +79,14 @@ async def sock_sendall(loop: EventLoop, sock: Any, data: ReadableBuffer) -> None
 
     Source: ``asyncio.loop.sock_sendall``.
     """
-    if loop._debug or type(sock) is not SOCKET or SOCKET.send is not SEND:
-        _check(loop, sock)
-        if has_own(loop, sock, "send"):
-            return await own_sockets.sendall(loop, sock, data)
-    if type(data) is bytes:
-        sent = send_bytes(loop, sock, data)
-        if sent != len(data):
-            await _send_rest(loop, sock, data, sent)
+    taken = send_usually(loop, sock, data)
+    if taken is not None:
+        if taken is not True:
+            await _send_rest(loop, sock, data, taken)  # type: ignore[arg-type]
         return
+    _check(loop, sock)
+    if has_own(loop, sock, "send"):
+        return await own_sockets.sendall(loop, sock, data)
     try:
         whole = memoryview(data)
     except TypeError:

@@ -155,6 +155,10 @@ class StreamFeed(StreamBuffer):
             return None
         return self.take_and_resume(n)
 
+    def has_failed(self) -> bool:
+        """Whether there is an exception for whoever reads: asked by the name of a method it costs a third."""
+        return self.exception is not None
+
     def take_and_resume(self, n: int) -> bytes:
         """At most `n` bytes; the transport reads again if there was too much and is no more."""
         data = self.take(n)

@@ -196,7 +196,7 @@ class StreamWriter(_Writer):  # type: ignore[misc]
             protocol._paused
             or protocol._connection_lost
             or self._transport.is_closing()
-            or self._reader._received.exception is not None
+            or self._reader._received.has_failed()
         ):
             await _Writer.drain(self)
 
