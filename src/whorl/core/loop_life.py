@@ -264,7 +264,7 @@ class LoopLife(LoopBatches):
                 self._signals.disarm()
             self._signals.close()
             self._signals._let_go_of_loop()
-        self._wakeup.close()
+        self._wakeup._begin_close()
         self._wakeup._let_go_of_loop()
         self._closing_handles.clear()
 

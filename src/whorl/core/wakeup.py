@@ -23,7 +23,7 @@ _DRAIN = 4096
 READABLE = int(Event.READABLE)
 
 
-def _watch(handle: IOHandle, loop: Loop) -> None:
+def _watch(handle: IOHandle, loop: Any) -> None:
     """Watch a handle for reading; if that is refused, it gives its descriptors back."""
     try:
         loop._poller.add(handle, READABLE)
@@ -42,8 +42,7 @@ class Wakeup(IOHandle):
     __slots__ = ("_given_up", "_kernel", "_pair", "_wakers", "_write_fd")
 
     def __init__(self, loop: Loop, kernel: Kernel) -> None:
-        IOHandle.__init__(self, loop)
-        loop._hide(self)
+        self._set_up(loop)  # No more: it is made with its loop, of whose handles users are not to see it.
         self._kernel = kernel
         self._pair: Any = None
         self._write_fd = -1
@@ -64,7 +63,7 @@ class Wakeup(IOHandle):
             self._fd = self._pair[0].fileno()
             self._write_fd = self._pair[1].fileno()
             self._edge = self._queued = False  # What is written there has to be read.
-        _watch(self, self.loop)
+        _watch(self, self._loop)
 
     def renew(self) -> None:
         """Be woken by this process only, which was forked."""
