@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import functools
 import gc
+import sys
 import threading
 import time
 import weakref
@@ -469,3 +470,40 @@ def test_what_is_scheduled_when_a_function_is_dropped_is_not_lost(loop: Loop, me
     schedule(schedule_more)
     loop.run()
     assert ran == ["called", "dropped", "more 0", "more 1", "more 2"]
+
+
+def test_a_class_with_another_base_before_the_loop_schedules_as_the_loop_does() -> None:
+    class Mixin:
+        pass
+
+    class Mixed(Mixin, Loop):
+        pass
+
+    loop = Mixed()
+    ran: list[int] = []
+    loop.call_soon(ran.append, 1)
+    loop.call_soon_threadsafe(ran.append, 2)
+    loop.run()
+    loop.close()
+    assert ran == [1, 2]
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_an_error_is_being_handled_while_it_is_reported(is_alone: bool) -> None:
+    seen: list[object] = []
+
+    class Reporting(Loop):
+        def _callback_failed(self, entry: object, error: BaseException) -> None:
+            seen.append(sys.exc_info()[1] is error)
+
+    def fail() -> None:
+        raise ValueError("on purpose")
+
+    loop = Reporting()
+    loop.call_soon(fail)
+    if not is_alone:
+        loop.call_soon(list)
+    loop.run()
+    loop.close()
+    assert seen == [True]
+    assert sys.exc_info() == (None, None, None)

@@ -667,6 +667,29 @@ def test_an_error_out_of_a_callback_keeps_the_rest(
 
 @ERRORS
 @IN_BOTH_ORDERS
+def test_an_error_out_of_the_only_callback_keeps_what_that_has_scheduled(
+    make_loop: MakeLoop, run_once: Callable[[Loop], None], error: type[BaseException]
+) -> None:
+    loop = make_loop()
+    seen: list[int] = []
+
+    def schedule_and_fail() -> None:
+        loop.call_soon(seen.append, 1)
+        fail(error)
+
+    loop.call_soon(schedule_and_fail)
+    with pytest.raises(error, match="on purpose") as raised:
+        run_once(loop)
+    names = [entry.name for entry in raised.traceback]
+    assert names[-2:] == ["schedule_and_fail", "fail"]
+    assert (seen, loop.is_running()) == ([], False)
+    run_once(loop)
+    assert seen == [1]
+    assert loop.metrics().callbacks == 2
+
+
+@ERRORS
+@IN_BOTH_ORDERS
 def test_an_error_out_of_an_event_keeps_the_other_events(
     make_loop: MakeLoop, run_once: Callable[[Loop], None], error: type[BaseException]
 ) -> None:

@@ -47,6 +47,15 @@ cdef extern from *:
         return result;
     }
 
+    /* PyObject_Vectorcall, without its look at the result where that is Python's own and always as it should be. */
+    static inline PyObject *whorl_call(PyObject *callback, PyObject *const *arguments, size_t count) {
+        if (Py_IS_TYPE(callback, &PyFunction_Type))
+            return ((PyFunctionObject *)callback)->vectorcall(callback, arguments, count, NULL);
+        if (Py_IS_TYPE(callback, &PyMethod_Type))
+            return ((PyMethodObject *)callback)->vectorcall(callback, arguments, count, NULL);
+        return PyObject_Vectorcall(callback, arguments, count, NULL);
+    }
+
     /* What Context.run does, with the arguments taken straight from the tuple. */
     static inline PyObject *whorl_run_in_context(PyObject *context, PyObject *callback, PyObject *args) {
         PyObject *result;
@@ -60,7 +69,7 @@ cdef extern from *:
             PyErr_Clear();
             return whorl_run_by_method(context, callback, args);
         }
-        result = PyObject_Vectorcall(callback, ((PyTupleObject *)args)->ob_item, PyTuple_GET_SIZE(args), NULL);
+        result = whorl_call(callback, ((PyTupleObject *)args)->ob_item, PyTuple_GET_SIZE(args));
         if (PyContext_Exit(context) < 0) {
             Py_XDECREF(result);
             return NULL;
@@ -147,6 +156,10 @@ cdef extern from *:
         return context != NULL ? context : PyContext_New();
     }
 
+    static inline int whorl_holds_nothing(PyObject *context) {
+        return PyContext_Type.tp_as_mapping->mp_length(context) == 0;
+    }
+
     /* Keep a context in which something ran, if it holds nothing and nobody refers to it but the caller and the
        callback; whether it is kept. */
     static inline int whorl_keep_context(PyObject *context) {
@@ -155,7 +168,7 @@ cdef extern from *:
     #else
         Py_ssize_t offset = Py_TYPE(context)->tp_weaklistoffset;
         if (Py_REFCNT(context) != 2 || whorl_spare_context != NULL || !PyContext_CheckExact(context)
-            || (offset > 0 && *(PyObject **)((char *)context + offset) != NULL) || PyObject_Size(context) != 0)
+            || (offset > 0 && *(PyObject **)((char *)context + offset) != NULL) || !whorl_holds_nothing(context))
             return 0;
         whorl_spare_context = Py_NewRef(context);
         return 1;
@@ -166,19 +179,12 @@ cdef extern from *:
     bint is_kept "whorl_keep_context"(object context) noexcept
 
 
-cdef Callback _spare
-cdef Py_ssize_t _spares
-cdef GuardedCallback _guarded_spare
-cdef Py_ssize_t _guarded_spares
-cdef Py_ssize_t SPARE_CALLBACKS
-
-
 cdef extern from *:
     """
     /* Whether the context of the calling code holds nothing. */
     static inline int whorl_context_is_empty(void) {
         PyObject *context = PyThreadState_Get()->context;
-        return context == NULL || PyObject_Size(context) == 0;
+        return context == NULL || whorl_holds_nothing(context);
     }
     """
     bint context_is_empty "whorl_context_is_empty"() noexcept
@@ -256,20 +262,128 @@ cdef class GuardedCallback(Callback):
     cdef object _await_end(self)
 
 
-cdef object _forget(Callback callback)
-@cython.locals(callback=Callback)
-cpdef object recycle(Runnable entry)
+cdef extern from *:
+    """
+    /* A reference to None for where there was none: nobody counts those since 3.12. */
+    #if PY_VERSION_HEX >= 0x030C0000
+    #define WHORL_NONE Py_None
+    #define WHORL_DROP_NONE()
+    #else
+    #define WHORL_NONE Py_NewRef(Py_None)
+    #define WHORL_DROP_NONE() Py_DECREF(Py_None)
+    #endif
+
+    /* Callbacks that have run and that nobody knew of: plain ones, and guarded ones. */
+    typedef struct {
+        PyObject **entries;
+        Py_ssize_t count, room;
+    } whorl_pile;
+
+    static whorl_pile whorl_piles[2];
+
+    static inline void whorl_make_room(Py_ssize_t room) {
+        int index;
+        for (index = 0; index < 2; index++) {
+            whorl_piles[index].entries = (PyObject **)PyMem_RawMalloc(room * sizeof(PyObject *));
+            whorl_piles[index].room = whorl_piles[index].entries != NULL ? room : 0;
+        }
+    }
+
+    static inline int whorl_lay_aside(PyObject *callback, int guarded) {
+        whorl_pile *pile = whorl_piles + (guarded != 0);
+        if (pile->count >= pile->room)
+            return 0;
+        pile->entries[pile->count++] = Py_NewRef(callback);
+        return 1;
+    }
+
+    static inline void *whorl_take_up(int guarded) {
+        whorl_pile *pile = whorl_piles + (guarded != 0);
+        return pile->count > 0 ? pile->entries[--pile->count] : WHORL_NONE;
+    }
+
+    /* Fill in a callback all of whose places hold None. */
+    #define WHORL_FILL(entry, owner, called, arguments, context) do { \\
+            Py_INCREF(owner); \\
+            Py_INCREF(called); \\
+            Py_INCREF(arguments); \\
+            Py_INCREF(context); \\
+            WHORL_DROP_NONE(); \\
+            WHORL_DROP_NONE(); \\
+            WHORL_DROP_NONE(); \\
+            WHORL_DROP_NONE(); \\
+            (entry)->_loop = (owner); \\
+            (entry)->_callback = (called); \\
+            (entry)->_args = (arguments); \\
+            (entry)->_snapshot = (context); \\
+        } while (0)
+
+    /* Drop all that a callback refers to. */
+    #define WHORL_FORGET(entry) do { \\
+            PyObject *owner = (PyObject *)(entry)->_loop, *called = (entry)->_callback; \\
+            PyObject *arguments = (entry)->_args, *context = (entry)->_snapshot; \\
+            (entry)->_loop = (void *)WHORL_NONE; \\
+            (entry)->_callback = WHORL_NONE; \\
+            (entry)->_args = WHORL_NONE; \\
+            (entry)->_snapshot = WHORL_NONE; \\
+            Py_DECREF(owner); \\
+            Py_DECREF(called); \\
+            Py_DECREF(arguments); \\
+            Py_DECREF(context); \\
+        } while (0)
+
+    /* A callback's context is None while it is an empty one that is not made yet, and again afterwards where that one
+       can serve others. Returns whether nothing was raised; else the error is set. */
+    static inline int whorl_run_with(PyObject *callback, PyObject *args, PyObject **place) {
+        PyObject *context = *place, *result;
+        int is_new = context == Py_None;
+        if (is_new) {
+            context = whorl_empty_context();
+            if (context == NULL)
+                return 0;
+            *place = context;
+            WHORL_DROP_NONE();
+        }
+        Py_INCREF(context);
+        Py_INCREF(callback);
+        Py_INCREF(args);
+        result = whorl_run_in_context(context, callback, args);
+        Py_DECREF(args);
+        Py_DECREF(callback);
+        if (is_new && *place == context && whorl_keep_context(context)) {
+            *place = WHORL_NONE;
+            Py_DECREF(context);
+        }
+        Py_DECREF(context);
+        Py_XDECREF(result);
+        return result != NULL;
+    }
+    #define WHORL_RUN(entry) whorl_run_with((entry)->_callback, (entry)->_args, &(entry)->_snapshot)
+
+    /* For where an error is set already. */
+    static inline PyObject *whorl_still_raised(void) {
+        return NULL;
+    }
+    """
+    void make_room "whorl_make_room"(Py_ssize_t room) noexcept
+    bint lay_aside "whorl_lay_aside"(object callback, bint guarded) noexcept
+    Callback take_up "whorl_take_up"(bint guarded)
+    GuardedCallback take_up_guarded "whorl_take_up"(bint guarded)
+    void fill_in "WHORL_FILL"(Callback entry, Owner loop, object callback, tuple args, object context) noexcept
+    void forget "WHORL_FORGET"(Callback callback) noexcept
+    bint has_run "WHORL_RUN"(Callback callback) noexcept
+    object still_raised "whorl_still_raised"()
 
 
-@cython.locals(callback=GuardedCallback)
-cpdef object recycle_guarded(Runnable entry)
+cdef bint attempt(Callback entry, bint guarded) noexcept
+cdef object recycle_guarded(GuardedCallback entry)
 
 
-@cython.locals(entry=Callback)
+@cython.locals(entry=Callback, snapshot=object)
 cpdef Callback new_callback(Owner loop, object callback, tuple args, object context)
 
 
-@cython.locals(entry=GuardedCallback)
+@cython.locals(entry=GuardedCallback, snapshot=object)
 cpdef GuardedCallback new_guarded_callback(Owner loop, object callback, tuple args, object context)
 
 

@@ -31,6 +31,30 @@ if not cython.compiled:
         """Keep an empty context for the next if nobody knows of it; uncompiled nobody can tell."""
         return False
 
+    def make_room(room: int) -> None:
+        """For callbacks that are kept; uncompiled none are."""
+
+    def lay_aside(callback: Any, guarded: bool) -> bool:
+        """Keep a callback, whether it is kept."""
+        return False
+
+    def take_up(guarded: bool) -> Any:
+        """A callback that was kept, None if there is none."""
+
+    take_up_guarded = take_up
+
+    def fill_in(entry: Any, loop: Owner, callback: Any, args: Any, context: Any) -> None:
+        """Fill in a new callback, or one that was kept."""
+        Callback.__init__(entry, loop, callback, args, context)
+
+    def forget(callback: Any) -> None:
+        """Drop all that a callback refers to."""
+
+    def has_run(callback: Any) -> bool:
+        """Run a callback, whether it raised nothing; uncompiled it raises."""
+        callback._execute()
+        return True
+
     def run_in_context(context: Any, callback: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Call `callback` in `context`."""
         return context.run(callback, *args)
@@ -278,72 +302,47 @@ class GuardedCallback(Callback):
 
 _one_waiter = threading.Lock()  # at a time makes the lock that it waits for
 
-# Callbacks that have run and that nobody knew of, each in the `_callback` of the one before; compiled only.
-_spare: Callback | None = None
-_spares = 0
-_guarded_spare: GuardedCallback | None = None
-_guarded_spares = 0
 
+def attempt(entry: Callback, guarded: bool) -> bool:
+    """Run a callback, and keep it for the next `new_callback` if nobody else refers to it.
 
-def recycle(entry: Runnable) -> None:
-    """Keep an entry that has run for the next `new_callback`, if nobody else refers to it.
-
-    Making and freeing objects that the collector watches is a third of the cost of a callback.
+    Returns whether nothing was raised; else the error is still set, for `still_raised`. `guarded`: it is a
+    guarded one that nobody else refers to. Making and freeing objects that the collector watches is a third
+    of the cost of a callback.
     """
-    global _spare, _spares
-    if not is_unshared(entry) or type(entry) is not Callback or _spares >= SPARE_CALLBACKS:
-        return
-    callback = entry
-    if callback._cancelled or callback._source_traceback is not None:
-        return  # Only those that are like new.
-    _forget(callback)
-    callback._callback = _spare  # type: ignore[assignment]
-    _spare = callback
-    _spares += 1
+    if entry._cancelled or entry._args is None:
+        return True
+    if not has_run(entry):
+        return False
+    if is_unshared(entry) and not entry._cancelled and entry._source_traceback is None:
+        forget(entry)  # Whatever that ends may schedule, and take one of the spare ones.
+        lay_aside(entry, guarded)
+    return True
 
 
-def _forget(callback: Callback) -> None:
-    """Drop all that a callback refers to. Whatever that ends may schedule, and take one of the spare ones."""
-    callback._loop = callback._callback = callback._args = callback._snapshot = None  # type: ignore[assignment]
-
-
-def recycle_guarded(entry: Runnable) -> None:
-    """The same for the next `new_guarded_callback`."""
-    global _guarded_spare, _guarded_spares
-    if not is_unshared(entry) or type(entry) is not GuardedCallback or _guarded_spares >= SPARE_CALLBACKS:
-        return
-    callback = entry
+def recycle_guarded(entry: GuardedCallback) -> None:
+    """Keep a guarded callback that others knew of while it ran, if they do no more."""
     if (
-        callback._cancelled
-        or callback._source_traceback is not None
-        or callback._runner != 0
-        or callback._ended is not None
+        is_unshared(entry)
+        and not entry._cancelled
+        and entry._source_traceback is None
+        and entry._runner == 0
+        and entry._ended is None
     ):
-        return
-    _forget(callback)
-    callback._callback = _guarded_spare  # type: ignore[assignment]
-    _guarded_spare = callback
-    _guarded_spares += 1
+        forget(entry)
+        lay_aside(entry, True)
 
 
 def new_callback(
     loop: Owner, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None
 ) -> Callback:
     """A `Callback`, made without the cost of a call by name."""
-    global _spare, _spares
-    entry = _spare
-    if entry is not None:
-        _spare = entry._callback  # type: ignore[assignment]
-        _spares -= 1
-    else:
+    snapshot = snapshot_context() if context is None else context
+    entry = take_up(False)
+    if entry is None:
         entry = Callback.__new__(Callback)
         entry._cancelled = False
-        entry._source_traceback = None
-        entry._repr = None
-    entry._loop = loop
-    entry._callback = callback
-    entry._args = args
-    entry._snapshot = snapshot_context() if context is None else context
+    fill_in(entry, loop, callback, args, snapshot)
     return entry
 
 
@@ -351,22 +350,16 @@ def new_guarded_callback(
     loop: Owner, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None
 ) -> GuardedCallback:
     """A `GuardedCallback`, made in the same way."""
-    global _guarded_spare, _guarded_spares
-    entry = _guarded_spare
-    if entry is not None:
-        _guarded_spare = entry._callback  # type: ignore[assignment]
-        _guarded_spares -= 1
-    else:
+    snapshot = snapshot_context() if context is None else context
+    entry = take_up_guarded(True)
+    if entry is None:
         entry = GuardedCallback.__new__(GuardedCallback)
         entry._cancelled = False
-        entry._source_traceback = None
-        entry._repr = None
-    entry._loop = loop
-    entry._callback = callback
-    entry._args = args
-    entry._snapshot = snapshot_context() if context is None else context
+    fill_in(entry, loop, callback, args, snapshot)
     return entry
 
+
+make_room(SPARE_CALLBACKS)
 
 if not cython.compiled:
     current_thread = threading.get_ident

@@ -105,20 +105,52 @@ cdef extern from *:
 
 cdef extern from *:
     """
-    /* Whether somebody has put a function of Python's in the place of `time.monotonic`. */
-    static inline int whorl_clock_is_patched(void) {
+    /* Whether somebody has put a function of Python's in the place of `time.monotonic`. Since CPython 3.12 a dictionary
+       tells when it changes, so that most questions need no look at it. */
+    static int whorl_clock_answer = -1;
+
+    #if PY_VERSION_HEX >= 0x030C0000 && !defined(Py_GIL_DISABLED)
+    static int whorl_names_changed(PyDict_WatchEvent event, PyObject *names, PyObject *name, PyObject *value) {
+        whorl_clock_answer = -1;
+        return 0;
+    }
+
+    static int whorl_watch_names(PyObject *names) {
+        int watcher = PyDict_AddWatcher(whorl_names_changed);
+        if (watcher >= 0 && PyDict_Watch(watcher, names) == 0)
+            return 1;
+        PyErr_Clear(); /* there are eight watchers for all that wish for one */
+        return 0;
+    }
+    #else
+    static int whorl_watch_names(PyObject *names) {
+        return 0;
+    }
+    #endif
+
+    static int whorl_look_at_clock(void) {
         static PyObject *names = NULL, *name = NULL;
+        static int is_watched = 0;
         PyObject *found;
+        int answer;
         if (names == NULL) {
             PyObject *module = PyImport_ImportModule("time"); /* kept for good, and its names with it */
             if (module == NULL || (name = PyUnicode_InternFromString("monotonic")) == NULL)
                 return -1;
             names = PyModule_GetDict(module);
+            is_watched = whorl_watch_names(names);
         }
         found = PyDict_GetItemWithError(names, name);
         if (found == NULL)
             return PyErr_Occurred() ? -1 : 0;
-        return !PyCFunction_CheckExact(found);
+        answer = !PyCFunction_CheckExact(found);
+        if (is_watched)
+            whorl_clock_answer = answer;
+        return answer;
+    }
+
+    static inline int whorl_clock_is_patched(void) {
+        return whorl_clock_answer >= 0 ? whorl_clock_answer : whorl_look_at_clock();
     }
     """
     bint clock_is_patched "whorl_clock_is_patched"() except -1

@@ -37,8 +37,33 @@ cdef class Loop(LoopLife):
     cdef bint _alive(self) except -1
 
 
+cdef extern from *:
+    """
+    /* list.append; the compiler's own makes a call where a list is less than half full, as a turn's is. */
+    static inline int whorl_append(PyObject *list, PyObject *entry) {
+    #ifndef Py_GIL_DISABLED
+        Py_ssize_t size = PyList_GET_SIZE(list);
+        if (size < ((PyListObject *)list)->allocated) {
+            PyList_SET_ITEM(list, size, Py_NewRef(entry));
+            Py_SET_SIZE(list, size + 1);
+            return 0;
+        }
+    #endif
+        return PyList_Append(list, entry);
+    }
+    """
+    int append "whorl_append"(list entries, object entry) except -1
+
+
 cdef inline object call_soon_of(object loop, object callback, tuple args, object context):
-    return (<Loop>loop)._call_soon_with(callback, args, context)
+    cdef Callback entry
+    if (<Loop>loop)._closed or (<Loop>loop)._debug or (<Loop>loop)._posted:
+        return (<Loop>loop)._call_soon_with(callback, args, context)
+    if (<Loop>loop)._ready_queue is None:
+        raise AttributeError("the loop is not initialized")
+    entry = new_callback(<Loop>loop, callback, args, context)
+    append((<Loop>loop)._ready_queue, entry)
+    return entry
 
 
 cdef inline object post_of(object loop, object callback, tuple args, object context):
@@ -54,6 +79,14 @@ cdef extern from *:
 
     static PyTypeObject *whorl_loop_type;
 
+    /* Whether something is a loop: a class that has its layout is made from it by way of `tp_base`. */
+    static inline int whorl_is_loop(PyObject *object) {
+        PyTypeObject *type = Py_TYPE(object);
+        while (type != NULL && type != whorl_loop_type)
+            type = type->tp_base;
+        return type != NULL;
+    }
+
     /* The names of arguments are not always interned: that of CPython's tasks is not. */
     static inline int whorl_is_context(PyObject *name) {
         return PyUnicode_IS_COMPACT_ASCII(name) && PyUnicode_GET_LENGTH(name) == 7
@@ -64,7 +97,7 @@ cdef extern from *:
                                            PyObject *const *arguments, size_t flagged_count, PyObject *names) {
         Py_ssize_t count = PyVectorcall_NARGS(flagged_count), position;
         PyObject *context = Py_None, *args, *result;
-        if (count < 2 || !PyObject_TypeCheck(arguments[0], whorl_loop_type))
+        if (count < 2 || !whorl_is_loop(arguments[0]))
             return compiled(function, arguments, flagged_count, names);
         if (names != NULL && PyTuple_GET_SIZE(names) > 0) {
             if (PyTuple_GET_SIZE(names) != 1 || !whorl_is_context(PyTuple_GET_ITEM(names, 0)))

@@ -1,7 +1,9 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from whorl.core.callback cimport Callback, GuardedCallback, Runnable, current_thread, recycle, recycle_guarded
+from whorl.core.callback cimport (
+    Callback, GuardedCallback, Runnable, attempt, current_thread, is_unshared, recycle_guarded, still_raised
+)
 from whorl.core.handle cimport Handle
 from whorl.core.loop_figures cimport LoopFigures
 
@@ -20,6 +22,27 @@ cdef extern from *:
     }
     """
     object taken "whorl_taken"(list batch, Py_ssize_t index)
+
+
+cdef extern from *:
+    """
+    /* Take the only entry out of a list, which keeps its memory; None if there are others, or it is of another type. */
+    static inline PyObject *whorl_only(PyObject *batch, PyObject *type) {
+    #ifndef Py_GIL_DISABLED
+        PyObject *entry;
+        if (PyList_GET_SIZE(batch) == 1) {
+            entry = PyList_GET_ITEM(batch, 0);
+            if ((PyObject *)Py_TYPE(entry) == type) {
+                Py_SET_SIZE(batch, 0);
+                return entry;
+            }
+        }
+    #endif
+        return Py_NewRef(Py_None);
+    }
+    #define WHORL_ONLY(batch, type) ((void *)whorl_only(batch, type))
+    """
+    Callback only_one "WHORL_ONLY"(list batch, object type)
 
 
 cdef extern from *:
@@ -52,7 +75,7 @@ cdef class LoopBatches(LoopFigures):
     cdef list _holding
 
     cdef object _set_up(self, object kernel, object host)
-    @cython.locals(batch=list)
+    @cython.locals(batch=list, entry=Callback)
     cdef object _run_ready(self)
     @cython.locals(batch=list)
     cdef object _run_pending(self)
@@ -61,7 +84,8 @@ cdef class LoopBatches(LoopFigures):
     @cython.locals(closing=list, handle=Handle)
     cdef object _run_closing(self)
     @cython.locals(
-        size=Py_ssize_t, done=Py_ssize_t, index=Py_ssize_t, before=int64_t, watched=bint, entry=Runnable
+        size=Py_ssize_t, done=Py_ssize_t, index=Py_ssize_t, before=int64_t, watched=bint,
+        entry=Runnable
     )
     cdef object _run_batch(self, list batch, list queue)
     cdef bint _hold(self, Runnable handle) except -1
@@ -71,3 +95,8 @@ cdef class LoopBatches(LoopFigures):
     @cython.locals(began=int64_t, took=int64_t)
     cdef object _run_watched(self, Runnable entry)
     cpdef object _run_entry(self, Runnable entry)
+
+
+cdef object run_alone(LoopBatches loop, Callback entry)
+cdef object attempt_failed(LoopBatches loop, Callback entry)
+cdef object send_held_by(LoopBatches loop, Callback entry)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from whorl.core.callback import Callback, GuardedCallback, Runnable, current_thread, recycle, recycle_guarded
+from whorl.core.callback import Callback, GuardedCallback, Runnable, current_thread
 from whorl.core.handle import Handle
 from whorl.core.host import Host
 from whorl.core.kernel import Kernel
@@ -18,11 +18,18 @@ except ImportError:
 
 
 if not cython.compiled:
+    from whorl.core.callback import attempt, is_unshared, recycle_guarded
 
     def taken(batch: list[Any], index: int) -> Any:
         """An entry of a batch, which has None in its place from now on."""
         entry, batch[index] = batch[index], None
         return entry
+
+    def only_one(batch: list[Any], cls: type) -> Any:
+        """Take out the only entry, if it is of that class; uncompiled there is another way."""
+
+    def still_raised() -> Any:
+        """Raise what is still set."""
 
 
 class LoopBatches(LoopFigures):
@@ -45,6 +52,11 @@ class LoopBatches(LoopFigures):
             return
         if self._probe is not None:
             self._tell("turn_began", self._turns, len(batch))
+        elif not self._debug and self._runner is None:
+            entry = only_one(batch, Callback)
+            if entry is not None:
+                run_alone(self, entry)
+                return
         self._ready_queue = self._spare
         self._spare = batch
         self._run_batch(batch, self._ready_queue)
@@ -109,12 +121,17 @@ class LoopBatches(LoopFigures):
                         entry = taken(batch, index)
                         if watched:
                             self._run_watched(entry)
+                        elif type(entry) is Callback:
+                            if not attempt(entry, False):
+                                still_raised()
+                        elif type(entry) is not GuardedCallback:
+                            entry._execute()
+                        elif is_unshared(entry):  # but by this: nobody can cancel it
+                            if not attempt(entry, True):
+                                still_raised()
                         else:
                             entry._execute()
-                            if type(entry) is Callback:
-                                recycle(entry)
-                            elif type(entry) is GuardedCallback:
-                                recycle_guarded(entry)
+                            recycle_guarded(entry)
                         if self._holding:
                             self._send_held()
                 except BaseException as error:
@@ -174,6 +191,37 @@ class LoopBatches(LoopFigures):
         while self._holding:
             handle = self._holding.pop()
             handle._callback_ended()
+
+
+def run_alone(loop: LoopBatches, entry: Callback) -> None:
+    """Run the only entry of a turn: what `_run_batch` does, without what batches need."""
+    loop._callbacks += 1
+    loop._call = loop._callbacks
+    if not attempt(entry, False):
+        attempt_failed(loop, entry)
+    if loop._holding:
+        send_held_by(loop, entry)
+    loop._call = 0
+
+
+def attempt_failed(loop: LoopBatches, entry: Callback) -> None:
+    """Report the error that an attempt has left."""
+    try:
+        still_raised()
+    except BaseException as error:
+        loop._entry_failed(entry, error)
+
+
+def send_held_by(loop: LoopBatches, entry: Callback) -> None:
+    """Have everything sent that a callback held back, and report what that raises."""
+    try:
+        loop._send_held()
+    except BaseException as error:
+        loop._entry_failed(entry, error)
+    finally:
+        loop._call = 0
+        if loop._holding:  # an interrupt
+            loop._send_held()
 
 
 if not cython.compiled:
