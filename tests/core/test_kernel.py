@@ -29,6 +29,7 @@ from whorl.core.kernel import EventBatch
 from whorl.core.limits import (
     LONG_READ,
     LONGEST_FED,
+    MOST_KEPT,
     READ_SIZE,
     RELEASE_GIL_SIZE,
     SHORTEST_AGAIN,
@@ -144,6 +145,62 @@ def test_a_message_takes_the_memory_of_the_one_before(
         del message
         others.append(bytes(size))  # would have taken the memory if it had been given back
     assert len(set(places)) == 1
+
+
+@pytest.mark.skipif(not whorl.compiled, reason="uncompiled, Python's own calls make each message")
+def test_messages_take_the_memory_of_those_that_were_dropped_together(
+    kernel: Kernel, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    ours, theirs = pair
+
+    def receive_some(count: int) -> list[int]:
+        kept = []
+        for number in range(count):
+            sent = bytes([number]) * 1000
+            theirs.send(sent)
+            kept.append((kernel.recv(ours.fileno(), READ_SIZE), sent))
+        assert all(message == sent for message, sent in kept)
+        return sorted(id(message) for message, _ in kept)
+
+    places = receive_some(20)
+    others = [bytes(1000) for _ in range(20)]  # would have taken the memory if it had been given back
+    assert receive_some(20) == places
+    assert set(receive_some(5)) <= set(places)
+    assert len(others) == len(set(places)) == 20
+
+
+@pytest.mark.skipif(not whorl.compiled, reason="uncompiled, Python's own calls make each message")
+def test_no_more_memory_of_messages_is_kept_than_is_allowed(
+    kernel: Kernel, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    ours, theirs = pair
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for size in (SHORTEST_AGAIN, LONG_READ - 1, 1000):
+            kept = []
+            for _ in range(400):
+                theirs.send(bytes(size))
+                kept.append(kernel.recv(ours.fileno(), READ_SIZE))
+            assert {len(message) for message in kept} == {size}
+            kept.clear()
+            after, _ = tracemalloc.get_traced_memory()
+            assert after - before < MOST_KEPT + LONG_READ
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("size", [1, 1000, LONG_READ, 3 * LONG_READ])
+def test_where_little_is_expected_as_much_is_received(
+    kernel: Kernel, pair: tuple[socket.socket, socket.socket], size: int
+) -> None:
+    ours, theirs = pair
+    sent = os.urandom(size)
+    theirs.send(sent)
+    theirs.send(b"more")
+    assert kernel.recv_short(ours.fileno(), size) == sent
+    assert kernel.recv_short(ours.fileno(), READ_SIZE) == b"more"
+    assert kernel.recv_short(ours.fileno(), LONG_READ) == -errno.EAGAIN
 
 
 @pytest.mark.skipif(not whorl.compiled, reason="uncompiled, Python's own calls make each message")

@@ -20,6 +20,7 @@ cdef int AGAIN
 cdef int ATTEMPTS_PER_EVENT
 cdef int IDLE_EVENTS
 cdef Py_ssize_t READ_SIZE
+cdef Py_ssize_t LONG_READ
 
 cdef extern from *:
     """
@@ -100,6 +101,7 @@ cdef class DescriptorWatch(IOHandle):
     cdef object _owner
     cdef bint _is_stream
     cdef bint _both_ways
+    cdef bint _brings_much
     cdef bint _drained
     cdef bint _hung_up
     cdef bint _urgent
@@ -145,6 +147,7 @@ cpdef DescriptorWatch new_watch(Loop loop, int fd, object sock=*)
 cpdef DescriptorWatch watch_for(Loop loop, object sock)
 @cython.locals(fd=int, found=IOHandle, watch=DescriptorWatch)
 cpdef object receive(Loop loop, object sock, Py_ssize_t limit)
+cdef object received(Loop loop, DescriptorWatch watch, int fd, Py_ssize_t limit)
 cpdef object receive_usually(Loop loop, object sock, object limit)
 @cython.locals(sent=Py_ssize_t)
 cpdef object send_usually(Loop loop, object sock, object data)

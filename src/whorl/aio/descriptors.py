@@ -23,7 +23,7 @@ from whorl.aio.pipe_transport import ReadPipe, WritePipe
 from whorl.aio.waits import Wait
 from whorl.core.callback import Callback
 from whorl.core.handle import os_error
-from whorl.core.limits import ATTEMPTS_PER_EVENT, IDLE_EVENTS, READ_SIZE
+from whorl.core.limits import ATTEMPTS_PER_EVENT, IDLE_EVENTS, LONG_READ, READ_SIZE
 from whorl.core.own_methods import PLAIN, SOCKET
 from whorl.core.poller import IOHandle
 from whorl.core.states import Event
@@ -109,7 +109,7 @@ class SocketWait(Wait):
         try:
             for _ in range(ATTEMPTS_PER_EVENT):
                 if self._attempt is None:
-                    result = self._runner._kernel.recv(fd, self._size)
+                    result = received(self._runner, self._watched, fd, self._size)
                 else:
                     result = self._attempt()
                 if result is not None and not (type(result) is int and result == EINTR):
@@ -139,6 +139,7 @@ class DescriptorWatch(IOHandle):
 
     __slots__ = (
         "_both_ways",
+        "_brings_much",
         "_drained",
         "_hung_up",
         "_idle_events",
@@ -171,6 +172,7 @@ class DescriptorWatch(IOHandle):
         self._drained = False  # whether all was received, and no event came since
         self._hung_up = False  # whether the peer will write no more, so that no event may come
         self._urgent = False  # whether there is urgent data, at which receiving ends before all was received
+        self._brings_much = False  # whether what was received last was long
         self._idle_events = 0  # how many came while nobody waited
         self._latest: SocketWait | None = None  # the wait that was used last
         self._spare: SocketWait | None = None  # and the one before
@@ -277,6 +279,7 @@ class DescriptorWatch(IOHandle):
 
     def note_received(self, size: int, limit: int) -> None:
         """So much was received where so much was asked for; if it was less, there was no more."""
+        self._brings_much = size >= LONG_READ
         if self._edge and self._is_stream and not self._hung_up and not self._urgent:
             self._drained = 0 < size < min(limit, READ_SIZE)
 
@@ -531,6 +534,13 @@ def watch_for(loop: EventLoop, sock: Any) -> DescriptorWatch:
     return watch
 
 
+def received(loop: EventLoop, watch: DescriptorWatch | None, fd: int, limit: int) -> bytes | int:
+    """At most `limit` bytes, or `-errno`."""
+    if watch is None or watch._brings_much:
+        return loop._kernel.recv(fd, limit)
+    return loop._kernel.recv_short(fd, limit)
+
+
 def receive(loop: EventLoop, sock: Any, limit: int) -> bytes | SocketWait:
     """At most `limit` bytes of a socket, or what to await for them."""
     if limit < 0:
@@ -541,7 +551,7 @@ def receive(loop: EventLoop, sock: Any, limit: int) -> bytes | SocketWait:
     if watch is not None and not watch.belongs_to(sock):
         watch = None
     if not limit or watch is None or not watch._drained:
-        data = loop._kernel.recv(fd, limit) if limit else b""
+        data = received(loop, watch, fd, limit) if limit else b""
         if isinstance(data, bytes):
             if watch is not None and watch._parked:
                 watch.note_received(len(data), limit)

@@ -185,16 +185,24 @@ cdef extern from *:
     #endif
 
     /* Whether nobody has this object but its one holder. */
-    static inline int whorl_is_sole(PyObject *bytes) {
     #ifdef Py_GIL_DISABLED
-        return 0;
+    #define WHORL_REUSES 0
     #else
-        return Py_REFCNT(bytes) == 1;
+    #define WHORL_REUSES 1
     #endif
+    static inline int whorl_is_sole(PyObject *bytes) {
+        return WHORL_REUSES && Py_REFCNT(bytes) == 1;
     }
     """
+    const bint REUSES "WHORL_REUSES"
     void rewrite "whorl_rewrite"(PyObject *message, const char *content, Py_ssize_t size) noexcept
     bint is_sole "whorl_is_sole"(PyObject *message) noexcept
+
+cdef extern from *:
+    PyObject *nth "PyList_GET_ITEM"(list messages, Py_ssize_t place) noexcept
+
+cdef enum:
+    MOST_MESSAGES = 128
 
 ctypedef ssize_t (*transfer_t)(int fd, const void *buffer, size_t size) noexcept nogil
 
@@ -203,6 +211,7 @@ cdef Py_ssize_t WRITE_VECTORS
 cdef Py_ssize_t READ_SIZE
 cdef Py_ssize_t LONG_READ
 cdef Py_ssize_t SHORTEST_AGAIN
+cdef Py_ssize_t MOST_KEPT
 cdef int EVENTS_PER_POLL
 cdef int64_t LONGEST_SPIN_NS
 
@@ -237,12 +246,16 @@ cdef inline ssize_t file_write(int fd, const void *buffer, size_t size) noexcept
 cdef inline object receive(Kernel kernel, transfer_t transfer, int fd, Py_ssize_t limit):
     # Short messages are received into one buffer that is used again and copied, so that no large
     # allocation is made for each.
+    if LONG_READ <= limit < READ_SIZE:
+        return receive_long(transfer, fd, limit)
+    return receive_short(kernel, transfer, fd, limit)
+
+
+cdef inline object receive_short(Kernel kernel, transfer_t transfer, int fd, Py_ssize_t limit):
     cdef char *buffer = kernel._scratch
     cdef Py_ssize_t size
     if limit < 0:
         return -EINVAL
-    if LONG_READ <= limit < READ_SIZE:
-        return receive_long(transfer, fd, limit)
     size = transfer(fd, buffer, limit if limit < READ_SIZE else READ_SIZE)
     if size < 0:
         return -c_errno
@@ -252,15 +265,45 @@ cdef inline object receive(Kernel kernel, transfer_t transfer, int fd, Py_ssize_
 
 
 cdef inline bytes message_of(Kernel kernel, const char *content, Py_ssize_t size):
-    # Most messages are dropped before the next one comes. To free their memory and to ask for it again would
-    # take more instructions than all else that a receiver does in this process.
-    cdef PyObject *last = <PyObject *>kernel._message  # which does not count as one more that has it
-    if kernel._message is not None and size <= kernel._message_room < 2 * size and is_sole(last):
-        rewrite(last, content, size)
-    else:
-        kernel._message = PyBytes_FromStringAndSize(content, size)
-        kernel._message_room = size
-    return kernel._message
+    # Most messages are dropped before the next one comes, those of readers before the next turn's. To free
+    # their memory and to ask for it again would take more instructions than all else that a receiver does in
+    # this process.
+    cdef list messages = kernel._messages
+    cdef Py_ssize_t place = kernel._place
+    cdef Py_ssize_t count = len(messages)
+    cdef Py_ssize_t room
+    cdef bytes message
+    if place >= count:
+        return keep_message(kernel, content, size)
+    if not is_sole(nth(messages, place)):  # The list is its one holder.
+        place = place + 1 if place + 1 < count else 0
+        kernel._place = place
+        if not is_sole(nth(messages, place)) and count < MOST_MESSAGES:
+            kernel._place = count
+            return keep_message(kernel, content, size)
+    room = kernel._rooms[place]
+    if size <= room < 2 * size and is_sole(nth(messages, place)):
+        rewrite(nth(messages, place), content, size)
+        return <bytes>nth(messages, place)
+    if kernel._kept - room + size > MOST_KEPT:
+        return keep_message(kernel, content, size)
+    message = PyBytes_FromStringAndSize(content, size)
+    messages[place] = message
+    kernel._kept += size - room
+    kernel._rooms[place] = <unsigned short>size
+    return message
+
+
+cdef inline bytes keep_message(Kernel kernel, const char *content, Py_ssize_t size):
+    # One message more. If they are too large together, or nobody could tell that they are dropped, others go.
+    cdef bytes message = PyBytes_FromStringAndSize(content, size)
+    if kernel._kept + size > MOST_KEPT or not REUSES:
+        kernel._messages.clear()
+        kernel._place = kernel._kept = 0
+    kernel._rooms[len(kernel._messages)] = <unsigned short>size
+    kernel._messages.append(message)
+    kernel._kept += size
+    return message
 
 
 cdef inline object receive_long(transfer_t transfer, int fd, Py_ssize_t limit):
@@ -496,8 +539,10 @@ cdef inline int wait_for_events(Kernel kernel, int epfd, int64_t timeout_ns, Eve
 
 cdef class Kernel(SocketCalls):
     cdef bytearray _scratch
-    cdef bytes _message
-    cdef Py_ssize_t _message_room
+    cdef list _messages
+    cdef unsigned short _rooms[MOST_MESSAGES]
+    cdef Py_ssize_t _place
+    cdef Py_ssize_t _kept
     cdef dict _epolls
     cdef bint _fine_sleep
     cdef public int blocked_signal
@@ -511,6 +556,7 @@ cdef class Kernel(SocketCalls):
     cpdef int64_t now(self) except? -1
     cpdef int64_t ticks(self) except? -1
     cpdef object recv(self, int fd, Py_ssize_t limit)
+    cpdef object recv_short(self, int fd, Py_ssize_t limit)
     cpdef Py_ssize_t recv_into(self, int fd, object buffer) except? -65536
     cpdef Py_ssize_t send(self, int fd, object data, Py_ssize_t offset) except? -65536
     cpdef Py_ssize_t send_many(self, int fd, list chunks, Py_ssize_t first, Py_ssize_t offset) except? -65536

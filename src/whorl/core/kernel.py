@@ -34,6 +34,7 @@ from whorl.core.limits import (
     LONG_READ,  # noqa: F401 (used by kernel.pxd)
     LONGEST_FED,
     LONGEST_SPIN_NS,
+    MOST_KEPT,  # noqa: F401 (used by kernel.pxd)
     READ_SIZE,
     RELEASE_GIL_SIZE,  # noqa: F401 (used by kernel.pxd)
     SHORTEST_AGAIN,  # noqa: F401 (used by kernel.pxd)
@@ -87,6 +88,8 @@ if not cython.compiled:
         except OSError as error:
             return _code(error)
         return data
+
+    receive_short = receive
 
     def receive_into(transfer: Any, fd: int, buffer: Buffer) -> int:
         """What a read gives, into a buffer."""
@@ -297,8 +300,9 @@ class Kernel(SocketCalls):
     __slots__ = (
         "_epolls",
         "_fine_sleep",
-        "_message",
-        "_message_room",
+        "_kept",
+        "_messages",
+        "_place",
         "_scratch",
         "accepts_descriptors",
         "blocked_signal",
@@ -312,9 +316,10 @@ class Kernel(SocketCalls):
     def __init__(self) -> None:
         SocketCalls.__init__(self)
         self._scratch = new_scratch()  # where short messages are received
-        # The short message that was received last, and the room it has: once it is dropped, the next one's.
-        self._message: bytes | None = None
-        self._message_room = 0
+        # Short messages that were received; the memory of those that are dropped becomes the next ones'.
+        self._messages: list[bytes] = []
+        self._place = 0  # of the last one
+        self._kept = 0  # bytes, all together
         self._epolls: dict[int, Any] = {}  # uncompiled: the epoll objects by descriptor
         self._fine_sleep = True  # whether this kernel sleeps in nanoseconds (epoll_pwait2)
         self.blocked_signal = 0  # a signal that is held back during a sleep; 0: none
@@ -359,6 +364,12 @@ class Kernel(SocketCalls):
         With a limit from LONG_READ to below READ_SIZE, the memory for that much is the result's own.
         """
         return receive(self, socket_recv, fd, limit)
+
+    def recv_short(self, fd: int, limit: int) -> bytes | int:
+        """The same where little is expected: it is copied out of memory that is used again."""
+        if type(self) is not Kernel:
+            return self.recv(fd, limit)
+        return receive_short(self, socket_recv, fd, limit)
 
     def recv_into(self, fd: int, buffer: Buffer) -> int:
         """Receive into a writable buffer; returns how many bytes, 0 at the end."""

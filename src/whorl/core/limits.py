@@ -43,6 +43,10 @@ LONG_READ: Final = 8 * 1024
 #: any more. For shorter ones CPython's own allocator is quick.
 SHORTEST_AGAIN: Final = 480
 
+#: The most such memory that a kernel object keeps, in bytes, for as many messages as a turn may bring to
+#: readers before the first of them is read.
+MOST_KEPT: Final = 256 * 1024
+
 #: The most that one such read takes, in bytes: what the processor's cache still holds when it is sent on.
 LONGEST_READ: Final = 128 * 1024
 
