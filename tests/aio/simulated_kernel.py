@@ -423,6 +423,9 @@ class SimulatedKernel(Kernel):
         self._note("recv", fd, limit, data)
         return data
 
+    def recv_short(self, fd: int, limit: int) -> bytes | int:
+        return self.recv(fd, limit)
+
     def recv_into(self, fd: int, buffer: Any) -> int:
         with memoryview(buffer) as whole, whole.cast("B") as view:
             data = self.recv(fd, len(view))

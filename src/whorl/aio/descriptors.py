@@ -35,6 +35,7 @@ except ImportError:
 
 if TYPE_CHECKING:
     from whorl.aio.loop import EventLoop
+    from whorl.core.loop import Loop
 
 if not cython.compiled:
 
@@ -534,7 +535,7 @@ def watch_for(loop: EventLoop, sock: Any) -> DescriptorWatch:
     return watch
 
 
-def received(loop: EventLoop, watch: DescriptorWatch | None, fd: int, limit: int) -> bytes | int:
+def received(loop: Loop, watch: DescriptorWatch | None, fd: int, limit: int) -> bytes | int:
     """At most `limit` bytes, or `-errno`."""
     if watch is None or watch._brings_much:
         return loop._kernel.recv(fd, limit)

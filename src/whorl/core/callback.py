@@ -38,10 +38,13 @@ if not cython.compiled:
         """Keep a callback, whether it is kept."""
         return False
 
-    def take_up(guarded: bool) -> Any:
+    def take_up(guarded: bool) -> Callback | None:
         """A callback that was kept, None if there is none."""
+        return None
 
-    take_up_guarded = take_up
+    def take_up_guarded(guarded: bool) -> GuardedCallback | None:
+        """The same of the guarded ones."""
+        return None
 
     def fill_in(entry: Any, loop: Owner, callback: Any, args: Any, context: Any) -> None:
         """Fill in a new callback, or one that was kept."""
