@@ -194,8 +194,8 @@ class StreamTransport(WriteTransport):
 
     def _belong_to(self, server: Any, clients: Clients) -> None:
         """Be one of a server's connections."""
-        self._server = server
         self._place = clients.enter(self)
+        self._server = server
         self._clients = clients
 
     def _disown(self) -> None:
