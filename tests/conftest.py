@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import given, strategies
 
 import whorl
 from build_tools.environments import missing_packages
@@ -29,13 +30,18 @@ def use_by_default(name: str) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop() -> None:
-    """Hide all that pytest has collected from the collector: who looks for cycles need not go through it."""
+    """Hide all that pytest has collected from the collector: who looks for cycles need not go through it.
+
+    Hypothesis asks the collector who refers to the random numbers it is to manage, its own before its first
+    example: that is what the example of nothing is for.
+    """
+    given(strategies.none())(lambda nothing: None)()
     gc.collect()
     gc.freeze()
 
 
 def pytest_sessionfinish() -> None:
-    """Show the collector everything again: Hypothesis asks it who refers to something, when it ends."""
+    """Show the collector everything again: what is left is its own to take apart when the interpreter ends."""
     gc.unfreeze()
 
 
