@@ -1289,7 +1289,25 @@ def test_a_buffer_that_shrinks_while_it_is_sent_confuses_nothing(left: int) -> N
     loop.close()
 
 
-def test_a_read_asks_for_a_little_more_than_came_the_last_time_if_that_was_much() -> None:
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        (
+            (100, 20_000, 20_000, 16_385, 16_383, 100, 100),
+            [READ_SIZE, READ_SIZE, 32_768, 32_768, 32_768, 16_384, READ_SIZE],
+        ),
+        # One that took two reads: the next of its length takes one.
+        (
+            (40_000, 100_000, 100_000, 10_000, 10_000),
+            [READ_SIZE, 65_536, 131_072, 131_072, 131_072, 16_384],
+        ),
+        ((40_000, 65_536, 65_536, 1), [READ_SIZE, 65_536, 131_072, 131_072]),
+        ((131_000, 150_000, 1, 1), [READ_SIZE, 131_072, 131_072, 131_072, READ_SIZE]),
+    ],
+)
+def test_a_read_asks_for_a_little_more_than_came_the_last_time_if_that_was_much(
+    sizes: tuple[int, ...], expected: list[int]
+) -> None:
     limits = []
 
     class Asked(Kernel):
@@ -1301,11 +1319,11 @@ def test_a_read_asks_for_a_little_more_than_came_the_last_time_if_that_was_much(
         ours, peer = socket_pair("unix")
         protocol = Recorder()
         transport, _ = await loop.connect_accepted_socket(lambda: protocol, ours)
-        expected = b""
-        for number, size in enumerate((100, 20_000, 20_000, 16_384, 16_383, 100, 100)):
+        everything = b""
+        for number, size in enumerate(sizes):
             peer.send(bytes([number]) * size)
-            expected += bytes([number]) * size
-            assert await protocol.until_received(len(expected)) == expected
+            everything += bytes([number]) * size
+            assert await protocol.until_received(len(everything)) == everything
         transport.close()
         await protocol.until_lost()
         peer.close()
@@ -1313,7 +1331,7 @@ def test_a_read_asks_for_a_little_more_than_came_the_last_time_if_that_was_much(
     loop = whorl.EventLoop(kernel=Asked())
     loop.run_until_complete(main(loop))
     loop.close()
-    assert limits == [READ_SIZE, READ_SIZE, 32_768, 32_768, 32_768, 16_384, READ_SIZE]
+    assert limits == expected
 
 
 @pytest.mark.parametrize("size", [LONGEST_READ - 1, LONGEST_READ, LONGEST_READ + 1, 3 * LONGEST_READ])

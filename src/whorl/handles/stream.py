@@ -206,7 +206,12 @@ class Stream(IOHandle):
         """Do what the result of a read asks for."""
         if isinstance(data, bytes):
             size = len(data)
-            self._last_read = size
+            if size < limit and self._last_read in (limit, limit // 2):
+                # The read before took all that it had asked for, and this one the rest of a message, it
+                # seems: the next of that length is to be read at once.
+                self._last_read += size
+            else:
+                self._last_read = size
             self._note_read(size, limit)
             if size:
                 self._data_arrived(data)
