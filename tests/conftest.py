@@ -41,7 +41,7 @@ def pytest_runtestloop() -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """Show the collector everything again: what is left is its own to take apart when the interpreter ends."""
+    """Show the collector everything again: what is left is its own to take apart when Python ends."""
     gc.unfreeze()
 
 
