@@ -9,6 +9,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,7 +24,10 @@ pytestmark = pytest.mark.usefixtures("no_leak")
 
 
 class CountingKernel(Kernel):
-    """The real kernel with a clock that only tests move; counts polls, and looks at the clock."""
+    """The real kernel with a clock that only tests move; counts polls, and looks at the clock.
+
+    `meanwhile` is called once, by another thread, when the loop is about to sleep.
+    """
 
     def __init__(self, may_skip_polls: bool = True) -> None:
         super().__init__()
@@ -31,6 +35,7 @@ class CountingKernel(Kernel):
         self.polls = 0
         self.clock = 10**12
         self.clock_reads = 0
+        self.meanwhile: Callable[[], object] | None = None
 
     def now(self) -> int:
         self.clock_reads += 1
@@ -41,6 +46,11 @@ class CountingKernel(Kernel):
 
     def epoll_wait(self, epfd: int, timeout_ns: int, events: Any) -> int:
         self.polls += 1
+        if timeout_ns != 0 and self.meanwhile is not None:
+            thread = threading.Thread(target=self.meanwhile)
+            self.meanwhile = None
+            thread.start()
+            thread.join()
         return super().epoll_wait(epfd, timeout_ns, events)
 
 
@@ -138,6 +148,106 @@ async def test_what_a_transport_sends_to_its_own_loop_arrives_in_the_next_turn(
     reading.close()
     writing.close()
     await turns(2)
+
+
+# After a sleep that another thread ended.
+
+
+async def polls_until_woken(
+    loop: whorl.EventLoop, kernel: CountingKernel, *calls: Callable[[], object]
+) -> int:
+    """How many polls there are until a task goes on, which another thread wakes after these calls."""
+    woken = loop.create_future()
+
+    def wake() -> None:
+        for call in calls:
+            call()
+        loop.call_soon_threadsafe(woken.set_result, None)
+
+    kernel.meanwhile = wake
+    before = kernel.polls
+    await woken
+    return kernel.polls - before
+
+
+async def test_the_turn_after_a_wakeup_does_without_a_poll(
+    loop: whorl.EventLoop, kernel: CountingKernel
+) -> None:
+    for _ in range(2):
+        assert await polls_until_woken(loop, kernel) == 1
+        assert await polls_in(kernel, QUIET_POLLS - 2) == QUIET_POLLS - 2
+
+
+async def test_the_turn_after_a_wakeup_polls_if_there_was_an_event_as_well(
+    loop: whorl.EventLoop, kernel: CountingKernel, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    near, far = pair
+    loop.add_reader(near, near.recv, 1)
+    assert await polls_until_woken(loop, kernel, lambda: far.send(b"x")) == 2
+    loop.remove_reader(near)
+
+
+async def test_the_turn_after_a_wakeup_polls_if_an_event_ended_the_sleep(
+    loop: whorl.EventLoop, kernel: CountingKernel, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    near, far = pair
+    woken = loop.create_future()
+    loop.add_reader(near, lambda: (near.recv(1), woken.set_result(None)))
+    kernel.meanwhile = lambda: far.send(b"x")
+    before = kernel.polls
+    await woken
+    assert kernel.polls - before == 2
+    loop.remove_reader(near)
+
+
+async def test_the_turn_after_a_wakeup_polls_if_something_new_is_watched(
+    loop: whorl.EventLoop, kernel: CountingKernel, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    near, far = pair
+    arrived: list[bytes] = []
+    far.send(b"x")
+
+    def watch() -> None:
+        loop.add_reader(near, lambda: arrived.append(near.recv(10)))
+
+    assert await polls_until_woken(loop, kernel, lambda: loop.call_soon_threadsafe(watch)) == 2
+    await turns(1)
+    assert arrived == [b"x"]
+    loop.remove_reader(near)
+
+
+async def test_the_turn_after_a_wakeup_polls_if_a_transport_has_sent_something(
+    loop: whorl.EventLoop, kernel: CountingKernel, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    near, far = pair
+    loop.add_reader(near, near.recv, 10)
+    writing, _ = await loop.connect_accepted_socket(asyncio.Protocol, far)
+    write = partial(loop.call_soon_threadsafe, writing.write, b"x")
+    assert await polls_until_woken(loop, kernel, write) == 2
+    loop.remove_reader(near)
+    writing.close()
+    await turns(2)
+
+
+async def test_a_long_turn_after_a_wakeup_is_followed_by_a_poll(
+    loop: whorl.EventLoop, kernel: CountingKernel
+) -> None:
+    def take_long() -> None:
+        kernel.clock += LONGEST_WITHOUT_POLL_NS + 1
+
+    assert await polls_until_woken(loop, kernel, lambda: loop.call_soon_threadsafe(take_long)) == 2
+
+
+async def test_data_that_comes_after_a_wakeup_waits_for_a_turn_at_most(
+    loop: whorl.EventLoop, kernel: CountingKernel, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    near, far = pair
+    arrived: list[bytes] = []
+    loop.add_reader(near, lambda: arrived.append(near.recv(10)))
+    assert await polls_until_woken(loop, kernel, lambda: loop.call_soon_threadsafe(far.send, b"x")) == 1
+    await turns(2)  # One poll, and a turn to run in.
+    assert arrived == [b"x"]
+    loop.remove_reader(near)
 
 
 # What waits no longer than the bound.
@@ -274,6 +384,13 @@ def test_every_turn_polls_that_is_made_from_outside(loop: whorl.EventLoop, kerne
             loop.call_soon(int)
             driver.step()
     assert kernel.polls - before == 2 * QUIET_POLLS
+
+
+def test_other_kernels_poll_in_the_turn_after_a_wakeup() -> None:
+    kernel = CountingKernel(may_skip_polls=False)
+    loop = whorl.EventLoop(kernel=kernel)
+    assert loop.run_until_complete(polls_until_woken(loop, kernel)) == 2
+    loop.close()
 
 
 def test_other_kernels_and_pollers_are_asked_in_every_turn() -> None:

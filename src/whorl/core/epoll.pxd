@@ -11,6 +11,7 @@ cdef int PRIORITIZED
 cdef int ERROR
 cdef int HANGUP
 cdef int QUIET_POLLS
+cdef int JUST_WOKEN
 cdef uint32_t EPOLLIN
 cdef uint32_t EPOLLPRI
 cdef uint32_t EPOLLOUT
@@ -45,7 +46,7 @@ cdef class EpollPoller(Poller):
     cpdef object modify(self, IOHandle handle, int interest)
     @cython.locals(fd=int)
     cpdef object remove(self, IOHandle handle)
-    @cython.locals(events=EventBatch, count=int)
+    @cython.locals(events=EventBatch, count=int, found=Py_ssize_t)
     cpdef Py_ssize_t poll(self, int64_t timeout_ns, list into) except -1
     @cython.locals(events=EventBatch, found=Py_ssize_t, index=int, fd=int, handle=IOHandle)
     cdef Py_ssize_t _collect(self, int count, list into) except -1

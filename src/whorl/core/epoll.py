@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.core.handle import os_error
 from whorl.core.kernel import EventBatch
-from whorl.core.limits import QUIET_POLLS
+from whorl.core.limits import JUST_WOKEN, QUIET_POLLS
 from whorl.core.poller import Poller
 from whorl.core.states import Event
 
@@ -185,7 +185,10 @@ class EpollPoller(Poller):
                     self.quiet += 1
                 return 0
             self.quiet = 0
-            return self._collect(min(count, len(events)), into)
+            found = self._collect(min(count, len(events)), into)
+            if found > 0 and timeout_ns != 0 and not into and self._may_rest:
+                self.quiet = JUST_WOKEN
+            return found
         except BaseException:
             self._ask_again()
             raise

@@ -11,6 +11,7 @@ cdef int DEFAULT
 cdef int ONCE
 cdef int PENDING_ROUNDS
 cdef int QUIET_POLLS
+cdef int JUST_WOKEN
 cdef int TURNS_WITHOUT_POLL
 cdef int64_t LONGEST_WITHOUT_POLL_NS
 

@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any
 from whorl.core.callback import Callback, Runnable, new_callback, new_guarded_callback
 from whorl.core.host import Host
 from whorl.core.kernel import Kernel
-from whorl.core.limits import LONGEST_WITHOUT_POLL_NS, PENDING_ROUNDS, QUIET_POLLS, TURNS_WITHOUT_POLL
+from whorl.core.limits import (
+    JUST_WOKEN,
+    LONGEST_WITHOUT_POLL_NS,
+    PENDING_ROUNDS,
+    QUIET_POLLS,
+    TURNS_WITHOUT_POLL,
+)
 from whorl.core.loop_life import LoopLife
 from whorl.core.states import RunMode
 from whorl.core.timer import TimedCallback, new_timer, new_timer_after
@@ -336,9 +342,6 @@ class Loop(LoopLife):
             found = self._poller.poll(0, into)
             self._now_ns = self._kernel.now()
             self._events_waiting += found
-            if self._poller.quiet >= QUIET_POLLS:
-                self._polled_at = self._kernel.ticks()
-                self._skipped = 0
         else:
             before = self._sleep_began = self._kernel.now()
             found = self._poller.poll(timeout_ns, into)
@@ -346,6 +349,9 @@ class Loop(LoopLife):
             slept = self._now_ns - before
             self._sleep_began = 0
             self._idle_ns += slept
+        if self._poller.quiet >= QUIET_POLLS:
+            self._polled_at = self._kernel.ticks()
+            self._skipped = 0
         if clock_is_patched() != self._follows_patch:
             self._clock_was_patched()
         if self._time_replaced:
@@ -364,6 +370,8 @@ class Loop(LoopLife):
         The timers need the clock only if one of them could be due by now.
         """
         since = self._kernel.ticks() - self._polled_at
+        if self._poller.quiet == JUST_WOKEN:
+            self._poller.quiet = 0  # for this turn only
         if (
             self._skipped >= TURNS_WITHOUT_POLL
             or not 0 <= since <= LONGEST_WITHOUT_POLL_NS

@@ -16,7 +16,8 @@ queue. Nothing of the user's runs inside `poll`.
 * `rest` is called when the loop leaves the polling to whoever watches `fileno`.
 * `quiet` counts the polls in a row, up to QUIET_POLLS, that did not sleep and found nothing. Whoever
   watches something else, or sends something that may come back to this loop, sets it to 0. When it is
-  high, a busy loop skips some polls; a poller that leaves it at 0 is asked in every turn.
+  high, a busy loop skips some polls; a poller that leaves it at 0 is asked in every turn. JUST_WOKEN: the
+  last poll slept, and brought an event that nobody is to handle; one turn may do without the next.
 
 Errors of the kernel are raised as `OSError`. A new kernel interface is one more small module.
 """
