@@ -9,6 +9,7 @@ import asyncio
 import gc
 import signal
 import socket
+import threading
 import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -144,6 +145,9 @@ def test_a_loop_that_is_closed_is_freed_at_once(
         loop = weakref.ref(runner.get_loop())
         runner.run(use(tmp_path))  # type: ignore[arg-type]
     del runner
+    for thread in threading.enumerate():
+        if thread.name.startswith("asyncio-waitpid"):
+            thread.join()  # Before Python 3.12 asyncio waits for children in threads, which know the loop.
     assert loop() is None
 
 
