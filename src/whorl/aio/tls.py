@@ -1,7 +1,7 @@
 """TLS as its users see it: the protocol over any transport, and the transport it gives to a protocol.
 
-What every packet goes through is in `tls_layer` and `tls_transport`. This file is what happens once for
-each connection: the handshake, the shutdown, timeouts and errors, as in ``asyncio.sslproto``.
+What every packet goes through is in `tls_layer`, `tls_output` and `tls_transport`. This file is what happens
+once for each connection: the handshake, the shutdown, timeouts and errors, as in ``asyncio.sslproto``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ except ImportError:  # A Python may be built without it.
     ssl = None  # type: ignore[assignment]
 
 from whorl.aio.stream_transport import StreamTransport
-from whorl.aio.tls_layer import AGAIN, TLSLayer
+from whorl.aio.tls_layer import TLSLayer
+from whorl.aio.tls_records import AGAIN
 from whorl.aio.tls_states import TLSState, Told
 from whorl.aio.tls_transport import TLSStream
 from whorl.aio.transports import named, quick_to_call

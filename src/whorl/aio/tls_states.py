@@ -1,8 +1,11 @@
-"""How far a TLS connection is, and what its protocol was told."""
+"""How far a TLS connection is, what its protocol was told, and how large its records are."""
 
 from __future__ import annotations
 
 import enum
+
+#: The most plaintext one record holds: with this much room, a read takes the whole record.
+RECORD_SIZE = 16 * 1024
 
 
 class TLSState(enum.IntEnum):

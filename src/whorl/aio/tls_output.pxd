@@ -1,0 +1,57 @@
+cimport cython
+
+cdef int CONNECTING
+cdef int OPEN
+cdef int FLUSHING
+cdef int CLOSED
+cdef Py_ssize_t RECORD_SIZE
+cdef Py_ssize_t WRITE_BATCH
+cdef int BATCHES_PER_TURN
+cdef int QUIET_WRITES
+
+
+cpdef object records_of(object sslobj)
+
+
+cdef class TLSOutput:
+    cdef readonly object _loop
+    cdef public object _sslobj
+    cdef public object _records
+    cdef readonly object _outgoing
+    cdef public object _transport
+    cdef public bint _is_own
+    cdef public object _app_protocol
+    cdef readonly int _state
+    cdef list _backlog
+    cdef Py_ssize_t _first
+    cdef Py_ssize_t _offset
+    cdef readonly Py_ssize_t _waiting
+    cdef readonly bint _write_blocked
+    cdef public int _lost_writes
+    cdef public bint _transport_paused
+    cdef public bint _app_writing_paused
+    cdef public Py_ssize_t _high
+    cdef public Py_ssize_t _low
+    cdef public bint _is_told
+
+    cpdef object _enter(self, int state)
+
+    @cython.locals(size=Py_ssize_t, count=Py_ssize_t, is_queued=bint)
+    cdef object _write(self, object data)
+    cdef object _write_all(self, object chunks)
+    cdef bint _is_lost(self) except -1
+    cpdef object _append(self, object data, Py_ssize_t size)
+    cdef object _send_backlog(self)
+    cdef bint _send_outgoing(self) except -1
+    @cython.locals(room=Py_ssize_t, count=Py_ssize_t)
+    cdef object _encrypt(self)
+    @cython.locals(chunk=bytes, size=Py_ssize_t, index=Py_ssize_t)
+    cdef object _next_piece(self, Py_ssize_t room)
+    @cython.locals(rest=Py_ssize_t)
+    cdef object _advance(self, Py_ssize_t count)
+    cpdef object _drop_backlog(self)
+    @cython.locals(size=Py_ssize_t)
+    cdef Py_ssize_t _unsent(self) except -1
+    @cython.locals(size=Py_ssize_t)
+    cdef object _control_writing(self)
+    cdef object _tell(self, str call)
