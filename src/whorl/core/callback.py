@@ -23,6 +23,9 @@ if not cython.compiled:
     new_context = empty_context = contextvars.Context
     get_ident = thread_ident = threading.get_ident
 
+    def fetch(entries: list[Any], place: int) -> None:
+        """Have the memory of an entry brought into the processor's cache; uncompiled nobody can."""
+
     def is_unshared(thing: object) -> bool:
         """Whether only the caller refers to an object; uncompiled nobody can tell."""
         return False

@@ -106,6 +106,10 @@ SORT_MIN_DUE: Final = 64
 #: ... and they are more than one in this many of those that wait: looking for them takes a look at each.
 SORT_FRACTION: Final = 32
 
+#: So many entries before it is needed the memory of one is asked for, where many are run one after the other:
+#: timers lie in memory in the order in which they were made, not in that in which they fall due.
+ENTRIES_AHEAD: Final = 8
+
 #: How many threads the pool has unless WHORL_THREADPOOL_SIZE says otherwise (libuv: 4).
 THREADPOOL_SIZE: Final = 4
 

@@ -2,10 +2,13 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from whorl.core.callback cimport (
-    Callback, GuardedCallback, Runnable, attempt, current_thread, is_unshared, recycle_guarded, still_raised
+    Callback, GuardedCallback, Runnable, attempt, current_thread, fetch, is_unshared, recycle_guarded, still_raised
 )
 from whorl.core.handle cimport Handle
 from whorl.core.loop_figures cimport LoopFigures
+
+cdef Py_ssize_t ENTRIES_AHEAD
+
 
 cdef extern from *:
     """

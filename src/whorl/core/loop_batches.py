@@ -9,6 +9,7 @@ from whorl.core.callback import Callback, GuardedCallback, Runnable, current_thr
 from whorl.core.handle import Handle
 from whorl.core.host import Host
 from whorl.core.kernel import Kernel
+from whorl.core.limits import ENTRIES_AHEAD
 from whorl.core.loop_figures import LoopFigures
 
 try:
@@ -18,7 +19,7 @@ except ImportError:
 
 
 if not cython.compiled:
-    from whorl.core.callback import attempt, is_unshared, recycle_guarded
+    from whorl.core.callback import attempt, fetch, is_unshared, recycle_guarded
 
     def taken(batch: list[Any], index: int) -> Any:
         """An entry of a batch, which has None in its place from now on."""
@@ -118,6 +119,7 @@ class LoopBatches(LoopFigures):
                     for index in range(done, size):
                         done = index + 1
                         self._call = before + done
+                        fetch(batch, index + ENTRIES_AHEAD)
                         entry = taken(batch, index)
                         if watched:
                             self._run_watched(entry)

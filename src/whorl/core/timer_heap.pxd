@@ -5,8 +5,10 @@ from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_SetSlice
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.ref cimport PyObject
 
+from whorl.core.callback cimport fetch
 from whorl.core.timer cimport TimedCallback
 
+cdef Py_ssize_t ENTRIES_AHEAD
 cdef int64_t NEVER_NS
 cdef Py_ssize_t LEAST_PLACES
 cdef Py_ssize_t LINE_GAP
@@ -204,6 +206,7 @@ cdef inline bint append_sorted(TimerHeap heap, int64_t latest, list due) except 
         is_sorted = sort_equals(heap._timers, found, count)
         if is_sorted:
             for position in range(count):
+                fetch(heap._timers, found[min(position + ENTRIES_AHEAD, count - 1)].slot)
                 due.append(heap._timers[found[position].slot])
     finally:
         PyMem_Free(memory)

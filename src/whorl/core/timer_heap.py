@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from whorl.core.limits import (
+    ENTRIES_AHEAD,
     LEAST_PLACES,
     LINE_GAP,
     NEVER_NS,
@@ -176,6 +177,7 @@ class TimerHeap:
         if len(line) == 0 or line[first] is not timer:
             self._pop()
             return
+        fetch(line, first + ENTRIES_AHEAD)
         line[first] = None
         self._first = first = first + 1
         if first == len(line):
@@ -260,6 +262,7 @@ class TimerHeap:
             if timer._deadline_ns > latest:
                 break
             while index < count and not before(timer, due[index]):
+                fetch(due, index + ENTRIES_AHEAD)
                 merged.append(due[index])
                 index += 1
             merged.append(timer)
@@ -280,6 +283,7 @@ class TimerHeap:
                 kept += 1
         self._entries = kept
         for position in range(kept, entries):
+            fetch(self._timers, places[min(position + ENTRIES_AHEAD, entries - 1)].slot)
             self._timers[places[position].slot] = None
         self._heapify()
 
@@ -330,6 +334,7 @@ class TimerHeap:
 if cython.compiled:
     answer_for_timers(TimerHeap)  # type: ignore[name-defined] # noqa: F821 (a C function)
 else:
+    from whorl.core.callback import fetch
 
     class Pair(NamedTuple):
         """A place: a deadline, and the number of a slot. Compiled, a struct."""
