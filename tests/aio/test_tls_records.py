@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 import whorl
 from tests.aio.peers import Recorder, noise, turns
 from tests.aio.tls import manual_connection
-from whorl.aio.tls_records import RecordWalk
+from whorl.aio.tls_records import RecordReader, RecordWalk
 
 RECORDS = [b"\x16\x03\x01\x00\x02ab", b"\x17\x03\x03\x00\x00", b"\x17\x03\x03\x01\x00" + bytes(256)]
 STREAM = bytearray(b"".join(RECORDS))
@@ -122,6 +124,58 @@ async def test_a_broken_record_costs_none_before_it(loop: whorl.EventLoop, proto
         await peer.flush()
         assert await protocol.until_received(16_384 * 3) == data[: 16_384 * 3]
         assert isinstance(await protocol.until_lost(), ssl.SSLError)
+
+
+class Keeping:
+    """Reads records for somebody else, and keeps the buffers that it was given."""
+
+    def __init__(self, records: Any) -> None:
+        self.records = records
+        self.kept: list[memoryview] = []
+
+    def read(self, size: int, buffer: Any) -> int:
+        with memoryview(buffer) as view:
+            self.kept.append(view[:])
+        count: int = self.records.read(size, buffer)
+        return count
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.records, name)
+
+
+async def test_a_program_that_reads_the_records_itself_may_keep_its_buffers(
+    loop: whorl.EventLoop, protocol: Recorder
+) -> None:
+    data = noise(100_000)
+    async with manual_connection(loop, protocol) as (transport, peer):
+        layer = transport._ssl_protocol
+        keeping = layer._records = Keeping(layer._records)
+        await peer.send(data)
+        assert await protocol.until_received(len(data)) == data
+        assert all(len(bytes(buffer)) == len(buffer) for buffer in keeping.kept)
+        assert keeping.kept
+
+
+@pytest.mark.skipif(whorl.compiled, reason="compiled, only the data path can call it")
+def test_a_connection_is_not_read_from_within_a_read_of_it() -> None:
+    refusals = []
+    reader = RecordReader(ssl.MemoryBIO(), memoryview(STREAM))
+
+    def read(size: int, buffer: Any) -> int:
+        reader._incoming.read()
+        with contextlib.suppress(ValueError):
+            try:
+                reader.decrypt(records, len(STREAM))
+            except RuntimeError as error:
+                refusals.append(error)
+        buffer[:3] = b"abc"
+        return 3
+
+    records = SimpleNamespace(read=read)
+    assert reader.decrypt(records, len(STREAM)) == b"abc"
+    assert reader.error is None
+    assert len(refusals) == 1
+    assert reader.decrypt(records, 0) == b""
 
 
 async def test_who_loses_track_of_the_records_loses_no_data(

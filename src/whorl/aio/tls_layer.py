@@ -8,7 +8,8 @@ with `close()`, with the peer's close_notify and with the end of the connection:
 is still sent. What had arrived before is still delivered, unless the user closed. `connection_lost` of
 the transport underneath ends every state.
 
-    ciphertext -> _incoming -> SSLObject.read -> data_received      (into a buffer that all connections share)
+    ciphertext -> _incoming -> SSLObject.read -> data_received      (into a buffer that all connections share,
+                                                    or, of much at once, into the bytes that are delivered)
     write -> _backlog -> SSLObject.write -> _outgoing -> the write of the transport underneath
 
 The transport underneath is asked to report every unsent byte, if it is ours. So what cannot be sent
@@ -39,6 +40,9 @@ OPEN = int(TLSState.OPEN)
 FLUSHING = int(TLSState.FLUSHING)
 CLOSED = int(TLSState.CLOSED)
 
+#: What reads records for an `ssl.SSLObject` of Python's own.
+NATIVE: Any = None if ssl is None else ssl._ssl._SSLSocket  # type: ignore[attr-defined]
+
 #: Memory for more, and one record, the C library takes from the kernel for each message, and gives it back.
 MOST_BY_RECORDS = 111 * 1024
 
@@ -68,8 +72,6 @@ class TLSLayer(TLSOutput):
         self._scratch: Any = scratch.obj
         self._scratch_view = scratch
         self._by_records = RecordReader(incoming, scratch)
-        if self._records is sslobj:  # Code of the program's reads records: it may do anything meanwhile.
-            self._by_records.lose_track()
         self._buffer: Any = scratch  # where the transport underneath puts what it reads
         self._app_is_buffered = False
         self._app_feed: StreamFeed | None = None  # where data goes in place of a stream reader's protocol
@@ -160,10 +162,11 @@ class TLSLayer(TLSOutput):
     def _is_by_records(self, size: int) -> bool:
         """Whether what has arrived may be decrypted record by record, with its rest in the shared buffer.
 
-        No code of the program's runs meanwhile, and little waits from before.
+        No code of the program's reads it, and little waits from before.
         """
         return (
             self._state == OPEN
+            and type(self._records) is NATIVE
             and self._by_records.is_known
             and not (self._app_is_buffered or self._app_reading_paused)
             and self._incoming.pending + size <= MOST_BY_RECORDS

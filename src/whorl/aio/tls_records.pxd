@@ -65,6 +65,6 @@ cdef inline bytes cut_room(RecordReader reader):
     if not is_sole(data):
         return PyBytes_FromStringAndSize(PyBytes_AS_STRING(reader._room), size)
     Py_INCREF(reader._room)
-    reader._room = None
+    reader._room = None  # What is resized has one reference.
     resize_bytes(&data, size)
     return <bytes>owned(data)

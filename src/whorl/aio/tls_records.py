@@ -35,9 +35,8 @@ if not cython.compiled:
         return memoryview(room)[start:]
 
     def cut_room(reader: RecordReader) -> bytes:
-        """What was put into the reader's room, and it has none any more."""
-        data, reader._room = bytes(memoryview(reader._room)[: reader._filled]), None
-        return data
+        """What was put into the reader's room."""
+        return bytes(memoryview(reader._room)[: reader._filled])
 
 
 class RecordWalk:
@@ -75,7 +74,7 @@ class RecordWalk:
         place: int = at
         while place < size and place - at < enough and self.is_known:
             place = self._record_end(data, place, size)
-            if self._missing == 0 and self._seen == 0:
+            if self.is_between():
                 end = place
         return end
 
@@ -116,7 +115,7 @@ class RecordReader(RecordWalk):
         self._incoming = incoming
         self._scratch: Any = scratch.obj
         self._scratch_view = scratch
-        self._room: Any = None  # what is filled, before it is shown to anybody
+        self._room: Any = None  # what is being filled, before it is shown to anybody
         self._filled = 0  # bytes in it
         self.part = 0  # bytes in `incoming` that are less than a record
         self.is_all = True  # whether the last call took all that had arrived
@@ -126,21 +125,27 @@ class RecordReader(RecordWalk):
     def decrypt(self, records: Any, size: int) -> bytes:
         """What is in the first bytes of the shared buffer, decrypted by `records`, and in `incoming` before.
 
-        What is not a whole record is left in `incoming`. The walk is `is_known` before.
+        What is not a whole record is left in `incoming`. The walk is `is_known` before. RuntimeError from
+        within itself: a callback of the SSL context must not have its own connection read.
         """
+        if self._room is not None:
+            raise RuntimeError("this connection is being read already")
         # What is decrypted is never longer, and each record is given room for the longest.
         self._room = new_room(self._incoming.pending + size + RECORD_SIZE)
-        self._filled = self.part = 0
-        self.is_all, self.is_end = True, False
         try:
-            self._decrypt_whole(records, size)
-        except Exception as error:
-            self.error = error
-        if not self.is_known:
-            self.is_all = False
-        elif self.is_all:
-            self.part = self._incoming.pending
-        return cut_room(self)
+            self._filled = self.part = 0
+            self.is_all, self.is_end = True, False
+            try:
+                self._decrypt_whole(records, size)
+            except Exception as error:
+                self.error = error
+            if not self.is_known:
+                self.is_all = False
+            elif self.is_all:
+                self.part = self._incoming.pending
+            return cut_room(self)
+        finally:
+            self._room = None
 
     def _decrypt_whole(self, records: Any, size: int) -> None:
         at: int = 0
