@@ -122,6 +122,32 @@ def test_a_limit_is_kept_and_the_rest_stays(kernel: Kernel, ends: list[DatagramS
     assert [data for data, _ in receive(kernel, theirs)] == numbers[3:]
 
 
+@pytest.mark.skipif(not whorl.compiled, reason="uncompiled, Python's own calls make each datagram")
+def test_datagrams_take_the_memory_of_those_before(kernel: Kernel, ends: list[DatagramSocket]) -> None:
+    ours, theirs = ends
+    places = []
+    others = []
+    for _ in range(3):
+        for _ in range(5):
+            kernel.send_datagram(ours, os.urandom(1000), theirs.sock.getsockname())
+        places.append({id(data) for data, _ in receive(kernel, theirs)})
+        others.append([bytes(1000) for _ in range(5)])  # would have taken memory that is given back
+    assert places[0] == places[1] == places[2]
+    assert len(places[0]) == 5
+
+
+def test_a_datagram_that_is_kept_stays_as_it_was(kernel: Kernel, ends: list[DatagramSocket]) -> None:
+    ours, theirs = ends
+    sent, kept = [], []
+    for number in range(60):
+        sent.append(os.urandom(480 + 100 * (number % 7)))
+        kernel.send_datagram(ours, sent[-1], theirs.sock.getsockname())
+        found = receive(kernel, theirs)
+        if number % 3:
+            kept.append((sent[-1], found[0][0]))
+    assert all(data == arrived for data, arrived in kept)
+
+
 @pytest.mark.parametrize("limit", [0, -1])
 def test_a_limit_that_makes_no_sense_receives_nothing(
     kernel: Kernel, ends: list[DatagramSocket], limit: int

@@ -6,7 +6,8 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 
-from whorl.core.kernel cimport is_sole, owned, resize_bytes
+from whorl.core.kernel cimport owned, resize_bytes
+from whorl.core.messages cimport is_sole
 
 cdef Py_ssize_t RECORD_SIZE
 cdef Py_ssize_t HEADER_SIZE

@@ -14,8 +14,9 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Any
 
+from whorl.core.addresses import AddressBook
 from whorl.core.limits import DATAGRAM_BLOCK, DATAGRAM_ROOM, READ_SIZE  # noqa: F401 (used by datagrams.pxd)
-from whorl.core.notify import NotifyCalls
+from whorl.core.messages import MessageMemory
 from whorl.core.own_methods import has_own
 from whorl.core.refusals import refusal
 
@@ -43,7 +44,7 @@ if not cython.compiled:
             received += 1
         return received
 
-    def send_one(sock: DatagramSocket, data: ReadableBuffer, address: Any) -> int:
+    def send_one(calls: DatagramCalls, sock: DatagramSocket, data: ReadableBuffer, address: Any) -> int:
         """Send one datagram."""
         return send_by_object(sock, data, address)
 
@@ -114,12 +115,14 @@ class DatagramSocket:
         self.family = sock.family if is_known else 0
 
 
-class DatagramCalls(NotifyCalls):
+class DatagramCalls(MessageMemory):
     """The part of the kernel that is about datagrams. The rules are those of `Kernel`."""
 
-    __slots__ = ("_block", "_receives_many", "_sends_many")
+    __slots__ = ("_addresses", "_block", "_receives_many", "_sends_many")
 
     def __init__(self) -> None:
+        MessageMemory.__init__(self)
+        self._addresses: AddressBook | None = None  # made when it is needed
         self._block: bytearray | None = None  # where datagrams are received; made when it is needed
         self._receives_many = True  # whether this kernel has recvmmsg, as far as is known
         self._sends_many = True  # the same for sendmmsg
@@ -136,7 +139,7 @@ class DatagramCalls(NotifyCalls):
 
     def send_datagram(self, sock: DatagramSocket, data: ReadableBuffer, address: Any) -> int:
         """Send one datagram, to the connected peer if `address` is None; its size (man 2 sendto)."""
-        return send_one(sock, data, address)
+        return send_one(self, sock, data, address)
 
     def send_datagrams(self, sock: DatagramSocket, queue: list[Any], first: int) -> int:
         """Send datagrams of a queue from `first` on; how many were sent (man 2 sendmmsg).

@@ -7,6 +7,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromSt
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.ref cimport PyObject
 
+from whorl.core.messages cimport message_of
 from whorl.core.sockets cimport SocketCalls
 
 cdef extern from "<time.h>" nogil:
@@ -167,51 +168,12 @@ cdef extern from *:
     char *room_of "PyBytes_AS_STRING"(PyObject *data)
     void drop_reference "Py_DECREF"(PyObject *thing)
 
-cdef extern from *:
-    """
-    #if defined(__GNUC__)
-    #pragma GCC diagnostic push
-    #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-    #endif
-    /* Other content for a bytes object that nobody but the caller knows, and that was made for as much or more. */
-    static inline void whorl_rewrite(PyObject *bytes, const char *content, Py_ssize_t size) {
-        memcpy(PyBytes_AS_STRING(bytes), content, size);
-        PyBytes_AS_STRING(bytes)[size] = 0;
-        ((PyBytesObject *)bytes)->ob_shash = -1;
-        Py_SET_SIZE((PyVarObject *)bytes, size);
-    }
-    #if defined(__GNUC__)
-    #pragma GCC diagnostic pop
-    #endif
-
-    /* Whether nobody has this object but its one holder. */
-    #ifdef Py_GIL_DISABLED
-    #define WHORL_REUSES 0
-    #else
-    #define WHORL_REUSES 1
-    #endif
-    static inline int whorl_is_sole(PyObject *bytes) {
-        return WHORL_REUSES && Py_REFCNT(bytes) == 1;
-    }
-    """
-    const bint REUSES "WHORL_REUSES"
-    void rewrite "whorl_rewrite"(PyObject *message, const char *content, Py_ssize_t size) noexcept
-    bint is_sole "whorl_is_sole"(PyObject *message) noexcept
-
-cdef extern from *:
-    PyObject *nth "PyList_GET_ITEM"(list messages, Py_ssize_t place) noexcept
-
-cdef enum:
-    MOST_MESSAGES = 128
-
 ctypedef ssize_t (*transfer_t)(int fd, const void *buffer, size_t size) noexcept nogil
 
 cdef Py_ssize_t RELEASE_GIL_SIZE
 cdef Py_ssize_t WRITE_VECTORS
 cdef Py_ssize_t READ_SIZE
 cdef Py_ssize_t LONG_READ
-cdef Py_ssize_t SHORTEST_AGAIN
-cdef Py_ssize_t MOST_KEPT
 cdef int EVENTS_PER_POLL
 cdef int64_t LONGEST_SPIN_NS
 
@@ -259,51 +221,7 @@ cdef inline object receive_short(Kernel kernel, transfer_t transfer, int fd, Py_
     size = transfer(fd, buffer, limit if limit < READ_SIZE else READ_SIZE)
     if size < 0:
         return -c_errno
-    if size < SHORTEST_AGAIN or size >= LONG_READ:
-        return PyBytes_FromStringAndSize(buffer, size)
     return message_of(kernel, buffer, size)
-
-
-cdef inline bytes message_of(Kernel kernel, const char *content, Py_ssize_t size):
-    # Most messages are dropped before the next one comes, those of readers before the next turn's. To free
-    # their memory and to ask for it again would take more instructions than all else that a receiver does in
-    # this process.
-    cdef list messages = kernel._messages
-    cdef Py_ssize_t place = kernel._place
-    cdef Py_ssize_t count = len(messages)
-    cdef Py_ssize_t room
-    cdef bytes message
-    if place >= count:
-        return keep_message(kernel, content, size)
-    if not is_sole(nth(messages, place)):  # The list is its one holder.
-        place = place + 1 if place + 1 < count else 0
-        kernel._place = place
-        if not is_sole(nth(messages, place)) and count < MOST_MESSAGES:
-            kernel._place = count
-            return keep_message(kernel, content, size)
-    room = kernel._rooms[place]
-    if size <= room < 2 * size and is_sole(nth(messages, place)):
-        rewrite(nth(messages, place), content, size)
-        return <bytes>nth(messages, place)
-    if kernel._kept - room + size > MOST_KEPT:
-        return keep_message(kernel, content, size)
-    message = PyBytes_FromStringAndSize(content, size)
-    messages[place] = message
-    kernel._kept += size - room
-    kernel._rooms[place] = <unsigned short>size
-    return message
-
-
-cdef inline bytes keep_message(Kernel kernel, const char *content, Py_ssize_t size):
-    # One message more. If they are too large together, or nobody could tell that they are dropped, others go.
-    cdef bytes message = PyBytes_FromStringAndSize(content, size)
-    if kernel._kept + size > MOST_KEPT or not REUSES:
-        kernel._messages.clear()
-        kernel._place = kernel._kept = 0
-    kernel._rooms[len(kernel._messages)] = <unsigned short>size
-    kernel._messages.append(message)
-    kernel._kept += size
-    return message
 
 
 cdef inline object receive_long(transfer_t transfer, int fd, Py_ssize_t limit):
@@ -539,10 +457,6 @@ cdef inline int wait_for_events(Kernel kernel, int epfd, int64_t timeout_ns, Eve
 
 cdef class Kernel(SocketCalls):
     cdef bytearray _scratch
-    cdef list _messages
-    cdef unsigned short _rooms[MOST_MESSAGES]
-    cdef Py_ssize_t _place
-    cdef Py_ssize_t _kept
     cdef dict _epolls
     cdef bint _fine_sleep
     cdef public int blocked_signal

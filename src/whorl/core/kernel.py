@@ -34,10 +34,8 @@ from whorl.core.limits import (
     LONG_READ,  # noqa: F401 (used by kernel.pxd)
     LONGEST_FED,
     LONGEST_SPIN_NS,
-    MOST_KEPT,  # noqa: F401 (used by kernel.pxd)
     READ_SIZE,
     RELEASE_GIL_SIZE,  # noqa: F401 (used by kernel.pxd)
-    SHORTEST_AGAIN,  # noqa: F401 (used by kernel.pxd)
     WRITE_VECTORS,
 )
 from whorl.core.refusals import refusal
@@ -300,9 +298,6 @@ class Kernel(SocketCalls):
     __slots__ = (
         "_epolls",
         "_fine_sleep",
-        "_kept",
-        "_messages",
-        "_place",
         "_scratch",
         "accepts_descriptors",
         "blocked_signal",
@@ -316,10 +311,6 @@ class Kernel(SocketCalls):
     def __init__(self) -> None:
         SocketCalls.__init__(self)
         self._scratch = new_scratch()  # where short messages are received
-        # Short messages that were received; the memory of those that are dropped becomes the next ones'.
-        self._messages: list[bytes] = []
-        self._place = 0  # of the last one
-        self._kept = 0  # bytes, all together
         self._epolls: dict[int, Any] = {}  # uncompiled: the epoll objects by descriptor
         self._fine_sleep = True  # whether this kernel sleeps in nanoseconds (epoll_pwait2)
         self.blocked_signal = 0  # a signal that is held back during a sleep; 0: none

@@ -3,7 +3,7 @@ from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
-from whorl.core.datagrams cimport AF_INET, AF_INET6, AF_UNIX, read_address, sockaddr, sockaddr_in, sockaddr_storage
+from whorl.core.addresses cimport AF_INET, AF_INET6, AF_UNIX, read_address, sockaddr, sockaddr_in, sockaddr_storage
 from whorl.core.files cimport FileCalls, c_close
 
 cdef extern from *:
