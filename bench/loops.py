@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import functools
 import importlib
 import json
 import os
@@ -23,14 +24,18 @@ PEERS = {  # what makes a loop, by the name of the package on PyPI
     "zloop": "new_event_loop",
     "aiofastnet": "loop_factory",
 }
-SPINNING = "whorl-spinning"
 SPIN_NS = 100_000
+CONFIGURED: dict[str, dict[str, Any]] = {  # what they are told (`configure`)
+    "whorl-spinning": {"spin_ns": SPIN_NS},
+    "whorl-collecting": {"collect_writes": True},
+}
 URING = "whorl-io_uring"
 NAMES = ("whorl", "whorl-pure", *PEERS, "asyncio", LIMIT)
 DESCRIPTIONS = {
     "whorl": "Whorl, compiled: the tree on PYTHONPATH, else build/cpXY-*-release; whorl@DIR: another tree",
     "whorl-pure": "Whorl, not compiled: src/",
-    SPINNING: f"Whorl, compiled, that spins for {SPIN_NS // 1000} µs before it sleeps",
+    "whorl-spinning": f"Whorl, compiled, that spins for {SPIN_NS // 1000} µs before it sleeps",
+    "whorl-collecting": "Whorl, compiled, that sends all small writes of a callback together",
     ", ".join(PEERS): "other people's, where they are installed",
     URING: "Whorl, compiled, that waits by io_uring",
     "asyncio": "the standard library's loop",
@@ -81,7 +86,8 @@ def factory(name: str) -> Factory:
     _check_build(name, whorl.compiled)
     if name.startswith(URING):
         return cast(Factory, _on_rings)
-    return cast(Factory, _spinning if name.startswith(SPINNING) else whorl.new_event_loop)
+    options = CONFIGURED.get(name.partition("@")[0])
+    return cast(Factory, functools.partial(_configured, options) if options else whorl.new_event_loop)
 
 
 def _on_rings() -> Any:
@@ -93,11 +99,11 @@ def _on_rings() -> Any:
     return loop
 
 
-def _spinning() -> Any:
+def _configured(options: Mapping[str, Any]) -> Any:
     import whorl
 
     loop = whorl.new_event_loop()
-    loop.configure(spin_ns=SPIN_NS)
+    loop.configure(**options)
     return loop
 
 
@@ -109,13 +115,14 @@ def die_with_parent() -> None:
 def _environment(name: str) -> dict[str, str]:
     environment = dict(os.environ)
     family, _, tree = name.partition("@")
-    if family not in (*NAMES, SPINNING, URING):
-        raise UnavailableError(f"unknown loop; known are {', '.join((*NAMES, SPINNING, URING))}")
+    known = (*NAMES, *CONFIGURED, URING)
+    if family not in known:
+        raise UnavailableError(f"unknown loop; known are {', '.join(known)}")
     if family == "whorl-pure":
         environment["PYTHONPATH"] = tree or str(ROOT / "src")
     elif tree:
         environment["PYTHONPATH"] = tree
-    elif family in ("whorl", SPINNING, URING) and not _names_whorl(environment.get("PYTHONPATH", "")):
+    elif family in ("whorl", *CONFIGURED, URING) and not _names_whorl(environment.get("PYTHONPATH", "")):
         environment["PYTHONPATH"] = str(_newest_release_tree())
     return environment
 

@@ -1,4 +1,4 @@
-"""Small writes of one callback leave together, all but the first; nobody who looks can tell."""
+"""Small writes of one callback leave together; the first at once, unless the loop collects it too."""
 
 from __future__ import annotations
 
@@ -430,3 +430,138 @@ async def test_what_another_thread_writes_is_not_held_back(connect: Connect) -> 
     thread.start()
     thread.join()
     assert arrived(peer) == b"zero one two"
+
+
+# A loop that collects the first one, too.
+
+
+@pytest.fixture
+def collecting(loop: whorl.EventLoop) -> None:
+    loop.configure(collect_writes=True)
+
+
+@pytest.mark.usefixtures("collecting")
+async def test_all_small_writes_of_a_callback_are_collected(
+    kernel: CountingKernel, connect: Connect, kind: str
+) -> None:
+    transport, peer = await connect(kind, asyncio.Protocol())
+    for count in range(1, 4):
+        for number in range(10):
+            transport.write(b"%d" % number)
+        assert kernel.sent == [10] * (count - 1)
+        await asyncio.sleep(0)
+        assert kernel.sent == [10] * count
+    assert arrived(peer) == b"0123456789" * 3
+
+
+@pytest.mark.usefixtures("collecting")
+async def test_a_reply_is_collected_while_data_is_received(kernel: CountingKernel, connect: Connect) -> None:
+    class Protocol(asyncio.Protocol):
+        def data_received(self, data: bytes) -> None:
+            write_two(transport)
+            done.set_result(list(kernel.sent))
+
+    done = asyncio.get_running_loop().create_future()
+    transport, peer = await connect("tcp", Protocol())
+    peer.send(b"?")
+    assert await done == []
+    assert kernel.sent == [7]
+    assert arrived(peer) == b"one two"
+
+
+@pytest.mark.usefixtures("collecting")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("act", ACTS)
+async def test_collected_writes_leave_before_anybody_could_tell(connect: Connect, kind: str, act: str) -> None:
+    transport, peer = await connect(kind, asyncio.Protocol())
+    transport.write(b"one")
+    assert arrived(peer) == b""
+    ACTS[act](transport)
+    assert arrived(peer) == b"one"
+
+
+@pytest.mark.usefixtures("collecting")
+async def test_collected_writes_leave_before_a_failure_is_reported(
+    loop: whorl.EventLoop, connect: Connect
+) -> None:
+    transport, peer = await connect("tcp", asyncio.Protocol())
+    seen: list[bytes] = []
+
+    def write() -> None:
+        transport.write(b"one")
+        raise ValueError("on purpose")
+
+    def report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        seen.append(arrived(peer))
+        transport.write(b"two")
+        seen.append(arrived(peer))
+
+    loop.set_exception_handler(report)
+    loop.call_soon(write)
+    await asyncio.sleep(0)
+    assert seen == [b"one", b"two"]
+
+
+@pytest.mark.usefixtures("collecting")
+async def test_a_callback_that_takes_its_time_sends_what_was_collected(
+    kernel: CountingKernel, connect: Connect
+) -> None:
+    transport, peer = await connect("tcp", asyncio.Protocol())
+    transport.write(b"one")
+    kernel.clock += LONGEST_HELD_TICKS + 1
+    transport.write(b"two")
+    assert arrived(peer) == b"onetwo"
+
+
+@pytest.mark.usefixtures("collecting")
+async def test_a_large_write_is_not_collected(kernel: CountingKernel, connect: Connect) -> None:
+    transport, peer = await connect("tcp", asyncio.Protocol())
+    transport.write(bytes(SMALL_WRITE + 1))
+    assert kernel.sent == [SMALL_WRITE + 1]
+    transport.set_write_buffer_limits(high=4)
+    transport.write(b"large")
+    assert arrived(peer) == bytes(SMALL_WRITE + 1) + b"large"
+
+
+@pytest.mark.usefixtures("collecting")
+async def test_what_another_thread_writes_is_not_collected(connect: Connect) -> None:
+    transport, peer = await connect("tcp", asyncio.Protocol())
+    thread = threading.Thread(target=transport.write, args=[b"one"])
+    thread.start()
+    thread.join()
+    assert arrived(peer) == b"one"
+
+
+@pytest.mark.usefixtures("collecting")
+def test_outside_of_callbacks_nothing_is_collected(loop: whorl.EventLoop, connect: Connect) -> None:
+    transport, peer = loop.run_until_complete(connect("tcp", asyncio.Protocol()))
+    transport.write(b"one")
+    assert arrived(peer) == b"one"
+
+
+@pytest.mark.usefixtures("collecting")
+async def test_collected_writes_are_lost_with_the_connection(
+    kernel: CountingKernel, connect: Connect, loop: whorl.EventLoop
+) -> None:
+    class Protocol(asyncio.Protocol):
+        def connection_lost(self, error: BaseException | None) -> None:
+            lost.set_result(error)
+
+    lost: asyncio.Future[BaseException | None] = loop.create_future()
+    transport, peer = await connect("unix", Protocol())
+    peer.close()
+    write_two(transport)
+    assert kernel.sent == []
+    assert isinstance(await lost, BrokenPipeError)
+    assert kernel.sent == [-errno.EPIPE]
+
+
+async def test_collecting_can_be_ended(loop: whorl.EventLoop, connect: Connect, kind: str) -> None:
+    transport, peer = await connect(kind, asyncio.Protocol())
+    for collects in (True, False):
+        loop.configure(collect_writes=collects)
+        loop.configure()
+        transport.write(b"one")
+        assert arrived(peer) == (b"" if collects else b"one")
+        await asyncio.sleep(0)
+        assert arrived(peer) == (b"one" if collects else b"")

@@ -22,6 +22,7 @@ from whorl.core.callback import Callback
 from whorl.core.host import call_before_forks
 from whorl.core.kernel import clock_of
 from whorl.core.loop import Loop
+from whorl.core.loop_life import UNCHANGED
 from whorl.handles.exit_watch import ExitWatch
 
 try:
@@ -145,6 +146,23 @@ class Running(Loop):
         if self._known_asyncgens is None:
             self._known_asyncgens = weakref.WeakSet()
         return self._known_asyncgens
+
+    def configure(
+        self,
+        *,
+        block_signal: int | None = UNCHANGED,
+        spin_ns: int = UNCHANGED,
+        collect_writes: bool = UNCHANGED,
+    ) -> None:
+        """Say how the loop sleeps and writes; what is not named stays as it is.
+
+        `block_signal` and `spin_ns` are those of `whorl.Loop.configure`, with what it raises. `collect_writes`:
+        small writes of a callback to a TCP or UNIX connection leave together when it ends. At first the first
+        one of them leaves at once, as in asyncio: a callback may write and then keep the loop for long.
+        """
+        Loop.configure(self, block_signal=block_signal, spin_ns=spin_ns)
+        if collect_writes is not UNCHANGED:
+            self._collects_writes = bool(collect_writes)
 
     def run_forever(self) -> None:
         """Turn until `stop` is called.

@@ -63,8 +63,9 @@ cdef class StreamTransport(WriteTransport):
     cdef flag _holds
     cdef flag _is_listed
 
-    @cython.locals(call=uint32_t)
     cdef Py_ssize_t _send(self, object data, Py_ssize_t size) except? -65536
+    @cython.locals(call=uint32_t, is_first=bint, is_soon=bint)
+    cdef bint _may_wait(self) except -1
     cdef bint _hold_back(self, object data, Py_ssize_t size) except -1
     @cython.locals(is_more=bint)
     cdef Py_ssize_t _hold_more(self, object data, Py_ssize_t size) except? -65536

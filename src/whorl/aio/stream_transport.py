@@ -403,21 +403,19 @@ class StreamTransport(WriteTransport):
         """
         if self._holds:
             return self._hold_more(data, size)
+        return 0 if self._may_wait() and self._hold_back(data, size) else Stream._send(self, data, size)
+
+    def _may_wait(self) -> bool:
+        """Whether a callback runs in which this write may wait for others. This is the last one from now on."""
         call = self._loop._call
-        if call and call == self._wrote_in and self._hold_back(data, size):
-            return 0
+        is_first = call != self._wrote_in
         self._wrote_in = call
-        self._wrote_at = self._kernel.ticks()
-        return Stream._send(self, data, size)
+        is_soon = self._is_soon()
+        return call != 0 and (self._loop._collects_writes if is_first else is_soon)
 
     def _hold_back(self, data: Any, size: int) -> bool:
-        """Hold back the second write of a callback, or the first one after what was held back has left."""
-        if (
-            self._unsent
-            or size > SMALL_WRITE
-            or size > self._high
-            or not (self._may_hold and self._is_soon())
-        ):
+        """Hold back the first of a callback's writes that may wait, or the first after what waited has left."""
+        if self._unsent or size > SMALL_WRITE or size > self._high or not self._may_hold:
             return False
         if not self._is_listed:
             if not self._loop._hold(self):

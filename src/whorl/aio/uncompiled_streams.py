@@ -60,7 +60,7 @@ def write(self: Any, data: bytes | bytearray | memoryview) -> None:
     if not size or call == self._wrote_in or self._holds or self._unsent or self._state != OPEN:
         self._write_anything(data)
         return
-    if self._refuses_writes:
+    if self._refuses_writes or self._loop._collects_writes:
         self._write_anything(data)
         return
     self._wrote_in = call

@@ -108,11 +108,12 @@ class Runnable:
 class Owner:
     """What callbacks and handles ask of their loop."""
 
-    __slots__ = ("_call", "_debug")
+    __slots__ = ("_call", "_collects_writes", "_debug")
 
     def _set_up_owner(self) -> None:
         self._debug = False
         self._call = 0  # the number of the callback that runs, 0 while none does
+        self._collects_writes = False  # whether its first write may wait as those do that follow
 
     def _timer_cancelled(self, timer: Runnable) -> None:
         raise NotImplementedError
