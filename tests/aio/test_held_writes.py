@@ -472,7 +472,7 @@ async def test_a_reply_is_collected_while_data_is_received(kernel: CountingKerne
 @pytest.mark.usefixtures("collecting")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.parametrize("act", ACTS)
-async def test_collected_writes_leave_before_anybody_could_tell(connect: Connect, kind: str, act: str) -> None:
+async def test_collected_ones_leave_before_anybody_could_tell(connect: Connect, kind: str, act: str) -> None:
     transport, peer = await connect(kind, asyncio.Protocol())
     transport.write(b"one")
     assert arrived(peer) == b""

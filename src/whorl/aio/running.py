@@ -156,9 +156,10 @@ class Running(Loop):
     ) -> None:
         """Say how the loop sleeps and writes; what is not named stays as it is.
 
-        `block_signal` and `spin_ns` are those of `whorl.Loop.configure`, with what it raises. `collect_writes`:
-        small writes of a callback to a TCP or UNIX connection leave together when it ends. At first the first
-        one of them leaves at once, as in asyncio: a callback may write and then keep the loop for long.
+        `block_signal` and `spin_ns` are those of `whorl.Loop.configure`, with what it raises.
+        `collect_writes`: all small writes of a callback to a TCP or UNIX connection leave together when it
+        ends. At first it is off, and the first of them leaves at once, as in asyncio: a callback may write
+        and then keep the loop for long.
         """
         Loop.configure(self, block_signal=block_signal, spin_ns=spin_ns)
         if collect_writes is not UNCHANGED:

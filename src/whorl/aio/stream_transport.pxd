@@ -7,6 +7,7 @@ from whorl.aio.stream_feed cimport StreamFeed
 from whorl.aio.tls_layer cimport TLSLayer
 from whorl.aio.transport_table cimport TransportTable
 from whorl.core.callback cimport Owner, flag, new_callback
+from whorl.core.loop_batches cimport last_taken
 from whorl.core.loop_life cimport LoopLife
 from whorl.handles.stream cimport Stream
 
@@ -72,6 +73,7 @@ cdef class StreamTransport(WriteTransport):
     @cython.locals(before=uint32_t)
     cdef bint _is_soon(self) except -1
     cdef object _callback_ended(self)
+    @cython.locals(data=bytes, code=Py_ssize_t)
     cdef object _send_held(self)
     cdef object _send_lines(self, object list_of_data)
     @cython.locals(data=bytes, size=Py_ssize_t)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from whorl.core.loop_life import LoopLife
 
 if not cython.compiled:
+    from whorl.core.loop_batches import last_taken
 
     def is_made(transport: Any) -> bool:
         """Whether a transport has something to close; one that was never initialized has not."""
@@ -406,7 +407,7 @@ class StreamTransport(WriteTransport):
         return 0 if self._may_wait() and self._hold_back(data, size) else Stream._send(self, data, size)
 
     def _may_wait(self) -> bool:
-        """Whether a callback runs in which this write may wait for others. This is the last one from now on."""
+        """Whether this write may wait for others of a callback. This is the last one from now on."""
         call = self._loop._call
         is_first = call != self._wrote_in
         self._wrote_in = call
@@ -414,7 +415,7 @@ class StreamTransport(WriteTransport):
         return call != 0 and (self._loop._collects_writes if is_first else is_soon)
 
     def _hold_back(self, data: Any, size: int) -> bool:
-        """Hold back the first of a callback's writes that may wait, or the first after what waited has left."""
+        """Hold back the first write of a callback that may wait, or the first after what waited has left."""
         if self._unsent or size > SMALL_WRITE or size > self._high or not self._may_hold:
             return False
         if not self._is_listed:
@@ -458,11 +459,19 @@ class StreamTransport(WriteTransport):
         if not self._holds:
             return
         self._holds = False
+        if not self._unsent:
+            return
+        if len(self._chunks) == 1:  # as if it were written now
+            data = last_taken(self._chunks)
+            self._unsent = 0
+            code = Stream._send(self, data, len(data))
+            if code < 0:
+                self._write_failed(-code)
+            return
+        self._poller.quiet = 0
+        self._flush()
         if self._unsent:
-            self._poller.quiet = 0
-            self._flush()
-            if self._unsent:
-                self._update_interest()
+            self._update_interest()
 
     def _send_lines(self, list_of_data: Any) -> None:
         self._send_held()

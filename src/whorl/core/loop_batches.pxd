@@ -71,6 +71,33 @@ cdef extern from *:
     int empty "whorl_empty"(list batch) except -1
 
 
+cdef extern from *:
+    """
+    /* Take the last entry out of a list of which nobody else knows. A short one keeps its memory. */
+    static inline PyObject *whorl_last_taken(PyObject *list) {
+        Py_ssize_t last = PyList_GET_SIZE(list) - 1;
+        PyObject *entry;
+        if (last < 0) {
+            PyErr_SetString(PyExc_IndexError, "the list has become empty");
+            return NULL;
+        }
+        entry = PyList_GET_ITEM(list, last);
+    #ifndef Py_GIL_DISABLED
+        if (last < 64) {
+            Py_SET_SIZE(list, last);
+            return entry;
+        }
+    #endif
+        Py_INCREF(entry);
+        if (PyList_SetSlice(list, last, last + 1, NULL) == 0)
+            return entry;
+        Py_DECREF(entry);
+        return NULL;
+    }
+    """
+    object last_taken "whorl_last_taken"(list entries)
+
+
 cdef class LoopBatches(LoopFigures):
     cdef readonly int64_t _passes
     cdef public object _watched_entry
@@ -92,8 +119,9 @@ cdef class LoopBatches(LoopFigures):
     )
     cdef object _run_batch(self, list batch, list queue)
     cdef bint _hold(self, Runnable handle) except -1
-    @cython.locals(handle=Handle)
     cpdef object _send_held(self)
+    @cython.locals(handle=Handle)
+    cdef object _tell_holding(self)
     cdef object _entry_failed(self, Runnable entry, object error)
     @cython.locals(began=int64_t, took=int64_t)
     cdef object _run_watched(self, Runnable entry)

@@ -26,6 +26,10 @@ if not cython.compiled:
         entry, batch[index] = batch[index], None
         return entry
 
+    def last_taken(entries: list[Any]) -> Any:
+        """Take the last entry out."""
+        return entries.pop()
+
     def only_one(batch: list[Any], cls: type) -> Any:
         """Take out the only entry, if it is of that class; uncompiled there is another way."""
 
@@ -135,7 +139,7 @@ class LoopBatches(LoopFigures):
                             entry._execute()
                             recycle_guarded(entry)
                         if self._holding:
-                            self._send_held()
+                            self._tell_holding()
                 except BaseException as error:
                     self._entry_failed(entry, error)
         finally:
@@ -145,12 +149,12 @@ class LoopBatches(LoopFigures):
                 queue[:0] = batch[done:]
             empty(batch)
             if self._holding:  # an interrupt
-                self._send_held()
+                self._tell_holding()
 
     def _entry_failed(self, entry: Runnable, error: BaseException) -> None:
         self._call = 0  # What the exception handler writes is not held back.
         if self._holding:
-            self._send_held()
+            self._tell_holding()
         self._callback_failed(entry, error)
 
     def _run_watched(self, entry: Runnable) -> None:
@@ -189,9 +193,13 @@ class LoopBatches(LoopFigures):
 
     def _send_held(self) -> None:
         """Have everything sent now that was held back until the end of the callback that runs."""
-        self._holding.reverse()
+        self._tell_holding()
+
+    def _tell_holding(self) -> None:
+        if len(self._holding) > 1:
+            self._holding.reverse()
         while self._holding:
-            handle = self._holding.pop()
+            handle = last_taken(self._holding)
             handle._callback_ended()
 
 
@@ -217,13 +225,13 @@ def attempt_failed(loop: LoopBatches, entry: Callback) -> None:
 def send_held_by(loop: LoopBatches, entry: Callback) -> None:
     """Have everything sent that a callback held back, and report what that raises."""
     try:
-        loop._send_held()
+        loop._tell_holding()
     except BaseException as error:
         loop._entry_failed(entry, error)
     finally:
         loop._call = 0
         if loop._holding:  # an interrupt
-            loop._send_held()
+            loop._tell_holding()
 
 
 if not cython.compiled:
@@ -250,7 +258,7 @@ if not cython.compiled:
                         else:
                             entry._execute()
                         if holding:
-                            self._send_held()
+                            self._tell_holding()
                     entry = None  # A traceback may keep this frame, which must not keep what failed a task.
                 except BaseException as error:
                     self._callbacks -= len(batch)
@@ -261,6 +269,6 @@ if not cython.compiled:
                 queue[:0] = reversed(batch)
                 batch.clear()
             if holding:  # an interrupt
-                self._send_held()
+                self._tell_holding()
 
     LoopBatches._run_batch = _run_batch  # type: ignore[method-assign]
