@@ -22,6 +22,7 @@ PEERS = {  # what makes a loop, by the name of the package on PyPI
     "rloop": "new_event_loop",
     "veloxloop": "new_event_loop",
     "zloop": "new_event_loop",
+    "zuvloop": "new_event_loop",
     "aiofastnet": "loop_factory",
 }
 SPIN_NS = 100_000
