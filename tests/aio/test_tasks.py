@@ -9,6 +9,7 @@ import re
 import sys
 import types
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from unittest import mock
 
@@ -39,6 +40,34 @@ def test_a_future_belongs_to_the_loop(loop: whorl.EventLoop) -> None:
     assert future.get_loop() is loop
 
 
+async def test_what_a_loop_makes_is_its_own_while_another_one_runs(loop: whorl.EventLoop) -> None:
+    other = whorl.EventLoop()
+    future, task = other.create_future(), other.create_task(get_name())
+    assert (future.get_loop(), task.get_loop()) == (other, other)
+    await asyncio.to_thread(other.run_until_complete, task)
+    other.close()
+
+
+def test_what_a_loop_makes_is_its_own_in_another_thread(loop: whorl.EventLoop) -> None:
+    async def make() -> tuple[asyncio.Future[Any], asyncio.Task[str]]:
+        return loop.create_future(), loop.create_task(get_name())
+
+    with ThreadPoolExecutor(1) as pool:
+        future, task = pool.submit(asyncio.run, make()).result()
+    assert (future.get_loop(), task.get_loop()) == (loop, loop)
+    loop.run_until_complete(task)
+
+
+async def test_the_future_class_is_looked_up_when_it_is_needed(loop: whorl.EventLoop) -> None:
+    class Future(asyncio.Future[Any]):
+        pass
+
+    with mock.patch.object(asyncio.futures, "Future", Future):
+        future = loop.create_future()
+    assert type(future) is Future
+    assert future.get_loop() is loop
+
+
 async def test_a_future_wakes_who_awaits_it(loop: whorl.EventLoop) -> None:
     future = loop.create_future()
     loop.call_soon(future.set_result, "woken")
@@ -59,6 +88,13 @@ async def test_a_task_gets_the_name_it_is_given(loop: whorl.EventLoop) -> None:
     task = loop.create_task(get_name(), name="Ulrich")
     assert task.get_name() == "Ulrich"
     await task
+
+
+@pytest.mark.parametrize("options", [{}, {"name": None}, {"context": None}, {"name": None, "context": None}])
+async def test_a_task_without_a_name_gets_one(loop: whorl.EventLoop, options: dict[str, Any]) -> None:
+    task = loop.create_task(get_name(), **options)
+    assert re.fullmatch(r"Task-\d+", task.get_name())
+    assert await task == "outside"
 
 
 async def test_a_task_runs_in_the_context_it_is_given(loop: whorl.EventLoop) -> None:

@@ -36,7 +36,30 @@ _FACTORIES_TAKE_OPTIONS = "kwargs" in inspect.signature(_ask_factory).parameters
 _OPTIONS = {"name", "context", "eager_start"}
 _HAS_EAGER_TASKS = sys.version_info >= (3, 12)
 
+# Who names no loop is given the one that runs. With CPython's own classes, in C, that spares the dictionary
+# for the name. Not with those of 3.11, which ask the system for the number of the process each time.
+_asyncio: Any
+try:
+    import _asyncio
+except ImportError:
+    _asyncio = None
+_OF_RUNNING: Any = _asyncio if sys.version_info >= (3, 12) else None
+_FUTURE: Any = getattr(_OF_RUNNING, "Future", None)
+_TASK: Any = getattr(_OF_RUNNING, "Task", None)
+_running_loop: Any = getattr(_OF_RUNNING, "_get_running_loop", None)
+_NONE: tuple[()] = ()
+
 if not cython.compiled:
+
+    def future_of(cls: Any, none: tuple[()]) -> Any:
+        """A future of the running loop."""
+
+    def task_of(cls: Any, coroutine: Any) -> Any:
+        """A task of the running loop."""
+
+    def says_nothing(options: dict[str, Any]) -> bool:
+        """Whether these options are those that a task has without them."""
+        return not options
 
     def makes_tasks_plainly(loop: EventLoop) -> bool:
         """Whether nobody has a say in it; uncompiled, to ask takes longer than to find out."""
@@ -49,6 +72,8 @@ def create_future(loop: EventLoop) -> asyncio.Future[Any]:
 
     Source: ``asyncio.loop.create_future``.
     """
+    if cython.compiled and futures.Future is _FUTURE and _running_loop() is loop:
+        return future_of(_FUTURE, _NONE)  # type: ignore[no-any-return]
     return futures.Future(loop=loop)
 
 
@@ -59,7 +84,9 @@ def create_task(loop: EventLoop, coro: Running[Result], **options: Any) -> async
     `options` are those of the running Python's `asyncio.Task`; `eager_start` is accepted by all, and
     has no effect where there are no eager tasks. Source: ``asyncio.loop.create_task``.
     """
-    if cython.compiled and not options and makes_tasks_plainly(loop):
+    if cython.compiled and says_nothing(options) and makes_tasks_plainly(loop):
+        if tasks.Task is _TASK and _running_loop() is loop:
+            return task_of(_TASK, coro)  # type: ignore[no-any-return]
         return tasks.Task(coro, loop=loop)  # type: ignore[arg-type, unused-ignore]
     if loop._closed:
         loop._check_closed()
