@@ -11,10 +11,6 @@ cdef extern from *:
         return made;
     }
 
-    static inline PyObject *whorl_future_of(PyObject *cls, PyObject *none) {
-        return whorl_made_of(cls, none);
-    }
-
     static inline PyObject *whorl_task_of(PyObject *cls, PyObject *coroutine) {
         PyObject *arguments = PyTuple_Pack(1, coroutine);
         PyObject *made = whorl_made_of(cls, arguments);
@@ -22,7 +18,7 @@ cdef extern from *:
         return made;
     }
     """
-    object future_of "whorl_future_of"(object cls, tuple none)
+    object future_of "whorl_made_of"(object cls, tuple none)
     object task_of "whorl_task_of"(object cls, object coroutine)
 
 cdef object _FUTURE
