@@ -8,6 +8,7 @@ import gc
 import re
 import sys
 import types
+import weakref
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -152,6 +153,65 @@ def test_an_unknown_option_is_refused(loop: whorl.EventLoop) -> None:
 @pytest.mark.parametrize("wrong", [None, 1, print])
 def test_what_is_no_coroutine_is_refused(wrong: Any) -> None:
     assert error_as_in_asyncio(lambda loop: loop.create_task(wrong))[0] is TypeError
+
+
+@pytest.mark.parametrize("wrong", [None, 1, print])
+async def test_what_is_no_coroutine_is_refused_by_the_running_loop(loop: whorl.EventLoop, wrong: Any) -> None:
+    for _ in range(2):
+        with pytest.raises(TypeError, match="a coroutine was expected"):
+            loop.create_task(wrong)
+    assert await loop.create_task(get_name()) == "outside"
+
+
+async def test_what_is_not_to_be_given_to_create_task_is_refused(loop: whorl.EventLoop) -> None:
+    create: Any = loop.create_task
+    unbound: Any = whorl.EventLoop.create_task
+    coroutine = get_name()
+    for wrong in (
+        lambda: create(),
+        lambda: create(coroutine, None),
+        lambda: create(coroutine, nam=None),
+        lambda: create(coroutine, coro=coroutine),
+        lambda: unbound(),
+        lambda: unbound(coroutine),
+    ):
+        with pytest.raises(TypeError):
+            wrong()
+    for other in (3, None, object()):
+        with pytest.raises((TypeError, AttributeError)):
+            unbound(other, coroutine)
+    assert await unbound(loop, coro=coroutine) == "outside"
+
+
+async def test_nothing_keeps_a_coroutine_whose_task_is_done(loop: whorl.EventLoop) -> None:
+    coroutine = get_name()
+    reference = weakref.ref(coroutine)
+    await loop.create_task(coroutine)
+    del coroutine
+    await turns(1)  # This callback was called with the task.
+    assert reference() is None
+
+
+def test_making_a_task_may_make_another() -> None:
+    class Nesting(whorl.EventLoop):
+        depth = 0
+
+        def call_soon(self, callback: Any, *args: Any, **options: Any) -> Any:
+            if self.depth:
+                self.depth -= 1
+                made.append(self.create_task(get_name()))
+            return super().call_soon(callback, *args, **options)
+
+    async def main() -> list[str]:
+        loop.depth = 3
+        made.append(loop.create_task(get_name()))
+        return await asyncio.gather(*made)
+
+    made: list[asyncio.Task[str]] = []
+    loop = Nesting()
+    assert loop.run_until_complete(main()) == ["outside"] * 4
+    assert len(set(made)) == 4
+    loop.close()
 
 
 async def test_the_task_class_is_looked_up_when_it_is_needed(loop: whorl.EventLoop) -> None:

@@ -376,39 +376,47 @@ def test_arguments_that_are_no_tuple_are_refused() -> None:
         call_in_context(contextvars.copy_context(), print, None)  # type: ignore[arg-type]
 
 
-def test_the_name_of_the_context_need_not_be_interned(loop: Loop) -> None:
+SCHEDULING: list[tuple[str, tuple[int, ...]]] = [
+    ("call_soon", ()), ("call_soon_threadsafe", ()), ("call_at", (0,)), ("call_later", (0,))
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "when"), SCHEDULING)
+def test_the_name_of_the_context_need_not_be_interned(loop: Loop, method: str, when: tuple[int, ...]) -> None:
     seen: list[object] = []
     variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable")
     context = contextvars.copy_context()
     context.run(variable.set, 3)
     name = "".join(["con", "text"])
-    loop.call_soon(lambda: seen.append(variable.get()), **{name: context})
-    loop.call_soon_threadsafe(lambda more: seen.append(variable.get() + more), 1, **{name: context})
+    schedule: Any = getattr(loop, method)
+    schedule(*when, lambda: seen.append(variable.get()), **{name: context})
+    schedule(*when, lambda more, most: seen.append(variable.get() + more + most), 1, 2, **{name: context})
     loop.run()
-    assert seen == [3, 4]
+    assert seen == [3, 6]
 
 
-@pytest.mark.parametrize("method", ["call_soon", "call_soon_threadsafe"])
-def test_what_scheduling_does_not_take_is_refused(loop: Loop, method: str) -> None:
+@pytest.mark.parametrize(("method", "when"), SCHEDULING)
+def test_what_scheduling_does_not_take_is_refused(loop: Loop, method: str, when: tuple[int, ...]) -> None:
     schedule: Any = getattr(loop, method)
     unbound: Any = getattr(Loop, method)
     for wrong in (
         lambda: schedule(),
-        lambda: schedule(print, contexts=None),
-        lambda: schedule(print, contexT=None),
-        lambda: schedule(print, context=None, more=1),
-        lambda: schedule(context=None),
-        lambda: unbound(print),
+        lambda: schedule(*when),
+        lambda: schedule(*when, print, contexts=None),
+        lambda: schedule(*when, print, contexT=None),
+        lambda: schedule(*when, print, context=None, more=1),
+        lambda: schedule(*when, context=None),
+        lambda: unbound(*when, print),
         lambda: unbound(),
     ):
         with pytest.raises(TypeError):
             wrong()
     for other in (3, None, object()):
         with pytest.raises((TypeError, AttributeError)):
-            unbound(other, print)
+            unbound(other, *when, print)
     assert not loop._ready_queue
-    unbound(loop, print, 1, context=None).cancel()
-    schedule(callback=print).cancel()
+    unbound(loop, *when, print, 1, context=None).cancel()
+    schedule(*when, callback=print).cancel()
     loop.run()
 
 

@@ -6,10 +6,10 @@ both are noticed at once, in a class when the next run begins.
 
 from __future__ import annotations
 
-import operator
+import asyncio
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.noticing import Noticing, Unaware
+from whorl.aio.noticing import Noticing, Telling, Unaware
 from whorl.core.kernel import Kernel, clock_of, patched_clock
 from whorl.core.loop import COMPILED, Loop
 
@@ -21,16 +21,6 @@ if TYPE_CHECKING:
 
 CALL_AT = Loop.call_at
 Watched: Any = Noticing if COMPILED else Unaware
-
-
-class Clock(property):
-    """A method that tells the loop when it is replaced on an instance.
-
-    The function lies in the attribute `_clock_function`, so that reading it costs no Python call.
-    """
-
-    def __call__(self, loop: EventLoop) -> float:
-        return float(loop.time())
 
 
 def own(loop: EventLoop) -> Callable[[], float]:
@@ -74,10 +64,4 @@ def look_again(loop: EventLoop) -> None:
     loop._time_replaced = not (has_own_time and has_own_call_at)
 
 
-TIME = Clock(
-    operator.attrgetter("_clock_function"),
-    _use_other,
-    use_own,
-    "The monotonic clock, in seconds (``asyncio.loop.time``).",
-)
-TIME.__name__ = "time"  # type: ignore[attr-defined, unused-ignore]
+TIME = Telling(asyncio.SelectorEventLoop.time, _use_other, use_own)

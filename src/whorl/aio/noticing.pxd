@@ -1,5 +1,7 @@
 from cpython.ref cimport PyObject
 
+from whorl.core.loop_timers cimport LoopTimers
+
 cdef extern from "Python.h":
     int PyObject_GenericSetAttr(object thing, object name, PyObject *value) except -1
 
@@ -12,9 +14,20 @@ cdef inline int delete_plainly(object thing, object name) except -1:
     return PyObject_GenericSetAttr(thing, name, NULL)
 
 
+cdef inline object clock_function_of(object loop):
+    return (<LoopTimers?>loop)._clock_function
+
+
 cdef class Noticing:
     pass
 
 
 cdef class Unaware:
     pass
+
+
+cdef class Telling:
+    cdef readonly object __name__
+    cdef readonly object __signature__
+    cdef object _replaced
+    cdef object _restored

@@ -7,7 +7,6 @@ from whorl.core.loop cimport Loop
 cdef class Running(Loop):
     cdef public bint _asyncgens_shutdown_called
     cdef public object _children
-    cdef public object _clock_function
     cdef public object _clock_resolution
     cdef public object _default_executor
     cdef public object _exception_handler

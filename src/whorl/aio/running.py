@@ -97,7 +97,6 @@ class Running(Loop):
     __slots__ = (
         "_asyncgens_shutdown_called",
         "_children",
-        "_clock_function",
         "_clock_resolution",
         "_default_executor",
         "_exception_handler",

@@ -7,7 +7,7 @@ from whorl.aio.stream_feed cimport StreamFeed
 from whorl.aio.tls_layer cimport TLSLayer
 from whorl.aio.transport_table cimport TransportTable
 from whorl.core.callback cimport Owner, flag, new_callback
-from whorl.core.loop_batches cimport last_taken
+from whorl.core.lists cimport last_taken
 from whorl.core.loop_life cimport LoopLife
 from whorl.handles.stream cimport Stream
 

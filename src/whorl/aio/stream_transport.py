@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from whorl.core.loop_life import LoopLife
 
 if not cython.compiled:
-    from whorl.core.loop_batches import last_taken
+    from whorl.core.lists import last_taken
 
     def is_made(transport: Any) -> bool:
         """Whether a transport has something to close; one that was never initialized has not."""

@@ -46,6 +46,7 @@ except ImportError:
 _OF_RUNNING: Any = _asyncio if sys.version_info >= (3, 12) else None
 _FUTURE: Any = getattr(_OF_RUNNING, "Future", None)
 _TASK: Any = getattr(_OF_RUNNING, "Task", None)
+_NAMES = vars(tasks)  # in which others put their own class
 _running_loop: Any = getattr(_OF_RUNNING, "_get_running_loop", None)
 _NONE: tuple[()] = ()
 
@@ -54,8 +55,8 @@ if not cython.compiled:
     def future_of(cls: Any, none: tuple[()]) -> Any:
         """A future of the running loop."""
 
-    def task_of(cls: Any, coroutine: Any) -> Any:
-        """A task of the running loop."""
+    def take_arguments(create_task: Any) -> None:
+        """Let plain tasks be made in C; uncompiled nobody can."""
 
     def says_nothing(options: dict[str, Any]) -> bool:
         """Whether these options are those that a task has without them."""
@@ -85,8 +86,6 @@ def create_task(loop: EventLoop, coro: Running[Result], **options: Any) -> async
     has no effect where there are no eager tasks. Source: ``asyncio.loop.create_task``.
     """
     if cython.compiled and says_nothing(options) and makes_tasks_plainly(loop):
-        if tasks.Task is _TASK and _running_loop() is loop:
-            return task_of(_TASK, coro)  # type: ignore[no-any-return]
         return tasks.Task(coro, loop=loop)  # type: ignore[arg-type, unused-ignore]
     if loop._closed:
         loop._check_closed()
@@ -111,6 +110,7 @@ def create_task(loop: EventLoop, coro: Running[Result], **options: Any) -> async
 
 # It is asked which options it takes.
 create_task.__signature__ = inspect.signature(_ask_factory)  # type: ignore[attr-defined]
+take_arguments(create_task)
 
 
 def task_of_factory(loop: EventLoop, coro: Any, options: dict[str, Any]) -> Any:

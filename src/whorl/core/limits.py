@@ -21,7 +21,7 @@ QUIET_POLLS: Final = 32
 JUST_WOKEN: Final = QUIET_POLLS + 1
 
 #: At most this many turns in a row then do without a poll, which halves the cost of a short turn ...
-TURNS_WITHOUT_POLL: Final = 7
+TURNS_WITHOUT_POLL: Final = 15
 
 #: ... and none that begins later than this after the last poll, in nanoseconds: a tenth of what other
 #: processes add to a latency anyway.

@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t
 
 from whorl.core.callback cimport Callback, new_callback, new_guarded_callback
 from whorl.core.kernel cimport clock_is_patched
+from whorl.core.lists cimport append
 from whorl.core.loop_life cimport LoopLife
 from whorl.core.timer cimport TimedCallback, new_timer, new_timer_after
 from whorl.core.timer_heap cimport TimerHeap
@@ -24,6 +25,8 @@ cdef class Loop(LoopLife):
 
     cdef object _set_up_loop(self, object poller, object kernel, object host)
     cdef object _call_soon_with(self, object callback, tuple args, object context)
+    cdef object _call_at_with(self, object when, object callback, tuple args, object context)
+    cdef object _call_later_with(self, object delay, object callback, tuple args, object context)
     cdef object _post_with(self, object callback, tuple args, object context)
     @cython.locals(can_sleep=bint, may_sleep=bint, _=int)
     cdef object _machine_turn(self, int mode)
@@ -38,25 +41,7 @@ cdef class Loop(LoopLife):
     cdef bint _alive(self) except -1
 
 
-cdef extern from *:
-    """
-    /* list.append; the compiler's own makes a call where a list is less than half full, as a turn's is. */
-    static inline int whorl_append(PyObject *list, PyObject *entry) {
-    #ifndef Py_GIL_DISABLED
-        Py_ssize_t size = PyList_GET_SIZE(list);
-        if (size < ((PyListObject *)list)->allocated) {
-            PyList_SET_ITEM(list, size, Py_NewRef(entry));
-            Py_SET_SIZE(list, size + 1);
-            return 0;
-        }
-    #endif
-        return PyList_Append(list, entry);
-    }
-    """
-    int append "whorl_append"(list entries, object entry) except -1
-
-
-cdef inline object call_soon_of(object loop, object callback, tuple args, object context):
+cdef inline object call_soon_of(object loop, object when, object callback, tuple args, object context):
     cdef Callback entry
     if (<Loop>loop)._closed or (<Loop>loop)._debug or (<Loop>loop)._posted:
         return (<Loop>loop)._call_soon_with(callback, args, context)
@@ -67,16 +52,48 @@ cdef inline object call_soon_of(object loop, object callback, tuple args, object
     return entry
 
 
-cdef inline object post_of(object loop, object callback, tuple args, object context):
+cdef inline object post_of(object loop, object when, object callback, tuple args, object context):
     return (<Loop>loop)._post_with(callback, args, context)
+
+
+cdef inline object call_at_of(object loop, object when, object callback, tuple args, object context):
+    return (<Loop>loop)._call_at_with(when, callback, args, context)
+
+
+cdef inline object call_later_of(object loop, object delay, object callback, tuple args, object context):
+    return (<Loop>loop)._call_later_with(delay, callback, args, context)
 
 
 cdef extern from *:
     """
-    /* `call_soon` and `call_soon_threadsafe` take their arguments here: a loop, a callback, more, and perhaps a context
-       by its name. Whatever else they are given goes to what the compiler has made, which knows all there is to refuse.
-       CPython calls a function by the address that stands in it (PEP 590), and that is what is exchanged. */
-    typedef PyObject *(*whorl_scheduler)(PyObject *loop, PyObject *callback, PyObject *args, PyObject *context);
+    /* CPython calls a function by the address that stands in it (PEP 590): have it call another, which takes the
+       arguments in C, and gives those that it does not know to what the compiler has made. */
+    static inline void whorl_exchange(PyObject *function, vectorcallfunc ours, vectorcallfunc *compiled) {
+        Py_ssize_t offset = Py_TYPE(function)->tp_vectorcall_offset;
+        vectorcallfunc *place = (vectorcallfunc *)((char *)function + offset);
+        if (!PyVectorcall_Function(function))
+            return;
+        *compiled = *place;
+        *place = ours;
+    }
+
+    /* The names of arguments are not always interned: that of CPython's tasks is not. */
+    static inline int whorl_is_named(PyObject *name, const char *text) {
+        Py_ssize_t size = (Py_ssize_t)strlen(text);
+        return PyUnicode_IS_COMPACT_ASCII(name) && PyUnicode_GET_LENGTH(name) == size
+               && memcmp(PyUnicode_1BYTE_DATA(name), text, size) == 0;
+    }
+    """
+    void exchange "whorl_exchange"(object function, void *ours, void **compiled) noexcept
+
+
+cdef extern from *:
+    """
+    /* The methods that schedule take their arguments here: a loop, a time if they have one, a callback, more, and
+       perhaps a context by its name. Whatever else they are given goes to what the compiler has made, which knows all
+       there is to refuse. */
+    typedef PyObject *(*whorl_scheduler)(PyObject *loop, PyObject *when, PyObject *callback, PyObject *args,
+                                         PyObject *context);
 
     static PyTypeObject *whorl_loop_type;
 
@@ -88,66 +105,61 @@ cdef extern from *:
         return type != NULL;
     }
 
-    /* The names of arguments are not always interned: that of CPython's tasks is not. */
-    static inline int whorl_is_context(PyObject *name) {
-        return PyUnicode_IS_COMPACT_ASCII(name) && PyUnicode_GET_LENGTH(name) == 7
-               && memcmp(PyUnicode_1BYTE_DATA(name), "context", 7) == 0;
-    }
-
-    static inline PyObject *whorl_schedule(whorl_scheduler schedule, vectorcallfunc compiled, PyObject *function,
-                                           PyObject *const *arguments, size_t flagged_count, PyObject *names) {
+    /* `place`: that of the callback. What stands before it is the loop, or the time. */
+    static inline PyObject *whorl_schedule(whorl_scheduler schedule, vectorcallfunc compiled, Py_ssize_t place,
+                                           PyObject *function, PyObject *const *arguments, size_t flagged_count,
+                                           PyObject *names) {
         Py_ssize_t count = PyVectorcall_NARGS(flagged_count), position;
         PyObject *context = Py_None, *args, *result;
-        if (count < 2 || !whorl_is_loop(arguments[0]))
+        if (count <= place || !whorl_is_loop(arguments[0]))
             return compiled(function, arguments, flagged_count, names);
         if (names != NULL && PyTuple_GET_SIZE(names) > 0) {
-            if (PyTuple_GET_SIZE(names) != 1 || !whorl_is_context(PyTuple_GET_ITEM(names, 0)))
+            if (PyTuple_GET_SIZE(names) != 1 || !whorl_is_named(PyTuple_GET_ITEM(names, 0), "context"))
                 return compiled(function, arguments, flagged_count, names);
             context = arguments[count];
         }
-        args = PyTuple_New(count - 2);
+        args = PyTuple_New(count - place - 1);
         if (args == NULL)
             return NULL;
-        for (position = 2; position < count; position++)
-            PyTuple_SET_ITEM(args, position - 2, Py_NewRef(arguments[position]));
-        result = schedule(arguments[0], arguments[1], args, context);
+        for (position = place + 1; position < count; position++)
+            PyTuple_SET_ITEM(args, position - place - 1, Py_NewRef(arguments[position]));
+        result = schedule(arguments[0], arguments[place - 1], arguments[place], args, context);
         Py_DECREF(args);
         return result;
     }
 
-    static whorl_scheduler whorl_call_soon_of, whorl_post_of;
-    static vectorcallfunc whorl_compiled_call_soon, whorl_compiled_post;
+    /* A method that takes its arguments so. */
+    #define WHORL_SCHEDULING(name, place) \\
+        static whorl_scheduler whorl_##name##_of; \\
+        static vectorcallfunc whorl_compiled_##name; \\
+        static PyObject *whorl_##name(PyObject *function, PyObject *const *arguments, size_t count, PyObject *names) { \\
+            return whorl_schedule(whorl_##name##_of, whorl_compiled_##name, place, function, arguments, count, names); \\
+        } \\
+        static inline void whorl_take_##name(PyObject *method, whorl_scheduler scheduler) { \\
+            whorl_##name##_of = scheduler; \\
+            whorl_exchange(method, whorl_##name, &whorl_compiled_##name); \\
+        }
 
-    static PyObject *whorl_call_soon(PyObject *function, PyObject *const *arguments, size_t count, PyObject *names) {
-        return whorl_schedule(whorl_call_soon_of, whorl_compiled_call_soon, function, arguments, count, names);
-    }
+    WHORL_SCHEDULING(call_soon, 1)
+    WHORL_SCHEDULING(post, 1)
+    WHORL_SCHEDULING(call_at, 2)
+    WHORL_SCHEDULING(call_later, 2)
 
-    static PyObject *whorl_post(PyObject *function, PyObject *const *arguments, size_t count, PyObject *names) {
-        return whorl_schedule(whorl_post_of, whorl_compiled_post, function, arguments, count, names);
-    }
-
-    static void whorl_exchange(PyObject *function, vectorcallfunc ours, vectorcallfunc *compiled) {
-        Py_ssize_t offset = Py_TYPE(function)->tp_vectorcall_offset;
-        vectorcallfunc *place = (vectorcallfunc *)((char *)function + offset);
-        if (!PyVectorcall_Function(function))
-            return;
-        *compiled = *place;
-        *place = ours;
-    }
-
-    static void whorl_take_arguments(PyObject *type, PyObject *call_soon, PyObject *post,
-                                     whorl_scheduler call_soon_of, whorl_scheduler post_of) {
+    static inline void whorl_know_loops(PyObject *type) {
         whorl_loop_type = (PyTypeObject *)type;
-        whorl_call_soon_of = call_soon_of;
-        whorl_post_of = post_of;
-        whorl_exchange(call_soon, whorl_call_soon, &whorl_compiled_call_soon);
-        whorl_exchange(post, whorl_post, &whorl_compiled_post);
     }
     """
-    void whorl_take_arguments(object type, object call_soon, object post,
-                              object (*schedule)(object, object, tuple, object),
-                              object (*send)(object, object, tuple, object)) noexcept
+    ctypedef object (*scheduler)(object, object, object, tuple, object)
+    void know_loops "whorl_know_loops"(object type) noexcept
+    void take_call_soon "whorl_take_call_soon"(object method, scheduler schedule) noexcept
+    void take_post "whorl_take_post"(object method, scheduler schedule) noexcept
+    void take_call_at "whorl_take_call_at"(object method, scheduler schedule) noexcept
+    void take_call_later "whorl_take_call_later"(object method, scheduler schedule) noexcept
 
 
-cdef inline object take_arguments(object type, object call_soon, object post):
-    whorl_take_arguments(type, call_soon, post, call_soon_of, post_of)
+cdef inline object take_arguments(object type, dict methods):
+    know_loops(type)
+    take_call_soon(methods["call_soon"], call_soon_of)
+    take_post(methods["call_soon_threadsafe"], post_of)
+    take_call_at(methods["call_at"], call_at_of)
+    take_call_later(methods["call_later"], call_later_of)

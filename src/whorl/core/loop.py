@@ -126,19 +126,7 @@ class Loop(LoopLife):
         """
         if cython.compiled and not isinstance(self, Loop):
             _refuse_self(self)
-        if when is None:
-            raise TypeError("when cannot be None")
-        if self._closed:
-            self._check_closed()
-        timer = new_timer(self, when, callback, args, context)
-        if self._debug:
-            self._check_thread()
-            self._check_callback(callback, "call_at")
-            self._note_origin(timer)
-        self._timer_queue.push(timer)
-        if self._may_sleep:
-            self._end_sleep()  # a loop that is driven from outside, between two turns
-        return timer
+        return self._call_at_with(when, callback, args, context)
 
     @binding(True)
     def call_later(
@@ -150,26 +138,9 @@ class Loop(LoopLife):
         """
         if cython.compiled and not isinstance(self, Loop):
             _refuse_self(self)
-        if delay is None:
-            raise TypeError("delay must not be None")
-        if self._closed:
-            self._check_closed()
-        if self._time_replaced or (not cython.compiled and "call_at" in getattr(self, "__dict__", ())):
-            return self.call_at(self.time() + delay, callback, *args, context=context)
-        if cython.compiled:
-            timer = new_timer_after(self, self._kernel.now(), delay, callback, args, context)
-        else:
-            timer = new_timer(self, self._kernel.now() / 1e9 + delay, callback, args, context)
-        if self._debug:
-            self._check_thread()
-            self._check_callback(callback, "call_at")  # as asyncio says it
-            self._note_origin(timer)
-        self._timer_queue.push(timer)
-        if self._may_sleep:
-            self._end_sleep()  # a loop that is driven from outside, between two turns
-        return timer
+        return self._call_later_with(delay, callback, args, context)
 
-    # The same with the arguments as a tuple: compiled, the two that are called most take theirs in C.
+    # The same with the arguments as a tuple: compiled, all four take theirs in C.
 
     def _call_soon_with(
         self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
@@ -200,6 +171,45 @@ class Loop(LoopLife):
             self._note_origin(entry)
         self._post(entry)
         return entry
+
+    def _call_at_with(
+        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> TimedCallback:
+        if when is None:
+            raise TypeError("when cannot be None")
+        if self._closed:
+            self._check_closed()
+        timer = new_timer(self, when, callback, args, context)
+        if self._debug:
+            self._check_thread()
+            self._check_callback(callback, "call_at")
+            self._note_origin(timer)
+        self._timer_queue.push(timer)
+        if self._may_sleep:
+            self._end_sleep()  # a loop that is driven from outside, between two turns
+        return timer
+
+    def _call_later_with(
+        self, delay: float, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> TimedCallback:
+        if delay is None:
+            raise TypeError("delay must not be None")
+        if self._closed:
+            self._check_closed()
+        if self._time_replaced or (not cython.compiled and "call_at" in getattr(self, "__dict__", ())):
+            return self.call_at(self.time() + delay, callback, *args, context=context)
+        if cython.compiled:
+            timer = new_timer_after(self, self._kernel.now(), delay, callback, args, context)
+        else:
+            timer = new_timer(self, self._kernel.now() / 1e9 + delay, callback, args, context)
+        if self._debug:
+            self._check_thread()
+            self._check_callback(callback, "call_at")  # as asyncio says it
+            self._note_origin(timer)
+        self._timer_queue.push(timer)
+        if self._may_sleep:
+            self._end_sleep()  # a loop that is driven from outside, between two turns
+        return timer
 
     # Running in libuv's order.
 
@@ -284,26 +294,26 @@ class Loop(LoopLife):
     def _turn(self) -> None:
         """One turn of asyncio: sleep until something is due, collect it, run what is ready."""
         self._turns += 1
-        if self._idle_handles:
-            self._run_phase(self._idle_handles)
-        if self._prepare_handles:
-            self._run_phase(self._prepare_handles)
-        if self._ready_queue:
-            if self._poller.quiet < QUIET_POLLS or not self._skip_poll():
+        if not self._ready_queue or self._poller.quiet < QUIET_POLLS or not self._skip_poll():
+            if self._idle_handles:
+                self._run_phase(self._idle_handles)
+            if self._prepare_handles:
+                self._run_phase(self._prepare_handles)
+            if self._ready_queue:
                 self._poll(0, self._ready_queue)
-        else:
-            if self._arms_signals:
-                self._arm_signals()
-            self._may_sleep = True
-            self._poll(self._turn_timeout(), self._ready_queue)  # the only place the loop sleeps
-        if self._check_handles:
-            self._run_phase(self._check_handles)
-        if self._closing_handles:
-            self._run_closing()  # closed handles are let go
-        if self._pending:
-            self._collect_pending(self._ready_queue)
-        if self._timer_queue._entries or self._timer_queue._line:
-            self._collect_timers(self._ready_queue)  # due timers join the ready queue
+            else:
+                if self._arms_signals:
+                    self._arm_signals()
+                self._may_sleep = True
+                self._poll(self._turn_timeout(), self._ready_queue)  # the only place the loop sleeps
+            if self._check_handles:
+                self._run_phase(self._check_handles)
+            if self._closing_handles:
+                self._run_closing()  # closed handles are let go
+            if self._pending:
+                self._collect_pending(self._ready_queue)
+            if self._timer_queue._entries or self._timer_queue._line:
+                self._collect_timers(self._ready_queue)  # due timers join the ready queue
         self._run_ready()  # the only place callbacks are run
 
     # One turn at a time, driven from outside.
@@ -365,22 +375,25 @@ class Loop(LoopLife):
             self._tell("polled", slept, found)
 
     def _skip_poll(self) -> bool:
-        """Whether this turn does without a poll; what else a poll would have brought is collected.
+        """Whether this turn does without a poll and without phases; what is due all the same is collected.
 
         The timers need the clock only if one of them could be due by now.
         """
-        since = self._kernel.ticks() - self._polled_at
         if self._poller.quiet == JUST_WOKEN:
             self._poller.quiet = 0  # for this turn only
         if (
             self._skipped >= TURNS_WITHOUT_POLL
-            or not 0 <= since <= LONGEST_WITHOUT_POLL_NS
             or self._stopping
             or self._time_replaced
+            or self._pending
             or self._idle_handles
             or self._prepare_handles
             or self._check_handles
+            or self._closing_handles
         ):
+            return False
+        since = self._kernel.ticks() - self._polled_at
+        if not 0 <= since <= LONGEST_WITHOUT_POLL_NS:
             return False
         self._skipped += 1
         if self._arrivals or self._sent_async is not None:
@@ -388,6 +401,7 @@ class Loop(LoopLife):
         timers = self._timer_queue
         if (timers._entries or timers._line) and timers.next_deadline() <= self._now_ns + since:
             self._now_ns = self._kernel.now()
+            self._collect_timers(self._ready_queue)
         return True
 
     # How long a turn may sleep.
@@ -451,9 +465,9 @@ def _refuse_self(other: object) -> None:
 
 if not cython.compiled:
 
-    def take_arguments(cls: type, call_soon: object, post: object) -> None:
-        """Let two methods take their arguments in C; uncompiled the interpreter does."""
+    def take_arguments(cls: type, methods: dict[str, object]) -> None:
+        """Let the methods that schedule take their arguments in C; uncompiled the interpreter does."""
 
     Loop._run_turns = run_turns  # type: ignore[method-assign]
 
-take_arguments(Loop, Loop.__dict__["call_soon"], Loop.__dict__["call_soon_threadsafe"])
+take_arguments(Loop, dict(vars(Loop)))

@@ -20,18 +20,7 @@ except ImportError:
 
 if not cython.compiled:
     from whorl.core.callback import attempt, fetch, is_unshared, recycle_guarded
-
-    def taken(batch: list[Any], index: int) -> Any:
-        """An entry of a batch, which has None in its place from now on."""
-        entry, batch[index] = batch[index], None
-        return entry
-
-    def last_taken(entries: list[Any]) -> Any:
-        """Take the last entry out."""
-        return entries.pop()
-
-    def only_one(batch: list[Any], cls: type) -> Any:
-        """Take out the only entry, if it is of that class; uncompiled there is another way."""
+    from whorl.core.lists import empty, last_taken, only_one, taken
 
     def still_raised() -> Any:
         """Raise what is still set."""
@@ -235,10 +224,6 @@ def send_held_by(loop: LoopBatches, entry: Callback) -> None:
 
 
 if not cython.compiled:
-
-    def empty(batch: list[Any]) -> None:
-        """Take everything out."""
-        batch.clear()
 
     def _run_batch(self: LoopBatches, batch: list[Any], queue: list[Any]) -> None:
         """The same in fewer steps: uncompiled, each of them costs as much as a whole turn compiled."""

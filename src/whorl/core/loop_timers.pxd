@@ -11,6 +11,7 @@ cdef int64_t LONGEST_POLL_NS
 
 
 cdef class LoopTimers(LoopHandles):
+    cdef public object _clock_function
     cdef readonly TimerHeap _timer_queue
     cdef int64_t _now_ns
     cdef public bint _time_replaced

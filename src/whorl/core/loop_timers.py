@@ -25,10 +25,11 @@ if not cython.compiled:
 class LoopTimers(LoopHandles):
     """The part of a loop that keeps time."""
 
-    __slots__ = ("_follows_patch", "_now_ns", "_time_replaced", "_timer_queue")
+    __slots__ = ("_clock_function", "_follows_patch", "_now_ns", "_time_replaced", "_timer_queue")
 
     def _set_up(self, kernel: Kernel | None, host: Host | None) -> None:
         LoopHandles._set_up(self, kernel, host)
+        self._clock_function: Any = None  # what asyncio's face has for `time`
         self._timer_queue = TimerHeap()
         self._now_ns = self._kernel.now()
         self._time_replaced = False  # whether `time` or `call_at` is not the machine's

@@ -160,9 +160,9 @@ def new_timer_after(
     args: tuple[Any, ...],
     context: Context | None,
 ) -> TimedCallback:
-    """The same for so many seconds after a time in nanoseconds; if those are a float, no other is made."""
+    """The same for so many seconds after a time in nanoseconds."""
     now = now_ns / 1e9
-    if type(delay) is float:
+    if type(delay) is float or type(delay) is int:
         seconds = delay
         return new_timer_at(loop, now + seconds, callback, args, context)
     return new_timer(loop, now + delay, callback, args, context)

@@ -6,6 +6,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.ref cimport PyObject
 
 from whorl.core.callback cimport fetch
+from whorl.core.lists cimport append, empty, last_taken
 from whorl.core.timer cimport TimedCallback
 
 cdef Py_ssize_t ENTRIES_AHEAD

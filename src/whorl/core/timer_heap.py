@@ -99,13 +99,13 @@ class TimerHeap:
         leave_out_at(line, size - 1)
         leave_out_at(self._timers, self._latest)
         if size == 0:
-            line.append(timer)
+            append(line, timer)
         else:
             last: TimedCallback = line[size - 1]
             if before(timer, last):
                 self._push_on_heap(timer)
             else:
-                line.append(timer)
+                append(line, timer)
         timer._scheduled = True
         self._keepers += timer._keeps_alive
 
@@ -181,7 +181,7 @@ class TimerHeap:
         line[first] = None
         self._first = first = first + 1
         if first == len(line):
-            line.clear()
+            empty(line)
             self._first = 0
         elif first >= LINE_GAP and 2 * first > len(line):
             del line[:first]
@@ -293,7 +293,7 @@ class TimerHeap:
         line = self._line
         size = len(line)
         if size > 0 and line[size - 1] is timer:
-            line.pop()
+            last_taken(line)
             if self._cancelled > 0 or self._first > 0:
                 self._shorten_line()
             return
@@ -335,6 +335,7 @@ if cython.compiled:
     answer_for_timers(TimerHeap)  # type: ignore[name-defined] # noqa: F821 (a C function)
 else:
     from whorl.core.callback import fetch
+    from whorl.core.lists import append, empty, last_taken
 
     class Pair(NamedTuple):
         """A place: a deadline, and the number of a slot. Compiled, a struct."""

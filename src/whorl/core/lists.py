@@ -1,0 +1,36 @@
+"""Lists of which nobody but the loop knows, taken from and filled in few steps.
+
+Compiled, a list that becomes empty again and again keeps its memory: CPython's own operations would give it
+back and ask for it anew in every turn.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import uncompiled as cython
+
+if not cython.compiled:
+
+    def append(entries: list[Any], entry: object) -> None:
+        """Put an entry at the end."""
+        entries.append(entry)
+
+    def taken(batch: list[Any], index: int) -> Any:
+        """An entry of a batch, which has None in its place from now on."""
+        entry, batch[index] = batch[index], None
+        return entry
+
+    def last_taken(entries: list[Any]) -> Any:
+        """Take the last entry out."""
+        return entries.pop()
+
+    def only_one(batch: list[Any], cls: type) -> Any:
+        """Take out the only entry, if it is of that class; uncompiled there is another way."""
+
+    def empty(batch: list[Any]) -> None:
+        """Take everything out."""
+        batch.clear()
