@@ -27,15 +27,17 @@ class CountingKernel(Kernel):
         super().__init__()
         self.clock = 10**12
         self.sent: list[int] = []
-        self.refusals = 0  # how many sends find no room
+        self.room: list[int] = []  # how many bytes each of the next sends takes; 0: it finds no room
 
     def ticks(self) -> int:
         return self.clock
 
     def send(self, fd: int, data: Any, offset: int) -> int:
-        if self.refusals:
-            self.refusals -= 1
-            return -errno.EAGAIN
+        if self.room:
+            size = self.room.pop(0)
+            if not size:
+                return -errno.EAGAIN
+            data, offset = data[offset : offset + size], 0
         self.sent.append(super().send(fd, data, offset))
         return self.sent[-1]
 
@@ -44,9 +46,12 @@ class CountingKernel(Kernel):
         return self.sent[-1]
 
 
-@pytest.fixture
-def kernel() -> CountingKernel:
-    return CountingKernel()
+@pytest.fixture(params=["edges", "levels"])
+def kernel(request: pytest.FixtureRequest) -> CountingKernel:
+    """A kernel for each of the ways in which TCP sockets are watched."""
+    kernel = CountingKernel()
+    kernel.keeps_edges = request.param == "edges"
+    return kernel
 
 
 def arrived(peer: socket.socket) -> bytes:
@@ -124,11 +129,46 @@ async def test_each_callback_has_its_own(kernel: CountingKernel, connect: Connec
 async def test_they_wait_where_there_is_no_room(kernel: CountingKernel, connect: Connect, kind: str) -> None:
     transport, peer = await connect(kind, asyncio.Protocol())
     write_two(transport)
-    kernel.refusals = 1
+    kernel.room = [0]
     assert transport.get_write_buffer_size() == 3
     assert arrived(peer) == b"one "
     assert await receive(peer, 3) == b"two"
     assert transport.get_write_buffer_size() == 0
+
+
+async def test_what_leaves_in_part_goes_on_where_it_ended(
+    kernel: CountingKernel, connect: Connect, kind: str
+) -> None:
+    class Protocol(asyncio.Protocol):
+        def data_received(self, data: bytes) -> None:
+            if data == b"write":
+                write_two(transport)
+            received.set_result(None)
+
+    transport, peer = await connect(kind, Protocol())
+    kernel.room = [4, 1, 0]
+    for data in (b"write", b"?", b"?"):  # Each is an event, with which the socket is found writable.
+        received = asyncio.get_running_loop().create_future()
+        peer.send(data)
+        await received
+    assert kernel.room == []
+    assert await receive(peer, 7) == b"one two"
+    await asyncio.sleep(0)
+    assert arrived(peer) == b""
+
+
+async def test_nobody_watches_for_room_for_what_is_held_back(
+    loop: whorl.EventLoop, connect: Connect, kind: str
+) -> None:
+    transport, peer = await connect(kind, asyncio.Protocol())
+    write_two(transport)
+    transport.pause_reading()
+    await asyncio.sleep(0)
+    events = loop.metrics().events
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert loop.metrics().events == events
+    assert arrived(peer) == b"one two"
 
 
 async def test_they_leave_before_the_next_callback(loop: whorl.EventLoop, connect: Connect) -> None:

@@ -61,7 +61,6 @@ cdef class StreamTransport(WriteTransport):
     cdef readonly flag _eof_written
     cdef flag _write_shut
     cdef flag _may_hold
-    cdef flag _holds
     cdef flag _is_listed
 
     cdef Py_ssize_t _send(self, object data, Py_ssize_t size) except? -65536

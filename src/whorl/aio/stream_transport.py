@@ -81,7 +81,6 @@ class StreamTransport(WriteTransport):
         "_empty_waiter",
         "_eof_written",
         "_feed",
-        "_holds",
         "_ipv4_peer",
         "_is_layered",
         "_is_listed",
@@ -115,7 +114,6 @@ class StreamTransport(WriteTransport):
         self._eof_written = False  # whether the user has written the last byte
         self._write_shut = False  # whether that has gone out, and the peer was told
         self._may_hold = True
-        self._holds = False  # whether something is held back until the callback ends
         self._is_listed = False  # whether the loop will tell of that
         self._wrote_in = 0  # the number of the callback that wrote last, compiled only its last 32 bits
         self._wrote_at = 0  # when, in ticks; the same

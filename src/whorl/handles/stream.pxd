@@ -37,6 +37,7 @@ cdef class Stream(IOHandle):
     cdef readonly int _attached_fd
     cdef int _last_read
     cdef flag _is_socket
+    cdef flag _holds
     cdef readonly flag _reading
     cdef flag _more_to_read
     cdef flag _hung_up

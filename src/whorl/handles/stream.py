@@ -52,6 +52,7 @@ class Stream(IOHandle):
         "_attached_fd",
         "_chunks",
         "_first",
+        "_holds",
         "_hung_up",
         "_is_socket",
         "_kernel",
@@ -83,6 +84,7 @@ class Stream(IOHandle):
         self._first = 0  # the first of them that was not sent wholly
         self._offset = 0  # how much of it was sent
         self._unsent = 0  # bytes waiting in all
+        self._holds = False  # whether they are held back: whoever does that sends them, and events do not
         self._sent_total = 0  # bytes the kernel has taken
 
     # The sink.
@@ -132,7 +134,7 @@ class Stream(IOHandle):
         wanted = 0
         if self._reading:
             wanted |= READABLE
-        if self._unsent:
+        if self._unsent and not self._holds:
             wanted |= WRITABLE
         if wanted != self._interest:
             self._poller.modify(self, wanted)
@@ -147,12 +149,12 @@ class Stream(IOHandle):
             self._more_to_read = True
         is_read = is_done = False
         try:
-            if seen & CUT_SHORT and self._unsent:
+            if seen & CUT_SHORT and self._unsent and not self._holds:
                 self._flush()
             if self._reading and self._more_to_read:
                 self._read()
             is_read = True
-            if self._unsent and (seen == 0 or seen & OUTGOING) and self._life == OPEN:
+            if self._unsent and (seen == 0 or seen & OUTGOING) and self._life == OPEN and not self._holds:
                 self._flush()
             is_done = True
         finally:  # `except` would cost each event a look at the exception that is being handled.
