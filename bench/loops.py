@@ -29,6 +29,7 @@ SPIN_NS = 100_000
 CONFIGURED: dict[str, dict[str, Any]] = {  # what they are told (`configure`)
     "whorl-spinning": {"spin_ns": SPIN_NS},
     "whorl-collecting": {"collect_writes": True},
+    "whorl-collecting-turns": {"collect_writes": "turn"},
 }
 URING = "whorl-io_uring"
 NAMES = ("whorl", "whorl-pure", *PEERS, "asyncio", LIMIT)
@@ -37,6 +38,7 @@ DESCRIPTIONS = {
     "whorl-pure": "Whorl, not compiled: src/",
     "whorl-spinning": f"Whorl, compiled, that spins for {SPIN_NS // 1000} µs before it sleeps",
     "whorl-collecting": "Whorl, compiled, that sends all small writes of a callback together",
+    "whorl-collecting-turns": "Whorl, compiled, that sends what is written in a turn when it ends",
     ", ".join(PEERS): "other people's, where they are installed",
     URING: "Whorl, compiled, that waits by io_uring",
     "asyncio": "the standard library's loop",

@@ -38,6 +38,9 @@ LONG_SLEEP_NS = 10 * SECOND
 #: How accept fails when descriptors or memory ran out; a server reports that and rests.
 EXHAUSTED = ("EMFILE", "ENFILE", "ENOBUFS", "ENOMEM")
 
+#: How long the first write of a callback waits, by the seed.
+COLLECTING: tuple[Any, ...] = (False, True, "turn")
+
 #: A scenario without end is one that takes longer, in seconds of the hurried clock.
 ENDLESS = 600
 
@@ -89,6 +92,7 @@ def run(
     """Run a scenario over faults, and look whether anything is left; the kernel, and what came out."""
     kernel = HurriedFaultKernel(seed, rates)
     loop = whorl.EventLoop(kernel=kernel)
+    loop.configure(collect_writes=COLLECTING[seed % len(COLLECTING)])
     reported: list[dict[str, Any]] = []
     loop.set_exception_handler(lambda loop, context: reported.append(context))
 

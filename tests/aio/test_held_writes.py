@@ -17,7 +17,13 @@ import whorl
 from tests.aio.conftest import Connect
 from tests.aio.peers import receive, receive_all, socket_pair
 from whorl.core import Kernel
-from whorl.core.limits import LONGEST_HELD_TICKS, MOST_HELD, SMALL_WRITE, WRITE_VECTORS
+from whorl.core.limits import (
+    LONGEST_COLLECTED_TICKS,
+    LONGEST_HELD_TICKS,
+    MOST_HELD,
+    SMALL_WRITE,
+    WRITE_VECTORS,
+)
 
 
 class CountingKernel(Kernel):
@@ -475,9 +481,10 @@ async def test_what_another_thread_writes_is_not_held_back(connect: Connect) -> 
 # A loop that collects the first one, too.
 
 
-@pytest.fixture
-def collecting(loop: whorl.EventLoop) -> None:
-    loop.configure(collect_writes=True)
+@pytest.fixture(params=[True, "turn"])
+def collecting(loop: whorl.EventLoop, request: pytest.FixtureRequest) -> Any:
+    loop.configure(collect_writes=request.param)
+    return request.param
 
 
 @pytest.mark.usefixtures("collecting")
@@ -509,15 +516,17 @@ async def test_a_reply_is_collected_while_data_is_received(kernel: CountingKerne
     assert arrived(peer) == b"one two"
 
 
-@pytest.mark.usefixtures("collecting")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.parametrize("act", ACTS)
-async def test_collected_ones_leave_before_anybody_could_tell(connect: Connect, kind: str, act: str) -> None:
+async def test_collected_ones_leave_before_anybody_could_tell(
+    connect: Connect, kind: str, act: str, collecting: Any
+) -> None:
     transport, peer = await connect(kind, asyncio.Protocol())
     transport.write(b"one")
     assert arrived(peer) == b""
     ACTS[act](transport)
-    assert arrived(peer) == b"one"
+    waits = act == "is_closing" and collecting == "turn"  # `drain` asks this
+    assert arrived(peer) == (b"" if waits else b"one")
 
 
 @pytest.mark.usefixtures("collecting")
@@ -605,3 +614,197 @@ async def test_collecting_can_be_ended(loop: whorl.EventLoop, connect: Connect, 
         assert arrived(peer) == (b"" if collects else b"one")
         await asyncio.sleep(0)
         assert arrived(peer) == (b"one" if collects else b"")
+
+
+@pytest.mark.parametrize("collects", ["callback", 2, None, "", b"turn"])
+def test_what_else_collecting_might_be_is_refused(loop: whorl.EventLoop, collects: Any) -> None:
+    with pytest.raises(ValueError, match="collect_writes is True, False or 'turn'"):
+        loop.configure(collect_writes=collects)
+
+
+# A loop that collects until all callbacks of a turn have run.
+
+
+@pytest.fixture
+def by_turn(loop: whorl.EventLoop) -> None:
+    loop.configure(collect_writes="turn")
+
+
+@pytest.mark.usefixtures("by_turn")
+async def test_the_writes_of_all_callbacks_of_a_turn_leave_after_the_last_of_them(
+    kernel: CountingKernel, loop: whorl.EventLoop, connect: Connect, kind: str
+) -> None:
+    connections = [await connect(kind, asyncio.Protocol()) for _ in range(3)]
+    seen: list[bytes] = []
+
+    def write(number: int) -> None:
+        connections[number][0].write(b"x" * (number + 1))
+        seen.extend(arrived(peer) for _, peer in connections)
+
+    for number in (2, 0, 1):
+        loop.call_soon(write, number)
+    await asyncio.sleep(0)
+    assert seen == [b""] * 9
+    await asyncio.sleep(0)
+    assert kernel.sent == [3, 1, 2]
+    assert [arrived(peer) for _, peer in connections] == [b"x", b"xx", b"xxx"]
+
+
+@pytest.mark.usefixtures("by_turn")
+async def test_what_callbacks_of_a_turn_write_to_one_connection_leaves_in_one_call(
+    kernel: CountingKernel, loop: whorl.EventLoop, connect: Connect, kind: str
+) -> None:
+    transport, peer = await connect(kind, asyncio.Protocol())
+    for number in range(10):
+        loop.call_soon(transport.write, b"%d" % number)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert kernel.sent == [10]
+    assert arrived(peer) == b"0123456789"
+
+
+@pytest.mark.usefixtures("by_turn")
+async def test_answers_leave_when_all_of_the_turn_have_been_received(
+    kernel: CountingKernel, connect: Connect, kind: str
+) -> None:
+    class Echo(asyncio.Protocol):
+        def connection_made(self, transport: Any) -> None:
+            self.transport = transport
+
+        def data_received(self, data: bytes) -> None:
+            received.append(list(kernel.sent))
+            self.transport.write(data)
+
+    received: list[list[int]] = []
+    connections = [await connect(kind, Echo()) for _ in range(3)]
+    for _, peer in connections:
+        peer.send(b"x")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert received == [[]] * 3
+    assert [arrived(peer) for _, peer in connections] == [b"x"] * 3
+
+
+@pytest.mark.usefixtures("by_turn")
+async def test_streams_that_drain_are_collected_too(
+    kernel: CountingKernel, loop: whorl.EventLoop, connect: Connect
+) -> None:
+    protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader())
+    transport, peer = await connect("tcp", protocol)
+    writer = asyncio.StreamWriter(transport, protocol, None, loop)
+    for _ in range(3):
+        writer.write(b"x")
+        await writer.drain()
+    assert kernel.sent == []
+    await asyncio.sleep(0)
+    assert kernel.sent == [3]
+    assert arrived(peer) == b"xxx"
+    writer.close()
+
+
+@pytest.mark.usefixtures("by_turn")
+@pytest.mark.parametrize("later", [LONGEST_COLLECTED_TICKS + 1, -1])
+async def test_a_turn_that_takes_its_time_sends_what_was_collected(
+    kernel: CountingKernel, loop: whorl.EventLoop, connect: Connect, later: int
+) -> None:
+    connections = [await connect("tcp", asyncio.Protocol()) for _ in range(3)]
+    seen: list[bytes] = []
+
+    def write(number: int, later: int) -> None:
+        seen.append(arrived(connections[0][1]))
+        connections[number][0].write(b"x")
+        kernel.clock += later
+
+    loop.call_soon(write, 0, LONGEST_COLLECTED_TICKS if later > 0 else 0)
+    loop.call_soon(write, 1, 1 if later > 0 else later)
+    loop.call_soon(write, 2, 0)
+    await asyncio.sleep(0)
+    assert seen == [b"", b"", b"x"]
+    assert kernel.sent == [1, 1]
+    await asyncio.sleep(0)
+    assert kernel.sent == [1, 1, 1]
+
+
+@pytest.mark.usefixtures("by_turn")
+async def test_the_time_counts_from_the_first_of_what_is_collected(
+    kernel: CountingKernel, loop: whorl.EventLoop, connect: Connect
+) -> None:
+    transport, peer = await connect("tcp", asyncio.Protocol())
+    seen: list[bytes] = []
+
+    def write() -> None:
+        kernel.clock += LONGEST_COLLECTED_TICKS + 1  # before anything is written
+        transport.write(b"x")
+
+    for _ in range(2):
+        loop.call_soon(write)
+        loop.call_soon(lambda: seen.append(arrived(peer)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert seen == [b"", b"x"]
+    assert kernel.sent == [1, 1]
+
+
+@pytest.mark.usefixtures("by_turn")
+async def test_a_failure_in_the_turn_is_reported_after_what_was_collected_has_left(
+    loop: whorl.EventLoop, connect: Connect
+) -> None:
+    transport, peer = await connect("tcp", asyncio.Protocol())
+    seen: list[bytes] = []
+
+    def fail() -> None:
+        raise ValueError("on purpose")
+
+    loop.set_exception_handler(lambda loop, context: seen.append(arrived(peer)))
+    loop.call_soon(transport.write, b"one")
+    loop.call_soon(fail)
+    await asyncio.sleep(0)
+    assert seen == [b"one"]
+
+
+@pytest.mark.usefixtures("by_turn")
+def test_an_interrupt_in_the_turn_lets_what_was_collected_leave(
+    loop: whorl.EventLoop, connect: Connect
+) -> None:
+    transport, peer = loop.run_until_complete(connect("tcp", asyncio.Protocol()))
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    loop.call_soon(transport.write, b"one")
+    loop.call_soon(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_forever()
+    assert arrived(peer) == b"one"
+
+
+@pytest.mark.usefixtures("by_turn")
+async def test_who_stops_collecting_in_a_turn_has_it_leave_with_the_callback(
+    loop: whorl.EventLoop, connect: Connect
+) -> None:
+    transport, peer = await connect("tcp", asyncio.Protocol())
+    seen: list[bytes] = []
+
+    def stop() -> None:
+        loop.configure(collect_writes=False)
+        seen.append(arrived(peer))
+
+    loop.call_soon(transport.write, b"one")
+    loop.call_soon(stop)
+    loop.call_soon(lambda: seen.append(arrived(peer)))
+    await asyncio.sleep(0)
+    assert seen == [b"", b"one"]
+
+
+@pytest.mark.usefixtures("by_turn")
+async def test_a_connection_that_another_callback_closes_sends_what_was_collected(
+    loop: whorl.EventLoop, connect: Connect
+) -> None:
+    transport, peer = await connect("tcp", asyncio.Protocol())
+    seen: list[bytes] = []
+    loop.call_soon(transport.write, b"one")
+    loop.call_soon(transport.close)
+    loop.call_soon(lambda: seen.append(arrived(peer)))
+    await asyncio.sleep(0)
+    assert seen == [b"one"]
+    assert transport.is_closing()

@@ -165,6 +165,7 @@ class Fuzzer:
 
     def make_event_loop(self) -> Any:
         loop = whorl.EventLoop()
+        loop.configure(collect_writes=self.rng.choice((False, True, "turn")))
         loop.set_exception_handler(self.rng.choice((None, lambda *details: None, self.mischief())))
         return self.keep("loop", loop)
 

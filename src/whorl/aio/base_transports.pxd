@@ -57,6 +57,7 @@ cdef class BaseTransport(Stream):
     cdef object _take_turn(self)
     cdef object _handle_events(self, int seen)
     cdef object _send_held(self)
+    cdef object _before_drain(self)
     cdef object _introduce(self, object waiter)
     cdef object _pause(self)
     cdef object _resume(self)

@@ -163,11 +163,14 @@ class BaseTransport(Stream):
 
     def is_closing(self) -> bool:
         """Whether the transport is closed or being closed."""
-        self._send_held()  # It may fail. `StreamWriter.drain` asks this, too.
+        self._before_drain()  # It asks this, and sending may fail.
         return self._state != OPEN
 
     def _send_held(self) -> None:
         """Send what is held back until the end of the callback: whoever looks finds it sent."""
+
+    def _before_drain(self) -> None:
+        """The same, unless the program said that it may wait for longer than that."""
 
     # Reading.
 

@@ -13,7 +13,7 @@ from asyncio.log import logger
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import Executor
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from whorl.aio import clock, ending, errors, executor, handle_runs
 from whorl.aio.transport_table import TransportTable
@@ -23,6 +23,7 @@ from whorl.core.host import call_before_forks
 from whorl.core.kernel import clock_of
 from whorl.core.loop import Loop
 from whorl.core.loop_life import UNCHANGED
+from whorl.core.states import Collecting
 from whorl.handles.exit_watch import ExitWatch
 
 try:
@@ -52,6 +53,12 @@ _get_hooks = sys.get_asyncgen_hooks
 _set_hooks = sys.set_asyncgen_hooks
 TIME = clock.TIME
 CALL_AT = clock.CALL_AT
+
+COLLECTING: dict[bool | str, int] = {  # what may be said of `collect_writes`
+    False: int(Collecting.OFF),
+    True: int(Collecting.BY_CALLBACK),
+    "turn": int(Collecting.BY_TURN),
+}
 
 _CALLER = 1 if cython.compiled else 2  # how far a warning is from it: compiled functions have no frame
 
@@ -151,18 +158,23 @@ class Running(Loop):
         *,
         block_signal: int | None = UNCHANGED,
         spin_ns: int = UNCHANGED,
-        collect_writes: bool = UNCHANGED,
+        collect_writes: bool | Literal["turn"] = UNCHANGED,
     ) -> None:
         """Say how the loop sleeps and writes; what is not named stays as it is.
 
         `block_signal` and `spin_ns` are those of `whorl.Loop.configure`, with what it raises.
-        `collect_writes`: all small writes of a callback to a TCP or UNIX connection leave together when it
-        ends. At first it is off, and the first of them leaves at once, as in asyncio: a callback may write
-        and then keep the loop for long.
+        `collect_writes`: False, as at first: the first write of a callback leaves at once, as in asyncio; it
+        may then keep the loop for long. True: all its small writes to a TCP or UNIX connection leave together
+        when it ends. "turn": those of all callbacks of a turn leave, one connection after the other, when the
+        last of them ends, or one that ends later than a millisecond after the first of these writes.
+
+        Raises ValueError for any other `collect_writes`.
         """
+        if collect_writes is not UNCHANGED and collect_writes not in COLLECTING:
+            raise ValueError(f"collect_writes is True, False or 'turn', not {collect_writes!r}")
         Loop.configure(self, block_signal=block_signal, spin_ns=spin_ns)
         if collect_writes is not UNCHANGED:
-            self._collects_writes = bool(collect_writes)
+            self._collects_writes = COLLECTING[collect_writes]
 
     def run_forever(self) -> None:
         """Turn until `stop` is called.

@@ -32,6 +32,7 @@ cdef int CLOSING
 cdef int LOST
 cdef int QUIET_WRITES
 cdef int AF_UNIX
+cdef int BY_TURN
 cdef Py_ssize_t READ_SIZE
 cdef Py_ssize_t LONG_READ
 cdef Py_ssize_t LONGEST_FED
@@ -74,6 +75,7 @@ cdef class StreamTransport(WriteTransport):
     cdef object _callback_ended(self)
     @cython.locals(data=bytes, code=Py_ssize_t)
     cdef object _send_held(self)
+    cdef object _before_drain(self)
     cdef object _send_lines(self, object list_of_data)
     @cython.locals(data=bytes, size=Py_ssize_t)
     cdef object _read(self)

@@ -30,6 +30,7 @@ from whorl.core.limits import (
     WRITE_VECTORS,
 )
 from whorl.core.socket_kernel import error_of, kernel_for
+from whorl.core.states import Collecting
 from whorl.handles.stream import Stream
 
 try:
@@ -57,6 +58,7 @@ if not cython.compiled:
         """Nothing: uncompiled, nobody is asked to."""
 
 
+BY_TURN = int(Collecting.BY_TURN)
 OPEN = int(TransportState.OPEN)
 CLOSING = int(TransportState.CLOSING)
 LOST = int(TransportState.LOST)
@@ -410,7 +412,7 @@ class StreamTransport(WriteTransport):
         is_first = call != self._wrote_in
         self._wrote_in = call
         is_soon = self._is_soon()
-        return call != 0 and (self._loop._collects_writes if is_first else is_soon)
+        return call != 0 and (self._loop._collects_writes != 0 if is_first else is_soon)
 
     def _hold_back(self, data: Any, size: int) -> bool:
         """Hold back the first write of a callback that may wait, or the first after what waited has left."""
@@ -470,6 +472,10 @@ class StreamTransport(WriteTransport):
         self._flush()
         if self._unsent:
             self._update_interest()
+
+    def _before_drain(self) -> None:
+        if self._holds and self._loop._collects_writes != BY_TURN:
+            self._send_held()
 
     def _send_lines(self, list_of_data: Any) -> None:
         self._send_held()

@@ -10,7 +10,9 @@ from typing import Any
 from whorl.aio.base_transports import flat
 from whorl.aio.transport_states import TransportState
 from whorl.core.limits import LONG_READ
+from whorl.core.states import Collecting
 
+BY_TURN = int(Collecting.BY_TURN)
 OPEN = int(TransportState.OPEN)
 
 
@@ -79,7 +81,7 @@ def write(self: Any, data: bytes | bytearray | memoryview) -> None:
 
 def is_closing(self: Any) -> bool:
     """Whether the transport is closed or being closed, without a call if nothing is held back."""
-    if self._holds:
+    if self._holds and self._loop._collects_writes != BY_TURN:
         self._send_held()
     is_over: bool = self._state != OPEN
     return is_over

@@ -242,7 +242,7 @@ cdef class Runnable:
 cdef class Owner:
     cdef public bint _debug
     cdef int64_t _call
-    cdef bint _collects_writes
+    cdef int _collects_writes
 
     cdef object _set_up_owner(self)
     cdef object _timer_cancelled(self, Runnable timer)

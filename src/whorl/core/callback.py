@@ -113,7 +113,7 @@ class Owner:
     def _set_up_owner(self) -> None:
         self._debug = False
         self._call = 0  # the number of the callback that runs, 0 while none does
-        self._collects_writes = False  # whether its first write may wait as those do that follow
+        self._collects_writes = 0  # how long its first write waits, a `Collecting`
 
     def _timer_cancelled(self, timer: Runnable) -> None:
         raise NotImplementedError

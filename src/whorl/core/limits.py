@@ -140,6 +140,10 @@ MOST_HELD: Final = 16 * 1024
 #: nanosecond at most: a callback that takes its time sends as if each write were its first.
 LONGEST_HELD_TICKS: Final = 50_000
 
+#: What is collected until the end of a turn leaves before that with a callback that ends so many ticks after
+#: the first of it was written.
+LONGEST_COLLECTED_TICKS: Final = 1_000_000
+
 #: How many sends one writable event may make before other handles get their turn.
 WRITES_PER_EVENT: Final = 16
 

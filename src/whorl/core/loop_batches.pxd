@@ -9,6 +9,8 @@ from whorl.core.lists cimport empty, last_taken, only_one, taken
 from whorl.core.loop_figures cimport LoopFigures
 
 cdef Py_ssize_t ENTRIES_AHEAD
+cdef int64_t LONGEST_COLLECTED_TICKS
+cdef int BY_TURN
 
 
 cdef class LoopBatches(LoopFigures):
@@ -16,6 +18,7 @@ cdef class LoopBatches(LoopFigures):
     cdef public object _watched_entry
     cdef public object _runner
     cdef list _holding
+    cdef int64_t _holding_since
 
     cdef object _set_up(self, object kernel, object host)
     @cython.locals(batch=list, entry=Callback)
@@ -31,6 +34,8 @@ cdef class LoopBatches(LoopFigures):
         entry=Runnable
     )
     cdef object _run_batch(self, list batch, list queue)
+    @cython.locals(waited=int64_t)
+    cdef object _callback_held(self, bint is_last)
     cdef bint _hold(self, Runnable handle) except -1
     cpdef object _send_held(self)
     @cython.locals(handle=Handle)

@@ -9,14 +9,16 @@ from whorl.core.callback import Callback, GuardedCallback, Runnable, current_thr
 from whorl.core.handle import Handle
 from whorl.core.host import Host
 from whorl.core.kernel import Kernel
-from whorl.core.limits import ENTRIES_AHEAD
+from whorl.core.limits import ENTRIES_AHEAD, LONGEST_COLLECTED_TICKS
 from whorl.core.loop_figures import LoopFigures
+from whorl.core.states import Collecting
 
 try:
     import cython
 except ImportError:
     from whorl.core import uncompiled as cython
 
+BY_TURN = int(Collecting.BY_TURN)
 
 if not cython.compiled:
     from whorl.core.callback import attempt, fetch, is_unshared, recycle_guarded
@@ -29,7 +31,7 @@ if not cython.compiled:
 class LoopBatches(LoopFigures):
     """The part of a loop that runs entries."""
 
-    __slots__ = ("_holding", "_passes", "_runner", "_watched_entry")
+    __slots__ = ("_holding", "_holding_since", "_passes", "_runner", "_watched_entry")
 
     def _set_up(self, kernel: Kernel | None, host: Host | None) -> None:
         LoopFigures._set_up(self, kernel, host)
@@ -37,7 +39,8 @@ class LoopBatches(LoopFigures):
         self._watched_entry: Runnable | None = None  # what runs, in debug mode or with a probe
         # Called with the loop and each entry, to run it by `_run_entry`; None: entries are run at once.
         self._runner: Callable[[Any, Runnable], object] | None = None
-        self._holding: list[Handle] = []  # those that wait for the end of the callback that runs
+        self._holding: list[Handle] = []  # those that wait for the end of the callback or of the batch
+        self._holding_since = 0  # in ticks
 
     def _run_ready(self) -> None:
         """Run exactly what is ready now; what that makes ready waits for the next turn."""
@@ -128,7 +131,7 @@ class LoopBatches(LoopFigures):
                             entry._execute()
                             recycle_guarded(entry)
                         if self._holding:
-                            self._tell_holding()
+                            self._callback_held(done == size)
                 except BaseException as error:
                     self._entry_failed(entry, error)
         finally:
@@ -168,20 +171,30 @@ class LoopBatches(LoopFigures):
         """Run one entry, for the runner."""
         entry._execute()
 
-    # What waits for the end of a callback.
+    # What waits for the end of a callback, or of a batch: a turn's callbacks are one.
 
     def _hold(self, handle: Runnable) -> bool:
-        """Have `handle._callback_ended` called when the callback ends that runs; whether that will be.
+        """Have `handle._callback_ended` called when the callback ends that runs, or its batch.
 
-        Not for other threads: what they write may come when it has just ended.
+        Whether that will be: not for other threads: what they write may come when it has just ended.
         """
         if self._thread_id != current_thread():
             return False
+        if not self._holding:
+            self._holding_since = self._kernel.ticks()
         self._holding.append(handle)  # type: ignore[arg-type]  # `Owner` does not know of handles.
         return True
 
+    def _callback_held(self, is_last: bool) -> None:
+        """Send what is held back when a callback has ended, unless it may wait for the rest of the batch."""
+        if self._collects_writes == BY_TURN and not is_last:
+            waited = self._kernel.ticks() - self._holding_since
+            if 0 <= waited <= LONGEST_COLLECTED_TICKS:
+                return
+        self._tell_holding()
+
     def _send_held(self) -> None:
-        """Have everything sent now that was held back until the end of the callback that runs."""
+        """Have everything sent now that is held back."""
         self._tell_holding()
 
     def _tell_holding(self) -> None:
@@ -243,7 +256,7 @@ if not cython.compiled:
                         else:
                             entry._execute()
                         if holding:
-                            self._tell_holding()
+                            self._callback_held(not batch)
                     entry = None  # A traceback may keep this frame, which must not keep what failed a task.
                 except BaseException as error:
                     self._callbacks -= len(batch)
