@@ -182,6 +182,22 @@ class Echo(Listener):
         self.transport.write(data)
 
 
+class EchoInPieces(Listener):
+    """Says what it hears in small pieces, several of them in each call."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.world = world
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        start = 0
+        while start < len(data):
+            end = start + self.world.size(len(data) - start)
+            self.transport.write(data[start:end])
+            start = end
+
+
 class BufferedListener(Conduct, asyncio.BufferedProtocol):
     """Keeps what it is told; brings buffers of any size, and uses them again."""
 
@@ -248,6 +264,22 @@ async def echo_of_a_protocol(world: World) -> None:
 async def echo_of_a_buffered_protocol(world: World) -> None:
     """The same, with buffers of the protocol's own on the server's side."""
     await _echo(world, lambda: BufferedEcho(world))
+
+
+async def echo_in_pieces(world: World) -> None:
+    """Short messages come back in small pieces, some of which are held back for a while."""
+    server = await world.serve(lambda: EchoInPieces(world))
+    _, client = await world.connect(Listener)
+    said = bytearray()
+    for _ in range(world.random.randint(1, 100)):
+        message = world.noise(world.size(5000))
+        said.extend(message)
+        client.transport.write(message)
+        await client.until(lambda: len(client.received) >= len(said))
+    assert digest(client.received) == digest(said)
+    echo = await world.peer()
+    await end(server, client, echo)
+    assert (client.error, echo.error) == (None, None)
 
 
 async def _echo(world: World, factory: Callable[[], Any]) -> None:
@@ -629,6 +661,7 @@ async def files_among_writes(world: World) -> None:
 SCENARIOS: tuple[Callable[[World], Awaitable[None]], ...] = (
     echo_of_a_protocol,
     echo_of_a_buffered_protocol,
+    echo_in_pieces,
     echo_of_streams,
     both_directions_at_once,
     slow_reader_and_watermarks,
