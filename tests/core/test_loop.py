@@ -289,7 +289,7 @@ def test_a_quiet_second_takes_at_most_two_turns(make_loop: MakeLoop) -> None:
     metrics = loop.metrics()
     assert metrics.turns <= 2
     assert metrics.events == 0
-    assert 0.99 * SECOND < metrics.idle_ns < 30 * SECOND
+    assert SECOND // 2 < metrics.idle_ns < 30 * SECOND  # A busy machine begins to sleep late.
 
 
 # Stopping.
