@@ -168,7 +168,7 @@ class Running(Loop):
         when it ends. "turn": those of all callbacks of a turn leave, one connection after the other, when the
         last of them ends, or one that ends later than a millisecond after the first of these writes.
 
-        Raises ValueError for any other `collect_writes`.
+        Raises ValueError for any other `collect_writes`, TypeError if it cannot be hashed.
         """
         if collect_writes is not UNCHANGED and collect_writes not in COLLECTING:
             raise ValueError(f"collect_writes is True, False or 'turn', not {collect_writes!r}")

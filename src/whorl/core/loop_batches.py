@@ -176,7 +176,7 @@ class LoopBatches(LoopFigures):
     def _hold(self, handle: Runnable) -> bool:
         """Have `handle._callback_ended` called when the callback ends that runs, or its batch.
 
-        Whether that will be: not for other threads: what they write may come when it has just ended.
+        False, and nothing will be, in other threads: what they write may come when it has just ended.
         """
         if self._thread_id != current_thread():
             return False
