@@ -47,9 +47,10 @@ Case = EchoCase | MicroCase
 _PROTOCOL = [
     EchoCase(transport, "echo", "protocol", size, connections, is_short)
     for transport, size, connections, is_short in (
+        ("tcp", "1KiB", 1, True),
         ("tcp", "1KiB", 10, True),
         ("tcp", "1KiB", 100, True),
-        ("tcp", "1KiB", 1000, False),
+        ("tcp", "1KiB", 1000, True),
         ("tcp", "10KiB", 10, False),
         ("tcp", "10KiB", 100, False),
         ("tcp", "10KiB", 1000, False),
@@ -89,8 +90,9 @@ _DATAGRAMS = [
     for connections in (1, 10, 50)  # with 100 the server's socket has no room for all messages
 ]
 _HTTP = [
-    EchoCase("tcp", "http", kind, "", 100, is_short=kind == "aiohttp")
+    EchoCase("tcp", "http", kind, "", connections, is_short=connections in (10, 100))
     for kind in ("uvicorn", "aiohttp", "httptools")
+    for connections in (1, 10, 100, 1000)
 ]
 # The machine's own face, with libuv's callbacks, compared with libuv itself.
 MACHINE: tuple["EchoCase | MicroCase", ...] = (

@@ -28,17 +28,15 @@ PEERS = {  # what makes a loop, by the name of the package on PyPI
 SPIN_NS = 100_000
 CONFIGURED: dict[str, dict[str, Any]] = {  # what they are told (`configure`)
     "whorl-spinning": {"spin_ns": SPIN_NS},
-    "whorl-collecting": {"collect_writes": True},
-    "whorl-collecting-turns": {"collect_writes": "turn"},
+    "whorl-server": {"collect_writes": True},
 }
 URING = "whorl-io_uring"
-NAMES = ("whorl", "whorl-pure", *PEERS, "asyncio", LIMIT)
+NAMES = ("whorl", "whorl-server", "whorl-pure", *PEERS, "asyncio", LIMIT)
 DESCRIPTIONS = {
     "whorl": "Whorl, compiled: the tree on PYTHONPATH, else build/cpXY-*-release; whorl@DIR: another tree",
     "whorl-pure": "Whorl, not compiled: src/",
     "whorl-spinning": f"Whorl, compiled, that spins for {SPIN_NS // 1000} µs before it sleeps",
-    "whorl-collecting": "Whorl, compiled, that sends all small writes of a callback together",
-    "whorl-collecting-turns": "Whorl, compiled, that sends what is written in a turn when it ends",
+    "whorl-server": "Whorl, compiled, that collects the answers of a turn (whorl.server_loop)",
     ", ".join(PEERS): "other people's, where they are installed",
     URING: "Whorl, compiled, that waits by io_uring",
     "asyncio": "the standard library's loop",
@@ -118,9 +116,9 @@ def die_with_parent() -> None:
 def _environment(name: str) -> dict[str, str]:
     environment = dict(os.environ)
     family, _, tree = name.partition("@")
-    known = (*NAMES, *CONFIGURED, URING)
+    known = {*NAMES, *CONFIGURED, URING}
     if family not in known:
-        raise UnavailableError(f"unknown loop; known are {', '.join(known)}")
+        raise UnavailableError(f"unknown loop; known are {', '.join(sorted(known))}")
     if family == "whorl-pure":
         environment["PYTHONPATH"] = tree or str(ROOT / "src")
     elif tree:

@@ -62,9 +62,25 @@ print(asyncio.run(which()), __name__, *sys.argv)
 """
 
 
+WHETHER_IT_COLLECTS = """
+import asyncio
+
+async def main():
+    print(asyncio.get_running_loop()._collector.is_on)
+
+asyncio.run(main())
+"""
+
+
 def test_asyncio_run_in_a_script_uses_whorl(run: Run, tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(WHICH_LOOP)
     assert run("run", "app.py", "-x", "--help", "y") == (0, "whorl __main__ app.py -x --help y\n", "")
+
+
+def test_a_server_collects(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(WHETHER_IT_COLLECTS)
+    assert run("run", "--server", "app.py") == (0, "True\n", "")
+    assert run("run", "app.py", "--server") == (0, "False\n", "")
 
 
 def test_a_script_imports_what_lies_beside_it(run: Run, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from whorl.aio.driver import Driver
 from whorl.aio.guest import start_guest_run
 from whorl.aio.loop import EventLoop
 from whorl.aio.policy import EventLoopPolicy, install
-from whorl.aio.runner import Runner, new_event_loop, run
+from whorl.aio.runner import Runner, new_event_loop, run, server_loop
 from whorl.aio.streams import open_connection, open_unix_connection, start_server, start_unix_server
 from whorl.core.loop import COMPILED as _COMPILED
 from whorl.core.loop import Loop
@@ -39,6 +39,7 @@ __all__ = [
     "open_connection",
     "open_unix_connection",
     "run",
+    "server_loop",
     "start_guest_run",
     "start_server",
     "start_unix_server",

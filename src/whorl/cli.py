@@ -19,9 +19,10 @@ def commands() -> None:
 
 
 @commands.command(context_settings=_FOR_THE_PROGRAM)
+@click.option("--server", is_flag=True, help="Collect the answers of a turn: whorl.server_loop.")
 @click.argument("program", metavar="SCRIPT.py | PACKAGE.MODULE:FUNCTION")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def run(program: str, arguments: tuple[str, ...]) -> None:
+def run(server: bool, program: str, arguments: tuple[str, ...]) -> None:
     """Run a program whose event loops are Whorl's.
 
     A script runs as it does under Python; its asyncio.run uses Whorl. A function is called without
@@ -29,7 +30,7 @@ def run(program: str, arguments: tuple[str, ...]) -> None:
     in its sys.argv.
     """
     try:
-        launcher.launch(program, arguments)
+        launcher.launch(program, arguments, whorl.server_loop if server else whorl.new_event_loop)
     except launcher.NotAProgram as error:
         raise click.UsageError(str(error)) from None
 

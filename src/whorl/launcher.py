@@ -22,11 +22,15 @@ class NotAProgram(Exception):
     """What was named is neither a script nor `package.module:function`."""
 
 
-def launch(program: str, arguments: Sequence[str]) -> NoReturn:
-    """Run `program` as Python would, and exit as it does."""
+def launch(
+    program: str,
+    arguments: Sequence[str],
+    loop_factory: Callable[[], whorl.EventLoop] = whorl.new_event_loop,
+) -> NoReturn:
+    """Run `program` as Python would, with loops of this factory's, and exit as it does."""
     start = _script(program) if os.path.exists(program) else _function(program)
     sys.argv[:] = [program, *arguments]
-    _use_whorl()
+    _use_whorl(loop_factory)
     try:
         status = start()
     except KeyboardInterrupt:
@@ -38,12 +42,12 @@ def launch(program: str, arguments: Sequence[str]) -> NoReturn:
     sys.exit(status)
 
 
-def _use_whorl() -> None:
+def _use_whorl(loop_factory: Callable[[], whorl.EventLoop]) -> None:
     """Make Whorl the loop of every `asyncio.run` in the process."""
     with warnings.catch_warnings():
         # Event loop policies are deprecated, and still the only way in that every library respects.
         warnings.simplefilter("ignore", DeprecationWarning)
-        whorl.install()
+        whorl.install(loop_factory)
 
 
 def _script(path: str) -> Callable[[], int]:

@@ -66,7 +66,7 @@ async def test_what_is_known_of_a_connection_is_what_a_socket_object_says(
         assert transport.get_extra_info("sockname") == peer.getpeername()
         sock = transport.get_extra_info("socket")
         assert transport.get_extra_info("socket") is sock
-        assert type(sock) is asyncio.trsock.TransportSocket
+        assert isinstance(sock, asyncio.trsock.TransportSocket)
         assert sock.fileno() == transport._sock_fd
         assert sock.family == family
         assert sock.type == socket.SOCK_STREAM

@@ -45,6 +45,7 @@ from tests.fuzz.mischief import (
     strange_buffers,
 )
 from tests.fuzz.surface import HANDLES, REQUESTS, Parameters, names_of, parameters, parameters_of
+from whorl.aio.connect import allow_holding
 from whorl.core.callback import Callback, GuardedCallback
 from whorl.core.host import Host
 from whorl.core.kernel import EventBatch, Kernel
@@ -165,7 +166,7 @@ class Fuzzer:
 
     def make_event_loop(self) -> Any:
         loop = whorl.EventLoop()
-        loop.configure(collect_writes=self.rng.choice((False, True, "turn")))
+        loop.configure(collect_writes=self.rng.choice((False, True)))
         loop.set_exception_handler(self.rng.choice((None, lambda *details: None, self.mischief())))
         return self.keep("loop", loop)
 
@@ -205,8 +206,11 @@ class Fuzzer:
             return self.keep("handle", handle)
         if self.rng.random() < 0.3:
             made = loop._make_ssl_transport(ours, protocol, server_context(), None, server_side=True)
-            return self.keep("transport", made)
-        return self.keep("transport", loop._make_socket_transport(ours, protocol))
+        else:
+            made = loop._make_socket_transport(ours, protocol)
+        if self.rng.random() < 0.5:
+            allow_holding(made)
+        return self.keep("transport", made)
 
     def make_endpoint(self) -> Any:
         loop = self.any_of("loop")

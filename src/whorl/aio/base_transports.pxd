@@ -56,8 +56,6 @@ cdef class BaseTransport(Stream):
     @cython.locals(queues=LoopBatches)
     cdef object _take_turn(self)
     cdef object _handle_events(self, int seen)
-    cdef object _send_held(self)
-    cdef object _before_drain(self)
     cdef object _introduce(self, object waiter)
     cdef object _pause(self)
     cdef object _resume(self)

@@ -163,14 +163,7 @@ class BaseTransport(Stream):
 
     def is_closing(self) -> bool:
         """Whether the transport is closed or being closed."""
-        self._before_drain()  # It asks this, and sending may fail.
         return self._state != OPEN
-
-    def _send_held(self) -> None:
-        """Send what is held back until the end of the callback: whoever looks finds it sent."""
-
-    def _before_drain(self) -> None:
-        """The same, unless the program said that it may wait for longer than that."""
 
     # Reading.
 
@@ -321,7 +314,7 @@ class WriteTransport(BaseTransport):
         code = self._send(data, size)
         if code < 0:
             self._write_failed(-code)
-        elif self._unsent > self._high:
+        elif code == 0 and self._unsent > self._high:
             self._check_high_water()
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:

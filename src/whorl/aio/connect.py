@@ -21,6 +21,8 @@ except ImportError:
 
 from whorl.aio.descriptors import make_room
 from whorl.aio.dns import AddressInfo
+from whorl.aio.stream_transport import StreamTransport
+from whorl.aio.tls_transport import TLSStream
 from whorl.aio.transports import SocketTransport
 from whorl.core.handle import os_error
 
@@ -73,6 +75,7 @@ async def create_connection(
         check_plain_socket(sock)
     if happy_eyeballs_delay is not None and interleave is None:
         interleave = 1
+    is_own = False
     if host is not None or port is not None:
         if sock is not None:
             raise ValueError("host/port and sock can not be specified at the same time")
@@ -83,6 +86,7 @@ async def create_connection(
         if interleave:
             infos = interleaved(infos, interleave)
         sock = await _connect_any(loop, infos, local_infos, happy_eyeballs_delay, all_errors)
+        is_own = True
     else:
         if sock is None:
             raise ValueError("host and port was not specified and no sock specified")
@@ -96,6 +100,8 @@ async def create_connection(
         ssl_handshake_timeout=ssl_handshake_timeout,
         ssl_shutdown_timeout=ssl_shutdown_timeout,
     )
+    if is_own:
+        allow_holding(transport)
     if loop._debug:
         shown = transport.get_extra_info("socket")
         logger.debug("%r connected to %s:%r: (%r, %r)", shown, host, port, transport, protocol)
@@ -242,7 +248,7 @@ async def create_unix_connection(
         if sock is None:
             raise ValueError("no path and sock were specified")
         check_unix_socket(sock)
-    return await loop._create_connection_transport(
+    transport, protocol = await loop._create_connection_transport(
         sock,
         protocol_factory,
         ssl,
@@ -250,6 +256,9 @@ async def create_unix_connection(
         ssl_handshake_timeout=ssl_handshake_timeout,
         ssl_shutdown_timeout=ssl_shutdown_timeout,
     )
+    if path is not None:
+        allow_holding(transport)
+    return transport, protocol
 
 
 async def _connect_path(loop: EventLoop, path: str | bytes) -> Any:
@@ -362,6 +371,14 @@ def make_socket_transport(
         loop, sock, protocol, waiter, extra=extra, server=server, context=context
     )
     return transport  # type: ignore[no-any-return]
+
+
+def allow_holding(transport: Any) -> None:
+    """Let a collecting loop hold what is written: it made the socket, so no program has its descriptor."""
+    if isinstance(transport, TLSStream):
+        transport = transport._ssl_protocol._transport
+    if isinstance(transport, StreamTransport):
+        transport._allow_holding()
 
 
 # What is refused.

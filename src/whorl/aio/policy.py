@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from asyncio import events, unix_events
+from collections.abc import Callable
 from typing import Any
 
 from whorl.aio.loop import EventLoop
@@ -21,16 +22,22 @@ class EventLoopPolicy(_Base):  # type: ignore[misc]
     Its child watchers, until Python 3.13, are asyncio's; loops of Whorl's watch their children themselves.
     """
 
+    def __init__(self, loop_factory: Callable[[], EventLoop] = EventLoop) -> None:
+        super().__init__()
+        self._make_loop = loop_factory
+
     def _loop_factory(self) -> EventLoop:
-        return EventLoop()
+        return self._make_loop()
 
     def new_event_loop(self) -> EventLoop:
         """A new loop."""
         return self._loop_factory()
 
 
-def install() -> None:
+def install(loop_factory: Callable[[], EventLoop] = EventLoop) -> None:
     """Let every `asyncio.run` of this process run on Whorl, from now on.
+
+    `loop_factory` makes the loops, `whorl.server_loop` for example.
 
     Raises RuntimeError where Python has no policies any more: pass `whorl.new_event_loop` as
     `loop_factory` there.
@@ -39,4 +46,4 @@ def install() -> None:
         raise RuntimeError(
             "this Python has no event loop policies; use asyncio.run(..., loop_factory=whorl.new_event_loop)"
         )
-    _set_policy(EventLoopPolicy())
+    _set_policy(EventLoopPolicy(loop_factory))

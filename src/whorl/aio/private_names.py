@@ -134,7 +134,7 @@ class DatagramNames(WriterNames):
 
 def _socket_of(transport: Any) -> Any:
     if transport._fd >= 0:
-        transport.get_extra_info("socket")  # An accepted connection has none until somebody asks.
+        return transport.get_extra_info("socket")._sock  # It notes that its descriptor is handed out.
     return _SOCKET.__get__(transport)
 
 

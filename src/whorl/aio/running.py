@@ -19,11 +19,10 @@ from whorl.aio import clock, ending, errors, executor, handle_runs
 from whorl.aio.transport_table import TransportTable
 from whorl.aio.unchanged import Unchanged
 from whorl.core.callback import Callback
-from whorl.core.host import call_before_forks
+from whorl.core.host import call_at_forks
 from whorl.core.kernel import clock_of
 from whorl.core.loop import Loop
 from whorl.core.loop_life import UNCHANGED
-from whorl.core.states import Collecting
 from whorl.handles.exit_watch import ExitWatch
 
 try:
@@ -54,11 +53,7 @@ _set_hooks = sys.set_asyncgen_hooks
 TIME = clock.TIME
 CALL_AT = clock.CALL_AT
 
-COLLECTING: dict[bool | str, int] = {  # what may be said of `collect_writes`
-    False: int(Collecting.OFF),
-    True: int(Collecting.BY_CALLBACK),
-    "turn": int(Collecting.BY_TURN),
-}
+COLLECTING = (False, True, "turn")  # what may be said of `collect_writes`
 
 _CALLER = 1 if cython.compiled else 2  # how far a warning is from it: compiled functions have no frame
 
@@ -163,18 +158,17 @@ class Running(Loop):
         """Say how the loop sleeps and writes; what is not named stays as it is.
 
         `block_signal` and `spin_ns` are those of `whorl.Loop.configure`, with what it raises.
-        `collect_writes`: False, as at first: the first write of a callback leaves at once, as in asyncio; it
-        may then keep the loop for long. True: all its small writes to a TCP or UNIX connection leave together
-        when it ends. "turn": those of all callbacks of a turn leave, one connection after the other, when the
-        last of them ends, or one that ends later than a millisecond after the first of these writes.
+        `collect_writes`: False, as at first: each write leaves before it returns, as in asyncio. True, or
+        "turn", which says the same: small writes to TCP, UNIX and TLS connections wait while other callbacks
+        of the turn wait to run, a millisecond at most, and leave together (`whorl.server_loop`).
 
-        Raises ValueError for any other `collect_writes`, TypeError if it cannot be hashed.
+        Raises ValueError for any other `collect_writes`.
         """
         if collect_writes is not UNCHANGED and collect_writes not in COLLECTING:
             raise ValueError(f"collect_writes is True, False or 'turn', not {collect_writes!r}")
         Loop.configure(self, block_signal=block_signal, spin_ns=spin_ns)
         if collect_writes is not UNCHANGED:
-            self._collects_writes = COLLECTING[collect_writes]
+            self._collector.is_on = bool(collect_writes)
 
     def run_forever(self) -> None:
         """Turn until `stop` is called.
@@ -401,14 +395,19 @@ def track_origins(loop: EventLoop, enabled: bool) -> None:
         loop._saved_origin_depth = None
 
 
-def _send_held() -> None:
-    """What callbacks have written is not to be sent by two processes."""
+def _fork_begins() -> None:
     loop = events._get_running_loop()
     if isinstance(loop, Loop):
-        loop._send_held()
+        loop._collector.fork_begins()
 
 
-call_before_forks(_send_held)
+def _fork_ended() -> None:
+    loop = events._get_running_loop()
+    if isinstance(loop, Loop):
+        loop._collector.fork_ended()
+
+
+call_at_forks(_fork_begins, _fork_ended)
 
 if not cython.compiled:
     # Uncompiled, a method that only passes a call on costs as much as what it calls.

@@ -1,5 +1,5 @@
 cimport cython
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport uint64_t
 
 from whorl.aio.base_transports cimport BaseTransport, WriteTransport
 from whorl.aio.clients cimport Clients
@@ -7,6 +7,7 @@ from whorl.aio.stream_feed cimport StreamFeed
 from whorl.aio.tls_layer cimport TLSLayer
 from whorl.aio.transport_table cimport TransportTable
 from whorl.core.callback cimport Owner, flag, new_callback
+from whorl.core.collector cimport Collector
 from whorl.core.lists cimport last_taken
 from whorl.core.loop_life cimport LoopLife
 from whorl.handles.stream cimport Stream
@@ -32,14 +33,12 @@ cdef int CLOSING
 cdef int LOST
 cdef int QUIET_WRITES
 cdef int AF_UNIX
-cdef int BY_TURN
 cdef Py_ssize_t READ_SIZE
 cdef Py_ssize_t LONG_READ
 cdef Py_ssize_t LONGEST_FED
 cdef Py_ssize_t SMALL_WRITE
 cdef Py_ssize_t MOST_HELD
 cdef Py_ssize_t WRITE_VECTORS
-cdef int64_t LONGEST_HELD_TICKS
 cdef object BufferedProtocol
 cdef object StreamReaderProtocol
 
@@ -54,28 +53,26 @@ cdef class StreamTransport(WriteTransport):
     cdef uint64_t _ipv4_peer
     cdef object _own_name
     cdef int _place
-    cdef uint32_t _wrote_in
-    cdef uint32_t _wrote_at
+    cdef Py_ssize_t _most_held
+    cdef Collector _collector
+    cdef object _shown_socket
     cdef flag _is_made
     cdef flag _buffered
     cdef flag _is_layered
     cdef readonly flag _eof_written
     cdef flag _write_shut
     cdef flag _may_hold
-    cdef flag _is_listed
+    cdef flag _holds
 
     cdef Py_ssize_t _send(self, object data, Py_ssize_t size) except? -65536
-    @cython.locals(call=uint32_t, is_first=bint, is_soon=bint)
-    cdef bint _may_wait(self) except -1
-    cdef bint _hold_back(self, object data, Py_ssize_t size) except -1
-    @cython.locals(is_more=bint)
+    cdef bint _holds_first(self, object data, Py_ssize_t size) except -1
+    @cython.locals(fits=bint)
     cdef Py_ssize_t _hold_more(self, object data, Py_ssize_t size) except? -65536
-    @cython.locals(before=uint32_t)
-    cdef bint _is_soon(self) except -1
-    cdef object _callback_ended(self)
     @cython.locals(data=bytes, code=Py_ssize_t)
     cdef object _send_held(self)
-    cdef object _before_drain(self)
+    @cython.locals(loop=LoopLife)
+    cpdef object _allow_holding(self)
+    cpdef object _hold_at_most(self, Py_ssize_t size)
     cdef object _send_lines(self, object list_of_data)
     @cython.locals(data=bytes, size=Py_ssize_t)
     cdef object _read(self)
@@ -92,6 +89,8 @@ cdef class StreamTransport(WriteTransport):
     cdef bint _is_lost(self) except -1
     cpdef int _shut_write_side(self) except? -65536
     cpdef object _socket(self)
+    cpdef int fileno(self) except -2
+    @cython.locals(machine=LoopLife)
     cdef object _set_up(self, Owner loop)
     @cython.locals(machine=LoopLife, table=TransportTable)
     cdef object _take(self, object loop, int fd, tuple kind, tuple accepted, object protocol, object context)

@@ -7,7 +7,6 @@ import socket
 from asyncio import BufferedProtocol
 from asyncio.log import logger
 from asyncio.streams import StreamReaderProtocol
-from asyncio.trsock import TransportSocket
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
@@ -16,21 +15,14 @@ from whorl.aio.clients import Clients
 from whorl.aio.stream_feed import StreamFeed
 from whorl.aio.streams import adopt
 from whorl.aio.tls_layer import TLSLayer
+from whorl.aio.transport_socket import TransportSocket
 from whorl.aio.transport_states import TransportState
 from whorl.aio.transport_table import TransportTable
 from whorl.core.callback import new_callback
+from whorl.core.collector import Collector
 from whorl.core.handle import os_error
-from whorl.core.limits import (
-    LONG_READ,
-    LONGEST_FED,
-    LONGEST_HELD_TICKS,
-    MOST_HELD,
-    READ_SIZE,
-    SMALL_WRITE,
-    WRITE_VECTORS,
-)
+from whorl.core.limits import LONG_READ, LONGEST_FED, MOST_HELD, READ_SIZE, SMALL_WRITE, WRITE_VECTORS
 from whorl.core.socket_kernel import error_of, kernel_for
-from whorl.core.states import Collecting
 from whorl.handles.stream import Stream
 
 try:
@@ -58,7 +50,6 @@ if not cython.compiled:
         """Nothing: uncompiled, nobody is asked to."""
 
 
-BY_TURN = int(Collecting.BY_TURN)
 OPEN = int(TransportState.OPEN)
 CLOSING = int(TransportState.CLOSING)
 LOST = int(TransportState.LOST)
@@ -80,26 +71,29 @@ class StreamTransport(WriteTransport):
     __slots__ = (
         "_buffered",
         "_clients",
+        "_collector",
         "_empty_waiter",
         "_eof_written",
         "_feed",
+        "_holds",
         "_ipv4_peer",
         "_is_layered",
-        "_is_listed",
         "_is_made",
         "_kind",
         "_may_hold",
+        "_most_held",
         "_own_name",
         "_peer",
         "_place",
         "_server",
+        "_shown_socket",
         "_write_shut",
-        "_wrote_at",
-        "_wrote_in",
     )
 
     def _set_up(self, loop: Any) -> None:
         WriteTransport._set_up(self, loop)
+        machine: LoopLife = loop
+        self._collector: Collector = machine._collector
         self._is_made = False  # whether there is something to close
         self._peer: bytes | None = None  # as the kernel gave it, until it is among what is known
         self._ipv4_peer = 0  # the same as a number
@@ -115,10 +109,10 @@ class StreamTransport(WriteTransport):
         self._feed: StreamFeed | None = None  # where data goes in place of the protocol of a stream reader
         self._eof_written = False  # whether the user has written the last byte
         self._write_shut = False  # whether that has gone out, and the peer was told
-        self._may_hold = True
-        self._is_listed = False  # whether the loop will tell of that
-        self._wrote_in = 0  # the number of the callback that wrote last, compiled only its last 32 bits
-        self._wrote_at = 0  # when, in ticks; the same
+        self._shown_socket: TransportSocket | None = None  # what programs are given as the socket
+        self._may_hold = False  # whether writes may be held
+        self._most_held = MOST_HELD  # how many bytes of them
+        self._holds = False  # whether what is unsent is held: the collector has it sent
 
     def __init__(
         self,
@@ -136,7 +130,8 @@ class StreamTransport(WriteTransport):
         try:
             kernel = self._kernel
             self._kernel = kernel_for(kernel, sock)
-            self._may_hold = self._kernel is kernel
+            if server is not None:  # The loop has accepted it.
+                self._allow_holding()
             is_unix = sock.family == AF_UNIX
             # What a socket's own method has kept to itself is announced by no edge.
             self._attach(sock, sock.fileno(), True, self._kernel is kernel and not is_unix)
@@ -185,7 +180,7 @@ class StreamTransport(WriteTransport):
             self._use(protocol)
             table: TransportTable = loop._transports
             table.add(fd, self)
-            self._is_made = True
+            self._is_made = self._may_hold = True
             self._is_own_entry = True
             machine._enqueue(new_callback(machine, connection_made, (self,), context))
             machine._enqueue(self)
@@ -221,17 +216,22 @@ class StreamTransport(WriteTransport):
 
     def _fill_extra(self, sock: Any) -> None:
         extra = self._extra
-        extra["socket"] = TransportSocket(sock)
+        extra["socket"] = self._shown_socket = TransportSocket(sock, self._collector)
         name = self._kernel.socket_name(sock)
         extra["sockname"] = None if isinstance(name, int) else name
         if "peername" not in extra:
             peer = self._kernel.peer_name(sock)
             extra["peername"] = None if isinstance(peer, int) else peer
 
+    def fileno(self) -> int:
+        """The descriptor, or -1. The caller may send by it, so nothing is held from now on."""
+        self._send_held()
+        self._may_hold = False
+        return self._fd
+
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """What is known of the connection: socket, sockname, peername and others."""
         if name == "socket":
-            self._send_held()  # Who asks for it may use it.
             if self._kind is not None:
                 self._socket()
         elif self._known is None and name != "peername" and name != "sockname":
@@ -257,14 +257,13 @@ class StreamTransport(WriteTransport):
             family, number, _ = self._kind
             self._kind = None
             sock = self._kernel.socket_of(self._fd, family, number)
-            self._extra["socket"] = TransportSocket(sock)
+            self._extra["socket"] = self._shown_socket = TransportSocket(sock, self._collector)
             if self._fd >= 0:
                 self._sock = sock
         return self._sock
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Call another protocol from now on."""
-        self._send_held()
         self._use(protocol)
 
     def _use(self, protocol: asyncio.BaseProtocol) -> None:
@@ -398,84 +397,72 @@ class StreamTransport(WriteTransport):
     # Writing.
 
     def _send(self, data: Any, size: int) -> int:
-        """Send `data`, or hold it back: small writes that follow another one in a callback leave together.
-
-        Whoever could notice has them sent first: by asking for anything, by closing, by taking time.
-        """
+        """Send `data`, or hold it: then 1, and the loop's collector has it sent."""
         if self._holds:
             return self._hold_more(data, size)
-        return 0 if self._may_wait() and self._hold_back(data, size) else Stream._send(self, data, size)
+        if self._collector.is_on and self._holds_first(data, size):
+            return 1
+        return Stream._send(self, data, size)
 
-    def _may_wait(self) -> bool:
-        """Whether this write may wait for others of a callback. This is the last one from now on."""
-        call = self._loop._call
-        is_first = call != self._wrote_in
-        self._wrote_in = call
-        is_soon = self._is_soon()
-        return call != 0 and (self._loop._collects_writes != 0 if is_first else is_soon)
-
-    def _hold_back(self, data: Any, size: int) -> bool:
-        """Hold back the first write of a callback that may wait, or the first after what waited has left."""
-        if self._unsent or size > SMALL_WRITE or size > self._high or not self._may_hold:
+    def _holds_first(self, data: Any, size: int) -> bool:
+        """Hold a write where none is held, if that may be; whether it is held."""
+        if self._unsent or size > self._most_held or not self._may_hold:
             return False
-        if not self._is_listed:
-            if not self._loop._hold(self):
-                return False
-            self._is_listed = True
+        if self._shown_socket is not None and self._shown_socket.is_handed_out:
+            return False
+        if not self._collector.takes(self, size):
+            return False
         self._enqueue(data, 0, size)
         self._holds = True
         return True
 
     def _hold_more(self, data: Any, size: int) -> int:
-        """Hold back another one, or let it leave with the others.
-
-        That is if it is large, if it comes late, if they are too many, and if they would pause the protocol.
-        """
-        is_more = (
-            self._is_soon()
-            and size <= SMALL_WRITE
-            and self._unsent + size <= min(MOST_HELD, self._high)
+        """Hold another write, or send all if it is large or late, or if they are too many."""
+        fits = (
+            size <= SMALL_WRITE
+            and self._unsent + size <= self._most_held
             and len(self._chunks) < WRITE_VECTORS - 1
+            and not self._collector.is_late()
         )
-        if not is_more and type(data) is not bytes:  # Who queues it copies it.
+        if not fits and type(data) is not bytes:  # To queue it would copy it.
             self._send_held()
-            return 0 if self._is_lost() else Stream._send(self, data, size)
+            return 1 if self._is_lost() else Stream._send(self, data, size)
         self._enqueue(data, 0, size)
-        if not is_more:
+        if not fits:
             self._send_held()
-        return 0
-
-    def _is_soon(self) -> bool:
-        """Whether the last write was not long ago. This is the last one from now on."""
-        before = self._wrote_at
-        self._wrote_at = self._kernel.ticks()
-        return self._wrote_at >= before and self._wrote_at - before <= LONGEST_HELD_TICKS
-
-    def _callback_ended(self) -> None:
-        self._is_listed = False
-        self._send_held()
+        return 1
 
     def _send_held(self) -> None:
         if not self._holds:
             return
         self._holds = False
-        if not self._unsent:
-            return
-        if len(self._chunks) == 1:  # as if it were written now
+        if len(self._chunks) == 1 and not self._offset:  # as if it were written now
             data = last_taken(self._chunks)
             self._unsent = 0
             code = Stream._send(self, data, len(data))
             if code < 0:
                 self._write_failed(-code)
-            return
-        self._poller.quiet = 0
-        self._flush()
-        if self._unsent:
+        elif self._unsent:
+            self._poller.quiet = 0
+            self._flush()
+        if self._unsent or not self._edge:
             self._update_interest()
+        if self._unsent > self._high:
+            self._check_high_water()
 
-    def _before_drain(self) -> None:
-        if self._holds and self._loop._collects_writes != BY_TURN:
-            self._send_held()
+    def _allow_holding(self) -> None:
+        """Let writes be held: no program has the descriptor, and only the kernel sends."""
+        loop: LoopLife = self._loop  # type: ignore[assignment]
+        self._may_hold = self._kernel is loop._kernel
+
+    def _hold_at_most(self, size: int) -> None:
+        """Hold at most so many bytes: more would pause whoever writes."""
+        self._most_held = min(size, MOST_HELD)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Set the watermarks, in bytes; ValueError unless high >= low >= 0."""
+        WriteTransport.set_write_buffer_limits(self, high, low)
+        self._hold_at_most(self._high)
 
     def _send_lines(self, list_of_data: Any) -> None:
         self._send_held()
@@ -610,4 +597,3 @@ if not cython.compiled:
     StreamTransport._data_arrived = uncompiled_streams.data_arrived  # type: ignore[method-assign]
     StreamTransport._read = uncompiled_streams.read  # type: ignore[method-assign]
     StreamTransport.write = uncompiled_streams.write  # type: ignore[method-assign]
-    StreamTransport.is_closing = uncompiled_streams.is_closing  # type: ignore[method-assign]

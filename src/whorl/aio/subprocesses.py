@@ -195,7 +195,7 @@ def _spawn(loop: EventLoop, args: Any, **options: Any) -> subprocess.Popen[bytes
 
     Tools that refuse blocking calls in a running loop let Popen pass in asyncio's own files only.
     """
-    loop._send_held()  # The program may be given what is written to.
+    loop._collector.send_all()  # The program may be given what is written to.
     events._set_running_loop(None)
     try:
         return loop._host.spawn(args, **options)

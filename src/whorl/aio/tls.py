@@ -156,6 +156,11 @@ class TLSProtocol(TLSLayer, asyncio.BufferedProtocol):
         """Whether the transport underneath is."""
         return self._transport is not None and bool(self._transport.is_closing())
 
+    def limit_holding(self) -> None:
+        """Have the transport underneath hold no more than what would pause the protocol."""
+        if isinstance(self._transport, StreamTransport):
+            self._transport._hold_at_most(self._high)
+
     def _wake_waiter(self, error: BaseException | None = None) -> None:
         waiter, self._waiter = self._waiter, None
         if waiter is None or waiter.cancelled():
@@ -190,6 +195,7 @@ class TLSProtocol(TLSLayer, asyncio.BufferedProtocol):
             # Its protocol was told to pause, maybe; to resume is for us to tell.
             self._transport_paused = self._app_writing_paused = transport._protocol_paused
             transport.set_write_buffer_limits(high=0)
+            self.limit_holding()
         else:
             self._buffer = memoryview(bytearray(READ_SIZE))  # It may fill it when it pleases.
         self._enter(TLSState.HANDSHAKE)

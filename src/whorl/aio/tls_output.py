@@ -91,6 +91,10 @@ class TLSOutput:
         """Report an error of the protocol's."""
         raise NotImplementedError
 
+    def limit_holding(self) -> None:
+        """The watermarks have changed: the transport underneath may hold no more than they allow."""
+        raise NotImplementedError
+
     # What it may call: the methods that every packet goes through are C functions in the compiled build.
 
     def send_waiting(self) -> None:

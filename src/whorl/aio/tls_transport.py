@@ -56,6 +56,7 @@ class TLSStream:
         """Set the watermarks, in bytes; ValueError unless high >= low >= 0."""
         layer = self._ssl_protocol
         layer._high, layer._low = limits(high, low, HIGH_WATER_WRITE)
+        layer.limit_holding()
         layer._control_writing()
 
     def get_read_buffer_size(self) -> int:

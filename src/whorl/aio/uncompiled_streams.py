@@ -10,9 +10,7 @@ from typing import Any
 from whorl.aio.base_transports import flat
 from whorl.aio.transport_states import TransportState
 from whorl.core.limits import LONG_READ
-from whorl.core.states import Collecting
 
-BY_TURN = int(Collecting.BY_TURN)
 OPEN = int(TransportState.OPEN)
 
 
@@ -55,18 +53,13 @@ def read(self: Any) -> None:
 
 
 def write(self: Any, data: bytes | bytearray | memoryview) -> None:
-    """The first write of a callback, with nothing unsent."""
+    """A write that leaves at once, with nothing unsent."""
     if type(data) is not bytes:
         data = flat(data)
-    size, call = len(data), self._loop._call
-    if not size or call == self._wrote_in or self._holds or self._unsent or self._state != OPEN:
+    size = len(data)
+    if not size or self._unsent or self._state != OPEN or self._refuses_writes or self._collector.is_on:
         self._write_anything(data)
         return
-    if self._refuses_writes or self._loop._collects_writes:
-        self._write_anything(data)
-        return
-    self._wrote_in = call
-    self._wrote_at = self._kernel.ticks()
     self._poller.quiet = 0
     sent = self._kernel.send(self._fd, data, 0)
     if sent == size:
@@ -77,11 +70,3 @@ def write(self: Any, data: bytes | bytearray | memoryview) -> None:
         self._write_failed(-code)
     elif self._unsent > self._high:
         self._check_high_water()
-
-
-def is_closing(self: Any) -> bool:
-    """Whether the transport is closed or being closed, without a call if nothing is held back."""
-    if self._holds and self._loop._collects_writes != BY_TURN:
-        self._send_held()
-    is_over: bool = self._state != OPEN
-    return is_over

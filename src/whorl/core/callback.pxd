@@ -1,5 +1,4 @@
 cimport cython
-from libc.stdint cimport int64_t
 
 cdef extern from *:
     """
@@ -241,8 +240,6 @@ cdef class Runnable:
 
 cdef class Owner:
     cdef public bint _debug
-    cdef int64_t _call
-    cdef int _collects_writes
 
     cdef object _set_up_owner(self)
     cdef object _timer_cancelled(self, Runnable timer)
@@ -253,7 +250,6 @@ cdef class Owner:
     cdef object _handle_closed(self, Runnable handle)
     cdef object _feed(self, Runnable entry)
     cdef object _unfeed(self, Runnable entry)
-    cdef bint _hold(self, Runnable handle) except -1
     cpdef object _check_closed(self)
     cpdef object _shown_class(self, object cls)
     cpdef object _describe(self, Callback callback)

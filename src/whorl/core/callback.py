@@ -108,12 +108,10 @@ class Runnable:
 class Owner:
     """What callbacks and handles ask of their loop."""
 
-    __slots__ = ("_call", "_collects_writes", "_debug")
+    __slots__ = ("_debug",)
 
     def _set_up_owner(self) -> None:
         self._debug = False
-        self._call = 0  # the number of the callback that runs, 0 while none does
-        self._collects_writes = 0  # how long its first write waits, a `Collecting`
 
     def _timer_cancelled(self, timer: Runnable) -> None:
         raise NotImplementedError
@@ -137,9 +135,6 @@ class Owner:
         raise NotImplementedError
 
     def _unfeed(self, entry: Runnable) -> None:
-        raise NotImplementedError
-
-    def _hold(self, handle: Runnable) -> bool:
         raise NotImplementedError
 
     def _check_closed(self) -> None:

@@ -20,7 +20,7 @@ cdef class Handle(Runnable):
     cdef flag _listed
 
     cdef object _set_up(self, Owner loop)
-    cdef object _callback_ended(self)
+    cdef object _send_held(self)
     cdef object _begin_close(self)
     cdef object _release_now(self)
     cpdef object _release(self)

@@ -111,8 +111,8 @@ class Handle(Runnable):
         """Whether `close` was called."""
         return self._life != OPEN
 
-    def _callback_ended(self) -> None:
-        """Send what was held back while a callback ran (`Loop._hold`)."""
+    def _send_held(self) -> None:
+        """Send what the loop's collector was asked to wait with, if there is any."""
 
     def _begin_close(self) -> None:
         """The first step of closing, once."""

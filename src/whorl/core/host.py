@@ -22,9 +22,9 @@ from whorl.core.signals import SignalTable
 _SYSTEMS_OWN = socket.getaddrinfo if socket.getaddrinfo.__module__ == "socket" else None
 
 
-def call_before_forks(function: Callable[[], object]) -> None:
-    """Call this before every fork of this process by Python, for ever (os.register_at_fork)."""
-    os.register_at_fork(before=function)
+def call_at_forks(before: Callable[[], object], after: Callable[[], object]) -> None:
+    """Call these in this process around each of its forks by Python, for ever (os.register_at_fork)."""
+    os.register_at_fork(before=before, after_in_parent=after)
 
 
 class Host:

@@ -129,20 +129,16 @@ SPARE_CALLBACKS: Final = 16384
 #: How many writes that are over are kept for the next ones: one for each connection of a busy server.
 SPARE_WRITES: Final = 1024
 
-#: A write may be held back until the callback ends that is no larger than this, in bytes: of larger ones
-#: the system call is no large part.
+#: A loop that collects holds no larger write than this, in bytes: of larger ones the system call is no large
+#: part.
 SMALL_WRITE: Final = 4 * 1024
 
-#: So much is held back at most, in bytes ...
+#: So much is held back at most for one connection, in bytes ...
 MOST_HELD: Final = 16 * 1024
 
-#: ... and nothing by a write that comes later than this after the one before, in ticks, each of which is a
-#: nanosecond at most: a callback that takes its time sends as if each write were its first.
-LONGEST_HELD_TICKS: Final = 50_000
-
-#: What is collected until the end of a turn leaves before that with a callback that ends so many ticks after
-#: the first of it was written.
-LONGEST_COLLECTED_TICKS: Final = 1_000_000
+#: ... and until a callback ends, or writes again, so many ticks after the first write that is held. A tick is
+#: a nanosecond at most.
+LONGEST_HELD_TICKS: Final = 1_000_000
 
 #: How many sends one writable event may make before other handles get their turn.
 WRITES_PER_EVENT: Final = 16

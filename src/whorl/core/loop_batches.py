@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from whorl.core.callback import Callback, GuardedCallback, Runnable, current_thread
-from whorl.core.handle import Handle
+from whorl.core.callback import Callback, GuardedCallback, Runnable
+from whorl.core.collector import Collector
 from whorl.core.host import Host
 from whorl.core.kernel import Kernel
-from whorl.core.limits import ENTRIES_AHEAD, LONGEST_COLLECTED_TICKS
+from whorl.core.limits import ENTRIES_AHEAD
 from whorl.core.loop_figures import LoopFigures
-from whorl.core.states import Collecting
 
 try:
     import cython
 except ImportError:
     from whorl.core import uncompiled as cython
 
-BY_TURN = int(Collecting.BY_TURN)
-
 if not cython.compiled:
     from whorl.core.callback import attempt, fetch, is_unshared, recycle_guarded
-    from whorl.core.lists import empty, last_taken, only_one, taken
+    from whorl.core.lists import empty, only_one, taken
 
     def still_raised() -> Any:
         """Raise what is still set."""
@@ -31,7 +28,7 @@ if not cython.compiled:
 class LoopBatches(LoopFigures):
     """The part of a loop that runs entries."""
 
-    __slots__ = ("_holding", "_holding_since", "_passes", "_runner", "_watched_entry")
+    __slots__ = ("_collector", "_passes", "_runner", "_watched_entry")
 
     def _set_up(self, kernel: Kernel | None, host: Host | None) -> None:
         LoopFigures._set_up(self, kernel, host)
@@ -39,8 +36,7 @@ class LoopBatches(LoopFigures):
         self._watched_entry: Runnable | None = None  # what runs, in debug mode or with a probe
         # Called with the loop and each entry, to run it by `_run_entry`; None: entries are run at once.
         self._runner: Callable[[Any, Runnable], object] | None = None
-        self._holding: list[Handle] = []  # those that wait for the end of the callback or of the batch
-        self._holding_since = 0  # in ticks
+        self._collector = Collector(self._kernel)
 
     def _run_ready(self) -> None:
         """Run exactly what is ready now; what that makes ready waits for the next turn."""
@@ -107,14 +103,18 @@ class LoopBatches(LoopFigures):
         size = len(batch)
         done = 0
         watched = self._debug or self._probe is not None or self._runner is not None
-        before = self._callbacks
         self._callbacks += size
+        collector = self._collector
+        collects = collector.is_on
         try:
+            if collects:
+                collector.batch_began()
             while done < size:
                 try:
                     for index in range(done, size):
                         done = index + 1
-                        self._call = before + done
+                        if collects:
+                            collector.callback_begins(size - done)
                         fetch(batch, index + ENTRIES_AHEAD)
                         entry = taken(batch, index)
                         if watched:
@@ -130,23 +130,20 @@ class LoopBatches(LoopFigures):
                         else:
                             entry._execute()
                             recycle_guarded(entry)
-                        if self._holding:
-                            self._callback_held(done == size)
+                        if collects:
+                            collector.callback_ended()
                 except BaseException as error:
                     self._entry_failed(entry, error)
         finally:
-            self._call = 0
             if done < size:
                 self._callbacks -= size - done
                 queue[:0] = batch[done:]
             empty(batch)
-            if self._holding:  # an interrupt
-                self._tell_holding()
+            if collects:
+                collector.batch_ended()
 
     def _entry_failed(self, entry: Runnable, error: BaseException) -> None:
-        self._call = 0  # What the exception handler writes is not held back.
-        if self._holding:
-            self._tell_holding()
+        self._collector.batch_ended()  # What the exception handler writes is not held, either.
         self._callback_failed(entry, error)
 
     def _run_watched(self, entry: Runnable) -> None:
@@ -171,49 +168,12 @@ class LoopBatches(LoopFigures):
         """Run one entry, for the runner."""
         entry._execute()
 
-    # What waits for the end of a callback, or of a batch: a turn's callbacks are one.
-
-    def _hold(self, handle: Runnable) -> bool:
-        """Have `handle._callback_ended` called when the callback ends that runs, or its batch.
-
-        False, and nothing will be, in other threads: what they write may come when it has just ended.
-        """
-        if self._thread_id != current_thread():
-            return False
-        if not self._holding:
-            self._holding_since = self._kernel.ticks()
-        self._holding.append(handle)  # type: ignore[arg-type]  # `Owner` does not know of handles.
-        return True
-
-    def _callback_held(self, is_last: bool) -> None:
-        """Send what is held back when a callback has ended, unless it may wait for the rest of the batch."""
-        if self._collects_writes == BY_TURN and not is_last:
-            waited = self._kernel.ticks() - self._holding_since
-            if 0 <= waited <= LONGEST_COLLECTED_TICKS:
-                return
-        self._tell_holding()
-
-    def _send_held(self) -> None:
-        """Have everything sent now that is held back."""
-        self._tell_holding()
-
-    def _tell_holding(self) -> None:
-        if len(self._holding) > 1:
-            self._holding.reverse()
-        while self._holding:
-            handle = last_taken(self._holding)
-            handle._callback_ended()
-
 
 def run_alone(loop: LoopBatches, entry: Callback) -> None:
     """Run the only entry of a turn: what `_run_batch` does, without what batches need."""
     loop._callbacks += 1
-    loop._call = loop._callbacks
     if not attempt(entry, False):
         attempt_failed(loop, entry)
-    if loop._holding:
-        send_held_by(loop, entry)
-    loop._call = 0
 
 
 def attempt_failed(loop: LoopBatches, entry: Callback) -> None:
@@ -224,49 +184,39 @@ def attempt_failed(loop: LoopBatches, entry: Callback) -> None:
         loop._entry_failed(entry, error)
 
 
-def send_held_by(loop: LoopBatches, entry: Callback) -> None:
-    """Have everything sent that a callback held back, and report what that raises."""
-    try:
-        loop._tell_holding()
-    except BaseException as error:
-        loop._entry_failed(entry, error)
-    finally:
-        loop._call = 0
-        if loop._holding:  # an interrupt
-            loop._tell_holding()
-
-
 if not cython.compiled:
 
     def _run_batch(self: LoopBatches, batch: list[Any], queue: list[Any]) -> None:
         """The same in fewer steps: uncompiled, each of them costs as much as a whole turn compiled."""
         batch.reverse()
-        call = self._callbacks
-        holding = self._holding
+        collector = self._collector
+        collects = collector.is_on
         try:
+            if collects:
+                collector.batch_began()
             while batch:
                 watched = self._debug or self._probe is not None or self._runner is not None
                 self._callbacks += len(batch)
                 try:
                     while batch:
-                        call = self._call = call + 1
                         entry = batch.pop()
+                        if collects:
+                            collector.callback_begins(len(batch))
                         if watched:
                             self._run_watched(entry)
                         else:
                             entry._execute()
-                        if holding:
-                            self._callback_held(not batch)
+                        if collects:
+                            collector.callback_ended()
                     entry = None  # A traceback may keep this frame, which must not keep what failed a task.
                 except BaseException as error:
                     self._callbacks -= len(batch)
                     self._entry_failed(entry, error)
         finally:
-            self._call = 0
             if batch:
                 queue[:0] = reversed(batch)
                 batch.clear()
-            if holding:  # an interrupt
-                self._tell_holding()
+            if collects:
+                collector.batch_ended()
 
     LoopBatches._run_batch = _run_batch  # type: ignore[method-assign]

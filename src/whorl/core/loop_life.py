@@ -292,6 +292,7 @@ class LoopLife(LoopBatches):
         self._home_thread = current_thread()
         if self._thread_id is not None:
             self._thread_id = self._home_thread
+        self._collector.fork_ended()
         self._poller.renew()
         self._wakeup.renew()
         if self._signals is not None:

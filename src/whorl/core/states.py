@@ -31,14 +31,6 @@ class FsChange(enum.IntFlag):
     CHANGE = 2  #: its contents or attributes were changed
 
 
-class Collecting(enum.IntEnum):
-    """How long the first small write of a callback waits for others (`EventLoop.configure`)."""
-
-    OFF = 0  #: not at all
-    BY_CALLBACK = 1  #: until the callback ends
-    BY_TURN = 2  #: until all callbacks of the turn have run, or until they have taken long
-
-
 class Life(enum.IntEnum):
     """The life of a handle: OPEN -> CLOSING (close was called) -> CLOSED (the callback ran)."""
 

@@ -16,7 +16,7 @@ def run_turns(self: Any) -> None:
 
     What is looked up once stays the same object as long as the loop lives.
     """
-    arrivals, holding, clock_is_patched = self._arrivals, self._holding, kernel.clock_is_patched
+    arrivals, clock_is_patched = self._arrivals, kernel.clock_is_patched
     now, timers = self._kernel.now, self._timer_queue._entries
     idle, prepare, check = self._idle_handles, self._prepare_handles, self._check_handles
     has_runner = self._runner is not None
@@ -59,17 +59,11 @@ def run_turns(self: Any) -> None:
             if len(ready) == 1:
                 entry: Any = ready[0]
                 del ready[0]  # No signal handler can run between the two.
-                self._call = self._callbacks = self._callbacks + 1
+                self._callbacks += 1
                 try:
                     entry._execute()
-                    if holding:
-                        self._send_held()
                 except BaseException as error:
                     self._entry_failed(entry, error)
-                finally:
-                    self._call = 0
-                    if holding:  # an interrupt
-                        self._send_held()
                 entry = None  # What failed a task must not be kept by a traceback with this frame.
             elif ready:
                 self._ready_queue, self._spare = self._spare, ready

@@ -37,7 +37,6 @@ cdef class Stream(IOHandle):
     cdef readonly int _attached_fd
     cdef int _last_read
     cdef flag _is_socket
-    cdef flag _holds
     cdef readonly flag _reading
     cdef flag _more_to_read
     cdef flag _hung_up
@@ -57,7 +56,7 @@ cdef class Stream(IOHandle):
     cdef object _start_reading(self)
     cdef object _stop_reading(self)
     cdef object _update_interest(self)
-    @cython.locals(is_read=bint, is_done=bint)
+    @cython.locals(is_read=bint, is_done=bint, waits=bint)
     cpdef object _on_events(self, int seen)
     cdef object _run_again(self)
     @cython.locals(limit=Py_ssize_t)

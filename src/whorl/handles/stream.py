@@ -52,7 +52,6 @@ class Stream(IOHandle):
         "_attached_fd",
         "_chunks",
         "_first",
-        "_holds",
         "_hung_up",
         "_is_socket",
         "_kernel",
@@ -84,7 +83,6 @@ class Stream(IOHandle):
         self._first = 0  # the first of them that was not sent wholly
         self._offset = 0  # how much of it was sent
         self._unsent = 0  # bytes waiting in all
-        self._holds = False  # whether they are held back: whoever does that sends them, and events do not
         self._sent_total = 0  # bytes the kernel has taken
 
     # The sink.
@@ -134,7 +132,7 @@ class Stream(IOHandle):
         wanted = 0
         if self._reading:
             wanted |= READABLE
-        if self._unsent and not self._holds:
+        if self._unsent:
             wanted |= WRITABLE
         if wanted != self._interest:
             self._poller.modify(self, wanted)
@@ -148,13 +146,14 @@ class Stream(IOHandle):
         if seen & INCOMING:
             self._more_to_read = True
         is_read = is_done = False
+        waits = self._unsent > 0  # What is written while it is read tries the kernel by itself.
         try:
-            if seen & CUT_SHORT and self._unsent and not self._holds:
+            if seen & CUT_SHORT and self._unsent:
                 self._flush()
             if self._reading and self._more_to_read:
                 self._read()
             is_read = True
-            if self._unsent and (seen == 0 or seen & OUTGOING) and self._life == OPEN and not self._holds:
+            if waits and self._unsent and (seen == 0 or seen & OUTGOING) and self._life == OPEN:
                 self._flush()
             is_done = True
         finally:  # `except` would cost each event a look at the exception that is being handled.
@@ -237,7 +236,10 @@ class Stream(IOHandle):
     # Writing.
 
     def _send(self, data: Any, size: int) -> int:
-        """Send `data`, and queue what the kernel does not take; 0 or the negative error number."""
+        """Send `data`, and queue what the kernel does not take; 0 or the negative error number.
+
+        A subclass may also return 1: the data is held, and will be sent soon.
+        """
         sent = 0
         self._poller.quiet = 0  # The peer may be on this loop.
         if self._unsent == 0:
