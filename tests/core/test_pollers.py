@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import resource
@@ -473,6 +474,74 @@ def test_a_handle_takes_the_number_of_one_whose_file_was_closed(own_loop: Loop, 
         run_turns(own_loop)
     assert (old.seen, new.seen) == ([], [Event.READABLE])
     assert own_loop._poller.find(fd) is new
+
+
+def test_an_event_of_a_replaced_file_is_not_told_as_one_of_its_successor(
+    own_loop: Loop, make_pair: MakePair
+) -> None:
+    ours, theirs = make_pair()
+    new_ours, new_theirs = make_pair()
+    watcher = Watcher(own_loop, ours.fileno(), Event.READABLE)
+    run_turns(own_loop)
+    os.dup2(new_ours.fileno(), ours.fileno())
+    new_theirs.send(b"for the new one")
+    with contextlib.suppress(BrokenPipeError):  # Nobody but a poller may hold the replaced file still.
+        theirs.send(b"for the old one")
+    run_turns(own_loop, 3)
+    assert watcher.seen == []
+    theirs.close()
+    run_turns(own_loop, 3)
+    assert watcher.seen == []
+
+
+@pytest.mark.parametrize("when", ["in its callback", "before the first turn"])
+def test_a_file_in_the_place_of_a_watched_one_is_not_watched(
+    own_loop: Loop, make_pair: MakePair, when: str
+) -> None:
+    ours, theirs = make_pair()
+    new_ours, new_theirs = make_pair()
+    fd = ours.fileno()
+
+    def replace(watcher: Watcher) -> None:
+        os.close(ours.detach())
+        assert os.dup(new_ours.fileno()) == fd
+        new_ours.close()
+
+    watcher = Watcher(own_loop, fd, Event.READABLE, replace if when == "in its callback" else None)
+    if when == "in its callback":
+        theirs.send(b"for the old one")
+        run_turns(own_loop)
+    else:
+        replace(watcher)
+    told = list(watcher.seen)
+    new_theirs.send(b"for the new one")
+    run_turns(own_loop, 3)
+    assert watcher.seen == told
+    assert os.read(fd, 100) == b"for the new one"
+    run_turns(own_loop)
+    os.close(fd)
+    assert new_theirs.recv(1) == b""  # No poller holds it open.
+
+
+def test_changing_the_interest_in_a_replaced_file_watches_its_successor(
+    own_loop: Loop, make_pair: MakePair
+) -> None:
+    ours, theirs = make_pair()
+    new_ours, new_theirs = make_pair()
+    watcher = Watcher(own_loop, ours.fileno(), Event.READABLE)
+    theirs.send(b"x")
+    run_turns(own_loop)
+    os.dup2(new_ours.fileno(), ours.fileno())
+    run_turns(own_loop)
+    watcher.seen.clear()
+    watcher.watch_for(Event.READABLE | Event.WRITABLE)
+    run_turns(own_loop)
+    if not watcher.seen:  # Uncompiled, the first event only has the watches made anew.
+        run_turns(own_loop)
+    assert watcher.seen == [Event.WRITABLE]
+    new_theirs.send(b"x")
+    run_turns(own_loop)
+    assert watcher.seen[1] == Event.READABLE | Event.WRITABLE
 
 
 def test_two_handles_on_one_open_file_are_refused(own_loop: Loop, make_pair: MakePair) -> None:

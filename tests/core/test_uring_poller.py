@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import resource
@@ -156,6 +157,32 @@ def test_data_are_not_taken_for_urgent_data(loop: Loop) -> None:
     watcher.close()
     ours.close()
     theirs.close()
+
+
+def test_an_answer_of_a_replaced_file_that_ends_the_sleep_is_not_told(loop: Loop, pair: Pair) -> None:
+    ours, theirs = pair
+    new_ours, new_theirs = socket.socketpair()
+    control, controlled = socket.socketpair()
+    watcher = Watcher(loop, ours.fileno(), Event.READABLE)
+    end = Watcher(loop, controlled.fileno(), Event.READABLE, lambda watcher: loop.stop())
+    run_turns(loop)
+    os.dup2(new_ours.fileno(), ours.fileno())
+    new_theirs.send(b"for the new one")
+
+    def send() -> None:
+        with contextlib.suppress(BrokenPipeError):  # Over epoll nobody holds the replaced file.
+            theirs.send(b"for the old one")
+        control.send(b"x")
+
+    other = threading.Timer(0.02, send)  # the loop sleeps by then
+    other.start()
+    run_forever(loop)
+    other.join()
+    assert watcher.seen == []
+    watcher.close()
+    end.close()
+    for sock in (new_ours, new_theirs, control, controlled):
+        sock.close()
 
 
 def test_a_removed_handle_holds_no_file(loop: Loop, pair: Pair) -> None:
@@ -375,5 +402,48 @@ def test_streams_work_over_it() -> None:
     loop = whorl.EventLoop(poller="io_uring")
     try:
         assert loop.run_until_complete(main()) == message
+    finally:
+        loop.close()
+
+
+def test_a_transport_gets_no_data_of_the_file_that_has_its_number_now() -> None:
+    import asyncio
+
+    class Noting(asyncio.Protocol):
+        def __init__(self) -> None:
+            self.received = b""
+            self.arrived: asyncio.Future[None] | None = None
+
+        def data_received(self, data: bytes) -> None:
+            self.received += data
+            if self.arrived is not None:
+                self.arrived.set_result(None)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+        transport, noting = await loop.create_connection(Noting, sock=ours)
+        noting.arrived = loop.create_future()
+        theirs.send(b"first")
+        await noting.arrived
+        noting.arrived = None
+        new_ours, new_theirs = socket.socketpair()
+        fd = transport.get_extra_info("socket").fileno()
+        os.dup2(new_ours.fileno(), fd)  # as a program does that closes what is not its own
+        new_theirs.send(b"for the new one")
+        with contextlib.suppress(BrokenPipeError):
+            theirs.send(b"for the old one")
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert noting.received == b"first"
+        assert new_ours.recv(100) == b"for the new one"
+        transport.abort()
+        for sock in (theirs, new_ours, new_theirs):
+            sock.close()
+        await asyncio.sleep(0)
+
+    loop = whorl.EventLoop(poller="io_uring")
+    try:
+        loop.run_until_complete(main())
     finally:
         loop.close()

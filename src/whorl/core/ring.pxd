@@ -17,7 +17,6 @@ cdef extern from *:
     #include <sys/epoll.h>
     #include <sys/eventfd.h>
     #include <sys/mman.h>
-    #include <sys/stat.h>
     #include <sys/syscall.h>
 
     /* From <linux/io_uring.h>: the kernel's interface, the same on all architectures. */
@@ -78,6 +77,7 @@ cdef extern from *:
         uint32_t *out_head, *out_tail, out_mask, out_next;
         whorl_answer *answers;
         char *mark; /* a page that is empty after a fork */
+        int files; /* an epoll: which files are known */
     } whorl_ring;
 
     static inline uint32_t whorl_load(uint32_t *place) {
@@ -104,6 +104,8 @@ cdef extern from *:
             munmap(ring->mark, 1);
         if (ring->fd >= 0)
             close(ring->fd);
+        if (ring->files >= 0)
+            close(ring->files);
         free(ring);
     }
 
@@ -251,7 +253,8 @@ cdef extern from *:
                 break;
             flags = WHORL_CQ_SIZE;
         }
-        if (ring->fd < 0)
+        ring->files = ring->fd < 0 ? -1 : epoll_create1(EPOLL_CLOEXEC);
+        if (ring->fd < 0 || ring->files < 0)
             code = -errno;
         else if ((told.features & WHORL_NEEDED) != WHORL_NEEDED)
             code = -ENOSYS;
@@ -267,25 +270,20 @@ cdef extern from *:
         return 0;
     }
 
-    /* Sockets and pipes can be waited for. Of other files epoll knows, which refuses some of them. */
-    static inline int64_t whorl_file_of(int fd) {
-        struct stat status;
-        struct epoll_event event;
-        int code = 0, epfd;
-        if (fstat(fd, &status) != 0)
-            return -errno;
-        if (!S_ISSOCK(status.st_mode) && !S_ISFIFO(status.st_mode)) {
-            epfd = epoll_create1(EPOLL_CLOEXEC);
-            if (epfd < 0)
-                return -errno;
-            memset(&event, 0, sizeof(event));
-            if (epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &event) != 0)
-                code = -errno;
-            close(epfd);
-            if (code < 0)
-                return code;
-        }
-        return (int64_t)(((uint64_t)status.st_ino ^ ((uint64_t)status.st_dev << 40)) & INT64_MAX);
+    /* An epoll that nobody waits for knows open files, by their numbers: it refuses one that it has already. */
+    static inline int whorl_ring_know(whorl_ring *ring, int fd) {
+        struct epoll_event nothing;
+        memset(&nothing, 0, sizeof(nothing));
+        if (epoll_ctl(ring->files, EPOLL_CTL_ADD, fd, &nothing) == 0)
+            return 0;
+        return errno == EEXIST ? 1 : -errno;
+    }
+
+    static inline int whorl_ring_knows(whorl_ring *ring, int fd) {
+        int code = whorl_ring_know(ring, fd);
+        if (code == 0)
+            epoll_ctl(ring->files, EPOLL_CTL_DEL, fd, NULL);
+        return code == 1;
     }
     #endif
     """
@@ -305,7 +303,8 @@ cdef extern from *:
     bint whorl_ring_has_answer(whorl_ring *ring) noexcept nogil
     whorl_answer *whorl_ring_answer(whorl_ring *ring) noexcept nogil
     void whorl_ring_next(whorl_ring *ring) noexcept nogil
-    int64_t whorl_file_of(int fd) noexcept nogil
+    int whorl_ring_know(whorl_ring *ring, int fd) noexcept nogil
+    bint whorl_ring_knows(whorl_ring *ring, int fd) noexcept nogil
 
 cdef extern from "<errno.h>" nogil:
     int EBADF
@@ -320,6 +319,8 @@ cdef class Ring:
     cpdef bint is_open(self) noexcept
     cpdef bint is_shared(self) noexcept
     cpdef int fileno(self) noexcept
+    cpdef int know(self, int fd) noexcept
+    cpdef bint knows(self, int fd) noexcept
     cpdef int watch(self, int fd, uint32_t mask, uint32_t generation) noexcept
     cpdef int end(self, int fd, uint32_t generation) noexcept
     cpdef int submit(self) noexcept
@@ -331,8 +332,6 @@ cdef class Ring:
     cpdef int result(self) noexcept
     cpdef object next(self)
 
-
-cpdef int64_t file_behind(int fd) noexcept
 
 
 cdef inline int set_up(Ring ring) noexcept:
@@ -355,6 +354,14 @@ cdef inline bint is_shared(Ring ring) noexcept:
 
 cdef inline int ring_fd(Ring ring) noexcept:
     return ring._ring.fd if ring._ring != NULL else -1
+
+
+cdef inline int know_file(Ring ring, int fd) noexcept:
+    return whorl_ring_know(ring._ring, fd) if ring._ring != NULL else -EBADF
+
+
+cdef inline bint knows_file(Ring ring, int fd) noexcept:
+    return ring._ring != NULL and whorl_ring_knows(ring._ring, fd)
 
 
 cdef inline int put_watch(Ring ring, int fd, uint32_t mask, uint32_t generation) noexcept:
@@ -417,7 +424,3 @@ cdef inline int advance(Ring ring) noexcept:
     if ring._ring != NULL and whorl_ring_has_answer(ring._ring):
         whorl_ring_next(ring._ring)
     return 0
-
-
-cdef inline int64_t file_of(int fd) noexcept:
-    return whorl_file_of(fd)

@@ -55,8 +55,11 @@ if not cython.compiled:
     def advance(ring: Ring) -> None:
         pass
 
-    def file_of(fd: int) -> int:
+    def know_file(ring: Ring, fd: int) -> int:
         return -errno.EBADF
+
+    def knows_file(ring: Ring, fd: int) -> bool:
+        return False
 
 
 class Ring:
@@ -88,6 +91,17 @@ class Ring:
     def fileno(self) -> int:
         """The descriptor: readable when there are answers; -1 if it is not open."""
         return ring_fd(self)
+
+    def know(self, fd: int) -> int:
+        """Know the open file behind a descriptor from now on; 1 if it did before.
+
+        It refuses what epoll refuses: a descriptor that is not open, and files that are always ready.
+        """
+        return know_file(self, fd)
+
+    def knows(self, fd: int) -> bool:
+        """Whether a descriptor means a file that it was told to know by that number."""
+        return knows_file(self, fd)
 
     def watch(self, fd: int, mask: int, generation: int) -> int:
         """Ask to be told of a descriptor once. It is watched when it was handed over."""
@@ -128,12 +142,3 @@ class Ring:
     def next(self) -> None:
         """Be done with the oldest answer."""
         advance(self)
-
-
-def file_behind(fd: int) -> int:
-    """A number for the file that a descriptor means, or the negative error number.
-
-    It refuses what epoll refuses: a descriptor that is not open, and files that are always ready. Counters,
-    timers and the like, which have no file of their own, share one number.
-    """
-    return file_of(fd)

@@ -6,11 +6,10 @@ from whorl.core.callback cimport current_thread
 from whorl.core.epoll cimport mask_of, seen_in
 from whorl.core.kernel cimport Kernel
 from whorl.core.poller cimport IOHandle, Poller
-from whorl.core.ring cimport Ring, file_behind
+from whorl.core.ring cimport Ring
 
 cdef int EVENTS_PER_POLL
 cdef int URGENT
-cdef int EBADF
 
 
 cdef inline int handle_signals() except -1:
@@ -21,18 +20,17 @@ cdef class UringPoller(Poller):
     cdef Kernel _kernel
     cdef Ring _ring
     cdef uint32_t _generations
-    cdef dict _files
     cdef list _unasked
     cdef bint _eager
     cdef object _thread
 
-    @cython.locals(fd=int, file=int64_t, former=IOHandle)
+    @cython.locals(fd=int, is_known=bint, former=IOHandle)
     cpdef object add(self, IOHandle handle, int interest)
     cpdef object modify(self, IOHandle handle, int interest)
     @cython.locals(fd=int)
     cpdef object remove(self, IOHandle handle)
-    @cython.locals(file=int64_t)
-    cdef int64_t _file_behind(self, int fd) except -1
+    @cython.locals(code=int)
+    cdef bint _know(self, int fd) except -1
     cdef object _ask(self, IOHandle handle)
     @cython.locals(unasked=list, done=Py_ssize_t, fd=int, handle=IOHandle)
     cdef object _ask_all(self)

@@ -8,6 +8,9 @@ Some facts about its polls:
   asked for again instead of being handed over. Those that come from the call itself are handed over.
 * A poll holds on to the *open file*. Whoever removes a handle may close its descriptor next, and the other
   side shall see that: so the end of a watch is handed over at once.
+* But it is asked for by number. Where a descriptor was closed underneath its handle, that may mean another
+  file by now, which must neither be watched nor be read in the place of the first. So the ring is asked
+  before each question and after each answer whether it knows the file.
 * A poll is answered with the help of the thread that asked. A loop that another thread runs from now on asks
   anew; those of a thread that has ended are cancelled, and asked for again.
 * An answer says why the poll was woken, not what was found then: whoever wakes for data wakes for urgent data
@@ -27,7 +30,7 @@ from whorl.core.epoll import mask_of, seen_in
 from whorl.core.handle import os_error
 from whorl.core.limits import EVENTS_PER_POLL
 from whorl.core.poller import Poller
-from whorl.core.ring import Ring, file_behind
+from whorl.core.ring import Ring
 
 try:
     import cython
@@ -38,7 +41,6 @@ if TYPE_CHECKING:
     from whorl.core.kernel import Kernel
     from whorl.core.poller import IOHandle
 
-EBADF = errno.EBADF
 URGENT = 0x002  # epoll's EPOLLPRI
 
 #: Ends of a sleep that are no errors; after EAGAIN and EBUSY the kernel has taken nothing and is asked again.
@@ -53,13 +55,12 @@ if not cython.compiled:
 class UringPoller(Poller):
     """Readiness by io_uring (man 7 io_uring). Raises OSError where it does not work."""
 
-    __slots__ = ("_eager", "_files", "_generations", "_kernel", "_ring", "_thread", "_unasked")
+    __slots__ = ("_eager", "_generations", "_kernel", "_ring", "_thread", "_unasked")
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__()
         self._kernel = kernel
         self._generations = 0
-        self._files: dict[int, int] = {}  # which file each descriptor meant when it was watched
         self._unasked: list[int] = []  # the descriptors that the next poll asks for
         self._eager = False  # whether that is done at once, because somebody else sleeps for us
         self._thread: object = current_thread()  # the one that asked
@@ -81,13 +82,12 @@ class UringPoller(Poller):
             self.modify(handle, interest)
             return
         fd = handle._fd
-        file = self._file_behind(fd)
+        is_known = self._know(fd)
         former = self.find(fd)
         if former is not None:
-            if not former._parked and self._files.get(fd) == file:
+            if not former._parked and is_known:
                 raise os_error(errno.EEXIST)
             self.remove(former)  # Its descriptor was closed underneath it, or it gives way.
-        self._files[fd] = file
         self._enter(handle, interest)
         self._ask(handle)
 
@@ -99,7 +99,7 @@ class UringPoller(Poller):
             elif interest:
                 self.add(handle, interest)
             return
-        self._files[handle._fd] = self._file_behind(handle._fd)
+        self._know(handle._fd)
         if handle._asked:
             self._ring.end(handle._fd, handle._generation)
         handle._interest = interest
@@ -110,18 +110,18 @@ class UringPoller(Poller):
         if not handle._interest:
             return
         fd = handle._fd
-        self._files.pop(fd, None)
         self._leave(handle)
         if handle._asked:
             handle._asked = False
             if self._ring.end(fd, handle._generation) == 0:
                 self._ring.submit()
 
-    def _file_behind(self, fd: int) -> int:
-        file = file_behind(fd)
-        if file < 0:
-            raise os_error(int(file))
-        return file
+    def _know(self, fd: int) -> bool:
+        """Have the ring know the file behind a descriptor; whether it did before."""
+        code = self._ring.know(fd)
+        if code < 0:
+            raise os_error(code)
+        return code > 0
 
     def _ask(self, handle: IOHandle) -> None:
         """Have the kernel asked by the next poll; what an earlier watch may yet answer is dropped."""
@@ -134,12 +134,15 @@ class UringPoller(Poller):
             self._ring.submit()
 
     def _ask_all(self) -> None:
-        """Put what is to be asked where the kernel will find it."""
+        """Put what is to be asked where the kernel will find it.
+
+        A handle whose descriptor means another file by now is silent until somebody says what is meant.
+        """
         unasked = self._unasked
         done = 0
         for fd in unasked:
             handle = self.find(fd)
-            if handle is not None and not handle._asked:
+            if handle is not None and not handle._asked and self._ring.knows(fd):
                 if self._ring.watch(fd, mask_of(handle._interest, False), handle._generation) < 0:
                     break  # no room and no memory: the next poll tries again
                 handle._asked = True
@@ -206,12 +209,11 @@ class UringPoller(Poller):
                 if result > 0 and into is not None:
                     if result & URGENT and doubtful is not None:
                         again = doubtful
-                    else:
+                    elif ring.knows(handle._fd):
                         self._saw(handle, seen_in(result), into)
                         found += 1
                 handle._asked = False
-                if result != -EBADF:  # closed underneath: silent until somebody says what is meant now
-                    again.append(handle._fd)
+                again.append(handle._fd)
             ring.next()
         return found
 
@@ -230,6 +232,7 @@ class UringPoller(Poller):
         self._thread = current_thread()
         self._unasked.clear()
         for handle in self.handles():
+            self._ring.know(handle._fd)
             self._ask(handle)
 
     def close(self) -> None:
@@ -242,7 +245,6 @@ class UringPoller(Poller):
         self._ring.close()
         self._table = []
         self._unasked.clear()
-        self._files.clear()
 
     def fileno(self) -> int:
         """The ring's descriptor: readable when something is ready."""
