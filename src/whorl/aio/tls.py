@@ -207,6 +207,9 @@ class TLSProtocol(TLSLayer, asyncio.BufferedProtocol):
 
     def connection_lost(self, error: BaseException | None) -> None:
         """The transport underneath is gone."""
+        if self._in_openssl:
+            self._loop.call_soon(self.connection_lost, error)
+            return
         protocol = self._app_protocol
         in_handshake = self._state == TLSState.HANDSHAKE
         self._enter(TLSState.CLOSED)
@@ -225,6 +228,8 @@ class TLSProtocol(TLSLayer, asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         """The peer has finished writing, with or without close_notify."""
+        if self._in_openssl:
+            self._refuse_entry()
         self._has_eof = True
         if self._loop.get_debug():
             logger.debug("%r received EOF", self)
@@ -241,7 +246,9 @@ class TLSProtocol(TLSLayer, asyncio.BufferedProtocol):
         return self._state == TLSState.FLUSHING  # Something is to be delivered or sent still.
 
     def _go_on(self) -> None:
-        if self._state == TLSState.HANDSHAKE:
+        if self._in_openssl:  # A callback of OpenSSL's has closed the connection.
+            self._loop.call_soon(self._go_on)
+        elif self._state == TLSState.HANDSHAKE:
             self._handshake()
         elif self._state == TLSState.FLUSHING:
             self._flush()
@@ -252,7 +259,7 @@ class TLSProtocol(TLSLayer, asyncio.BufferedProtocol):
 
     def _handshake(self) -> None:
         try:
-            self._sslobj.do_handshake()
+            self._ask_openssl(self._sslobj.do_handshake)
         except AGAIN:
             self.send_waiting()
         except ssl.SSLError as error:
@@ -260,8 +267,20 @@ class TLSProtocol(TLSLayer, asyncio.BufferedProtocol):
         else:
             self._handshake_done(None)
 
+    def _ask_openssl(self, call: Callable[[], object]) -> None:
+        """Have the SSL object do something; RuntimeError if its own callbacks ask for that."""
+        if self._in_openssl:
+            self._refuse_entry()
+        self._in_openssl = True
+        try:
+            call()
+        finally:
+            self._in_openssl = False
+
     def _handshake_done(self, error: BaseException | None) -> None:
         self._cancel_timer()
+        if self._state == TLSState.CLOSED:
+            return  # A callback of OpenSSL's has aborted.
         try:
             if error is not None:
                 raise error
@@ -346,13 +365,14 @@ class TLSProtocol(TLSLayer, asyncio.BufferedProtocol):
     def _say_goodbye(self) -> None:
         try:
             if not self._has_eof:
-                self._sslobj.unwrap()
+                self._ask_openssl(self._sslobj.unwrap)
         except AGAIN:
             self.send_waiting()
         except ssl.SSLError as error:
             self._fatal_error(error)
         else:
-            self._shutdown_done()
+            if self._state == TLSState.SHUTDOWN:  # unless a callback of OpenSSL's has aborted
+                self._shutdown_done()
 
     def _await_close_notify(self) -> None:
         """Something arrived after our close_notify: more data, which nobody wants, or the peer's."""

@@ -46,7 +46,8 @@ cdef class TLSLayer(TLSOutput):
     cdef bint _read_and_copy(self) except -1
     @cython.locals(feed=StreamFeed)
     cdef object _deliver_bytes(self, bytes data)
-    @cython.locals(state=int, size=Py_ssize_t, room=Py_ssize_t, pending=Py_ssize_t, is_all=bint, is_end=bint)
+    @cython.locals(state=int, then=int, size=Py_ssize_t, room=Py_ssize_t, pending=Py_ssize_t)
+    @cython.locals(is_all=bint, is_end=bint)
     cdef bint _read_into_buffer(self) except -1
     cdef bint _after_delivery(self, int state, bint is_all, bint is_end) except -1
     @cython.locals(size=Py_ssize_t, count=Py_ssize_t, is_whole=bint)

@@ -105,15 +105,21 @@ class TLSLayer(TLSOutput):
 
     def get_buffer(self, sizehint: int) -> Any:
         """Where the transport underneath may write what it reads."""
+        if self._in_openssl:
+            self._refuse_entry()
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """It has written so many bytes there."""
+        if self._in_openssl:
+            self._refuse_entry()
         self._by_records.lose_track()
         self._arrived(self._buffer[:nbytes])
 
     def _scratch_filled(self, size: int) -> None:
         """A transport of ours has written so many bytes into the shared buffer, without asking for one."""
+        if self._in_openssl:
+            self._refuse_entry()
         if size > RECORD_SIZE and self._is_by_records(size):
             self._read(size)
             return
@@ -123,6 +129,8 @@ class TLSLayer(TLSOutput):
 
     def data_received(self, data: Any) -> None:
         """The same, for transports that bring their own buffers."""
+        if self._in_openssl:
+            self._refuse_entry()
         self._by_records.lose_track()
         self._arrived(data)
 
@@ -175,10 +183,14 @@ class TLSLayer(TLSOutput):
     def _read_records(self, size: int) -> bool:
         """Decrypt what has arrived in the shared buffer and give it to the protocol; whether that was all."""
         reader = self._by_records
-        data = reader.decrypt(self._records, size)
+        self._in_openssl = True
+        try:
+            data = reader.decrypt(self._records, size)
+        finally:
+            self._in_openssl = False
         is_all, is_end = reader.is_all, reader.is_end  # The protocol may cause another read.
         self._read_error, reader.error = reader.error, None
-        if data:
+        if data and self._state == OPEN:
             self._deliver_bytes(data)
         return self._after_delivery(OPEN, is_all, is_end)
 
@@ -187,7 +199,7 @@ class TLSLayer(TLSOutput):
         state = self._state
         size = self._decrypt(self._scratch_view, READ_SIZE)
         is_all, is_end = self._read_all, self._read_end  # The protocol may cause another read.
-        if size:
+        if size and self._state == state:
             self._deliver_bytes(taken(self._scratch, size))
         return self._after_delivery(state, is_all, is_end)
 
@@ -211,10 +223,11 @@ class TLSLayer(TLSOutput):
         room = len(buffer)
         if not room:
             raise RuntimeError("get_buffer() returned an empty buffer")
+        then = self._state
         size = self._decrypt(buffer, room)
         del buffer  # It is the protocol's again.
         is_all, is_end = self._read_all, self._read_end
-        if size:
+        if size and self._state == then:
             protocol.buffer_updated(size)
         return self._after_delivery(state, is_all, is_end)
 
@@ -251,6 +264,9 @@ class TLSLayer(TLSOutput):
         self._read_all = True
         self._read_end = False
         self._by_records.part = 0
+        if self._in_openssl:
+            self._refuse_entry()
+        self._in_openssl = True
         try:
             while size < room:
                 if size:
@@ -273,10 +289,15 @@ class TLSLayer(TLSOutput):
             if not size:
                 raise
             self._read_error = error
+        finally:
+            self._in_openssl = False
         return size
 
     def _discard(self) -> bool:
         """Decrypt what has arrived for nobody; whether the peer's close_notify was there."""
+        if self._in_openssl:
+            self._refuse_entry()
+        self._in_openssl = True
         try:
             while self._incoming.pending or self._records.pending():
                 if not self._records.read(RECORD_SIZE):  # The shared buffer may be in use.
@@ -285,6 +306,8 @@ class TLSLayer(TLSOutput):
             pass
         except ssl.SSLZeroReturnError:
             return True
+        finally:
+            self._in_openssl = False
         return False
 
     def _control_reading(self) -> None:

@@ -17,6 +17,7 @@ cdef class TLSOutput:
     cdef readonly object _loop
     cdef public object _sslobj
     cdef public object _records
+    cdef public bint _in_openssl
     cdef readonly object _outgoing
     cdef public object _transport
     cdef public bint _is_own
@@ -35,12 +36,15 @@ cdef class TLSOutput:
     cdef public bint _is_told
 
     cpdef object _enter(self, int state)
+    cpdef object _refuse_entry(self)
 
     @cython.locals(size=Py_ssize_t, count=Py_ssize_t, is_queued=bint)
     cdef object _write(self, object data)
     cdef object _write_all(self, object chunks)
     cdef bint _is_lost(self) except -1
     cpdef object _append(self, object data, Py_ssize_t size)
+    @cython.locals(later=list)
+    cdef object _append_first(self, object rest, Py_ssize_t size)
     cdef object _send_backlog(self)
     cdef bint _send_outgoing(self) except -1
     @cython.locals(room=Py_ssize_t, count=Py_ssize_t)

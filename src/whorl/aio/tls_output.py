@@ -54,6 +54,7 @@ class TLSOutput:
         self._loop = loop
         self._sslobj = sslobj
         self._records = records_of(sslobj)
+        self._in_openssl = False  # whether one of the two is at work, and may call the program's callbacks
         self._outgoing = outgoing  # ciphertext to be sent
         self._transport: Any = None  # the one underneath
         self._is_own = False  # whether it is one of ours
@@ -76,6 +77,10 @@ class TLSOutput:
         if state != self._state + 1 and state != CLOSED:
             raise RuntimeError(f"no way from {TLSState(self._state)!r} to {TLSState(state)!r}")
         self._state = state
+
+    def _refuse_entry(self) -> None:
+        """RuntimeError: the SSL object is at work, and does not bear to be entered by its own callbacks."""
+        raise RuntimeError("a callback of OpenSSL's must not have its own connection go on")
 
     # What the rest of the protocol does, in plain Python.
 
@@ -126,15 +131,18 @@ class TLSOutput:
             return
         size = len(data)
         try:
-            is_queued = self._waiting or self._transport_paused or size > WRITE_BATCH
+            is_queued = self._waiting or self._transport_paused or size > WRITE_BATCH or self._in_openssl
             if self._state == OPEN and not is_queued:
                 count = 0
+                self._in_openssl = True
                 try:
                     count = self._records.write(data)
                 except AGAIN:
                     self._write_blocked = True
-                if count < size:
-                    self._append(memoryview(data)[count:], size - count)
+                finally:
+                    self._in_openssl = False
+                if count < size or self._waiting:
+                    self._append_first(memoryview(data)[count:], size - count)
                 self._send_outgoing()
                 if self._waiting or self._transport_paused or self._app_writing_paused:
                     self._control_writing()
@@ -172,8 +180,22 @@ class TLSOutput:
             self._backlog.append(chunk)
             self._waiting += len(chunk)  # Another thread may have changed what is mutable.
 
+    def _append_first(self, rest: Any, size: int) -> None:
+        """Queue the rest of a write before what callbacks of OpenSSL's have written meanwhile."""
+        later = self._backlog
+        self._backlog = []
+        self._append(rest, size)
+        self._backlog += later
+        if later:
+            self._loop.call_soon(self._continue_writing)
+
     def _send_backlog(self) -> None:
-        """Encrypt what waits and send it, as far as the transport underneath takes it."""
+        """Encrypt what waits and send it, as far as the transport underneath takes it.
+
+        Within a callback of OpenSSL's nothing: the call that it interrupts sends it when it comes back.
+        """
+        if self._in_openssl:
+            return
         for _ in range(BATCHES_PER_TURN):
             if self._transport_paused or self._transport is None:
                 break
@@ -200,6 +222,9 @@ class TLSOutput:
         """Encrypt a batch of the backlog."""
         self._write_blocked = False
         room = WRITE_BATCH
+        if self._in_openssl:
+            self._refuse_entry()
+        self._in_openssl = True
         try:
             while self._waiting and room > 0:
                 piece = self._next_piece(room)
@@ -208,6 +233,8 @@ class TLSOutput:
                 room -= count
         except AGAIN:
             self._write_blocked = True
+        finally:
+            self._in_openssl = False
 
     def _next_piece(self, room: int) -> Any:
         """What is first in the backlog: a part of a large chunk, or small ones for one record."""
