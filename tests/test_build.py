@@ -9,6 +9,7 @@ import pkgutil
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -38,6 +39,24 @@ def test_every_module_is_what_the_build_says(expected_build: str) -> None:
 
 def test_whorl_says_which_build_it_is(expected_build: str) -> None:
     assert whorl.compiled == (expected_build == "compiled")
+
+
+@pytest.mark.skipif(
+    not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python cannot do without its lock"
+)
+def test_a_compiled_whorl_turns_the_gil_on_and_python_says_so() -> None:
+    program = "import sys, whorl; print(sys._is_gil_enabled(), whorl.compiled)"
+    answer = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert answer.stdout == f"{whorl.compiled} {whorl.compiled}\n"
+    said = "RuntimeWarning: The global interpreter lock (GIL) has been enabled to load module 'whorl."
+    assert (said in answer.stderr) == whorl.compiled
 
 
 # The build's own tools, on a package in which `square` cimports `shapes`, and `plain` is not compiled.
