@@ -1,10 +1,11 @@
-"""What every test run says first, and needs to be true: which build of Whorl it tests."""
+"""What every test run says first, and needs to be true: which build it tests; how much memory it took."""
 
 from __future__ import annotations
 
 import gc
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,11 @@ from hypothesis import given, strategies
 
 import whorl
 from build_tools.environments import missing_packages
+from tests import memory
 from whorl.core import loop_life
+
+#: The most memory that a run of all tests may take, in bytes.
+MOST_MEMORY = 500_000_000
 
 
 def pytest_configure() -> None:
@@ -40,9 +45,37 @@ def pytest_runtestloop() -> None:
     gc.freeze()
 
 
-def pytest_sessionfinish() -> None:
-    """Show the collector everything again: what is left is its own to take apart when Python ends."""
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Show the collector everything again: what is left is its own to take apart when Python ends.
+
+    A run of all tests that took too much memory fails.
+    """
     gc.unfreeze()
+    if takes_too_much(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """How much memory the run took."""
+    terminalreporter.write_line(f"peak memory of the test process: {memory.peak() // 1_000_000} MB")
+    if takes_too_much(config):
+        terminalreporter.write_line(f"FAILED: that is more than {MOST_MEMORY // 1_000_000} MB", red=True)
+
+
+def takes_too_much(config: pytest.Config) -> bool:
+    """Whether this was a run of all tests that has passed the limit; sanitizers take more."""
+    is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    is_whole = is_whole and not config.option.keyword and not config.option.markexpr
+    is_sanitized = os.environ.get("WHORL_CONFIG") == "sanitized"
+    return is_whole and not is_sanitized and memory.peak() > MOST_MEMORY
+
+
+@pytest.fixture(scope="module", autouse=True)
+def memory_is_given_back() -> Iterator[None]:
+    """What the tests of a module leave to the collector and to the C library is gone before the next one."""
+    yield
+    gc.collect()
+    memory.give_back()
 
 
 def pytest_report_header() -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -25,11 +25,14 @@ class Import:
 
 @dataclass(frozen=True)
 class Source:
-    """A parsed module."""
+    """A module."""
 
     name: str
     path: Path
-    tree: ast.Module = field(compare=False)
+
+    @property
+    def tree(self) -> ast.Module:
+        return parsed(self.path)
 
     @property
     def is_compiled(self) -> bool:
@@ -46,10 +49,12 @@ class Source:
 @cache
 def all_sources() -> tuple[Source, ...]:
     """Every module of the package."""
-    return tuple(
-        Source(_module_name(path), path, ast.parse(path.read_text(encoding="utf-8"), str(path)))
-        for path in sorted((SOURCES / "whorl").rglob("*.py"))
-    )
+    return tuple(Source(_module_name(path), path) for path in sorted((SOURCES / "whorl").rglob("*.py")))
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
 def _module_name(path: Path) -> str:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
-from tests.source_trees import Source, all_sources
+from tests.source_trees import Source, all_sources, parsed
 
 pytest.importorskip("Cython", reason="the .pxd files are read with Cython's own parser")
 
@@ -29,6 +31,8 @@ IMPLICIT = {"__weakref__", "__dict__"}  # declared, or a slot, but never set
 INITIALIZERS = {"__init__", "_set_up"}  # a handle's `__init__` calls `_set_up`
 COMPILED = [source for source in all_sources() if source.is_compiled]
 EACH = pytest.mark.parametrize("source", COMPILED, ids=lambda source: source.name)
+
+_reader: ProcessPoolExecutor
 
 
 @dataclass
@@ -53,14 +57,25 @@ class Declarations:
     """Functions after whose every call Cython must ask whether an exception was raised."""
 
 
+@pytest.fixture(scope="module", autouse=True)
+def reader() -> Iterator[None]:
+    """A process that reads the `.pxd` files: Cython keeps 130 MB of tables until its process ends."""
+    global _reader
+    with ProcessPoolExecutor(1, get_context("fork")) as _reader:
+        yield
+    declarations.cache_clear()
+    parsed.cache_clear()
+
+
 @cache
 def declarations(source: Source) -> Declarations:
-    path = source.path.with_suffix(".pxd")
+    return _reader.submit(read_declarations, source.name, source.path.with_suffix(".pxd")).result()
+
+
+def read_declarations(name: str, path: Path) -> Declarations:
     context = Context.from_options(CompilationOptions(include_path=[str(SOURCES)], language_level=3))
-    scope = context.find_submodule(source.name)  # `find_module` would analyse all that it cimports, too
-    tree = context.parse(
-        FileSourceDescriptor(str(path), str(path)), scope, pxd=True, full_module_name=source.name
-    )
+    scope = context.find_submodule(name)  # `find_module` would analyse all that it cimports, too
+    tree = context.parse(FileSourceDescriptor(str(path), str(path)), scope, pxd=True, full_module_name=name)
     found = Declarations()
     for node in statements(tree.body):
         if isinstance(node, Nodes.CClassDefNode):
@@ -298,15 +313,17 @@ def test_it_is_noticed_when(
     tmp_path: Path, check: Callable[[Source], None], text: str, declared: str
 ) -> None:
     path = tmp_path / "broken.py"
+    path.write_text(text)
     path.with_suffix(".pxd").write_text(declared + "\n")
     with pytest.raises(AssertionError):
-        check(Source("broken", path, ast.parse(text)))
+        check(Source("broken", path))
 
 
 def test_agreement_is_no_error(tmp_path: Path) -> None:
     path = tmp_path / "fine.py"
+    path.write_text(ONE_CLASS)
     path.with_suffix(".pxd").write_text("cdef class A:\n    cdef public int x\n    cpdef object f(self)\n")
-    source = Source("fine", path, ast.parse(ONE_CLASS))
+    source = Source("fine", path)
     test_each_declared_class_is_defined_with_the_same_bases(source)
     test_what_a_class_declares_is_what_it_sets(source)
     test_no_method_sets_what_no_declaration_names(source)

@@ -27,8 +27,8 @@ ADD, DEL, MOD = 1, 2, 3
 EVENTS_PER_POLL = 1024
 SECOND = 1_000_000_000
 
-#: Descriptors begin here, far from those of the process.
-FIRST_FD = 1_000_000
+#: Descriptors begin here, far from those of the process; a loop keeps a table of as many places.
+FIRST_FD = 20_000
 
 #: What a channel holds, in bytes.
 ROOM = 150_000

@@ -1,0 +1,27 @@
+"""How much memory the test process takes."""
+
+from __future__ import annotations
+
+import ctypes
+import resource
+
+from whorl import system
+
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
+
+
+def in_use() -> int:
+    """What the process occupies now, in bytes."""
+    give_back()
+    return system.resident_memory()
+
+
+def give_back() -> None:
+    """Let the system have what the C library keeps of memory that was freed."""
+    if _trim is not None:
+        _trim(0)
+
+
+def peak() -> int:
+    """The most that the process has ever occupied, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
