@@ -18,6 +18,7 @@ import pytest
 
 import whorl
 from build_tools.sources import ROOT
+from tests import memory
 from tests.aio.conftest import Connect
 from tests.aio.peers import Notes, Recorder, digest, fill, noise, receive, receive_all, turns
 
@@ -220,14 +221,14 @@ async def test_a_client_that_never_reads_fills_no_memory(
             super().pause_writing()
             self.may_write = False
 
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = memory.in_use()
     source = Source()
     transport, peer = await connect(kind, source)
     await turns(1000)
     _, high = transport.get_write_buffer_limits()
     assert high < transport.get_write_buffer_size() <= high + len(block)
     assert source.written < 20 << 20
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 10 << 10
+    assert memory.in_use() - before < 10 << 20
     turns_before = loop.metrics().turns
     await asyncio.sleep(0.1)
     assert loop.metrics().turns - turns_before <= 4
