@@ -520,6 +520,29 @@ def test_time_can_be_called_on_the_class(plain_loop: whorl.EventLoop) -> None:
     assert before <= whorl.EventLoop.time(plain_loop) <= plain_loop.time()
 
 
+def test_a_time_may_call_that_of_the_class_by_its_name() -> None:
+    class Shifted(whorl.EventLoop):
+        shift = 0
+
+        def time(self) -> float:
+            return whorl.EventLoop.time(self) + self.shift
+
+    loop = Shifted()  # type: ignore[abstract]
+    assert fires_at_once(loop)
+    loop.shift = 0
+    loop.time = lambda: whorl.EventLoop.time(loop) + loop.shift  # type: ignore[method-assign]
+    assert fires_at_once(loop)
+    loop.close()
+
+
+def test_the_time_of_the_class_is_that_of_a_patched_clock_of_pythons(plain_loop: whorl.EventLoop) -> None:
+    with mock.patch.object(time, "monotonic", return_value=10**6):
+        plain_loop.run_until_complete(turns(2))
+        assert whorl.EventLoop.time(plain_loop) == 10**6
+    plain_loop.run_until_complete(turns(2))
+    assert whorl.EventLoop.time(plain_loop) < 10**6
+
+
 async def test_a_call_at_put_on_a_running_loop_is_noticed_at_once(loop: whorl.EventLoop) -> None:
     with mock.patch.object(loop, "call_at", wraps=loop.call_at) as call_at:
         await asyncio.sleep(1e-9)

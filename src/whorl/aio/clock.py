@@ -28,6 +28,12 @@ def own(loop: EventLoop) -> Callable[[], float]:
     return clock_of(loop._kernel)  # No method of the loop: a reference to itself would keep it alive.
 
 
+def read_own(loop: EventLoop) -> float:
+    """What the class's clock says, whatever was put in its place by a subclass or on the loop."""
+    follows_patch = loop._follows_patch and type(loop._kernel).now is Kernel.now
+    return patched_clock() if follows_patch else own(loop)()
+
+
 def use_own(loop: EventLoop) -> None:
     """Let a loop go by the kernel's clock, or by that of its class if somebody replaced it there."""
     loop._clock_function = own(loop)
@@ -64,4 +70,4 @@ def look_again(loop: EventLoop) -> None:
     loop._time_replaced = not (has_own_time and has_own_call_at)
 
 
-TIME = Telling(asyncio.SelectorEventLoop.time, _use_other, use_own)
+TIME = Telling(asyncio.SelectorEventLoop.time, read_own, _use_other, use_own)

@@ -29,5 +29,6 @@ cdef class Unaware:
 cdef class Telling:
     cdef readonly object __name__
     cdef readonly object __signature__
+    cdef object _read
     cdef object _replaced
     cdef object _restored

@@ -52,13 +52,18 @@ class Telling:
     `_clock_function`, so that reading it costs no Python call.
     """
 
-    __slots__ = ("__name__", "__signature__", "_replaced", "_restored")
+    __slots__ = ("__name__", "__signature__", "_read", "_replaced", "_restored")
 
     def __init__(
-        self, method: Any, replaced: Callable[[Any, Any], None], restored: Callable[[Any], None]
+        self,
+        method: Any,
+        read: Callable[[Any], float],
+        replaced: Callable[[Any, Any], None],
+        restored: Callable[[Any], None],
     ) -> None:
         self.__name__ = method.__name__
         self.__signature__ = inspect.signature(method)
+        self._read = read  # called on the class
         self._replaced = replaced
         self._restored = restored
 
@@ -72,7 +77,7 @@ class Telling:
         self._restored(loop)
 
     def __call__(self, loop: Any) -> float:
-        return float(loop.time())
+        return self._read(loop)
 
 
 if not cython.compiled:
@@ -82,10 +87,15 @@ if not cython.compiled:
         """The same in fewer steps, uncompiled."""
 
         def __init__(
-            self, method: Any, replaced: Callable[[Any, Any], None], restored: Callable[[Any], None]
+            self,
+            method: Any,
+            read: Callable[[Any], float],
+            replaced: Callable[[Any, Any], None],
+            restored: Callable[[Any], None],
         ) -> None:
             super().__init__(clock_function_of, replaced, restored, Telling.__doc__)
             self.__name__ = method.__name__  # type: ignore[misc, unused-ignore]
+            self._read = read
 
         __call__ = Telling.__call__
 
