@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+import whorl
+
 pytest.register_assert_rewrite("tests.frameworks.http_traffic", "tests.frameworks.serving")
 
 from tests.aio.conftest import (  # noqa: E402, F401 (fixtures and hooks)
@@ -15,3 +17,9 @@ from tests.aio.conftest import (  # noqa: E402, F401 (fixtures and hooks)
     pytest_pyfunc_call,
     reported,
 )
+
+
+@pytest.fixture(params=["plain", "collecting"])
+def either(loop: whorl.EventLoop, request: pytest.FixtureRequest) -> None:  # noqa: F811
+    """The loop sends each write at once, or collects."""
+    loop.configure(collect_writes=request.param == "collecting")

@@ -12,4 +12,4 @@ with warnings.catch_warnings():
 class WhorlWorker(UvicornWorker):
     """Uvicorn's worker, with a loop of ours."""
 
-    CONFIG_KWARGS = {"loop": "whorl:new_event_loop", "http": "httptools"}  # noqa: RUF012 (Uvicorn's)
+    CONFIG_KWARGS = {"loop": "whorl:server_loop", "http": "httptools"}  # noqa: RUF012 (Uvicorn's)

@@ -83,6 +83,7 @@ class TestInThisProcess:
     def kernel(self) -> JumpingClock:
         return JumpingClock()
 
+    @pytest.mark.usefixtures("either")
     @pytest.mark.parametrize("kind", ["tcp", "unix"])
     async def test_every_reply_of_the_server_belongs_to_its_request(
         self, loop: whorl.EventLoop, kind: str, tmp_path: Path
@@ -91,6 +92,7 @@ class TestInThisProcess:
             await traffic(address)
         await nothing_is_left(loop)
 
+    @pytest.mark.usefixtures("either")
     async def test_a_server_with_tls(self, loop: whorl.EventLoop) -> None:
         async with serving(APP, tls=server_context()) as address:
             await traffic(address, client_context())
@@ -173,7 +175,7 @@ async def test_a_server_in_another_process(loop: whorl.EventLoop) -> None:
         await use_the_client(f"http://{address[0]}:{address[1]}", aiohttp.TCPConnector(limit=20))
 
 
-@pytest.mark.parametrize("make_loop", [whorl.new_event_loop, whorl.EventLoop])
+@pytest.mark.parametrize("make_loop", [whorl.new_event_loop, whorl.EventLoop, whorl.server_loop])
 def test_a_runner_with_a_loop_factory(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     async def main() -> None:
         async with serving(APP) as (host, port), aiohttp.ClientSession() as session:

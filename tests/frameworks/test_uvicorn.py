@@ -71,6 +71,7 @@ class TestInThisProcess:
     def kernel(self) -> JumpingClock:
         return JumpingClock()
 
+    @pytest.mark.usefixtures("either")
     @pytest.mark.parametrize("kind", ["tcp", "unix"])
     async def test_every_reply_belongs_to_its_request(
         self, loop: whorl.EventLoop, kind: str, tmp_path: Path
@@ -86,6 +87,7 @@ class TestInThisProcess:
         assert len(seen) > 10
         assert [reference for reference in seen.values() if reference() is not None] == []
 
+    @pytest.mark.usefixtures("either")
     async def test_tls(self, loop: whorl.EventLoop, tmp_path: Path) -> None:
         options = {"ssl_certfile": str(CERTIFICATE), "ssl_keyfile": str(CERTIFICATE)}
         async with serving("tcp", tmp_path, **options) as (_, address):
@@ -123,8 +125,9 @@ async def lines_until(process: subprocess.Popen[str], pattern: str) -> re.Match[
 
 
 @pytest.mark.skipif(not CUSTOM_LOOPS, reason="this Uvicorn knows no loops but its own")
-async def test_uvicorn_as_a_program_with_the_loop_by_its_name(loop: whorl.EventLoop) -> None:
-    async with program("--loop", "whorl:new_event_loop", "--port", "0") as process:
+@pytest.mark.parametrize("name", ["whorl:new_event_loop", "whorl:server_loop"])
+async def test_uvicorn_as_a_program_with_the_loop_by_its_name(loop: whorl.EventLoop, name: str) -> None:
+    async with program("--loop", name, "--port", "0") as process:
         found = await lines_until(process, r"running on http://127\.0\.0\.1:(\d+)")
         address = ("127.0.0.1", int(found[1]))
         client = await Client.connect(address)

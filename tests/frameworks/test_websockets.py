@@ -99,11 +99,13 @@ class TestInThisProcess:
     def kernel(self) -> JumpingClock:
         return JumpingClock()
 
+    @pytest.mark.usefixtures("either")
     async def test_every_message_reaches_its_own_client(self, loop: whorl.EventLoop) -> None:
         async with serving(APP) as address:
             await traffic(address)
         await nothing_is_left(loop)
 
+    @pytest.mark.usefixtures("either")
     async def test_tls(self, loop: whorl.EventLoop) -> None:
         async with serving(APP, tls=server_context()) as address:
             await traffic(address, ssl=client_context())

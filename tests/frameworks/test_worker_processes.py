@@ -24,7 +24,7 @@ pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 
 pytestmark = pytest.mark.skipif(not CUSTOM_LOOPS, reason="this Uvicorn knows no loops but its own")
 
-WHORL = ("--loop", "whorl:new_event_loop", "--port", "0")
+WHORL = ("--loop", "whorl:server_loop", "--port", "0")
 ON_PORT = r"on http://127\.0\.0\.1:(\d+)"
 
 
