@@ -116,6 +116,8 @@ cdef class DescriptorWatch(IOHandle):
     cdef object _call(self, Callback callback)
     @cython.locals(outcome=int)
     cdef object _serve(self, SocketWait wait)
+    @cython.locals(call=Callback)
+    cdef object _tell(self, SocketWait wait)
     cpdef object attempt_soon(self)
     cdef object _note_idle(self, int seen)
     cdef object _leave_seen(self, int others)

@@ -249,12 +249,19 @@ class DescriptorWatch(IOHandle):
             else:
                 self.sender = None
             self._watch(False)
-            wait._wake_now()
+            if not wait._is_stepped_now():
+                self._tell(wait)
         elif outcome == AGAIN:
             self.attempt_soon()
         elif wait is self.receiver:
             self._drained = self._edge
             self._urgent = False
+
+    def _tell(self, wait: SocketWait) -> None:
+        """Call at once who awaits this: if it were cancelled before its turn, what it gets would be lost."""
+        call = wait._first_call()
+        if call is not None:
+            self._call(call)
 
     def attempt_soon(self) -> None:
         """Look again in the next turn, without an event of the kernel's."""

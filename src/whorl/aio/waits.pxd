@@ -1,7 +1,7 @@
 cimport cython
 from cpython.ref cimport PyObject
 
-from whorl.core.callback cimport call_with_one, new_callback
+from whorl.core.callback cimport Callback, call_with_one, new_callback
 from whorl.core.loop cimport Loop
 
 cdef extern from *:
@@ -144,7 +144,8 @@ cdef class Wait:
     @cython.locals(taken=tuple)
     cdef object _wake_soon(self)
     @cython.locals(taken=tuple)
-    cdef object _wake_now(self)
+    cdef bint _is_stepped_now(self) except -1
+    cdef Callback _first_call(self)
 
 
 cdef inline bint is_kept_by_one(Wait wait) noexcept:

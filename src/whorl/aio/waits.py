@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from types import BuiltinMethodType
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.callback import new_callback
+from whorl.core.callback import Callback, new_callback
 
 try:
     import cython
@@ -187,10 +187,19 @@ class Wait:
             entry = new_callback(self._runner, taken[0], WOKEN, taken[1])
             self._runner._enqueue(entry)
 
-    def _wake_now(self) -> None:
-        """Step the task inside whatever runs now."""
+    def _is_stepped_now(self) -> bool:
+        """Step the task inside whatever runs now, and return whether this could."""
         taken = self._take_callback()
-        if taken is None:
-            self._finish()
-        else:
+        if taken is not None:
             call_with_one(taken[1], taken[0], DONE)
+        return taken is not None
+
+    def _first_call(self) -> Callback | None:
+        """Have the future tell all who await it, but for the first: return the call that tells that one."""
+        callbacks = self._future._callbacks
+        if callbacks:
+            self._future.remove_done_callback(callbacks[0][0])
+        self._finish()
+        if not callbacks:
+            return None
+        return new_callback(self._runner, callbacks[0][0], (self._future,), callbacks[0][1])
