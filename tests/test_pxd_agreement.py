@@ -257,6 +257,13 @@ def test_compiled_modules_have_no_coroutines(source: Source) -> None:
 
 
 @EACH
+def test_compiled_modules_have_no_with(source: Source) -> None:
+    """Cython's crashes if its block raises and there is no memory for a traceback: it expects one."""
+    found = [node.lineno for node in compiled_nodes(source.tree) if isinstance(node, ast.With)]
+    assert found == [], "use `try` and `finally`"
+
+
+@EACH
 def test_compiled_modules_index_from_the_front(source: Source) -> None:
     """Without `wraparound`, `items[-1]` reads what lies before the list."""
     negative = [
@@ -306,6 +313,7 @@ ONE_CLASS = "class A:\n    def __init__(self):\n        self.x = 1\n    def f(se
             "cdef void f()",
         ),
         (test_compiled_modules_have_no_coroutines, "async def f(): pass", ""),
+        (test_compiled_modules_have_no_with, "def f(lock):\n    with lock: pass", ""),
         (test_compiled_modules_index_from_the_front, "x = [1][-1]", ""),
     ],
 )

@@ -174,9 +174,23 @@ def start_job(loop: Any, executor: Any, function: Callable[..., Any], args: tupl
     future: Any = loop.create_future()
     kind = type(future)
     if kind is _Future or kind is OwnFuture:  # Another thread may ask these whether they are cancelled.
-        with executor._shutdown_lock, _global_lock:
-            if not (executor._broken or executor._shutdown or _thread._shutdown):
-                executor._work_queue.put(Job(loop, future, function, args))
-                executor._adjust_thread_count()
-                return future
+        if _is_queued(executor, Job(loop, future, function, args)):
+            return future
     return link(loop, future, executor.submit(function, *args))
+
+
+def _is_queued(executor: Any, job: Job) -> bool:
+    """Give a job to an executor, and return whether that takes any."""
+    executor._shutdown_lock.acquire()
+    try:
+        _global_lock.acquire()
+        try:
+            if executor._broken or executor._shutdown or _thread._shutdown:
+                return False
+            executor._work_queue.put(job)
+            executor._adjust_thread_count()
+            return True
+        finally:
+            _global_lock.release()
+    finally:
+        executor._shutdown_lock.release()

@@ -270,8 +270,11 @@ class TLSLayer(TLSOutput):
         try:
             while size < room:
                 if size:
-                    with memoryview(target) as view, view[size:] as rest:
+                    rest = memoryview(target)[size:]
+                    try:
                         count = self._records.read(room - size, rest)
+                    finally:
+                        rest.release()
                 else:
                     count = self._records.read(room, target)
                 if count == 0:

@@ -278,6 +278,7 @@ cdef class GuardedCallback(Callback):
     @cython.locals(outer="unsigned long")
     cdef object _execute(self)
     cdef object _await_end(self)
+    cdef object _end_lock(self)
 
 
 cdef extern from *:

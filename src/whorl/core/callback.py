@@ -279,15 +279,23 @@ class GuardedCallback(Callback):
     def _await_end(self) -> None:
         """Wait until no other thread runs it."""
         while self._runner != 0 and self._runner != thread_ident():
-            with _one_waiter:
-                ended = self._ended
-                if ended is None:
-                    ended = threading.Lock()
-                    ended.acquire()
-                    self._ended = ended
+            ended = self._end_lock()
             if self._runner != 0:  # else it may have ended without a look at the lock
-                with ended:
-                    pass
+                ended.acquire()
+                ended.release()
+
+    def _end_lock(self) -> Any:
+        """The lock that is released at the end of the call, for all who wait for that."""
+        _one_waiter.acquire()
+        try:
+            ended = self._ended
+            if ended is None:
+                ended = threading.Lock()
+                ended.acquire()
+                self._ended = ended
+            return ended
+        finally:
+            _one_waiter.release()
 
     def cancel(self) -> None:
         """Make sure that the function is not called, and is not being called."""

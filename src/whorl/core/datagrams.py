@@ -82,8 +82,7 @@ def receive_by_object(calls: DatagramCalls, sock: DatagramSocket, into: list[Any
         size, address = sock.sock.recvfrom_into(calls._block)
     except OSError as error:
         return refusal(error)
-    with memoryview(calls._block) as block:
-        into.append(bytes(block[:size]))
+    into.append(memoryview(calls._block)[:size].tobytes())
     into.append(address)
     return 1
 
