@@ -72,10 +72,13 @@ def connection_failed(
     """A connection got no protocol, no transport or no TLS: close it, and say so in debug mode."""
     if transport is not None:
         transport.close()
-    elif isinstance(connection, int):
-        loop._kernel.close(connection)
     else:
         loop._kernel.close_socket(connection)
+    say_failed(loop, error, protocol, transport)
+
+
+def say_failed(loop: Any, error: BaseException, protocol: Any, transport: Any) -> None:
+    """Say in debug mode that a connection failed, which was closed; raise what ends the program."""
     if isinstance(error, SystemExit | KeyboardInterrupt):
         raise error
     if loop._debug:

@@ -53,6 +53,7 @@ cdef class Acceptor(IOHandle):
     cdef object _accept(self)
     @cython.locals(machine=LoopLife)
     cdef object _run_again(self)
+    cdef object _begin_soon(self, tuple accepted)
     @cython.locals(accepted=tuple)
     cdef object _begin_accepted(self)
     @cython.locals(fd=int)

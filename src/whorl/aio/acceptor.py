@@ -10,7 +10,7 @@ import socket
 from asyncio import trsock
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.accepted import connection_failed, serve
+from whorl.aio.accepted import say_failed, serve
 from whorl.aio.clients import Clients
 from whorl.aio.connect import make_socket_transport
 from whorl.aio.descriptors import make_room
@@ -124,9 +124,7 @@ class Acceptor(IOHandle):
             if not isinstance(accepted, int):
                 self._exhausted = False
                 if descriptors:
-                    if not self._accepted:
-                        self._run_again()
-                    self._accepted.append(accepted)
+                    self._begin_soon(accepted)
                 else:
                     connection, address = accepted
                     serve(self, connection, address)
@@ -152,12 +150,21 @@ class Acceptor(IOHandle):
             and getattr(loop.call_soon, "__func__", None) is _CALL_SOON
         )
 
+    def _begin_soon(self, accepted: tuple[int, bytes | int, Any]) -> None:
+        """Make the protocol and the transport in the next turn."""
+        try:
+            self._accepted.append(accepted)
+        except BaseException:  # There is no memory for it, and nobody else knows the descriptor.
+            self._face._kernel.close(accepted[0])
+            raise
+        self._run_again()
+
     def _run_again(self) -> None:
         """Take another turn, for what was accepted in this one."""
         machine: LoopLife = self._face
         if not self._queued:
-            self._queued = True
             machine._enqueue(self)
+            self._queued = True
 
     def _begin_accepted(self) -> None:
         """Make the protocols and the transports of what was accepted a turn ago."""
@@ -188,12 +195,16 @@ class Acceptor(IOHandle):
             made = transport
             made._belong_to(self._server, self._clients)
         except BaseException as error:
-            connection_failed(loop, error, fd, protocol, made)
+            if made is None:
+                machine._kernel.close(fd)
+            else:
+                made.close()
+            say_failed(loop, error, protocol, made)
 
     def _take_a_rest(self, error: OSError) -> None:
         """Descriptors or memory ran out: say so once, and try again later."""
-        self._face._poller.remove(self)
         self._rest = self._face.call_later(ACCEPT_REST_NS / 1e9, self._resume)
+        self._face._poller.remove(self)
         if self._exhausted:
             return
         self._exhausted = True

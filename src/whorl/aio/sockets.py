@@ -9,6 +9,7 @@ import errno
 import socket
 import types
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio import own_sockets
@@ -179,7 +180,7 @@ async def sock_connect(loop: EventLoop, sock: Any, address: Any) -> None:
         return await own_sockets.connect(loop, sock, address)
     result = loop._kernel.connect(sock, address)
     if result in (-errno.EINPROGRESS, -errno.EINTR):
-        result = await _when_writable(loop, sock, -errno.EAGAIN, lambda: loop._kernel.socket_error(sock))
+        result = await _when_writable(loop, sock, -errno.EAGAIN, partial(loop._kernel.socket_error, sock))
         await _turn()  # asyncio takes one between the event and the task.
         if result:
             raise OSError(result, f"Connect call failed {address}")
@@ -197,7 +198,7 @@ async def sock_accept(loop: EventLoop, sock: Any) -> tuple[socket.socket, Any]:
         return await own_sockets.accept(loop, sock)
     accepted = loop._kernel.accept(sock)
     if isinstance(accepted, int):
-        accepted = await _when_readable(loop, sock, accepted, lambda: loop._kernel.accept(sock))
+        accepted = await _when_readable(loop, sock, accepted, partial(loop._kernel.accept, sock))
     connection, address = accepted
     return connection, address
 

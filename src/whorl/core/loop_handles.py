@@ -58,8 +58,8 @@ class LoopHandles(LoopQueues):
     def _handle_closed(self, handle: Any) -> None:
         closed: Handle = handle
         if closed._listed:
-            closed._listed = False
             self._handles.pop(id(closed), None)
+            closed._listed = False
 
     def _hide(self, handle: Handle) -> None:
         """Leave a handle of the loop's own out of what users see."""

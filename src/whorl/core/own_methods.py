@@ -19,4 +19,7 @@ def has_own(sock: Any, *names: str) -> bool:
     if not issubclass(kind, SOCKET):
         return True
     own = getattr(sock, "__dict__", ())
-    return any(getattr(kind, name) is not PLAIN[name] or name in own for name in names)
+    for name in names:  # not by `any`: CPython 3.13 crashes if it gets no memory for a generator's function
+        if getattr(kind, name) is not PLAIN[name] or name in own:
+            return True
+    return False

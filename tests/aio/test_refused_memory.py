@@ -1,0 +1,35 @@
+"""What refused memory leaves behind: no crash, no open descriptor, and a loop that works."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import whorl
+
+pytest.importorskip("_testcapi", reason="its set_nomemory refuses memory")
+
+#: Every how many allocations one is refused, and up to which.
+STEP = int(os.environ.get("WHORL_REFUSAL_STEP", "3"))
+LAST = int(os.environ.get("WHORL_REFUSAL_LAST", "150"))
+#: Uncompiled, the loop's own turns make objects all the time, and an error there is as in any Python program.
+COMPILED = pytest.mark.skipif(not whorl.compiled, reason="about what is compiled")
+
+
+@COMPILED
+@pytest.mark.parametrize(
+    "name", ["accept", "connect", "write", "receive", "timer", "executor", "udp", "tls", "socket"]
+)
+def test_refused_memory_costs_no_more_than_the_operation(name: str) -> None:
+    answer = subprocess.run(
+        [sys.executable, "-m", "tests.aio.refused_memory", name, "0", str(LAST), str(STEP)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    lines = answer.stdout.splitlines()
+    assert answer.returncode == 0, f"{lines[-1:]}\n{answer.stderr[-3000:]}"
+    assert lines[-1] == "done"
