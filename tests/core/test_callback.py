@@ -17,6 +17,7 @@ import pytest
 from tests.core.machinery import run_turns
 from whorl.core import Callback, Loop
 from whorl.core.callback import GuardedCallback, call_in_context
+from whorl.core.handle import Request
 
 
 def test_cancelling_forgets_the_function_and_its_arguments_at_once(loop: Loop) -> None:
@@ -515,3 +516,139 @@ def test_an_error_is_being_handled_while_it_is_reported(is_alone: bool) -> None:
     loop.close()
     assert seen == [True]
     assert sys.exc_info() == (None, None, None)
+
+
+def everything_of_ours() -> list[Any]:
+    """What the collector knows of that is a callback or a request, those kept for later among them."""
+    return [found for found in gc.get_objects() if issubclass(type(found), Callback | Request)]
+
+
+def cancel_everything() -> None:
+    """Cancel all that, and keep none of it."""
+    for found in everything_of_ours():
+        found.cancel()
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+def test_callbacks_that_the_collector_shows_answer_all_questions(loop: Loop, guarded: bool) -> None:
+    loop._guards_posts = guarded
+    for _ in range(10):
+        loop.call_soon(int)
+        loop.call_soon_threadsafe(int)
+    loop.run()
+    waiting = loop.call_soon(int)
+    found = [each for each in everything_of_ours() if isinstance(each, Callback)]
+    assert waiting in found
+    for each in found:
+        assert isinstance(repr(each), str)
+        assert isinstance(str(each), str)
+        assert isinstance(each.__class__, type)
+        assert isinstance(each.get_context(), contextvars.Context)
+        assert isinstance(each._context, contextvars.Context)
+        assert each.cancelled() in (False, True)
+        assert hash(each) == hash(each)
+        for name in dir(each):
+            getattr(each, name)
+        if each is not waiting:
+            each._run()
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("method", ["call_soon", "call_soon_threadsafe"])
+def test_cancelling_what_the_collector_shows_cancels_no_later_call(
+    loop: Loop, method: str, guarded: bool, debug: bool
+) -> None:
+    loop._guards_posts = guarded
+    schedule: Any = getattr(loop, method)
+    for _ in range(10):
+        schedule(int)
+    loop.run()
+    cancel_everything()
+    loop.set_debug(debug)
+    ran: list[int] = []
+    for number in range(12):
+        schedule(ran.append, number)
+    loop.run()
+    assert ran == list(range(12))
+
+
+@pytest.mark.parametrize("keep", [list, lambda found: [weakref.ref(each) for each in found]])
+def test_a_callback_that_was_found_by_the_collector_is_nobody_elses(
+    loop: Loop, keep: Callable[[Any], Any]
+) -> None:
+    for _ in range(10):
+        loop.call_soon(int)
+    loop.run()
+    kept = keep(everything_of_ours())
+    ran: list[int] = []
+    for number in range(12):
+        loop.call_soon(ran.append, number)
+    for found in kept:
+        each = found() if isinstance(found, weakref.ref) else found
+        if each is not None:
+            each.cancel()
+    loop.run()
+    assert ran == list(range(12))
+
+
+def test_a_callback_that_is_found_while_it_is_dropped_is_nobody_elses(loop: Loop) -> None:
+    kept: list[Any] = []
+
+    class Function:
+        def __call__(self) -> None:
+            """Do nothing."""
+
+        def __del__(self) -> None:
+            kept.extend(everything_of_ours())
+
+    loop.call_soon(Function())
+    loop.run()
+    ran: list[int] = []
+    for number in range(12):
+        loop.call_soon(ran.append, number)
+    for each in kept:
+        each.cancel()
+    loop.run()
+    assert ran == list(range(12))
+
+
+def test_what_is_set_in_a_context_that_the_collector_shows_is_seen_by_no_later_call(loop: Loop) -> None:
+    name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="unset")
+    seen: list[str] = []
+    contextvars.Context().run(loop.call_soon, int)
+    loop.run()
+    for context in gc.get_objects():
+        if type(context) is contextvars.Context and not len(context):
+            context.run(name.set, "set")
+    contextvars.Context().run(loop.call_soon, lambda: seen.append(name.get()))
+    loop.run()
+    assert seen == ["unset"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_context_that_is_kept_after_its_call_is_collected_with_what_it_holds(
+    loop: Loop, fails: bool
+) -> None:
+    name: contextvars.ContextVar[Any] = contextvars.ContextVar("name")
+
+    class Thing:
+        """Refers to the context that holds it."""
+
+    def fill() -> None:
+        thing = Thing()
+        thing.context = callbacks[0].get_context()  # type: ignore[attr-defined]
+        things.append(weakref.ref(thing))
+        name.set(thing)
+        if fails:
+            raise ZeroDivisionError
+
+    things: list[Any] = []
+    callbacks = [contextvars.Context().run(loop.call_soon, fill)]
+    try:
+        loop.run()
+    except ZeroDivisionError:
+        assert fails
+    callbacks.clear()
+    gc.collect()
+    assert things[0]() is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import weakref
@@ -25,6 +26,20 @@ def test_a_write_that_is_kept_stays_what_it_was(loop: Loop, kind: Kind) -> None:
     others = [client.write(SMALL) for _ in range(3)]
     assert (kept.data, kept.handle, kept.loop, kept.is_pending()) == ("first", client, loop, False)
     assert kept not in others
+    loop.run()
+
+
+def test_a_write_that_was_found_by_the_collector_is_nobody_elses(loop: Loop, kind: Kind) -> None:
+    client, _ = kind.pair(loop)
+    for _ in range(4):
+        client.write(SMALL)
+    loop.run()
+    found = [each for each in gc.get_objects() if type(each) is Write]
+    for each in found:
+        assert isinstance(repr(each), str)
+        assert each.is_pending() is each.cancel() is False
+    written = [client.write(SMALL) for _ in range(4)]
+    assert not {id(each) for each in found} & {id(each) for each in written}
     loop.run()
 
 

@@ -169,34 +169,42 @@ cdef extern from *:
     """
     static PyObject *whorl_spare_context;
 
-    /* A new context, or one that cannot be told from it. */
-    static inline PyObject *whorl_empty_context(void) {
-        PyObject *context = whorl_spare_context;
-        whorl_spare_context = NULL;
-        return context != NULL ? context : PyContext_New();
-    }
-
     static inline int whorl_holds_nothing(PyObject *context) {
         return PyContext_Type.tp_as_mapping->mp_length(context) == 0;
     }
 
+    /* A new context, or one that cannot be told from it. The collector does not see it before `whorl_settle_context`,
+       and so shows a kept one to nobody. */
+    static inline PyObject *whorl_empty_context(void) {
+        PyObject *context = whorl_spare_context;
+        whorl_spare_context = NULL;
+    #ifndef Py_GIL_DISABLED
+        if (context == NULL && (context = PyContext_New()) != NULL)
+            PyObject_GC_UnTrack(context);
+        return context;
+    #else
+        return PyContext_New();
+    #endif
+    }
+
     /* Keep a context in which something ran, if it holds nothing and nobody refers to it but the caller and the
        callback; whether it is kept. */
-    static inline int whorl_keep_context(PyObject *context) {
+    static inline int whorl_settle_context(PyObject *context, int is_callbacks) {
     #ifdef Py_GIL_DISABLED
         return 0;
     #else
         Py_ssize_t offset = Py_TYPE(context)->tp_weaklistoffset;
-        if (Py_REFCNT(context) != 2 || whorl_spare_context != NULL || !PyContext_CheckExact(context)
-            || (offset > 0 && *(PyObject **)((char *)context + offset) != NULL) || !whorl_holds_nothing(context))
+        if (!is_callbacks || Py_REFCNT(context) != 2 || whorl_spare_context != NULL
+            || (offset > 0 && *(PyObject **)((char *)context + offset) != NULL) || !whorl_holds_nothing(context)) {
+            if (!PyObject_GC_IsTracked(context))
+                PyObject_GC_Track(context);
             return 0;
+        }
         whorl_spare_context = Py_NewRef(context);
         return 1;
     #endif
     }
     """
-    object empty_context "whorl_empty_context"()
-    bint is_kept "whorl_keep_context"(object context) noexcept
 
 
 cdef extern from *:
@@ -318,7 +326,14 @@ cdef extern from *:
 
     static inline void *whorl_take_up(int guarded) {
         whorl_pile *pile = whorl_piles + (guarded != 0);
-        return pile->count > 0 ? pile->entries[--pile->count] : WHORL_NONE;
+        PyObject *entry;
+        if (pile->count == 0)
+            return WHORL_NONE;
+        entry = pile->entries[--pile->count];
+        if (whorl_is_unshared(entry))
+            return entry;
+        Py_DECREF(entry); /* Somebody has found it where the collector shows it. */
+        return WHORL_NONE;
     }
 
     /* Fill in a callback all of whose places hold None. */
@@ -353,6 +368,9 @@ cdef extern from *:
 
     /* A callback's context is None while it is an empty one that is not made yet, and again afterwards where that one
        can serve others. Returns whether nothing was raised; else the error is set. */
+    #if defined(__GNUC__)
+    __attribute__((always_inline))
+    #endif
     static inline int whorl_run_with(PyObject *callback, PyObject *args, PyObject **place) {
         PyObject *context = *place, *result;
         int is_new = context == Py_None;
@@ -369,7 +387,7 @@ cdef extern from *:
         result = whorl_run_in_context(context, callback, args);
         Py_DECREF(args);
         Py_DECREF(callback);
-        if (is_new && *place == context && whorl_keep_context(context)) {
+        if (is_new && whorl_settle_context(context, *place == context)) {
             *place = WHORL_NONE;
             Py_DECREF(context);
         }

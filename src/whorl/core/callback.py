@@ -20,7 +20,7 @@ except ImportError:  # A pure installation needs no Cython.
 
 if not cython.compiled:
     copy_context = snapshot_context = contextvars.copy_context
-    new_context = empty_context = contextvars.Context
+    new_context = contextvars.Context
     get_ident = thread_ident = threading.get_ident
 
     def fetch(entries: list[Any], place: int) -> None:
@@ -28,10 +28,6 @@ if not cython.compiled:
 
     def is_unshared(thing: object) -> bool:
         """Whether only the caller refers to an object; uncompiled nobody can tell."""
-        return False
-
-    def is_kept(context: Any) -> bool:
-        """Keep an empty context for the next if nobody knows of it; uncompiled nobody can tell."""
         return False
 
     def make_room(room: int) -> None:
@@ -60,6 +56,9 @@ if not cython.compiled:
         """Run a callback, whether it raised nothing; uncompiled it raises."""
         callback._execute()
         return True
+
+    def still_raised() -> Any:
+        """Raise what is still set."""
 
     def run_in_context(context: Any, callback: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Call `callback` in `context`."""
@@ -185,16 +184,9 @@ class Callback(Runnable):
         self._repr: str | None = None
 
     def _execute(self) -> None:
-        callback, args = self._callback, self._args
-        if not self._cancelled and args is not None:
-            # None, too, is tried: that it cannot be called is an error of the run, as in asyncio.
-            if self._snapshot is None:
-                context = self._snapshot = empty_context()
-                run_in_context(context, callback, args)  # type: ignore[arg-type]
-                if is_kept(context):
-                    self._snapshot = None
-            else:
-                run_in_context(self._snapshot, callback, args)  # type: ignore[arg-type]
+        # None, too, is tried: that it cannot be called is an error of the run, as in asyncio.
+        if not self._cancelled and self._args is not None and not has_run(self):
+            still_raised()
 
     def _run(self) -> None:
         """Do it now, and let the loop report what it raises: for those who know asyncio's private name."""
@@ -211,7 +203,7 @@ class Callback(Runnable):
 
     def _mark_cancelled(self) -> None:
         self._cancelled = True
-        if self._loop._debug:
+        if self._loop is not None and self._loop._debug:
             self._repr = repr(self)
         self._callback = None
         self._args = None
@@ -227,17 +219,19 @@ class Callback(Runnable):
 
     def get_context(self) -> contextvars.Context:
         """The context the function runs in (asyncio: ``Handle.get_context``, 3.12)."""
-        if self._snapshot is None:
-            self._snapshot = new_context()
-        context: contextvars.Context = self._snapshot
+        context: contextvars.Context = new_context() if self._snapshot is None else self._snapshot
+        if self._loop is not None:
+            self._snapshot = context
         return context
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         """The class this shows to `isinstance` besides its own: the loop's face decides."""
-        return self._loop._shown_class(type(self))
+        return type(self) if self._loop is None else self._loop._shown_class(type(self))
 
     def __repr__(self) -> str:
+        if self._loop is None:  # one that is kept for later, as the collector shows it
+            return f"<{type(self).__name__}>"
         return self._repr or self._loop._describe(self)
 
 
@@ -351,7 +345,7 @@ def new_callback(
     entry = take_up(False)
     if entry is None:
         entry = Callback.__new__(Callback)
-        entry._cancelled = False
+    entry._cancelled = False  # Somebody may have cancelled a spare one.
     fill_in(entry, loop, callback, args, snapshot)
     return entry
 
@@ -364,7 +358,7 @@ def new_guarded_callback(
     entry = take_up_guarded(True)
     if entry is None:
         entry = GuardedCallback.__new__(GuardedCallback)
-        entry._cancelled = False
+    entry._cancelled = False  # Somebody may have cancelled a spare one.
     fill_in(entry, loop, callback, args, snapshot)
     return entry
 

@@ -18,11 +18,8 @@ except ImportError:
     from whorl.core import uncompiled as cython
 
 if not cython.compiled:
-    from whorl.core.callback import attempt, fetch, is_unshared, recycle_guarded
+    from whorl.core.callback import attempt, fetch, is_unshared, recycle_guarded, still_raised
     from whorl.core.lists import empty, only_one, taken
-
-    def still_raised() -> Any:
-        """Raise what is still set."""
 
 
 class LoopBatches(LoopFigures):

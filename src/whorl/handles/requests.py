@@ -120,8 +120,10 @@ def new_write(handle: Handle, callback: Ended | None) -> Write:
         request = Write.__new__(Write)
     else:
         _spare = spare._next
+        spare._next = None
         _spares -= 1
-        request = spare
+        # Somebody may have found it where the collector shows it.
+        request = spare if is_unshared(spare) else Write.__new__(Write)
     request._set_up(handle, callback)
     request._target = 0
     return request
