@@ -247,6 +247,26 @@ def test_a_loop_that_cannot_be_used_is_refused() -> None:
     main.close()
 
 
+def test_a_guest_that_the_host_cannot_start_leaves_a_loop_that_can_run() -> None:
+    def refuse(function: Callable[[], object]) -> None:
+        raise LookupError
+
+    async def main() -> None:
+        ran.append(1)
+
+    ran: list[int] = []
+    loop = whorl.EventLoop()
+    before = set(threading.enumerate())
+    with pytest.raises(LookupError):
+        whorl.start_guest_run(main(), run_sync_soon_threadsafe=refuse, done_callback=ran.append, loop=loop)
+    assert not loop.is_running()
+    loop.run_forever()  # What was begun stops it when it has ended.
+    assert ran == [1]
+    for thread in set(threading.enumerate()) - before:
+        thread.join()
+    loop.close()
+
+
 def test_several_guests_share_a_host() -> None:
     host = Host()
 

@@ -27,15 +27,17 @@ class Driver:
 
     def __init__(self, loop: EventLoop) -> None:
         """Raises RuntimeError if the loop is closed, or runs, or has a poller without a descriptor."""
-        loop._check_closed()
-        if loop.is_running():
-            raise RuntimeError("This event loop is already running")
+        Loop._check_may_run(loop)
         if loop.backend_fd() < 0:
             raise RuntimeError("the loop's poller has no descriptor for a host to watch")
-        clock.look_again(loop)
-        Loop._begin_run(loop)
         self._loop = loop
         self._is_open = True
+        try:
+            clock.look_again(loop)
+            Loop._begin_run(loop)
+        except BaseException:  # An interrupt, which may come when the run has begun.
+            self.close()
+            raise
 
     def fileno(self) -> int:
         """A descriptor that is readable when there is something to do."""
@@ -63,21 +65,27 @@ class Driver:
         loop = self._loop
         host: Any = events._get_running_loop()
         task = tasks.current_task(host) if _swap_task and host is not None else None
-        if task is not None:
-            _swap_task(host, None)
         try:
-            running.enter(loop)
-            try:
-                loop._step(False)
-            finally:
-                running.leave(loop)
-        finally:
-            events._set_running_loop(host)
             if task is not None:
-                _swap_task(host, task)
+                _swap_task(host, None)
+            running.enter(loop)
+            loop._step(False)
+        finally:
+            try:
+                self._leave(host, task)
+            except BaseException:  # An interrupt: the host goes on with its own loop and task.
+                self._leave(host, task)
+                raise
         if loop._stopping:
             self.close()
         return self._is_open
+
+    def _leave(self, host: Any, task: Any) -> None:
+        """Let the host have its running loop and its task back; may be called again."""
+        running.leave(self._loop)
+        events._set_running_loop(host)
+        if task is not None:
+            _swap_task(host, task)
 
     def _check_open(self) -> None:
         if not self._is_open:
@@ -86,9 +94,14 @@ class Driver:
     def close(self) -> None:
         """Let the loop go: it runs no more, and may be run by others or closed."""
         if self._is_open:
-            self._is_open = False
-            self._loop._stopping = False
-            Loop._end_run(self._loop)
+            try:
+                self._loop._stopping = False
+                Loop._end_run(self._loop)
+            except BaseException:  # An interrupt: it must not keep the loop from running again.
+                Loop._end_run(self._loop)
+                raise
+            finally:
+                self._is_open = False
 
     def __enter__(self) -> Self:
         return self

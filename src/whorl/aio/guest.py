@@ -63,10 +63,15 @@ class _Guest:
         self._thread = threading.Thread(target=self._wait, name="whorl-guest", daemon=True)
 
     def start(self, main: Coroutine[Any, Any, Any]) -> None:
-        self._main = self.loop.create_task(_run_and_tidy(main, self.loop))
-        self._main.add_done_callback(lambda main: self.loop.stop())
-        self._thread.start()
-        self._schedule(self._tick)
+        try:
+            self._thread.start()
+            self._main = self.loop.create_task(_run_and_tidy(main, self.loop))
+            self._main.add_done_callback(lambda main: self.loop.stop())
+            self._schedule(self._tick)
+        except BaseException:
+            self._sleeps.put(None)
+            self._driver.close()
+            raise
 
     def _tick(self) -> None:
         """In the host's thread: one turn, then let others have theirs."""

@@ -176,14 +176,19 @@ class Running(Loop):
         Source: ``asyncio.loop.run_forever``.
         """
         face: Any = self
-        self._run_forever_setup()
+        self._check_may_run()
         try:
+            self._run_forever_setup()
             if getattr(face._run_once, "__func__", None) is run_once:
                 self._run_turns()
             else:
                 self._run_turns_of_others()
         finally:
-            self._run_forever_cleanup()
+            try:
+                self._run_forever_cleanup()
+            except BaseException:  # An interrupt: it must not keep this loop, or another one, from running.
+                self._run_forever_cleanup()
+                raise
 
     def _run_turns_of_others(self) -> None:
         """Turn by a method that a subclass or a test has put in the place of ours."""
@@ -209,8 +214,8 @@ class Running(Loop):
         if is_ours:
             # Whoever waits for it gets an exception, so nothing need be said when it is destroyed.
             awaited._log_destroy_pending = False
-        awaited.add_done_callback(_run_until_complete_cb)
         try:
+            awaited.add_done_callback(_run_until_complete_cb)
             self.run_forever()
         except BaseException:
             if is_ours and awaited.done() and not awaited.cancelled():
@@ -277,26 +282,33 @@ class Running(Loop):
         if events._get_running_loop() is not None:
             raise RuntimeError("Cannot run the event loop while another loop is running")
 
-    def _begin_run(self) -> None:
-        """What precedes the first turn of every run.
-
-        Raises RuntimeError if the loop is closed or runs already, or if another one runs in this thread.
-        """
+    def _check_may_run(self) -> None:
+        """Raise RuntimeError if the loop cannot run, or if another one runs in this thread."""
         if events._get_running_loop() is not None:
             self._check_closed()
             self._check_running()
-        kind: Any = type(self)
-        if self._time_replaced or kind.time is not TIME or kind.call_at is not CALL_AT:
-            clock.look_again(self)  # type: ignore[arg-type]  # each is an EventLoop
-        Loop._begin_run(self)
-        self._runner = handle_runs.runner()
-        enter(self)  # type: ignore[arg-type]
+        Loop._check_may_run(self)
+
+    def _begin_run(self) -> None:
+        """What precedes the first turn of every run. If it raises, the loop does not run."""
+        self._check_may_run()
+        try:
+            kind: Any = type(self)
+            if self._time_replaced or kind.time is not TIME or kind.call_at is not CALL_AT:
+                clock.look_again(self)  # type: ignore[arg-type]  # each is an EventLoop
+            self._runner = handle_runs.runner()
+            Loop._begin_run(self)
+            enter(self)  # type: ignore[arg-type]
+        except BaseException:
+            self._end_run()
+            raise
 
     def _end_run(self) -> None:
-        """What follows the last turn of every run."""
+        """What follows the last turn of every run. Called again if it raises, it does what is left."""
+        self._thread_id = None
         self._stopping = False
-        Loop._end_run(self)
         leave(self)  # type: ignore[arg-type]
+        Loop._end_run(self)
 
     def _run_forever_setup(self) -> None:
         """The same by the name that asyncio has for it since 3.13."""
@@ -375,7 +387,7 @@ def enter(loop: EventLoop) -> None:
 
 
 def leave(loop: EventLoop) -> None:
-    """Take `enter` back."""
+    """Take `enter` back, also if that was cut short."""
     events._set_running_loop(None)
     if loop._saved_origin_depth is not None:
         track_origins(loop, False)

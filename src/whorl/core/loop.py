@@ -220,9 +220,10 @@ class Loop(LoopLife):
         been collected by then runs when the loop runs again.
         """
         run_mode = int(RunMode(mode))
-        self._begin_run()
-        self._is_turning = True
+        self._check_may_run()
         try:
+            self._begin_run()
+            self._is_turning = True
             alive = self._alive()
             if not alive:
                 self.update_time()
@@ -237,7 +238,11 @@ class Loop(LoopLife):
             return bool(alive)
         finally:
             self._is_turning = self._stopping = False
-            self._end_run()
+            try:
+                self._end_run()
+            except BaseException:  # An interrupt: it must not keep the loop from running again.
+                self._end_run()
+                raise
 
     def _machine_turn(self, mode: int) -> None:
         """One turn of the machine, in libuv's order."""
@@ -282,8 +287,8 @@ class Loop(LoopLife):
 
     def _run_turns(self) -> None:
         """Turn until `stop`."""
-        self._is_turning = True
         try:
+            self._is_turning = True
             while True:
                 self._turn()
                 if self._stopping:
@@ -324,9 +329,9 @@ class Loop(LoopLife):
             raise RuntimeError("This event loop is in the middle of a turn")
         self._may_sleep = self._woken = False
         self._poller.quiet = 0  # The host made this step because there was something to collect.
-        self._is_turning = True
-        self._is_driven = not may_sleep
         try:
+            self._is_turning = True
+            self._is_driven = not may_sleep
             self._turn()
         finally:
             self._is_turning = self._is_driven = False

@@ -1,3 +1,6 @@
+cimport cython
+from libc.stdint cimport int64_t
+
 from whorl.core.callback cimport current_thread
 from whorl.core.kernel cimport clock_is_patched
 from whorl.core.loop_batches cimport LoopBatches
@@ -15,6 +18,8 @@ cdef class LoopLife(LoopBatches):
 
     cdef object _set_up_life(self, object poller, object kernel, object host)
     cdef object _wake(self)
+    cpdef object _check_may_run(self)
     cpdef object _begin_run(self)
+    @cython.locals(now=int64_t)
     cpdef object _end_run(self)
     cdef bint _is_quiet(self) except -1

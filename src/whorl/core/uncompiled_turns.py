@@ -20,8 +20,8 @@ def run_turns(self: Any) -> None:
     now, timers = self._kernel.now, self._timer_queue._entries
     idle, prepare, check = self._idle_handles, self._prepare_handles, self._check_handles
     has_runner = self._runner is not None
-    self._is_turning = True
     try:
+        self._is_turning = True
         while True:
             poller, ready = self._poller, self._ready_queue
             watched = self._debug or has_runner or self._probe is not None
