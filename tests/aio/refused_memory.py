@@ -281,10 +281,8 @@ class Attempt:
         except MemoryError:
             _testcapi.remove_mem_hooks()
         self.is_over = True
-        if loop.is_running():  # It had no memory to end its run.
-            print("wedged")
-            asyncio._set_running_loop(None)
-            return
+        assert not loop.is_running()
+        assert asyncio._get_running_loop() is None
         stop.cancel()
         task.cancel()
         loop.run_until_complete(asyncio.wait([task], timeout=PATIENCE))  # CPython may have lost it.
@@ -329,8 +327,6 @@ def main(name: str, *numbers: str) -> None:
             attempt.run()
             faulthandler.cancel_dump_traceback_later()
             gc.collect()
-            if attempt.world.loop.is_running():
-                before = open_descriptors()
             left = open_descriptors() - before
             assert not left, {fd: os.readlink(f"/proc/self/fd/{fd}") for fd in left}
     print("done", flush=True)

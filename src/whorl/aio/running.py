@@ -187,7 +187,7 @@ class Running(Loop):
             try:
                 self._run_forever_cleanup()
             except BaseException:  # An interrupt: it must not keep this loop, or another one, from running.
-                self._run_forever_cleanup()
+                Running._end_run(self)  # It needs no memory to say that the loop runs no more.
                 raise
 
     def _run_turns_of_others(self) -> None:
@@ -300,7 +300,7 @@ class Running(Loop):
             Loop._begin_run(self)
             enter(self)  # type: ignore[arg-type]
         except BaseException:
-            self._end_run()
+            Running._end_run(self)
             raise
 
     def _end_run(self) -> None:
