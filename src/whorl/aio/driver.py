@@ -27,7 +27,9 @@ class Driver:
 
     def __init__(self, loop: EventLoop) -> None:
         """Raises RuntimeError if the loop is closed, or runs, or has a poller without a descriptor."""
-        Loop._check_may_run(loop)
+        loop._check_closed()
+        if loop.is_running():
+            raise RuntimeError("This event loop is already running")
         if loop.backend_fd() < 0:
             raise RuntimeError("the loop's poller has no descriptor for a host to watch")
         self._loop = loop

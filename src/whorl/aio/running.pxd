@@ -24,7 +24,7 @@ cdef class Running(Loop):
     cdef bint _ends_without_turns(self, object coroutine) except -1
     cdef object _awaited(self, object future)
     cdef object _run_turns_of_others(self)
-    cpdef object _check_may_run(self)
+    cdef object _check_may_run(self)
     cpdef object _begin_run(self)
     cpdef object _end_run(self)
 

@@ -283,7 +283,7 @@ class Running(Loop):
             raise RuntimeError("Cannot run the event loop while another loop is running")
 
     def _check_may_run(self) -> None:
-        """Raise RuntimeError if the loop cannot run, or if another one runs in this thread."""
+        """Raise RuntimeError if the loop is closed or runs already, or if another one runs in this thread."""
         if events._get_running_loop() is not None:
             self._check_closed()
             self._check_running()

@@ -18,7 +18,7 @@ cdef class LoopLife(LoopBatches):
 
     cdef object _set_up_life(self, object poller, object kernel, object host)
     cdef object _wake(self)
-    cpdef object _check_may_run(self)
+    cdef object _check_may_run(self)
     cpdef object _begin_run(self)
     @cython.locals(now=int64_t)
     cpdef object _end_run(self)

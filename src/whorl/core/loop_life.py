@@ -129,18 +129,18 @@ class LoopLife(LoopBatches):
     # Beginning and ending a run.
 
     def _check_may_run(self) -> None:
-        """Raise RuntimeError if the loop is closed, runs already, or was made before a fork."""
+        """Raise RuntimeError if the loop is closed or runs already."""
         if self._closed:
             self._check_closed()
         if self._thread_id is not None:
             raise RuntimeError("This event loop is already running")
-        if self._process_id != self._host.process_id():
-            raise RuntimeError("This event loop was made before a fork and cannot run in the child")
 
     def _begin_run(self) -> None:
         """What precedes the first turn of every run. If it raises, the loop does not run."""
         LoopLife._check_may_run(self)  # A driver's loop runs beside that of its host.
         host = self._host
+        if self._process_id != host.process_id():
+            raise RuntimeError("This event loop was made before a fork and cannot run in the child")
         self._arms_signals = host.is_main_thread()
         if self._arms_signals and host.signals.main_loop() is not self:
             host.signals.loop_began(self)  # type: ignore[arg-type]
@@ -154,13 +154,13 @@ class LoopLife(LoopBatches):
         """What follows the last turn of every run. Called again if it raises, it does what is left."""
         self._thread_id = None
         self._may_sleep = self._arms_signals = self._woken = False
-        if self._run_began:
-            now = self._kernel.now()
-            self._ran_ns, self._run_began = self._ran_ns + (now - self._run_began), 0
         self._sleep_began = 0
         if self._signals is not None:
             self._release_signals()
-        self._poller.rest()
+        if self._run_began:
+            self._poller.rest()
+            now = self._kernel.now()
+            self._ran_ns, self._run_began = self._ran_ns + (now - self._run_began), 0
 
     def _is_quiet(self) -> bool:
         """Whether a turn would find nothing to do, and nobody to tell of it."""
