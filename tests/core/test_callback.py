@@ -547,8 +547,9 @@ def test_callbacks_that_the_collector_shows_answer_all_questions(loop: Loop, gua
         assert isinstance(each._context, contextvars.Context)
         assert each.cancelled() in (False, True)
         assert hash(each) == hash(each)
-        for name in dir(each):
-            getattr(each, name)
+        for name in dir(type(each)):  # The class that it shows may have other names.
+            if not name.startswith("__"):
+                getattr(each, name)
         if each is not waiting:
             each._run()
 

@@ -238,16 +238,16 @@ class BaseTransport(Stream):
         self._lose(error)
 
     def _lose(self, error: BaseException | None) -> None:
-        """Have the protocol told in the next turn."""
-        self._state = LOST
-        if self._interest:
-            self._poller.remove(self)
+        """Have the protocol told in the next turn; if there is no memory for that, nothing has happened."""
         if error is None and self._is_own_entry and not self._loop._debug:
             queues: LoopBatches = self._loop  # type: ignore[assignment]
             queues._enqueue(self)
         else:
             loop: Any = self._loop
             loop.call_soon(self._call_connection_lost, error, context=self._context)
+        self._state = LOST
+        if self._interest:
+            self._poller.remove(self)
 
     def _call_connection_lost(self, error: BaseException | None) -> None:
         self._end(error)
