@@ -75,7 +75,7 @@ async def create_connection(
         check_plain_socket(sock)
     if happy_eyeballs_delay is not None and interleave is None:
         interleave = 1
-    is_own = False
+    is_own = sock is None  # and will be made here
     if host is not None or port is not None:
         if sock is not None:
             raise ValueError("host/port and sock can not be specified at the same time")
@@ -86,7 +86,6 @@ async def create_connection(
         if interleave:
             infos = interleaved(infos, interleave)
         sock = await _connect_any(loop, infos, local_infos, happy_eyeballs_delay, all_errors)
-        is_own = True
     else:
         if sock is None:
             raise ValueError("host and port was not specified and no sock specified")
