@@ -18,10 +18,10 @@ from whorl.aio.stream_transport import StreamTransport
 from whorl.aio.transport_table import TransportTable
 from whorl.aio.transports import SocketTransport
 from whorl.aio.unchanged import Unchanged
-from whorl.core.handle import os_error
 from whorl.core.limits import ACCEPT_REST_NS, ACCEPTS_PER_EVENT
 from whorl.core.loop import Loop
 from whorl.core.poller import IOHandle
+from whorl.core.refusals import os_error
 from whorl.core.sockets import ACCEPTED_FAMILIES
 from whorl.core.states import Event, Life
 

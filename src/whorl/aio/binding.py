@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from whorl.aio.connect import bind_error
 from whorl.aio.dns import AddressInfo
-from whorl.core.handle import os_error
+from whorl.core.refusals import os_error
 
 if TYPE_CHECKING:
     from whorl.aio.loop import EventLoop

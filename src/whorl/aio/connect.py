@@ -21,10 +21,11 @@ except ImportError:
 
 from whorl.aio.descriptors import make_room
 from whorl.aio.dns import AddressInfo
+from whorl.aio.socket_checks import check_plain_socket, check_unix_socket
 from whorl.aio.stream_transport import StreamTransport
 from whorl.aio.tls_transport import TLSStream
 from whorl.aio.transports import SocketTransport
-from whorl.core.handle import os_error
+from whorl.core.refusals import os_error
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -389,15 +390,3 @@ def check_tls_timeouts(ssl: Any, handshake_timeout: float | None, shutdown_timeo
         raise ValueError("ssl_handshake_timeout is only meaningful with ssl")
     if shutdown_timeout is not None and not ssl:
         raise ValueError("ssl_shutdown_timeout is only meaningful with ssl")
-
-
-def check_plain_socket(sock: Any) -> None:
-    """Refuse sockets that speak TLS by themselves: they block."""
-    if ssl_module is not None and isinstance(sock, ssl_module.SSLSocket):
-        raise TypeError("Socket cannot be of type SSLSocket")
-
-
-def check_unix_socket(sock: Any) -> None:
-    """Refuse what is no UNIX stream socket."""
-    if sock.family != socket.AF_UNIX or sock.type != socket.SOCK_STREAM:
-        raise ValueError(f"A UNIX Domain Stream Socket was expected, got {sock!r}")

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from whorl.aio.base_transports import flat
 from whorl.aio.flow import limits, report, tell_protocol
 from whorl.aio.transport_states import TransportState
-from whorl.core.handle import Handle, os_error
+from whorl.core.handle import Handle
+from whorl.core.refusals import os_error
 from whorl.core.states import Life
 from whorl.handles.datagrams import Datagrams
 

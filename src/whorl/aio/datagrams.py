@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from whorl.aio.binding import remove_stale
 from whorl.aio.datagram_transport import DatagramEndpoint
 from whorl.aio.descriptors import ensure_no_transport
-from whorl.aio.private_names import DatagramNames
+from whorl.aio.transport_names import DatagramNames
 from whorl.aio.transports import Inherited, named, quick_to_call, shown
-from whorl.core.handle import os_error
+from whorl.core.refusals import os_error
 from whorl.core.states import Event
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 from whorl.aio.pipe_transport import ReadPipe, WritePipe
 from whorl.aio.waits import Wait
 from whorl.core.callback import Callback
-from whorl.core.handle import os_error
 from whorl.core.limits import ATTEMPTS_PER_EVENT, IDLE_EVENTS, LONG_READ, READ_SIZE
 from whorl.core.own_methods import PLAIN, SOCKET
 from whorl.core.poller import IOHandle
+from whorl.core.refusals import os_error
 from whorl.core.states import Event
 
 try:

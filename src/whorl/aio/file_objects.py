@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, AnyStr, Generic, cast
 from whorl.aio.file_modes import Mode, largest_size
 from whorl.aio.file_requests import next_turn
 from whorl.aio.file_stack import lines_of, make_stack, read_batch, read_into, read_lines, write_through
-from whorl.core.handle import os_error
 from whorl.core.limits import FILE_BUFFER, READ_NOW_SIZE
+from whorl.core.refusals import os_error
 from whorl.handles.threadpool import Work
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from whorl.aio.file_modes import parse
 from whorl.aio.file_objects import File
 from whorl.aio.file_requests import next_turn, perform, running_loop
 from whorl.aio.file_temporary import Names, Part, give_file_back, make_unnamed
-from whorl.core.handle import os_error
+from whorl.core.refusals import os_error
 from whorl.handles.fs_request import Operation, Path
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import io
 import os
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.handle import os_error
 from whorl.core.limits import FILE_BUFFER
+from whorl.core.refusals import os_error
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.aio.base_transports import BaseTransport, WriteTransport
 from whorl.aio.transport_states import TransportState
-from whorl.core.handle import os_error
+from whorl.core.refusals import os_error
 from whorl.core.states import Event
 from whorl.handles.stream import Stream
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from whorl.aio.pipe_transport import ReadPipe, WritePipe
-from whorl.aio.private_names import PipeNames, WritePipeNames
+from whorl.aio.transport_names import PipeNames, WritePipeNames
 from whorl.aio.transports import Inherited, described, named, quick_to_call
 from whorl.core.states import Event
 

@@ -10,11 +10,11 @@ import sys
 from asyncio import constants
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.connect import check_plain_socket
 from whorl.aio.descriptors import ensure_no_transport
 from whorl.aio.readers import forget_writer, watch_writer
-from whorl.core.handle import os_error
+from whorl.aio.socket_checks import check_plain_socket
 from whorl.core.limits import SENDFILE_READ_SIZE, SENDFILE_SIZE, SENDFILE_WRITE_SIZE
+from whorl.core.refusals import os_error
 
 if TYPE_CHECKING:
     from whorl.aio.loop import EventLoop

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from whorl.aio.acceptor import Acceptor
 from whorl.aio.binding import bind_hosts, bind_path, path_of, remove_path
 from whorl.aio.clients import Clients
-from whorl.aio.connect import check_plain_socket, check_tls_timeouts, check_unix_socket
+from whorl.aio.connect import check_tls_timeouts
+from whorl.aio.socket_checks import check_plain_socket, check_unix_socket
 from whorl.aio.stream_protocols import quick_factory
-from whorl.core.handle import os_error
+from whorl.core.refusals import os_error
 
 if TYPE_CHECKING:
     import ssl as ssl_module

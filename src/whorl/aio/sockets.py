@@ -13,10 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio import own_sockets
-from whorl.aio.connect import check_plain_socket
 from whorl.aio.descriptors import SocketWait, receive, receive_usually, send_usually, watch_for
 from whorl.aio.own_sockets import has_own
-from whorl.core.handle import os_error
+from whorl.aio.socket_checks import check_plain_socket
+from whorl.core.refusals import os_error
 
 if TYPE_CHECKING:
     from typing import TypeAlias

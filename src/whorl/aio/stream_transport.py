@@ -20,8 +20,8 @@ from whorl.aio.transport_states import TransportState
 from whorl.aio.transport_table import TransportTable
 from whorl.core.callback import new_callback
 from whorl.core.collector import Collector
-from whorl.core.handle import os_error
 from whorl.core.limits import LONG_READ, LONGEST_FED, MOST_HELD, READ_SIZE, SMALL_WRITE, WRITE_VECTORS
+from whorl.core.refusals import os_error
 from whorl.core.socket_kernel import error_of, kernel_for
 from whorl.handles.stream import Stream
 

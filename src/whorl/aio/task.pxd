@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from whorl.aio.future cimport Future
+from whorl.aio.task_factory cimport task_of_factory
 from whorl.core.callback cimport current_context
 from whorl.core.loop cimport Loop
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from whorl.aio.future import Future
 from whorl.aio.future_states import PENDING
-from whorl.aio.tasks import task_of_factory
+from whorl.aio.task_factory import task_of_factory
 from whorl.core.callback import current_context
 from whorl.core.loop import Loop
 

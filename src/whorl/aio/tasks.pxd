@@ -1,4 +1,5 @@
 from whorl.aio.running cimport Running as RunningLoop
+from whorl.aio.task_factory cimport task_of_factory
 from whorl.core.loop cimport exchange
 
 cdef extern from *:
@@ -107,6 +108,3 @@ cdef extern from *:
 
 cdef inline object take_arguments(object create_task):
     take_create_task(create_task, plain_task)
-
-
-cpdef object task_of_factory(object loop, object coro, dict options)

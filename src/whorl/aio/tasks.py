@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from asyncio import base_events, futures, tasks
+from asyncio import futures, tasks
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from whorl.aio.task_factory import ask_factory, task_of_factory
 
 try:
     import cython
@@ -29,10 +31,6 @@ else:
     except ImportError:
         from whorl.core.uncompiled import binding
 
-# How a task factory is called, and who names the task, differs from one release of Python to the
-# next: asyncio's own method knows.
-_ask_factory: Any = base_events.BaseEventLoop.create_task
-_FACTORIES_TAKE_OPTIONS = "kwargs" in inspect.signature(_ask_factory).parameters
 _OPTIONS = {"name", "context", "eager_start"}
 _HAS_EAGER_TASKS = sys.version_info >= (3, 12)
 
@@ -99,7 +97,7 @@ def create_task(loop: EventLoop, coro: Running[Result], **options: Any) -> async
     except TypeError:
         if options.keys() <= _OPTIONS:
             raise
-        task = _ask_factory(loop, coro, **options)  # which refuses, in the words of the running Python
+        task = ask_factory(loop, coro, **options)  # which refuses, in the words of the running Python
     if not cython.compiled and loop._debug and task._source_traceback:
         task._source_traceback.pop()  # this function
     try:
@@ -109,15 +107,8 @@ def create_task(loop: EventLoop, coro: Running[Result], **options: Any) -> async
 
 
 # It is asked which options it takes.
-create_task.__signature__ = inspect.signature(_ask_factory)  # type: ignore[attr-defined]
+create_task.__signature__ = inspect.signature(ask_factory)  # type: ignore[attr-defined]
 take_arguments(create_task)
-
-
-def task_of_factory(loop: EventLoop, coro: Any, options: dict[str, Any]) -> Any:
-    """A task made by the loop's task factory, called as the running Python's asyncio calls it."""
-    if not _FACTORIES_TAKE_OPTIONS:
-        options.pop("eager_start", None)
-    return _ask_factory(loop, coro, **options)
 
 
 @binding(True)

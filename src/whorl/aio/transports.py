@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from whorl.aio.base_transports import own_method
-from whorl.aio.private_names import SOCKET, SocketNames
 from whorl.aio.stream_transport import StreamTransport
+from whorl.aio.transport_names import SOCKET, SocketNames
 from whorl.aio.transport_states import TransportState
 
 if TYPE_CHECKING:

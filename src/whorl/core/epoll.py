@@ -21,10 +21,10 @@ import errno
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.handle import os_error
 from whorl.core.kernel import EventBatch
 from whorl.core.limits import JUST_WOKEN, QUIET_POLLS
 from whorl.core.poller import Poller
+from whorl.core.refusals import os_error
 from whorl.core.states import Event
 
 try:

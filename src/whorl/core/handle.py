@@ -13,7 +13,6 @@ a handle being closed.
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -28,12 +27,6 @@ if TYPE_CHECKING:
 OPEN = int(Life.OPEN)
 CLOSING = int(Life.CLOSING)
 CLOSED = int(Life.CLOSED)
-
-
-def os_error(code: int) -> OSError:
-    """The exception for an error number; negative ones, as the kernel returns them, serve too."""
-    code = abs(code)
-    return OSError(code, os.strerror(code))
 
 
 class Handle(Runnable):

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import errno
 import operator
-import select
 import signal
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from whorl.core import choose_poller
 from whorl.core.callback import current_thread
 from whorl.core.epoll import EpollPoller
 from whorl.core.host import Host
 from whorl.core.kernel import Kernel
 from whorl.core.limits import LONGEST_SPIN_NS
 from whorl.core.loop_batches import LoopBatches
-from whorl.core.poller import Poller
 from whorl.core.wakeup import SignalPipe, Wakeup
 
 try:
@@ -26,6 +25,8 @@ except ImportError:
 if TYPE_CHECKING:
     import selectors
 
+    from whorl.core.poller import Poller
+
 if not cython.compiled:
     from whorl.core.kernel import clock_is_patched
 
@@ -33,34 +34,6 @@ SIGPROF = int(getattr(signal, "SIGPROF", -1))
 UNCHANGED: Any = object()
 #: What a process lacks that cannot open another descriptor.
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC})
-
-
-def make_poller(wanted: Poller | selectors.BaseSelector | str | None, kernel: Kernel) -> Poller:
-    """The poller asked for: one of ours, one around a `selectors` object, or the best there is."""
-    if isinstance(wanted, Poller):
-        return wanted
-    refusal = ""
-    if isinstance(wanted, str):
-        if wanted not in ("epoll", "io_uring"):
-            raise ValueError(f"a poller is called 'epoll' or 'io_uring', not {wanted!r}")
-        if wanted == "io_uring":
-            from whorl.core.uring_poller import UringPoller
-
-            try:
-                return UringPoller(kernel)
-            except OSError as error:
-                refusal = f"io_uring: {error.strerror}"
-        wanted = None
-    if wanted is None and hasattr(select, "epoll"):
-        poller: Poller = EpollPoller(kernel)
-    else:
-        from whorl.core.selector import SelectorPoller
-
-        if wanted is not None and not callable(getattr(wanted, "register", None)):
-            raise TypeError(f"a poller or a selector was expected, got {wanted!r}")
-        poller = SelectorPoller(wanted)
-    poller.in_place_of = refusal
-    return poller
 
 
 class LoopLife(LoopBatches):
@@ -79,7 +52,7 @@ class LoopLife(LoopBatches):
         self._signals: SignalPipe | None = None  # made when the loop first sleeps in the main thread
         self._arms_signals = False  # whether the next sleep must not begin before signals can end it
         self._signal_handles = 0  # Signal handles that are started
-        self._poller = make_poller(poller, self._kernel)
+        self._poller = choose_poller.make_poller(poller, self._kernel)
         self._closed = False
         try:
             self._wakeup = Wakeup(self, self._kernel)  # type: ignore[arg-type]

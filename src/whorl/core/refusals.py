@@ -1,8 +1,9 @@
-"""What Python's exceptions say of a system call that was refused."""
+"""System calls that were refused: error numbers, and the exceptions that Python has for them."""
 
 from __future__ import annotations
 
 import errno
+import os
 import socket
 
 
@@ -16,3 +17,9 @@ def refusal(error: OSError) -> int:
     if error.errno is None or error.errno <= 0 or isinstance(error, socket.gaierror):
         raise error
     return -error.errno
+
+
+def os_error(code: int) -> OSError:
+    """The exception for an error number; negative ones, as the kernel returns them, serve too."""
+    code = abs(code)
+    return OSError(code, os.strerror(code))

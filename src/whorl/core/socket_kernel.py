@@ -12,11 +12,10 @@ import errno
 import sys
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.handle import os_error
 from whorl.core.kernel import Kernel
 from whorl.core.limits import WRITE_VECTORS
 from whorl.core.own_methods import SOCKET, has_own
-from whorl.core.refusals import refusal
+from whorl.core.refusals import os_error, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import current_thread
 from whorl.core.epoll import mask_of, seen_in
-from whorl.core.handle import os_error
 from whorl.core.limits import EVENTS_PER_POLL
 from whorl.core.poller import Poller
+from whorl.core.refusals import os_error
 from whorl.core.ring import Ring
 
 try:

@@ -10,8 +10,8 @@ import errno
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.handle import os_error
 from whorl.core.poller import IOHandle
+from whorl.core.refusals import os_error
 from whorl.core.states import Event
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from whorl.core.handle import os_error
+from whorl.core.refusals import os_error
 from whorl.handles.fs_request import LONG, Done, FsRequest, Operation, Path, number, path_of, run
 
 if TYPE_CHECKING:

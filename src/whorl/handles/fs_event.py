@@ -20,9 +20,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import call_in_context, current_context
-from whorl.core.handle import Completion, Handle, os_error
+from whorl.core.handle import Completion, Handle
 from whorl.core.limits import CHANGES_SIZE
 from whorl.core.poller import IOHandle
+from whorl.core.refusals import os_error
 from whorl.core.states import Event, FsChange
 
 if TYPE_CHECKING:

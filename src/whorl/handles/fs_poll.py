@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import call_in_context, current_context
-from whorl.core.handle import Handle, os_error
+from whorl.core.handle import Handle
+from whorl.core.refusals import os_error
 from whorl.handles.threadpool import Work
 from whorl.handles.timer import Timer
 

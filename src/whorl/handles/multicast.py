@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from whorl.core.handle import os_error
+from whorl.core.refusals import os_error
 from whorl.handles.addresses import family_of_host
 
 if TYPE_CHECKING:

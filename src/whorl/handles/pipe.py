@@ -13,9 +13,9 @@ import stat
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.handle import os_error
 from whorl.core.limits import MESSAGE_SIZE
 from whorl.core.poller import IOHandle
+from whorl.core.refusals import os_error
 from whorl.core.states import Event, Life
 from whorl.handles.kinds import HandleKind, kind_of
 from whorl.handles.requests import Connect, Write, new_write

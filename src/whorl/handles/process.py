@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import call_in_context, current_context
-from whorl.core.handle import Handle, os_error
+from whorl.core.handle import Handle
 from whorl.core.host import Host
+from whorl.core.refusals import os_error
 from whorl.handles.exit_watch import UNKNOWN_EXIT_CODE, ExitWatch
 from whorl.handles.pipe import Pipe
 from whorl.handles.stream_handle import StreamHandle, answer

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import current_context
-from whorl.core.handle import Handle, Request, os_error
+from whorl.core.handle import Handle, Request
 from whorl.core.limits import SPARE_WRITES
+from whorl.core.refusals import os_error
 
 try:
     import cython

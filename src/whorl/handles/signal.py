@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import call_in_context, current_context
-from whorl.core.handle import Handle, LateCompletion, os_error
+from whorl.core.handle import Handle, LateCompletion
+from whorl.core.refusals import os_error
 
 if TYPE_CHECKING:
     from typing import Self

@@ -18,8 +18,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import current_context
-from whorl.core.handle import Handle, os_error
+from whorl.core.handle import Handle
 from whorl.core.limits import READ_SIZE
+from whorl.core.refusals import os_error
 from whorl.core.states import Event, Life
 from whorl.handles.listener import Listener
 from whorl.handles.requests import Connect, RequestQueue, Shutdown, Write, new_write, recycle_write

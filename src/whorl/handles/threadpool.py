@@ -18,8 +18,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import call_in_context, current_context
-from whorl.core.handle import Completion, Request, os_error
+from whorl.core.handle import Completion, Request
 from whorl.core.limits import THREADPOOL_MAX_SIZE, THREADPOOL_SIZE
+from whorl.core.refusals import os_error
 
 if TYPE_CHECKING:
     from typing import Self

@@ -15,8 +15,8 @@ import os
 import termios
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.handle import os_error
 from whorl.core.host import Host
+from whorl.core.refusals import os_error
 from whorl.handles.stream_handle import StreamHandle, answer
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import call_in_context, current_context
-from whorl.core.handle import Handle, os_error
+from whorl.core.handle import Handle
+from whorl.core.refusals import os_error
 from whorl.core.states import Event, Life
 from whorl.handles.addresses import family_of, family_of_host
 from whorl.handles.datagrams import Datagrams

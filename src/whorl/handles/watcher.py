@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from whorl.core.callback import call_in_context, current_context
-from whorl.core.handle import os_error
 from whorl.core.poller import IOHandle
+from whorl.core.refusals import os_error
 from whorl.core.states import Event, Life
 
 if TYPE_CHECKING:

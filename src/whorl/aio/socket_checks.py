@@ -1,0 +1,23 @@
+"""Which sockets of the user's the loop refuses."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+try:
+    import ssl as ssl_module
+except ImportError:
+    ssl_module = None  # type: ignore[assignment]
+
+
+def check_plain_socket(sock: Any) -> None:
+    """Refuse sockets that speak TLS by themselves: they block."""
+    if ssl_module is not None and isinstance(sock, ssl_module.SSLSocket):
+        raise TypeError("Socket cannot be of type SSLSocket")
+
+
+def check_unix_socket(sock: Any) -> None:
+    """Refuse what is no UNIX stream socket."""
+    if sock.family != socket.AF_UNIX or sock.type != socket.SOCK_STREAM:
+        raise ValueError(f"A UNIX Domain Stream Socket was expected, got {sock!r}")
