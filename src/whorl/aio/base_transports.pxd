@@ -1,6 +1,6 @@
 cimport cython
 
-from whorl.core.callback cimport Callback, Owner, flag
+from whorl.core.callback cimport AbstractLoop, Callback, flag
 from whorl.core.handle cimport Handle
 from whorl.core.loop_batches cimport LoopBatches
 from whorl.handles.stream cimport Stream
@@ -50,7 +50,7 @@ cdef class BaseTransport(Stream):
     cdef flag _started
     cdef flag _is_own_entry
 
-    cdef object _set_up(self, Owner loop)
+    cdef object _set_up(self, AbstractLoop loop)
     @cython.locals(seen=int)
     cdef object _execute(self)
     @cython.locals(queues=LoopBatches)
@@ -75,7 +75,7 @@ cdef class WriteTransport(BaseTransport):
     cdef readonly flag _protocol_paused
     cdef flag _refuses_writes
 
-    cdef object _set_up(self, Owner loop)
+    cdef object _set_up(self, AbstractLoop loop)
     @cython.locals(chunk=bytes, chunks=list, size=Py_ssize_t)
     cdef object _send_lines(self, object list_of_data)
 

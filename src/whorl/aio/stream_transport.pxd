@@ -6,7 +6,7 @@ from whorl.aio.clients cimport Clients
 from whorl.aio.stream_feed cimport StreamFeed
 from whorl.aio.tls_layer cimport TLSLayer
 from whorl.aio.transport_table cimport TransportTable
-from whorl.core.callback cimport Owner, flag, new_callback
+from whorl.core.callback cimport AbstractLoop, flag, new_callback
 from whorl.core.collector cimport Collector
 from whorl.core.lists cimport last_taken
 from whorl.core.loop_life cimport LoopLife
@@ -91,7 +91,7 @@ cdef class StreamTransport(WriteTransport):
     cpdef object _socket(self)
     cpdef int fileno(self) except -2
     @cython.locals(machine=LoopLife)
-    cdef object _set_up(self, Owner loop)
+    cdef object _set_up(self, AbstractLoop loop)
     @cython.locals(machine=LoopLife, table=TransportTable)
     cdef object _take(self, object loop, int fd, tuple kind, tuple accepted, object protocol, object context)
     cdef object _belong_to(self, object server, Clients clients)

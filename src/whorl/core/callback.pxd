@@ -246,10 +246,10 @@ cdef class Runnable:
     cdef object _execute(self)
 
 
-cdef class Owner:
+cdef class AbstractLoop:
     cdef public bint _debug
 
-    cdef object _set_up_owner(self)
+    cdef object _set_up_abstract(self)
     cdef object _timer_cancelled(self, Runnable timer)
     cdef object _count_active(self, Py_ssize_t change)
     cdef object _count_requests(self, Py_ssize_t change)
@@ -264,7 +264,7 @@ cdef class Owner:
 
 
 cdef class Callback(Runnable):
-    cdef public Owner _loop
+    cdef public AbstractLoop _loop
     cdef public object _callback
     cdef public tuple _args
     cdef object _snapshot
@@ -406,7 +406,7 @@ cdef extern from *:
     bint lay_aside "whorl_lay_aside"(object callback, bint guarded) noexcept
     Callback take_up "whorl_take_up"(bint guarded)
     GuardedCallback take_up_guarded "whorl_take_up"(bint guarded)
-    void fill_in "WHORL_FILL"(Callback entry, Owner loop, object callback, tuple args, object context) noexcept
+    void fill_in "WHORL_FILL"(Callback entry, AbstractLoop loop, object callback, tuple args, object context) noexcept
     void forget "WHORL_FORGET"(Callback callback) noexcept
     bint has_run "WHORL_RUN"(Callback callback) noexcept
     object still_raised "whorl_still_raised"()
@@ -417,11 +417,11 @@ cdef object recycle_guarded(GuardedCallback entry)
 
 
 @cython.locals(entry=Callback, snapshot=object)
-cpdef Callback new_callback(Owner loop, object callback, tuple args, object context)
+cpdef Callback new_callback(AbstractLoop loop, object callback, tuple args, object context)
 
 
 @cython.locals(entry=GuardedCallback, snapshot=object)
-cpdef GuardedCallback new_guarded_callback(Owner loop, object callback, tuple args, object context)
+cpdef GuardedCallback new_guarded_callback(AbstractLoop loop, object callback, tuple args, object context)
 
 
 cpdef object call_in_context(object context, object callback, tuple args)

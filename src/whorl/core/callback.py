@@ -45,7 +45,7 @@ if not cython.compiled:
         """The same of the guarded ones."""
         return None
 
-    def fill_in(entry: Any, loop: Owner, callback: Any, args: Any, context: Any) -> None:
+    def fill_in(entry: Any, loop: AbstractLoop, callback: Any, args: Any, context: Any) -> None:
         """Fill in a new callback, or one that was kept."""
         Callback.__init__(entry, loop, callback, args, context)
 
@@ -104,13 +104,54 @@ class Runnable:
         raise NotImplementedError
 
 
-class Owner:
-    """What callbacks and handles ask of their loop."""
+class AbstractLoop:
+    """The interface of a loop: what callbacks and handles ask of it, and users by `handle.loop`."""
 
     __slots__ = ("_debug",)
 
-    def _set_up_owner(self) -> None:
+    def _set_up_abstract(self) -> None:
         self._debug = False
+
+    # What users call.
+
+    def is_closed(self) -> bool:
+        raise NotImplementedError
+
+    def now(self) -> int:
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        raise NotImplementedError
+
+    def call_soon(
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> Callback:
+        raise NotImplementedError
+
+    def call_soon_threadsafe(
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> Callback:
+        raise NotImplementedError
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> Callback:
+        raise NotImplementedError
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> Callback:
+        raise NotImplementedError
+
+    # What callbacks and handles tell it.
 
     def _timer_cancelled(self, timer: Runnable) -> None:
         raise NotImplementedError
@@ -169,7 +210,7 @@ class Callback(Runnable):
 
     def __init__(
         self,
-        loop: Owner,
+        loop: AbstractLoop,
         callback: Callable[..., object] | None,
         args: tuple[Any, ...] | None,
         context: contextvars.Context | None = None,
@@ -247,7 +288,7 @@ class GuardedCallback(Callback):
 
     def __init__(
         self,
-        loop: Owner,
+        loop: AbstractLoop,
         callback: Callable[..., object] | None,
         args: tuple[Any, ...] | None,
         context: contextvars.Context | None = None,
@@ -338,7 +379,10 @@ def recycle_guarded(entry: GuardedCallback) -> None:
 
 
 def new_callback(
-    loop: Owner, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None
+    loop: AbstractLoop,
+    callback: Callable[..., object],
+    args: tuple[Any, ...],
+    context: contextvars.Context | None,
 ) -> Callback:
     """A `Callback`, made without the cost of a call by name."""
     snapshot = snapshot_context() if context is None else context
@@ -351,7 +395,10 @@ def new_callback(
 
 
 def new_guarded_callback(
-    loop: Owner, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None
+    loop: AbstractLoop,
+    callback: Callable[..., object],
+    args: tuple[Any, ...],
+    context: contextvars.Context | None,
 ) -> GuardedCallback:
     """A `GuardedCallback`, made in the same way."""
     snapshot = snapshot_context() if context is None else context

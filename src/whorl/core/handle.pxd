@@ -1,6 +1,6 @@
 cimport cython
 
-from whorl.core.callback cimport Owner, Runnable, flag
+from whorl.core.callback cimport AbstractLoop, Runnable, flag
 
 cdef int OPEN
 cdef int CLOSING
@@ -10,7 +10,7 @@ cdef int CLOSED
 # With the trashcan, a long chain of these by `data` is freed without recursion.
 @cython.trashcan(True)
 cdef class Handle(Runnable):
-    cdef readonly Owner _loop
+    cdef readonly AbstractLoop _loop
     cdef public object data
     cdef object _close_callback
     cdef object __weakref__
@@ -19,7 +19,7 @@ cdef class Handle(Runnable):
     cdef readonly flag _referenced
     cdef flag _listed
 
-    cdef object _set_up(self, Owner loop)
+    cdef object _set_up(self, AbstractLoop loop)
     cdef object _send_held(self)
     cdef object _begin_close(self)
     cdef object _release_now(self)
@@ -33,7 +33,7 @@ cdef class Handle(Runnable):
 
 @cython.trashcan(True)
 cdef class Request:
-    cdef readonly Owner _loop
+    cdef readonly AbstractLoop _loop
     cdef public object data
     cdef readonly bint _pending
     cdef object __weakref__

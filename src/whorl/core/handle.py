@@ -16,13 +16,11 @@ import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.callback import Owner, Runnable
+from whorl.core.callback import AbstractLoop, Runnable
 from whorl.core.states import Life
 
 if TYPE_CHECKING:
     from typing import Self
-
-    from whorl.core.loop import Loop
 
 OPEN = int(Life.OPEN)
 CLOSING = int(Life.CLOSING)
@@ -46,12 +44,12 @@ class Handle(Runnable):
         "data",
     )
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: AbstractLoop) -> None:
         loop._check_closed()
         self._set_up(loop)
         self._loop._handle_opened(self)
 
-    def _set_up(self, loop: Owner) -> None:
+    def _set_up(self, loop: AbstractLoop) -> None:
         """Set the attributes: all that `__init__` does but for having the loop know of the handle."""
         self._loop = loop
         self.data: Any = None
@@ -62,10 +60,9 @@ class Handle(Runnable):
         self._close_callback: Callable[[Any], object] | None = None
 
     @property
-    def loop(self) -> Loop:
+    def loop(self) -> AbstractLoop:  # a `Loop`, as those classes declare that stand above it
         """The loop this belongs to."""
-        loop: Any = self._loop
-        return loop  # type: ignore[no-any-return]
+        return self._loop
 
     def close(self, callback: Callable[[Self], object] | None = None) -> None:
         """Stop, give resources back, and call `callback(handle)` in the closing phase.
@@ -165,17 +162,16 @@ class Request:
 
     __slots__ = ("__weakref__", "_loop", "_pending", "data")
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: AbstractLoop) -> None:
         loop._check_closed()
-        self._loop: Owner = loop
+        self._loop: AbstractLoop = loop
         self.data: Any = None
         self._pending = False
 
     @property
-    def loop(self) -> Loop:
+    def loop(self) -> AbstractLoop:  # a `Loop`, as those classes declare that stand above it
         """The loop this belongs to."""
-        loop: Any = self._loop
-        return loop  # type: ignore[no-any-return]
+        return self._loop
 
     def is_pending(self) -> bool:
         """Whether the operation is still in flight."""

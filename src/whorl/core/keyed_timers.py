@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any
 
-from whorl.core.callback import Owner
+from whorl.core.callback import AbstractLoop
 from whorl.core.limits import NEVER_NS, SWEEP_FRACTION, SWEEP_MIN_CANCELLED
 from whorl.core.timer import TimedCallback, seconds_of
 from whorl.core.timer_heap import TimerHeap
@@ -32,7 +32,7 @@ class KeyedTimedCallback(TimedCallback):
 
     def __init__(
         self,
-        loop: Owner,
+        loop: AbstractLoop,
         when: float,
         callback: Callable[..., object],
         args: tuple[Any, ...],

@@ -1,10 +1,10 @@
 from libc.stdint cimport int64_t
 
-from whorl.core.callback cimport Callback, Owner, Runnable, current_thread
+from whorl.core.callback cimport AbstractLoop, Callback, Runnable, current_thread
 from whorl.core.kernel cimport Kernel
 
 
-cdef class LoopBase(Owner):
+cdef class LoopBase(AbstractLoop):
     cdef readonly Kernel _kernel
     cdef readonly object _host
     cdef object _probe

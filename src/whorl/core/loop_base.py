@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.callback import Callback, Owner, Runnable, current_thread
+from whorl.core.callback import AbstractLoop, Callback, Runnable, current_thread
 from whorl.core.host import Host
 from whorl.core.kernel import Kernel
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from whorl.core.probe import Probe
 
 
-class LoopBase(Owner):
+class LoopBase(AbstractLoop):
     """What all parts of a loop stand on."""
 
     __slots__ = ("__weakref__", "_closed", "_host", "_kernel", "_probe", "_stopping", "_thread_id")
 
     def _set_up(self, kernel: Kernel | None, host: Host | None) -> None:
-        Owner._set_up_owner(self)
+        AbstractLoop._set_up_abstract(self)
         self._closed = True  # until everything has been made
         self._kernel = Kernel() if kernel is None else kernel
         self._host: Host = Host() if host is None else host

@@ -55,7 +55,7 @@ class LoopLife(LoopBatches):
         self._poller = choose_poller.make_poller(poller, self._kernel)
         self._closed = False
         try:
-            self._wakeup = Wakeup(self, self._kernel)  # type: ignore[arg-type]
+            self._wakeup = Wakeup(self, self._kernel)
         except BaseException:
             self._closed = True
             self._poller.close()
@@ -116,7 +116,7 @@ class LoopLife(LoopBatches):
             raise RuntimeError("This event loop was made before a fork and cannot run in the child")
         self._arms_signals = host.is_main_thread()
         if self._arms_signals and host.signals.main_loop() is not self:
-            host.signals.loop_began(self)  # type: ignore[arg-type]
+            host.signals.loop_began(self)
         if clock_is_patched() != self._follows_patch:
             self._clock_was_patched()
         self._poller.quiet = 0  # the first turns of every run poll
@@ -188,7 +188,7 @@ class LoopLife(LoopBatches):
 
     def _signal_pipe(self) -> SignalPipe:
         if self._signals is None:
-            self._signals = SignalPipe(self, self._kernel)  # type: ignore[arg-type]
+            self._signals = SignalPipe(self, self._kernel)
         return self._signals
 
     def _release_signals(self) -> None:

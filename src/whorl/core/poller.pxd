@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint32_t
 
-from whorl.core.callback cimport Owner, flag
+from whorl.core.callback cimport AbstractLoop, flag
 from whorl.core.handle cimport Handle
 
 cdef extern from *:
@@ -33,7 +33,7 @@ cdef class IOHandle(Handle):
     cdef public flag _parked
     cdef flag _asked
 
-    cdef object _set_up(self, Owner loop)
+    cdef object _set_up(self, AbstractLoop loop)
     @cython.locals(seen=int)
     cdef object _execute(self)
     cpdef object _on_events(self, int seen)

@@ -35,7 +35,7 @@ except ImportError:
     from whorl.core import uncompiled as cython
 
 if TYPE_CHECKING:
-    from whorl.core.callback import Owner
+    from whorl.core.callback import AbstractLoop
 
 OPEN = int(Life.OPEN)
 
@@ -64,7 +64,7 @@ class IOHandle(Handle):
 
     __slots__ = ("_asked", "_edge", "_fd", "_generation", "_interest", "_parked", "_queued", "_seen")
 
-    def _set_up(self, loop: Owner) -> None:
+    def _set_up(self, loop: AbstractLoop) -> None:
         Handle._set_up(self, loop)
         self._fd = -1
         self._interest = 0  # what the poller watches for; 0: not watched

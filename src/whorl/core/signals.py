@@ -16,8 +16,23 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from whorl.core.host import Host
-    from whorl.core.loop import Loop
+
+    class MainLoop(Protocol):
+        """A loop, as far as it is asked to act in the main thread."""
+
+        _thread_id: int | None  # the thread that runs it
+
+        def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any) -> object: ...
+
+    class SignalHost(Protocol):
+        """The process, as far as signals are concerned (`whorl.core.host`)."""
+
+        def is_main_thread(self) -> bool: ...
+        def main_thread(self) -> int | None: ...
+        def get_signal(self, number: int) -> Any: ...
+        def set_signal(self, number: int, handler: Any) -> Any: ...
+        def restore_signal(self, number: int, handler: Any) -> None: ...
+        def raise_signal(self, number: int) -> None: ...
 
     class Listener(Protocol):
         """Who waits for a signal."""
@@ -33,18 +48,18 @@ def _no_loop() -> None:
 class SignalTable:
     """Who listens to which signal, in one process."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: SignalHost) -> None:
         self._host = host
         # Guards changes of the listeners. A handler that interrupts one sees the tuple before or after.
         self._lock = threading.RLock()
         # For each listener, whether it waits for one signal only: those are told after the others.
         self._listeners: dict[int, tuple[tuple[weakref.ref[Listener], bool], ...]] = {}
         self._former: dict[int, Any] = {}  # the handlers that ours has replaced
-        self.main_loop: Callable[[], Loop | None] = _no_loop  # the one that ran last in the main thread
+        self.main_loop: Callable[[], MainLoop | None] = _no_loop  # the one that ran last in the main thread
 
     # The main thread.
 
-    def loop_began(self, loop: Loop) -> None:
+    def loop_began(self, loop: MainLoop) -> None:
         """A loop begins to run in the main thread, and another one was the last that did."""
         self.main_loop = weakref.ref(loop)
 

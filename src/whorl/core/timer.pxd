@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t
 cimport cython
 from libc.math cimport ceil
 
-from whorl.core.callback cimport Callback, Owner, snapshot_context
+from whorl.core.callback cimport AbstractLoop, Callback, snapshot_context
 
 cdef double NEVER_FLOAT
 cdef int64_t NOT_A_TIME
@@ -36,14 +36,14 @@ cdef class TimedCallback(Callback):
 
 
 @cython.locals(timer=TimedCallback, seconds=double)
-cpdef TimedCallback new_timer(Owner loop, object when, object callback, tuple args, object context)
+cpdef TimedCallback new_timer(AbstractLoop loop, object when, object callback, tuple args, object context)
 
 
 @cython.locals(timer=TimedCallback)
-cpdef TimedCallback new_timer_at(Owner loop, double seconds, object callback, tuple args, object context)
+cpdef TimedCallback new_timer_at(AbstractLoop loop, double seconds, object callback, tuple args, object context)
 
 
 @cython.locals(now=double, seconds=double)
 cpdef TimedCallback new_timer_after(
-    Owner loop, int64_t now_ns, object delay, object callback, tuple args, object context
+    AbstractLoop loop, int64_t now_ns, object delay, object callback, tuple args, object context
 )

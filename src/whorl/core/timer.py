@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any
 
-from whorl.core.callback import Callback, Owner
+from whorl.core.callback import AbstractLoop, Callback
 from whorl.core.limits import NEVER_NS
 
 try:
@@ -56,7 +56,7 @@ class TimedCallback(Callback):
 
     def __init__(
         self,
-        loop: Owner,
+        loop: AbstractLoop,
         deadline_ns: int,
         when: float | None,
         callback: Callable[..., object],
@@ -139,7 +139,7 @@ class TimedCallback(Callback):
 
 
 def new_timer(
-    loop: Owner,
+    loop: AbstractLoop,
     when: float,
     callback: Callable[..., object],
     args: tuple[Any, ...],
@@ -153,7 +153,7 @@ def new_timer(
 
 
 def new_timer_after(
-    loop: Owner,
+    loop: AbstractLoop,
     now_ns: int,
     delay: float,
     callback: Callable[..., object],
@@ -169,7 +169,7 @@ def new_timer_after(
 
 
 def new_timer_at(
-    loop: Owner,
+    loop: AbstractLoop,
     seconds: float,
     callback: Callable[..., object],
     args: tuple[Any, ...],

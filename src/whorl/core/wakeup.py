@@ -8,25 +8,44 @@ from __future__ import annotations
 
 import errno
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from whorl.core.handle import Handle
 from whorl.core.poller import IOHandle
 from whorl.core.refusals import os_error
 from whorl.core.states import Event
 
 if TYPE_CHECKING:
+    from whorl.core.callback import AbstractLoop
+    from whorl.core.host import Host
     from whorl.core.kernel import Kernel
-    from whorl.core.loop import Loop
+    from whorl.core.poller import Poller
+
+    class WokenLoop(Protocol):
+        """A loop, as far as what wakes it asks it for more than every handle does."""
+
+        _host: Host
+        _poller: Poller
+
+        def _hide(self, handle: Handle) -> None: ...
+        def _signal_arrived(self, number: int) -> None: ...
+
 
 _ONE = (1).to_bytes(8, "little")
 _DRAIN = 4096
 READABLE = int(Event.READABLE)
 
 
-def _watch(handle: IOHandle, loop: Any) -> None:
+def _loop_of(handle: Handle) -> WokenLoop:
+    """The loop of a handle."""
+    loop: Any = handle._loop
+    return loop  # type: ignore[no-any-return]
+
+
+def _watch(handle: IOHandle) -> None:
     """Watch a handle for reading; if that is refused, it gives its descriptors back."""
     try:
-        loop._poller.add(handle, READABLE)
+        _loop_of(handle)._poller.add(handle, READABLE)
     except BaseException:
         handle._release()
         raise
@@ -41,7 +60,7 @@ class Wakeup(IOHandle):
 
     __slots__ = ("_given_up", "_kernel", "_pair", "_wakers", "_write_fd")
 
-    def __init__(self, loop: Loop, kernel: Kernel) -> None:
+    def __init__(self, loop: AbstractLoop, kernel: Kernel) -> None:
         self._set_up(loop)  # No more: it is made with its loop, of whose handles users are not to see it.
         self._kernel = kernel
         self._pair: Any = None
@@ -49,7 +68,8 @@ class Wakeup(IOHandle):
         self._wakers: set[object] = set()  # those that may be writing, in any thread
         self._given_up: list[tuple[int, Any]] = []  # the descriptor and the pair to be closed
         # An edge that an interrupt loses is none that is missed: what the loop was woken for, it finds.
-        self._edge = loop._poller.edges or loop._poller.parks
+        poller = _loop_of(self)._poller
+        self._edge = poller.edges or poller.parks
         self._queued = self._edge  # It has nothing to do in a turn, so none is queued for it.
         self._open()
 
@@ -63,7 +83,7 @@ class Wakeup(IOHandle):
             self._fd = self._pair[0].fileno()
             self._write_fd = self._pair[1].fileno()
             self._edge = self._queued = False  # What is written there has to be read.
-        _watch(self, self._loop)
+        _watch(self)
 
     def renew(self) -> None:
         """Be woken by this process only, which was forked."""
@@ -93,7 +113,7 @@ class Wakeup(IOHandle):
             self._kernel.read(self._fd, _DRAIN)
 
     def _release(self) -> None:
-        self.loop._poller.remove(self)
+        _loop_of(self)._poller.remove(self)
         self._given_up.append((self._fd, self._pair))
         self._fd = self._write_fd = -1
         self._close_given_up()
@@ -124,16 +144,16 @@ class SignalPipe(IOHandle):
     signal thus ends the loop's sleep even if it lands just before the sleep begins.
     """
 
-    def __init__(self, loop: Loop, kernel: Kernel) -> None:
+    def __init__(self, loop: AbstractLoop, kernel: Kernel) -> None:
         super().__init__(loop)
-        loop._hide(self)
+        _loop_of(self)._hide(self)
         self._kernel = kernel
         self._pair = kernel.socket_pair()
         if isinstance(self._pair, int):
             raise os_error(self._pair)
         self._fd = self._pair[0].fileno()
         self._former: int | None = None  # the wakeup fd before ours; None: ours is not set
-        _watch(self, loop)
+        _watch(self)
 
     def renew(self) -> None:
         """Have the signals of this process, which was forked, written to a pair of sockets of its own."""
@@ -142,9 +162,9 @@ class SignalPipe(IOHandle):
         if isinstance(self._pair, int):
             raise os_error(self._pair)
         self._fd = self._pair[0].fileno()
-        _watch(self, self.loop)
+        _watch(self)
         if self._former is not None:
-            self.loop._host.set_wakeup_fd(self._pair[1].fileno())
+            _loop_of(self)._host.set_wakeup_fd(self._pair[1].fileno())
 
     def is_armed(self) -> bool:
         """Whether signals are written here."""
@@ -161,7 +181,7 @@ class SignalPipe(IOHandle):
             return
         self._former = -1  # If a signal handler raises in here, `disarm` sees whether ours is set.
         try:
-            self._former = self.loop._host.set_wakeup_fd(self._pair[1].fileno())
+            self._former = _loop_of(self)._host.set_wakeup_fd(self._pair[1].fileno())
         except ValueError:
             self._former = None
             if yield_to_others:
@@ -173,7 +193,7 @@ class SignalPipe(IOHandle):
 
     def _take_back(self) -> None:
         """Have signals written here again, whoever took them since, as asyncio does for each new handler."""
-        current = self.loop._host.set_wakeup_fd(self._pair[1].fileno())
+        current = _loop_of(self)._host.set_wakeup_fd(self._pair[1].fileno())
         if current not in (self._pair[1].fileno(), -1):
             self._leave()
             self._former = current
@@ -189,7 +209,7 @@ class SignalPipe(IOHandle):
         """Give the former wakeup fd back, unless somebody else set one meanwhile."""
         if self._former is None:
             return
-        host = self.loop._host
+        host = _loop_of(self)._host
         try:
             current = host.set_wakeup_fd(self._former)
         except (OSError, ValueError):
@@ -209,12 +229,12 @@ class SignalPipe(IOHandle):
                 raise os_error(numbers)
             for number in numbers:
                 if number:
-                    self.loop._signal_arrived(number)
+                    _loop_of(self)._signal_arrived(number)
             if len(numbers) < _DRAIN:
                 return
 
     def _release(self) -> None:
-        self.loop._poller.remove(self)
+        _loop_of(self)._poller.remove(self)
         self._fd = -1
         for sock in self._pair:
             self._kernel.close_socket(sock)

@@ -46,8 +46,8 @@ class Async(Handle):
         self._callback: Callable[[Any], object] | None = callback
         self._context: Any = current_context()
         self._sent = False  # whether a call is owed
-        self.loop._async_handles[self] = None
-        self.loop._asyncs_made += 1
+        loop._async_handles[self] = None
+        loop._asyncs_made += 1
         self._activate()
 
     def send(self) -> None:
@@ -100,7 +100,8 @@ class Async(Handle):
             call_with_one(self._context, self._callback, self)
 
     def _release(self) -> None:
-        self.loop._async_handles.pop(self, None)
+        loop: Loop = self._loop  # type: ignore[assignment]  # each loop is one
+        loop._async_handles.pop(self, None)
         if self._sent:
             self._forget_sent()
         self._callback = None

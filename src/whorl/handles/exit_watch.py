@@ -28,6 +28,8 @@ class ExitWatch(IOHandle):
     somebody else has reaped it and nobody noted what came out.
     """
 
+    loop: Loop
+
     def __init__(
         self, loop: Loop, process: subprocess.Popen[bytes], on_exit: Callable[[int | None], object]
     ) -> None:

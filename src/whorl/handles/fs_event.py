@@ -68,6 +68,8 @@ class FsEvent(Handle):
 
     __slots__ = ("_callback", "_context", "_notifier", "_path", "_watch")
 
+    loop: Loop
+
     def __init__(self, loop: Loop) -> None:
         super().__init__(loop)
         self._callback: Changed | None = None
@@ -140,6 +142,8 @@ class FsEvent(Handle):
 
 class Notifier(IOHandle):
     """The inotify instance of a loop; there is one while handles watch something."""
+
+    loop: Loop
 
     def __init__(self, loop: Loop) -> None:
         super().__init__(loop)

@@ -27,6 +27,8 @@ class FsPoll(Handle):
 
     __slots__ = ("_callback", "_context", "_polling")
 
+    loop: Loop
+
     def __init__(self, loop: Loop) -> None:
         super().__init__(loop)
         self._callback: Polled | None = None

@@ -97,7 +97,7 @@ class Listener(IOHandle):
         return False
 
     def _begin_rest(self) -> None:
-        loop = self.loop
+        loop: Loop = self._loop  # type: ignore[assignment]  # each loop is one
         rest = TimedCallback(loop, loop.now() + ACCEPT_REST_NS, None, self._end_rest, ())
         self._rest = rest
         loop._schedule(rest)

@@ -45,7 +45,8 @@ class LoopWatcher(Handle):
         self._callback = callback
         self._args = (self,)
         self._context = current_context()
-        self._started_in = self.loop._passes
+        loop: Loop = self._loop  # type: ignore[assignment]  # each loop is one
+        self._started_in = loop._passes
         self._phase().insert(0, self)
         self._activate()
 
@@ -71,7 +72,8 @@ class Idle(LoopWatcher):
     __slots__ = ()
 
     def _phase(self) -> list[Any]:
-        return self.loop._idle_handles
+        loop: Loop = self._loop  # type: ignore[assignment]  # each loop is one
+        return loop._idle_handles
 
 
 class Prepare(LoopWatcher):
@@ -80,7 +82,8 @@ class Prepare(LoopWatcher):
     __slots__ = ()
 
     def _phase(self) -> list[Any]:
-        return self.loop._prepare_handles
+        loop: Loop = self._loop  # type: ignore[assignment]  # each loop is one
+        return loop._prepare_handles
 
 
 class Check(LoopWatcher):
@@ -89,4 +92,5 @@ class Check(LoopWatcher):
     __slots__ = ()
 
     def _phase(self) -> list[Any]:
-        return self.loop._check_handles
+        loop: Loop = self._loop  # type: ignore[assignment]  # each loop is one
+        return loop._check_handles

@@ -77,6 +77,8 @@ class Process(Handle):
 
     __slots__ = ("_context", "_on_exit", "_pid", "_watch")
 
+    loop: Loop
+
     def __init__(self, loop: Loop) -> None:
         super().__init__(loop)
         self._on_exit: Callable[[Any, int, int], object] | None = None

@@ -30,6 +30,8 @@ class Signal(Handle):
 
     __slots__ = ("_callback", "_context", "_number", "_once", "_start")
 
+    loop: Loop
+
     def __init__(self, loop: Loop) -> None:
         super().__init__(loop)
         self._number = 0  # the signal it waits for; 0 while it is stopped

@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from whorl.core.callback cimport Owner, flag
+from whorl.core.callback cimport AbstractLoop, flag
 from whorl.core.kernel cimport Kernel
 from whorl.core.loop_life cimport LoopLife
 from whorl.core.poller cimport IOHandle, Poller
@@ -51,7 +51,7 @@ cdef class Stream(IOHandle):
 
     # The engine.
     @cython.locals(machine=LoopLife)
-    cdef object _set_up(self, Owner loop)
+    cdef object _set_up(self, AbstractLoop loop)
     cdef object _attach(self, object sock, int fd, bint is_socket, bint edge)
     cdef object _start_reading(self)
     cdef object _stop_reading(self)

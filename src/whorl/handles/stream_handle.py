@@ -350,7 +350,8 @@ class StreamHandle(Stream):
         self._connection_callback = callback
         self._connection_context = current_context()
         if self._listener is None:
-            self._listener = Listener(self.loop, self._sock, self._connection_arrived, self._accept_failed)
+            loop: Loop = self._loop  # type: ignore[assignment]  # each loop is one
+            self._listener = Listener(loop, self._sock, self._connection_arrived, self._accept_failed)
             self._listener.resume()
             self._activate()
 

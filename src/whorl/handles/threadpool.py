@@ -40,6 +40,8 @@ class Work(Request):
 
     __slots__ = ("_context", "_function", "_on_done", "_pool")
 
+    loop: Loop
+
     def __init__(
         self,
         loop: Loop,

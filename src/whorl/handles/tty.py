@@ -86,7 +86,8 @@ class TTY(StreamHandle):
             _forget(self._fd)
             self._original = None
         else:
-            _remember(self.loop._host.process_id(), self._kernel, self._fd, self._original)
+            loop: Loop = self._loop  # type: ignore[assignment]  # each loop is one
+            _remember(loop._host.process_id(), self._kernel, self._fd, self._original)
 
     def get_winsize(self) -> tuple[int, int]:
         """How many columns and rows the terminal has (``uv_tty_get_winsize``)."""
@@ -100,7 +101,8 @@ class TTY(StreamHandle):
 
     def _release(self) -> None:
         if self._original is not None:
-            if self.loop._is_at_home():
+            loop: Loop = self._loop  # type: ignore[assignment]  # each loop is one
+            if loop._is_at_home():
                 self._kernel.set_terminal(self._fd, self._original, drain=False)
             _forget(self._fd)
             self._original = None

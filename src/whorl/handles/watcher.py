@@ -59,7 +59,8 @@ class Poll(IOHandle):
             raise os_error(errno.EBADF)
         self._poller.add(self, READABLE)
         self._poller.remove(self)
-        result = self.loop._kernel.set_blocking(self._fd, False)
+        loop: Loop = self._loop  # type: ignore[assignment]  # each loop is one
+        result = loop._kernel.set_blocking(self._fd, False)
         if result < 0:
             raise os_error(result)
 
