@@ -51,14 +51,14 @@ def inputs(module: Module) -> list[Path]:
     found = {module.source, module.declarations}
     waiting = [module.source, module.declarations]
     while waiting:
-        for path in _cimported(waiting.pop(), module.folder):
+        for path in cimported(waiting.pop(), module.folder):
             if path not in found:
                 found.add(path)
                 waiting.append(path)
     return sorted(found)
 
 
-def _cimported(path: Path, folder: Path) -> Iterator[Path]:
+def cimported(path: Path, folder: Path) -> Iterator[Path]:
     """The `.pxd` files below `folder` that `path` names in a `cimport`."""
     package = path.relative_to(folder).parent.parts
     for name in _cimported_names(path.read_text(encoding="utf-8"), package):

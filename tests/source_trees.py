@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from build_tools.sources import SOURCES
+from build_tools.sources import SOURCES, cimported
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,11 @@ class Source:
 
     def imports(self) -> Iterator[Import]:
         yield from _imports(self.tree, self.package, False, False)
+
+    def cimports(self) -> Iterator[str]:
+        """The modules that its declarations name in a `cimport`."""
+        if self.is_compiled:
+            yield from map(_module_name, cimported(self.path.with_suffix(".pxd"), SOURCES))
 
 
 @cache

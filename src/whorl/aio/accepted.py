@@ -7,7 +7,31 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from whorl.aio.acceptor import Acceptor
+    import asyncio
+    from collections.abc import Callable
+    from ssl import SSLContext
+    from typing import Protocol
+
+    from whorl.aio.clients import Clients
+    from whorl.aio.loop_type import AnyLoop
+
+    class Server(Protocol):
+        """A server, as those that accept its connections see it."""
+
+        _clients: Clients
+        _context: Context  # each connection gets a copy
+        _protocol_factory: Callable[[], asyncio.BaseProtocol]
+        _ssl_context: SSLContext | None
+        _ssl_handshake_timeout: float | None
+        _ssl_shutdown_timeout: float | None
+
+    class Acceptor(Protocol):
+        """What has accepted a connection for a server."""
+
+        _face: AnyLoop
+        _server: Server
+
+        def is_closing(self) -> bool: ...
 
 
 def serve(acceptor: Acceptor, connection: Any, address: Any) -> None:

@@ -15,7 +15,6 @@ from whorl.aio.clients import Clients
 from whorl.aio.connect import make_socket_transport
 from whorl.aio.descriptors import make_room
 from whorl.aio.stream_transport import StreamTransport
-from whorl.aio.transport_table import TransportTable
 from whorl.aio.transports import SocketTransport
 from whorl.aio.unchanged import Unchanged
 from whorl.core.limits import ACCEPT_REST_NS, ACCEPTS_PER_EVENT
@@ -31,8 +30,8 @@ except ImportError:
     from whorl.core import uncompiled as cython
 
 if TYPE_CHECKING:
-    from whorl.aio.loop import EventLoop
-    from whorl.aio.servers import Server
+    from whorl.aio.accepted import Server
+    from whorl.aio.loop_type import AnyLoop, FdTable
     from whorl.core.loop_life import LoopLife
     from whorl.core.timer import TimedCallback
 
@@ -86,14 +85,14 @@ class Acceptor(IOHandle):
         "_table",
     )
 
-    def __init__(self, loop: EventLoop, server: Server, sock: Any) -> None:
+    def __init__(self, loop: AnyLoop, server: Server, sock: Any) -> None:
         IOHandle.__init__(self, loop)
         loop._hide(self)
         self._face = loop
         self._server = server
         self._sock = sock
         self._clients: Clients = server._clients
-        self._table: TransportTable = loop._transports
+        self._table: FdTable = loop._transports
         self._rest: TimedCallback | None = None
         # What has no transport yet: descriptors, each with the peer's address and its own name.
         self._accepted: list[tuple[int, bytes | int, Any]] = []

@@ -30,7 +30,7 @@ except ImportError:
     from whorl.core import uncompiled as cython
 
 if TYPE_CHECKING:
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
     from whorl.core.loop_batches import LoopBatches
 
 LIFE_OPEN = int(Life.OPEN)
@@ -112,7 +112,7 @@ class BaseTransport(Stream):
         self._paused = False  # whether the user paused reading
         Handle._activate(self)
 
-    def __init__(self, loop: EventLoop, extra: dict[str, Any] | None, context: Context | None) -> None:
+    def __init__(self, loop: AnyLoop, extra: dict[str, Any] | None, context: Context | None) -> None:
         Stream.__init__(self, loop)
         loop._hide(self)
         self._known = dict(extra) if extra else None

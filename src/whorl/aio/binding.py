@@ -17,7 +17,7 @@ from whorl.aio.dns import AddressInfo
 from whorl.core.refusals import os_error
 
 if TYPE_CHECKING:
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
 
 # Before 3.13, an address that this machine does not have was an error of its own.
 # And an empty list of hosts was none.
@@ -27,7 +27,7 @@ _NAMES_ABSENT_ADDRESS = _SERVES_NO_HOSTS = sys.version_info < (3, 13)
 
 
 async def bind_hosts(
-    loop: EventLoop,
+    loop: AnyLoop,
     host: Any,
     port: Any,
     family: int,
@@ -55,7 +55,7 @@ class Options(NamedTuple):
     keep_alive: bool
 
 
-async def _resolve_hosts(loop: EventLoop, host: Any, port: Any, family: int, flags: int) -> list[AddressInfo]:
+async def _resolve_hosts(loop: AnyLoop, host: Any, port: Any, family: int, flags: int) -> list[AddressInfo]:
     """The addresses of all hosts, each once."""
     hosts: Iterable[Any] = [None if host == "" else host]
     if isinstance(host, Iterable) and not isinstance(host, str):
@@ -64,14 +64,14 @@ async def _resolve_hosts(loop: EventLoop, host: Any, port: Any, family: int, fla
     return list(dict.fromkeys(info for infos in found for info in infos))
 
 
-async def _resolve_host(loop: EventLoop, host: Any, port: Any, family: int, flags: int) -> list[AddressInfo]:
+async def _resolve_host(loop: AnyLoop, host: Any, port: Any, family: int, flags: int) -> list[AddressInfo]:
     infos = await loop._ensure_resolved((host, port), family=family, flags=flags, loop=loop)
     if not infos:
         raise OSError(f"getaddrinfo({host!r}) returned empty list")
     return infos
 
 
-def _bind_all(loop: EventLoop, infos: list[AddressInfo], options: Options) -> list[Any]:
+def _bind_all(loop: AnyLoop, infos: list[AddressInfo], options: Options) -> list[Any]:
     """A bound socket for each address, but those of families that this machine does not have."""
     sockets: list[Any] = []
     absent: OSError | None = None
@@ -102,7 +102,7 @@ def _bind_all(loop: EventLoop, infos: list[AddressInfo], options: Options) -> li
     return sockets
 
 
-def _open(loop: EventLoop, info: AddressInfo) -> Any:
+def _open(loop: AnyLoop, info: AddressInfo) -> Any:
     """A socket for an address, or None if there are no sockets of its kind."""
     family, kind, protocol = info[:3]
     sock = loop._kernel.open_socket(family, kind, protocol)
@@ -119,7 +119,7 @@ def _open(loop: EventLoop, info: AddressInfo) -> Any:
     return None
 
 
-def _configure(loop: EventLoop, sock: Any, family: int, options: Options) -> None:
+def _configure(loop: AnyLoop, sock: Any, family: int, options: Options) -> None:
     set_option = loop._kernel.set_option
     if options.reuse_address:
         _require(set_option(sock, socket.SOL_SOCKET, socket.SO_REUSEADDR, 1))
@@ -142,7 +142,7 @@ def _require(result: int) -> None:
 # Paths.
 
 
-def bind_path(loop: EventLoop, path: str | bytes, mode: int | None) -> Any:
+def bind_path(loop: AnyLoop, path: str | bytes, mode: int | None) -> Any:
     """A socket at a path, in the place of what an earlier server left there."""
     kernel = loop._kernel
     sock = kernel.open_socket(socket.AF_UNIX, socket.SOCK_STREAM, 0)
@@ -163,7 +163,7 @@ def bind_path(loop: EventLoop, path: str | bytes, mode: int | None) -> Any:
     return sock
 
 
-def remove_stale(loop: EventLoop, path: str | bytes) -> None:
+def remove_stale(loop: AnyLoop, path: str | bytes) -> None:
     """Remove the socket that somebody left at a path."""
     found = loop._kernel.path_status(path)
     if isinstance(found, int):
@@ -175,7 +175,7 @@ def remove_stale(loop: EventLoop, path: str | bytes) -> None:
         logger.error("Unable to check or remove stale UNIX socket %r: %r", path, os_error(result))
 
 
-def path_of(loop: EventLoop, sock: Any) -> tuple[str | bytes, int] | None:
+def path_of(loop: AnyLoop, sock: Any) -> tuple[str | bytes, int] | None:
     """Where a UNIX socket is in the file system, and its inode number; None if it is not there."""
     path = loop._kernel.socket_name(sock)
     if isinstance(path, int) or _is_abstract(path):
@@ -184,7 +184,7 @@ def path_of(loop: EventLoop, sock: Any) -> tuple[str | bytes, int] | None:
     return None if isinstance(found, int) else (path, found[1])
 
 
-def remove_path(loop: EventLoop, path: str | bytes, inode: int) -> None:
+def remove_path(loop: AnyLoop, path: str | bytes, inode: int) -> None:
     """Remove a UNIX socket, unless something else took its place."""
     found = loop._kernel.path_status(path)
     if isinstance(found, int):

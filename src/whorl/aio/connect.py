@@ -30,7 +30,7 @@ from whorl.core.refusals import os_error
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
 
     ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
     SSL: TypeAlias = "bool | ssl_module.SSLContext | None"
@@ -43,7 +43,7 @@ _SHOWS_ERROR_NUMBERS = sys.version_info >= (3, 13)
 
 
 async def create_connection(
-    loop: EventLoop,
+    loop: AnyLoop,
     protocol_factory: Callable[[], ProtocolT],
     host: str | None = None,
     port: int | str | None = None,
@@ -108,7 +108,7 @@ async def create_connection(
     return transport, protocol
 
 
-async def _resolve(loop: EventLoop, address: Any, family: int, proto: int, flags: int) -> list[AddressInfo]:
+async def _resolve(loop: AnyLoop, address: Any, family: int, proto: int, flags: int) -> list[AddressInfo]:
     infos = await loop._ensure_resolved(address, family=family, proto=proto, flags=flags, loop=loop)
     if not infos:
         raise OSError("getaddrinfo() returned empty list")
@@ -128,7 +128,7 @@ def interleaved(infos: Iterable[AddressInfo], first_family_count: int = 1) -> li
 
 
 async def _connect_any(
-    loop: EventLoop,
+    loop: AnyLoop,
     infos: list[AddressInfo],
     local_infos: list[AddressInfo] | None,
     delay: float | None,
@@ -167,7 +167,7 @@ def _combined(errors: list[OSError], all_errors: bool) -> Exception:
 
 
 async def _connect_one(
-    loop: EventLoop, failures: list[list[OSError]], info: AddressInfo, local_infos: list[AddressInfo] | None
+    loop: AnyLoop, failures: list[list[OSError]], info: AddressInfo, local_infos: list[AddressInfo] | None
 ) -> Any:
     """Make, bind and connect one socket; note what fails."""
     errors: list[OSError] = []
@@ -194,7 +194,7 @@ async def _connect_one(
 
 
 def _bind_local(
-    loop: EventLoop, sock: Any, family: int, local_infos: list[AddressInfo], errors: list[OSError]
+    loop: AnyLoop, sock: Any, family: int, local_infos: list[AddressInfo], errors: list[OSError]
 ) -> None:
     """Bind to the first local address that is of this family and can be had."""
     for local_family, _, _, _, address in local_infos:
@@ -220,7 +220,7 @@ def bind_error(code: int, address: Any) -> OSError:
 
 
 async def create_unix_connection(
-    loop: EventLoop,
+    loop: AnyLoop,
     protocol_factory: Callable[[], ProtocolT],
     path: Any = None,
     *,
@@ -261,7 +261,7 @@ async def create_unix_connection(
     return transport, protocol
 
 
-async def _connect_path(loop: EventLoop, path: str | bytes) -> Any:
+async def _connect_path(loop: AnyLoop, path: str | bytes) -> Any:
     sock = loop._kernel.open_socket(socket.AF_UNIX, socket.SOCK_STREAM, 0)
     if isinstance(sock, int):
         raise os_error(sock)
@@ -277,7 +277,7 @@ async def _connect_path(loop: EventLoop, path: str | bytes) -> Any:
 
 
 async def connect_accepted_socket(
-    loop: EventLoop,
+    loop: AnyLoop,
     protocol_factory: Callable[[], ProtocolT],
     sock: Any,
     *,
@@ -311,7 +311,7 @@ async def connect_accepted_socket(
 
 
 async def create_connection_transport(
-    loop: EventLoop,
+    loop: AnyLoop,
     sock: Any,
     protocol_factory: Callable[[], ProtocolT],
     ssl: SSL,
@@ -356,7 +356,7 @@ async def create_connection_transport(
 
 
 def make_socket_transport(
-    loop: EventLoop,
+    loop: AnyLoop,
     sock: Any,
     protocol: asyncio.BaseProtocol,
     waiter: asyncio.Future[None] | None = None,

@@ -28,7 +28,7 @@ except ImportError:
     from whorl.core import uncompiled as cython
 
 if TYPE_CHECKING:
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
     from whorl.handles.datagrams import Queued
 
 LIFE_OPEN = int(Life.OPEN)
@@ -84,7 +84,7 @@ class DatagramEndpoint(Datagrams):
 
     def __init__(
         self,
-        loop: EventLoop,
+        loop: AnyLoop,
         sock: Any,
         protocol: asyncio.BaseProtocol,
         address: Any = None,

@@ -19,7 +19,7 @@ from whorl.core.refusals import os_error
 from whorl.core.states import Event
 
 if TYPE_CHECKING:
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
 
     ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
 
@@ -86,7 +86,7 @@ class _Attempt(NamedTuple):
 
 
 async def create_datagram_endpoint(
-    loop: EventLoop,
+    loop: AnyLoop,
     protocol_factory: Callable[[], ProtocolT],
     local_addr: Any = None,
     remote_addr: Any = None,
@@ -142,7 +142,7 @@ async def create_datagram_endpoint(
 
 
 def make_datagram_transport(
-    loop: EventLoop,
+    loop: AnyLoop,
     sock: Any,
     protocol: asyncio.BaseProtocol,
     address: Any = None,
@@ -172,7 +172,7 @@ def _check_socket(sock: Any, wish: _Wish) -> None:
 # Addresses.
 
 
-async def _attempts(loop: EventLoop, wish: _Wish) -> list[_Attempt]:
+async def _attempts(loop: AnyLoop, wish: _Wish) -> list[_Attempt]:
     """What to try, one after the other."""
     if not (wish.local_addr or wish.remote_addr):
         if wish.family == 0:
@@ -200,7 +200,7 @@ async def _attempts(loop: EventLoop, wish: _Wish) -> list[_Attempt]:
     return attempts
 
 
-async def _resolve(loop: EventLoop, address: Any, wish: _Wish) -> list[Any]:
+async def _resolve(loop: AnyLoop, address: Any, wish: _Wish) -> list[Any]:
     if not (isinstance(address, tuple) and len(address) == 2):
         raise TypeError("2-tuple is expected")
     infos: list[Any] = await loop._ensure_resolved(
@@ -214,7 +214,7 @@ async def _resolve(loop: EventLoop, address: Any, wish: _Wish) -> list[Any]:
 # Sockets.
 
 
-async def _open_any(loop: EventLoop, wish: _Wish, attempts: list[_Attempt]) -> tuple[Any, Any]:
+async def _open_any(loop: AnyLoop, wish: _Wish, attempts: list[_Attempt]) -> tuple[Any, Any]:
     """The first socket that can be had, and the address its datagrams go to."""
     errors: list[OSError] = []
     try:
@@ -228,7 +228,7 @@ async def _open_any(loop: EventLoop, wish: _Wish, attempts: list[_Attempt]) -> t
         del errors  # Their tracebacks refer to this frame.
 
 
-async def _open_one(loop: EventLoop, wish: _Wish, attempt: _Attempt) -> tuple[Any, Any]:
+async def _open_one(loop: AnyLoop, wish: _Wish, attempt: _Attempt) -> tuple[Any, Any]:
     kernel = loop._kernel
     sock = kernel.open_socket(attempt.family, socket.SOCK_DGRAM, attempt.protocol)
     if isinstance(sock, int):
@@ -251,7 +251,7 @@ async def _open_one(loop: EventLoop, wish: _Wish, attempt: _Attempt) -> tuple[An
     return sock, remote
 
 
-def _reuse_port(loop: EventLoop, sock: Any) -> None:
+def _reuse_port(loop: AnyLoop, sock: Any) -> None:
     if not hasattr(socket, "SO_REUSEPORT"):
         raise ValueError("reuse_port not supported by socket module")
     if loop._kernel.set_option(sock, socket.SOL_SOCKET, socket.SO_REUSEPORT, 1) < 0:

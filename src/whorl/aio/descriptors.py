@@ -34,7 +34,7 @@ except ImportError:
     from whorl.core import uncompiled as cython
 
 if TYPE_CHECKING:
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
     from whorl.core.loop import Loop
 
 if not cython.compiled:
@@ -82,7 +82,7 @@ class SocketWait(Wait):
     __slots__ = ("_attempt", "_result", "_size", "_watched")
 
     def __init__(
-        self, loop: EventLoop, watched: DescriptorWatch, attempt: Callable[[], Any] | None, size: int
+        self, loop: AnyLoop, watched: DescriptorWatch, attempt: Callable[[], Any] | None, size: int
     ) -> None:
         Wait.__init__(self, loop)
         self._watched: DescriptorWatch | None = watched
@@ -157,7 +157,7 @@ class DescriptorWatch(IOHandle):
         "writer",
     )
 
-    def __init__(self, loop: EventLoop, fd: int, sock: Any = None) -> None:
+    def __init__(self, loop: AnyLoop, fd: int, sock: Any = None) -> None:
         super().__init__(loop)
         loop._hide(self)
         self._runner = loop
@@ -492,7 +492,7 @@ def is_possible(fd: int) -> bool:
 
 
 @cython.binding(True)  # type: ignore[untyped-decorator]
-def ensure_no_transport(loop: EventLoop, fileobj: Any) -> None:
+def ensure_no_transport(loop: AnyLoop, fileobj: Any) -> None:
     """Raise RuntimeError if a transport or another handle of the loop's uses the descriptor."""
     fd = number_of(fileobj)
     if not is_possible(fd):
@@ -506,7 +506,7 @@ def ensure_no_transport(loop: EventLoop, fileobj: Any) -> None:
         raise RuntimeError(f"File descriptor {fileobj!r} is used by transport {handle!r}")
 
 
-def make_room(loop: EventLoop, sock: Any) -> None:
+def make_room(loop: AnyLoop, sock: Any) -> None:
     """For a transport: whoever waits for its descriptor waits in vain, as in asyncio."""
     ensure_no_transport(loop, sock)
     found = loop._poller.find(descriptor_of(sock))
@@ -515,7 +515,7 @@ def make_room(loop: EventLoop, sock: Any) -> None:
         watch.displace()
 
 
-def new_watch(loop: EventLoop, fd: int, sock: Any = None) -> DescriptorWatch:
+def new_watch(loop: AnyLoop, fd: int, sock: Any = None) -> DescriptorWatch:
     """A watch where there was none."""
     other = loop._poller.find(fd)
     if isinstance(other, (ReadPipe, WritePipe)):
@@ -523,7 +523,7 @@ def new_watch(loop: EventLoop, fd: int, sock: Any = None) -> DescriptorWatch:
     return DescriptorWatch(loop, fd, sock)
 
 
-def watch_for(loop: EventLoop, sock: Any) -> DescriptorWatch:
+def watch_for(loop: AnyLoop, sock: Any) -> DescriptorWatch:
     """The watch of a socket on which a task is going to wait."""
     loop._check_closed()
     fd = descriptor_of(sock)
@@ -549,7 +549,7 @@ def received(loop: Loop, watch: DescriptorWatch | None, fd: int, limit: int) -> 
     return loop._kernel.recv_short(fd, limit)
 
 
-def receive(loop: EventLoop, sock: Any, limit: int) -> bytes | SocketWait:
+def receive(loop: AnyLoop, sock: Any, limit: int) -> bytes | SocketWait:
     """At most `limit` bytes of a socket, or what to await for them."""
     if limit < 0:
         raise ValueError("negative buffersize in recv")
@@ -577,14 +577,14 @@ def receive(loop: EventLoop, sock: Any, limit: int) -> bytes | SocketWait:
     return wait
 
 
-def receive_usually(loop: EventLoop, sock: Any, limit: Any) -> bytes | SocketWait | None:
+def receive_usually(loop: AnyLoop, sock: Any, limit: Any) -> bytes | SocketWait | None:
     """The same for a plain socket and a usual limit; None if `receive` has to decide."""
     if loop._debug or not is_plain(sock) or type(limit) is not int or not 0 < limit <= READ_SIZE:
         return None
     return receive(loop, sock, limit)
 
 
-def send_usually(loop: EventLoop, sock: Any, data: Any) -> int | bool | None:
+def send_usually(loop: AnyLoop, sock: Any, data: Any) -> int | bool | None:
     """Send bytes by such a socket: whether it took them all, how much it took if it was less, or `-errno`.
 
     None if nothing was tried.

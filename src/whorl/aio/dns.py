@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from whorl.core.limits import PLAIN_ANSWERS
 
 if TYPE_CHECKING:
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
 
 # Family, type, protocol, canonical name, address: a row of socket.getaddrinfo.
 AddressInfo: TypeAlias = tuple[Any, Any, int, str, Any]
 
 
 async def getaddrinfo(
-    loop: EventLoop,
+    loop: AnyLoop,
     host: bytes | str | None,
     port: bytes | str | int | None,
     *,
@@ -41,7 +41,7 @@ async def getaddrinfo(
 
 
 def _log_getaddrinfo(
-    loop: EventLoop, host: Any, port: Any, family: int, kind: int, protocol: int, flags: int
+    loop: AnyLoop, host: Any, port: Any, family: int, kind: int, protocol: int, flags: int
 ) -> list[Any]:
     """Debug mode: resolve a name, and say how long it took."""
     options = {"family": family, "type": kind, "proto": protocol, "flags": flags}
@@ -59,7 +59,7 @@ def _log_getaddrinfo(
     return answer
 
 
-async def getnameinfo(loop: EventLoop, sockaddr: Any, flags: int = 0) -> tuple[str, str]:
+async def getnameinfo(loop: AnyLoop, sockaddr: Any, flags: int = 0) -> tuple[str, str]:
     """The names of an address.
 
     Source: ``asyncio.loop.getnameinfo``.
@@ -72,7 +72,7 @@ _PLAIN_FLAGS = socket.AI_PASSIVE | socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
 
 
 def without_asking(
-    loop: EventLoop, host: Any, port: Any, family: int, kind: int, protocol: int, flags: int
+    loop: AnyLoop, host: Any, port: Any, family: int, kind: int, protocol: int, flags: int
 ) -> list[AddressInfo] | None:
     """What `getaddrinfo` answers if host and port are plain numbers; None if it must be asked.
 
@@ -110,7 +110,7 @@ def _plain_answer(
 
 
 async def ensure_resolved(
-    face: EventLoop,
+    face: AnyLoop,
     address: Any,
     *,
     family: int = 0,

@@ -11,7 +11,7 @@ from whorl.core.loop import Loop
 if TYPE_CHECKING:
     from typing import Self
 
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
 
 # From 3.12 on; from 3.14 on the running task is one of the thread, not of the loop.
 _swap_task: Any = getattr(tasks, "_swap_current_task", None)
@@ -25,7 +25,7 @@ class Driver:
     of the thread during a step. All of this belongs to one thread, that of the host.
     """
 
-    def __init__(self, loop: EventLoop) -> None:
+    def __init__(self, loop: AnyLoop) -> None:
         """Raises RuntimeError if the loop is closed, or runs, or has a poller without a descriptor."""
         loop._check_closed()
         if loop.is_running():

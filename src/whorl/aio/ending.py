@@ -8,12 +8,12 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
 
     Finalized = AsyncGenerator[Any, Any]
 
 
-def asyncgen_began(loop: EventLoop, generator: Finalized) -> None:
+def asyncgen_began(loop: AnyLoop, generator: Finalized) -> None:
     """A generator is iterated for the first time: it is the loop's to close."""
     if loop._asyncgens_shutdown_called:
         warnings.warn(
@@ -25,14 +25,14 @@ def asyncgen_began(loop: EventLoop, generator: Finalized) -> None:
     loop._asyncgens.add(generator)
 
 
-def asyncgen_dropped(loop: EventLoop, generator: Finalized) -> None:
+def asyncgen_dropped(loop: AnyLoop, generator: Finalized) -> None:
     """Nobody refers to an unfinished generator any more; this may happen in any thread."""
     loop._asyncgens.discard(generator)
     if not loop.is_closed():
         loop.call_soon_threadsafe(loop.create_task, generator.aclose())
 
 
-async def shutdown_asyncgens(loop: EventLoop) -> None:
+async def shutdown_asyncgens(loop: AnyLoop) -> None:
     """Close all asynchronous generators that the loop has seen and that are not finished.
 
     Source: ``asyncio.loop.shutdown_asyncgens``.
@@ -54,7 +54,7 @@ async def shutdown_asyncgens(loop: EventLoop) -> None:
             )
 
 
-def describe(loop: EventLoop) -> str:
+def describe(loop: AnyLoop) -> str:
     """The representation of a loop."""
     return (
         f"<{type(loop).__name__} running={loop.is_running()} closed={loop.is_closed()} "

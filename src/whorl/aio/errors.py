@@ -16,7 +16,7 @@ from whorl.core.callback import Callback, GuardedCallback, Runnable
 from whorl.core.timer import TimedCallback
 
 if TYPE_CHECKING:
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
 
     Context: TypeAlias = dict[str, Any]
     Handler: TypeAlias = Callable[[asyncio.AbstractEventLoop, Context], object]
@@ -40,7 +40,7 @@ _USES_CONTEXT = sys.version_info >= (3, 12)
 # The user's handler.
 
 
-def get_exception_handler(loop: EventLoop) -> Handler | None:
+def get_exception_handler(loop: AnyLoop) -> Handler | None:
     """The handler that was set, or None.
 
     Source: ``asyncio.loop.get_exception_handler``.
@@ -48,7 +48,7 @@ def get_exception_handler(loop: EventLoop) -> Handler | None:
     return loop._exception_handler
 
 
-def set_exception_handler(loop: EventLoop, handler: Handler | None) -> None:
+def set_exception_handler(loop: AnyLoop, handler: Handler | None) -> None:
     """Call `handler(loop, context)` for errors that nobody caught; None: log them.
 
     Source: ``asyncio.loop.set_exception_handler``.
@@ -58,7 +58,7 @@ def set_exception_handler(loop: EventLoop, handler: Handler | None) -> None:
     loop._exception_handler = handler
 
 
-def call_exception_handler(loop: EventLoop, context: Context) -> None:
+def call_exception_handler(loop: AnyLoop, context: Context) -> None:
     """Report an error: `context` has a message and what else is known of it.
 
     Source: ``asyncio.loop.call_exception_handler``.
@@ -86,7 +86,7 @@ def call_exception_handler(loop: EventLoop, context: Context) -> None:
         _log_by_default(loop, report, complaint)
 
 
-def _log_by_default(loop: EventLoop, context: Context, complaint: str) -> None:
+def _log_by_default(loop: AnyLoop, context: Context, complaint: str) -> None:
     """Call the default handler, which a subclass may have replaced by one that fails."""
     try:
         loop.default_exception_handler(context)
@@ -106,7 +106,7 @@ def _context_of(context: Context) -> Any:
     return None
 
 
-def default_exception_handler(loop: EventLoop, context: Context) -> None:
+def default_exception_handler(loop: AnyLoop, context: Context) -> None:
     """Log an error.
 
     Source: ``asyncio.loop.default_exception_handler``.
@@ -135,7 +135,7 @@ def _shown(key: str, value: Any) -> str:
 # What the machine asks its face.
 
 
-def callback_failed(loop: EventLoop, entry: Runnable, error: BaseException) -> None:
+def callback_failed(loop: AnyLoop, entry: Runnable, error: BaseException) -> None:
     """An entry of a queue raised: report it, or let it end the run if it is meant to."""
     if isinstance(error, SystemExit | KeyboardInterrupt):
         raise error
@@ -148,7 +148,7 @@ def callback_failed(loop: EventLoop, entry: Runnable, error: BaseException) -> N
     loop.call_exception_handler(context)
 
 
-def callback_ran(loop: EventLoop, entry: Runnable, took_ns: int) -> None:
+def callback_ran(loop: AnyLoop, entry: Runnable, took_ns: int) -> None:
     """Debug mode: say so if an entry took long."""
     took = took_ns / 1e9
     if took < loop.slow_callback_duration or isinstance(entry, DescriptorWatch):
@@ -176,14 +176,14 @@ _INHERITED = {
 }
 
 
-def _handle_for(loop: EventLoop, entry: Runnable) -> Runnable:
+def _handle_for(loop: AnyLoop, entry: Runnable) -> Runnable:
     """What asyncio has in place of an entry: no transport is a handle there, but what reads its socket is."""
     if isinstance(entry, asyncio.BaseTransport):
         return Callback(loop, _Method(entry, "_read_ready"), ())
     return entry
 
 
-def check_callback(loop: EventLoop, callback: object, method: str) -> None:
+def check_callback(loop: AnyLoop, callback: object, method: str) -> None:
     """Debug mode: refuse what cannot be called, and coroutines."""
     if asyncio.coroutines.iscoroutine(callback) or is_coroutine_function(callback):
         raise TypeError(f"coroutines cannot be used with {method}()")
@@ -191,7 +191,7 @@ def check_callback(loop: EventLoop, callback: object, method: str) -> None:
         raise TypeError(f"a callable object was expected by {method}(), got {callback!r}")
 
 
-def note_origin(loop: EventLoop, callback: Callback) -> None:
+def note_origin(loop: AnyLoop, callback: Callback) -> None:
     """Debug mode: note where a callback was scheduled."""
     frame: Any = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("whorl."):
@@ -199,14 +199,14 @@ def note_origin(loop: EventLoop, callback: Callback) -> None:
     callback._source_traceback = format_helpers.extract_stack(frame, limit=constants.DEBUG_STACK_DEPTH)
 
 
-def shown_class(loop: EventLoop, cls: type) -> type:
+def shown_class(loop: AnyLoop, cls: type) -> type:
     """What `isinstance` sees in a callback besides its own class."""
     if issubclass(cls, GuardedCallback) and GUARDS_POSTS:
         return asyncio.events._ThreadSafeHandle  # type: ignore[attr-defined, no-any-return, unused-ignore]
     return asyncio.TimerHandle if issubclass(cls, TimedCallback) else asyncio.Handle
 
 
-def describe(loop: EventLoop, callback: Callback) -> str:
+def describe(loop: AnyLoop, callback: Callback) -> str:
     """The representation of a callback, as asyncio shows its handles."""
     words = [shown_class(loop, type(callback)).__name__]
     if callback._cancelled:
@@ -221,7 +221,7 @@ def describe(loop: EventLoop, callback: Callback) -> str:
     return f"<{' '.join(words)}>"
 
 
-def _source_of(loop: EventLoop, callback: Callback) -> str:
+def _source_of(loop: AnyLoop, callback: Callback) -> str:
     """A callback's function, its arguments, and where it is defined."""
     options = {"debug": loop._debug} if _SHORTENS else {}
     function: Any = callback._callback

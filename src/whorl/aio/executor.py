@@ -15,14 +15,14 @@ from whorl.aio.jobs import start_job, takes_jobs
 if TYPE_CHECKING:
     from typing import TypeVarTuple
 
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
 
     Arguments = TypeVarTuple("Arguments")
     Result = TypeVar("Result")
 
 
 def run_in_executor(
-    loop: EventLoop,
+    loop: AnyLoop,
     executor: Executor | None,
     func: Callable[[*Arguments], Result],
     *args: *Arguments,
@@ -47,19 +47,19 @@ def run_in_executor(
     return future
 
 
-def _make_executor(loop: EventLoop) -> Executor:
+def _make_executor(loop: AnyLoop) -> Executor:
     check_default_executor(loop)
     loop._default_executor = executor = ThreadPoolExecutor(thread_name_prefix="asyncio")
     return executor
 
 
-def check_default_executor(loop: EventLoop) -> None:
+def check_default_executor(loop: AnyLoop) -> None:
     """Raise RuntimeError once the loop's own threads are shut down."""
     if loop._executor_shutdown_called:
         raise RuntimeError("Executor shutdown has been called")
 
 
-def set_default_executor(loop: EventLoop, executor: Executor) -> None:
+def set_default_executor(loop: AnyLoop, executor: Executor) -> None:
     """Use these threads from now on where no executor is given.
 
     Source: ``asyncio.loop.set_default_executor``.
@@ -69,7 +69,7 @@ def set_default_executor(loop: EventLoop, executor: Executor) -> None:
     loop._default_executor = executor
 
 
-async def shutdown_default_executor(loop: EventLoop, timeout: float | None = None) -> None:
+async def shutdown_default_executor(loop: AnyLoop, timeout: float | None = None) -> None:
     """Wait until the loop's own threads have ended, at most `timeout` seconds; it gets no new ones.
 
     Source: ``asyncio.loop.shutdown_default_executor``.
@@ -95,7 +95,7 @@ async def shutdown_default_executor(loop: EventLoop, timeout: float | None = Non
         thread.join()
 
 
-def _shut_down(loop: EventLoop, executor: Executor, done: asyncio.Future[None]) -> None:
+def _shut_down(loop: AnyLoop, executor: Executor, done: asyncio.Future[None]) -> None:
     """In a thread of its own: wait for the executor's threads, then tell the loop."""
     failure: BaseException | None = None
     try:

@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
 
 
 class File(Generic[AnyStr]):
     """An open file; made by `open`. Its methods are those of Python's files, to be awaited."""
 
-    def __init__(self, loop: EventLoop, fd: int, mode: Mode, name: Any, *, is_plain: bool) -> None:
+    def __init__(self, loop: AnyLoop, fd: int, mode: Mode, name: Any, *, is_plain: bool) -> None:
         self._loop = loop
         self._kernel = loop._kernel
         self._fd = fd

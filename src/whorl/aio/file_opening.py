@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from _typeshed import OpenBinaryMode, OpenTextMode
 
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
     from whorl.core.kernel import Kernel
 
 
@@ -71,7 +71,7 @@ class Opening(Generic[AnyStr]):
                 operation = learning(kernel, operation)
         return self._made(loop, *await perform(loop, operation))
 
-    def _made(self, loop: EventLoop, fd: int, is_plain: bool) -> File[AnyStr]:
+    def _made(self, loop: AnyLoop, fd: int, is_plain: bool) -> File[AnyStr]:
         try:
             return File(loop, fd, self._mode, self._path, is_plain=is_plain and self._mode.buffering != 0)
         except BaseException:

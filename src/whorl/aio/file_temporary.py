@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
     from whorl.core.kernel import Kernel
 
 Part = str | bytes | None
@@ -72,7 +72,7 @@ def give_file_back(kernel: Kernel, made: tuple[str | bytes | None, int]) -> None
         kernel.remove_file(made[0])
 
 
-async def _finish(loop: EventLoop, operation: Operation, ignored: type[OSError] | tuple[()] = ()) -> None:
+async def _finish(loop: AnyLoop, operation: Operation, ignored: type[OSError] | tuple[()] = ()) -> None:
     """Do it, also if the caller is cancelled meanwhile."""
     future = loop.create_future()
 
@@ -92,7 +92,7 @@ async def _finish(loop: EventLoop, operation: Operation, ignored: type[OSError] 
 class NamedFile(File[AnyStr]):
     """A file whose name is removed when it is closed, or left by `async with`."""
 
-    def __init__(self, loop: EventLoop, fd: int, mode: Mode, path: Any, removes_on_close: bool) -> None:
+    def __init__(self, loop: AnyLoop, fd: int, mode: Mode, path: Any, removes_on_close: bool) -> None:
         self._path: Any = path  # None: removed
         self._removes_on_close = removes_on_close
         super().__init__(loop, fd, mode, path, is_plain=False)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from whorl.core.loop import Loop
 
 if TYPE_CHECKING:
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
 
 _FutureOfThread = concurrent.futures.Future
 _chain: Any = futures._chain_future  # type: ignore[attr-defined]
@@ -78,7 +78,7 @@ def is_as_known() -> bool:
     return futures._chain_future is _chain  # type: ignore[attr-defined]
 
 
-def follow(loop: EventLoop, source: Any) -> Any:
+def follow(loop: AnyLoop, source: Any) -> Any:
     """A future of the loop that gets the result of `source`, and cancels it if it is cancelled.
 
     Source: ``asyncio.wrap_future``.
@@ -88,7 +88,7 @@ def follow(loop: EventLoop, source: Any) -> Any:
     return link(loop, loop.create_future(), source)
 
 
-def link(loop: EventLoop, future: asyncio.Future[Any], source: concurrent.futures.Future[Any]) -> Any:
+def link(loop: AnyLoop, future: asyncio.Future[Any], source: concurrent.futures.Future[Any]) -> Any:
     """Have a new future of the loop follow `source`; the former."""
     follower = Follower(loop, future, source)  # type: ignore[arg-type, unused-ignore]
     future.add_done_callback(follower.cancel_source)

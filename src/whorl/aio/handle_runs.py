@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from whorl.core.callback import Callback, GuardedCallback
 
 if TYPE_CHECKING:
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
     from whorl.core.callback import Runnable
 
 _asyncios: Any = events.Handle._run
@@ -23,7 +23,7 @@ def runner() -> Callable[[Any, Runnable], object] | None:
     return None if events.Handle._run is _asyncios else _run_as_handle
 
 
-def _run_as_handle(loop: EventLoop, entry: Runnable) -> None:
+def _run_as_handle(loop: AnyLoop, entry: Runnable) -> None:
     """Run an entry as asyncio's loop runs its handles; what is no callback is shown in one."""
     run: Any = events.Handle._run
     if isinstance(entry, GuardedCallback) or not isinstance(entry, Callback):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio import (
@@ -29,6 +28,7 @@ from whorl.aio import (
     tasks,
 )
 from whorl.aio import sendfile as files
+from whorl.aio.loop_type import AnyLoop
 from whorl.aio.running import Running
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from whorl.core.poller import Poller
 
 
-class EventLoop(Running, clock.Watched, asyncio.AbstractEventLoop):  # type: ignore[misc]
+class EventLoop(Running, clock.Watched, AnyLoop):  # type: ignore[misc]
     """An event loop for asyncio, which is a loop of the machine's at the same time.
 
     `selector` is an object of the `selectors` module, as `asyncio.SelectorEventLoop` takes it; the

@@ -15,12 +15,12 @@ from whorl.core.loop import Loop
 if TYPE_CHECKING:
     from contextvars import Context
 
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
     from whorl.core.callback import Callback
 
 
 def _call_soon(
-    loop: EventLoop, callback: Callable[..., object], *args: Any, context: Context | None = None
+    loop: AnyLoop, callback: Callable[..., object], *args: Any, context: Context | None = None
 ) -> Callback:
     """Call `callback(*args)` in the next turn (``asyncio.loop.call_soon``)."""
     loop._check_closed()
@@ -31,7 +31,7 @@ def _call_soon(
 
 
 def _call_soon_threadsafe(
-    loop: EventLoop, callback: Callable[..., object], *args: Any, context: Context | None = None
+    loop: AnyLoop, callback: Callable[..., object], *args: Any, context: Context | None = None
 ) -> Callback:
     """The same, from any thread (``asyncio.loop.call_soon_threadsafe``)."""
     handle = Loop.call_soon_threadsafe(loop, callback, *args, context=context)
@@ -39,26 +39,26 @@ def _call_soon_threadsafe(
     return handle
 
 
-def _add_reader(loop: EventLoop, fd: Any, callback: Callable[..., object], *args: Any) -> None:
+def _add_reader(loop: AnyLoop, fd: Any, callback: Callable[..., object], *args: Any) -> None:
     """Call `callback(*args)` whenever the descriptor is readable (``asyncio.loop.add_reader``)."""
     ensure_no_transport(loop, fd)
     loop._add_reader(fd, callback, *args)
 
 
-def _remove_reader(loop: EventLoop, fd: Any) -> bool:
+def _remove_reader(loop: AnyLoop, fd: Any) -> bool:
     """End `add_reader`; whether there was a reader (``asyncio.loop.remove_reader``)."""
     ensure_no_transport(loop, fd)
     was_there: bool = loop._remove_reader(fd)
     return was_there
 
 
-def _add_writer(loop: EventLoop, fd: Any, callback: Callable[..., object], *args: Any) -> None:
+def _add_writer(loop: AnyLoop, fd: Any, callback: Callable[..., object], *args: Any) -> None:
     """Call `callback(*args)` whenever the descriptor is writable (``asyncio.loop.add_writer``)."""
     ensure_no_transport(loop, fd)
     loop._add_writer(fd, callback, *args)
 
 
-def _remove_writer(loop: EventLoop, fd: Any) -> bool:
+def _remove_writer(loop: AnyLoop, fd: Any) -> bool:
     """End `add_writer`; whether there was a writer (``asyncio.loop.remove_writer``)."""
     ensure_no_transport(loop, fd)
     was_there: bool = loop._remove_writer(fd)

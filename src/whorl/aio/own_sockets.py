@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer
 
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
 
     # Tries once: a tuple with the result, None to be called again at once, or -EAGAIN to be called later.
     Attempt: TypeAlias = Callable[[], Any]
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 BLOCKED = (BlockingIOError, InterruptedError)
 
 
-def has_own(loop: EventLoop, sock: Any, name: str) -> bool:
+def has_own(loop: AnyLoop, sock: Any, name: str) -> bool:
     """Whether a socket has another method of this name than Python's socket class.
 
     In a world that is not the real one sockets are always that world's.
@@ -37,7 +37,7 @@ def has_own(loop: EventLoop, sock: Any, name: str) -> bool:
     return type(loop._kernel) is Kernel and own_methods.has_own(sock, name)
 
 
-async def receive(loop: EventLoop, sock: Any, name: str, *arguments: Any) -> Any:
+async def receive(loop: AnyLoop, sock: Any, name: str, *arguments: Any) -> Any:
     """What a method that receives gives, once it does not block."""
     try:
         return getattr(sock, name)(*arguments)
@@ -45,7 +45,7 @@ async def receive(loop: EventLoop, sock: Any, name: str, *arguments: Any) -> Any
         return await _when_readable(loop, sock, lambda: getattr(sock, name)(*arguments))
 
 
-async def sendall(loop: EventLoop, sock: Any, data: ReadableBuffer) -> None:
+async def sendall(loop: AnyLoop, sock: Any, data: ReadableBuffer) -> None:
     """Send all of `data` by the socket's `send`."""
     try:
         sent = sock.send(data)
@@ -63,7 +63,7 @@ async def sendall(loop: EventLoop, sock: Any, data: ReadableBuffer) -> None:
     await _when_writable(loop, sock, send_more)
 
 
-async def sendto(loop: EventLoop, sock: Any, data: ReadableBuffer, address: Any) -> Any:
+async def sendto(loop: AnyLoop, sock: Any, data: ReadableBuffer, address: Any) -> Any:
     """Send a datagram by the socket's `sendto`; what that gives."""
     try:
         return sock.sendto(data, address)
@@ -71,7 +71,7 @@ async def sendto(loop: EventLoop, sock: Any, data: ReadableBuffer, address: Any)
         return await _when_writable(loop, sock, lambda: (sock.sendto(data, 0, address),))
 
 
-async def connect(loop: EventLoop, sock: Any, address: Any) -> None:
+async def connect(loop: AnyLoop, sock: Any, address: Any) -> None:
     """Connect by the socket's `connect`."""
     sock.fileno()
     try:
@@ -87,7 +87,7 @@ def _check_connected(sock: Any, address: Any) -> tuple[None]:
     return (None,)
 
 
-async def accept(loop: EventLoop, sock: Any) -> tuple[Any, Any]:
+async def accept(loop: AnyLoop, sock: Any) -> tuple[Any, Any]:
     """The next connection that the socket's `accept` gives."""
 
     def accept_one() -> tuple[Any, Any]:
@@ -103,14 +103,14 @@ async def accept(loop: EventLoop, sock: Any) -> tuple[Any, Any]:
         return accepted
 
 
-async def _when_readable(loop: EventLoop, sock: Any, attempt: Callable[[], Any]) -> Any:
+async def _when_readable(loop: AnyLoop, sock: Any, attempt: Callable[[], Any]) -> Any:
     watch = watch_for(loop, sock.fileno())  # the number: nothing is known of how such an object behaves
     wait = SocketWait(loop, watch, _unless_blocked(lambda: (attempt(),)), -1)
     watch.set_receiver(wait)
     return await _outcome(wait)
 
 
-async def _when_writable(loop: EventLoop, sock: Any, attempt: Attempt) -> Any:
+async def _when_writable(loop: AnyLoop, sock: Any, attempt: Attempt) -> Any:
     watch = watch_for(loop, sock.fileno())
     wait = SocketWait(loop, watch, _unless_blocked(attempt), -1)
     watch.set_sender(wait)

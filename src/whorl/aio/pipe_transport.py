@@ -21,7 +21,7 @@ from whorl.core.states import Event
 from whorl.handles.stream import Stream
 
 if TYPE_CHECKING:
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
 
 OPEN = int(TransportState.OPEN)
 CLOSING = int(TransportState.CLOSING)
@@ -67,7 +67,7 @@ class ReadPipe(BaseTransport):
 
     def __init__(
         self,
-        loop: EventLoop,
+        loop: AnyLoop,
         pipe: Any,
         protocol: asyncio.BaseProtocol,
         waiter: asyncio.Future[None] | None = None,
@@ -147,7 +147,7 @@ class WritePipe(WriteTransport):
 
     def __init__(
         self,
-        loop: EventLoop,
+        loop: AnyLoop,
         pipe: Any,
         protocol: asyncio.BaseProtocol,
         waiter: asyncio.Future[None] | None = None,

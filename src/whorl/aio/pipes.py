@@ -14,13 +14,13 @@ from whorl.aio.transports import Inherited, described, named, quick_to_call
 from whorl.core.states import Event
 
 if TYPE_CHECKING:
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
 
     ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
 
 
 async def connect_read_pipe(
-    loop: EventLoop, protocol_factory: Callable[[], ProtocolT], pipe: Any
+    loop: AnyLoop, protocol_factory: Callable[[], ProtocolT], pipe: Any
 ) -> tuple[asyncio.ReadTransport, ProtocolT]:
     """Give a protocol what a file object's descriptor says; the transport will close the object.
 
@@ -40,7 +40,7 @@ async def connect_read_pipe(
 
 
 async def connect_write_pipe(
-    loop: EventLoop, protocol_factory: Callable[[], ProtocolT], pipe: Any
+    loop: AnyLoop, protocol_factory: Callable[[], ProtocolT], pipe: Any
 ) -> tuple[asyncio.WriteTransport, ProtocolT]:
     """Write to a file object's descriptor; the transport will close the object.
 
@@ -60,7 +60,7 @@ async def connect_write_pipe(
 
 
 def make_read_pipe_transport(
-    loop: EventLoop,
+    loop: AnyLoop,
     pipe: Any,
     protocol: asyncio.BaseProtocol,
     waiter: asyncio.Future[None] | None = None,
@@ -71,7 +71,7 @@ def make_read_pipe_transport(
 
 
 def make_write_pipe_transport(
-    loop: EventLoop,
+    loop: AnyLoop,
     pipe: Any,
     protocol: asyncio.BaseProtocol,
     waiter: asyncio.Future[None] | None = None,

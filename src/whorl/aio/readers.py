@@ -21,10 +21,10 @@ except ImportError:
     from whorl.core import uncompiled as cython
 
 if TYPE_CHECKING:
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
 
 
-def _find(loop: EventLoop, fileobj: Any) -> DescriptorWatch | None:
+def _find(loop: AnyLoop, fileobj: Any) -> DescriptorWatch | None:
     """The watch of a descriptor; that of a closed socket is found by the socket itself."""
     fd = number_of(fileobj)
     if is_possible(fd):
@@ -38,7 +38,7 @@ def _find(loop: EventLoop, fileobj: Any) -> DescriptorWatch | None:
     raise ValueError(f"Invalid file descriptor: {fd}")
 
 
-def _ours(loop: EventLoop, fileobj: Any) -> DescriptorWatch:
+def _ours(loop: AnyLoop, fileobj: Any) -> DescriptorWatch:
     """The watch in which a callback is to be put, new if need be."""
     loop._check_closed()
     if loop._debug:
@@ -54,7 +54,7 @@ def _ours(loop: EventLoop, fileobj: Any) -> DescriptorWatch:
     return watched
 
 
-def _entry(loop: EventLoop, callback: Callable[..., object], args: tuple[Any, ...]) -> Callback:
+def _entry(loop: AnyLoop, callback: Callable[..., object], args: tuple[Any, ...]) -> Callback:
     entry = new_callback(loop, callback, args, None)
     if loop._debug:
         loop._note_origin(entry)
@@ -62,7 +62,7 @@ def _entry(loop: EventLoop, callback: Callable[..., object], args: tuple[Any, ..
 
 
 @cython.binding(True)  # type: ignore[untyped-decorator]
-def watch_reader(loop: EventLoop, fd: Any, callback: Callable[..., object], *args: Any) -> Callback:
+def watch_reader(loop: AnyLoop, fd: Any, callback: Callable[..., object], *args: Any) -> Callback:
     """`add_reader` without asking who else uses the descriptor; returns what can be cancelled."""
     watched = _ours(loop, fd)
     entry = _entry(loop, callback, args)
@@ -71,7 +71,7 @@ def watch_reader(loop: EventLoop, fd: Any, callback: Callable[..., object], *arg
 
 
 @cython.binding(True)  # type: ignore[untyped-decorator]
-def watch_writer(loop: EventLoop, fd: Any, callback: Callable[..., object], *args: Any) -> Callback:
+def watch_writer(loop: AnyLoop, fd: Any, callback: Callable[..., object], *args: Any) -> Callback:
     """`add_writer` without asking who else uses the descriptor; returns what can be cancelled."""
     watched = _ours(loop, fd)
     entry = _entry(loop, callback, args)
@@ -79,7 +79,7 @@ def watch_writer(loop: EventLoop, fd: Any, callback: Callable[..., object], *arg
     return entry
 
 
-def forget_writer(loop: EventLoop, fd: int, writer: Callback) -> None:
+def forget_writer(loop: AnyLoop, fd: int, writer: Callback) -> None:
     """End a `watch_writer`, unless another took its place."""
     watched = None if loop._closed else _find(loop, fd)
     if watched is not None and watched.writer is writer:
@@ -87,7 +87,7 @@ def forget_writer(loop: EventLoop, fd: int, writer: Callback) -> None:
 
 
 @cython.binding(True)  # type: ignore[untyped-decorator]
-def unwatch_reader(loop: EventLoop, fd: Any) -> bool:
+def unwatch_reader(loop: AnyLoop, fd: Any) -> bool:
     """`remove_reader` without asking who else uses the descriptor."""
     if loop._closed:
         return False
@@ -96,7 +96,7 @@ def unwatch_reader(loop: EventLoop, fd: Any) -> bool:
 
 
 @cython.binding(True)  # type: ignore[untyped-decorator]
-def unwatch_writer(loop: EventLoop, fd: Any) -> bool:
+def unwatch_writer(loop: AnyLoop, fd: Any) -> bool:
     """`remove_writer` without asking who else uses the descriptor."""
     if loop._closed:
         return False
@@ -105,7 +105,7 @@ def unwatch_writer(loop: EventLoop, fd: Any) -> bool:
 
 
 @cython.binding(True)  # type: ignore[untyped-decorator]
-def add_reader(loop: EventLoop, fd: Any, callback: Callable[..., object], *args: Any) -> None:
+def add_reader(loop: AnyLoop, fd: Any, callback: Callable[..., object], *args: Any) -> None:
     """Call `callback(*args)` whenever the descriptor is readable.
 
     Replaces a former reader. Raises ValueError for what is no descriptor, RuntimeError if a
@@ -116,14 +116,14 @@ def add_reader(loop: EventLoop, fd: Any, callback: Callable[..., object], *args:
 
 
 @cython.binding(True)  # type: ignore[untyped-decorator]
-def add_writer(loop: EventLoop, fd: Any, callback: Callable[..., object], *args: Any) -> None:
+def add_writer(loop: AnyLoop, fd: Any, callback: Callable[..., object], *args: Any) -> None:
     """Call `callback(*args)` whenever the descriptor is writable (``asyncio.loop.add_writer``)."""
     ensure_no_transport(loop, fd)
     _ours(loop, fd).set_writer(_entry(loop, callback, args))
 
 
 @cython.binding(True)  # type: ignore[untyped-decorator]
-def remove_reader(loop: EventLoop, fd: Any) -> bool:
+def remove_reader(loop: AnyLoop, fd: Any) -> bool:
     """End `add_reader`; whether there was a reader (``asyncio.loop.remove_reader``)."""
     ensure_no_transport(loop, fd)
     was_there: bool = unwatch_reader(loop, fd)
@@ -131,7 +131,7 @@ def remove_reader(loop: EventLoop, fd: Any) -> bool:
 
 
 @cython.binding(True)  # type: ignore[untyped-decorator]
-def remove_writer(loop: EventLoop, fd: Any) -> bool:
+def remove_writer(loop: AnyLoop, fd: Any) -> bool:
     """End `add_writer`; whether there was a writer (``asyncio.loop.remove_writer``)."""
     ensure_no_transport(loop, fd)
     was_there: bool = unwatch_writer(loop, fd)

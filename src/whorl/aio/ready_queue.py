@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from whorl.core.callback import Callback, Runnable
 
 if TYPE_CHECKING:
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
 
 
 class ReadyQueue(MutableSequence[Any]):
@@ -23,7 +23,7 @@ class ReadyQueue(MutableSequence[Any]):
 
     __slots__ = ("_loop",)
 
-    def __init__(self, loop: EventLoop) -> None:
+    def __init__(self, loop: AnyLoop) -> None:
         self._loop = loop
 
     def __len__(self) -> int:
@@ -65,7 +65,7 @@ class ReadyQueue(MutableSequence[Any]):
         return self.pop(0)
 
 
-def _entry_of(loop: EventLoop, handle: Any) -> Runnable:
+def _entry_of(loop: AnyLoop, handle: Any) -> Runnable:
     """What the loop's queue takes for a handle, which may be its own or one of asyncio's class."""
     if isinstance(handle, Runnable):
         return handle
@@ -74,7 +74,7 @@ def _entry_of(loop: EventLoop, handle: Any) -> Runnable:
     raise TypeError(f"a handle was expected, got {handle!r}")
 
 
-def _handle_of(loop: EventLoop, entry: Any) -> Any:
+def _handle_of(loop: AnyLoop, entry: Any) -> Any:
     """The handle that an entry was made for, or the entry; what is no callback is put into one."""
     if not isinstance(entry, Callback):
         return Callback(loop, loop._run_entry, (entry,))
@@ -90,17 +90,17 @@ def _do_nothing() -> None:
     """What ends a sleep by being there."""
 
 
-def ready(loop: EventLoop) -> ReadyQueue:
+def ready(loop: AnyLoop) -> ReadyQueue:
     """The queue."""
     return ReadyQueue(loop)
 
 
-def replace(loop: EventLoop, handles: Iterable[Any]) -> None:
+def replace(loop: AnyLoop, handles: Iterable[Any]) -> None:
     """Let these run, and nothing else that was ready."""
     ReadyQueue(loop)[:] = handles
 
 
-def call_soon(loop: EventLoop, callback: Any, args: Any, context: Any) -> Callback:
+def call_soon(loop: AnyLoop, callback: Any, args: Any, context: Any) -> Callback:
     """`loop.call_soon` without its checks."""
     entry = Callback(loop, callback, tuple(args), context)
     if loop.get_debug():
@@ -109,19 +109,19 @@ def call_soon(loop: EventLoop, callback: Any, args: Any, context: Any) -> Callba
     return entry
 
 
-def add_callback(loop: EventLoop, handle: Any) -> None:
+def add_callback(loop: AnyLoop, handle: Any) -> None:
     """Let a handle run in the next turn, unless it is cancelled."""
     if not handle._cancelled:
         ReadyQueue(loop).append(handle)
 
 
-def add_callback_signalsafe(loop: EventLoop, handle: Any) -> None:
+def add_callback_signalsafe(loop: AnyLoop, handle: Any) -> None:
     """The same for other threads and signal handlers; ends the loop's sleep."""
     if not handle._cancelled:
         loop._arrive(_entry_of(loop, handle))
 
 
-def write_to_self(loop: EventLoop) -> None:
+def write_to_self(loop: AnyLoop) -> None:
     """End the loop's sleep, from any thread."""
     if not loop.is_closed():
         loop._arrive(Callback(loop, _do_nothing, ()))

@@ -23,7 +23,6 @@ from whorl.core.host import call_at_forks
 from whorl.core.kernel import clock_of
 from whorl.core.loop import Loop
 from whorl.core.loop_life import UNCHANGED
-from whorl.handles.exit_watch import ExitWatch
 
 try:
     import cython
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     import selectors
     from collections.abc import Generator
 
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop, Closeable, FdTable
     from whorl.core.host import Host
     from whorl.core.kernel import Kernel
     from whorl.core.poller import Poller
@@ -134,10 +133,10 @@ class Running(Loop):
         self._asyncgens_shutdown_called = False
         self._old_agen_hooks: Any = None
         self._saved_origin_depth: int | None = None
-        self._transports = TransportTable()  # those of sockets
+        self._transports: FdTable = TransportTable()  # those of sockets
         self._tls_scratch: memoryview | None = None  # the buffer that all TLS connections share
         self._signal_handlers: dict[int, Callback] = {}
-        self._children: set[ExitWatch] = set()  # those that run
+        self._children: set[Closeable] = set()  # those that run
         self._guards_posts = errors.GUARDS_POSTS
         self.set_debug(starts_in_debug_mode())
 
@@ -369,7 +368,7 @@ class Running(Loop):
 
 
 @binding(True)
-def run_once(loop: EventLoop) -> None:
+def run_once(loop: AnyLoop) -> None:
     """One turn, for those who drive a loop by asyncio's private names; it sleeps if there is nothing to do.
 
     Raises RuntimeError inside a turn: turns do not nest.
@@ -377,7 +376,7 @@ def run_once(loop: EventLoop) -> None:
     loop._step(True)
 
 
-def enter(loop: EventLoop) -> None:
+def enter(loop: AnyLoop) -> None:
     """Make this the running loop of the thread."""
     if loop._debug:
         track_origins(loop, True)
@@ -386,7 +385,7 @@ def enter(loop: EventLoop) -> None:
     events._set_running_loop(loop)
 
 
-def leave(loop: EventLoop) -> None:
+def leave(loop: AnyLoop) -> None:
     """Take `enter` back, also if that was cut short."""
     events._set_running_loop(None)
     if loop._saved_origin_depth is not None:
@@ -397,7 +396,7 @@ def leave(loop: EventLoop) -> None:
         loop._old_agen_hooks = None
 
 
-def track_origins(loop: EventLoop, enabled: bool) -> None:
+def track_origins(loop: AnyLoop, enabled: bool) -> None:
     """Let coroutines remember where they were made, or no longer, in this thread."""
     if enabled and loop._saved_origin_depth is None:
         loop._saved_origin_depth = sys.get_coroutine_origin_tracking_depth()

@@ -19,11 +19,11 @@ from whorl.core.states import Event
 from whorl.core.wakeup import Wakeup
 
 if TYPE_CHECKING:
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
     from whorl.core.poller import IOHandle
 
 
-def selector(loop: EventLoop) -> Any:
+def selector(loop: AnyLoop) -> Any:
     """What the loop sleeps by; None once it is closed."""
     if loop.is_closed():
         return None
@@ -33,14 +33,14 @@ def selector(loop: EventLoop) -> Any:
     return poller._selector
 
 
-def replace(loop: EventLoop, other: Any) -> None:
+def replace(loop: AnyLoop, other: Any) -> None:
     """Let the loop sleep by `other.select`, which calls that of the former one, or knows what to wait for."""
     if selector(loop) is not None:
         poller: Any = loop._poller
         poller._selector = other
 
 
-def process_events(loop: EventLoop, event_list: list[Any]) -> None:
+def process_events(loop: AnyLoop, event_list: list[Any]) -> None:
     """Let what `_selector.select` found run, for those who make the turns of a loop themselves."""
     poller: Any = loop._poller
     if isinstance(poller, _Detour) and not poller.is_polling:
@@ -50,7 +50,7 @@ def process_events(loop: EventLoop, event_list: list[Any]) -> None:
 _PROCESS_EVENTS = process_events
 
 
-def ask_for_events(loop: EventLoop) -> None:
+def ask_for_events(loop: AnyLoop) -> None:
     """Have a method `_process_events` of a subclass called with all that is found."""
     if type(loop)._process_events is not _PROCESS_EVENTS and selector(loop) is not None:
         poller: Any = loop._poller

@@ -17,7 +17,7 @@ from whorl.core.limits import SENDFILE_READ_SIZE, SENDFILE_SIZE, SENDFILE_WRITE_
 from whorl.core.refusals import os_error
 
 if TYPE_CHECKING:
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
 
 _WOULD_BLOCK = (-errno.EAGAIN, -errno.EINTR)
 
@@ -29,7 +29,7 @@ _ALWAYS_SEEKS = sys.version_info >= (3, 14)
 
 
 async def sock_sendfile(
-    loop: EventLoop, sock: Any, file: Any, offset: int = 0, count: int | None = None, *, fallback: bool = True
+    loop: AnyLoop, sock: Any, file: Any, offset: int = 0, count: int | None = None, *, fallback: bool = True
 ) -> int:
     """Send `count` bytes of a file from `offset` on, None: all; how many were sent.
 
@@ -48,7 +48,7 @@ async def sock_sendfile(
     return await loop._sock_sendfile_fallback(sock, file, offset, count)
 
 
-def check_sendfile_params(loop: EventLoop, sock: Any, file: Any, offset: Any, count: Any) -> None:
+def check_sendfile_params(loop: AnyLoop, sock: Any, file: Any, offset: Any, count: Any) -> None:
     """Refuse text files, sockets without a stream, and what are no numbers of bytes."""
     if "b" not in getattr(file, "mode", "b"):
         raise ValueError("file should be opened in binary mode")
@@ -66,7 +66,7 @@ def check_sendfile_params(loop: EventLoop, sock: Any, file: Any, offset: Any, co
 
 
 async def sock_sendfile_native(
-    loop: EventLoop, sock: Any, file: Any, offset: int, count: int | None, transport: Any = None
+    loop: AnyLoop, sock: Any, file: Any, offset: int, count: int | None, transport: Any = None
 ) -> int:
     """Let the kernel send the file; `transport` is who owns the socket, if there is one."""
     try:
@@ -112,7 +112,7 @@ def _refused(code: int, total: int) -> Exception:
     return refusal
 
 
-async def _until_writable(loop: EventLoop, sock: Any, transport: Any) -> None:
+async def _until_writable(loop: AnyLoop, sock: Any, transport: Any) -> None:
     """Wait until the socket takes more; ConnectionError if its transport loses the connection meanwhile."""
     fd = sock.fileno()
     ensure_no_transport(loop, fd)
@@ -133,9 +133,7 @@ def _go_on(waiter: asyncio.Future[None]) -> None:
         waiter.set_result(None)
 
 
-async def sock_sendfile_fallback(
-    loop: EventLoop, sock: Any, file: Any, offset: int, count: int | None
-) -> int:
+async def sock_sendfile_fallback(loop: AnyLoop, sock: Any, file: Any, offset: int, count: int | None) -> int:
     """Read the file in another thread and send what was read."""
     if hasattr(file, "seek") if _ALWAYS_SEEKS else offset:
         file.seek(offset)
@@ -151,7 +149,7 @@ async def sock_sendfile_fallback(
 
 
 async def _read_piece(
-    loop: EventLoop, file: Any, buffer: memoryview, count: int | None, total: int
+    loop: AnyLoop, file: Any, buffer: memoryview, count: int | None, total: int
 ) -> memoryview:
     """The next bytes of the file, none at its end or if `total` of `count` is all."""
     if count:
@@ -172,7 +170,7 @@ def _leave_behind(file: Any, offset: int, total: int) -> None:
 
 
 async def sendfile(
-    loop: EventLoop,
+    loop: AnyLoop,
     transport: Any,
     file: Any,
     offset: int = 0,
@@ -204,7 +202,7 @@ async def sendfile(
     return await loop._sendfile_fallback(transport, file, offset, count)
 
 
-async def sendfile_native(loop: EventLoop, transport: Any, file: Any, offset: int, count: int | None) -> int:
+async def sendfile_native(loop: AnyLoop, transport: Any, file: Any, offset: int, count: int | None) -> int:
     """Send by the kernel, once the transport has sent what it has; it leaves the poller meanwhile."""
     waiter = transport._make_empty_waiter()
     reads = transport.is_reading()
@@ -230,9 +228,7 @@ def _check_open(transport: Any) -> None:
         raise ConnectionError("Connection is closed by peer")
 
 
-async def sendfile_fallback(
-    loop: EventLoop, transport: Any, file: Any, offset: int, count: int | None
-) -> int:
+async def sendfile_fallback(loop: AnyLoop, transport: Any, file: Any, offset: int, count: int | None) -> int:
     """Read the file in another thread and write what was read, as fast as the peer takes it."""
     if hasattr(file, "seek") if _ALWAYS_SEEKS else offset:
         file.seek(offset)
@@ -254,7 +250,7 @@ async def sendfile_fallback(
 class StandIn(asyncio.Protocol):
     """The protocol of a transport while a file is written to it."""
 
-    def __init__(self, loop: EventLoop, transport: Any) -> None:
+    def __init__(self, loop: AnyLoop, transport: Any) -> None:
         if not hasattr(transport, "_protocol_paused"):
             raise TypeError("transport should be _FlowControlMixin instance")
         self._transport = transport

@@ -23,7 +23,7 @@ from whorl.core.refusals import os_error
 if TYPE_CHECKING:
     import ssl as ssl_module
 
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
 
 # Since 3.12 (.1), wait_closed waits for the connections too; before, it returned at once.
 _WAITS_FOR_CONNECTIONS = sys.version_info >= (3, 12)
@@ -39,7 +39,7 @@ class Server(asyncio.Server):
 
     def __init__(
         self,
-        loop: EventLoop,
+        loop: AnyLoop,
         sockets: list[Any],
         protocol_factory: Callable[[], asyncio.BaseProtocol],
         ssl_context: ssl_module.SSLContext | None,
@@ -184,7 +184,7 @@ class Server(asyncio.Server):
 
 
 async def create_server(
-    loop: EventLoop,
+    loop: AnyLoop,
     protocol_factory: Callable[[], asyncio.BaseProtocol],
     host: str | Sequence[str] | None = None,
     port: int | str | None = None,
@@ -258,7 +258,7 @@ async def _start(server: Server, start_serving: bool) -> None:
 
 
 async def create_unix_server(
-    loop: EventLoop,
+    loop: AnyLoop,
     protocol_factory: Callable[[], asyncio.BaseProtocol],
     path: Any = None,
     *,

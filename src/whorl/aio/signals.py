@@ -18,13 +18,13 @@ from whorl.core.loop import Loop
 if TYPE_CHECKING:
     from typing import TypeVarTuple
 
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
 
     Arguments = TypeVarTuple("Arguments")
 
 
 def add_signal_handler(
-    loop: EventLoop, sig: int, callback: Callable[[*Arguments], object], *args: *Arguments
+    loop: AnyLoop, sig: int, callback: Callable[[*Arguments], object], *args: *Arguments
 ) -> None:
     """Call `callback(*args)` in a turn of the loop whenever the signal arrives.
 
@@ -45,7 +45,7 @@ def add_signal_handler(
         raise
 
 
-def remove_signal_handler(loop: EventLoop, sig: int) -> bool:
+def remove_signal_handler(loop: AnyLoop, sig: int) -> bool:
     """Give the signal back to Python's default; whether there was a handler.
 
     Source: ``asyncio.loop.remove_signal_handler``.
@@ -58,7 +58,7 @@ def remove_signal_handler(loop: EventLoop, sig: int) -> bool:
     return True
 
 
-def remove_all_signal_handlers(loop: EventLoop) -> None:
+def remove_all_signal_handlers(loop: AnyLoop) -> None:
     """Remove the handlers of a loop that is closed."""
     if not loop._signal_handlers:
         return
@@ -75,14 +75,14 @@ def remove_all_signal_handlers(loop: EventLoop) -> None:
         loop.remove_signal_handler(sig)
 
 
-def signal_arrived(loop: EventLoop, number: int) -> None:
+def signal_arrived(loop: AnyLoop, number: int) -> None:
     """A signal was written to the loop's pipe: queue its handler, if it has one."""
     handler = loop._signal_handlers.get(number)
     if handler is not None:
         loop._arrive(handler)
 
 
-def wants_signals(loop: EventLoop) -> bool:
+def wants_signals(loop: AnyLoop) -> bool:
     """Whether signals that arrive between two runs must be kept for the next."""
     return bool(loop._signal_handlers) or Loop._wants_signals(loop)
 
@@ -98,7 +98,7 @@ def _check_signal(sig: Any) -> None:
         raise ValueError(f"invalid signal number {sig}")
 
 
-def _arm(loop: EventLoop) -> None:
+def _arm(loop: AnyLoop) -> None:
     """Have signals written to the loop's pipe."""
     if not loop._host.is_main_thread():
         raise RuntimeError("set_wakeup_fd only works in main thread of the main interpreter")
@@ -108,7 +108,7 @@ def _arm(loop: EventLoop) -> None:
         raise RuntimeError(str(error)) from error
 
 
-def _release(loop: EventLoop) -> None:
+def _release(loop: AnyLoop) -> None:
     """Give the pipe's place back if nobody needs it; a running loop keeps it until it stops."""
     if loop.is_running():
         return
@@ -118,7 +118,7 @@ def _release(loop: EventLoop) -> None:
         logger.info("the former wakeup descriptor could not be set again: %s", error)
 
 
-def _set_signal(loop: EventLoop, sig: int, handler: Any) -> None:
+def _set_signal(loop: AnyLoop, sig: int, handler: Any) -> None:
     if loop._host.signals.replace_former(sig, handler):
         return  # Signal handles listen: their handler lets the pipe be written too.
     try:

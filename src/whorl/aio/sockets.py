@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
 
     # Tries once; the result, the negative error number, or None to be tried again.
     Attempt: TypeAlias = Callable[[], Any]
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 WOULD_BLOCK = (-errno.EAGAIN, -errno.EINTR)
 
 
-async def sock_recv(loop: EventLoop, sock: Any, n: int) -> bytes:
+async def sock_recv(loop: AnyLoop, sock: Any, n: int) -> bytes:
     """Receive at most `n` from a stream socket; no bytes at its end.
 
     Source: ``asyncio.loop.sock_recv``.
@@ -57,7 +57,7 @@ async def sock_recv(loop: EventLoop, sock: Any, n: int) -> bytes:
     return data
 
 
-async def sock_recv_into(loop: EventLoop, sock: Any, buf: WriteableBuffer) -> int:
+async def sock_recv_into(loop: AnyLoop, sock: Any, buf: WriteableBuffer) -> int:
     """Receive into a buffer; how many bytes.
 
     Source: ``asyncio.loop.sock_recv_into``.
@@ -75,7 +75,7 @@ async def sock_recv_into(loop: EventLoop, sock: Any, buf: WriteableBuffer) -> in
     return max(size, 0)
 
 
-async def sock_sendall(loop: EventLoop, sock: Any, data: ReadableBuffer) -> None:
+async def sock_sendall(loop: AnyLoop, sock: Any, data: ReadableBuffer) -> None:
     """Send all of `data`.
 
     Source: ``asyncio.loop.sock_sendall``.
@@ -102,7 +102,7 @@ async def sock_sendall(loop: EventLoop, sock: Any, data: ReadableBuffer) -> None
                 await _send_rest(loop, sock, rest, sent)
 
 
-async def _send_rest(loop: EventLoop, sock: Any, data: bytes | memoryview, sent: int) -> None:
+async def _send_rest(loop: AnyLoop, sock: Any, data: bytes | memoryview, sent: int) -> None:
     done = max(sent, 0)
     fd = sock.fileno()
 
@@ -117,7 +117,7 @@ async def _send_rest(loop: EventLoop, sock: Any, data: bytes | memoryview, sent:
     await _when_writable(loop, sock, min(sent, 0), send_more)
 
 
-async def sock_recvfrom(loop: EventLoop, sock: Any, bufsize: int) -> tuple[bytes, Any]:
+async def sock_recvfrom(loop: AnyLoop, sock: Any, bufsize: int) -> tuple[bytes, Any]:
     """Receive a datagram, cut to `bufsize` bytes, and its sender's address.
 
     Source: ``asyncio.loop.sock_recvfrom``.
@@ -132,7 +132,7 @@ async def sock_recvfrom(loop: EventLoop, sock: Any, bufsize: int) -> tuple[bytes
 
 
 async def sock_recvfrom_into(
-    loop: EventLoop, sock: Any, buf: WriteableBuffer, nbytes: int = 0
+    loop: AnyLoop, sock: Any, buf: WriteableBuffer, nbytes: int = 0
 ) -> tuple[int, Any]:
     """Receive a datagram into a buffer: how many bytes, at most `nbytes`, and its sender's address.
 
@@ -151,7 +151,7 @@ async def sock_recvfrom_into(
     return received
 
 
-async def sock_sendto(loop: EventLoop, sock: Any, data: ReadableBuffer, address: Any) -> int:
+async def sock_sendto(loop: AnyLoop, sock: Any, data: ReadableBuffer, address: Any) -> int:
     """Send a datagram to an address; how many bytes.
 
     Source: ``asyncio.loop.sock_sendto``.
@@ -165,7 +165,7 @@ async def sock_sendto(loop: EventLoop, sock: Any, data: ReadableBuffer, address:
     return sent
 
 
-async def sock_connect(loop: EventLoop, sock: Any, address: Any) -> None:
+async def sock_connect(loop: AnyLoop, sock: Any, address: Any) -> None:
     """Connect a socket.
 
     Source: ``asyncio.loop.sock_connect``.
@@ -188,7 +188,7 @@ async def sock_connect(loop: EventLoop, sock: Any, address: Any) -> None:
         raise os_error(result)
 
 
-async def sock_accept(loop: EventLoop, sock: Any) -> tuple[socket.socket, Any]:
+async def sock_accept(loop: AnyLoop, sock: Any) -> tuple[socket.socket, Any]:
     """The next connection of a listening socket, and the peer's address.
 
     Source: ``asyncio.loop.sock_accept``.
@@ -206,7 +206,7 @@ async def sock_accept(loop: EventLoop, sock: Any) -> tuple[socket.socket, Any]:
 # Waiting.
 
 
-async def _when_readable(loop: EventLoop, sock: Any, first: int, attempt: Attempt) -> Any:
+async def _when_readable(loop: AnyLoop, sock: Any, first: int, attempt: Attempt) -> Any:
     """What an attempt gives as soon as it does not block; `first` is what the first one gave."""
     if first not in WOULD_BLOCK:
         raise os_error(first)
@@ -218,7 +218,7 @@ async def _when_readable(loop: EventLoop, sock: Any, first: int, attempt: Attemp
     return await _outcome(wait)
 
 
-async def _when_writable(loop: EventLoop, sock: Any, first: int, attempt: Attempt) -> Any:
+async def _when_writable(loop: AnyLoop, sock: Any, first: int, attempt: Attempt) -> Any:
     """The same for attempts that wait to be writable; 0 means that the first one did something."""
     if first != 0 and first not in WOULD_BLOCK:
         raise os_error(first)
@@ -246,7 +246,7 @@ async def _outcome(wait: SocketWait) -> Any:
     return wait.take()
 
 
-def _check(loop: EventLoop, sock: Any) -> None:
+def _check(loop: AnyLoop, sock: Any) -> None:
     check_plain_socket(sock)
     if loop._debug and sock.gettimeout() != 0:
         raise ValueError("the socket must be non-blocking")

@@ -16,11 +16,11 @@ from whorl.aio.tls import TLSProtocol
 from whorl.aio.transports import SocketTransport
 
 if TYPE_CHECKING:
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
 
 
 def make_ssl_transport(
-    loop: EventLoop,
+    loop: AnyLoop,
     rawsock: Any,
     protocol: asyncio.BaseProtocol,
     sslcontext: Any,
@@ -52,7 +52,7 @@ def make_ssl_transport(
 
 
 async def start_tls(
-    loop: EventLoop,
+    loop: AnyLoop,
     transport: Any,
     protocol: asyncio.BaseProtocol,
     sslcontext: ssl.SSLContext,

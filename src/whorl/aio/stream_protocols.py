@@ -18,7 +18,7 @@ from whorl.aio.streams import StreamReader, call_with_own_writer
 from whorl.aio.unchanged import Unchanged
 
 if TYPE_CHECKING:
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
 
 _Protocol: Any = streams.StreamReaderProtocol
 _Reader: Any = streams.StreamReader
@@ -65,7 +65,7 @@ _OWN = {
 _OF_READERS = {"_buffer", "_eof", "_exception", "_limit", "_loop", "_paused", "_transport", "_waiter"}
 
 
-def quick_factory(loop: EventLoop, factory: Callable[[], Any]) -> Callable[[], Any]:
+def quick_factory(loop: AnyLoop, factory: Callable[[], Any]) -> Callable[[], Any]:
     """A factory that makes what this one makes: another one only for those of asyncio's stream servers."""
     code = getattr(factory, "__code__", None)
     if code not in _FACTORIES or getattr(factory, "__globals__", None) is not vars(streams):
@@ -108,7 +108,7 @@ def _is_asyncios() -> bool:
 class StreamProtocols:
     """Makes the protocols of one server, and their readers; `model` is a protocol of asyncio's factory."""
 
-    def __init__(self, loop: EventLoop, factory: Callable[[], Any], model: Any, limit: Any) -> None:
+    def __init__(self, loop: AnyLoop, factory: Callable[[], Any], model: Any, limit: Any) -> None:
         self._loop = loop
         self._factory = factory
         self._limit = limit

@@ -17,7 +17,6 @@ from whorl.aio.streams import adopt
 from whorl.aio.tls_layer import TLSLayer
 from whorl.aio.transport_socket import TransportSocket
 from whorl.aio.transport_states import TransportState
-from whorl.aio.transport_table import TransportTable
 from whorl.core.callback import new_callback
 from whorl.core.collector import Collector
 from whorl.core.limits import LONG_READ, LONGEST_FED, MOST_HELD, READ_SIZE, SMALL_WRITE, WRITE_VECTORS
@@ -31,7 +30,7 @@ except ImportError:
     from whorl.core import uncompiled as cython
 
 if TYPE_CHECKING:
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop, FdTable
     from whorl.core.loop_life import LoopLife
 
 if not cython.compiled:
@@ -116,7 +115,7 @@ class StreamTransport(WriteTransport):
 
     def __init__(
         self,
-        loop: EventLoop,
+        loop: AnyLoop,
         sock: Any,
         protocol: asyncio.BaseProtocol,
         waiter: asyncio.Future[None] | None = None,
@@ -150,7 +149,7 @@ class StreamTransport(WriteTransport):
 
     def _take(
         self,
-        loop: EventLoop,
+        loop: AnyLoop,
         fd: int,
         kind: tuple[int, int, Any],
         accepted: tuple[int, bytes | int, Any],
@@ -178,7 +177,7 @@ class StreamTransport(WriteTransport):
         try:
             connection_made = protocol.connection_made
             self._use(protocol)
-            table: TransportTable = loop._transports
+            table: FdTable = loop._transports
             table.add(fd, self)
             self._is_made = self._may_hold = True
             self._is_own_entry = True
@@ -571,7 +570,7 @@ class StreamTransport(WriteTransport):
         """Close the socket and forget everybody."""
         if self._fd >= 0:
             loop: Any = self._loop
-            table: TransportTable = loop._transports
+            table: FdTable = loop._transports
             table.discard(self._fd, self)
         BaseTransport._let_go(self)
         self._leave_server()

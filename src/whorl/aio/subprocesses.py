@@ -19,7 +19,7 @@ from whorl.aio.transports import named
 from whorl.handles.exit_watch import UNKNOWN_EXIT_CODE, ExitWatch
 
 if TYPE_CHECKING:
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
 
     ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
 
@@ -39,7 +39,7 @@ _EXIT_UNKNOWN = (
 
 
 async def subprocess_exec(
-    loop: EventLoop,
+    loop: AnyLoop,
     protocol_factory: Callable[[], ProtocolT],
     program: Any,
     *args: Any,
@@ -67,7 +67,7 @@ async def subprocess_exec(
 
 
 async def subprocess_shell(
-    loop: EventLoop,
+    loop: AnyLoop,
     protocol_factory: Callable[[], ProtocolT],
     cmd: str | bytes,
     *,
@@ -113,7 +113,7 @@ def _check_options(
 
 
 async def _start(
-    loop: EventLoop,
+    loop: AnyLoop,
     protocol_factory: Callable[[], ProtocolT],
     what: str,
     args: Any,
@@ -158,7 +158,7 @@ def _shown_pipes(stdin: Any, stdout: Any, stderr: Any) -> str:
 
 
 async def make_subprocess_transport(
-    loop: EventLoop,
+    loop: AnyLoop,
     protocol: asyncio.BaseProtocol,
     args: Any,
     shell: bool,
@@ -190,7 +190,7 @@ async def make_subprocess_transport(
 # The transport.
 
 
-def _spawn(loop: EventLoop, args: Any, **options: Any) -> subprocess.Popen[bytes]:
+def _spawn(loop: AnyLoop, args: Any, **options: Any) -> subprocess.Popen[bytes]:
     """Start a program, which takes until it runs; no loop is seen to run in this thread meanwhile.
 
     Tools that refuse blocking calls in a running loop let Popen pass in asyncio's own files only.
@@ -209,7 +209,7 @@ class SubprocessTransport(asyncio.SubprocessTransport):
 
     def __init__(
         self,
-        loop: EventLoop,
+        loop: AnyLoop,
         protocol: asyncio.BaseProtocol,
         args: Any,
         options: dict[str, Any],
@@ -491,7 +491,7 @@ def _set_done(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def close_children(loop: EventLoop) -> None:
+def close_children(loop: AnyLoop) -> None:
     """Watch no children any more: the loop is closed. Whoever has their Popen object reaps them."""
     for watch in list(loop._children):
         watch.close()

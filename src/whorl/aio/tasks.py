@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
     from typing import TypeAlias
 
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
     from whorl.core.uncompiled import binding
 
     Result = TypeVar("Result")
@@ -60,13 +60,13 @@ if not cython.compiled:
         """Whether these options are those that a task has without them."""
         return not options
 
-    def makes_tasks_plainly(loop: EventLoop) -> bool:
+    def makes_tasks_plainly(loop: AnyLoop) -> bool:
         """Whether nobody has a say in it; uncompiled, to ask takes longer than to find out."""
         return False
 
 
 @binding(True)
-def create_future(loop: EventLoop) -> asyncio.Future[Any]:
+def create_future(loop: AnyLoop) -> asyncio.Future[Any]:
     """A future of this loop.
 
     Source: ``asyncio.loop.create_future``.
@@ -77,7 +77,7 @@ def create_future(loop: EventLoop) -> asyncio.Future[Any]:
 
 
 @binding(True)
-def create_task(loop: EventLoop, coro: Running[Result], **options: Any) -> asyncio.Task[Result]:
+def create_task(loop: AnyLoop, coro: Running[Result], **options: Any) -> asyncio.Task[Result]:
     """A task that runs a coroutine on this loop.
 
     `options` are those of the running Python's `asyncio.Task`; `eager_start` is accepted by all, and
@@ -112,7 +112,7 @@ take_arguments(create_task)
 
 
 @binding(True)
-def set_task_factory(loop: EventLoop, factory: Callable[..., Any] | None) -> None:
+def set_task_factory(loop: AnyLoop, factory: Callable[..., Any] | None) -> None:
     """Let `factory(loop, coro, **options)` make the tasks; None: `asyncio.Task`.
 
     Source: ``asyncio.loop.set_task_factory``.
@@ -123,7 +123,7 @@ def set_task_factory(loop: EventLoop, factory: Callable[..., Any] | None) -> Non
 
 
 @binding(True)
-def get_task_factory(loop: EventLoop) -> Callable[..., Any] | None:
+def get_task_factory(loop: AnyLoop) -> Callable[..., Any] | None:
     """The task factory, or None.
 
     Source: ``asyncio.loop.get_task_factory``.

@@ -29,7 +29,7 @@ from whorl.core.limits import READ_SIZE
 if TYPE_CHECKING:
     from asyncio.constants import _SendfileMode
 
-    from whorl.aio.loop import EventLoop
+    from whorl.aio.loop_type import AnyLoop
     from whorl.core.timer import TimedCallback
 
 
@@ -105,7 +105,7 @@ class TLSProtocol(TLSLayer, asyncio.BufferedProtocol):
 
     def __init__(
         self,
-        loop: EventLoop,
+        loop: AnyLoop,
         app_protocol: asyncio.BaseProtocol,
         sslcontext: Any,
         waiter: asyncio.Future[None] | None,
@@ -474,7 +474,7 @@ def default_context(server_side: bool, server_hostname: str | None) -> Any:
     return context
 
 
-def scratch_of(loop: EventLoop) -> memoryview:
+def scratch_of(loop: AnyLoop) -> memoryview:
     """The buffer that all TLS connections of a loop share."""
     if loop._tls_scratch is None:
         loop._tls_scratch = memoryview(bytearray(READ_SIZE))
