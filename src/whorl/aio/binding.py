@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from whorl.aio.connect import bind_error
 from whorl.aio.dns import AddressInfo
-from whorl.core.refusals import os_error
+from whorl.core.refusals import check_result, os_error
 
 if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop
@@ -122,21 +122,16 @@ def _open(loop: AnyLoop, info: AddressInfo) -> Any:
 def _configure(loop: AnyLoop, sock: Any, family: int, options: Options) -> None:
     set_option = loop._kernel.set_option
     if options.reuse_address:
-        _require(set_option(sock, socket.SOL_SOCKET, socket.SO_REUSEADDR, 1))
+        check_result(set_option(sock, socket.SOL_SOCKET, socket.SO_REUSEADDR, 1))
     if options.reuse_port and set_option(sock, socket.SOL_SOCKET, socket.SO_REUSEPORT, 1) < 0:
         raise ValueError(
             "reuse_port not supported by socket module, SO_REUSEPORT defined but not implemented."
         )
     if options.keep_alive:
-        _require(set_option(sock, socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1))
+        check_result(set_option(sock, socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1))
     if family == socket.AF_INET6:
         # The IPv4 address has a socket of its own.
-        _require(set_option(sock, socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1))
-
-
-def _require(result: int) -> None:
-    if result < 0:
-        raise os_error(result)
+        check_result(set_option(sock, socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1))
 
 
 # Paths.
@@ -154,9 +149,9 @@ def bind_path(loop: AnyLoop, path: str | bytes, mode: int | None) -> Any:
         result = kernel.bind(sock, path)
         if result == -errno.EADDRINUSE:
             raise OSError(errno.EADDRINUSE, f"Address {path!r} is already in use")
-        _require(result)
+        check_result(result)
         if mode is not None and not _is_abstract(path):
-            _require(kernel.change_mode(path, mode))
+            check_result(kernel.change_mode(path, mode))
     except BaseException:
         kernel.close_socket(sock)
         raise

@@ -15,7 +15,7 @@ from whorl.aio.datagram_transport import DatagramEndpoint
 from whorl.aio.descriptors import ensure_no_transport
 from whorl.aio.transport_names import DatagramNames
 from whorl.aio.transports import Inherited, named, quick_to_call, shown
-from whorl.core.refusals import os_error
+from whorl.core.refusals import check_result, os_error
 from whorl.core.states import Event
 
 if TYPE_CHECKING:
@@ -238,9 +238,9 @@ async def _open_one(loop: AnyLoop, wish: _Wish, attempt: _Attempt) -> tuple[Any,
         if wish.reuse_port:
             _reuse_port(loop, sock)
         if wish.allow_broadcast:
-            _require(kernel.set_option(sock, socket.SOL_SOCKET, socket.SO_BROADCAST, 1))
+            check_result(kernel.set_option(sock, socket.SOL_SOCKET, socket.SO_BROADCAST, 1))
         if wish.local_addr:
-            _require(kernel.bind(sock, attempt.local))
+            check_result(kernel.bind(sock, attempt.local))
         if wish.remote_addr:
             if not wish.allow_broadcast:
                 await loop.sock_connect(sock, attempt.remote)
@@ -258,8 +258,3 @@ def _reuse_port(loop: AnyLoop, sock: Any) -> None:
         raise ValueError(
             "reuse_port not supported by socket module, SO_REUSEPORT defined but not implemented."
         )
-
-
-def _require(result: int) -> None:
-    if result < 0:
-        raise os_error(result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+from typing import Any
 
 
 def refusal(error: OSError) -> int:
@@ -23,3 +24,10 @@ def os_error(code: int) -> OSError:
     """The exception for an error number; negative ones, as the kernel returns them, serve too."""
     code = abs(code)
     return OSError(code, os.strerror(code))
+
+
+def check_result(value: Any) -> Any:
+    """Return what a method of the kernel returned; raise OSError if it is a negative error number."""
+    if isinstance(value, int) and value < 0:
+        raise os_error(value)
+    return value

@@ -1,7 +1,8 @@
 from whorl.core.poller cimport IOHandle
 from whorl.handles.stream cimport Stream
 from whorl.handles.requests cimport Connect, Write, new_write
-from whorl.handles.stream_handle cimport StreamHandle, flat
+from whorl.handles.requests cimport contiguous
+from whorl.handles.stream_handle cimport StreamHandle
 from whorl.handles.tcp cimport TCP
 from whorl.handles.udp cimport UDP
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.core.limits import MESSAGE_SIZE
 from whorl.core.poller import IOHandle
-from whorl.core.refusals import os_error
+from whorl.core.refusals import check_result, os_error
 from whorl.core.states import Event, Life
 from whorl.handles.kinds import HandleKind, kind_of
-from whorl.handles.requests import Connect, Write, new_write
+from whorl.handles.requests import Connect, Write, contiguous, new_write
 from whorl.handles.stream import Stream
-from whorl.handles.stream_handle import StreamHandle, answer, flat
+from whorl.handles.stream_handle import StreamHandle
 from whorl.handles.tcp import TCP
 from whorl.handles.udp import UDP
 
@@ -70,12 +70,12 @@ class Pipe(StreamHandle):
         self._check_open()
         self._check_unused()
         self._check_free(fd)
-        mode = answer(self._kernel.file_mode(fd))
-        flags = answer(self._kernel.file_flags(fd)) & os.O_ACCMODE
+        mode = check_result(self._kernel.file_mode(fd))
+        flags = check_result(self._kernel.file_flags(fd)) & os.O_ACCMODE
         if stat.S_ISSOCK(mode):
-            self._adopt(answer(self._kernel.adopt_socket(fd)))
+            self._adopt(check_result(self._kernel.adopt_socket(fd)))
         elif stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
-            answer(self._kernel.set_blocking(fd, False))
+            check_result(self._kernel.set_blocking(fd, False))
             self._attach(None, fd, False, False)
         else:
             raise os_error(errno.EINVAL)
@@ -151,12 +151,12 @@ class Pipe(StreamHandle):
         name = self.getsockname()
         if not isinstance(name, str) or not name:
             raise os_error(errno.EBADF)
-        mode, _ = answer(self._kernel.path_status(name))
+        mode, _ = check_result(self._kernel.path_status(name))
         if events & Event.READABLE:
             mode |= 0o444
         if events & Event.WRITABLE:
             mode |= 0o222
-        answer(self._kernel.change_mode(name, stat.S_IMODE(mode)))
+        check_result(self._kernel.change_mode(name, stat.S_IMODE(mode)))
 
     # Handles that travel.
 
@@ -172,7 +172,7 @@ class Pipe(StreamHandle):
         EINVAL without `ipc` or without data, EBADF if `handle` has no descriptor, what `write` raises.
         """
         chunk = self._to_send(data, handle)
-        copy: int = answer(self._kernel.duplicate(handle.fileno()))
+        copy: int = check_result(self._kernel.duplicate(handle.fileno()))
         try:
             request = new_write(self, callback)
         except BaseException:
@@ -200,7 +200,7 @@ class Pipe(StreamHandle):
         chunk = self._to_send(data, handle)
         if self._connecting is not None or self._unsent:
             raise os_error(errno.EAGAIN)
-        sent: int = answer(self._kernel.send_descriptors(self._sock, chunk, [handle.fileno()]))
+        sent: int = check_result(self._kernel.send_descriptors(self._sock, chunk, [handle.fileno()]))
         self._sent_total += sent
         return sent
 
@@ -236,7 +236,7 @@ class Pipe(StreamHandle):
         self._check_writable()
         if not isinstance(handle, IOHandle):
             raise TypeError(f"a handle with a descriptor was expected, got {handle!r}")
-        chunk = flat(data)
+        chunk = contiguous(data)
         if not self._ipc or self._sock is None or not len(chunk):
             raise os_error(errno.EINVAL)
         if handle.is_closing() or handle.fileno() < 0:
@@ -298,11 +298,11 @@ class Pipe(StreamHandle):
     def _name(self, ask: Callable[[Any], Any]) -> str | bytes:
         if self.is_closing() or self._sock is None:
             raise os_error(errno.EBADF)
-        name: str | bytes = answer(ask(self._sock))
+        name: str | bytes = check_result(ask(self._sock))
         return name
 
     def _new_socket(self) -> Any:
-        return answer(self._kernel.open_socket(socket.AF_UNIX, socket.SOCK_STREAM, 0))
+        return check_result(self._kernel.open_socket(socket.AF_UNIX, socket.SOCK_STREAM, 0))
 
     def _adopt(self, sock: Any) -> None:
         self._attach(sock, sock.fileno(), True, False)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from whorl.core.callback import call_in_context, current_context
 from whorl.core.handle import Handle
 from whorl.core.host import Host
-from whorl.core.refusals import os_error
+from whorl.core.refusals import check_result, os_error
 from whorl.handles.exit_watch import UNKNOWN_EXIT_CODE, ExitWatch
 from whorl.handles.pipe import Pipe
-from whorl.handles.stream_handle import StreamHandle, answer
+from whorl.handles.stream_handle import StreamHandle
 
 if TYPE_CHECKING:
     from typing import Self
@@ -223,14 +223,14 @@ class Descriptors:
         theirs: int
         assert isinstance(entry.handle, Pipe)
         if (entry.child_reads and entry.child_writes) or entry.handle._ipc:
-            pair = answer(kernel.socket_pair())
+            pair = check_result(kernel.socket_pair())
             ours, theirs = (sock.detach() for sock in pair)
         else:
-            ends = answer(kernel.pipe())
+            ends = check_result(kernel.pipe())
             ours, theirs = reversed(ends) if entry.child_reads else ends
         self._ours.append((entry.handle, ours))
         self._childs.append(theirs)
-        answer(kernel.set_blocking(theirs, True))
+        check_result(kernel.set_blocking(theirs, True))
         return theirs
 
     def _moved_apart(self, extra: dict[int, int]) -> dict[int, int]:
@@ -238,7 +238,7 @@ class Descriptors:
         lowest = max(extra) + 1
         moves = {}
         for number, fd in extra.items():
-            moves[number] = answer(self._kernel.duplicate(fd, lowest))
+            moves[number] = check_result(self._kernel.duplicate(fd, lowest))
             self._childs.append(moves[number])
         return moves
 

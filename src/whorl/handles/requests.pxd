@@ -47,3 +47,4 @@ cdef Py_ssize_t SPARE_WRITES
 @cython.locals(spare=StreamRequest, request=Write)
 cpdef Write new_write(Handle handle, object callback)
 cpdef object recycle_write(StreamRequest request)
+cpdef object contiguous(object data)

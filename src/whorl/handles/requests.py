@@ -16,6 +16,8 @@ except ImportError:
     from whorl.core import uncompiled as cython
 
 if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
+
     Ended = Callable[[Any, OSError | None], object]
 
 
@@ -144,6 +146,14 @@ def recycle_write(request: StreamRequest) -> None:
         request._next = _spare
         _spare = request
         _spares += 1
+
+
+def contiguous(data: Buffer) -> bytes | memoryview:
+    """Return the bytes of `data` in one piece; they are copied only if they are not."""
+    if isinstance(data, bytes):
+        return data
+    view = memoryview(data)
+    return view.cast("B") if view.c_contiguous and view.nbytes else view.tobytes()
 
 
 if not cython.compiled:

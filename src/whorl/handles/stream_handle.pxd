@@ -5,7 +5,9 @@ from libc.stdint cimport int64_t
 from whorl.core.callback cimport call_with_three, call_with_two, current_context
 from whorl.core.handle cimport Handle
 from whorl.handles.listener cimport Listener
-from whorl.handles.requests cimport Connect, RequestQueue, Shutdown, StreamRequest, Write, new_write, recycle_write
+from whorl.handles.requests cimport (
+    Connect, RequestQueue, Shutdown, StreamRequest, Write, contiguous, new_write, recycle_write
+)
 from whorl.handles.stream cimport Stream
 
 cdef int OPEN
@@ -82,6 +84,3 @@ cdef class StreamHandle(Stream):
     cpdef object _release(self)
     cdef object _finish_close(self)
     cdef object _cancel_requests(self)
-
-
-cpdef object flat(object data)

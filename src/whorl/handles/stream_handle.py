@@ -20,10 +20,18 @@ from typing import TYPE_CHECKING, Any
 from whorl.core.callback import current_context
 from whorl.core.handle import Handle
 from whorl.core.limits import READ_SIZE
-from whorl.core.refusals import os_error
+from whorl.core.refusals import check_result, os_error
 from whorl.core.states import Event, Life
 from whorl.handles.listener import Listener
-from whorl.handles.requests import Connect, RequestQueue, Shutdown, Write, new_write, recycle_write
+from whorl.handles.requests import (
+    Connect,
+    RequestQueue,
+    Shutdown,
+    Write,
+    contiguous,
+    new_write,
+    recycle_write,
+)
 from whorl.handles.stream import Stream
 
 try:
@@ -203,7 +211,7 @@ class StreamHandle(Stream):
         Raises OSError: EBADF without a descriptor, EPIPE if nothing can be written.
         """
         self._check_writable()
-        chunk = flat(data)
+        chunk = contiguous(data)
         size = len(chunk)
         request = new_write(self, callback)
         code = 0
@@ -235,7 +243,7 @@ class StreamHandle(Stream):
         self._check_writable()
         if self._connecting is not None or self._unsent or (self._owed._size and self._owes_failure()):
             raise os_error(errno.EAGAIN)
-        chunk = flat(data)
+        chunk = contiguous(data)
         if self._is_socket:
             sent = self._kernel.send(self._fd, chunk, 0)
         else:
@@ -346,7 +354,7 @@ class StreamHandle(Stream):
         """Let the socket take connections."""
         if not callable(callback):
             raise TypeError(f"a callable object was expected by listen(), got {callback!r}")
-        answer(self._kernel.listen(self._sock, backlog))
+        check_result(self._kernel.listen(self._sock, backlog))
         self._connection_callback = callback
         self._connection_context = current_context()
         if self._listener is None:
@@ -415,7 +423,7 @@ class StreamHandle(Stream):
         """
         if self._life != OPEN or self._fd < 0:
             raise os_error(errno.EBADF)
-        answer(self._kernel.set_blocking(self._fd, bool(blocking)))
+        check_result(self._kernel.set_blocking(self._fd, bool(blocking)))
 
     def send_buffer_size(self, size: int | None = None) -> int:
         """The size of the kernel's buffer for sending, after setting it unless `size` is None."""
@@ -429,8 +437,8 @@ class StreamHandle(Stream):
         if self._life != OPEN or self._sock is None:
             raise os_error(errno.EBADF)
         if size is not None:
-            answer(self._kernel.set_option(self._sock, socket.SOL_SOCKET, option, size))
-        return int(answer(self._kernel.get_option(self._sock, socket.SOL_SOCKET, option)))
+            check_result(self._kernel.set_option(self._sock, socket.SOL_SOCKET, option, size))
+        return int(check_result(self._kernel.get_option(self._sock, socket.SOL_SOCKET, option)))
 
     # Events.
 
@@ -559,21 +567,6 @@ class StreamHandle(Stream):
             self._owed.owe(self._shutting, errno.ECANCELED)
             self._shutting = None
         self._pay()
-
-
-def answer(value: Any) -> Any:
-    """What the kernel answered; OSError if it is a negative error number."""
-    if isinstance(value, int) and value < 0:
-        raise os_error(value)
-    return value
-
-
-def flat(data: Buffer) -> bytes | memoryview:
-    """The bytes of `data` in one piece; copied only if they are not."""
-    if isinstance(data, bytes):
-        return data
-    view = memoryview(data)
-    return view.cast("B") if view.c_contiguous and view.nbytes else view.tobytes()
 
 
 if not cython.compiled:

@@ -8,10 +8,10 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.refusals import os_error
+from whorl.core.refusals import check_result, os_error
 from whorl.handles.addresses import family_of
 from whorl.handles.requests import Connect
-from whorl.handles.stream_handle import StreamHandle, answer
+from whorl.handles.stream_handle import StreamHandle
 
 if TYPE_CHECKING:
     from typing import Self
@@ -45,7 +45,7 @@ class TCP(StreamHandle):
         self._check_unused()
         fd = sock if isinstance(sock, int) else sock.fileno()
         self._check_free(fd)
-        adopted = answer(self._kernel.adopt_socket(fd))
+        adopted = check_result(self._kernel.adopt_socket(fd))
         if not isinstance(sock, int):
             sock.detach()
         self._adopt(adopted)
@@ -66,7 +66,7 @@ class TCP(StreamHandle):
             self._set(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(ipv6only))
         if reuseport:
             self._set(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        answer(self._kernel.bind(self._sock, address))
+        check_result(self._kernel.bind(self._sock, address))
 
     def listen(self, backlog: int, on_connection: Callable[[Self, OSError | None], object]) -> None:
         """Call `on_connection(server, error)` for each connection, which `accept` then takes.
@@ -123,12 +123,12 @@ class TCP(StreamHandle):
     def getsockname(self) -> Any:
         """The socket's own address."""
         self._check_socket()
-        return answer(self._kernel.socket_name(self._sock))
+        return check_result(self._kernel.socket_name(self._sock))
 
     def getpeername(self) -> Any:
         """The peer's address."""
         self._check_socket()
-        return answer(self._kernel.peer_name(self._sock))
+        return check_result(self._kernel.peer_name(self._sock))
 
     def close_reset(self, callback: Callable[[Self], object] | None = None) -> None:
         """Close with a reset: what is unsent is lost, and the peer gets ECONNRESET.
@@ -147,7 +147,7 @@ class TCP(StreamHandle):
 
     def _ensure_socket(self, family: int) -> None:
         if self._sock is None:
-            self._adopt(answer(self._kernel.open_socket(family, socket.SOCK_STREAM, 0)))
+            self._adopt(check_result(self._kernel.open_socket(family, socket.SOCK_STREAM, 0)))
 
     def _adopt(self, sock: Any) -> None:
         self._attach(sock, sock.fileno(), True, False)
@@ -166,4 +166,4 @@ class TCP(StreamHandle):
 
     def _set(self, level: int, option: int, value: Any) -> None:
         """Set a socket option."""
-        answer(self._kernel.set_option(self._sock, level, option, value))
+        check_result(self._kernel.set_option(self._sock, level, option, value))

@@ -16,8 +16,8 @@ import termios
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.host import Host
-from whorl.core.refusals import os_error
-from whorl.handles.stream_handle import StreamHandle, answer
+from whorl.core.refusals import check_result, os_error
+from whorl.handles.stream_handle import StreamHandle
 
 if TYPE_CHECKING:
     from whorl.core.kernel import Kernel
@@ -52,11 +52,11 @@ class TTY(StreamHandle):
         self._check_unused()
         if not self._kernel.is_terminal(fd):
             raise os_error(errno.EINVAL)
-        access = answer(self._kernel.file_flags(fd)) & os.O_ACCMODE
+        access = check_result(self._kernel.file_flags(fd)) & os.O_ACCMODE
         is_master = self._kernel.is_terminal_master(fd)
         own = -1 if is_master else self._kernel.reopen_terminal(fd, access)
         if own < 0:
-            own = answer(self._kernel.duplicate(fd))
+            own = check_result(self._kernel.duplicate(fd))
             if is_master:  # it is nobody else's terminal, and cannot be opened again
                 self._kernel.set_blocking(own, False)
         self._attach(None, own, False, False)
@@ -78,9 +78,9 @@ class TTY(StreamHandle):
         if mode is self._mode:
             return
         if self._original is None:
-            self._original = answer(self._kernel.terminal_settings(self._fd))
+            self._original = check_result(self._kernel.terminal_settings(self._fd))
         settings = changed(self._original, mode)
-        answer(self._kernel.set_terminal(self._fd, settings, drain=True))
+        check_result(self._kernel.set_terminal(self._fd, settings, drain=True))
         self._mode = mode
         if mode is TTYMode.NORMAL:
             _forget(self._fd)
@@ -92,7 +92,7 @@ class TTY(StreamHandle):
     def get_winsize(self) -> tuple[int, int]:
         """How many columns and rows the terminal has (``uv_tty_get_winsize``)."""
         self._check_terminal()
-        size: tuple[int, int] = answer(self._kernel.terminal_size(self._fd))
+        size: tuple[int, int] = check_result(self._kernel.terminal_size(self._fd))
         return size
 
     def _check_terminal(self) -> None:

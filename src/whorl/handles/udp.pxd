@@ -3,8 +3,7 @@ cimport cython
 from whorl.core.callback cimport call_in_context, current_context
 from whorl.core.handle cimport Handle
 from whorl.handles.datagrams cimport Datagrams
-from whorl.handles.requests cimport RequestQueue, StreamRequest
-from whorl.handles.stream_handle cimport flat
+from whorl.handles.requests cimport RequestQueue, StreamRequest, contiguous
 
 cdef int OPEN
 cdef int ERROR

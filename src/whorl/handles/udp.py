@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import call_in_context, current_context
 from whorl.core.handle import Handle
-from whorl.core.refusals import os_error
+from whorl.core.refusals import check_result, os_error
 from whorl.core.states import Event, Life
 from whorl.handles.addresses import family_of, family_of_host
 from whorl.handles.datagrams import Datagrams
 from whorl.handles.multicast import membership, outgoing_interface, source_membership
-from whorl.handles.requests import RequestQueue, StreamRequest
-from whorl.handles.stream_handle import answer, flat
+from whorl.handles.requests import RequestQueue, StreamRequest, contiguous
 
 if TYPE_CHECKING:
     from typing import Self, TypeAlias
@@ -109,7 +108,7 @@ class UDP(Datagrams):
         fd = sock if isinstance(sock, int) else sock.fileno()
         if self._poller.find(fd) is not None:
             raise os_error(errno.EEXIST)
-        adopted = answer(self._kernel.adopt_socket(fd))
+        adopted = check_result(self._kernel.adopt_socket(fd))
         if not isinstance(sock, int):
             sock.detach()
         self._attach(adopted)
@@ -147,7 +146,7 @@ class UDP(Datagrams):
             self._set((socket.SOL_SOCKET, socket.SO_REUSEPORT, 1))
         if ipv6only:
             self._set((socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1))
-        answer(self._kernel.bind(self._sock, address))
+        check_result(self._kernel.bind(self._sock, address))
 
     def connect(self, address: tuple[Any, ...]) -> None:
         """Send to this address and receive from it only. Raises OSError (EISCONN) if it is connected."""
@@ -155,7 +154,7 @@ class UDP(Datagrams):
         if self._connected:
             raise os_error(errno.EISCONN)
         self._ensure_socket(family_of(address))
-        answer(self._kernel.connect(self._sock, address))
+        check_result(self._kernel.connect(self._sock, address))
         self._connected = True
 
     def disconnect(self) -> None:
@@ -163,18 +162,18 @@ class UDP(Datagrams):
         self._check_open()
         if not self._connected:
             raise os_error(errno.ENOTCONN)
-        answer(self._kernel.disconnect(self._sock))
+        check_result(self._kernel.disconnect(self._sock))
         self._connected = False
 
     def getsockname(self) -> Any:
         """The socket's own address."""
         self._check_socket()
-        return answer(self._kernel.socket_name(self._sock))
+        return check_result(self._kernel.socket_name(self._sock))
 
     def getpeername(self) -> Any:
         """The address it is connected to; OSError (ENOTCONN) if it is not."""
         self._check_socket()
-        return answer(self._kernel.peer_name(self._sock))
+        return check_result(self._kernel.peer_name(self._sock))
 
     def _check_socket(self) -> None:
         if self._sock is None or self._life != OPEN:
@@ -182,7 +181,7 @@ class UDP(Datagrams):
 
     def _ensure_socket(self, family: int) -> None:
         if self._sock is None:
-            self._attach(answer(self._kernel.open_socket(family, socket.SOCK_DGRAM, 0)))
+            self._attach(check_result(self._kernel.open_socket(family, socket.SOCK_DGRAM, 0)))
 
     # Receiving.
 
@@ -251,7 +250,7 @@ class UDP(Datagrams):
         EDESTADDRREQ) is raised. What is mutable is copied unless it is sent at once.
         """
         self._prepare(address)
-        chunk = flat(data)
+        chunk = contiguous(data)
         request = new_send(self, callback)
         result = EAGAIN
         if not self._queue:
@@ -275,7 +274,7 @@ class UDP(Datagrams):
         self._prepare(address)
         if self._send_count:
             raise os_error(errno.EAGAIN)
-        return int(answer(self._kernel.send_datagram(self._socket, flat(data), address)))
+        return int(check_result(self._kernel.send_datagram(self._socket, contiguous(data), address)))
 
     def try_send2(self, datagrams: Sequence[tuple[Buffer, tuple[Any, ...] | None]]) -> int:
         """Send several datagrams at once, each with its address, in as few system calls as possible.
@@ -287,7 +286,7 @@ class UDP(Datagrams):
             self._prepare(address)
         if self._send_count:
             raise os_error(errno.EAGAIN)
-        queue = [(bytes(flat(data)), address) for data, address in datagrams]
+        queue = [(bytes(contiguous(data)), address) for data, address in datagrams]
         done = 0
         while done < len(queue):
             sent = self._kernel.send_datagrams(self._socket, queue, done)
@@ -411,7 +410,7 @@ class UDP(Datagrams):
         self._check_socket()
         if size is not None:
             self._set((socket.SOL_SOCKET, option, size))
-        return int(answer(self._kernel.get_option(self._sock, socket.SOL_SOCKET, option)))
+        return int(check_result(self._kernel.get_option(self._sock, socket.SOL_SOCKET, option)))
 
     def _choose(self, ipv4: int, ipv6: int, value: int) -> tuple[int, int, int]:
         """The option that means the same in the socket's family."""
@@ -422,7 +421,7 @@ class UDP(Datagrams):
 
     def _set(self, option: Any) -> None:
         self._check_socket()
-        answer(self._kernel.set_option(self._sock, *option))
+        check_result(self._kernel.set_option(self._sock, *option))
 
     # Events, and the end.
 
