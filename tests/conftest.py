@@ -14,7 +14,7 @@ from hypothesis import given, strategies
 import whorl
 from build_tools.environments import missing_packages
 from tests import memory
-from whorl.core import choose_poller
+from whorl.core.pollers import choose
 
 #: The most memory that a run of all tests may still take when it ends, in bytes.
 MOST_MEMORY = 500_000_000
@@ -29,8 +29,8 @@ def pytest_configure() -> None:
 
 def use_by_default(name: str) -> None:
     """Have every loop that asks for no poller of its own wait with this one, where its kernel allows that."""
-    make_poller = choose_poller.make_poller
-    choose_poller.make_poller = lambda wanted, kernel: make_poller(name if wanted is None else wanted, kernel)
+    make_poller = choose.make_poller
+    choose.make_poller = lambda wanted, kernel: make_poller(name if wanted is None else wanted, kernel)
 
 
 @pytest.hookimpl(tryfirst=True)

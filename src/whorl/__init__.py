@@ -5,14 +5,19 @@ from __future__ import annotations
 import typing as _typing
 
 from whorl import handles
-from whorl.aio.driver import Driver
-from whorl.aio.guest import start_guest_run
-from whorl.aio.loop import EventLoop
-from whorl.aio.policy import EventLoopPolicy, install
-from whorl.aio.runner import Runner, new_event_loop, run, server_loop
-from whorl.aio.streams import open_connection, open_unix_connection, start_server, start_unix_server
-from whorl.core.loop import COMPILED as _COMPILED
-from whorl.core.loop import Loop
+from whorl.aio.loop.event_loop import EventLoop
+from whorl.aio.runners.driver import Driver
+from whorl.aio.runners.guest import start_guest_run
+from whorl.aio.runners.policy import EventLoopPolicy, install
+from whorl.aio.runners.runner import Runner, new_event_loop, run, server_loop
+from whorl.aio.streams.reader_writer import (
+    open_connection,
+    open_unix_connection,
+    start_server,
+    start_unix_server,
+)
+from whorl.core.loop.loop import COMPILED as _COMPILED
+from whorl.core.loop.loop import Loop
 from whorl.core.states import RunMode
 
 if _typing.TYPE_CHECKING:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from whorl.aio.file_content import read_bytes, read_text, write_bytes, write_text
-from whorl.aio.file_names import (
+from whorl.aio.files.file import File
+from whorl.aio.files.open import open  # noqa: A004
+from whorl.aio.files.os_functions import (
     Entry,
     access,
     chmod,
@@ -32,11 +33,9 @@ from whorl.aio.file_names import (
     utime,
     walk,
 )
-from whorl.aio.file_objects import File
-from whorl.aio.file_opening import open  # noqa: A004
-from whorl.aio.file_paths import Path
-from whorl.aio.file_spooled import SpooledTemporaryFile
-from whorl.aio.file_temporary import (
+from whorl.aio.files.path import Path
+from whorl.aio.files.spooled import SpooledTemporaryFile
+from whorl.aio.files.temporary import (
     NamedTemporaryFile,
     TemporaryDirectory,
     TemporaryFile,
@@ -44,6 +43,7 @@ from whorl.aio.file_temporary import (
     mkdtemp,
     mkstemp,
 )
+from whorl.aio.files.whole_file import read_bytes, read_text, write_bytes, write_text
 
 __all__ = [
     "Entry",

@@ -16,7 +16,7 @@ from typing import Any
 
 import whorl
 from tests.aio.stock import outcome
-from tests.aio.tls import client_context, server_context
+from tests.aio.tls_contexts import client_context, server_context
 
 #: Whoever waits longer for an end that does not come waits for ever, in seconds.
 LONG = 2.0

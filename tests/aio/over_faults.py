@@ -18,7 +18,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 import whorl
-from whorl.core.fault_kernel import FaultKernel, FaultRates
+from whorl.core.kernel.fault_injection import FaultKernel, FaultRates
 
 #: The tests of the data path: each of them runs for all seeds.
 DATA_PATH = {"test_buffered_protocol", "test_flow", "test_streams", "test_transports"}

@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import whorl
-from tests.aio.tls import client_context, server_context
+from tests.aio.tls_contexts import client_context, server_context
 
 #: Seconds after which an operation is given up that waits for what failed.
 PATIENCE = 0.02

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from whorl.core import Host, Kernel
-from whorl.core.files import FileCalls
+from whorl.core.kernel.files import FileCalls
 
 EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP, EPOLLRDHUP, EPOLLET = 0x1, 0x4, 0x8, 0x10, 0x2000, 1 << 31
 ADD, DEL, MOD = 1, 2, 3

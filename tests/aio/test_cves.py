@@ -24,7 +24,7 @@ import whorl
 from tests.aio.conftest import Connect
 from tests.aio.peers import Recorder, receive, socket_pair, turns, turns_while_idle
 from tests.aio.stock import error_as_in_asyncio
-from tests.aio.tls import client_context, server_context
+from tests.aio.tls_contexts import client_context, server_context
 
 # Buffers.
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.tls import client_context, server_context
+from tests.aio.tls_contexts import client_context, server_context
 
 
 @pytest.fixture(autouse=True)

@@ -30,7 +30,7 @@ from build_tools.sources import ROOT
 from tests.aio.conftest import Connect
 from tests.aio.peers import Recorder, receive_all, socket_pair, turns
 from tests.aio.stock import is_as_in_asyncio
-from tests.aio.tls import client_context, server_context
+from tests.aio.tls_contexts import client_context, server_context
 from tests.core.conftest import open_descriptors
 
 

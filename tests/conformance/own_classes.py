@@ -5,9 +5,9 @@ import types
 import unittest
 from typing import Any
 
-from whorl.aio.future import Future
-from whorl.aio.own_tasks import OwnTasksEventLoop
-from whorl.aio.task import Task
+from whorl.aio.futures.future import Future
+from whorl.aio.futures.task import Task
+from whorl.aio.runners.compiled_tasks_loop import OwnTasksEventLoop
 
 # A task of ours stands in the ready queue itself: it does not ask for a `call_soon` that was replaced.
 NEVER_CALLS_SOON = {"test_error_in_call_soon": None}

@@ -89,7 +89,7 @@ def install(loop: str) -> Any:
 
 def install_streams() -> None:
     """Let asyncio make Whorl's stream classes at once, also where no transport would adopt its own."""
-    from whorl.aio import streams as ours
+    from whorl.aio.streams import reader_writer as ours
 
     for name in ("StreamReader", "StreamWriter"):
         for module in (asyncio, asyncio.streams):

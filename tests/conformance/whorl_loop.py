@@ -11,10 +11,10 @@ from typing import Any
 from unittest.mock import Mock
 
 import whorl
-from whorl.aio.acceptor import Acceptor
-from whorl.aio.servers import Server
-from whorl.core.host import Host
-from whorl.core.kernel import Kernel, refusal
+from whorl.aio.connections.acceptor import Acceptor
+from whorl.aio.connections.server import Server
+from whorl.core.kernel.kernel import Kernel, refusal
+from whorl.core.process.host import Host
 from whorl.core.states import Event
 from whorl.handles import Idle
 

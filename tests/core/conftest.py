@@ -13,7 +13,7 @@ import pytest
 
 import whorl
 from whorl.core import Kernel, Loop, RunMode
-from whorl.core.kernel import EventBatch
+from whorl.core.kernel.kernel import EventBatch
 
 MakeLoop = Callable[..., Loop]
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.core.machinery import Inert, Watcher, run_turns
 from whorl.core import Event, Handle, Life, Loop, Request, RunMode
-from whorl.core.refusals import os_error
+from whorl.core.kernel.errors import os_error
 
 
 def test_a_handle_is_open_inactive_and_referenced_at_first(loop: Loop) -> None:

@@ -89,7 +89,7 @@ async def test_a_kernel_runs_cells_and_tasks_between_them(loop: whorl.EventLoop,
     signal.alarm(2 * LIMIT)
     async with notebook(tmp_path) as it:
         assert await it.run("import asyncio; type(asyncio.get_running_loop()).__module__") == [
-            "'whorl.aio.loop'"
+            "'whorl.aio.loop.event_loop'"
         ]
         assert await it.run("print('begins'); await asyncio.sleep(0.01, 42)") == ["begins", "42"]
         assert await it.run("event = asyncio.Event(); task = asyncio.create_task(event.wait())") == []

@@ -32,7 +32,7 @@ async def number():
     await asyncio.sleep(0)
 
 async def test_it_runs_on_whorl(number):
-    assert type(asyncio.get_running_loop()).__module__ == "whorl.aio.loop"
+    assert type(asyncio.get_running_loop()).__module__ == "whorl.aio.loop.event_loop"
     assert number == 42
 
 @pytest.mark.xfail(strict=True, raises=LookupError)
@@ -181,5 +181,5 @@ print(loop.run_until_complete(main()))
     )
     assert answer.returncode == 0, answer.stderr
     refusal, nested = answer.stdout.splitlines()
-    assert refusal == "Can't patch loop of type <class 'whorl.aio.loop.EventLoop'>"
+    assert refusal == "Can't patch loop of type <class 'whorl.aio.loop.event_loop.EventLoop'>"
     assert nested == "This event loop is already running"

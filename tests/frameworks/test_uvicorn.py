@@ -21,7 +21,7 @@ import pytest
 import whorl
 from build_tools.sources import ROOT
 from tests.aio.peers import JumpingClock, digest, noise, turns
-from tests.aio.tls import CERTIFICATE, client_context
+from tests.aio.tls_contexts import CERTIFICATE, client_context
 from tests.frameworks.asgi_app import app
 from tests.frameworks.http_traffic import Address, Client, traffic
 from tests.frameworks.serving import nothing_is_left

@@ -11,7 +11,7 @@ import pytest
 
 import whorl
 from tests.aio.peers import JumpingClock, digest, noise, reset, turns
-from tests.aio.tls import client_context, server_context
+from tests.aio.tls_contexts import client_context, server_context
 from tests.frameworks.serving import nothing_is_left, serving, serving_in_child
 
 websockets = pytest.importorskip("websockets.asyncio.client", reason="websockets is not installed")

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import whorl
-from tests.aio.tls import server_context
+from tests.aio.tls_contexts import server_context
 from tests.fuzz.journal import Journal, describe
 from tests.fuzz.mischief import (
     CONTEXTS,
@@ -45,11 +45,11 @@ from tests.fuzz.mischief import (
     strange_buffers,
 )
 from tests.fuzz.surface import HANDLES, REQUESTS, Parameters, names_of, parameters, parameters_of
-from whorl.aio.connect import allow_holding
+from whorl.aio.connections.connect import allow_holding
 from whorl.core.callback import Callback, GuardedCallback
-from whorl.core.host import Host
-from whorl.core.kernel import EventBatch, Kernel
-from whorl.core.timer import TimedCallback
+from whorl.core.kernel.kernel import EventBatch, Kernel
+from whorl.core.process.host import Host
+from whorl.core.timers.timed_callback import TimedCallback
 
 DEADLINE = 140  # seconds for the whole run; a process that takes longer is taken to hang
 PATIENCE = 0.2  # seconds for one call, until a signal's handler raises out of it

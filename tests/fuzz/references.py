@@ -17,7 +17,7 @@ from typing import Any
 
 import whorl
 from tests.aio.peers import Recorder
-from tests.aio.tls import client_context, server_context
+from tests.aio.tls_contexts import client_context, server_context
 
 WARM_UP = 30  # rounds until caches are full
 #: References that may be left, in all rounds together: of what Python itself keeps for later.

@@ -27,7 +27,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 import whorl
 from tests.fuzz.subjects import connections, datagrams, files, programs, servers, streams, timers, tls
 from tests.fuzz.world import ERRORS, World
-from whorl.aio.transports import SocketTransport
+from whorl.aio.transports.public import SocketTransport
 
 STEPS = 40  # of one program
 DEADLINE = 140  # seconds for all of them

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.core.conftest import loop, make_loop, no_hang, no_leak
-from tests.handles.streams import Kind
+from tests.handles.pairs import Kind
 
 __all__ = ["kind", "loop", "make_loop", "no_hang", "no_leak"]
 

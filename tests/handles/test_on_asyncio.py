@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.handles.streams import Kind, Stream
+from tests.handles.pairs import Kind, Stream
 from whorl.core import Event
 from whorl.handles import (
     TTY,

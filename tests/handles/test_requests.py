@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.handles.streams import Kind, Reader
+from tests.handles.pairs import Kind, Reader
 from whorl.core import Loop, RunMode
 from whorl.handles import UDP, Write
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol, TypeVar
 
     from whorl.core.callback import Callback
-    from whorl.core.loop import Loop
+    from whorl.core.loop.loop import Loop
 
     ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from whorl.core.callback import Callback
 from whorl.core.handle import Handle, Request
-from whorl.core.host import Host
-from whorl.core.kernel import Kernel
-from whorl.core.loop import Loop
+from whorl.core.kernel.kernel import Kernel
+from whorl.core.loop.loop import Loop
 from whorl.core.metrics import LoopMetrics, LoopUtilization
-from whorl.core.poller import IOHandle, Poller
+from whorl.core.pollers.contract import IOHandle, Poller
 from whorl.core.probe import Probe
+from whorl.core.process.host import Host
 from whorl.core.states import Event, FsChange, Life, RunMode
-from whorl.core.timer import TimedCallback
+from whorl.core.timers.timed_callback import TimedCallback
 
 __all__ = [
     "Callback",

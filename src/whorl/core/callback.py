@@ -16,7 +16,7 @@ from whorl.core.limits import SPARE_CALLBACKS
 try:
     import cython
 except ImportError:  # A pure installation needs no Cython.
-    from whorl.core import uncompiled as cython
+    from whorl.core import cython_shim as cython
 
 if not cython.compiled:
     copy_context = snapshot_context = contextvars.copy_context

@@ -11,7 +11,7 @@ from typing import Any
 try:
     import cython
 except ImportError:
-    from whorl.core import uncompiled as cython
+    from whorl.core import cython_shim as cython
 
 if not cython.compiled:
 

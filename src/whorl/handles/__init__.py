@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from whorl.handles import fs
-from whorl.handles.async_ import Async
-from whorl.handles.dns import getaddrinfo, getnameinfo
-from whorl.handles.fs_event import FsEvent
-from whorl.handles.fs_poll import FsPoll
-from whorl.handles.fs_request import FsRequest
-from whorl.handles.kinds import HandleKind, guess_handle
-from whorl.handles.loop_watchers import Check, Idle, Prepare
-from whorl.handles.pipe import Pipe
-from whorl.handles.process import Process, Stdio, StdioKind, kill
-from whorl.handles.random import Random
+from whorl.handles.datagrams.udp import UDP, UdpSend
+from whorl.handles.fs.request import FsRequest
+from whorl.handles.process.process import Process, Stdio, StdioKind, kill
 from whorl.handles.requests import Connect, Shutdown, Write
-from whorl.handles.signal import Signal
-from whorl.handles.stream_handle import StreamHandle
-from whorl.handles.tcp import TCP
-from whorl.handles.threadpool import ThreadPool, Work, thread_pool
-from whorl.handles.timer import Timer
-from whorl.handles.tty import TTY, TTYMode, reset_mode
-from whorl.handles.udp import UDP, UdpSend
-from whorl.handles.watcher import Poll
+from whorl.handles.streams.pipe import Pipe
+from whorl.handles.streams.stream_handle import StreamHandle
+from whorl.handles.streams.tcp import TCP
+from whorl.handles.streams.tty import TTY, TTYMode, reset_mode
+from whorl.handles.threads.dns import getaddrinfo, getnameinfo
+from whorl.handles.threads.random import Random
+from whorl.handles.threads.thread_pool import ThreadPool, Work, thread_pool
+from whorl.handles.watchers.async_ import Async
+from whorl.handles.watchers.fs_event import FsEvent
+from whorl.handles.watchers.fs_poll import FsPoll
+from whorl.handles.watchers.kinds import HandleKind, guess_handle
+from whorl.handles.watchers.loop_watchers import Check, Idle, Prepare
+from whorl.handles.watchers.poll import Poll
+from whorl.handles.watchers.signal import Signal
+from whorl.handles.watchers.timer import Timer
 
 __all__ = [
     "Async",

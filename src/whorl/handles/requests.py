@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import current_context
 from whorl.core.handle import Handle, Request
+from whorl.core.kernel.errors import os_error
 from whorl.core.limits import SPARE_WRITES
-from whorl.core.refusals import os_error
 
 try:
     import cython
 except ImportError:
-    from whorl.core import uncompiled as cython
+    from whorl.core import cython_shim as cython
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer

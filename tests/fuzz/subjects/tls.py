@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.aio.tls import client_context, server_context
+from tests.aio.tls_contexts import client_context, server_context
 from tests.fuzz.ends import connected
 from tests.fuzz.world import Diary, Effect, World
 

@@ -1,0 +1,116 @@
+"""Accepted connections that have a socket object, and those that came to nothing."""
+
+from __future__ import annotations
+
+from asyncio.log import logger
+from contextvars import Context
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+    from ssl import SSLContext
+    from typing import Protocol
+
+    from whorl.aio.loop_type import AnyLoop
+    from whorl.aio.transports.connection_set import Clients
+
+    class Server(Protocol):
+        """A server, as those that accept its connections see it."""
+
+        _clients: Clients
+        _context: Context  # each connection gets a copy
+        _protocol_factory: Callable[[], asyncio.BaseProtocol]
+        _ssl_context: SSLContext | None
+        _ssl_handshake_timeout: float | None
+        _ssl_shutdown_timeout: float | None
+
+    class Acceptor(Protocol):
+        """What has accepted a connection for a server."""
+
+        _face: AnyLoop
+        _server: Server
+
+        def is_closing(self) -> bool: ...
+
+
+def serve(acceptor: Acceptor, connection: Any, address: Any) -> None:
+    """A connection: make its protocol and its transport, in a context of its own."""
+    loop, server = acceptor._face, acceptor._server
+    if loop._debug:
+        logger.debug("%r got a new connection from %r: %r", server, address, connection)
+    context = server._context.copy()
+    if server._ssl_context is None:
+        loop.call_soon(_make_transport, acceptor, connection, address, context, context=context)
+    else:
+        loop.create_task(_make_tls_transport(acceptor, connection, address, context), context=context)
+
+
+def _make_transport(acceptor: Acceptor, connection: Any, address: Any, context: Context) -> None:
+    loop, server = acceptor._face, acceptor._server
+    protocol = transport = None
+    if acceptor.is_closing():
+        loop._kernel.close_socket(connection)
+        return
+    try:
+        protocol = server._protocol_factory()
+        if acceptor.is_closing():  # The factory closed the server.
+            loop._kernel.close_socket(connection)
+            return
+        transport = loop._make_socket_transport(
+            connection, protocol, extra={"peername": address}, server=server, context=context
+        )
+    except BaseException as error:
+        connection_failed(loop, error, connection, protocol, transport)
+
+
+async def _make_tls_transport(acceptor: Acceptor, connection: Any, address: Any, context: Context) -> None:
+    loop, server = acceptor._face, acceptor._server
+    protocol = transport = None
+    try:
+        protocol = server._protocol_factory()
+        waiter = loop.create_future()
+        transport = loop._make_ssl_transport(
+            connection,
+            protocol,
+            server._ssl_context,
+            waiter,
+            server_side=True,
+            extra={"peername": address},
+            server=server,
+            ssl_handshake_timeout=server._ssl_handshake_timeout,
+            ssl_shutdown_timeout=server._ssl_shutdown_timeout,
+            context=context,
+        )
+        try:
+            await waiter
+        finally:
+            del waiter  # Its exception must not keep the protocol alive.
+    except BaseException as error:
+        connection_failed(loop, error, connection, protocol, transport)
+
+
+def connection_failed(
+    loop: Any, error: BaseException, connection: Any, protocol: Any, transport: Any
+) -> None:
+    """A connection got no protocol, no transport or no TLS: close it, and say so in debug mode."""
+    if transport is not None:
+        transport.close()
+    else:
+        loop._kernel.close_socket(connection)
+    say_failed(loop, error, protocol, transport)
+
+
+def say_failed(loop: Any, error: BaseException, protocol: Any, transport: Any) -> None:
+    """Say in debug mode that a connection failed, which was closed; raise what ends the program."""
+    if isinstance(error, SystemExit | KeyboardInterrupt):
+        raise error
+    if loop._debug:
+        known = {"protocol": protocol, "transport": transport}
+        loop.call_exception_handler(
+            {
+                "message": "Error on transport creation for incoming connection",
+                "exception": error,
+                **{key: value for key, value in known.items() if value is not None},
+            }
+        )

@@ -1,0 +1,77 @@
+cimport cython
+
+from cpython.ref cimport PyObject
+
+from whorl.aio.transports.byte_transport cimport PyContext_Enter, PyContext_Exit
+from whorl.aio.transports.connection_set cimport Clients
+from whorl.aio.transports.stream cimport StreamTransport
+from whorl.aio.transports.fd_table cimport TransportTable
+from whorl.aio.interop.class_snapshot cimport Unchanged
+from whorl.core.kernel.kernel cimport Kernel
+from whorl.core.loop.lifecycle cimport LoopLife
+from whorl.core.pollers.contract cimport IOHandle
+
+cdef extern from *:
+    """
+    /* What `cls.__new__(cls)` does for a class that has no such method of its own in Python. */
+    static inline PyObject *whorl_new(PyObject *cls) {
+        PyObject *none = PyTuple_New(0), *made = NULL;
+        if (none != NULL) {
+            made = ((PyTypeObject *)cls)->tp_new((PyTypeObject *)cls, none, NULL);
+            Py_DECREF(none);
+        }
+        return made;
+    }
+    """
+    object new "whorl_new"(object cls)
+    object copy_of "PyContext_Copy"(object context)
+
+cdef int OPEN
+cdef int READABLE
+cdef int ACCEPTS_PER_EVENT
+cdef object SocketTransport
+cdef object _Socket
+cdef object _CALL_SOON
+cdef Unchanged _METHODS
+cdef tuple EXHAUSTED
+cdef tuple NOTHING_THERE
+
+
+cdef class Acceptor(IOHandle):
+    cdef public object _face
+    cdef public object _server
+    cdef public object _sock
+    cdef public tuple _kind
+    cdef Clients _clients
+    cdef TransportTable _table
+    cdef object _rest
+    cdef list _accepted
+    cdef bint _exhausted
+
+    cpdef object _on_events(self, int seen)
+    @cython.locals(kernel=Kernel, descriptors=bint, _=int)
+    cdef object _accept(self)
+    @cython.locals(machine=LoopLife)
+    cdef object _run_again(self)
+    cdef object _begin_soon(self, tuple accepted)
+    @cython.locals(accepted=tuple)
+    cdef object _begin_accepted(self)
+    @cython.locals(fd=int)
+    cdef object _give_up_accepted(self)
+    cdef bint _accepts_descriptors(self) except -1
+    @cython.locals(machine=LoopLife, transport=StreamTransport, made=StreamTransport)
+    cdef object _begin(self, int fd, tuple accepted, object context)
+    cdef object _take_a_rest(self, object error)
+    cpdef object _release(self)
+
+
+cdef inline bint is_initialized(Acceptor acceptor) noexcept:
+    return acceptor._accepted is not None
+
+
+cdef inline object begin_in_context(Acceptor acceptor, int fd, tuple accepted, object context):
+    PyContext_Enter(<PyObject *>context)
+    try:
+        acceptor._begin(fd, accepted, context)
+    finally:
+        PyContext_Exit(<PyObject *>context)

@@ -1,0 +1,392 @@
+"""Connections that the loop makes or is given: to hosts, to UNIX sockets, over sockets made elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+import os
+import socket
+import sys
+from asyncio import staggered
+from asyncio.log import logger
+from collections.abc import Callable, Iterable
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, Any, TypeVar
+
+try:
+    import ssl as ssl_module
+except ImportError:
+    ssl_module = None  # type: ignore[assignment]
+
+from whorl.aio.connections.resolver import AddressInfo
+from whorl.aio.sockets.checks import check_plain_socket, check_unix_socket
+from whorl.aio.sockets.watch import make_room
+from whorl.aio.transports.public import SocketTransport
+from whorl.aio.transports.stream import StreamTransport
+from whorl.aio.transports.tls_stream import TLSStream
+from whorl.core.kernel.errors import os_error
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from whorl.aio.loop_type import AnyLoop
+
+    ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
+    SSL: TypeAlias = "bool | ssl_module.SSLContext | None"
+
+# Since 3.13 the text of an error that names an address also has its number.
+_SHOWS_ERROR_NUMBERS = sys.version_info >= (3, 13)
+
+
+# To hosts.
+
+
+async def create_connection(
+    loop: AnyLoop,
+    protocol_factory: Callable[[], ProtocolT],
+    host: str | None = None,
+    port: int | str | None = None,
+    *,
+    ssl: SSL = None,
+    family: int = 0,
+    proto: int = 0,
+    flags: int = 0,
+    sock: Any = None,
+    local_addr: Any = None,
+    server_hostname: str | None = None,
+    ssl_handshake_timeout: float | None = None,
+    ssl_shutdown_timeout: float | None = None,
+    happy_eyeballs_delay: float | None = None,
+    interleave: int | None = None,
+    all_errors: bool = False,
+) -> tuple[asyncio.Transport, ProtocolT]:
+    """Connect to a host and port, or take over a connected stream socket.
+
+    Source: ``asyncio.loop.create_connection``.
+    """
+    if server_hostname is not None and not ssl:
+        raise ValueError("server_hostname is only meaningful with ssl")
+    if server_hostname is None and ssl:
+        if not host:
+            raise ValueError("You must set server_hostname when using ssl without a host")
+        server_hostname = host
+    check_tls_timeouts(ssl, ssl_handshake_timeout, ssl_shutdown_timeout)
+    if sock is not None:
+        check_plain_socket(sock)
+    if happy_eyeballs_delay is not None and interleave is None:
+        interleave = 1
+    is_own = sock is None  # and will be made here
+    if host is not None or port is not None:
+        if sock is not None:
+            raise ValueError("host/port and sock can not be specified at the same time")
+        infos = await _resolve(loop, (host, port), family, proto, flags)
+        local_infos = None
+        if local_addr is not None:
+            local_infos = await _resolve(loop, local_addr, family, proto, flags)
+        if interleave:
+            infos = interleaved(infos, interleave)
+        sock = await _connect_any(loop, infos, local_infos, happy_eyeballs_delay, all_errors)
+    else:
+        if sock is None:
+            raise ValueError("host and port was not specified and no sock specified")
+        if sock.type != socket.SOCK_STREAM:
+            raise ValueError(f"A Stream Socket was expected, got {sock!r}")
+    transport, protocol = await loop._create_connection_transport(
+        sock,
+        protocol_factory,
+        ssl,
+        server_hostname,
+        ssl_handshake_timeout=ssl_handshake_timeout,
+        ssl_shutdown_timeout=ssl_shutdown_timeout,
+    )
+    if is_own:
+        allow_holding(transport)
+    if loop._debug:
+        shown = transport.get_extra_info("socket")
+        logger.debug("%r connected to %s:%r: (%r, %r)", shown, host, port, transport, protocol)
+    return transport, protocol
+
+
+async def _resolve(loop: AnyLoop, address: Any, family: int, proto: int, flags: int) -> list[AddressInfo]:
+    infos = await loop._ensure_resolved(address, family=family, proto=proto, flags=flags, loop=loop)
+    if not infos:
+        raise OSError("getaddrinfo() returned empty list")
+    return infos
+
+
+def interleaved(infos: Iterable[AddressInfo], first_family_count: int = 1) -> list[AddressInfo]:
+    """The addresses with their families taking turns, the first family beginning with so many."""
+    by_family: dict[int, list[AddressInfo]] = {}
+    for info in infos:
+        by_family.setdefault(info[0], []).append(info)
+    families = list(by_family.values())
+    lead = first_family_count - 1 if first_family_count > 1 else 0
+    head, families[0] = families[0][:lead], families[0][lead:]
+    rounds = itertools.zip_longest(*families)
+    return head + [info for row in rounds for info in row if info is not None]
+
+
+async def _connect_any(
+    loop: AnyLoop,
+    infos: list[AddressInfo],
+    local_infos: list[AddressInfo] | None,
+    delay: float | None,
+    all_errors: bool,
+) -> Any:
+    """A socket connected to the first of the addresses that answers."""
+    failures: list[list[OSError]] = []  # one list for each address that was tried
+    sock = None
+    try:
+        if delay is None:
+            for info in infos:
+                try:
+                    sock = await _connect_one(loop, failures, info, local_infos)
+                    break
+                except OSError:
+                    continue
+        else:
+            attempts = [functools.partial(_connect_one, loop, failures, info, local_infos) for info in infos]
+            sock = (await staggered.staggered_race(attempts, delay, loop=loop))[0]
+        if sock is None:
+            raise _combined([error for errors in failures for error in errors], all_errors)
+        return sock
+    finally:
+        failures.clear()  # Their tracebacks refer to this frame.
+
+
+def _combined(errors: list[OSError], all_errors: bool) -> Exception:
+    """The one exception for all failed attempts."""
+    if all_errors:
+        return ExceptionGroup("create_connection failed", errors)
+    if not errors:
+        return TimeoutError("create_connection failed")
+    if len({str(error) for error in errors}) == 1:
+        return errors[0]
+    return OSError(f"Multiple exceptions: {', '.join(map(str, errors))}")
+
+
+async def _connect_one(
+    loop: AnyLoop, failures: list[list[OSError]], info: AddressInfo, local_infos: list[AddressInfo] | None
+) -> Any:
+    """Make, bind and connect one socket; note what fails."""
+    errors: list[OSError] = []
+    failures.append(errors)
+    family, kind, protocol, _, address = info
+    sock = None
+    try:
+        sock = loop._kernel.open_socket(family, kind, protocol)
+        if isinstance(sock, int):
+            code, sock = sock, None
+            raise os_error(code)
+        if local_infos is not None:
+            _bind_local(loop, sock, family, local_infos, errors)
+        await loop.sock_connect(sock, address)
+        return sock
+    except BaseException as error:
+        if isinstance(error, OSError):
+            errors.append(error)
+        if sock is not None:
+            loop._kernel.close_socket(sock)
+        raise
+    finally:
+        del errors, failures  # Their tracebacks refer to this frame.
+
+
+def _bind_local(
+    loop: AnyLoop, sock: Any, family: int, local_infos: list[AddressInfo], errors: list[OSError]
+) -> None:
+    """Bind to the first local address that is of this family and can be had."""
+    for local_family, _, _, _, address in local_infos:
+        if local_family != family:
+            continue
+        result = loop._kernel.bind(sock, address)
+        if result == 0:
+            return
+        errors.append(bind_error(result, address))
+    if errors:
+        raise errors.pop()
+    raise OSError(f"no matching local address with {family=} found")
+
+
+def bind_error(code: int, address: Any) -> OSError:
+    """The error of a `bind`, with the address in its text."""
+    error = os_error(code)
+    reason = str(error) if _SHOWS_ERROR_NUMBERS else str(error.strerror)
+    return OSError(error.errno, f"error while attempting to bind on address {address!r}: {reason.lower()}")
+
+
+# To UNIX sockets.
+
+
+async def create_unix_connection(
+    loop: AnyLoop,
+    protocol_factory: Callable[[], ProtocolT],
+    path: Any = None,
+    *,
+    ssl: SSL = None,
+    sock: Any = None,
+    server_hostname: str | None = None,
+    ssl_handshake_timeout: float | None = None,
+    ssl_shutdown_timeout: float | None = None,
+) -> tuple[asyncio.Transport, ProtocolT]:
+    """Connect to a UNIX socket, by path (text, bytes or a path object) or abstract name.
+
+    Source: ``asyncio.loop.create_unix_connection``.
+    """
+    assert server_hostname is None or isinstance(server_hostname, str)
+    if ssl and server_hostname is None:
+        raise ValueError("you have to pass server_hostname when using ssl")
+    if server_hostname is not None and not ssl:
+        raise ValueError("server_hostname is only meaningful with ssl")
+    check_tls_timeouts(ssl, ssl_handshake_timeout, ssl_shutdown_timeout)
+    if path is not None:
+        if sock is not None:
+            raise ValueError("path and sock can not be specified at the same time")
+        sock = await _connect_path(loop, os.fspath(path))
+    else:
+        if sock is None:
+            raise ValueError("no path and sock were specified")
+        check_unix_socket(sock)
+    transport, protocol = await loop._create_connection_transport(
+        sock,
+        protocol_factory,
+        ssl,
+        server_hostname,
+        ssl_handshake_timeout=ssl_handshake_timeout,
+        ssl_shutdown_timeout=ssl_shutdown_timeout,
+    )
+    if path is not None:
+        allow_holding(transport)
+    return transport, protocol
+
+
+async def _connect_path(loop: AnyLoop, path: str | bytes) -> Any:
+    sock = loop._kernel.open_socket(socket.AF_UNIX, socket.SOCK_STREAM, 0)
+    if isinstance(sock, int):
+        raise os_error(sock)
+    try:
+        await loop.sock_connect(sock, path)
+    except BaseException:
+        loop._kernel.close_socket(sock)
+        raise
+    return sock
+
+
+# Over sockets made elsewhere.
+
+
+async def connect_accepted_socket(
+    loop: AnyLoop,
+    protocol_factory: Callable[[], ProtocolT],
+    sock: Any,
+    *,
+    ssl: SSL = None,
+    ssl_handshake_timeout: float | None = None,
+    ssl_shutdown_timeout: float | None = None,
+) -> tuple[asyncio.Transport, ProtocolT]:
+    """Serve a connection that was accepted elsewhere.
+
+    Source: ``asyncio.loop.connect_accepted_socket``.
+    """
+    if sock.type != socket.SOCK_STREAM:
+        raise ValueError(f"A Stream Socket was expected, got {sock!r}")
+    check_tls_timeouts(ssl, ssl_handshake_timeout, ssl_shutdown_timeout)
+    check_plain_socket(sock)
+    transport, protocol = await loop._create_connection_transport(
+        sock,
+        protocol_factory,
+        ssl,
+        "",
+        server_side=True,
+        ssl_handshake_timeout=ssl_handshake_timeout,
+        ssl_shutdown_timeout=ssl_shutdown_timeout,
+    )
+    if loop._debug:
+        logger.debug("%r handled: (%r, %r)", transport.get_extra_info("socket"), transport, protocol)
+    return transport, protocol
+
+
+# Transports.
+
+
+async def create_connection_transport(
+    loop: AnyLoop,
+    sock: Any,
+    protocol_factory: Callable[[], ProtocolT],
+    ssl: SSL,
+    server_hostname: str | None,
+    server_side: bool = False,
+    ssl_handshake_timeout: float | None = None,
+    ssl_shutdown_timeout: float | None = None,
+    context: Context | None = None,
+) -> tuple[asyncio.Transport, ProtocolT]:
+    """A protocol and its transport over a connected socket, once both know each other."""
+    try:
+        sock.setblocking(False)
+        context = copy_context() if context is None else context
+        protocol = protocol_factory()
+        waiter = loop.create_future()
+        transport: Any
+        if ssl:
+            transport = loop._make_ssl_transport(
+                sock,
+                protocol,
+                None if isinstance(ssl, bool) else ssl,
+                waiter,
+                server_side=server_side,
+                server_hostname=server_hostname,
+                ssl_handshake_timeout=ssl_handshake_timeout,
+                ssl_shutdown_timeout=ssl_shutdown_timeout,
+                context=context,
+            )
+        else:
+            transport = loop._make_socket_transport(sock, protocol, waiter, context=context)
+    except BaseException:
+        loop._kernel.close_socket(sock)
+        raise
+    try:
+        await waiter
+    except BaseException:
+        transport.close()
+        raise
+    finally:
+        del waiter  # Its exception must not keep the protocol alive.
+    return transport, protocol
+
+
+def make_socket_transport(
+    loop: AnyLoop,
+    sock: Any,
+    protocol: asyncio.BaseProtocol,
+    waiter: asyncio.Future[None] | None = None,
+    *,
+    extra: dict[str, Any] | None = None,
+    server: Any = None,
+    context: Context | None = None,
+) -> asyncio.Transport:
+    """A transport over a connected socket; `waiter` is done when the protocol was told."""
+    make_room(loop, sock)
+    transport: Any = SocketTransport(
+        loop, sock, protocol, waiter, extra=extra, server=server, context=context
+    )
+    return transport  # type: ignore[no-any-return]
+
+
+def allow_holding(transport: Any) -> None:
+    """Let a collecting loop hold what is written: it made the socket, so no program has its descriptor."""
+    if isinstance(transport, TLSStream):
+        transport = transport._ssl_protocol._transport
+    if isinstance(transport, StreamTransport):
+        transport._allow_holding()
+
+
+# What is refused.
+
+
+def check_tls_timeouts(ssl: Any, handshake_timeout: float | None, shutdown_timeout: float | None) -> None:
+    """Refuse the options of TLS where there is no TLS."""
+    if handshake_timeout is not None and not ssl:
+        raise ValueError("ssl_handshake_timeout is only meaningful with ssl")
+    if shutdown_timeout is not None and not ssl:
+        raise ValueError("ssl_shutdown_timeout is only meaningful with ssl")

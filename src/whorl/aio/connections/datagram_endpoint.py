@@ -1,0 +1,260 @@
+"""Datagram endpoints: UDP, UNIX and whatever else sends messages; made, and as users see them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import warnings
+from asyncio.log import logger
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from whorl.aio.connections.bind import remove_stale
+from whorl.aio.sockets.watch import ensure_no_transport
+from whorl.aio.transports.datagram import DatagramEndpoint
+from whorl.aio.transports.private_attributes import DatagramNames
+from whorl.aio.transports.public import Inherited, named, quick_to_call, shown
+from whorl.core.kernel.errors import check_result, os_error
+from whorl.core.states import Event
+
+if TYPE_CHECKING:
+    from whorl.aio.loop_type import AnyLoop
+
+    ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
+
+# Since 3.13 any socket will do that is no stream.
+_ONLY_DATAGRAM_SOCKETS = sys.version_info < (3, 13)
+
+
+class _BothTransports(asyncio.Transport, asyncio.DatagramTransport):
+    """What asyncio's own datagram transport is to `isinstance`."""
+
+
+@quick_to_call
+@named("_SelectorDatagramTransport")
+class DatagramTransport(DatagramEndpoint, DatagramNames):
+    """A datagram endpoint; plain Python, so that methods can be replaced on an instance.
+
+    It has the methods of a transport that writes a stream, as asyncio's has: they raise NotImplementedError.
+    """
+
+    max_size = 256 * 1024  # asyncio's name for the longest datagram that is received whole
+    _header_size = 8
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return _BothTransports
+
+    get_extra_info = Inherited(DatagramEndpoint.get_extra_info)
+    write = asyncio.Transport.write
+    writelines = asyncio.Transport.writelines
+    write_eof = asyncio.Transport.write_eof
+    can_write_eof = asyncio.Transport.can_write_eof
+
+    def __repr__(self) -> str:
+        is_read, is_written = self._interest & Event.READABLE, self._interest & Event.WRITABLE
+        return shown(self, bool(is_read), bool(is_written))
+
+    def __del__(self, _warn: Any = warnings.warn) -> None:
+        if getattr(self, "_sock", None) is not None:  # There is none if it was refused by its loop.
+            try:
+                _warn(f"unclosed transport {self!r}", ResourceWarning, source=self)
+            finally:
+                self._close_now()
+
+
+class _Wish(NamedTuple):
+    """What the caller wants of an endpoint, in the order in which errors show it."""
+
+    local_addr: Any
+    remote_addr: Any
+    family: int
+    proto: int
+    flags: int
+    reuse_port: bool | None
+    allow_broadcast: bool | None
+
+
+class _Attempt(NamedTuple):
+    """One way to make an endpoint."""
+
+    family: int
+    protocol: int
+    local: Any
+    remote: Any
+
+
+async def create_datagram_endpoint(
+    loop: AnyLoop,
+    protocol_factory: Callable[[], ProtocolT],
+    local_addr: Any = None,
+    remote_addr: Any = None,
+    *,
+    family: int = 0,
+    proto: int = 0,
+    flags: int = 0,
+    reuse_port: bool | None = None,
+    allow_broadcast: bool | None = None,
+    sock: Any = None,
+) -> tuple[asyncio.DatagramTransport, ProtocolT]:
+    """Make an endpoint for datagrams, bound and connected as far as addresses are given.
+
+    Source: ``asyncio.loop.create_datagram_endpoint``.
+    """
+    wish = _Wish(local_addr, remote_addr, family, proto, flags, reuse_port, allow_broadcast)
+    remote = None
+    is_ours = sock is None
+    if sock is not None:
+        _check_socket(sock, wish)
+        sock.setblocking(False)
+    else:
+        sock, remote = await _open_any(loop, wish, await _attempts(loop, wish))
+    try:
+        protocol = protocol_factory()
+        waiter = loop.create_future()
+        transport: Any = loop._make_datagram_transport(sock, protocol, remote, waiter)
+    except BaseException:
+        if is_ours:
+            loop._kernel.close_socket(sock)
+        raise
+    if loop._debug:
+        if local_addr:
+            logger.info(
+                "Datagram endpoint local_addr=%r remote_addr=%r created: (%r, %r)",
+                local_addr,
+                remote_addr,
+                transport,
+                protocol,
+            )
+        else:
+            logger.debug(
+                "Datagram endpoint remote_addr=%r created: (%r, %r)", remote_addr, transport, protocol
+            )
+    try:
+        await waiter
+    except BaseException:
+        transport.close()
+        raise
+    finally:
+        del waiter  # Its exception must not keep the protocol alive.
+    return transport, protocol
+
+
+def make_datagram_transport(
+    loop: AnyLoop,
+    sock: Any,
+    protocol: asyncio.BaseProtocol,
+    address: Any = None,
+    waiter: asyncio.Future[None] | None = None,
+    extra: dict[str, Any] | None = None,
+) -> asyncio.DatagramTransport:
+    """A transport over a datagram socket; `waiter` is done when the protocol was told."""
+    ensure_no_transport(loop, sock)
+    transport: Any = DatagramTransport(loop, sock, protocol, address, waiter, extra)
+    return transport  # type: ignore[no-any-return]
+
+
+def _check_socket(sock: Any, wish: _Wish) -> None:
+    """Refuse sockets that are no datagram sockets, and options that come too late."""
+    if _ONLY_DATAGRAM_SOCKETS:
+        if sock.type != socket.SOCK_DGRAM:
+            raise ValueError(f"A UDP Socket was expected, got {sock!r}")
+    elif sock.type == socket.SOCK_STREAM:
+        raise ValueError(f"A datagram socket was expected, got {sock!r}")
+    if any(wish):
+        problems = ", ".join(f"{name}={value}" for name, value in wish._asdict().items() if value)
+        raise ValueError(
+            f"socket modifier keyword arguments can not be used when sock is specified. ({problems})"
+        )
+
+
+# Addresses.
+
+
+async def _attempts(loop: AnyLoop, wish: _Wish) -> list[_Attempt]:
+    """What to try, one after the other."""
+    if not (wish.local_addr or wish.remote_addr):
+        if wish.family == 0:
+            raise ValueError("unexpected address family")
+        return [_Attempt(wish.family, wish.proto, None, None)]
+    if wish.family == socket.AF_UNIX:
+        for address in (wish.local_addr, wish.remote_addr):
+            if address is not None and not isinstance(address, str):
+                raise TypeError("string is expected")
+        if wish.local_addr and wish.local_addr[0] != "\0":
+            remove_stale(loop, wish.local_addr)
+        return [_Attempt(wish.family, wish.proto, wish.local_addr, wish.remote_addr)]
+    found: dict[tuple[int, int], list[Any]] = {}
+    for place, address in enumerate((wish.local_addr, wish.remote_addr)):
+        if address is not None:
+            for family, _, protocol, _, resolved in await _resolve(loop, address, wish):
+                found.setdefault((family, protocol), [None, None])[place] = resolved
+    attempts = [
+        _Attempt(family, protocol, local, remote)
+        for (family, protocol), (local, remote) in found.items()
+        if not ((wish.local_addr and local is None) or (wish.remote_addr and remote is None))
+    ]
+    if not attempts:
+        raise ValueError("can not get address information")
+    return attempts
+
+
+async def _resolve(loop: AnyLoop, address: Any, wish: _Wish) -> list[Any]:
+    if not (isinstance(address, tuple) and len(address) == 2):
+        raise TypeError("2-tuple is expected")
+    infos: list[Any] = await loop._ensure_resolved(
+        address, family=wish.family, type=socket.SOCK_DGRAM, proto=wish.proto, flags=wish.flags, loop=loop
+    )
+    if not infos:
+        raise OSError("getaddrinfo() returned empty list")
+    return infos
+
+
+# Sockets.
+
+
+async def _open_any(loop: AnyLoop, wish: _Wish, attempts: list[_Attempt]) -> tuple[Any, Any]:
+    """The first socket that can be had, and the address its datagrams go to."""
+    errors: list[OSError] = []
+    try:
+        for attempt in attempts:
+            try:
+                return await _open_one(loop, wish, attempt)
+            except OSError as error:
+                errors.append(error)
+        raise errors[0]
+    finally:
+        del errors  # Their tracebacks refer to this frame.
+
+
+async def _open_one(loop: AnyLoop, wish: _Wish, attempt: _Attempt) -> tuple[Any, Any]:
+    kernel = loop._kernel
+    sock = kernel.open_socket(attempt.family, socket.SOCK_DGRAM, attempt.protocol)
+    if isinstance(sock, int):
+        raise os_error(sock)
+    remote = None
+    try:
+        if wish.reuse_port:
+            _reuse_port(loop, sock)
+        if wish.allow_broadcast:
+            check_result(kernel.set_option(sock, socket.SOL_SOCKET, socket.SO_BROADCAST, 1))
+        if wish.local_addr:
+            check_result(kernel.bind(sock, attempt.local))
+        if wish.remote_addr:
+            if not wish.allow_broadcast:
+                await loop.sock_connect(sock, attempt.remote)
+            remote = attempt.remote
+    except BaseException:
+        kernel.close_socket(sock)
+        raise
+    return sock, remote
+
+
+def _reuse_port(loop: AnyLoop, sock: Any) -> None:
+    if not hasattr(socket, "SO_REUSEPORT"):
+        raise ValueError("reuse_port not supported by socket module")
+    if loop._kernel.set_option(sock, socket.SOL_SOCKET, socket.SO_REUSEPORT, 1) < 0:
+        raise ValueError(
+            "reuse_port not supported by socket module, SO_REUSEPORT defined but not implemented."
+        )

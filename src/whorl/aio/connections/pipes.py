@@ -1,0 +1,146 @@
+"""Pipes: transports over one direction of a pipe, a FIFO, a socket or a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from asyncio.log import logger
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from whorl.aio.transports.pipe import ReadPipe, WritePipe
+from whorl.aio.transports.private_attributes import PipeNames, WritePipeNames
+from whorl.aio.transports.public import Inherited, described, named, quick_to_call
+from whorl.core.states import Event
+
+if TYPE_CHECKING:
+    from whorl.aio.loop_type import AnyLoop
+
+    ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
+
+
+async def connect_read_pipe(
+    loop: AnyLoop, protocol_factory: Callable[[], ProtocolT], pipe: Any
+) -> tuple[asyncio.ReadTransport, ProtocolT]:
+    """Give a protocol what a file object's descriptor says; the transport will close the object.
+
+    Raises ValueError for what is no pipe, socket or terminal. Source: ``asyncio.loop.connect_read_pipe``.
+    """
+    protocol = protocol_factory()
+    waiter = loop.create_future()
+    transport = loop._make_read_pipe_transport(pipe, protocol, waiter)
+    try:
+        await waiter
+    except BaseException:
+        transport.close()
+        raise
+    if loop._debug:
+        logger.debug("Read pipe %r connected: (%r, %r)", pipe.fileno(), transport, protocol)
+    return transport, protocol  # type: ignore[return-value]
+
+
+async def connect_write_pipe(
+    loop: AnyLoop, protocol_factory: Callable[[], ProtocolT], pipe: Any
+) -> tuple[asyncio.WriteTransport, ProtocolT]:
+    """Write to a file object's descriptor; the transport will close the object.
+
+    Raises ValueError for what is no pipe, socket or terminal. Source: ``asyncio.loop.connect_write_pipe``.
+    """
+    protocol = protocol_factory()
+    waiter = loop.create_future()
+    transport = loop._make_write_pipe_transport(pipe, protocol, waiter)
+    try:
+        await waiter
+    except BaseException:
+        transport.close()
+        raise
+    if loop._debug:
+        logger.debug("Write pipe %r connected: (%r, %r)", pipe.fileno(), transport, protocol)
+    return transport, protocol  # type: ignore[return-value]
+
+
+def make_read_pipe_transport(
+    loop: AnyLoop,
+    pipe: Any,
+    protocol: asyncio.BaseProtocol,
+    waiter: asyncio.Future[None] | None = None,
+    extra: dict[str, Any] | None = None,
+) -> ReadPipeTransport:
+    """The transport that reads a pipe; the waiter is done once the protocol knows it."""
+    return ReadPipeTransport(loop, pipe, protocol, waiter, extra)
+
+
+def make_write_pipe_transport(
+    loop: AnyLoop,
+    pipe: Any,
+    protocol: asyncio.BaseProtocol,
+    waiter: asyncio.Future[None] | None = None,
+    extra: dict[str, Any] | None = None,
+) -> WritePipeTransport:
+    """The transport that writes to a pipe; the waiter is done once the protocol knows it."""
+    return WritePipeTransport(loop, pipe, protocol, waiter, extra)
+
+
+def _described(transport: ReadPipe | WritePipe, is_polling: bool) -> list[str]:
+    """The words that show a pipe's transport, its state in the poller among them."""
+    words = described(transport)
+    if transport._fd >= 0 and transport.loop.is_closed():
+        words.append("open")
+    elif transport._fd >= 0:
+        words.append("polling" if is_polling else "idle")
+    else:
+        words.append("closed")
+    return words
+
+
+def _give_up(transport: ReadPipe | WritePipe, warn: Any) -> None:
+    """Nobody refers to a transport any more: if it is open, complain and close it."""
+    if getattr(transport, "_sock", None) is not None:  # There is none if the file was refused.
+        try:
+            warn(f"unclosed transport {transport!r}", ResourceWarning, source=transport)
+        finally:
+            transport._close_now()
+
+
+@named("_UnixReadPipeTransport")
+class ReadPipeTransport(ReadPipe, PipeNames):
+    """What users see of a pipe that is read; `isinstance` finds ``asyncio.ReadTransport`` too."""
+
+    get_extra_info = Inherited(ReadPipe.get_extra_info)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return asyncio.ReadTransport
+
+    def __repr__(self) -> str:
+        return f"<{' '.join(_described(self, bool(self._interest & Event.READABLE)))}>"
+
+    def __del__(self, _warn: Any = warnings.warn) -> None:
+        _give_up(self, _warn)
+
+
+@quick_to_call
+@named("_UnixWritePipeTransport")
+class WritePipeTransport(WritePipe, WritePipeNames):
+    """What users see of a pipe that is written to; `isinstance` finds ``asyncio.Transport`` too.
+
+    It has the methods of a transport that reads, as asyncio's has: they raise NotImplementedError.
+    """
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return asyncio.Transport
+
+    get_extra_info = Inherited(WritePipe.get_extra_info)
+    is_reading = asyncio.Transport.is_reading
+    pause_reading = asyncio.Transport.pause_reading
+    resume_reading = asyncio.Transport.resume_reading
+
+    def __repr__(self) -> str:
+        words = _described(self, bool(self._unsent))
+        if self._fd >= 0 and not self.loop.is_closed():
+            words.append(f"bufsize={self._unsent}")
+        return f"<{' '.join(words)}>"
+
+    def __del__(self, _warn: Any = warnings.warn) -> None:
+        _give_up(self, _warn)

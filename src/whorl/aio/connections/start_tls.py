@@ -1,0 +1,115 @@
+"""TLS over a transport: on connections that are new, and on those that talk in the clear already."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import Context
+from typing import TYPE_CHECKING, Any
+
+try:
+    import ssl
+except ImportError:  # A Python may be built without it.
+    ssl = None  # type: ignore[assignment]
+
+from whorl.aio.sockets.watch import ensure_no_transport
+from whorl.aio.transports.public import SocketTransport
+from whorl.aio.transports.tls import TLSProtocol
+
+if TYPE_CHECKING:
+    from whorl.aio.loop_type import AnyLoop
+
+
+def make_ssl_transport(
+    loop: AnyLoop,
+    rawsock: Any,
+    protocol: asyncio.BaseProtocol,
+    sslcontext: Any,
+    waiter: asyncio.Future[None] | None = None,
+    *,
+    server_side: bool = False,
+    server_hostname: str | None = None,
+    extra: dict[str, Any] | None = None,
+    server: Any = None,
+    ssl_handshake_timeout: float | None = None,
+    ssl_shutdown_timeout: float | None = None,
+    context: Context | None = None,
+) -> asyncio.Transport:
+    """A TLS transport over a connected socket; `waiter` is done after the handshake."""
+    ensure_no_transport(loop, rawsock)
+    tls = TLSProtocol(
+        loop,
+        protocol,
+        sslcontext,
+        waiter,
+        server_side,
+        server_hostname,
+        ssl_handshake_timeout=ssl_handshake_timeout,
+        ssl_shutdown_timeout=ssl_shutdown_timeout,
+    )
+    SocketTransport(loop, rawsock, tls, extra=extra, server=server, context=context)
+    transport: Any = tls._app_transport
+    return transport  # type: ignore[no-any-return]
+
+
+async def start_tls(
+    loop: AnyLoop,
+    transport: Any,
+    protocol: asyncio.BaseProtocol,
+    sslcontext: ssl.SSLContext,
+    *,
+    server_side: bool = False,
+    server_hostname: str | None = None,
+    ssl_handshake_timeout: float | None = None,
+    ssl_shutdown_timeout: float | None = None,
+) -> asyncio.Transport | None:
+    """Begin to speak TLS on a connection; the transport to be used from then on.
+
+    Source: ``asyncio.loop.start_tls``.
+    """
+    if ssl is None:
+        raise RuntimeError("Python ssl module is not available")
+    if not isinstance(sslcontext, ssl.SSLContext):
+        raise TypeError(f"sslcontext is expected to be an instance of ssl.SSLContext, got {sslcontext!r}")
+    if not getattr(transport, "_start_tls_compatible", False):
+        raise TypeError(f"transport {transport!r} is not supported by start_tls()")
+    waiter = loop.create_future()
+    tls = TLSProtocol(
+        loop,
+        protocol,
+        sslcontext,
+        waiter,
+        server_side,
+        server_hostname,
+        ssl_handshake_timeout=ssl_handshake_timeout,
+        ssl_shutdown_timeout=ssl_shutdown_timeout,
+        call_connection_made=False,
+    )
+    transport.pause_reading()  # Nothing may arrive before the TLS protocol knows its transport.
+    transport.set_protocol(tls)
+    if server_side:
+        _move_stream_data(protocol, tls)
+    connected = loop.call_soon(tls.connection_made, transport)
+    resumed = loop.call_soon(transport.resume_reading)
+    try:
+        await waiter
+        secured: Any = tls._app_transport
+        return secured  # type: ignore[no-any-return]
+    except BaseException:
+        transport.close()
+        connected.cancel()
+        resumed.cancel()
+        raise
+    finally:
+        # The error must not keep alive what keeps the error: the protocol is told of it, too.
+        del waiter, transport, protocol, tls, connected, resumed
+
+
+def _move_stream_data(protocol: asyncio.BaseProtocol, tls: TLSProtocol) -> None:
+    """What a stream reader has received and nobody has read yet belongs to the handshake."""
+    if not isinstance(protocol, asyncio.StreamReaderProtocol):
+        return
+    buffer = getattr(getattr(protocol, "_stream_reader", None), "_buffer", None)
+    if buffer:
+        tls._by_records.lose_track()
+        tls._incoming.write(buffer)
+        buffer.clear()

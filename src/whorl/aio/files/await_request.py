@@ -1,0 +1,78 @@
+"""Waiting for the file system: what coroutines make of the machine's requests.
+
+What Linux answers from memory comes in the next turn. Everything else is done by the pool's threads; a
+cancelled wait takes back what no thread has begun, and gives back what was opened for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import types
+from collections.abc import Callable, Generator
+from typing import Any
+
+from whorl.aio.loop.event_loop import EventLoop
+from whorl.handles.fs.request import FsRequest, Operation
+
+
+def running_loop() -> EventLoop:
+    """The running loop; raises RuntimeError if there is none, or it is not one of Whorl's."""
+    loop = asyncio.get_running_loop()
+    if not isinstance(loop, EventLoop):
+        kind = f"{type(loop).__module__}.{type(loop).__qualname__}"
+        raise RuntimeError(f"whorl.fs needs a running loop of Whorl's (whorl.run), and this is a {kind}")
+    return loop
+
+
+@types.coroutine
+def next_turn() -> Generator[None, None, None]:
+    """Let the loop make a turn."""
+    yield
+
+
+async def ask(function: Callable[..., Any], *args: Any) -> Any:
+    """What a function of `whorl.handles.fs` gives; raises its error."""
+    loop = running_loop()
+    return await outcome(loop, functools.partial(function, loop, *args))
+
+
+async def perform(loop: EventLoop, operation: Operation) -> Any:
+    """What an operation gives; raises its error."""
+    return await outcome(loop, functools.partial(FsRequest, loop, operation))
+
+
+async def outcome(loop: EventLoop, begin: Callable[..., FsRequest]) -> Any:
+    """Begin a request and wait for its end."""
+    future = loop.create_future()
+    request = begin(callback=functools.partial(_settle, future))
+    try:
+        return await future
+    except BaseException:
+        if not future.done() and not loop.is_closed():
+            future.cancel()
+        if future.cancelled():
+            request.cancel()
+        elif future.done() and future.exception() is None:
+            _give_back(request, future.result())
+        raise
+    finally:
+        del future, request  # An error's traceback keeps this frame.
+
+
+def _settle(
+    future: asyncio.Future[Any], request: FsRequest, result: Any, error: BaseException | None
+) -> None:
+    if future.cancelled():
+        if error is None:
+            _give_back(request, result)
+    elif error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+def _give_back(request: FsRequest, result: Any) -> None:
+    """Nobody wants this result any more."""
+    if request._operation.dispose is not None:
+        request._operation.dispose(result)

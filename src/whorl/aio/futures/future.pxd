@@ -1,0 +1,72 @@
+cimport cython
+
+from whorl.core.callback cimport Runnable
+from whorl.core.loop.loop cimport Loop
+
+cdef int PENDING
+cdef int CANCELLED
+cdef int FINISHED
+
+
+cdef extern from *:
+    """
+    /* Sets a StopIteration with a value; without one, ending an iteration needs no exception. */
+    static inline int whorl_stop_with(PyObject *value) {
+        PyObject *stop;
+        if (value == Py_None)
+            return 0;
+        stop = PyObject_CallOneArg(PyExc_StopIteration, value);
+        if (stop == NULL)
+            return -1;
+        PyErr_SetObject(PyExc_StopIteration, stop);
+        Py_DECREF(stop);
+        return 0;
+    }
+    """
+    int stop_with "whorl_stop_with"(object value) noexcept
+
+
+cdef class Future(Runnable):
+    cdef dict __dict__
+    cdef object __weakref__
+    cdef readonly object _loop
+    cdef int _status
+    cdef readonly object _result
+    cdef readonly object _exception
+    cdef object _traceback
+    cdef object _message
+    cdef object _cancelled_error
+    cdef bint _is_retrieved
+    cdef public bint _asyncio_future_blocking
+    cdef object _first
+    cdef object _first_context
+    cdef list _more
+    cdef public object _source_traceback
+
+    cdef object _take_result(self)
+    cdef object _restore_traceback(self, object error)
+    cdef object _outcome(self, str complaint)
+    cpdef object _make_cancelled_error(self)
+    cdef object _finish(self, object result)
+    cdef object _fail(self, object exception)
+    cdef bint _cancel(self, object message) except -1
+    cdef object _refuse(self)
+    cdef object _append(self, object entry, object context)
+    cdef list _entries(self)
+    cdef object _call_all(self)
+    @cython.locals(machine=Loop)
+    cdef object _call(self, object entry, object context)
+    cdef object _end(self)
+    cdef object _complain(self, str message)
+
+
+@cython.final
+cdef class FutureIterator:
+    cdef Future _future
+
+
+@cython.locals(future=Future)
+cpdef Future new_future(object loop)
+
+
+cpdef object origin()

@@ -1,0 +1,471 @@
+"""Tasks of Whorl's own, compiled, for programs whose time goes into switching tasks.
+
+They behave as `asyncio.Task` does. What is faster: a task stands in the loop's ready queue itself, without
+a callback around it, and what wakes it is one look at the future it waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+from asyncio import base_tasks, coroutines, futures, tasks
+from contextvars import Context
+from types import CoroutineType
+from typing import Any
+
+from whorl.aio.futures.future import Future
+from whorl.aio.futures.states import PENDING
+from whorl.aio.futures.task_factory import task_of_factory
+from whorl.core.callback import current_context
+from whorl.core.loop.loop import Loop
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+UNSET = object()
+
+# Where the running Python keeps which task runs: in a dictionary, or behind functions only.
+KEEPS_DICTIONARY = sys.version_info < (3, 14)
+_current: Any = tasks._current_tasks if KEEPS_DICTIONARY else {}  # type: ignore[attr-defined, unused-ignore]
+_enter: Any = tasks._enter_task
+_leave: Any = tasks._leave_task
+
+# asyncio's helpers for tasks of whatever kind.
+_register: Any = tasks._register_task
+_get_stack: Any = base_tasks._task_get_stack
+_print_stack: Any = base_tasks._task_print_stack
+_describe: Any = base_tasks._task_repr
+
+_tasks_made = 0
+_registers_each = not cython.compiled  # whether each task registers with asyncio, for `all_tasks`
+
+if not cython.compiled:
+    # Compiled, all tasks stand in a ring, for `asyncio.all_tasks`; uncompiled, each registers with asyncio.
+    _members: Any = None
+
+    def begin_members(ring: Any) -> None:
+        """Make a ring without members."""
+
+    def enlist(ring: Any, member: Any, owner: Task) -> None:
+        """Take a task into the ring."""
+
+    def delist(member: Any) -> None:
+        """Take a task out of its ring."""
+
+    def listed(ring: Any) -> list[Any]:
+        """All tasks in the ring."""
+        return []
+
+    def enter_context(context: Context) -> None:
+        """Let what follows run in a context; uncompiled, contexts run functions (`_execute_uncompiled`)."""
+
+    def exit_context(context: Context) -> None:
+        """Leave a context again."""
+
+    def send(coro: Any) -> Any:
+        """Let a coroutine go on; what it waits for next."""
+        return coro.send(None)
+
+    def has_returned() -> bool:
+        """Whether the last `send` gave what the coroutine returned; uncompiled, that is an exception."""
+        return False
+
+
+class Task(Future):
+    """A coroutine that runs on a loop, and a future of what it returns (asyncio: ``asyncio.Task``).
+
+    `eager_start` lets it run up to its first wait at once. Raises as `asyncio.Task` does. `isinstance` says
+    that it is one.
+    """
+
+    # Where it is: in the ready queue, or in the callbacks of the future it waits for (`_fut_waiter`), or
+    # running. A future that is done moves it from the second place to the first.
+    __slots__ = (
+        "_context",
+        "_coro",
+        "_error",
+        "_fut_waiter",
+        "_log_destroy_pending",
+        "_machine",
+        "_member",
+        "_must_cancel",
+        "_name",
+        "_num_cancels_requested",
+        "_number",
+    )
+
+    def __init__(
+        self,
+        coro: Any,
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+        name: object = None,
+        context: Context | None = None,
+        eager_start: bool = False,
+    ) -> None:
+        super().__init__(loop=loop)
+        self._coro: Any = None
+        self._context: Context = None  # type: ignore[assignment]
+        self._machine: Loop | None = None  # its loop, if that is one of Whorl's
+        self._error: BaseException | None = None  # what to throw into the coroutine
+        self._fut_waiter: Any = None
+        self._must_cancel = False
+        self._num_cancels_requested = 0
+        self._name: str | None = None
+        self._number = 0  # what its name is made of, unless it was given one
+        self._log_destroy_pending = False  # until it has begun
+        if not cython.compiled:
+            self._member: Any = None
+        self._check(coro, context)
+        self._start(coro, name, context)
+        if eager_start and self._loop.is_running():
+            self._run_eagerly()
+        else:
+            self._go_on()
+
+    def _check(self, coro: Any, context: Any) -> None:
+        if type(coro) is not CoroutineType and not coroutines.iscoroutine(coro):
+            raise TypeError(f"a coroutine was expected, got {coro!r}")
+        if context is not None and not isinstance(context, Context):
+            raise TypeError(f"a contextvars.Context was expected, got {type(context).__name__}")
+
+    def _start(self, coro: Any, name: Any, context: Context | None) -> None:
+        """Be a task that has not run yet."""
+        global _tasks_made
+        loop = self._loop
+        self._machine = loop if isinstance(loop, Loop) else None
+        self._coro = coro
+        self._context = current_context() if context is None else context
+        if name is None:
+            _tasks_made += 1
+            self._number = _tasks_made
+        else:
+            self._name = name if type(name) is str else str(name)
+        self._log_destroy_pending = True
+        enlist(_members, self._member, self)
+        if _registers_each:
+            _register(self)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return asyncio.Task if type(self) is Task else type(self)
+
+    # Running.
+
+    def _execute(self) -> None:
+        error = self._take_error()
+        enter_context(self._context)
+        try:
+            self._step(error)
+        finally:
+            exit_context(self._context)
+
+    def _resume(self) -> None:
+        """`_execute` for loops that are not Whorl's, which know contexts themselves."""
+        self._step(self._take_error())
+
+    def _wakeup(self, future: Any) -> None:
+        """What futures that are not ours call when they are done."""
+        try:
+            future.result()
+        except BaseException as error:
+            self._step(error)
+        else:
+            self._step(None)
+        finally:
+            if not cython.compiled:
+                del self
+
+    def _take_error(self) -> BaseException | None:
+        """What to throw into the coroutine, which was waiting for something."""
+        waiter = self._fut_waiter
+        if waiter is not None:
+            future: Future = waiter
+            failure = future._outcome("Result is not ready.")
+            if failure is not None:
+                future._restore_traceback(failure)
+            return failure
+        error = self._error
+        self._error = None
+        return error
+
+    def _step(self, error: Any) -> None:
+        """Let the coroutine go on, up to where it waits."""
+        if self._status != PENDING:
+            raise asyncio.InvalidStateError(f"_step(): already done: {self!r}, {error!r}")
+        if self._must_cancel:
+            if not isinstance(error, asyncio.CancelledError):
+                error = self._make_cancelled_error()
+            self._must_cancel = False
+        self._fut_waiter = None
+        loop = self._loop
+        if not KEEPS_DICTIONARY:
+            _enter(loop, self)
+        elif _current.setdefault(loop, self) is not self:
+            _enter(loop, self)  # which complains
+        try:
+            self._advance(error)
+        finally:
+            if not KEEPS_DICTIONARY or _current.pop(loop, None) is not self:
+                _leave(loop, self)
+            if not cython.compiled:
+                del self  # A traceback may keep this frame, which must not keep the task.
+
+    def _advance(self, error: Any) -> None:
+        coro = self._coro
+        finished = False
+        result = None
+        try:
+            if error is None:
+                result = send(coro)
+                finished = has_returned()
+            else:
+                result = coro.throw(error)
+        except StopIteration as stop:
+            finished = True
+            result = stop.value
+        except asyncio.CancelledError as cancelled:
+            self._cancelled_error = cancelled
+            self._cancel(None)
+            if not cython.compiled:
+                del self
+            return
+        except (KeyboardInterrupt, SystemExit) as interrupt:
+            self._fail(interrupt)
+            raise
+        except BaseException as failure:
+            self._fail(failure)
+            if not cython.compiled:
+                del self
+            return
+        if finished:
+            if self._must_cancel:  # too late to throw it into the coroutine
+                self._must_cancel = False
+                self._cancel(self._message)
+            else:
+                self._finish(result)
+        elif result is None:
+            self._go_on()  # a bare `yield` waits for the next turn
+        elif type(result) is Future or type(result) is Task:
+            self._wait_for_own(result)
+        else:
+            self._wait_for(result)
+
+    def _wait_for_own(self, future: Future) -> None:
+        """Wait for a future or task of ours."""
+        if future._loop is not self._loop or not future._asyncio_future_blocking or future is self:
+            self._wait_for(future)
+            return
+        future._asyncio_future_blocking = False
+        if self._machine is not None:
+            future._append(self, None)
+        else:
+            future._append(self._wakeup, self._context)
+        self._fut_waiter = future
+        if self._must_cancel and future.cancel(self._message):
+            self._must_cancel = False
+
+    def _wait_for(self, awaited: Any) -> None:
+        """Wait for anything that a coroutine may have yielded, or throw into it what is wrong with that."""
+        blocking = getattr(awaited, "_asyncio_future_blocking", None)
+        if blocking is None:
+            if inspect.isgenerator(awaited):
+                problem = "yield was used instead of yield from for generator "
+                problem += f"in task {self!r} with {awaited!r}"
+            else:
+                problem = f"Task got bad yield: {awaited!r}"
+        elif futures._get_loop(awaited) is not self._loop:  # type: ignore[attr-defined]
+            problem = f"Task {self!r} got Future {awaited!r} attached to a different loop"
+        elif not blocking:
+            problem = f"yield was used instead of yield from in task {self!r} with {awaited!r}"
+        elif awaited is self:
+            problem = f"Task cannot await on itself: {self!r}"
+        else:
+            awaited._asyncio_future_blocking = False
+            awaited.add_done_callback(self._wakeup, context=self._context)
+            self._fut_waiter = awaited
+            if self._must_cancel and awaited.cancel(msg=self._message):
+                self._must_cancel = False
+            return
+        self._error = RuntimeError(problem)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Run in the next turn."""
+        if self._machine is not None:
+            self._machine._enqueue(self)
+        else:
+            self._loop.call_soon(self._resume, context=self._context)
+
+    def _run_eagerly(self) -> None:
+        """Run up to the first wait, inside whatever runs now."""
+        loop = self._loop
+        previous = _swap(loop, self)
+        try:
+            self._context.run(self._begin_eagerly)
+        except BaseException:
+            self._log_destroy_pending = False
+            raise
+        finally:
+            _swap(loop, previous)
+        if self._status != PENDING:
+            self._coro = None
+
+    def _begin_eagerly(self) -> None:
+        self._advance(None)
+
+    # Cancelling.
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Throw CancelledError into the coroutine soon; whether it was still running."""
+        self._is_retrieved = True
+        if self._status != PENDING:
+            return False
+        self._num_cancels_requested += 1
+        waiter = self._fut_waiter
+        if waiter is not None and waiter.cancel(msg=msg):
+            return True
+        self._must_cancel = True
+        self._message = msg
+        return True
+
+    def cancelling(self) -> int:
+        """How often it was asked to cancel, less how often that was taken back."""
+        return self._num_cancels_requested
+
+    def uncancel(self) -> int:
+        """Take one request to cancel back; how many are left."""
+        if self._num_cancels_requested > 0:
+            self._num_cancels_requested -= 1
+            if self._num_cancels_requested == 0 and TAKES_CANCEL_BACK:
+                self._must_cancel = False
+        return self._num_cancels_requested
+
+    def set_result(self, result: Any) -> None:
+        """Always raises RuntimeError: what its coroutine returns is its result."""
+        raise RuntimeError("Task does not support set_result operation")
+
+    def set_exception(self, exception: Any) -> None:
+        """Always raises RuntimeError: what its coroutine raises is its exception."""
+        raise RuntimeError("Task does not support set_exception operation")
+
+    # Looking.
+
+    def get_coro(self) -> Any:
+        """The coroutine it runs."""
+        return self._coro
+
+    def get_context(self) -> Context:
+        """The context it runs in."""
+        return self._context
+
+    def get_name(self) -> str:
+        """Its name."""
+        if self._name is None:
+            self._name = f"Task-{self._number}"
+        return self._name
+
+    def set_name(self, value: object) -> None:
+        """Give it another name."""
+        self._name = str(value)
+
+    def get_stack(self, *, limit: int | None = None) -> list[Any]:
+        """The frames of its coroutine, or of the exception that ended it; oldest first."""
+        frames: list[Any] = _get_stack(self, limit)
+        return frames
+
+    def print_stack(self, *, limit: int | None = None, file: Any = None) -> None:
+        """Print what `get_stack` gives, as a traceback."""
+        _print_stack(self, limit, file)
+
+    def __repr__(self) -> str:
+        return str(_describe(self))
+
+    def _end(self) -> None:
+        delist(self._member)  # Whoever is told of it may keep it; it never runs again.
+        if self._status == PENDING and self._log_destroy_pending and self._loop is not None:
+            context: dict[str, Any] = {"task": self, "message": "Task was destroyed but it is pending!"}
+            if self._source_traceback:
+                context["source_traceback"] = self._source_traceback
+            self._loop.call_exception_handler(context)
+        Future._end(self)
+
+    def __dealloc__(self) -> None:
+        delist(self._member)
+
+
+# From 3.13 on, taking back the last request to cancel also takes back one that was not thrown yet.
+TAKES_CANCEL_BACK = sys.version_info >= (3, 13)
+
+
+@cython.binding(True)  # type: ignore[untyped-decorator]
+def create_task(
+    loop: Any, coro: Any, *, name: Any = UNSET, context: Any = UNSET, eager_start: Any = UNSET, **options: Any
+) -> Any:
+    """A task of ours that runs a coroutine.
+
+    Source: ``asyncio.loop.create_task``.
+    """
+    if loop._task_factory is not None:
+        given = {"name": name, "context": context, "eager_start": eager_start}
+        options.update((key, value) for key, value in given.items() if value is not UNSET)
+        return task_of_factory(loop, coro, options)
+    name = None if name is UNSET else name
+    context = None if context is UNSET else context
+    if not options and (eager_start is UNSET or not eager_start):
+        return new_task(loop, coro, name, context)
+    loop._check_closed()
+    return Task(coro, loop=loop, name=name, context=context, eager_start=eager_start, **options)
+
+
+def new_task(loop: Any, coro: Any, name: Any, context: Context | None) -> Task:
+    """A task of one of Whorl's loops, made without the cost of a call by name."""
+    machine: Loop = loop
+    if machine._closed:
+        machine._check_closed()
+    if machine._debug or not cython.compiled:
+        return Task(coro, loop=loop, name=name, context=context)
+    task = Task.__new__(Task)
+    task._loop = loop
+    task._status = PENDING
+    task._is_retrieved = True
+    task._check(coro, context)
+    task._start(coro, name, context)
+    machine._enqueue(task)
+    return task
+
+
+def register_each_task() -> None:
+    """Let each task made from now on register with asyncio itself."""
+    global _registers_each
+    _registers_each = True
+
+
+def living_tasks() -> list[Any]:
+    """All tasks of ours that exist; compiled only."""
+    return listed(_members)
+
+
+def _swap(loop: Any, task: Any) -> Any:
+    """Let another task be the one that runs; returns the one before."""
+    if not KEEPS_DICTIONARY:
+        return tasks._swap_current_task(loop, task)  # type: ignore[attr-defined]
+    previous = _current.pop(loop, None)
+    if task is not None:
+        _current[loop] = task
+    return previous
+
+
+begin_members(_members)
+
+if not cython.compiled:
+
+    def _execute_uncompiled(self: Task) -> None:
+        context, step, error = self._context, [self._step], self._take_error()
+        del self  # A traceback may keep this frame, which must not keep the task.
+        context.run(step.pop(), error)
+
+    Task._execute = _execute_uncompiled  # type: ignore[method-assign]

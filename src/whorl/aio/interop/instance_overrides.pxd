@@ -1,0 +1,34 @@
+from cpython.ref cimport PyObject
+
+from whorl.core.loop.timers cimport LoopTimers
+
+cdef extern from "Python.h":
+    int PyObject_GenericSetAttr(object thing, object name, PyObject *value) except -1
+
+
+cdef inline int set_plainly(object thing, object name, object value) except -1:
+    return PyObject_GenericSetAttr(thing, name, <PyObject *>value)
+
+
+cdef inline int delete_plainly(object thing, object name) except -1:
+    return PyObject_GenericSetAttr(thing, name, NULL)
+
+
+cdef inline object clock_function_of(object loop):
+    return (<LoopTimers?>loop)._clock_function
+
+
+cdef class Noticing:
+    pass
+
+
+cdef class Unaware:
+    pass
+
+
+cdef class Telling:
+    cdef readonly object __name__
+    cdef readonly object __signature__
+    cdef object _read
+    cdef object _replaced
+    cdef object _restored

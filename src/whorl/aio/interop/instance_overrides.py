@@ -1,0 +1,102 @@
+"""Noticing when a method of an instance is replaced: by a comparison, or as an attribute that tells."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable
+from typing import Any
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if not cython.compiled:
+    set_plainly: Any = object.__setattr__
+    delete_plainly: Any = object.__delattr__
+
+
+class Noticing:
+    """Tells its subclass when `call_at` is put on an instance, or taken off it.
+
+    In a class of Python's these two methods would cost every attribute that is set a call.
+    """
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        set_plainly(self, name, value)
+        if name == "call_at":
+            self._look_again()
+
+    def __delattr__(self, name: str) -> None:
+        delete_plainly(self, name)
+        if name == "call_at":
+            self._look_again()
+
+    def _look_again(self) -> None:
+        """Something was replaced, or is the class's own again."""
+
+
+class Unaware:
+    """The same for the uncompiled build, whose machine sets all that it remembers as attributes: nothing."""
+
+    __slots__ = ()
+
+
+class Telling:
+    """The monotonic clock, in seconds (``asyncio.loop.time``).
+
+    A method that tells when it is replaced on an instance. The function lies in the attribute
+    `_clock_function`, so that reading it costs no Python call.
+    """
+
+    __slots__ = ("__name__", "__signature__", "_read", "_replaced", "_restored")
+
+    def __init__(
+        self,
+        method: Any,
+        read: Callable[[Any], float],
+        replaced: Callable[[Any, Any], None],
+        restored: Callable[[Any], None],
+    ) -> None:
+        self.__name__ = method.__name__
+        self.__signature__ = inspect.signature(method)
+        self._read = read  # called on the class
+        self._replaced = replaced
+        self._restored = restored
+
+    def __get__(self, loop: Any, owner: Any) -> Any:
+        return self if loop is None else clock_function_of(loop)
+
+    def __set__(self, loop: Any, function: Any) -> None:
+        self._replaced(loop, function)
+
+    def __delete__(self, loop: Any) -> None:
+        self._restored(loop)
+
+    def __call__(self, loop: Any) -> float:
+        return self._read(loop)
+
+
+if not cython.compiled:
+    clock_function_of = operator.attrgetter("_clock_function")
+
+    class TellingProperty(property):
+        """The same in fewer steps, uncompiled."""
+
+        def __init__(
+            self,
+            method: Any,
+            read: Callable[[Any], float],
+            replaced: Callable[[Any, Any], None],
+            restored: Callable[[Any], None],
+        ) -> None:
+            super().__init__(clock_function_of, replaced, restored, Telling.__doc__)
+            self.__name__ = method.__name__  # type: ignore[misc, unused-ignore]
+            self._read = read
+
+        __call__ = Telling.__call__
+
+    Telling = TellingProperty  # type: ignore[misc, assignment]

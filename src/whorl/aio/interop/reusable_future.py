@@ -1,0 +1,205 @@
+"""What one task awaits until an event wakes it: a future that is never done, and is used again.
+
+A task of CPython's waits for futures of CPython's class without a call by name; for anything else it pays as
+much as for all the rest of a wait. To make such a future for each wait would cost the same. So whoever wakes
+the task takes its callback out of the future, calls it, and the future is like new.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from types import BuiltinMethodType
+from typing import TYPE_CHECKING, Any
+
+from whorl.core.callback import Callback, new_callback
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+try:
+    from _asyncio import Future as _Future  # whatever a program puts in the place of `asyncio.Future`
+except ImportError:
+    from asyncio import Future as _Future
+
+if TYPE_CHECKING:
+    from whorl.core.loop.loop import Loop
+
+Future: Any = _Future
+PENDING = "PENDING"
+#: Since 3.13 a task can take a request to cancel it back before it has seen it.
+TAKES_CANCEL_BACK = sys.version_info >= (3, 13)
+#: Since 3.14 a future knows which tasks await it.
+AWAITED_BY = sys.version_info >= (3, 14)
+discard_awaiter: Any = getattr(asyncio, "future_discard_from_awaited_by", None)
+
+if not cython.compiled:
+    from whorl.core.callback import call_with_one
+
+    def learn_futures(future_class: Any, example: Any) -> bool:
+        """Whether futures are as expected, of which one that is pending is an example."""
+        return True
+
+    def is_pending(future: Any) -> bool:
+        """Whether a future is not done."""
+        return bool(future._state == PENDING)
+
+    def block(future: Any) -> None:
+        """What the first step of awaiting a future does."""
+        future._asyncio_future_blocking = True
+
+    def taken_callback(future: Any) -> Any:
+        """Take the callback out of a future: it and its context; None if it is not just one of a task's."""
+        callbacks = future._callbacks
+        if not callbacks or len(callbacks) != 1 or type(callbacks[0][0]) is not BuiltinMethodType:
+            return None
+        future.remove_done_callback(callbacks[0][0])
+        return callbacks[0]
+
+    def bound_to(callback: Any) -> Any:
+        """The object of a method."""
+        return callback.__self__
+
+    def is_kept_by_one(wait: Any) -> bool:
+        """Whether nobody else has the future of a wait; uncompiled nobody can tell."""
+        return False
+
+
+class _NoLoop:
+    """Stands for a loop where a future that is done already asks for one."""
+
+    def get_debug(self) -> bool:
+        """No."""
+        return False
+
+
+def _example() -> asyncio.Future[None]:
+    future: asyncio.Future[None] = Future(loop=_NoLoop())
+    return future
+
+
+if not learn_futures(Future, _example()):
+    raise ImportError("asyncio.Future is not the class written in C that it is in CPython")
+
+DONE: Any = _example()
+DONE.set_result(None)
+WOKEN = (DONE,)  # what tasks are told is done
+
+
+class Wait:
+    """Something that a single task may await, woken by whoever made it."""
+
+    __slots__ = ("_done", "_error", "_future", "_is_awaited", "_runner")
+
+    def __init__(self, loop: Loop) -> None:
+        self._runner = loop
+        self._future: Any = Future(loop=loop)
+        self._done = False
+        self._is_awaited = False  # whether the future may have a callback
+        self._error: BaseException | None = None
+
+    def _reset(self) -> None:
+        """Be as new."""
+        if self._is_awaited or not is_kept_by_one(self) or not is_pending(self._future):
+            self._future = Future(loop=self._runner)
+        self._done = self._is_awaited = False
+        self._error = None
+
+    # For the coroutine.
+
+    def __await__(self) -> Any:
+        return self
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        future = self._future
+        if not self._done and is_pending(future):
+            self._is_awaited = True
+            block(future)
+            return future
+        if not is_pending(future):
+            self._look_at_future()
+        if self._error is not None:
+            error, self._error = self._error, None  # Its traceback refers to those who refer to this.
+            raise error
+        raise StopIteration
+
+    def _look_at_future(self) -> None:
+        """Raise what the future has become, perhaps after the task was woken and before it went on.
+
+        A task that was cancelled meanwhile has cancelled the future.
+        """
+        if TAKES_CANCEL_BACK and self._done and self._future.cancelled():
+            task = asyncio.current_task()
+            if task is not None and not task.cancelling():
+                return
+        self._future.result()
+
+    # For whoever looks at what a task waits for.
+
+    def done(self) -> bool:
+        """Whether the wait is over."""
+        return self._done or bool(self._future.done())
+
+    def cancelled(self) -> bool:
+        """Whether the task was cancelled before it was woken."""
+        return not self._done and bool(self._future.cancelled())
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Wait no longer."""
+        return not self._done and bool(self._future.cancel(msg))
+
+    # For whoever made it.
+
+    def _is_wanted(self) -> bool:
+        """Whether somebody may still be waiting."""
+        return not self._done and is_pending(self._future)
+
+    # The same, once `_done` is set.
+
+    def _take_callback(self) -> Any:
+        """What the task is called by, and its context; None if the future itself has to tell it."""
+        if self._runner._debug:
+            return None
+        taken = taken_callback(self._future)
+        if taken is not None:
+            self._is_awaited = False
+            if AWAITED_BY:
+                discard_awaiter(self._future, bound_to(taken[0]))
+        return taken
+
+    def _finish(self) -> None:
+        """Have the future tell whoever awaits it."""
+        if is_pending(self._future):
+            self._future.set_result(None)
+
+    def _wake_soon(self) -> None:
+        """Have the task stepped in the next turn."""
+        taken = self._take_callback()
+        if taken is None:
+            self._finish()
+        else:
+            entry = new_callback(self._runner, taken[0], WOKEN, taken[1])
+            self._runner._enqueue(entry)
+
+    def _is_stepped_now(self) -> bool:
+        """Step the task inside whatever runs now, and return whether this could."""
+        taken = self._take_callback()
+        if taken is not None:
+            call_with_one(taken[1], taken[0], DONE)
+        return taken is not None
+
+    def _first_call(self) -> Callback | None:
+        """Have the future tell all who await it, but for the first: return the call that tells that one."""
+        callbacks = self._future._callbacks
+        if callbacks:
+            self._future.remove_done_callback(callbacks[0][0])
+        self._finish()
+        if not callbacks:
+            return None
+        return new_callback(self._runner, callbacks[0][0], (self._future,), callbacks[0][1])

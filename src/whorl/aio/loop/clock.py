@@ -1,0 +1,73 @@
+"""The loop's `time`, which programs may replace: the scheduler then goes by the other clock.
+
+`call_at` may be replaced too: `call_later` then schedules by the other one, as asyncio's does. On an instance
+both are noticed at once, in a class when the next run begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from whorl.aio.interop.instance_overrides import Noticing, Telling, Unaware
+from whorl.core.kernel.kernel import Kernel, clock_of, patched_clock
+from whorl.core.loop.loop import COMPILED, Loop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from whorl.aio.loop_type import AnyLoop
+
+
+CALL_AT = Loop.call_at
+Watched: Any = Noticing if COMPILED else Unaware
+
+
+def own(loop: AnyLoop) -> Callable[[], float]:
+    """The loop's own clock, which is the kernel's."""
+    return clock_of(loop._kernel)  # No method of the loop: a reference to itself would keep it alive.
+
+
+def read_own(loop: AnyLoop) -> float:
+    """What the class's clock says, whatever was put in its place by a subclass or on the loop."""
+    follows_patch = loop._follows_patch and type(loop._kernel).now is Kernel.now
+    return patched_clock() if follows_patch else own(loop)()
+
+
+def use_own(loop: AnyLoop) -> None:
+    """Let a loop go by the kernel's clock, or by that of its class if somebody replaced it there."""
+    loop._clock_function = own(loop)
+    loop._follows_patch = False  # until the next look
+    loop._time_replaced = type(loop).time is not TIME or type(loop).call_at is not CALL_AT
+
+
+def follow_patch(loop: AnyLoop) -> None:
+    """Go by what somebody has put in the place of `time.monotonic`, as asyncio does, or no longer.
+
+    A loop whose own `time` was replaced, or whose kernel has a time of its own, stays with that.
+    """
+    loop._follows_patch = not loop._follows_patch
+    if type(loop._kernel).now is not Kernel.now:
+        return  # It does not ask the system.
+    if loop._follows_patch and loop._clock_function == own(loop):
+        loop._clock_function = patched_clock
+        loop._time_replaced = True
+    elif not loop._follows_patch and loop._clock_function is patched_clock:
+        use_own(loop)
+
+
+def _use_other(loop: AnyLoop, function: Any) -> None:
+    use_own(loop)
+    if function != loop._clock_function:
+        loop._clock_function = function
+        loop._time_replaced = True
+
+
+def look_again(loop: AnyLoop) -> None:
+    """Notice a clock that was put into the class, or taken out of it."""
+    has_own_time = type(loop).time is TIME and loop._clock_function == own(loop)
+    has_own_call_at = type(loop).call_at is CALL_AT and loop.call_at == CALL_AT.__get__(loop)
+    loop._time_replaced = not (has_own_time and has_own_call_at)
+
+
+TIME = Telling(asyncio.SelectorEventLoop.time, read_own, _use_other, use_own)

@@ -1,0 +1,428 @@
+"""Running a loop: what it remembers for asyncio's face, and what surrounds the turns, as asyncio has it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import warnings
+import weakref
+from asyncio import constants, coroutines, events
+from asyncio.base_events import _run_until_complete_cb  # type: ignore[attr-defined]
+from asyncio.log import logger
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from concurrent.futures import Executor
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from whorl.aio.interop import handle_run_hook
+from whorl.aio.interop.class_snapshot import Unchanged
+from whorl.aio.loop import async_generators, clock, exception_handler
+from whorl.aio.threads import executor
+from whorl.aio.transports.fd_table import TransportTable
+from whorl.core.callback import Callback
+from whorl.core.kernel.kernel import clock_of
+from whorl.core.loop.lifecycle import UNCHANGED
+from whorl.core.loop.loop import Loop
+from whorl.core.process.host import call_at_forks
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if TYPE_CHECKING:
+    import selectors
+    from collections.abc import Generator
+
+    from whorl.aio.loop_type import AnyLoop, Closeable, FdTable
+    from whorl.core.cython_shim import binding
+    from whorl.core.kernel.kernel import Kernel
+    from whorl.core.pollers.contract import Poller
+    from whorl.core.process.host import Host
+
+    Result = TypeVar("Result")
+else:
+    try:
+        from cython import binding
+    except ImportError:
+        from whorl.core.cython_shim import binding
+
+# Bound once: each of them is asked in every run. `events` is asked each time: some put other functions there.
+_get_hooks = sys.get_asyncgen_hooks
+_set_hooks = sys.set_asyncgen_hooks
+TIME = clock.TIME
+CALL_AT = clock.CALL_AT
+
+COLLECTING = (False, True, "turn")  # what may be said of `collect_writes`
+
+_CALLER = 1 if cython.compiled else 2  # how far a warning is from it: compiled functions have no frame
+
+_ask_for_debug_mode: Any = coroutines._is_debug_mode  # type: ignore[attr-defined]
+_DEBUG_VARIABLE = os.fsencode("PYTHONASYNCIODEBUG")
+
+
+_SHUTDOWN_ASYNCGENS = async_generators.shutdown_asyncgens.__code__
+_SHUTDOWN_EXECUTOR = executor.shutdown_default_executor.__code__
+
+# The methods that a run calls, for each class of loops that is ours.
+_methods: dict[type, Unchanged] = {}
+
+
+def know_methods(kind: type) -> None:
+    """Note the methods of a class of loops that a run calls, to notice when somebody replaces one."""
+    names = "_run_once call_at call_soon create_task get_debug run_forever stop time".split()
+    _methods[kind] = Unchanged([(kind, name, getattr(kind, name)) for name in names])
+
+
+def starts_in_debug_mode() -> bool:
+    """Whether loops are made in debug mode.
+
+    asyncio looks for a variable of the environment. That it is not there costs it an exception, of which the
+    dictionary behind `os.environ` knows nothing.
+    """
+    variables = getattr(os.environ, "_data", None)
+    ask: Any = coroutines._is_debug_mode  # type: ignore[attr-defined]
+    if (
+        ask is _ask_for_debug_mode
+        and variables is not None
+        and _DEBUG_VARIABLE not in variables
+        and not sys.flags.dev_mode
+    ):
+        return False
+    return bool(ask())
+
+
+class Running(Loop):
+    """The part of asyncio's loop that runs it, and the attributes of all of it."""
+
+    # The class has an instance dictionary all the same; filled, it makes finding each method slower.
+    __slots__ = (
+        "_asyncgens_shutdown_called",
+        "_children",
+        "_clock_resolution",
+        "_default_executor",
+        "_exception_handler",
+        "_executor_shutdown_called",
+        "_known_asyncgens",
+        "_old_agen_hooks",
+        "_saved_origin_depth",
+        "_signal_handlers",
+        "_task_factory",
+        "_tls_scratch",
+        "_transports",
+        "slow_callback_duration",
+    )
+
+    def _set_up_running(
+        self,
+        poller: Poller | selectors.BaseSelector | str | None,
+        kernel: Kernel | None,
+        host: Host | None,
+    ) -> None:
+        self._set_up_loop(poller, kernel, host)
+        # No method of the loop: a reference to itself would keep it alive.
+        self._clock_function: Callable[[], float] = clock_of(self._kernel)
+        kind: Any = type(self)
+        self._time_replaced = kind.time is not TIME or kind.call_at is not CALL_AT
+        self.slow_callback_duration = 0.1  # seconds; debug mode logs callbacks that take longer
+        self._clock_resolution = 1e-9
+        self._exception_handler: exception_handler.Handler | None = None
+        self._task_factory: Callable[..., Any] | None = None
+        self._default_executor: Executor | None = None
+        self._executor_shutdown_called = False
+        self._known_asyncgens: weakref.WeakSet[AsyncGenerator[Any, Any]] | None = None
+        self._asyncgens_shutdown_called = False
+        self._old_agen_hooks: Any = None
+        self._saved_origin_depth: int | None = None
+        self._transports: FdTable = TransportTable()  # those of sockets
+        self._tls_scratch: memoryview | None = None  # the buffer that all TLS connections share
+        self._signal_handlers: dict[int, Callback] = {}
+        self._children: set[Closeable] = set()  # those that run
+        self._guards_posts = exception_handler.GUARDS_POSTS
+        self.set_debug(starts_in_debug_mode())
+
+    @property
+    def _asyncgens(self) -> weakref.WeakSet[AsyncGenerator[Any, Any]]:
+        """The asynchronous generators that are iterated and not finished."""
+        if self._known_asyncgens is None:
+            self._known_asyncgens = weakref.WeakSet()
+        return self._known_asyncgens
+
+    def configure(
+        self,
+        *,
+        block_signal: int | None = UNCHANGED,
+        spin_ns: int = UNCHANGED,
+        collect_writes: bool | Literal["turn"] = UNCHANGED,
+    ) -> None:
+        """Say how the loop sleeps and writes; what is not named stays as it is.
+
+        `block_signal` and `spin_ns` are those of `whorl.Loop.configure`, with what it raises.
+        `collect_writes`: False, as at first: each write leaves before it returns, as in asyncio. True, or
+        "turn", which says the same: small writes to TCP, UNIX and TLS connections wait while other callbacks
+        of the turn wait to run, a millisecond at most, and leave together (`whorl.server_loop`).
+
+        Raises ValueError for any other `collect_writes`.
+        """
+        if collect_writes is not UNCHANGED and collect_writes not in COLLECTING:
+            raise ValueError(f"collect_writes is True, False or 'turn', not {collect_writes!r}")
+        Loop.configure(self, block_signal=block_signal, spin_ns=spin_ns)
+        if collect_writes is not UNCHANGED:
+            self._collector.is_on = bool(collect_writes)
+
+    def run_forever(self) -> None:
+        """Turn until `stop` is called.
+
+        Source: ``asyncio.loop.run_forever``.
+        """
+        face: Any = self
+        self._check_may_run()
+        try:
+            self._run_forever_setup()
+            if getattr(face._run_once, "__func__", None) is run_once:
+                self._run_turns()
+            else:
+                self._run_turns_of_others()
+        finally:
+            try:
+                self._run_forever_cleanup()
+            except BaseException:  # An interrupt: it must not keep this loop, or another one, from running.
+                Running._end_run(self)  # It needs no memory to say that the loop runs no more.
+                raise
+
+    def _run_turns_of_others(self) -> None:
+        """Turn by a method that a subclass or a test has put in the place of ours."""
+        face: Any = self
+        while True:
+            face._run_once()
+            if self._stopping:
+                break
+
+    def run_until_complete(self, future: Generator[Any, None, Result] | Awaitable[Result]) -> Result:
+        """Run until the future, or the task made of a coroutine, is done; its result.
+
+        Raises RuntimeError if the loop was stopped before. Source: ``asyncio.loop.run_until_complete``.
+        """
+        if self._closed:
+            self._check_closed()
+        if self._thread_id is not None or events._get_running_loop() is not None:
+            self._check_running()
+        if type(future) is CoroutineType and self._ends_without_turns(future):
+            return None  # type: ignore[return-value]  # what these coroutines return
+        is_ours = type(future) is CoroutineType or not asyncio.futures.isfuture(future)
+        awaited: Any = self._awaited(future)
+        if is_ours:
+            # Whoever waits for it gets an exception, so nothing need be said when it is destroyed.
+            awaited._log_destroy_pending = False
+        try:
+            awaited.add_done_callback(_run_until_complete_cb)
+            self.run_forever()
+        except BaseException:
+            if is_ours and awaited.done() and not awaited.cancelled():
+                awaited.exception()  # The caller gets it from the loop; the task need not complain.
+            raise
+        finally:
+            awaited.remove_done_callback(_run_until_complete_cb)
+        if not awaited.done():
+            raise RuntimeError("Event loop stopped before Future completed.")
+        result: Result = awaited.result()
+        return result
+
+    def _ends_without_turns(self, coroutine: Any) -> bool:
+        """Do what `shutdown_asyncgens` or `shutdown_default_executor` does if nothing is to be shut down.
+
+        False, and nothing was done, for other coroutines, and unless it is certain that nothing else would
+        happen in the turns that such a coroutine takes.
+        """
+        code = coroutine.cr_code
+        ends_asyncgens = code is _SHUTDOWN_ASYNCGENS
+        if not ends_asyncgens and code is not _SHUTDOWN_EXECUTOR:
+            return False
+        face: Any = self
+        methods = _methods.get(type(self))
+        frame = coroutine.cr_frame
+        if (
+            self._known_asyncgens
+            or self._default_executor is not None
+            or self._task_factory is not None
+            or self._children
+            or methods is None
+            or not methods.holds()
+            or face.__dict__
+            or handle_run_hook.runner() is not None
+            or not self._is_quiet()
+            or frame is None
+            or coroutine.cr_running
+            or coroutine.cr_suspended
+            or frame.f_locals["loop"] is not self
+        ):
+            return False
+        coroutine.close()
+        if ends_asyncgens:
+            self._asyncgens_shutdown_called = True
+        else:
+            self._executor_shutdown_called = True
+        return True
+
+    def _awaited(self, future: Any) -> Any:
+        """What `asyncio.ensure_future` makes of it, in fewer steps for what it mostly is."""
+        loop: Any = self
+        if type(future) is CoroutineType:
+            try:
+                return loop.create_task(future)
+            except RuntimeError:
+                future.close()
+                raise
+        return asyncio.tasks.ensure_future(future, loop=loop)
+
+    def _check_running(self) -> None:
+        """Raise RuntimeError if the loop runs, or another one in this thread."""
+        if self._thread_id is not None:
+            raise RuntimeError("This event loop is already running")
+        if events._get_running_loop() is not None:
+            raise RuntimeError("Cannot run the event loop while another loop is running")
+
+    def _check_may_run(self) -> None:
+        """Raise RuntimeError if the loop is closed or runs already, or if another one runs in this thread."""
+        if events._get_running_loop() is not None:
+            self._check_closed()
+            self._check_running()
+        Loop._check_may_run(self)
+
+    def _begin_run(self) -> None:
+        """What precedes the first turn of every run. If it raises, the loop does not run."""
+        self._check_may_run()
+        try:
+            kind: Any = type(self)
+            if self._time_replaced or kind.time is not TIME or kind.call_at is not CALL_AT:
+                clock.look_again(self)  # type: ignore[arg-type]  # each is an EventLoop
+            self._runner = handle_run_hook.runner()
+            Loop._begin_run(self)
+            enter(self)  # type: ignore[arg-type]
+        except BaseException:
+            Running._end_run(self)
+            raise
+
+    def _end_run(self) -> None:
+        """What follows the last turn of every run. Called again if it raises, it does what is left."""
+        self._thread_id = None
+        self._stopping = False
+        leave(self)  # type: ignore[arg-type]
+        Loop._end_run(self)
+
+    def _run_forever_setup(self) -> None:
+        """The same by the name that asyncio has for it since 3.13."""
+        self._begin_run()
+
+    def _run_forever_cleanup(self) -> None:
+        """The same by the name that asyncio has for it since 3.13."""
+        self._end_run()
+
+    def set_debug(self, enabled: bool) -> None:
+        """Turn debug mode on or off.
+
+        Source: ``asyncio.loop.set_debug``.
+        """
+        self._debug = bool(enabled)
+        if self._thread_id is not None:
+            self.call_soon_threadsafe(track_origins, self, self._debug)
+
+    def close(self) -> None:
+        """Give everything back; what is scheduled is forgotten.
+
+        Raises RuntimeError if the loop runs. Closing again does nothing. Handles of the machine's that
+        are open are closed, with a ResourceWarning. Source: ``asyncio.loop.close``.
+        """
+        if self._thread_id is not None:
+            raise RuntimeError("Cannot close a running event loop")
+        if self._closed:
+            return
+        if self._debug:
+            logger.debug("Close %r", self)
+        face: Any = self
+        left_open = self.walk()
+        self._close_machine()
+        self._executor_shutdown_called = True
+        executor = self._default_executor
+        self._default_executor = None
+        if executor is not None:
+            executor.shutdown(wait=False)
+        if self._signal_handlers:
+            face._remove_all_signal_handlers()
+        if self._children:
+            face._close_children()
+        # The poller is closed by now, so this only gives descriptors back: nothing that a forked child
+        # shares with its parent is touched.
+        for handle in left_open:
+            handle.close()
+        for handle in left_open:
+            warnings.warn(f"unclosed handle {handle!r}", ResourceWarning, _CALLER, handle)
+
+    def __del__(self) -> None:
+        if getattr(self, "_poller", None) is None or self._closed:
+            return  # It was never made, or it is done.
+        if warnings is None:
+            return  # The interpreter is ending, and what this module knew is gone.
+        warnings.warn(f"unclosed event loop {self!r}", ResourceWarning, source=self, stacklevel=1)
+        if self._thread_id is None:
+            self.close()
+
+
+@binding(True)
+def run_once(loop: AnyLoop) -> None:
+    """One turn, for those who drive a loop by asyncio's private names; it sleeps if there is nothing to do.
+
+    Raises RuntimeError inside a turn: turns do not nest.
+    """
+    loop._step(True)
+
+
+def enter(loop: AnyLoop) -> None:
+    """Make this the running loop of the thread."""
+    if loop._debug:
+        track_origins(loop, True)
+    loop._old_agen_hooks = _get_hooks()
+    _set_hooks(loop._asyncgen_firstiter_hook, loop._asyncgen_finalizer_hook)
+    events._set_running_loop(loop)
+
+
+def leave(loop: AnyLoop) -> None:
+    """Take `enter` back, also if that was cut short."""
+    events._set_running_loop(None)
+    if loop._saved_origin_depth is not None:
+        track_origins(loop, False)
+    if loop._old_agen_hooks is not None:
+        firstiter, finalizer = loop._old_agen_hooks
+        _set_hooks(firstiter, finalizer)
+        loop._old_agen_hooks = None
+
+
+def track_origins(loop: AnyLoop, enabled: bool) -> None:
+    """Let coroutines remember where they were made, or no longer, in this thread."""
+    if enabled and loop._saved_origin_depth is None:
+        loop._saved_origin_depth = sys.get_coroutine_origin_tracking_depth()
+        sys.set_coroutine_origin_tracking_depth(constants.DEBUG_STACK_DEPTH)
+    elif not enabled and loop._saved_origin_depth is not None:
+        sys.set_coroutine_origin_tracking_depth(loop._saved_origin_depth)
+        loop._saved_origin_depth = None
+
+
+def _fork_begins() -> None:
+    loop = events._get_running_loop()
+    if isinstance(loop, Loop):
+        loop._collector.fork_begins()
+
+
+def _fork_ended() -> None:
+    loop = events._get_running_loop()
+    if isinstance(loop, Loop):
+        loop._collector.fork_ended()
+
+
+call_at_forks(_fork_begins, _fork_ended)
+
+if not cython.compiled:
+    # Uncompiled, a method that only passes a call on costs as much as what it calls.
+    Running._run_forever_setup = Running._begin_run  # type: ignore[method-assign]
+    Running._run_forever_cleanup = Running._end_run  # type: ignore[method-assign]

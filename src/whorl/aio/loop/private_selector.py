@@ -1,0 +1,201 @@
+"""asyncio's private `_selector`: what the loop watches and sleeps by, as an object of the `selectors` module.
+
+Those who deal in time of their own replace its `select`, or the whole of it, and call the former one from
+theirs. Whoever asks for it makes the loop poll through it from then on, which takes a little longer.
+"""
+
+from __future__ import annotations
+
+import math
+import selectors
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from whorl.aio.sockets.watch import DescriptorWatch
+from whorl.core.loop.wakeup import Wakeup
+from whorl.core.pollers.contract import Poller
+from whorl.core.pollers.selector import SelectorPoller
+from whorl.core.states import Event
+
+if TYPE_CHECKING:
+    from whorl.aio.loop_type import AnyLoop
+    from whorl.core.pollers.contract import IOHandle
+
+
+def selector(loop: AnyLoop) -> Any:
+    """What the loop sleeps by; None once it is closed."""
+    if loop.is_closed():
+        return None
+    poller = loop._poller
+    if not isinstance(poller, SelectorPoller | _Detour):
+        poller = loop._poller = _Detour(poller)
+    return poller._selector
+
+
+def replace(loop: AnyLoop, other: Any) -> None:
+    """Let the loop sleep by `other.select`, which calls that of the former one, or knows what to wait for."""
+    if selector(loop) is not None:
+        poller: Any = loop._poller
+        poller._selector = other
+
+
+def process_events(loop: AnyLoop, event_list: list[Any]) -> None:
+    """Let what `_selector.select` found run, for those who make the turns of a loop themselves."""
+    poller: Any = loop._poller
+    if isinstance(poller, _Detour) and not poller.is_polling:
+        loop._ready_queue.extend(poller._own.take_found())
+
+
+_PROCESS_EVENTS = process_events
+
+
+def ask_for_events(loop: AnyLoop) -> None:
+    """Have a method `_process_events` of a subclass called with all that is found."""
+    if type(loop)._process_events is not _PROCESS_EVENTS and selector(loop) is not None:
+        poller: Any = loop._poller
+        if isinstance(poller, _Detour):
+            poller.told = weakref.ref(loop)
+
+
+class _Detour(Poller):
+    """Polls by the `select` of its selector, which ends in the poller that this one stands for."""
+
+    def __init__(self, poller: Poller) -> None:
+        super().__init__()
+        self.in_place_of = poller.in_place_of
+        self._poller = poller
+        self._own = LoopSelector(poller)
+        self._selector: Any = self._own
+        self.is_polling = False
+        self.told: Callable[[], Any] | None = None  # the loop that wants to know of events
+
+    def add(self, handle: IOHandle, interest: int) -> None:
+        """Watch the handle's descriptor."""
+        self._poller.add(handle, interest)
+
+    def modify(self, handle: IOHandle, interest: int) -> None:
+        """Watch for something else from now on."""
+        self._poller.modify(handle, interest)
+
+    def remove(self, handle: IOHandle) -> None:
+        """Watch no more; does nothing if the handle is not watched."""
+        self._poller.remove(handle)
+
+    def find(self, fd: int) -> IOHandle | None:
+        """The handle that watches a descriptor, or None."""
+        return self._poller.find(fd)
+
+    def handles(self) -> list[IOHandle]:
+        """All watched handles, in order of their descriptors."""
+        return self._poller.handles()
+
+    def poll(self, timeout_ns: int, into: list[Any]) -> int:
+        """Sleep by the selector; collect what it found."""
+        events = self._selector.select(None if timeout_ns < 0 else timeout_ns / 1e9)
+        if self.told is not None:
+            self.is_polling = True
+            try:
+                self.told()._process_events(events)
+            finally:
+                self.is_polling = False
+        found = self._own.take_found()
+        into.extend(found)
+        return len(found)
+
+    def rest(self) -> None:
+        """Have `fileno` tell what there is from now on."""
+        self._poller.rest()
+
+    def renew(self) -> None:
+        """Watch the same handles with another object of the kernel's."""
+        self._poller.renew()
+
+    def close(self) -> None:
+        """Give the kernel's object back."""
+        self._poller.close()
+
+    def fileno(self) -> int:
+        """A descriptor that is readable when `poll` would find something, or -1."""
+        return self._poller.fileno()
+
+    def name(self) -> str:
+        """That of the poller this one stands for."""
+        return self._poller.name()
+
+
+class LoopSelector(selectors.BaseSelector):
+    """What a loop watches. What `select` found runs in the next turn, whoever called it."""
+
+    def __init__(self, poller: Poller) -> None:
+        self._poller = poller
+        self._found: list[Any] = []
+        for handle in poller.handles():
+            if isinstance(handle, Wakeup):
+                handle.show()  # A `select` that is called twice in a turn must not sleep through a wakeup.
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Sleep until something is ready or `timeout` seconds have passed; all that is ready and waits."""
+        timeout_ns = -1 if timeout is None else max(0, math.ceil(timeout * 1e9))
+        self._poller.poll(0 if self._found else timeout_ns, self._found)
+        return [(_key_of(handle), _mask_of(handle._seen)) for handle in self._found]
+
+    def take_found(self) -> list[Any]:
+        """The handles that were found since this was called last."""
+        found, self._found = self._found, []
+        return found
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        """What is watched, by its descriptor, its own one for wakeups too."""
+        return _Watched(self._poller)
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> NoReturn:
+        """Refused: `loop.add_reader` and `add_writer` do it."""
+        raise RuntimeError("the loop registers what it watches itself: use add_reader() and add_writer()")
+
+    def unregister(self, fileobj: Any) -> NoReturn:
+        """Refused: `loop.remove_reader` and `remove_writer` do it."""
+        raise RuntimeError(
+            "the loop registers what it watches itself: use remove_reader() and remove_writer()"
+        )
+
+
+class _Watched(Mapping[Any, selectors.SelectorKey]):
+    """The keys of what is watched; they are found by a descriptor, or by what has one."""
+
+    def __init__(self, poller: Poller) -> None:
+        self._poller = poller
+
+    def __iter__(self) -> Iterator[int]:
+        return (handle._fd for handle in self._poller.handles() if not handle._parked)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __getitem__(self, fileobj: Any) -> selectors.SelectorKey:
+        fd = fileobj if isinstance(fileobj, int) else fileobj.fileno()
+        handle = self._poller.find(fd)
+        if handle is None or handle._parked:
+            raise KeyError(f"{fileobj!r} is not registered")
+        return _key_of(handle)
+
+
+def _key_of(handle: IOHandle) -> selectors.SelectorKey:
+    """asyncio's data are the callbacks of a descriptor, for reading and for writing."""
+    fd = handle._fd
+    mask = _mask_of(handle._interest)
+    if not isinstance(handle, DescriptorWatch):
+        reads, writes = mask & selectors.EVENT_READ, mask & selectors.EVENT_WRITE
+        return selectors.SelectorKey(fd, fd, mask, (handle if reads else None, handle if writes else None))
+    if (
+        handle.receiver is None and handle.sender is None
+    ):  # A descriptor may be watched for more than is wanted.
+        mask = selectors.EVENT_READ if handle.reader is not None else 0
+        mask |= selectors.EVENT_WRITE if handle.writer is not None else 0
+    return selectors.SelectorKey(handle.fileobj or fd, fd, mask, (handle.reader, handle.writer))
+
+
+def _mask_of(events: int) -> int:
+    reads = events & (Event.READABLE | Event.DISCONNECT | Event.PRIORITIZED)
+    writes = events & Event.WRITABLE
+    return (selectors.EVENT_READ if reads else 0) | (selectors.EVENT_WRITE if writes else 0)

@@ -1,0 +1,141 @@
+"""Making futures and tasks: those of the running Python."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+from asyncio import futures, tasks
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from whorl.aio.futures.task_factory import ask_factory, task_of_factory
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Generator
+    from typing import TypeAlias
+
+    from whorl.aio.loop_type import AnyLoop
+    from whorl.core.cython_shim import binding
+
+    Result = TypeVar("Result")
+    Running: TypeAlias = Generator[Any, None, Result] | Coroutine[Any, Any, Result]
+else:
+    try:
+        from cython import binding
+    except ImportError:
+        from whorl.core.cython_shim import binding
+
+_OPTIONS = {"name", "context", "eager_start"}
+_HAS_EAGER_TASKS = sys.version_info >= (3, 12)
+
+# Who names no loop is given the one that runs. With CPython's own classes, in C, that spares the dictionary
+# for the name. Not with those of 3.11, which ask the system for the number of the process each time.
+_asyncio: Any
+try:
+    import _asyncio
+except ImportError:
+    _asyncio = None
+_OF_RUNNING: Any = _asyncio if sys.version_info >= (3, 12) else None
+_FUTURE: Any = getattr(_OF_RUNNING, "Future", None)
+_TASK: Any = getattr(_OF_RUNNING, "Task", None)
+_NAMES = vars(tasks)  # in which others put their own class
+_running_loop: Any = getattr(_OF_RUNNING, "_get_running_loop", None)
+_NONE: tuple[()] = ()
+
+if not cython.compiled:
+
+    def future_of(cls: Any, none: tuple[()]) -> Any:
+        """A future of the running loop."""
+
+    def take_arguments(create_task: Any) -> None:
+        """Let plain tasks be made in C; uncompiled nobody can."""
+
+    def says_nothing(options: dict[str, Any]) -> bool:
+        """Whether these options are those that a task has without them."""
+        return not options
+
+    def makes_tasks_plainly(loop: AnyLoop) -> bool:
+        """Whether nobody has a say in it; uncompiled, to ask takes longer than to find out."""
+        return False
+
+
+@binding(True)
+def create_future(loop: AnyLoop) -> asyncio.Future[Any]:
+    """A future of this loop.
+
+    Source: ``asyncio.loop.create_future``.
+    """
+    if cython.compiled and futures.Future is _FUTURE and _running_loop() is loop:
+        return future_of(_FUTURE, _NONE)  # type: ignore[no-any-return]
+    return futures.Future(loop=loop)
+
+
+@binding(True)
+def create_task(loop: AnyLoop, coro: Running[Result], **options: Any) -> asyncio.Task[Result]:
+    """A task that runs a coroutine on this loop.
+
+    `options` are those of the running Python's `asyncio.Task`; `eager_start` is accepted by all, and
+    has no effect where there are no eager tasks. Source: ``asyncio.loop.create_task``.
+    """
+    if cython.compiled and says_nothing(options) and makes_tasks_plainly(loop):
+        return tasks.Task(coro, loop=loop)  # type: ignore[arg-type, unused-ignore]
+    if loop._closed:
+        loop._check_closed()
+    if loop._task_factory is not None:
+        made: asyncio.Task[Result] = task_of_factory(loop, coro, options)
+        return made
+    if not _HAS_EAGER_TASKS:
+        options.pop("eager_start", None)
+    try:
+        task: Any = tasks.Task(coro, loop=loop, **options)  # type: ignore[arg-type, unused-ignore]
+    except TypeError:
+        if options.keys() <= _OPTIONS:
+            raise
+        task = ask_factory(loop, coro, **options)  # which refuses, in the words of the running Python
+    if not cython.compiled and loop._debug and task._source_traceback:
+        task._source_traceback.pop()  # this function
+    try:
+        return task  # type: ignore[no-any-return]
+    finally:
+        del task  # A traceback through here must not keep the task.
+
+
+# It is asked which options it takes.
+create_task.__signature__ = inspect.signature(ask_factory)  # type: ignore[attr-defined]
+take_arguments(create_task)
+
+
+@binding(True)
+def set_task_factory(loop: AnyLoop, factory: Callable[..., Any] | None) -> None:
+    """Let `factory(loop, coro, **options)` make the tasks; None: `asyncio.Task`.
+
+    Source: ``asyncio.loop.set_task_factory``.
+    """
+    if factory is not None and not callable(factory):
+        raise TypeError("task factory must be a callable or None")
+    loop._task_factory = factory
+
+
+@binding(True)
+def get_task_factory(loop: AnyLoop) -> Callable[..., Any] | None:
+    """The task factory, or None.
+
+    Source: ``asyncio.loop.get_task_factory``.
+    """
+    return loop._task_factory
+
+
+def name_coroutines(loop_class: type) -> None:
+    """Give a loop's coroutines the names that those of asyncio's loop have.
+
+    Reprs of tasks and warnings show them, and programs filter warnings by them.
+    """
+    for name, method in vars(loop_class).items():
+        if inspect.iscoroutinefunction(method):
+            method.__qualname__ = getattr(asyncio.SelectorEventLoop, name).__qualname__

@@ -1,0 +1,49 @@
+"""The event loop policy: how a whole process is made to use Whorl, as long as Python has policies."""
+
+from __future__ import annotations
+
+from asyncio import events, unix_events
+from collections.abc import Callable
+from typing import Any
+
+from whorl.aio.loop.event_loop import EventLoop
+
+# The public names are deprecated in newer Pythons, where reading them warns; later there are none.
+_known: dict[str, Any] = vars(events)
+_set_policy = _known.get("_set_event_loop_policy") or _known.get("set_event_loop_policy")
+
+# The default one, and not its base: as long as Python has child watchers, programs ask it for them.
+_Base: Any = vars(unix_events).get("_UnixDefaultEventLoopPolicy", object)
+
+
+class EventLoopPolicy(_Base):  # type: ignore[misc]
+    """asyncio's default policy, with loops of Whorl's.
+
+    Its child watchers, until Python 3.13, are asyncio's; loops of Whorl's watch their children themselves.
+    """
+
+    def __init__(self, loop_factory: Callable[[], EventLoop] = EventLoop) -> None:
+        super().__init__()
+        self._make_loop = loop_factory
+
+    def _loop_factory(self) -> EventLoop:
+        return self._make_loop()
+
+    def new_event_loop(self) -> EventLoop:
+        """A new loop."""
+        return self._loop_factory()
+
+
+def install(loop_factory: Callable[[], EventLoop] = EventLoop) -> None:
+    """Let every `asyncio.run` of this process run on Whorl, from now on.
+
+    `loop_factory` makes the loops, `whorl.server_loop` for example.
+
+    Raises RuntimeError where Python has no policies any more: pass `whorl.new_event_loop` as
+    `loop_factory` there.
+    """
+    if _set_policy is None:
+        raise RuntimeError(
+            "this Python has no event loop policies; use asyncio.run(..., loop_factory=whorl.new_event_loop)"
+        )
+    _set_policy(EventLoopPolicy(loop_factory))

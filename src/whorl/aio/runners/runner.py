@@ -1,0 +1,80 @@
+"""Ways to run a program on Whorl: `run`, `Runner` and `new_event_loop`."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from asyncio import events
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from whorl.aio.loop.event_loop import EventLoop
+from whorl.aio.runners.compiled_tasks_loop import OwnTasksEventLoop
+
+Result = TypeVar("Result")
+
+KINDS_OF_TASKS = {"cpython": EventLoop, "compiled": OwnTasksEventLoop}
+
+
+def new_event_loop(*, tasks: str = "cpython", **options: Any) -> EventLoop:
+    """A loop of Whorl's; `options` are those of `EventLoop`.
+
+    `tasks` is "cpython", or "compiled" for futures and tasks of Whorl's own, which switch faster.
+    """
+    if tasks not in KINDS_OF_TASKS:
+        raise ValueError(f"tasks must be one of {sorted(KINDS_OF_TASKS)}, not {tasks!r}")
+    return KINDS_OF_TASKS[tasks](**options)
+
+
+def server_loop(*, tasks: str = "cpython", **options: Any) -> EventLoop:
+    """A loop for servers: it collects the answers of a turn (`EventLoop.configure`, ``collect_writes``).
+
+    The options are those of `new_event_loop`.
+    """
+    loop = new_event_loop(tasks=tasks, **options)
+    loop.configure(collect_writes=True)
+    return loop
+
+
+def _factory(
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None, options: dict[str, Any]
+) -> Callable[[], asyncio.AbstractEventLoop]:
+    """What makes the loops of a run: the factory given, or one of ours with these options."""
+    if loop_factory is None:
+        return functools.partial(new_event_loop, **options) if options else EventLoop
+    if options:
+        raise TypeError(
+            f"{', '.join(sorted(options))}: options are for loops that loop_factory does not make"
+        )
+    return loop_factory
+
+
+class Runner(asyncio.Runner):  # type: ignore[misc]  # final for type checkers only
+    """An `asyncio.Runner` whose loop is Whorl's; `options` are those of `new_event_loop`."""
+
+    def __init__(
+        self,
+        *,
+        debug: bool | None = None,
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(debug=debug, loop_factory=_factory(loop_factory, options))
+
+
+def run(
+    main: Coroutine[Any, Any, Result],
+    *,
+    debug: bool | None = None,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    **options: Any,
+) -> Result:
+    """Run a coroutine on a loop of Whorl's, and close everything after it (asyncio: ``asyncio.run``).
+
+    `loop_factory` makes the loop, `server_loop` for example; without one, `options` are those of
+    `new_event_loop`. Raises TypeError for both.
+    """
+    if events._get_running_loop() is not None:
+        raise RuntimeError("whorl.run() cannot be called from a running event loop")
+    with asyncio.Runner(debug=debug, loop_factory=_factory(loop_factory, options)) as runner:
+        return runner.run(main)

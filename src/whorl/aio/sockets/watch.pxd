@@ -1,0 +1,155 @@
+cimport cython
+
+from whorl.aio.transports.pipe cimport ReadPipe, WritePipe
+from whorl.aio.interop.reusable_future cimport Wait
+from whorl.core.callback cimport Callback, is_unshared
+from whorl.core.loop.loop cimport Loop
+from whorl.core.pollers.contract cimport IOHandle, Poller
+
+cdef int READABLE
+cdef int WRITABLE
+cdef int DISCONNECT
+cdef int PRIORITIZED
+cdef int ERROR
+cdef int HANGUP
+cdef int EAGAIN
+cdef int EINTR
+cdef int WAIT
+cdef int OVER
+cdef int AGAIN
+cdef int ATTEMPTS_PER_EVENT
+cdef int IDLE_EVENTS
+cdef Py_ssize_t READ_SIZE
+cdef Py_ssize_t LONG_READ
+
+cdef extern from *:
+    """
+    /* Python's class of sockets and how it was when it was looked at last: an interpreter gives a class that is
+       changed another number. */
+    static PyTypeObject *whorl_sockets;
+    static unsigned int whorl_version_of_sockets;
+    static PyObject *whorl_plain_recv, *whorl_plain_send, *whorl_plain_fileno;
+
+    /* Whether the class has the methods that it always had; its number is noted. */
+    static int whorl_look_at_sockets(void) {
+        PyObject *cls = (PyObject *)whorl_sockets;
+        PyObject *recv = PyObject_GetAttrString(cls, "recv"), *send = PyObject_GetAttrString(cls, "send");
+        PyObject *fileno = PyObject_GetAttrString(cls, "fileno");
+        int as_ever = recv == whorl_plain_recv && send == whorl_plain_send && fileno == whorl_plain_fileno;
+        PyErr_Clear();
+        Py_XDECREF(recv);
+        Py_XDECREF(send);
+        Py_XDECREF(fileno);
+        whorl_version_of_sockets = as_ever ? (unsigned int)whorl_sockets->tp_version_tag : 0;
+        return as_ever;
+    }
+
+    static inline int whorl_learn_sockets(PyObject *cls) {
+        if (!PyType_Check(cls))
+            return 0;
+        whorl_plain_recv = PyObject_GetAttrString(cls, "recv");
+        whorl_plain_send = PyObject_GetAttrString(cls, "send");
+        whorl_plain_fileno = PyObject_GetAttrString(cls, "fileno");
+        PyErr_Clear();
+        if (whorl_plain_recv == NULL || whorl_plain_send == NULL || whorl_plain_fileno == NULL
+            || !Py_IS_TYPE(whorl_plain_fileno, &PyMethodDescr_Type)
+            || ((PyMethodDescrObject *)whorl_plain_fileno)->d_method->ml_flags != METH_NOARGS)
+            return 0;
+        whorl_sockets = (PyTypeObject *)Py_NewRef(cls);
+        return 0;
+    }
+
+    /* Whether this is a socket of that class, as it always was. */
+    static inline int whorl_is_plain(PyObject *sock) {
+        if (whorl_sockets == NULL || !Py_IS_TYPE(sock, whorl_sockets))
+            return 0;
+        if (whorl_version_of_sockets != 0
+            && whorl_version_of_sockets == (unsigned int)whorl_sockets->tp_version_tag)
+            return 1;
+        return whorl_look_at_sockets();
+    }
+
+    /* What `fileno` gives. */
+    static inline PyObject *whorl_descriptor_in(PyObject *sock) {
+        if (whorl_is_plain(sock))
+            return ((PyMethodDescrObject *)whorl_plain_fileno)->d_method->ml_meth(sock, NULL);
+        return PyObject_CallMethod(sock, "fileno", NULL);
+    }
+    """
+    int learn_sockets "whorl_learn_sockets"(object cls) except -1
+    bint is_plain "whorl_is_plain"(object sock) noexcept
+    object descriptor_in "whorl_descriptor_in"(object sock)
+
+
+cdef class SocketWait(Wait):
+    cdef DescriptorWatch _watched
+    cdef object _attempt
+    cdef Py_ssize_t _size
+    cdef object _result
+
+    cpdef object withdraw(self)
+    cdef int _try(self, int fd) except -1
+
+
+cdef class DescriptorWatch(IOHandle):
+    cdef public object fileobj
+    cdef public Callback reader
+    cdef public Callback writer
+    cdef public SocketWait receiver
+    cdef public SocketWait sender
+    cdef Loop _runner
+    cdef object _owner
+    cdef bint _is_stream
+    cdef bint _both_ways
+    cdef bint _brings_much
+    cdef bint _drained
+    cdef bint _hung_up
+    cdef bint _urgent
+    cdef int _idle_events
+    cdef SocketWait _latest
+    cdef SocketWait _spare
+
+    @cython.locals(writer=Callback, sender=SocketWait)
+    cpdef object _on_events(self, int seen)
+    @cython.locals(reader=Callback)
+    cdef object _on_readable(self, int seen)
+    cdef object _call(self, Callback callback)
+    @cython.locals(outcome=int)
+    cdef object _serve(self, SocketWait wait)
+    @cython.locals(call=Callback)
+    cdef object _tell(self, SocketWait wait)
+    cpdef object attempt_soon(self)
+    cdef object _note_idle(self, int seen)
+    cdef object _leave_seen(self, int others)
+    cdef object note_received(self, Py_ssize_t size, Py_ssize_t limit)
+    cdef bint belongs_to(self, object sock) except -1
+    cdef bint is_abandoned(self) except -1
+    @cython.locals(wait=SocketWait)
+    cdef SocketWait _new_wait(self, Py_ssize_t size)
+    @cython.locals(calls=bint, busy=bint, edge=bint, wanted=int)
+    cdef object _watch(self, bint replaced)
+    cdef object _rewatch(self, int wanted, bint edge)
+    @cython.locals(former=Callback, waited=SocketWait)
+    cpdef bint set_reader(self, Callback callback) except -1
+    @cython.locals(former=Callback, waited=SocketWait)
+    cpdef bint set_writer(self, Callback callback) except -1
+    cpdef object set_receiver(self, SocketWait wait)
+    cpdef object set_sender(self, SocketWait wait)
+    cpdef object forget(self, SocketWait wait)
+    cpdef object displace(self)
+
+
+cpdef object descriptor_of(object fileobj)
+cpdef object number_of(object fileobj)
+cpdef bint is_possible(object fd) except -1
+cpdef object ensure_no_transport(Loop loop, object fileobj)
+cpdef object make_room(Loop loop, object sock)
+cpdef DescriptorWatch new_watch(Loop loop, int fd, object sock=*)
+@cython.locals(fd=int, found=IOHandle, watch=DescriptorWatch)
+cpdef DescriptorWatch watch_for(Loop loop, object sock)
+@cython.locals(fd=int, found=IOHandle, watch=DescriptorWatch)
+cpdef object receive(Loop loop, object sock, Py_ssize_t limit)
+cdef object received(Loop loop, DescriptorWatch watch, int fd, Py_ssize_t limit)
+cpdef object receive_usually(Loop loop, object sock, object limit)
+@cython.locals(sent=Py_ssize_t)
+cpdef object send_usually(Loop loop, object sock, object data)

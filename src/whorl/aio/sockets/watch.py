@@ -1,0 +1,595 @@
+"""What waits for a descriptor of the user's: callbacks, and tasks in the `sock_` methods.
+
+A callback (`add_reader`) is called whenever the descriptor is ready, so it is watched
+level-triggered. A task waits once: for an attempt that does not block. A socket whose tasks take
+turns in that stays watched edge-triggered between them, as long as it lives, and an attempt that
+could only block is not made: what it has received was all there was, and no event came since.
+
+Such a watch is *parked* while nobody waits: whoever else wants the descriptor takes it over. That of a
+socket object whose reader was removed is parked too, until the first event: who removes a reader mostly
+adds one again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from whorl.aio.interop.reusable_future import Wait
+from whorl.aio.transports.pipe import ReadPipe, WritePipe
+from whorl.core.callback import Callback
+from whorl.core.kernel.errors import os_error
+from whorl.core.kernel.socket_overrides import PLAIN, SOCKET
+from whorl.core.limits import ATTEMPTS_PER_EVENT, IDLE_EVENTS, LONG_READ, READ_SIZE
+from whorl.core.pollers.contract import IOHandle
+from whorl.core.states import Event
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if TYPE_CHECKING:
+    from whorl.aio.loop_type import AnyLoop
+    from whorl.core.loop.loop import Loop
+
+if not cython.compiled:
+
+    def is_unshared(thing: object) -> bool:
+        """Whether only the caller refers to an object; uncompiled nobody can tell."""
+        return False
+
+    def learn_sockets(socket_class: Any) -> None:
+        """Note what Python's class of sockets is."""
+
+    def is_plain(sock: Any) -> bool:
+        """Whether this is a socket of Python's class, which receives and sends as it always did."""
+        return type(sock) is SOCKET and SOCKET.recv is PLAIN["recv"] and SOCKET.send is PLAIN["send"]
+
+    def descriptor_in(sock: Any) -> int:
+        """What `fileno` of a socket gives."""
+        fd: int = sock.fileno()
+        return fd
+
+
+READABLE = int(Event.READABLE)
+WRITABLE = int(Event.WRITABLE)
+DISCONNECT = int(Event.DISCONNECT)
+PRIORITIZED = int(Event.PRIORITIZED)
+ERROR = int(Event.ERROR)
+HANGUP = int(Event.HANGUP)
+EAGAIN = -errno.EAGAIN
+EINTR = -errno.EINTR
+WAIT = 0
+OVER = 1
+AGAIN = 2
+Socket = SOCKET
+learn_sockets(SOCKET)
+
+
+class SocketWait(Wait):
+    """What a task awaits until an attempt does not block; then its result.
+
+    The task that waits is stepped in the turn of the event, not in the next one. `attempt` gives
+    the result, a negative error number, or None if it did a part and is to be made again; without
+    one, at most `size` bytes are received.
+    """
+
+    __slots__ = ("_attempt", "_result", "_size", "_watched")
+
+    def __init__(
+        self, loop: AnyLoop, watched: DescriptorWatch, attempt: Callable[[], Any] | None, size: int
+    ) -> None:
+        Wait.__init__(self, loop)
+        self._watched: DescriptorWatch | None = watched
+        self._attempt = attempt
+        self._size = size
+        self._result: Any = None
+
+    def take(self) -> Any:
+        """What the attempt gave."""
+        result, self._result = self._result, None
+        return result
+
+    def withdraw(self) -> None:
+        """Leave the descriptor: nobody awaits the result any more."""
+        watched = self._watched
+        self._watched = None
+        if watched is not None:
+            watched.forget(self)
+
+    # For the descriptor.
+
+    def _try(self, fd: int) -> int:
+        """Make the attempt: whether it is OVER, has to WAIT, or did a part and may go on (AGAIN)."""
+        result: Any = None
+        try:
+            for _ in range(ATTEMPTS_PER_EVENT):
+                if self._attempt is None:
+                    result = received(self._runner, self._watched, fd, self._size)
+                else:
+                    result = self._attempt()
+                if result is not None and not (type(result) is int and result == EINTR):
+                    break
+            else:
+                return AGAIN
+            if type(result) is int and result < 0:
+                if result == EAGAIN:
+                    return WAIT
+                raise os_error(result)
+            self._result = result
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self._error = error
+        self._done = True
+        self._watched = None
+        self._attempt = None
+        return OVER
+
+
+class DescriptorWatch(IOHandle):
+    """What is to be done when a descriptor is readable, and when it is writable.
+
+    With a socket object it may stay watched while nobody waits.
+    """
+
+    __slots__ = (
+        "_both_ways",
+        "_brings_much",
+        "_drained",
+        "_hung_up",
+        "_idle_events",
+        "_is_stream",
+        "_latest",
+        "_owner",
+        "_runner",
+        "_spare",
+        "_urgent",
+        "fileobj",
+        "reader",
+        "receiver",
+        "sender",
+        "writer",
+    )
+
+    def __init__(self, loop: AnyLoop, fd: int, sock: Any = None) -> None:
+        super().__init__(loop)
+        loop._hide(self)
+        self._runner = loop
+        self._fd = fd
+        self.fileobj: Any = None  # what the callbacks were registered with, which they keep alive
+        self.reader: Callback | None = None
+        self.writer: Callback | None = None
+        self.receiver: SocketWait | None = None
+        self.sender: SocketWait | None = None
+        self._owner: Any = None  # a weak reference to the socket object
+        self._is_stream = False
+        self._both_ways = False  # whether a peer that reads costs no event, so that WRITABLE may stay
+        self._drained = False  # whether all was received, and no event came since
+        self._hung_up = False  # whether the peer will write no more, so that no event may come
+        self._urgent = False  # whether there is urgent data, at which receiving ends before all was received
+        self._brings_much = False  # whether what was received last was long
+        self._idle_events = 0  # how many came while nobody waited
+        self._latest: SocketWait | None = None  # the wait that was used last
+        self._spare: SocketWait | None = None  # and the one before
+        if self._runner._poller.parks and isinstance(sock, Socket):
+            self._owner = weakref.ref(sock)
+            self._is_stream = sock.type == socket.SOCK_STREAM
+            self._both_ways = self._is_stream and sock.family != socket.AF_UNIX
+
+    def _on_events(self, seen: int) -> None:
+        if self._parked:
+            self._note_idle(seen)
+            return
+        # Errors and hang-ups concern both directions, as the selectors module has it.
+        writer, sender = self.writer, self.sender
+        if seen & (DISCONNECT | HANGUP | ERROR):
+            self._hung_up = True
+        if seen & PRIORITIZED:
+            self._urgent = True
+        if seen == 0 or seen & (READABLE | DISCONNECT | PRIORITIZED | HANGUP | ERROR):
+            self._drained = False
+            try:
+                self._on_readable(seen)
+            except BaseException:
+                if sender is not None:  # The event may not come again.
+                    self.attempt_soon()
+                elif writer is not None and not writer._cancelled and seen & (WRITABLE | HANGUP | ERROR):
+                    self._runner._enqueue(writer)  # It was collected, and runs as what else was.
+                raise
+        if seen == 0 or seen & (WRITABLE | HANGUP | ERROR):
+            # A writer that the reader has just removed was cancelled, and does not run.
+            if writer is not None and seen:
+                if not writer._cancelled:
+                    self._call(writer)
+                elif writer is self.writer:
+                    self.set_writer(None)
+            elif sender is not None and sender is self.sender:
+                self._serve(sender)
+
+    def _on_readable(self, seen: int) -> None:
+        reader = self.reader
+        if self.receiver is not None:
+            self._serve(self.receiver)
+        elif reader is not None and seen:
+            if reader._cancelled:
+                self.set_reader(None)
+            else:
+                self._call(reader)
+
+    def _call(self, callback: Callback) -> None:
+        """Run one of the two callbacks; an error of the one does not cost the other its call."""
+        try:
+            if self._runner._debug:
+                self._runner._run_watched(callback)
+            else:
+                callback._execute()
+        except BaseException as error:
+            self._runner._callback_failed(callback, error)
+
+    def _serve(self, wait: SocketWait) -> None:
+        """Make the attempt that somebody waits for."""
+        if not wait._is_wanted():  # The task was cancelled, and has not seen it yet.
+            self.forget(wait)
+            return
+        outcome = wait._try(self._fd)
+        if outcome == OVER:
+            if wait is self.receiver:
+                self.receiver = None
+                result = wait._result
+                if type(result) is bytes:
+                    self.note_received(len(result), wait._size)
+                elif type(result) is int:
+                    self.note_received(result, wait._size)
+            else:
+                self.sender = None
+            self._watch(False)
+            if not wait._is_stepped_now():
+                self._tell(wait)
+        elif outcome == AGAIN:
+            self.attempt_soon()
+        elif wait is self.receiver:
+            self._drained = self._edge
+            self._urgent = False
+
+    def _tell(self, wait: SocketWait) -> None:
+        """Call at once who awaits this: if it were cancelled before its turn, what it gets would be lost."""
+        call = wait._first_call()
+        if call is not None:
+            self._call(call)
+
+    def attempt_soon(self) -> None:
+        """Look again in the next turn, without an event of the kernel's."""
+        if not self._queued:
+            self._queued = True
+            self._loop._feed(self)
+
+    def _note_idle(self, seen: int) -> None:
+        """Nobody waits. After a while without one, the events are no longer worth their cost.
+
+        Level-triggered the event would come again and again.
+        """
+        if seen & (DISCONNECT | HANGUP | ERROR):
+            self._hung_up = True
+        if seen & PRIORITIZED:
+            self._urgent = True
+        if seen & ~WRITABLE:
+            self._drained = False
+            self._idle_events += 1
+            if self._idle_events > IDLE_EVENTS or not self._edge:
+                self._parked = False
+                self._runner._poller.remove(self)
+
+    def note_received(self, size: int, limit: int) -> None:
+        """So much was received where so much was asked for; if it was less, there was no more."""
+        self._brings_much = size >= LONG_READ
+        if self._edge and self._is_stream and not self._hung_up and not self._urgent:
+            self._drained = 0 < size < min(limit, READ_SIZE)
+
+    def belongs_to(self, sock: Any) -> bool:
+        """Whether the watch was made for this socket object."""
+        return self._owner is not None and self._owner() is sock
+
+    def is_abandoned(self) -> bool:
+        """Whether the socket it was made for has gone, and its number may mean another file."""
+        if self._owner is None or self.reader is not None or self.writer is not None:
+            return False
+        sock = self._owner()
+        return sock is None or sock.fileno() != self._fd
+
+    # Who waits.
+
+    def _new_wait(self, size: int) -> SocketWait:
+        """A wait to receive: one that was used before, if nobody has it any more.
+
+        That is the last but one: whoever asks may just be served by the last.
+        """
+        wait = self._spare
+        self._spare = self._latest
+        if wait is not None and is_unshared(wait):
+            wait._reset()
+            wait._watched = self
+            wait._size = size
+        else:
+            wait = SocketWait(self._runner, self, None, size)
+        self._latest = wait
+        return wait
+
+    def _watch(self, replaced: bool) -> None:
+        """Let the poller watch for what somebody waits for.
+
+        One that is replaced may be for another file with the same number, which the kernel does not
+        watch yet: so it is told again.
+        """
+        calls = self.reader is not None or self.writer is not None
+        busy = calls or self.receiver is not None or self.sender is not None
+        # A datagram may be refused for the sake of its receiver, which no edge tells of.
+        edge = (
+            self._owner is not None
+            and not calls
+            and (self._is_stream or self.sender is None)
+            and self._runner._poller.edges
+        )
+        wanted = 0
+        if edge and (busy or (self._edge and self._interest)):
+            wanted = READABLE | DISCONNECT | PRIORITIZED
+            if self._both_ways or self.sender is not None:
+                wanted |= WRITABLE
+        elif busy:
+            if self.reader is not None or self.receiver is not None:
+                wanted |= READABLE
+            if self.writer is not None or self.sender is not None:
+                wanted |= WRITABLE
+        elif self._owner is not None and self._interest == READABLE:
+            wanted = READABLE
+            edge = False
+            self._seen = 0  # What was seen was for the reader that there was.
+        if wanted != self._interest or replaced or (wanted and edge != self._edge):
+            self._rewatch(wanted, edge)
+        self._parked = bool(wanted) and not busy
+        if not calls:
+            self.fileobj = None
+        if busy:
+            self._idle_events = 0
+            self._activate()
+        else:
+            self._deactivate()
+
+    def _rewatch(self, wanted: int, edge: bool) -> None:
+        """Have the poller watch in another way."""
+        self._drained = self._hung_up = self._urgent = False
+        former = self._edge
+        self._edge = edge
+        try:
+            self._runner._poller.modify(self, wanted)
+        except BaseException:
+            self._edge = former
+            raise
+
+    def set_reader(self, callback: Callback | None) -> bool:
+        """Call this when readable from now on; whether anybody else waited for that before.
+
+        A task that did waits in vain, as in asyncio.
+        """
+        former, waited = self.reader, self.receiver
+        self.reader = callback
+        self.receiver = None
+        try:
+            self._watch(callback is not None and (former is not None or waited is not None))
+        except BaseException:
+            self.reader = former
+            self.receiver = waited
+            raise
+        if callback is not None and self._seen:
+            self._leave_seen(WRITABLE)
+        if former is not None:
+            former.cancel()
+        return former is not None or waited is not None
+
+    def set_writer(self, callback: Callback | None) -> bool:
+        """Call this when writable from now on; whether anybody else waited for that before."""
+        former, waited = self.writer, self.sender
+        self.writer = callback
+        self.sender = None
+        try:
+            self._watch(callback is not None and (former is not None or waited is not None))
+        except BaseException:
+            self.writer = former
+            self.sender = waited
+            raise
+        if callback is not None and self._seen:
+            self._leave_seen(READABLE | DISCONNECT | PRIORITIZED)
+        if former is not None:
+            former.cancel()
+        return former is not None or waited is not None
+
+    def _leave_seen(self, others: int) -> None:
+        """Of what was seen before a callback was set, leave what is the other direction's.
+
+        It is seen again in the next turn, as what is called back is watched level-triggered.
+        """
+        self._seen = others if self._seen & (HANGUP | ERROR) else self._seen & others
+
+    def set_receiver(self, wait: SocketWait) -> None:
+        """Make the wait's attempt when readable."""
+        if self.reader is not None:
+            self.set_reader(None)
+        former = self.receiver
+        self.receiver = wait
+        try:
+            self._watch(former is not None)
+        except BaseException:
+            self.receiver = former
+            raise
+
+    def set_sender(self, wait: SocketWait) -> None:
+        """Make the wait's attempt when writable."""
+        if self.writer is not None:
+            self.set_writer(None)
+        former = self.sender
+        self.sender = wait
+        try:
+            self._watch(former is not None)
+        except BaseException:
+            self.sender = former
+            raise
+
+    def forget(self, wait: SocketWait) -> None:
+        """A wait is over before its attempt has succeeded."""
+        if wait is self.receiver:
+            self.receiver = None
+        elif wait is self.sender:
+            self.sender = None
+        else:
+            return
+        if not self._runner._closed:
+            self._watch(False)
+
+    def displace(self) -> None:
+        """Forget all who wait, and leave the descriptor to a transport."""
+        for callback in (self.reader, self.writer):
+            if callback is not None:
+                callback.cancel()
+        self.reader = self.writer = self.receiver = self.sender = None
+        self._watch(False)
+
+
+#: The handles that do not mind if others use their descriptor too.
+SHARE = (DescriptorWatch, ReadPipe, WritePipe)
+
+
+def descriptor_of(fileobj: Any) -> int:
+    """The descriptor of an int or of an object with `fileno()`.
+
+    Raises ValueError if there is none, OverflowError for a number that is beyond all descriptors.
+    """
+    fd = number_of(fileobj)
+    if fd > 0 and not is_possible(fd):
+        raise OverflowError("Python int too large to convert to C int")
+    if fd < 0:
+        raise ValueError(f"Invalid file descriptor: {fd}")
+    return fd
+
+
+def number_of(fileobj: Any) -> int:
+    """What an int or `fileno()` gives, -1 for a closed socket; ValueError for anything else."""
+    if isinstance(fileobj, int):
+        return fileobj
+    try:
+        return int(fileobj.fileno())
+    except (AttributeError, TypeError, ValueError):
+        raise ValueError(f"Invalid file object: {fileobj!r}") from None
+
+
+def is_possible(fd: int) -> bool:
+    """Whether there may be a descriptor of this number."""
+    return 0 <= fd < 1 << 31
+
+
+@cython.binding(True)  # type: ignore[untyped-decorator]
+def ensure_no_transport(loop: AnyLoop, fileobj: Any) -> None:
+    """Raise RuntimeError if a transport or another handle of the loop's uses the descriptor."""
+    fd = number_of(fileobj)
+    if not is_possible(fd):
+        return
+    handle = loop._poller.find(fd)
+    if handle is None:
+        handle = loop._transports.get(fd)  # One that is not watched at the moment.
+    if handle is not None and not isinstance(handle, SHARE) and not handle.is_closing():
+        if isinstance(fileobj, asyncio.BaseTransport):  # Ours has `fileno`, asyncio's has not.
+            raise ValueError(f"Invalid file object: {fileobj!r}")
+        raise RuntimeError(f"File descriptor {fileobj!r} is used by transport {handle!r}")
+
+
+def make_room(loop: AnyLoop, sock: Any) -> None:
+    """For a transport: whoever waits for its descriptor waits in vain, as in asyncio."""
+    ensure_no_transport(loop, sock)
+    found = loop._poller.find(descriptor_of(sock))
+    if isinstance(found, DescriptorWatch) and not found._parked:
+        watch: DescriptorWatch = found
+        watch.displace()
+
+
+def new_watch(loop: AnyLoop, fd: int, sock: Any = None) -> DescriptorWatch:
+    """A watch where there was none."""
+    other = loop._poller.find(fd)
+    if isinstance(other, (ReadPipe, WritePipe)):
+        other._make_room()
+    return DescriptorWatch(loop, fd, sock)
+
+
+def watch_for(loop: AnyLoop, sock: Any) -> DescriptorWatch:
+    """The watch of a socket on which a task is going to wait."""
+    loop._check_closed()
+    fd = descriptor_of(sock)
+    found = loop._poller.find(fd)
+    if not isinstance(found, DescriptorWatch):
+        ensure_no_transport(loop, fd)
+        return new_watch(loop, fd, sock)
+    watch: DescriptorWatch = found
+    if watch.belongs_to(sock):
+        return watch
+    if watch.is_abandoned():
+        loop._poller.remove(watch)
+        return new_watch(loop, fd, sock)
+    watch._owner = None  # Several objects share the descriptor, and nobody can tell when it is closed.
+    watch._watch(False)
+    return watch
+
+
+def received(loop: Loop, watch: DescriptorWatch | None, fd: int, limit: int) -> bytes | int:
+    """At most `limit` bytes, or `-errno`."""
+    if watch is None or watch._brings_much:
+        return loop._kernel.recv(fd, limit)
+    return loop._kernel.recv_short(fd, limit)
+
+
+def receive(loop: AnyLoop, sock: Any, limit: int) -> bytes | SocketWait:
+    """At most `limit` bytes of a socket, or what to await for them."""
+    if limit < 0:
+        raise ValueError("negative buffersize in recv")
+    fd = descriptor_in(sock)
+    found = loop._poller.find(fd)
+    watch: DescriptorWatch | None = found if isinstance(found, DescriptorWatch) else None
+    if watch is not None and not watch.belongs_to(sock):
+        watch = None
+    if not limit or watch is None or not watch._drained:
+        data = received(loop, watch, fd, limit) if limit else b""
+        if isinstance(data, bytes):
+            if watch is not None and watch._parked:
+                watch.note_received(len(data), limit)
+            return data
+        if data not in (EAGAIN, EINTR):
+            raise os_error(data)
+    else:
+        data = EAGAIN
+    if watch is None:
+        watch = watch_for(loop, sock)
+    wait = watch._new_wait(limit)
+    watch.set_receiver(wait)
+    if data == EINTR:
+        watch.attempt_soon()
+    return wait
+
+
+def receive_usually(loop: AnyLoop, sock: Any, limit: Any) -> bytes | SocketWait | None:
+    """The same for a plain socket and a usual limit; None if `receive` has to decide."""
+    if loop._debug or not is_plain(sock) or type(limit) is not int or not 0 < limit <= READ_SIZE:
+        return None
+    return receive(loop, sock, limit)
+
+
+def send_usually(loop: AnyLoop, sock: Any, data: Any) -> int | bool | None:
+    """Send bytes by such a socket: whether it took them all, how much it took if it was less, or `-errno`.
+
+    None if nothing was tried.
+    """
+    if loop._debug or not is_plain(sock) or type(data) is not bytes:
+        return None
+    sent = loop._kernel.send(descriptor_in(sock), data, 0)
+    return True if sent == len(data) else sent

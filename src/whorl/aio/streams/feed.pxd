@@ -1,0 +1,51 @@
+cimport cython
+
+from whorl.aio.streams.buffer cimport StreamBuffer
+from whorl.aio.interop.reusable_future cimport Wait
+from whorl.core.callback cimport is_unshared
+from whorl.core.loop.loop cimport Loop
+
+cdef extern from *:
+    """
+    static inline PyObject *whorl_attributes_of(PyObject *thing) {
+        return PyObject_GenericGetDict(thing, NULL);
+    }
+    """
+    dict attributes_of "whorl_attributes_of"(object thing)
+
+
+cdef class StreamWait(Wait):
+    cdef object _wake(self)
+
+
+cdef inline StreamWait new_wait(Loop loop):
+    return StreamWait(loop)
+
+
+cdef class StreamFeed(StreamBuffer):
+    cdef Loop _loop
+    cdef StreamWait _wait
+    cdef public object limit
+    cdef Py_ssize_t _low
+    cdef Py_ssize_t _high
+    cdef public bint eof
+    cdef public object exception
+    cdef public object waiter
+    cdef public bint paused
+    cdef public object transport
+    cdef public object source
+    cdef public bint is_direct
+
+    cpdef object take_over(self, dict state)
+    cdef bint is_open_to(self, object protocol) except -1
+    cdef object _arrived(self, bytes data)
+    @cython.locals(own=StreamWait)
+    cpdef object put(self, object data)
+    cpdef object read(self, Py_ssize_t n)
+    cpdef bytes take_and_resume(self, Py_ssize_t n)
+    cpdef object set_limit(self, object limit)
+    cpdef bytes line(self)
+    cpdef object resume(self)
+    @cython.locals(wait=StreamWait)
+    cpdef object wait(self, str method)
+    cpdef object leave(self, object wait)

@@ -1,0 +1,259 @@
+"""What a stream reader has and waits for: transports put it in here, the reader takes it out."""
+
+from __future__ import annotations
+
+import sys
+from asyncio import Future
+from typing import Any
+
+from whorl.aio.interop.reusable_future import Wait
+from whorl.aio.streams.buffer import StreamBuffer
+from whorl.core.loop.loop import Loop
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if not cython.compiled:
+
+    def is_unshared(thing: object) -> bool:
+        """Whether only the caller refers to an object; uncompiled nobody can tell."""
+        return False
+
+    def attributes_of(thing: Any) -> dict[str, Any]:
+        """The dictionary of an object of a class written in Python."""
+        attributes: dict[str, Any] = thing.__dict__
+        return attributes
+
+    def new_wait(loop: Any) -> Any:
+        """What a reader waits for: uncompiled, a future of CPython's, which is written in C."""
+        return Future(loop=loop)
+
+
+LARGEST = sys.maxsize
+ORDINARY = LARGEST // 2
+
+
+class StreamWait(Wait):
+    """The wait of a reader for data: woken in the next turn, as by a future."""
+
+    __slots__ = ()
+
+    def set_result(self, result: None) -> None:
+        """Something arrived."""
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._is_wanted():
+            self._done = True
+            self._wake_soon()
+
+    def set_exception(self, error: BaseException) -> None:
+        """Nothing will arrive."""
+        self._future.set_exception(error)
+
+
+class StreamFeed(StreamBuffer):
+    """The state of a reader of ours, under asyncio's names but for the underscore, and what it received.
+
+    `source` is a weak reference to the reader: what arrives for one that is gone is dropped. While
+    `is_direct` is set, a transport that has data for the reader's protocol may put it in here, and calls
+    nobody.
+    """
+
+    __slots__ = (
+        "_high",
+        "_loop",
+        "_low",
+        "_wait",
+        "eof",
+        "exception",
+        "is_direct",
+        "limit",
+        "paused",
+        "source",
+        "transport",
+        "waiter",
+    )
+
+    def __init__(self, loop: Loop) -> None:
+        StreamBuffer.__init__(self)
+        self._loop: Loop = loop
+        self._wait: StreamWait | None = None  # one that was used before
+        self.limit: Any = 0
+        self._low = 0  # a transport that was paused reads again when no more than this is there
+        self._high = 0  # and it is paused beyond this
+        self.eof = False
+        self.exception: BaseException | None = None
+        self.waiter: Any = None
+        self.paused = False
+        self.transport: Any = None
+        self.source: Any = None
+        self.is_direct = False
+
+    def take_over(self, state: dict[str, Any]) -> None:
+        """Take what it keeps out of the attributes of a reader of asyncio's."""
+        self.eof = state.pop("_eof")
+        self.exception = state.pop("_exception")
+        self.paused = state.pop("_paused")
+        self.transport = state.pop("_transport")
+        self.waiter = state.pop("_waiter")
+        self.replace(state.pop("_buffer"))
+        self.set_limit(state.pop("_limit"))
+
+    def is_open_to(self, protocol: Any) -> bool:
+        """Whether a transport may put in here what arrives for this protocol, which is one of asyncio's."""
+        return self.is_direct and "data_received" not in attributes_of(protocol)
+
+    def set_limit(self, limit: Any) -> None:
+        """Set how much there may be: any number, also one that no buffer will ever reach."""
+        self.limit = limit
+        if type(limit) is int and 0 < limit < ORDINARY:
+            self._low = limit
+            self._high = 2 * limit
+        else:
+            self._low = int(min(limit, LARGEST))
+            self._high = int(min(2 * limit, LARGEST))
+
+    # For transports.
+
+    def _arrived(self, data: bytes) -> None:
+        """What `data_received` of the reader's protocol does."""
+        if self.source() is not None:
+            self.put(data)
+
+    def put(self, data: Any) -> None:
+        """What `feed_data` of the reader does."""
+        assert not self.eof, "feed_data after feed_eof"
+        if not data:
+            return
+        self.add(data)
+        waiter = self.waiter
+        if waiter is not None:
+            self.waiter = None
+            if type(waiter) is StreamWait:
+                own: StreamWait = waiter
+                own._wake()
+            elif not waiter.cancelled():
+                waiter.set_result(None)
+        if self._count() > self._high and self.transport is not None and not self.paused:
+            try:
+                self.transport.pause_reading()
+            except NotImplementedError:
+                self.transport = None  # It cannot be paused, and need not be asked again.
+            else:
+                self.paused = True
+
+    # For the reader.
+
+    def read(self, n: int) -> bytes | None:
+        """At most `n` bytes, none at the end; None if one has to wait, or wants all there will be."""
+        if self.exception is not None:
+            raise self.exception
+        if n <= 0 or (not self.eof and not self._count()):
+            return None
+        return self.take_and_resume(n)
+
+    def has_failed(self) -> bool:
+        """Whether there is an exception for whoever reads: asked by the name of a method it costs a third."""
+        return self.exception is not None
+
+    def take_and_resume(self, n: int) -> bytes:
+        """At most `n` bytes; the transport reads again if there was too much and is no more."""
+        data = self.take(n)
+        if self.paused:
+            self.resume()
+        return data
+
+    def line(self) -> bytes | None:
+        """A line with its end; None if there is none within the limit, or an error to be raised."""
+        if self.exception is not None:
+            return None
+        line = self.take_until(b"\n", self._low)
+        if line is not None and self.paused:
+            self.resume()
+        return line
+
+    def resume(self) -> None:
+        """Let the transport read again unless too much is there."""
+        if self.paused and self._count() <= self._low:
+            self.paused = False
+            self.transport.resume_reading()
+
+    def wait(self, method: str) -> Any:
+        """What to await until something arrives; whoever is not woken has to `leave`."""
+        if self.waiter is not None:
+            raise RuntimeError(
+                f"{method}() called while another coroutine is already waiting for incoming data"
+            )
+        assert not self.eof, "_wait_for_data after EOF"
+        if self.paused:
+            self.paused = False
+            self.transport.resume_reading()
+        wait = self._wait
+        self._wait = None
+        if wait is not None and is_unshared(wait):
+            wait._reset()
+        else:
+            wait = new_wait(self._loop)
+        self._wait = self.waiter = wait
+        return wait
+
+    def leave(self, wait: Any) -> None:
+        """Somebody waits no longer."""
+        if self.waiter is wait:
+            self.waiter = None
+
+
+if not cython.compiled:
+    # The usual cases of each in one function: uncompiled, a call is what costs.
+    put_anything, read_anything, wait_anyhow = StreamFeed.put, StreamFeed.read, StreamFeed.wait
+    take_anything = StreamFeed.take_and_resume
+
+    def put_uncompiled(self: StreamFeed, data: Any) -> None:
+        """The first chunk, and not too much."""
+        if type(data) is not bytes or self._size or self._flat is not None or self.eof:
+            return put_anything(self, data)
+        size = len(data)
+        if not 0 < size <= self._high:
+            return put_anything(self, data)
+        self._chunks.append(data)
+        self._size = size
+        waiter = self.waiter
+        if waiter is not None:
+            self.waiter = None
+            if not waiter.cancelled():
+                waiter.set_result(None)
+        return None
+
+    def read_uncompiled(self: StreamFeed, n: int) -> bytes | None:
+        """One chunk, which is wanted whole, or nothing yet."""
+        if self.exception is not None or self._flat is not None or n <= 0 or self.eof:
+            return read_anything(self, n)
+        return take_uncompiled(self, n) if self._size else None
+
+    def take_uncompiled(self: StreamFeed, n: int) -> bytes:
+        """One chunk, which is wanted whole."""
+        if len(self._chunks) != 1 or self._size > n or self._offset or self.paused:
+            return take_anything(self, n)
+        self._size = 0
+        return self._chunks.pop()
+
+    def wait_uncompiled(self: StreamFeed, method: str) -> Any:
+        """The usual wait: nobody else waits, and the transport reads."""
+        if self.waiter is not None or self.eof or self.paused:
+            return wait_anyhow(self, method)
+        wait: Any = Future(loop=self._loop)  # type: ignore[arg-type]
+        self.waiter = wait
+        return wait
+
+    def is_open_uncompiled(self: StreamFeed, protocol: Any) -> bool:
+        """The same: each protocol of asyncio's has a dictionary."""
+        return self.is_direct and "data_received" not in protocol.__dict__
+
+    StreamFeed.is_open_to = is_open_uncompiled  # type: ignore[method-assign]
+    StreamFeed.put = put_uncompiled  # type: ignore[method-assign]
+    StreamFeed.read = read_uncompiled  # type: ignore[method-assign]
+    StreamFeed.take_and_resume = take_uncompiled  # type: ignore[method-assign]
+    StreamFeed.wait = wait_uncompiled  # type: ignore[method-assign]

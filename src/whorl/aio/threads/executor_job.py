@@ -1,0 +1,196 @@
+"""What threads of a `ThreadPoolExecutor` do for a loop, with no future of `concurrent.futures` in between.
+
+A job stands in the executor's queue as the executor's own work items do, and is run by the same threads.
+"""
+
+from __future__ import annotations
+
+from asyncio import events
+from collections.abc import Callable
+from concurrent.futures import _base, thread
+from concurrent.futures.thread import ThreadPoolExecutor
+from types import FunctionType, ModuleType
+from typing import Any
+
+from whorl.aio.futures.future import Future as OwnFuture
+from whorl.aio.interop.class_snapshot import Unchanged
+from whorl.aio.threads import future_chain
+from whorl.aio.threads.future_chain import ASKS_WHICH_LOOP_RUNS, in_terms_of_asyncio, link
+from whorl.core.loop.loop import Loop
+
+try:
+    from _asyncio import Future as _Future
+except ImportError:
+    from asyncio import Future as _Future
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+_Executor: Any = ThreadPoolExecutor
+_thread: Any = thread
+_global_lock: Any = _thread._global_shutdown_lock
+
+
+class Job:
+    """One call of a function in a thread, and the future of the loop that gets what comes of it.
+
+    Whoever takes it out of the queue calls one of `run`, `cancel` and `set_exception`, and is the only one.
+    """
+
+    __slots__ = ("_args", "_error", "_function", "_future", "_is_cancelled", "_loop", "_result")
+
+    def __init__(self, loop: Loop, future: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self._loop = loop
+        self._future = future
+        self._function: Callable[..., Any] | None = function
+        self._args: tuple[Any, ...] | None = args
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._is_cancelled = False
+
+    # For the executor and its threads.
+
+    @property
+    def future(self) -> Job:
+        """What an executor cancels when it is shut down, and tells that it is broken."""
+        return self
+
+    def run(self, worker: Any = None) -> None:
+        """Call the function, unless nobody waits for it any more; newer executors say in which worker."""
+        if self._future.cancelled():
+            return
+        function: Any = self._function
+        args: Any = self._args
+        self._function = self._args = None
+        try:
+            self._result = function(*args)
+        except BaseException as error:
+            self._error = error
+        self._post()  # Function and arguments are dropped afterwards, here and not in the loop's thread.
+        if not cython.compiled:
+            self = None  # type: ignore[assignment]  # The traceback of an error refers to this frame.
+
+    def cancel(self) -> bool:
+        """The function will not be called."""
+        self._is_cancelled = True
+        self._function = self._args = None
+        self._post()
+        return True
+
+    def set_exception(self, error: BaseException) -> None:
+        """The function cannot be called."""
+        self._error = error
+        self._function = self._args = None
+        self._post()
+
+    def _post(self) -> None:
+        """Tell the loop."""
+        loop = self._loop
+        if loop._closed:
+            return
+        try:
+            running: Any = events._get_running_loop() if ASKS_WHICH_LOOP_RUNS else None
+            if running is loop:
+                self.finish()
+            else:
+                loop.call_soon_threadsafe(self.finish)
+        except Exception:  # as a future of `concurrent.futures` says it
+            _base.LOGGER.exception("exception calling callback for %r", self)
+
+    # In the loop's thread.
+
+    def finish(self) -> None:
+        """Let the future be done."""
+        future, result, error = self._future, self._result, self._error
+        self._result = self._error = None
+        if future.cancelled():
+            return
+        assert not future.done()
+        if self._is_cancelled:
+            future.cancel()
+        elif error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(in_terms_of_asyncio(error))
+
+
+# What `submit` does is done here in its place. Programs that trace calls replace it, or what it calls,
+# and a later Python may have another one.
+_NEEDED = {"_adjust_thread_count", "_broken", "_shutdown", "_shutdown_lock", "_work_queue", "put"}
+_KNOWN = _NEEDED | {
+    "BROKEN",
+    "BrokenThreadPool",
+    "Future",
+    "RuntimeError",
+    "_WorkItem",
+    "_base",
+    "_global_shutdown_lock",
+    "_resolve_work_item_task",
+}
+
+
+def _is_of(module: ModuleType, function: Any) -> bool:
+    """Whether a function stands in this module."""
+    return type(function) is FunctionType and function.__globals__ is vars(module)
+
+
+def knows_submit(submit: Any) -> bool:
+    """Whether this is an executor's method of that name, as far as it is known what that does."""
+    return _is_of(thread, submit) and _NEEDED <= set(submit.__code__.co_names) <= _KNOWN
+
+
+_is_known = (
+    knows_submit(_Executor.submit)
+    and _is_of(thread, _thread._WorkItem.run)
+    and _is_of(_base, _base.Future.set_result)
+)
+_methods = Unchanged(
+    [
+        (_Executor, "submit", _Executor.submit),
+        (_thread._WorkItem, "run", _thread._WorkItem.run),
+        (_base.Future, "set_result", _base.Future.set_result),
+    ]
+)
+
+
+def takes_jobs(executor: Any) -> bool:
+    """Whether it is the standard library's executor of threads, and nobody looks at what it is given."""
+    return (
+        type(executor) is _Executor
+        and _is_known
+        and _methods.holds()
+        and "submit" not in executor.__dict__
+        and future_chain.is_as_known()
+    )
+
+
+def start_job(loop: Any, executor: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """A future of the loop for a call in a thread of an executor that takes jobs.
+
+    Raises RuntimeError if the executor was shut down or is broken.
+    """
+    future: Any = loop.create_future()
+    kind = type(future)
+    if kind is _Future or kind is OwnFuture:  # Another thread may ask these whether they are cancelled.
+        if _is_queued(executor, Job(loop, future, function, args)):
+            return future
+    return link(loop, future, executor.submit(function, *args))
+
+
+def _is_queued(executor: Any, job: Job) -> bool:
+    """Give a job to an executor, and return whether that takes any."""
+    executor._shutdown_lock.acquire()
+    try:
+        _global_lock.acquire()
+        try:
+            if executor._broken or executor._shutdown or _thread._shutdown:
+                return False
+            executor._work_queue.put(job)
+            executor._adjust_thread_count()
+            return True
+        finally:
+            _global_lock.release()
+    finally:
+        executor._shutdown_lock.release()

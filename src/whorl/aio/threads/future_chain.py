@@ -1,0 +1,96 @@
+"""A future of the loop that gets what one of `concurrent.futures` has, as `asyncio.wrap_future` makes it."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from asyncio import events, futures
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from whorl.core.loop.loop import Loop
+
+if TYPE_CHECKING:
+    from whorl.aio.loop_type import AnyLoop
+
+_FutureOfThread = concurrent.futures.Future
+_chain: Any = futures._chain_future  # type: ignore[attr-defined]
+_copy_state: Any = futures._copy_future_state  # type: ignore[attr-defined]
+in_terms_of_asyncio: Any = futures._convert_future_exc  # type: ignore[attr-defined]
+
+# From 3.14 on, a result that comes in the loop's own thread while it runs is there at once, not a turn later.
+ASKS_WHICH_LOOP_RUNS = any(
+    isinstance(inner, CodeType) and "_get_running_loop" in inner.co_names
+    for inner in _chain.__code__.co_consts
+)
+
+
+class Follower:
+    """What stands between the two: a result goes from the thread's to the loop's, a cancellation back.
+
+    asyncio's function for this serves any two futures and asks at each step which kinds they are.
+    """
+
+    __slots__ = ("_future", "_loop", "_source")
+
+    def __init__(
+        self, loop: Loop, future: asyncio.Future[Any], source: concurrent.futures.Future[Any]
+    ) -> None:
+        self._loop = loop
+        self._future = future
+        self._source = source
+
+    def cancel_source(self, future: asyncio.Future[Any]) -> None:
+        """The loop's future is done."""
+        if future.cancelled():
+            self._source.cancel()
+
+    def source_done(self, source: concurrent.futures.Future[Any]) -> None:
+        """The thread's future is done; in whichever thread that was."""
+        loop = self._loop
+        if loop._closed:
+            return
+        running: Any = events._get_running_loop() if ASKS_WHICH_LOOP_RUNS else None
+        if running is loop:
+            self.copy_result()
+        else:
+            loop.call_soon_threadsafe(self.copy_result)
+
+    def copy_result(self) -> None:
+        """Let the loop's future be done as the thread's is."""
+        future, source = self._future, self._source
+        if future.done():
+            _copy_state(source, future)  # which knows whether that is wrong
+            return
+        try:
+            exception = source.exception()
+        except concurrent.futures.CancelledError:
+            future.cancel()
+            return
+        if exception is None:
+            future.set_result(source.result())
+        else:
+            future.set_exception(in_terms_of_asyncio(exception))
+
+
+def is_as_known() -> bool:
+    """Whether asyncio's own function for this is in its place."""
+    return futures._chain_future is _chain  # type: ignore[attr-defined]
+
+
+def follow(loop: AnyLoop, source: Any) -> Any:
+    """A future of the loop that gets the result of `source`, and cancels it if it is cancelled.
+
+    Source: ``asyncio.wrap_future``.
+    """
+    if type(source) is not _FutureOfThread or futures._chain_future is not _chain:  # type: ignore[attr-defined]
+        return futures.wrap_future(source, loop=loop)
+    return link(loop, loop.create_future(), source)
+
+
+def link(loop: AnyLoop, future: asyncio.Future[Any], source: concurrent.futures.Future[Any]) -> Any:
+    """Have a new future of the loop follow `source`; the former."""
+    follower = Follower(loop, future, source)  # type: ignore[arg-type, unused-ignore]
+    future.add_done_callback(follower.cancel_source)
+    source.add_done_callback(follower.source_done)
+    return future

@@ -1,0 +1,333 @@
+"""The data path of TLS: between the transport underneath, an `ssl.SSLObject`, and a protocol.
+
+    CONNECTING -> HANDSHAKE -> OPEN -> FLUSHING -> SHUTDOWN -> CLOSED
+         \\____________\\__________\\________\\____________^   abort(), an error, the connection is lost
+
+Each state leads to the next one and every state to CLOSED; `_enter` is the only way. FLUSHING begins
+with `close()`, with the peer's close_notify and with the end of the connection: what was written before
+is still sent. What had arrived before is still delivered, unless the user closed. `connection_lost` of
+the transport underneath ends every state.
+
+    ciphertext -> _incoming -> SSLObject.read -> data_received      (into a buffer that all connections share,
+                                                    or, of much at once, into the bytes that are delivered)
+    write -> _backlog -> SSLObject.write -> _outgoing -> the write of the transport underneath
+
+The transport underneath is asked to report every unsent byte, if it is ours. So what cannot be sent
+waits here, in the clear, and the watermarks speak of all that has not been given to the kernel.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import ssl
+except ImportError:  # A Python may be built without it.
+    ssl = None  # type: ignore[assignment]
+
+from whorl.aio.streams.feed import StreamFeed
+from whorl.aio.tls.records import AGAIN, RecordReader
+from whorl.aio.tls.states import RECORD_SIZE, TLSState
+from whorl.aio.tls.write_path import TLSOutput
+from whorl.core.limits import READ_SIZE
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+OPEN = int(TLSState.OPEN)
+FLUSHING = int(TLSState.FLUSHING)
+CLOSED = int(TLSState.CLOSED)
+
+#: What reads records for an `ssl.SSLObject` of Python's own.
+NATIVE: Any = None if ssl is None else ssl._ssl._SSLSocket  # type: ignore[attr-defined]
+
+#: Memory for more, and one record, the C library takes from the kernel for each message, and gives it back.
+MOST_BY_RECORDS = 111 * 1024
+
+if not cython.compiled:
+
+    def taken(scratch: bytearray, size: int) -> bytes:
+        """A copy of the first bytes."""
+        return bytes(memoryview(scratch)[:size])
+
+
+def flat_view(buffer: Any) -> memoryview:
+    """A view of single bytes, whatever a protocol gave as its buffer."""
+    view = buffer if type(buffer) is memoryview else memoryview(buffer)
+    return view if view.itemsize == 1 and view.ndim == 1 else view.cast("B")
+
+
+class TLSLayer(TLSOutput):
+    """The part of `tls.TLSProtocol` that every packet goes through.
+
+    `scratch` is a buffer of READ_SIZE bytes that all connections of the loop share: nothing stays in it
+    while the user's code runs.
+    """
+
+    def __init__(self, loop: Any, sslobj: Any, incoming: Any, outgoing: Any, scratch: memoryview) -> None:
+        super().__init__(loop, sslobj, outgoing)
+        self._incoming = incoming  # ciphertext that has arrived and was not decrypted
+        self._scratch: Any = scratch.obj
+        self._scratch_view = scratch
+        self._by_records = RecordReader(incoming, scratch)
+        self._buffer: Any = scratch  # where the transport underneath puts what it reads
+        self._app_is_buffered = False
+        self._app_feed: StreamFeed | None = None  # where data goes in place of a stream reader's protocol
+        self._closing = False  # whether the user closed, or the peer's close_notify came
+        self._has_eof = False  # whether the peer of the transport underneath has finished writing
+        self._app_reading_paused = False
+        self._transport_reading_paused = False
+        self._read_high = 0
+        self._read_low = 0
+        self._read_error: Any = None
+        self._read_all = False  # whether the last read took all that had arrived
+        self._read_end = False  # whether it found the peer's close_notify
+
+    # What the rest of the protocol does, in plain Python.
+
+    def _peer_finished(self) -> None:
+        """The peer's close_notify was read, while OPEN."""
+        raise NotImplementedError
+
+    # What it may call: the methods that every packet goes through are C functions in the compiled build.
+
+    def deliver(self) -> bool:
+        """Give the protocol what has arrived; whether that was all."""
+        return self._read(0)
+
+    def control_reading(self) -> None:
+        """Let the transport underneath read, unless too much waits for a protocol that is paused."""
+        self._control_reading()
+
+    # What the transport underneath calls.
+
+    def get_buffer(self, sizehint: int) -> Any:
+        """Where the transport underneath may write what it reads."""
+        if self._in_openssl:
+            self._refuse_entry()
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """It has written so many bytes there."""
+        if self._in_openssl:
+            self._refuse_entry()
+        self._by_records.lose_track()
+        self._arrived(self._buffer[:nbytes])
+
+    def _scratch_filled(self, size: int) -> None:
+        """A transport of ours has written so many bytes into the shared buffer, without asking for one."""
+        if self._in_openssl:
+            self._refuse_entry()
+        if size > RECORD_SIZE and self._is_by_records(size):
+            self._read(size)
+            return
+        if self._by_records.is_known:
+            self._by_records.pass_by(self._scratch, size)
+        self._arrived(taken(self._scratch, size) if size < RECORD_SIZE else self._scratch_view[:size])
+
+    def data_received(self, data: Any) -> None:
+        """The same, for transports that bring their own buffers."""
+        if self._in_openssl:
+            self._refuse_entry()
+        self._by_records.lose_track()
+        self._arrived(data)
+
+    def _arrived(self, data: Any) -> None:
+        if self._state == CLOSED:
+            return
+        self._incoming.write(data)
+        if self._state == OPEN:
+            self._read(0)
+        else:
+            self._go_on()
+
+    # Reading.
+
+    def _read(self, fresh: int) -> bool:
+        """Give the protocol what has arrived; whether that was all.
+
+        `fresh` is how much of it is in the shared buffer, for those who asked `_is_by_records`, or 0.
+        """
+        if self._state != OPEN and self._state != FLUSHING:
+            return True
+        done = True
+        try:
+            if not self._app_reading_paused:
+                if fresh:
+                    done = self._read_records(fresh)
+                else:
+                    done = self._read_into_buffer() if self._app_is_buffered else self._read_and_copy()
+                if self._waiting or self._outgoing.pending:
+                    self._send_backlog()
+            if not done or self._app_reading_paused or self._transport_reading_paused:
+                self._control_reading()
+        except Exception as error:
+            self._fatal_error(error, "Fatal error on SSL protocol")
+        return done
+
+    def _is_by_records(self, size: int) -> bool:
+        """Whether what has arrived may be decrypted record by record, with its rest in the shared buffer.
+
+        No code of the program's reads it, and little waits from before.
+        """
+        return (
+            self._state == OPEN
+            and type(self._records) is NATIVE
+            and self._by_records.is_known
+            and not (self._app_is_buffered or self._app_reading_paused)
+            and self._incoming.pending + size <= MOST_BY_RECORDS
+        )
+
+    def _read_records(self, size: int) -> bool:
+        """Decrypt what has arrived in the shared buffer and give it to the protocol; whether that was all."""
+        reader = self._by_records
+        self._in_openssl = True
+        try:
+            data = reader.decrypt(self._records, size)
+        finally:
+            self._in_openssl = False
+        is_all, is_end = reader.is_all, reader.is_end  # The protocol may cause another read.
+        self._read_error, reader.error = reader.error, None
+        if data and self._state == OPEN:
+            self._deliver_bytes(data)
+        return self._after_delivery(OPEN, is_all, is_end)
+
+    def _read_and_copy(self) -> bool:
+        """Decrypt into the shared buffer, and give the protocol a copy; whether that was all."""
+        state = self._state
+        size = self._decrypt(self._scratch_view, READ_SIZE)
+        is_all, is_end = self._read_all, self._read_end  # The protocol may cause another read.
+        if size and self._state == state:
+            self._deliver_bytes(taken(self._scratch, size))
+        return self._after_delivery(state, is_all, is_end)
+
+    def _deliver_bytes(self, data: bytes) -> None:
+        feed = self._app_feed
+        if feed is not None and feed.is_open_to(self._app_protocol):
+            feed._arrived(data)
+        else:
+            self._app_protocol.data_received(data)
+
+    def _read_into_buffer(self) -> bool:
+        """Decrypt into the protocol's own buffer; whether that was all."""
+        pending = self._incoming.pending or self._records.pending()
+        if not pending:
+            return True
+        state = self._state
+        protocol = self._app_protocol  # It may replace itself meanwhile, but the buffer is its own.
+        buffer = protocol.get_buffer(pending)
+        if type(buffer) is not bytearray:
+            buffer = flat_view(buffer)
+        room = len(buffer)
+        if not room:
+            raise RuntimeError("get_buffer() returned an empty buffer")
+        then = self._state
+        size = self._decrypt(buffer, room)
+        del buffer  # It is the protocol's again.
+        is_all, is_end = self._read_all, self._read_end
+        if size and self._state == then:
+            protocol.buffer_updated(size)
+        return self._after_delivery(state, is_all, is_end)
+
+    def _after_delivery(self, state: int, is_all: bool, is_end: bool) -> bool:
+        """See to the end, to errors and to the rest; whether all that had arrived was delivered."""
+        error = self._read_error
+        if error is not None:
+            self._read_error = None
+            raise error
+        if self._state != state:
+            return True  # The protocol has closed, and whoever did that took care of the rest.
+        if is_end:
+            if state == OPEN:
+                self._peer_finished()
+            return True
+        if not is_all:
+            self._loop.call_soon(self._continue_reading)
+        return is_all
+
+    def _continue_reading(self) -> None:
+        if self._state == OPEN:
+            self._read(0)
+        else:
+            self._go_on()
+
+    def _decrypt(self, target: Any, room: int) -> int:
+        """Fill the buffer with what has arrived; how many bytes.
+
+        `_read_all` and `_read_end` say the rest. An error after some bytes waits in `_read_error` until
+        these are delivered.
+        """
+        size: int = 0
+        count: int = 0
+        self._read_all = True
+        self._read_end = False
+        self._by_records.part = 0
+        if self._in_openssl:
+            self._refuse_entry()
+        self._in_openssl = True
+        try:
+            while size < room:
+                if size:
+                    rest = memoryview(target)[size:]
+                    try:
+                        count = self._records.read(room - size, rest)
+                    finally:
+                        rest.release()
+                else:
+                    count = self._records.read(room, target)
+                if count == 0:
+                    self._read_end = True
+                    return size
+                # A read with room for a whole record leaves nothing of it.
+                is_whole = room - size >= RECORD_SIZE
+                size += count
+                if not self._incoming.pending and (is_whole or not self._records.pending()):
+                    return size
+            self._read_all = False
+        except AGAIN:
+            pass
+        except Exception as error:
+            if not size:
+                raise
+            self._read_error = error
+        finally:
+            self._in_openssl = False
+        return size
+
+    def _discard(self) -> bool:
+        """Decrypt what has arrived for nobody; whether the peer's close_notify was there."""
+        if self._in_openssl:
+            self._refuse_entry()
+        self._in_openssl = True
+        try:
+            while self._incoming.pending or self._records.pending():
+                if not self._records.read(RECORD_SIZE):  # The shared buffer may be in use.
+                    return True
+        except AGAIN:
+            pass
+        except ssl.SSLZeroReturnError:
+            return True
+        finally:
+            self._in_openssl = False
+        return False
+
+    def _control_reading(self) -> None:
+        """Let the transport underneath read, unless too much waits for a protocol that is paused."""
+        size = self._incoming.pending - self._by_records.part
+        if self._transport is None:
+            return
+        if not self._transport_reading_paused:
+            if size > 0 and size >= self._read_high:
+                self._transport_reading_paused = True
+                self._transport.pause_reading()
+        elif size <= self._read_low:
+            self._transport_reading_paused = False
+            self._transport.resume_reading()
+
+    def _resume_app_reading(self) -> None:
+        """The user wants data again."""
+        if self._app_reading_paused:
+            self._app_reading_paused = False
+            self._loop.call_soon(self._continue_reading)

@@ -1,0 +1,71 @@
+cimport cython
+
+from cpython.buffer cimport PyBUF_WRITE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+
+from whorl.core.kernel.kernel cimport owned, resize_bytes
+from whorl.core.kernel.message_buffers cimport is_sole
+
+cdef Py_ssize_t RECORD_SIZE
+cdef Py_ssize_t HEADER_SIZE
+cdef Py_ssize_t VERSION_MAJOR
+cdef Py_ssize_t LEAST_TYPE
+cdef Py_ssize_t GREATEST_TYPE
+cdef Py_ssize_t LONGEST_BODY
+
+
+cdef class RecordWalk:
+    cdef readonly bint is_known
+    cdef Py_ssize_t _missing
+    cdef Py_ssize_t _seen
+    cdef Py_ssize_t _length
+
+    cpdef bint is_between(self) except -1
+    cpdef object lose_track(self)
+    @cython.locals(at=Py_ssize_t)
+    cpdef object pass_by(self, bytearray data, Py_ssize_t size)
+    @cython.locals(end=Py_ssize_t, place=Py_ssize_t)
+    cpdef Py_ssize_t whole(self, bytearray data, Py_ssize_t at, Py_ssize_t size, Py_ssize_t enough) except -1
+    @cython.locals(byte=Py_ssize_t, rest=Py_ssize_t)
+    cdef Py_ssize_t _record_end(self, bytearray data, Py_ssize_t at, Py_ssize_t size) except -1
+
+
+cdef class RecordReader(RecordWalk):
+    cdef object _incoming
+    cdef bytearray _scratch
+    cdef object _scratch_view
+    cdef bytes _room
+    cdef Py_ssize_t _filled
+    cdef public Py_ssize_t part
+    cdef readonly bint is_all
+    cdef readonly bint is_end
+    cdef public object error
+
+    cdef bytes decrypt(self, object records, Py_ssize_t size)
+    @cython.locals(at=Py_ssize_t, end=Py_ssize_t)
+    cdef object _decrypt_whole(self, object records, Py_ssize_t size)
+    @cython.locals(count=Py_ssize_t)
+    cdef object _decrypt_pending(self, object records)
+
+
+cdef inline bytes new_room(Py_ssize_t size):
+    return PyBytes_FromStringAndSize(NULL, size)
+
+
+cdef inline object rest_of_room(bytes room, Py_ssize_t start):
+    # Bytes that nobody has seen yet may be written to; the view is released before anybody does.
+    return PyMemoryView_FromMemory(PyBytes_AS_STRING(room) + start, len(room) - start, PyBUF_WRITE)
+
+
+cdef inline bytes cut_room(RecordReader reader):
+    cdef Py_ssize_t size = reader._filled
+    cdef PyObject *data = <PyObject *>reader._room
+    if not is_sole(data):
+        return PyBytes_FromStringAndSize(PyBytes_AS_STRING(reader._room), size)
+    Py_INCREF(reader._room)
+    reader._room = None  # What is resized has one reference.
+    resize_bytes(&data, size)
+    return <bytes>owned(data)

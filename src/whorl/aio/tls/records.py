@@ -1,0 +1,184 @@
+"""Records of TLS: where they end in what arrives, by their headers (RFC 8446, 5.1), and what they hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whorl.aio.tls.states import RECORD_SIZE
+
+try:
+    import ssl
+except ImportError:  # A Python may be built without it.
+    ssl = None  # type: ignore[assignment]
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+#: What an `ssl.SSLObject` raises that needs more to go on.
+AGAIN: Any = () if ssl is None else (ssl.SSLWantReadError, ssl.SSLSyscallError)
+
+HEADER_SIZE = 5  # a type, a version of two bytes, and the length of what follows in two
+VERSION_MAJOR = 3
+LEAST_TYPE, GREATEST_TYPE = 20, 24  # change_cipher_spec, alert, handshake, application_data, heartbeat
+LONGEST_BODY = (1 << 14) + 2048  # TLS 1.2 allows this much for what encryption and compression add
+
+if not cython.compiled:
+
+    def new_room(size: int) -> Any:
+        """Where so many bytes can be put."""
+        return bytearray(size)
+
+    def rest_of_room(room: Any, start: int) -> memoryview:
+        """A view of what follows there."""
+        return memoryview(room)[start:]
+
+    def cut_room(reader: RecordReader) -> bytes:
+        """What was put into the reader's room."""
+        return bytes(memoryview(reader._room)[: reader._filled])
+
+
+class RecordWalk:
+    """A walk along one connection's records, over pieces that arrive as they please.
+
+    `is_known` turns False, for good, with the first thing that is no header of a record.
+    """
+
+    def __init__(self) -> None:
+        self.is_known = True
+        self._missing = 0  # bytes of the record in progress
+        self._seen = 0  # bytes of its header
+        self._length = 0
+
+    def is_between(self) -> bool:
+        """Whether no record is in progress."""
+        return self._missing == 0 and self._seen == 0
+
+    def lose_track(self) -> None:
+        """Something arrived that was not shown."""
+        self.is_known = False
+
+    def pass_by(self, data: bytearray, size: int) -> None:
+        """Walk along the first bytes of `data`."""
+        at: int = 0
+        while at < size and self.is_known:
+            at = self._record_end(data, at, size)
+
+    def whole(self, data: bytearray, at: int, size: int, enough: int) -> int:
+        """Where whole records end, in data[at:size]; no more of them once they are `enough` bytes.
+
+        A record that has not arrived to its end is walked along as well, but not counted.
+        """
+        end: int = at
+        place: int = at
+        while place < size and place - at < enough and self.is_known:
+            place = self._record_end(data, place, size)
+            if self.is_between():
+                end = place
+        return end
+
+    def _record_end(self, data: bytearray, at: int, size: int) -> int:
+        byte: int = 0
+        if self._missing == 0:
+            while at < size and self._seen < HEADER_SIZE:
+                byte = data[at]
+                if self._seen == 0 and not LEAST_TYPE <= byte <= GREATEST_TYPE:
+                    self.is_known = False
+                elif self._seen == 1 and byte != VERSION_MAJOR:
+                    self.is_known = False
+                elif self._seen >= 3:
+                    self._length = self._length * 256 + byte
+                self._seen += 1
+                at += 1
+            if self._seen < HEADER_SIZE:
+                return at
+            if self._length > LONGEST_BODY:
+                self.is_known = False
+            self._missing = self._length
+            self._seen = self._length = 0
+        rest: int = min(self._missing, size - at)
+        self._missing -= rest
+        return at + rest
+
+
+class RecordReader(RecordWalk):
+    """Decrypts what arrives in `scratch`, in whole records, into bytes that nobody has to copy.
+
+    An SSL object that is given whole records, few at a time, needs little memory, which stays in the
+    processor's cache; and one that is not asked for a record that is not there raises no exception.
+    `incoming` is the `ssl.MemoryBIO` it reads from.
+    """
+
+    def __init__(self, incoming: Any, scratch: memoryview) -> None:
+        super().__init__()
+        self._incoming = incoming
+        self._scratch: Any = scratch.obj
+        self._scratch_view = scratch
+        self._room: Any = None  # what is being filled, before it is shown to anybody
+        self._filled = 0  # bytes in it
+        self.part = 0  # bytes in `incoming` that are less than a record
+        self.is_all = True  # whether the last call took all that had arrived
+        self.is_end = False  # whether it found the peer's close_notify
+        self.error: Exception | None = None  # what stopped it, after what it returned
+
+    def decrypt(self, records: Any, size: int) -> bytes:
+        """What is in the first bytes of the shared buffer, decrypted by `records`, and in `incoming` before.
+
+        What is not a whole record is left in `incoming`. The walk is `is_known` before. RuntimeError from
+        within itself: a callback of the SSL context must not have its own connection read.
+        """
+        if self._room is not None:
+            raise RuntimeError("this connection is being read already")
+        # What is decrypted is never longer, and each record is given room for the longest.
+        self._room = new_room(self._incoming.pending + size + RECORD_SIZE)
+        try:
+            self._filled = self.part = 0
+            self.is_all, self.is_end = True, False
+            try:
+                self._decrypt_whole(records, size)
+            except Exception as error:
+                self.error = error
+            if not self.is_known:
+                self.is_all = False
+            elif self.is_all:
+                self.part = self._incoming.pending
+            return cut_room(self)
+        finally:
+            self._room = None
+
+    def _decrypt_whole(self, records: Any, size: int) -> None:
+        at: int = 0
+        end: int = 0
+        try:
+            while at < size and self.is_all and not self.is_end:
+                end = self.whole(self._scratch, at, size, RECORD_SIZE)
+                if end == at:
+                    break
+                self._incoming.write(self._scratch_view[at:end])
+                at = end
+                self._decrypt_pending(records)
+        finally:
+            if at < size:
+                self._incoming.write(self._scratch_view[at:size])
+
+    def _decrypt_pending(self, records: Any) -> None:
+        count: int = 0
+        try:
+            while self._filled + RECORD_SIZE <= len(self._room):
+                view = rest_of_room(self._room, self._filled)
+                try:
+                    count = records.read(RECORD_SIZE, view)
+                finally:
+                    view.release()
+                if count == 0:
+                    self.is_end = True
+                    return
+                if not 0 < count <= RECORD_SIZE:
+                    raise ValueError("the SSL object has read more than it was asked for")
+                self._filled += count
+                if not self._incoming.pending:
+                    return
+            self.is_all = False
+        except AGAIN:
+            pass

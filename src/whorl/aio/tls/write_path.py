@@ -1,0 +1,304 @@
+"""The half of a TLS connection's data path that writes: a backlog, encrypted and sent in batches.
+
+What the transport underneath does not take waits here, in the clear. `tls_layer` draws the states.
+"""
+
+from __future__ import annotations
+
+from asyncio.log import logger
+from collections.abc import Iterable
+from typing import Any
+
+from whorl.aio.tls.records import AGAIN
+from whorl.aio.tls.states import RECORD_SIZE, TLSState
+
+try:
+    import ssl
+except ImportError:  # A Python may be built without it.
+    ssl = None  # type: ignore[assignment]
+
+CONNECTING = int(TLSState.CONNECTING)
+OPEN = int(TLSState.OPEN)
+FLUSHING = int(TLSState.FLUSHING)
+CLOSED = int(TLSState.CLOSED)
+
+#: How much is encrypted before the transport underneath is asked to send it, in bytes.
+WRITE_BATCH = 128 * 1024
+
+#: How many such batches one turn sends before others get theirs.
+BATCHES_PER_TURN = 16
+
+#: After this many writes to a lost connection each further one logs a warning, as in asyncio.
+QUIET_WRITES = 5
+
+SSLObject: Any = None if ssl is None else ssl.SSLObject
+READ, WRITE, PENDING = (None,) * 3 if ssl is None else (SSLObject.read, SSLObject.write, SSLObject.pending)
+
+
+def records_of(sslobj: Any) -> Any:
+    """What reads and writes records for an `ssl.SSLObject`: what that asks, which saves its own frames.
+
+    A class of the program's own, or one with methods of the program's, is asked.
+    """
+    if type(sslobj) is not SSLObject:
+        return sslobj
+    if SSLObject.read is not READ or SSLObject.write is not WRITE or SSLObject.pending is not PENDING:
+        return sslobj
+    return getattr(sslobj, "_sslobj", None) or sslobj
+
+
+class TLSOutput:
+    """The state of a TLS connection, and the part of it that writes."""
+
+    def __init__(self, loop: Any, sslobj: Any, outgoing: Any) -> None:
+        self._loop = loop
+        self._sslobj = sslobj
+        self._records = records_of(sslobj)
+        self._in_openssl = False  # whether one of the two is at work, and may call the program's callbacks
+        self._outgoing = outgoing  # ciphertext to be sent
+        self._transport: Any = None  # the one underneath
+        self._is_own = False  # whether it is one of ours
+        self._app_protocol: Any = None
+        self._state = CONNECTING
+        self._backlog: list[bytes] = []  # what waits to be encrypted
+        self._first = 0  # the first chunk of it that was not taken wholly
+        self._offset = 0  # how much of that was taken
+        self._waiting = 0  # bytes in the backlog
+        self._write_blocked = False  # whether nothing can be encrypted until something arrives
+        self._lost_writes = 0
+        self._transport_paused = False  # whether the transport underneath takes no more
+        self._app_writing_paused = False
+        self._high = 0
+        self._low = 0
+        self._is_told = False  # whether the protocol knows its transport
+
+    def _enter(self, state: int) -> None:
+        """The one way from state to state; RuntimeError for one that does not exist."""
+        if state != self._state + 1 and state != CLOSED:
+            raise RuntimeError(f"no way from {TLSState(self._state)!r} to {TLSState(state)!r}")
+        self._state = state
+
+    def _refuse_entry(self) -> None:
+        """RuntimeError: the SSL object is at work, and does not bear to be entered by its own callbacks."""
+        raise RuntimeError("a callback of OpenSSL's must not have its own connection go on")
+
+    # What the rest of the protocol does, in plain Python.
+
+    def _go_on(self) -> None:
+        """Something arrived or can be sent, and the connection is not OPEN."""
+        raise NotImplementedError
+
+    def _fatal_error(self, error: BaseException, message: str = "Fatal error on transport") -> None:
+        """Report an error and let the connection go."""
+        raise NotImplementedError
+
+    def _report(self, error: BaseException, message: str) -> None:
+        """Report an error of the protocol's."""
+        raise NotImplementedError
+
+    def limit_holding(self) -> None:
+        """The watermarks have changed: the transport underneath may hold no more than they allow."""
+        raise NotImplementedError
+
+    # What it may call: the methods that every packet goes through are C functions in the compiled build.
+
+    def send_waiting(self) -> None:
+        """Encrypt what waits and send it, as far as the transport underneath takes it."""
+        self._send_backlog()
+
+    # What the transport underneath calls.
+
+    def pause_writing(self) -> None:
+        """The transport underneath takes no more."""
+        self._transport_paused = True
+
+    def resume_writing(self) -> None:
+        """The transport underneath takes more."""
+        self._transport_paused = False
+        self._continue_writing()
+
+    def _continue_writing(self) -> None:
+        if self._state == FLUSHING:
+            self._go_on()
+        else:
+            self._send_backlog()
+
+    # Writing.
+
+    def _write(self, data: Any) -> None:
+        """Send bytes-like `data`: encrypted at once, as far as the transport underneath takes it."""
+        if self._is_lost():
+            return
+        size = len(data)
+        try:
+            is_queued = self._waiting or self._transport_paused or size > WRITE_BATCH or self._in_openssl
+            if self._state == OPEN and not is_queued:
+                count = 0
+                self._in_openssl = True
+                try:
+                    count = self._records.write(data)
+                except AGAIN:
+                    self._write_blocked = True
+                finally:
+                    self._in_openssl = False
+                if count < size or self._waiting:
+                    self._append_first(memoryview(data)[count:], size - count)
+                self._send_outgoing()
+                if self._waiting or self._transport_paused or self._app_writing_paused:
+                    self._control_writing()
+            else:
+                self._append(data, size)
+                self._send_backlog()
+        except Exception as error:
+            self._fatal_error(error, "Fatal error on SSL protocol")
+
+    def _write_all(self, chunks: Iterable[bytes]) -> None:
+        """Send all chunks in order, in as few records as possible."""
+        if self._is_lost():
+            return
+        for chunk in chunks:
+            self._append(chunk, len(chunk))
+        try:
+            self._send_backlog()
+        except Exception as error:
+            self._fatal_error(error, "Fatal error on SSL protocol")
+
+    def _is_lost(self) -> bool:
+        """Whether nothing is taken any more; warns those who keep trying."""
+        if self._state < FLUSHING:
+            return False
+        if self._lost_writes >= QUIET_WRITES:
+            logger.warning("SSL connection is closed")
+        else:
+            self._lost_writes += 1
+        return True
+
+    def _append(self, data: Any, size: int) -> None:
+        """Queue data; what is mutable is copied."""
+        if size:
+            chunk = data if type(data) is bytes else bytes(data)
+            self._backlog.append(chunk)
+            self._waiting += len(chunk)  # Another thread may have changed what is mutable.
+
+    def _append_first(self, rest: Any, size: int) -> None:
+        """Queue the rest of a write before what callbacks of OpenSSL's have written meanwhile."""
+        later = self._backlog
+        self._backlog = []
+        self._append(rest, size)
+        self._backlog += later
+        if later:
+            self._loop.call_soon(self._continue_writing)
+
+    def _send_backlog(self) -> None:
+        """Encrypt what waits and send it, as far as the transport underneath takes it.
+
+        Within a callback of OpenSSL's nothing: the call that it interrupts sends it when it comes back.
+        """
+        if self._in_openssl:
+            return
+        for _ in range(BATCHES_PER_TURN):
+            if self._transport_paused or self._transport is None:
+                break
+            if self._waiting and (self._state == OPEN or self._state == FLUSHING):
+                self._encrypt()
+            if not self._send_outgoing():
+                break
+            if not self._waiting or self._transport.is_closing():
+                break
+        else:
+            self._loop.call_soon(self._continue_writing)
+        if self._is_told:
+            self._control_writing()
+
+    def _send_outgoing(self) -> bool:
+        """Hand what is encrypted to the transport underneath; whether there was anything."""
+        data = self._outgoing.read()
+        if not data:
+            return False
+        self._transport.write(data)
+        return True
+
+    def _encrypt(self) -> None:
+        """Encrypt a batch of the backlog."""
+        self._write_blocked = False
+        room = WRITE_BATCH
+        if self._in_openssl:
+            self._refuse_entry()
+        self._in_openssl = True
+        try:
+            while self._waiting and room > 0:
+                piece = self._next_piece(room)
+                count = self._records.write(piece)
+                self._advance(count)
+                room -= count
+        except AGAIN:
+            self._write_blocked = True
+        finally:
+            self._in_openssl = False
+
+    def _next_piece(self, room: int) -> Any:
+        """What is first in the backlog: a part of a large chunk, or small ones for one record."""
+        chunk = self._backlog[self._first]
+        size = len(chunk) - self._offset
+        if size >= RECORD_SIZE or size == self._waiting:
+            if not self._offset and size <= room:
+                return chunk
+            return memoryview(chunk)[self._offset : self._offset + min(size, room)]
+        pieces = [chunk[self._offset :] if self._offset else chunk]
+        for index in range(self._first + 1, len(self._backlog)):
+            chunk = self._backlog[index]
+            size += len(chunk)
+            if size > RECORD_SIZE:
+                break
+            pieces.append(chunk)
+        return b"".join(pieces)
+
+    def _advance(self, count: int) -> None:
+        """Forget what was encrypted."""
+        self._waiting -= count
+        while count > 0:
+            rest = len(self._backlog[self._first]) - self._offset
+            if count < rest:
+                self._offset += count
+                break
+            count -= rest
+            self._first += 1
+            self._offset = 0
+        if self._first > 64 or not self._waiting:
+            del self._backlog[: self._first]
+            self._first = 0
+
+    def _drop_backlog(self) -> None:
+        self._backlog.clear()
+        self._first = 0
+        self._offset = 0
+        self._waiting = 0
+
+    def _unsent(self) -> int:
+        """How many bytes wait to be given to the kernel, in the clear or encrypted."""
+        size: int = self._waiting + self._outgoing.pending
+        if self._is_own and self._transport is not None:
+            size += self._transport.get_write_buffer_size()
+        return size
+
+    def _control_writing(self) -> None:
+        """Tell the protocol when the watermarks are passed."""
+        if not self._app_writing_paused and not self._waiting and not self._transport_paused:
+            if not self._outgoing.pending:
+                return  # Nothing waits anywhere.
+        size = self._unsent()
+        if not self._app_writing_paused:
+            if size and size >= self._high:
+                self._app_writing_paused = True
+                self._tell("pause_writing")
+        elif size <= self._low:
+            self._app_writing_paused = False
+            self._tell("resume_writing")
+
+    def _tell(self, call: str) -> None:
+        try:
+            getattr(self._app_protocol, call)()
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self._report(error, f"protocol.{call}() failed")

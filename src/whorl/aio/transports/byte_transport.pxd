@@ -1,0 +1,108 @@
+cimport cython
+
+from whorl.core.callback cimport AbstractLoop, Callback, flag
+from whorl.core.handle cimport Handle
+from whorl.core.loop.execution cimport LoopBatches
+from whorl.handles.streams.engine cimport Stream
+
+from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
+
+from cpython.ref cimport PyObject
+
+cdef extern from "Python.h":
+    int PyContext_Enter(PyObject *context) except -1
+    int PyContext_Exit(PyObject *context) except -1
+
+cdef extern from *:
+    """
+    /* The same method as a descriptor of this class; anything else as it is. */
+    static inline PyObject *whorl_method_of(PyObject *cls, PyObject *method) {
+        if (Py_TYPE(method) != &PyMethodDescr_Type || !PyType_Check(cls)) {
+            Py_INCREF(method);
+            return method;
+        }
+        return PyDescr_NewMethod((PyTypeObject *)cls, ((PyMethodDescrObject *)method)->d_method);
+    }
+    """
+    object method_of "whorl_method_of"(object cls, object method)
+
+cdef int LIFE_OPEN
+cdef int OPEN
+cdef int LOST
+cdef int CLOSED
+cdef Py_ssize_t HIGH_WATER
+cdef Py_ssize_t LOW_WATER
+
+
+cpdef object flat(object data)
+
+
+cdef inline Py_ssize_t size_of(object data) except -1:
+    return PyBytes_GET_SIZE(data) if PyBytes_CheckExact(data) else len(data)
+
+
+cdef class BaseTransport(Stream):
+    cdef dict _known
+    cdef public object _protocol
+    cdef object _context
+    cdef readonly unsigned char _state
+    cdef readonly flag _paused
+    cdef flag _started
+    cdef flag _is_own_entry
+
+    cdef object _set_up(self, AbstractLoop loop)
+    @cython.locals(seen=int)
+    cdef object _execute(self)
+    @cython.locals(queues=LoopBatches)
+    cdef object _take_turn(self)
+    cdef object _handle_events(self, int seen)
+    cdef object _introduce(self, object waiter)
+    cdef object _pause(self)
+    cdef object _resume(self)
+    cpdef object _fatal_error(self, object error, str message=*)
+    cpdef object _report(self, object error, str message)
+    cpdef object _force_close(self, object error)
+    @cython.locals(queues=LoopBatches)
+    cdef object _lose(self, object error)
+    cdef object _end(self, object error)
+    cdef object _let_go(self)
+
+
+cdef class WriteTransport(BaseTransport):
+    cdef Py_ssize_t _high
+    cdef Py_ssize_t _low
+    cdef readonly unsigned char _lost_writes
+    cdef readonly flag _protocol_paused
+    cdef flag _refuses_writes
+
+    cdef object _set_up(self, AbstractLoop loop)
+    @cython.locals(chunk=bytes, chunks=list, size=Py_ssize_t)
+    cdef object _send_lines(self, object list_of_data)
+
+    # What a subclass decides.
+    cdef object _check_writable(self, str method)
+    cdef bint _is_lost(self) except -1
+    cdef object _sent_all(self)
+
+    cdef object _sent_some(self)
+    cdef object _check_high_water(self)
+    cdef object _pause_protocol(self)
+    cdef object _resume_protocol(self)
+
+
+# A transport has its context for as long as it lives.
+
+cdef inline object events_in_context(BaseTransport transport, int seen):
+    PyContext_Enter(<PyObject *>transport._context)
+    try:
+        transport._handle_events(seen)
+    finally:
+        PyContext_Exit(<PyObject *>transport._context)
+
+
+cdef inline object end_in_context(BaseTransport transport):
+    PyContext_Enter(<PyObject *>transport._context)
+    try:
+        transport._end(None)
+    finally:
+        PyContext_Exit(<PyObject *>transport._context)

@@ -1,0 +1,405 @@
+"""What the transports of sockets and of pipes share: a byte stream that works for a protocol.
+
+    OPEN --close()--> CLOSING --all sent--> LOST --connection_lost()--> CLOSED
+      \\------------------abort(), an error--------^
+
+In CLOSING nothing is read any more and what is unsent still goes out. In LOST nothing is sent
+either and `connection_lost` stands in the ready queue. Reading and half-closing are flags beside
+that: a transport is read while it is OPEN, not paused, and the peer has not finished writing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from asyncio.log import logger
+from collections.abc import Iterable
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, Any
+
+from whorl.aio.transports.flow_control import HIGH_WATER, limits
+from whorl.aio.transports.states import TransportState
+from whorl.core.callback import Callback
+from whorl.core.handle import Handle
+from whorl.core.states import Event, Life
+from whorl.handles.streams.engine import Stream
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if TYPE_CHECKING:
+    from whorl.aio.loop_type import AnyLoop
+    from whorl.core.loop.execution import LoopBatches
+
+LIFE_OPEN = int(Life.OPEN)
+READABLE = int(Event.READABLE)
+OPEN = int(TransportState.OPEN)
+LOST = int(TransportState.LOST)
+CLOSED = int(TransportState.CLOSED)
+LOW_WATER = HIGH_WATER // 4
+
+if not cython.compiled:
+
+    def events_in_context(transport: Any, seen: int) -> Any:
+        """Handle events in the transport's context."""
+        transport._context.run(transport._handle_events, seen)
+
+    def end_in_context(transport: Any) -> Any:
+        """Tell the protocol of the end in the transport's context."""
+        transport._context.run(transport._end, None)
+
+    size_of = len
+
+    def method_of(cls: type, method: Any) -> Any:
+        """The method as it is: uncompiled, there are no method descriptors."""
+        return method
+
+
+#: What the running Python says that may be written.
+WRITABLE_KINDS = (
+    "bytes-like object" if sys.version_info < (3, 14) else "bytes, bytearray, or memoryview object"
+)
+
+
+def flat(data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
+    """The same bytes as an object whose length is their number; TypeError for other types."""
+    if type(data) is bytearray or (
+        type(data) is memoryview and data.itemsize == 1 and data.ndim == 1 and data.c_contiguous
+    ):
+        return data
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise TypeError(f"data argument must be a {WRITABLE_KINDS}, not {type(data).__name__!r}")
+    view = data if isinstance(data, memoryview) else memoryview(data)
+    if view.itemsize == 1 and view.ndim == 1 and view.c_contiguous:
+        return view
+    return view.tobytes()
+
+
+def own_method(cls: type, method: Any) -> Any:
+    """The descriptor of an inherited method as one of `cls` itself; whatever is none, as it is.
+
+    The interpreter calls a descriptor without detours only for objects of exactly its class.
+    """
+    return method_of(cls, method)
+
+
+class BaseTransport(Stream):
+    """A byte stream and its protocol (asyncio: ``asyncio.BaseTransport``).
+
+    `context` is where the protocol's callbacks run; a copy of the caller's by default.
+    """
+
+    __slots__ = (
+        "_context",
+        "_is_own_entry",
+        "_known",
+        "_paused",
+        "_protocol",
+        "_started",
+        "_state",
+    )
+
+    def _set_up(self, loop: Any) -> None:
+        Stream._set_up(self, loop)
+        self._known: dict[str, Any] | None = None
+        self._protocol: Any = None
+        self._context: Any = None
+        self._state = OPEN
+        self._started = False  # whether connection_made was called
+        self._is_own_entry = False  # whether it queues itself to begin and to end, in place of callbacks
+        self._paused = False  # whether the user paused reading
+        Handle._activate(self)
+
+    def __init__(self, loop: AnyLoop, extra: dict[str, Any] | None, context: Context | None) -> None:
+        Stream.__init__(self, loop)
+        loop._hide(self)
+        self._known = dict(extra) if extra else None
+        self._context = copy_context() if context is None else context
+
+    def _introduce(self, waiter: asyncio.Future[None] | None) -> None:
+        """Have the protocol told of its transport in the next turn, and begin then."""
+        loop: Any = self._loop
+        loop.call_soon(self._protocol.connection_made, self, context=self._context)
+        loop.call_soon(self._begin, waiter, context=self._context)
+
+    def _begin(self, waiter: asyncio.Future[None] | None) -> None:
+        """Start to read, once the protocol knows its transport."""
+        self._started = True
+        error: OSError | None = None
+        try:
+            if self._state == OPEN and not self._paused:
+                self._start_reading()
+        except OSError as refusal:  # by the poller, of one more descriptor
+            error = refusal
+        if waiter is not None and not waiter.done():
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)
+        elif error is not None:
+            self._fatal_error(error, "Fatal error: the connection cannot be watched")
+
+    @property
+    def _extra(self) -> dict[str, Any]:
+        """What is known of the connection, by name; most programs never ask."""
+        if self._known is None:
+            self._known = {}
+        return self._known
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """What is known of the connection: socket, sockname, peername, pipe and others."""
+        return self._extra.get(name, default)
+
+    def get_protocol(self) -> asyncio.BaseProtocol | None:
+        """The protocol that is called."""
+        protocol: asyncio.BaseProtocol | None = self._protocol
+        return protocol
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Call another protocol from now on."""
+        self._protocol = protocol
+
+    def is_closing(self) -> bool:
+        """Whether the transport is closed or being closed."""
+        return self._state != OPEN
+
+    # Reading.
+
+    def _pause(self) -> None:
+        """Give the protocol no data for a while."""
+        if self._state == OPEN and not self._paused:
+            self._paused = True
+            self._stop_reading()
+            if self._loop._debug:
+                logger.debug("%r pauses reading", self)
+
+    def _resume(self) -> None:
+        """Give the protocol data again."""
+        if self._state == OPEN and self._paused:
+            self._paused = False
+            if self._started:
+                self._start_reading()
+            if self._loop._debug:
+                logger.debug("%r resumes reading", self)
+
+    def _execute(self) -> None:
+        # Events go straight to the engine: `_on_events` would be looked up on the Python subclass.
+        if self._is_own_entry and not self._queued:
+            self._take_turn()
+            return
+        seen = self._seen
+        self._seen = 0
+        self._queued = False
+        if self._life == LIFE_OPEN:
+            events_in_context(self, seen)
+
+    def _take_turn(self) -> None:
+        """Do what this stands in the ready queue for by itself: to begin, or to tell of the end."""
+        if not self._started:
+            self._begin(None)
+        elif self._state == LOST:
+            try:
+                end_in_context(self)
+            except BaseException as error:
+                queues: LoopBatches = self._loop  # type: ignore[assignment]
+                told = Callback(self._loop, self._call_connection_lost, (None,), self._context)
+                queues._entry_failed(told, error)
+
+    def _handle_events(self, seen: int) -> None:
+        """Do what the events allow."""
+        Stream._on_events(self, seen)
+
+    # The end.
+
+    def _fatal_error(self, error: BaseException, message: str = "Fatal error on transport") -> None:
+        """End the connection because of an error; the system's own are no news to anybody."""
+        if isinstance(error, OSError):
+            if self._loop._debug:
+                logger.debug("%r: %s", self, message, exc_info=error)
+        else:
+            self._report(error, message)
+        self._force_close(error)
+
+    def _report(self, error: BaseException, message: str) -> None:
+        loop: Any = self._loop
+        loop.call_exception_handler(
+            {"message": message, "exception": error, "transport": self, "protocol": self._protocol}
+        )
+
+    def _force_close(self, error: BaseException | None) -> None:
+        """Let the connection go because of an error, or of None."""
+        self._send_held()
+        if self._state >= LOST:
+            return
+        self._stop_reading()
+        self._drop_unsent()
+        self._lose(error)
+
+    def _lose(self, error: BaseException | None) -> None:
+        """Have the protocol told in the next turn; if there is no memory for that, nothing has happened."""
+        if error is None and self._is_own_entry and not self._loop._debug:
+            queues: LoopBatches = self._loop  # type: ignore[assignment]
+            queues._enqueue(self)
+        else:
+            loop: Any = self._loop
+            loop.call_soon(self._call_connection_lost, error, context=self._context)
+        self._state = LOST
+        if self._interest:
+            self._poller.remove(self)
+
+    def _call_connection_lost(self, error: BaseException | None) -> None:
+        self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        """Tell the protocol that the connection is lost, and forget it."""
+        protocol = self._protocol
+        self._state = CLOSED
+        try:
+            protocol.connection_lost(error)
+        finally:
+            self._protocol = None
+            self._let_go()
+
+    def _close_now(self) -> None:
+        """Close the descriptor.
+
+        The protocol stays: a finalizer calls this too, perhaps after `close`, and then the call of
+        `connection_lost` is still to come.
+        """
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self._begin_close()
+        self._sock = None
+
+
+class WriteTransport(BaseTransport):
+    """One that is written to, with watermarks (asyncio: ``asyncio.WriteTransport``)."""
+
+    __slots__ = ("_high", "_lost_writes", "_low", "_protocol_paused", "_refuses_writes")
+
+    def _set_up(self, loop: Any) -> None:
+        BaseTransport._set_up(self, loop)
+        self._high = HIGH_WATER
+        self._low = LOW_WATER
+        self._protocol_paused = False
+        self._refuses_writes = False  # whether `_check_writable` may have something to say
+        self._lost_writes = 0  # how often somebody wrote although nothing can be sent any more
+
+    # What a subclass decides.
+
+    def _check_writable(self, method: str) -> None:
+        """Raise RuntimeError if nothing may be written now."""
+
+    def _is_lost(self) -> bool:
+        """Whether nothing can be sent any more, never while it is OPEN; warns those who keep trying."""
+        return self._state >= LOST
+
+    def _sent_all(self) -> None:
+        """Go on with what had to wait until nothing is unsent."""
+
+    # Writing.
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send `data`: at once as far as the kernel takes it, the rest when it can."""
+        if type(data) is not bytes:
+            data = flat(data)
+        if self._refuses_writes:
+            self._check_writable("write")
+        size = size_of(data)
+        if not size or (self._state != OPEN and self._is_lost()):
+            return
+        code = self._send(data, size)
+        if code < 0:
+            self._write_failed(-code)
+        elif code == 0 and self._unsent > self._high:
+            self._check_high_water()
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Send all of `list_of_data` in order, in as few calls of the kernel's as possible."""
+        if self._refuses_writes:
+            self._check_writable("writelines")
+        if not list_of_data:
+            return
+        self._send_lines(list_of_data)
+
+    def _send_lines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        chunks: list[bytes] = []
+        size = 0
+        for data in list_of_data:
+            chunk = data if type(data) is bytes else bytes(memoryview(data))
+            if chunk:
+                chunks.append(chunk)
+                size += len(chunk)
+        if not size or self._is_lost():
+            return
+        self._send_all(chunks, size)
+        self._check_high_water()
+
+    def _sent_some(self) -> None:
+        try:
+            if self._protocol_paused and self._unsent <= self._low:
+                self._resume_protocol()
+        finally:
+            if not self._unsent:
+                self._sent_all()
+
+    # Flow control.
+
+    def get_write_buffer_size(self) -> int:
+        """How many bytes wait to be sent."""
+        self._send_held()
+        return self._unsent
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        """The low and the high watermark, in bytes."""
+        return self._low, self._high
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Set the watermarks, in bytes; ValueError unless high >= low >= 0."""
+        self._send_held()
+        self._high, self._low = limits(high, low)
+        self._check_high_water()
+
+    def _check_high_water(self) -> None:
+        if self._unsent > self._high and not self._protocol_paused:
+            self._protocol_paused = True
+            self._pause_protocol()
+
+    def _pause_protocol(self) -> None:
+        try:
+            self._protocol.pause_writing()
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self._report(error, "protocol.pause_writing() failed")
+
+    def _resume_protocol(self) -> None:
+        self._protocol_paused = False
+        try:
+            self._protocol.resume_writing()
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self._report(error, "protocol.resume_writing() failed")
+
+    def abort(self) -> None:
+        """Let the connection go at once; what is unsent is lost."""
+        self._force_close(None)
+
+
+if not cython.compiled:
+
+    def execute_uncompiled(self: BaseTransport) -> None:
+        """The same as `_execute`, without a function for each step: uncompiled, a call is what costs."""
+        seen, self._seen, self._queued = self._seen, 0, False
+        if self._life == LIFE_OPEN:
+            if seen == READABLE and self._reading and not self._edge:
+                self._context.run(self._read)
+            else:
+                self._context.run(self._handle_events, seen)
+
+    BaseTransport._execute = execute_uncompiled  # type: ignore[method-assign]
+    BaseTransport._handle_events = Stream._on_events  # type: ignore[method-assign]

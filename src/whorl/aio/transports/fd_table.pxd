@@ -1,0 +1,14 @@
+cimport cython
+
+from whorl.aio.transports.connection_set cimport weak_reference
+
+
+cdef class TransportTable:
+    cdef list _known
+    cdef Py_ssize_t _count
+
+    @cython.locals(missing=Py_ssize_t)
+    cpdef object add(self, Py_ssize_t fd, object transport)
+    cpdef object discard(self, Py_ssize_t fd, object transport)
+    cpdef object get(self, Py_ssize_t fd)
+    cdef object _forget(self, Py_ssize_t fd)

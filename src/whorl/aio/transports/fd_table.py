@@ -1,0 +1,100 @@
+"""Which transport has which descriptor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if not cython.compiled:
+    import weakref
+
+    weak_reference = weakref.ref
+
+
+class TransportTable:
+    """The open transports of a loop's sockets, by descriptor.
+
+    Weak: who forgets a transport that does nothing is told so.
+    """
+
+    __slots__ = ("_count", "_known")
+
+    def __init__(self) -> None:
+        self._known: list[Any] = []  # by descriptor, which are small numbers
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, fd: int, transport: Any) -> None:
+        """A transport begins to use a descriptor; one that is closed (-1) is not noted."""
+        if fd < 0:
+            return
+        missing = fd + 1 - len(self._known)
+        if missing > 0:
+            self._known.extend([None] * missing)
+        if self._known[fd] is None:
+            self._count += 1
+        self._known[fd] = weak_reference(transport)
+
+    def discard(self, fd: int, transport: Any) -> None:
+        """A transport uses a descriptor no longer; another one may do so already."""
+        found = self.get(fd)
+        if found is None or found is transport:
+            self._forget(fd)
+
+    def get(self, fd: int) -> Any:
+        """The transport of a descriptor, or None."""
+        if fd < 0 or fd >= len(self._known):
+            return None
+        known = self._known[fd]
+        return None if known is None else known()
+
+    def _forget(self, fd: int) -> None:
+        if 0 <= fd < len(self._known) and self._known[fd] is not None:
+            self._known[fd] = None
+            self._count -= 1
+
+    # As asyncio's own transports, which may run on our loop too, ask for it.
+
+    def __setitem__(self, fd: int, transport: Any) -> None:
+        self.add(fd, transport)
+
+    def __getitem__(self, fd: int) -> Any:
+        found = self.get(fd)
+        if found is None:
+            raise KeyError(fd)
+        return found
+
+    def __delitem__(self, fd: int) -> None:
+        self._forget(fd)
+
+    def __contains__(self, fd: object) -> bool:
+        return isinstance(fd, int) and self.get(fd) is not None
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.keys())
+
+    def keys(self) -> list[int]:
+        """The descriptors."""
+        return [fd for fd in range(len(self._known)) if self.get(fd) is not None]
+
+    def values(self) -> list[Any]:
+        """The transports."""
+        return [transport for _, transport in self.items()]
+
+    def items(self) -> list[tuple[int, Any]]:
+        """The descriptors with their transports."""
+        found = [(fd, self.get(fd)) for fd in range(len(self._known))]
+        return [(fd, transport) for fd, transport in found if transport is not None]
+
+    def pop(self, fd: int, default: Any = None) -> Any:
+        """Forget a transport; the default if there is none."""
+        found = self.get(fd)
+        self._forget(fd)
+        return default if found is None else found

@@ -1,0 +1,283 @@
+"""The data path of asyncio's pipe transports: one direction of a pipe, a socket or a terminal.
+
+A descriptor belongs to one handle of the loop, but a terminal or a socket may be given to a
+reading and a writing transport, and to `add_reader`. A transport that finds its descriptor
+taken works on a duplicate of it, which is another one to the poller and the same file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import stat
+from asyncio.log import logger
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from whorl.aio.transports.byte_transport import BaseTransport, WriteTransport
+from whorl.aio.transports.states import TransportState
+from whorl.core.kernel.errors import os_error
+from whorl.core.states import Event
+from whorl.handles.streams.engine import Stream
+
+if TYPE_CHECKING:
+    from whorl.aio.loop_type import AnyLoop
+
+OPEN = int(TransportState.OPEN)
+CLOSING = int(TransportState.CLOSING)
+LOST = int(TransportState.LOST)
+READABLE = int(Event.READABLE)
+WRITABLE = int(Event.WRITABLE)
+DISCONNECT = int(Event.DISCONNECT)
+ERROR = int(Event.ERROR)
+HANGUP = int(Event.HANGUP)
+
+#: After this many writes to a closed pipe each further one logs a warning, as in asyncio.
+QUIET_WRITES = 5
+
+
+def attach_pipe(transport: BaseTransport, pipe: Any, complaint: str) -> int:
+    """Let a transport work on the descriptor of a file object; the type of file it is.
+
+    Raises ValueError with `complaint` for what never makes anybody wait: regular files, directories.
+    """
+    try:
+        fd = pipe.fileno()
+        kernel = transport._kernel
+        mode = kernel.file_mode(fd)
+        if mode < 0:
+            raise os_error(mode)
+        if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)):
+            raise ValueError(complaint)
+        code = kernel.set_blocking(fd, False)
+        if code < 0:
+            raise os_error(code)
+    except BaseException:
+        transport._close_now()
+        raise
+    transport._attach(pipe, fd, stat.S_ISSOCK(mode), False)
+    transport._extra["pipe"] = pipe
+    return stat.S_IFMT(mode)
+
+
+class ReadPipe(BaseTransport):
+    """The end of a pipe that is read (asyncio: ``asyncio.ReadTransport``)."""
+
+    __slots__ = ("_duplicate",)
+
+    def __init__(
+        self,
+        loop: AnyLoop,
+        pipe: Any,
+        protocol: asyncio.BaseProtocol,
+        waiter: asyncio.Future[None] | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(loop, extra, None)
+        self._duplicate = -1
+        attach_pipe(self, pipe, "Pipe transport is for pipes/sockets only.")
+        self._protocol = protocol
+        self._introduce(waiter)
+
+    def is_reading(self) -> bool:
+        """Whether the protocol gets data."""
+        return self._state == OPEN and not self._paused
+
+    def pause_reading(self) -> None:
+        """Give the protocol no data until `resume_reading`."""
+        self._pause()
+
+    def resume_reading(self) -> None:
+        """Give the protocol data again."""
+        self._resume()
+
+    def _start_reading(self) -> None:
+        try:
+            Stream._start_reading(self)
+        except PermissionError as error:  # It is no file that anybody waits for: /dev/null, say.
+            # Programs that get no input go on; on asyncio's loop this comes out of a callback, too.
+            self._reading = False
+            self._report(error, f"Exception in callback {type(self).__name__}._add_reader()")
+
+    def _update_interest(self) -> None:
+        if self._reading and not self._interest:
+            self._duplicate = with_own_descriptor(self, self._duplicate)
+        Stream._update_interest(self)
+
+    def _make_room(self) -> None:
+        """Leave the descriptor to another handle of the loop."""
+        self._duplicate = without_descriptor(self, self._duplicate)
+        self._update_interest()
+
+    def _data_arrived(self, data: bytes) -> None:
+        # What this raises is reported, and the transport goes on, as in asyncio.
+        self._protocol.data_received(data)
+
+    def _end_arrived(self) -> None:
+        loop: Any = self._loop
+        if loop._debug:
+            logger.info("%r was closed by peer", self)
+        loop.call_soon(self._protocol.eof_received, context=self._context)
+        self._lose(None)
+
+    def _read_failed(self, code: int) -> None:
+        error = os_error(code)
+        message = "Fatal read error on pipe transport"
+        if code == errno.EIO:  # This is how a terminal says that its other side is closed.
+            self._fatal_error(error, message)
+        else:
+            self._report(error, message)
+            self._force_close(error)
+
+    def close(self) -> None:  # type: ignore[override]
+        """Read no more and let the pipe go."""
+        self._force_close(None)
+
+    def _release(self) -> None:
+        release_pipe(self, self._duplicate)
+
+
+class WritePipe(WriteTransport):
+    """The end of a pipe that is written to (asyncio: ``asyncio.WriteTransport``).
+
+    Of a pipe and of a socket it notices by itself that nobody reads any more.
+    """
+
+    __slots__ = ("_duplicate", "_watches_peer")
+
+    def __init__(
+        self,
+        loop: AnyLoop,
+        pipe: Any,
+        protocol: asyncio.BaseProtocol,
+        waiter: asyncio.Future[None] | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(loop, extra, None)
+        self._duplicate = -1
+        kind = attach_pipe(self, pipe, "Pipe transport is only for pipes, sockets and character devices")
+        self._watches_peer = kind != stat.S_IFCHR
+        self._protocol = protocol
+        self._introduce(waiter)
+
+    def _start_reading(self) -> None:
+        self._watch()  # All there is to read is that the reader is gone.
+
+    def _update_interest(self) -> None:
+        try:
+            self._watch()
+        except OSError as error:  # by the poller, or there are too many descriptors
+            self._fatal_error(error, "Fatal write error on pipe transport")
+
+    def _watch(self) -> None:
+        """Let the poller watch for what can be used."""
+        wanted = 0
+        if self._watches_peer and self._started and self._state < LOST:
+            wanted |= DISCONNECT
+        if self._unsent:
+            wanted |= WRITABLE
+        if wanted and not self._interest:
+            self._duplicate = with_own_descriptor(self, self._duplicate)
+        if wanted != self._interest:
+            self._poller.modify(self, wanted)
+
+    def _make_room(self) -> None:
+        """Leave the descriptor to another handle of the loop."""
+        self._duplicate = without_descriptor(self, self._duplicate)
+        self._update_interest()
+
+    def _handle_events(self, seen: int) -> None:
+        if self._watches_peer and seen & (READABLE | DISCONNECT | ERROR | HANGUP):
+            self._reader_left()
+        else:
+            Stream._on_events(self, seen)
+
+    def _reader_left(self) -> None:
+        """Nobody reads any more."""
+        if self._loop._debug:
+            logger.info("%r was closed by peer", self)
+        self._force_close(BrokenPipeError() if self._unsent else None)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Write `data`: at once as far as the kernel takes it, the rest when it can."""
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise AssertionError(repr(data))  # as asyncio does
+        WriteTransport.write(self, data)
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Write all of `list_of_data`, joined: what cannot be joined is a TypeError, as asyncio's."""
+        self.write(b"".join(list_of_data))
+
+    def _is_lost(self) -> bool:
+        """Whether nothing can be written any more; warns those who keep trying."""
+        if self._state == OPEN:
+            return False
+        if self._lost_writes >= QUIET_WRITES:
+            logger.warning("pipe closed by peer or os.write(pipe, data) raised exception.")
+        else:
+            self._lost_writes += 1
+        return True
+
+    def _write_failed(self, code: int) -> None:
+        self._lost_writes += 1
+        self._fatal_error(os_error(code), "Fatal write error on pipe transport")
+
+    def _sent_some(self) -> None:
+        if not self._unsent:  # The low watermark counts for sockets only, as in asyncio.
+            WriteTransport._sent_some(self)
+
+    def _sent_all(self) -> None:
+        if self._state == CLOSING:
+            self._lose(None)
+
+    def write_eof(self) -> None:
+        """Let the pipe go once all is written, so that its reader reads to the end."""
+        if self._state == OPEN:
+            self._state = CLOSING
+            if not self._unsent:
+                self._lose(None)
+
+    def can_write_eof(self) -> bool:
+        """True: closing a pipe is how its reader is told of the end."""
+        return True
+
+    def close(self) -> None:  # type: ignore[override]
+        """Let the pipe go once all is written."""
+        self.write_eof()
+
+    def _release(self) -> None:
+        release_pipe(self, self._duplicate)
+
+
+def with_own_descriptor(transport: BaseTransport, duplicate: int) -> int:
+    """Have a transport that is about to be watched work on a descriptor that nobody else watches.
+
+    Takes and returns the duplicate that it owns, -1 if it owns none.
+    """
+    other = transport._poller.find(transport._fd)
+    if other is None or other is transport:
+        return duplicate
+    return without_descriptor(transport, duplicate)
+
+
+def without_descriptor(transport: BaseTransport, duplicate: int) -> int:
+    """Have a transport work on a new duplicate of its descriptor, which it owns and which is returned."""
+    new = transport._kernel.duplicate(transport._fd)
+    if new < 0:
+        raise os_error(new)
+    transport._poller.remove(transport)
+    if duplicate >= 0:
+        transport._kernel.close(duplicate)
+    transport._fd = new
+    return new
+
+
+def release_pipe(transport: BaseTransport, duplicate: int) -> None:
+    """Leave the poller and close the pipe."""
+    transport._drop_unsent()
+    transport._poller.remove(transport)
+    transport._fd = -1
+    if duplicate >= 0:
+        transport._kernel.close(duplicate)
+    if transport._sock is not None:
+        transport._kernel.close_file(transport._sock)

@@ -1,0 +1,137 @@
+"""What programs read of asyncio's transports by names that are private there.
+
+Each gives what asyncio's object would have under that name at this moment. To change that changes nothing,
+but for the few that can be set.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from whorl.aio.transports.states import TransportState
+from whorl.handles.streams.engine import Stream
+
+# Since 3.12 the buffer of a socket's transport is a queue of pieces.
+_KEEPS_PIECES = sys.version_info >= (3, 12)
+
+_SOCKET: Any = vars(Stream)["_sock"]  # the attribute of every stream, whether it is a slot or a field of C
+
+
+def _unsent(transport: Any) -> Iterator[memoryview]:
+    """The pieces that wait to be sent."""
+    transport.get_write_buffer_size()  # What was held back until the end of the callback is sent before.
+    skipped = transport._offset
+    for chunk in (transport._chunks or [])[transport._first :]:
+        yield memoryview(chunk)[skipped:]
+        skipped = 0
+
+
+class Names:
+    """Those that all transports have, but for those of TLS."""
+
+    __slots__ = ()
+
+    @property
+    def _closing(self: Any) -> bool:
+        return bool(self._state != TransportState.OPEN)
+
+
+class WriterNames(Names):
+    """Those of transports that are written to."""
+
+    __slots__ = ()
+
+    @property
+    def _high_water(self: Any) -> int:
+        return int(self.get_write_buffer_limits()[1])
+
+    @property
+    def _low_water(self: Any) -> int:
+        return int(self.get_write_buffer_limits()[0])
+
+
+class SocketNames(WriterNames):
+    """Those of a stream socket's transport."""
+
+    __slots__ = ()
+
+    @property
+    def _sock_fd(self: Any) -> int:
+        return int(self._attached_fd)
+
+    @property
+    def _conn_lost(self: Any) -> int:
+        return int(self._state >= TransportState.LOST) + int(self._lost_writes)
+
+    @property
+    def _eof(self: Any) -> bool:
+        return bool(self._eof_written)
+
+    @property
+    def _buffer(self: Any) -> deque[memoryview] | bytearray:
+        pieces = _unsent(self)
+        return deque(pieces) if _KEEPS_PIECES else bytearray().join(pieces)
+
+
+class PipeNames(Names):
+    """Those of a pipe's transport."""
+
+    __slots__ = ()
+
+    @property
+    def _fileno(self: Any) -> int:
+        return int(self._attached_fd)
+
+    @property
+    def _pipe(self: Any) -> Any:
+        return self._sock
+
+    @_pipe.setter
+    def _pipe(self: Any, pipe: Any) -> None:
+        # Programs that write to the standard streams take the file away, so that nobody closes it.
+        self._sock = pipe
+
+
+class WritePipeNames(PipeNames, WriterNames):
+    """Those of a pipe's transport that is written to."""
+
+    __slots__ = ()
+
+    @property
+    def _conn_lost(self: Any) -> int:
+        return int(self._lost_writes)
+
+    @property
+    def _buffer(self: Any) -> bytearray:
+        return bytearray().join(_unsent(self))
+
+
+class DatagramNames(WriterNames):
+    """Those of a datagram endpoint's transport."""
+
+    __slots__ = ()
+
+    @property
+    def _sock_fd(self: Any) -> int:
+        return int(self._attached_fd)
+
+    @property
+    def _conn_lost(self: Any) -> int:
+        return int(self._lost_sends)
+
+    @property
+    def _buffer(self: Any) -> deque[tuple[bytes, Any]]:
+        return deque((data, address or None) for data, address, _ in self._queue[self._first :])
+
+
+def _socket_of(transport: Any) -> Any:
+    if transport._fd >= 0:
+        return transport.get_extra_info("socket")._sock  # It notes that its descriptor is handed out.
+    return _SOCKET.__get__(transport)
+
+
+#: The socket object of a stream socket's transport; None once it is closed.
+SOCKET = property(_socket_of, _SOCKET.__set__)

@@ -1,0 +1,122 @@
+"""The transports as users see them: plain Python, so that methods can be replaced on an instance.
+
+`isinstance` finds asyncio's class and ours: a compiled class cannot derive from
+`asyncio.Transport`, so these answer for it by `__class__`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from whorl.aio.transports.byte_transport import own_method
+from whorl.aio.transports.private_attributes import SOCKET, SocketNames
+from whorl.aio.transports.states import TransportState
+from whorl.aio.transports.stream import StreamTransport
+
+if TYPE_CHECKING:
+    from asyncio.constants import _SendfileMode
+
+Class = TypeVar("Class", bound=type)
+
+
+def named(name: str) -> Callable[[Class], Class]:
+    """Give a class the name that asyncio's has: programs and filters of warnings look for it."""
+
+    def rename(cls: Class) -> Class:
+        cls.__name__ = cls.__qualname__ = name
+        return cls
+
+    return rename
+
+
+#: The methods that programs call most.
+OFTEN_CALLED = (
+    "close",
+    "get_protocol",
+    "get_write_buffer_size",
+    "is_closing",
+    "is_reading",
+    "pause_reading",
+    "resume_reading",
+    "sendto",
+    "write",
+    "writelines",
+)
+
+
+def quick_to_call(cls: Class) -> Class:
+    """Give a class descriptors of its own for compiled methods that it inherits."""
+    for name in OFTEN_CALLED:
+        if hasattr(cls, name):
+            setattr(cls, name, own_method(cls, getattr(cls, name)))
+    return cls
+
+
+def described(transport: Any) -> list[str]:
+    """The first words that show a transport: its name, how far it is, its descriptor."""
+    words = [type(transport).__name__]
+    if transport._state == TransportState.CLOSED:
+        words.append("closed")
+    elif transport._state != TransportState.OPEN:
+        words.append("closing")
+    words.append(f"fd={transport._attached_fd}")
+    return words
+
+
+def shown(transport: Any, is_read: bool, is_written: bool) -> str:
+    """How a transport is shown, in asyncio's words."""
+    words = described(transport)
+    if transport._fd >= 0 and not transport.loop.is_closed():
+        words.append(f"read={'polling' if is_read else 'idle'}")
+        writing = "polling" if is_written else "idle"
+        words.append(f"write=<{writing}, bufsize={transport._unsent}>")
+    return f"<{' '.join(words)}>"
+
+
+_BASE = vars(asyncio.BaseTransport)  # not a copy: it shows what is replaced later
+
+
+class Inherited:
+    """A method that asyncio's transports have from `asyncio.BaseTransport`, where tests replace it."""
+
+    def __init__(self, own: Any) -> None:
+        self._name: str = own.__name__
+        self._bind = own.__get__
+        self._asyncios = _BASE[self._name]
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        method = _BASE[self._name]
+        if method is self._asyncios:
+            return self._bind(instance, owner)
+        return method.__get__(instance, owner) if hasattr(type(method), "__get__") else method
+
+
+@quick_to_call
+@named("_SelectorSocketTransport")
+class SocketTransport(StreamTransport, SocketNames):
+    """A TCP or UNIX stream connection."""
+
+    get_extra_info = Inherited(StreamTransport.get_extra_info)
+
+    _start_tls_compatible = True
+    _sendfile_compatible: _SendfileMode = asyncio.constants._SendfileMode.TRY_NATIVE
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return asyncio.Transport
+
+    _sock = SOCKET
+
+    def __repr__(self) -> str:
+        unsent = self.get_write_buffer_size()  # before its words are made: what is held back may fail
+        return shown(self, bool(self._reading), bool(unsent))
+
+    def _was_dropped(self, _warn: Any = warnings.warn) -> None:
+        """Nobody refers to it any more, and it is open."""
+        try:
+            _warn(f"unclosed transport {self!r}", ResourceWarning, source=self)
+        finally:
+            self._close_now()

@@ -1,0 +1,112 @@
+cimport cython
+from libc.stdint cimport uint64_t
+
+from whorl.aio.transports.byte_transport cimport BaseTransport, WriteTransport
+from whorl.aio.transports.connection_set cimport Clients
+from whorl.aio.streams.feed cimport StreamFeed
+from whorl.aio.tls.engine cimport TLSLayer
+from whorl.aio.transports.fd_table cimport TransportTable
+from whorl.core.callback cimport AbstractLoop, flag, new_callback
+from whorl.core.loop.write_coalescer cimport Collector
+from whorl.core.lists cimport last_taken
+from whorl.core.loop.lifecycle cimport LoopLife
+from whorl.handles.streams.engine cimport Stream
+
+cdef extern from *:
+    """
+    /* Whether a call of a method with one argument went well; if not, its exception is set. */
+    static inline int whorl_is_delivered(PyObject *protocol, PyObject *method, PyObject *argument) {
+        PyObject *result = PyObject_CallMethodOneArg(protocol, method, argument);
+        Py_XDECREF(result);
+        return result != NULL;
+    }
+
+    static inline int whorl_go_on_raising(void) {
+        return -1;
+    }
+    """
+    bint is_delivered "whorl_is_delivered"(object protocol, str method, object argument) noexcept
+    int go_on_raising "whorl_go_on_raising"() except -1
+
+cdef int OPEN
+cdef int CLOSING
+cdef int LOST
+cdef int QUIET_WRITES
+cdef int AF_UNIX
+cdef Py_ssize_t READ_SIZE
+cdef Py_ssize_t LONG_READ
+cdef Py_ssize_t LONGEST_FED
+cdef Py_ssize_t SMALL_WRITE
+cdef Py_ssize_t MOST_HELD
+cdef Py_ssize_t WRITE_VECTORS
+cdef object BufferedProtocol
+cdef object StreamReaderProtocol
+
+
+cdef class StreamTransport(WriteTransport):
+    cdef public object _server
+    cdef Clients _clients
+    cdef readonly object _empty_waiter
+    cdef StreamFeed _feed
+    cdef tuple _kind
+    cdef bytes _peer
+    cdef uint64_t _ipv4_peer
+    cdef object _own_name
+    cdef int _place
+    cdef Py_ssize_t _most_held
+    cdef Collector _collector
+    cdef object _shown_socket
+    cdef flag _is_made
+    cdef flag _buffered
+    cdef flag _is_layered
+    cdef readonly flag _eof_written
+    cdef flag _write_shut
+    cdef flag _may_hold
+    cdef flag _holds
+
+    cdef Py_ssize_t _send(self, object data, Py_ssize_t size) except? -65536
+    cdef bint _holds_first(self, object data, Py_ssize_t size) except -1
+    @cython.locals(fits=bint)
+    cdef Py_ssize_t _hold_more(self, object data, Py_ssize_t size) except? -65536
+    @cython.locals(data=bytes, code=Py_ssize_t)
+    cdef object _send_held(self)
+    @cython.locals(loop=LoopLife)
+    cpdef object _allow_holding(self)
+    cpdef object _hold_at_most(self, Py_ssize_t size)
+    cdef object _send_lines(self, object list_of_data)
+    @cython.locals(data=bytes, size=Py_ssize_t)
+    cdef object _read(self)
+    @cython.locals(limit=Py_ssize_t)
+    cdef object _read_much(self)
+    @cython.locals(feed=StreamFeed)
+    cdef object _data_arrived(self, bytes data)
+    cdef object _data_refused(self, object error)
+    cdef object _end_arrived(self)
+    cdef object _read_failed(self, int code)
+    cdef object _write_failed(self, int code)
+    cdef object _sent_all(self)
+    cdef object _check_writable(self, str method)
+    cdef bint _is_lost(self) except -1
+    cpdef int _shut_write_side(self) except? -65536
+    cpdef object _socket(self)
+    cpdef int fileno(self) except -2
+    @cython.locals(machine=LoopLife)
+    cdef object _set_up(self, AbstractLoop loop)
+    @cython.locals(machine=LoopLife, table=TransportTable)
+    cdef object _take(self, object loop, int fd, tuple kind, tuple accepted, object protocol, object context)
+    cdef object _belong_to(self, object server, Clients clients)
+    cdef object _use(self, object protocol)
+    cdef object _disown(self)
+    @cython.locals(clients=Clients)
+    cdef object _leave_server(self)
+    cdef object _end(self, object error)
+    @cython.locals(table=TransportTable)
+    cdef object _let_go(self)
+    cdef object _release_now(self)
+    cdef object _read_into_buffer(self)
+    @cython.locals(layer=TLSLayer, result=Py_ssize_t)
+    cdef object _read_records(self)
+
+
+cdef inline bint is_made(StreamTransport transport) noexcept:
+    return transport._is_made

@@ -1,0 +1,598 @@
+"""The data path of asyncio's stream transports: sockets, between the stream engine and a protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from asyncio import BufferedProtocol
+from asyncio.log import logger
+from asyncio.streams import StreamReaderProtocol
+from contextvars import Context
+from typing import TYPE_CHECKING, Any
+
+from whorl.aio.streams.feed import StreamFeed
+from whorl.aio.streams.reader_writer import adopt
+from whorl.aio.tls.engine import TLSLayer
+from whorl.aio.transports.byte_transport import BaseTransport, WriteTransport
+from whorl.aio.transports.connection_set import Clients
+from whorl.aio.transports.states import TransportState
+from whorl.aio.transports.transport_socket import TransportSocket
+from whorl.core.callback import new_callback
+from whorl.core.kernel.errors import os_error
+from whorl.core.kernel.per_socket import error_of, kernel_for
+from whorl.core.limits import LONG_READ, LONGEST_FED, MOST_HELD, READ_SIZE, SMALL_WRITE, WRITE_VECTORS
+from whorl.core.loop.write_coalescer import Collector
+from whorl.handles.streams.engine import Stream
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if TYPE_CHECKING:
+    from whorl.aio.loop_type import AnyLoop, FdTable
+    from whorl.core.loop.lifecycle import LoopLife
+
+if not cython.compiled:
+    from whorl.core.lists import last_taken
+
+    def is_made(transport: Any) -> bool:
+        """Whether a transport has something to close; one that was never initialized has not."""
+        return getattr(transport, "_is_made", False)
+
+    def is_delivered(protocol: Any, method: str, argument: Any) -> bool:
+        """Call a method. Uncompiled, what it raises leaves at once."""
+        getattr(protocol, method)(argument)
+        return True
+
+    def go_on_raising() -> None:
+        """Nothing: uncompiled, nobody is asked to."""
+
+
+OPEN = int(TransportState.OPEN)
+CLOSING = int(TransportState.CLOSING)
+LOST = int(TransportState.LOST)
+AF_UNIX = int(socket.AF_UNIX)
+
+GET_BUFFER, BUFFER_UPDATED = TLSLayer.get_buffer, TLSLayer.buffer_updated
+
+#: After this many writes to a lost connection each further one logs a warning, as in asyncio.
+QUIET_WRITES = 4
+
+
+class StreamTransport(WriteTransport):
+    """A connected stream socket (asyncio: ``asyncio.Transport``).
+
+    Made by the loop's methods, not by users. `context` is where the protocol's callbacks run; a copy of the
+    caller's by default.
+    """
+
+    __slots__ = (
+        "_buffered",
+        "_clients",
+        "_collector",
+        "_empty_waiter",
+        "_eof_written",
+        "_feed",
+        "_holds",
+        "_ipv4_peer",
+        "_is_layered",
+        "_is_made",
+        "_kind",
+        "_may_hold",
+        "_most_held",
+        "_own_name",
+        "_peer",
+        "_place",
+        "_server",
+        "_shown_socket",
+        "_write_shut",
+    )
+
+    def _set_up(self, loop: Any) -> None:
+        WriteTransport._set_up(self, loop)
+        machine: LoopLife = loop
+        self._collector: Collector = machine._collector
+        self._is_made = False  # whether there is something to close
+        self._peer: bytes | None = None  # as the kernel gave it, until it is among what is known
+        self._ipv4_peer = 0  # the same as a number
+        self._own_name: Any = None
+        # The family, the protocol number and a UNIX socket's own name, while there is no socket object.
+        self._kind: tuple[int, int, Any] | None = None
+        self._server: Any = None
+        self._clients: Clients | None = None  # those of a server that knows it by this way
+        self._place = -1  # where it stands among those
+        self._empty_waiter: asyncio.Future[None] | None = None
+        self._buffered = False  # whether the protocol brings its own buffers
+        self._is_layered = False  # whether it is TLS of ours
+        self._feed: StreamFeed | None = None  # where data goes in place of the protocol of a stream reader
+        self._eof_written = False  # whether the user has written the last byte
+        self._write_shut = False  # whether that has gone out, and the peer was told
+        self._shown_socket: TransportSocket | None = None  # what programs are given as the socket
+        self._may_hold = False  # whether writes may be held
+        self._most_held = MOST_HELD  # how many bytes of them
+        self._holds = False  # whether what is unsent is held: the collector has it sent
+
+    def __init__(
+        self,
+        loop: AnyLoop,
+        sock: Any,
+        protocol: asyncio.BaseProtocol,
+        waiter: asyncio.Future[None] | None = None,
+        *,
+        extra: dict[str, Any] | None = None,
+        server: Any = None,
+        context: Context | None = None,
+    ) -> None:
+        WriteTransport.__init__(self, loop, extra, context)
+        self._server = server
+        try:
+            kernel = self._kernel
+            self._kernel = kernel_for(kernel, sock)
+            if server is not None:  # The loop has accepted it.
+                self._allow_holding()
+            is_unix = sock.family == AF_UNIX
+            # What a socket's own method has kept to itself is announced by no edge.
+            self._attach(sock, sock.fileno(), True, self._kernel is kernel and not is_unix)
+            self._fill_extra(sock)
+            if not is_unix:
+                self._kernel.set_option(sock, socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            loop._transports.add(self._fd, self)
+            self._is_made = True
+            self.set_protocol(protocol)
+            if server is not None:
+                server._attach(self)
+            self._introduce(waiter)
+        except BaseException:
+            self._disown()
+            raise
+
+    def _take(
+        self,
+        loop: AnyLoop,
+        fd: int,
+        kind: tuple[int, int, Any],
+        accepted: tuple[int, bytes | int, Any],
+        protocol: asyncio.BaseProtocol,
+        context: Context,
+    ) -> None:
+        """In place of `__init__`: work on the descriptor of a connection that was just accepted.
+
+        `kind` are the family and the protocol number of the listening socket, and of UNIX sockets its name: a
+        socket object is made when somebody asks for it. `accepted` is what the kernel's `accept_descriptor`
+        gave. If this raises, the descriptor is left to the caller.
+        """
+        self._set_up(loop)
+        machine: LoopLife = loop
+        machine._hidden_opened(self)
+        self._context = context
+        self._kind = kind
+        peer = accepted[1]
+        if type(peer) is int:
+            self._ipv4_peer = peer
+        else:
+            self._peer = peer  # type: ignore[assignment]
+        self._own_name = accepted[2] if kind[2] is None else kind[2]
+        self._attach(None, fd, True, kind[0] != AF_UNIX)
+        try:
+            connection_made = protocol.connection_made
+            self._use(protocol)
+            table: FdTable = loop._transports
+            table.add(fd, self)
+            self._is_made = self._may_hold = True
+            self._is_own_entry = True
+            machine._enqueue(new_callback(machine, connection_made, (self,), context))
+            machine._enqueue(self)
+        except BaseException:
+            self._disown()
+            raise
+
+    def _belong_to(self, server: Any, clients: Clients) -> None:
+        """Be one of a server's connections."""
+        self._place = clients.enter(self)
+        self._server = server
+        self._clients = clients
+
+    def _disown(self) -> None:
+        """Leave the connection to whoever gave it."""
+        loop: Any = self._loop
+        if self._fd >= 0:
+            loop._transports.discard(self._fd, self)
+        self._fd = -1
+        self._sock = None
+        self._is_made = False
+        self._leave_server()
+
+    def _leave_server(self) -> None:
+        server, clients = self._server, self._clients
+        self._server = self._clients = None
+        if clients is not None:
+            clients.leave(self._place)
+            if clients.is_over and not len(clients):
+                server._wake_if_done()
+        elif server is not None:
+            server._detach(self)
+
+    def _fill_extra(self, sock: Any) -> None:
+        extra = self._extra
+        extra["socket"] = self._shown_socket = TransportSocket(sock, self._collector)
+        name = self._kernel.socket_name(sock)
+        extra["sockname"] = None if isinstance(name, int) else name
+        if "peername" not in extra:
+            peer = self._kernel.peer_name(sock)
+            extra["peername"] = None if isinstance(peer, int) else peer
+
+    def fileno(self) -> int:
+        """The descriptor, or -1. The caller may send by it, so nothing is held from now on."""
+        self._send_held()
+        self._may_hold = False
+        return self._fd
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """What is known of the connection: socket, sockname, peername and others."""
+        if name == "socket":
+            if self._kind is not None:
+                self._socket()
+        elif self._known is None and name != "peername" and name != "sockname":
+            return default  # Streams ask for the TLS context of each connection.
+        return self._extra.get(name, default)
+
+    @property
+    def _extra(self) -> dict[str, Any]:
+        """What is known of the connection, by name."""
+        if self._known is None:
+            self._known = {}
+        if self._peer is not None or self._ipv4_peer:
+            peer = self._ipv4_peer if self._peer is None else self._peer
+            self._known["peername"] = self._kernel.name_of(peer)
+            self._known["sockname"] = self._own_name
+            self._peer = None
+            self._ipv4_peer = 0
+        return self._known
+
+    def _socket(self) -> Any:
+        """The socket object, which is made now if there was none; None if the transport is closed."""
+        if self._kind is not None:
+            family, number, _ = self._kind
+            self._kind = None
+            sock = self._kernel.socket_of(self._fd, family, number)
+            self._extra["socket"] = self._shown_socket = TransportSocket(sock, self._collector)
+            if self._fd >= 0:
+                self._sock = sock
+        return self._sock
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Call another protocol from now on."""
+        self._use(protocol)
+
+    def _use(self, protocol: asyncio.BaseProtocol) -> None:
+        self._feed = adopt(protocol) if type(protocol) is StreamReaderProtocol else None
+        self._protocol = protocol
+        self._buffered = isinstance(protocol, BufferedProtocol)
+        self._is_layered = isinstance(protocol, TLSLayer) and (
+            type(protocol).get_buffer is GET_BUFFER and type(protocol).buffer_updated is BUFFER_UPDATED
+        )
+
+    def is_reading(self) -> bool:
+        """Whether the protocol gets data."""
+        return self._state == OPEN and not self._paused
+
+    # Reading.
+
+    def pause_reading(self) -> None:
+        """Give the protocol no data until `resume_reading`."""
+        self._pause()
+
+    def resume_reading(self) -> None:
+        """Give the protocol data again."""
+        self._resume()
+
+    def _read(self) -> None:
+        if self._buffered:
+            self._read_into_buffer()
+            return
+        if self._last_read >= LONG_READ:
+            self._read_much()
+            return
+        result = self._kernel.recv(self._fd, READ_SIZE)
+        if type(result) is bytes and not (self._hung_up or self._urgent):
+            data = result
+            size = len(data)
+            if 0 < size < READ_SIZE:
+                self._last_read = size
+                self._more_to_read = False
+                self._data_arrived(data)
+                return
+        self._took(result, READ_SIZE)
+
+    def _read_much(self) -> None:
+        """Read after a read that brought much."""
+        limit = self._read_limit()
+        if self._feed is not None and LONGEST_FED < limit < READ_SIZE:
+            limit = LONGEST_FED
+        self._took(self._kernel.recv(self._fd, limit), limit)
+
+    def _read_into_buffer(self) -> None:
+        """Let the kernel write into the protocol's own buffer."""
+        if self._is_layered:
+            self._read_records()
+            return
+        protocol = self._protocol  # It may replace itself meanwhile, but the buffer is its own.
+        try:
+            buffer = protocol.get_buffer(-1)
+            size = len(buffer)
+            if not size:
+                raise RuntimeError("get_buffer() returned an empty buffer")
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self._fatal_error(error, "Fatal error: protocol.get_buffer() call failed.")
+            return
+        try:
+            result = self._kernel.recv_into(self._fd, buffer)
+        except (TypeError, ValueError, BufferError) as error:
+            self._fatal_error(error, "Fatal read error on socket transport")
+            return
+        self._note_read(result, size)
+        if result > 0:
+            try:
+                protocol.buffer_updated(result)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self._fatal_error(error, "Fatal error: protocol.buffer_updated() call failed.")
+
+    def _read_records(self) -> None:
+        """Let the kernel write into the buffer of TLS, which need not be asked for it."""
+        layer: Any = self._protocol
+        try:
+            result = self._kernel.recv_into(self._fd, layer._scratch)
+            self._note_read(result, READ_SIZE)
+            if result > 0:
+                layer._scratch_filled(result)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self._fatal_error(error, "Fatal error: protocol.buffer_updated() call failed.")
+
+    def _data_arrived(self, data: bytes) -> None:
+        feed = self._feed
+        if feed is not None and feed.is_open_to(self._protocol):
+            try:
+                feed._arrived(data)
+            except BaseException as error:
+                self._data_refused(error)
+        # With `try` here each message would cost a look at the exception that is being handled.
+        elif not is_delivered(self._protocol, "data_received", data):
+            try:
+                go_on_raising()
+            except BaseException as error:
+                self._data_refused(error)
+
+    def _data_refused(self, error: BaseException) -> None:
+        if isinstance(error, (SystemExit, KeyboardInterrupt)):
+            raise error
+        self._fatal_error(error, "Fatal error: protocol.data_received() call failed.")
+
+    def _end_arrived(self) -> None:
+        if self._loop._debug:
+            logger.debug("%r received EOF", self)
+        try:
+            keep_open = self._protocol.eof_received()
+        except (SystemExit, KeyboardInterrupt):
+            self.close()
+            raise
+        except BaseException as error:
+            self._fatal_error(error, "Fatal error: protocol.eof_received() call failed.")
+            return
+        if keep_open:
+            self._stop_reading()  # Until now it is shown to be read, as asyncio's.
+        else:
+            self.close()
+
+    def _read_failed(self, code: int) -> None:
+        self._fatal_error(error_of(self._kernel, code), "Fatal read error on socket transport")
+
+    # Writing.
+
+    def _send(self, data: Any, size: int) -> int:
+        """Send `data`, or hold it: then 1, and the loop's collector has it sent."""
+        if self._holds:
+            return self._hold_more(data, size)
+        if self._collector.is_on and self._holds_first(data, size):
+            return 1
+        return Stream._send(self, data, size)
+
+    def _holds_first(self, data: Any, size: int) -> bool:
+        """Hold a write where none is held, if that may be; whether it is held."""
+        if self._unsent or size > self._most_held or not self._may_hold:
+            return False
+        if self._shown_socket is not None and self._shown_socket.is_handed_out:
+            return False
+        if not self._collector.takes(self, size):
+            return False
+        self._enqueue(data, 0, size)
+        self._holds = True
+        return True
+
+    def _hold_more(self, data: Any, size: int) -> int:
+        """Hold another write, or send all if it is large or late, or if they are too many."""
+        fits = (
+            size <= SMALL_WRITE
+            and self._unsent + size <= self._most_held
+            and len(self._chunks) < WRITE_VECTORS - 1
+            and not self._collector.is_late()
+        )
+        if not fits and type(data) is not bytes:  # To queue it would copy it.
+            self._send_held()
+            return 1 if self._is_lost() else Stream._send(self, data, size)
+        self._enqueue(data, 0, size)
+        if not fits:
+            self._send_held()
+        return 1
+
+    def _send_held(self) -> None:
+        if not self._holds:
+            return
+        self._holds = False
+        if len(self._chunks) == 1 and not self._offset:  # as if it were written now
+            data = last_taken(self._chunks)
+            self._unsent = 0
+            code = Stream._send(self, data, len(data))
+            if code < 0:
+                self._write_failed(-code)
+        elif self._unsent:
+            self._poller.quiet = 0
+            self._flush()
+        if self._unsent or not self._edge:
+            self._update_interest()
+        if self._unsent > self._high:
+            self._check_high_water()
+
+    def _allow_holding(self) -> None:
+        """Let writes be held: no program has the descriptor, and only the kernel sends."""
+        loop: LoopLife = self._loop  # type: ignore[assignment]
+        self._may_hold = self._kernel is loop._kernel
+
+    def _hold_at_most(self, size: int) -> None:
+        """Hold at most so many bytes: more would pause whoever writes."""
+        self._most_held = min(size, MOST_HELD)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Set the watermarks, in bytes; ValueError unless high >= low >= 0."""
+        WriteTransport.set_write_buffer_limits(self, high, low)
+        self._hold_at_most(self._high)
+
+    def _send_lines(self, list_of_data: Any) -> None:
+        self._send_held()
+        WriteTransport._send_lines(self, list_of_data)
+
+    def write_eof(self) -> None:
+        """Shut the writing side once all is sent; the peer reads to its end.
+
+        Raises OSError if nothing is unsent and the connection is gone (``asyncio.WriteTransport.write_eof``).
+        """
+        self._send_held()
+        if self._state != OPEN or self._eof_written:
+            return
+        self._eof_written = self._refuses_writes = True
+        if not self._unsent:
+            code = self._shut_write_side()
+            if code < 0:
+                raise os_error(code)
+
+    def can_write_eof(self) -> bool:
+        """True: stream sockets can be closed one side at a time."""
+        return True
+
+    def _check_writable(self, method: str) -> None:
+        if self._eof_written:
+            raise RuntimeError(f"Cannot call {method}() after write_eof()")
+        if self._empty_waiter is not None:
+            raise RuntimeError(f"unable to {method}; sendfile is in progress")
+
+    def _is_lost(self) -> bool:
+        """Whether nothing can be sent any more; warns those who keep trying."""
+        if self._state < LOST:
+            return False
+        if self._lost_writes >= QUIET_WRITES:
+            logger.warning("socket.send() raised exception.")
+        else:
+            self._lost_writes += 1
+        return True
+
+    def _shut_write_side(self) -> int:
+        """0, or `-errno`; not twice."""
+        if self._write_shut:
+            return 0
+        self._write_shut = True
+        return self._kernel.shutdown(self._socket(), socket.SHUT_WR)
+
+    def _write_failed(self, code: int) -> None:
+        error = error_of(self._kernel, code)
+        self._fatal_error(error, "Fatal write error on socket transport")
+        if self._empty_waiter is not None and not self._empty_waiter.done():
+            self._empty_waiter.set_exception(error)
+
+    def _sent_all(self) -> None:
+        """Go on with what had to wait until nothing is unsent."""
+        if self._empty_waiter is not None and not self._empty_waiter.done():
+            self._empty_waiter.set_result(None)
+        if self._state == CLOSING:
+            self._lose(None)
+        elif self._eof_written and self._state == OPEN:
+            code = self._shut_write_side()
+            if code < 0:
+                self._fatal_error(os_error(code), "Fatal write error on socket transport")
+
+    def _make_empty_waiter(self) -> asyncio.Future[None]:
+        """A future that is done when nothing is left to send; writing is refused meanwhile."""
+        if self._empty_waiter is not None:
+            raise RuntimeError("Empty waiter is already set")
+        self._send_held()
+        loop: Any = self._loop
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._wait_with(waiter)
+        if not self._unsent:
+            waiter.set_result(None)
+        return waiter
+
+    def _wait_with(self, waiter: asyncio.Future[None]) -> None:
+        """Have a future told when nothing is left to send, or that nothing ever will be."""
+        self._empty_waiter = waiter
+        self._refuses_writes = True
+
+    def _reset_empty_waiter(self) -> None:
+        self._empty_waiter = None
+        self._refuses_writes = self._eof_written
+
+    # The end.
+
+    def close(self) -> None:  # type: ignore[override]
+        """Read no more, send what is unsent, then let the connection go."""
+        self._send_held()
+        if self._state != OPEN:
+            return
+        self._state = CLOSING
+        self._stop_reading()
+        if not self._unsent:
+            self._lose(None)
+
+    def _end(self, error: BaseException | None) -> None:
+        try:
+            BaseTransport._end(self, error)
+        finally:
+            self._feed = None  # It knows this transport.
+            if self._empty_waiter is not None and not self._empty_waiter.done():
+                self._empty_waiter.set_exception(ConnectionError("Connection is closed by peer"))
+
+    def _let_go(self) -> None:
+        """Close the socket and forget everybody."""
+        if self._fd >= 0:
+            loop: Any = self._loop
+            table: FdTable = loop._transports
+            table.discard(self._fd, self)
+        BaseTransport._let_go(self)
+        self._leave_server()
+
+    def _release_now(self) -> None:
+        Stream._release(self)
+
+    def __del__(self) -> None:
+        # There is nothing to close if it was refused by its loop.
+        if is_made(self) and self._fd >= 0:
+            dropped: Any = self
+            dropped._was_dropped()
+
+    def _was_dropped(self) -> None:
+        """Nobody refers to it any more, and it is open: a subclass says so, and closes it."""
+
+
+if not cython.compiled:
+    from whorl.aio.transports import stream_uncompiled
+
+    StreamTransport._read_anything = StreamTransport._read  # type: ignore[attr-defined]
+    StreamTransport._write_anything = StreamTransport.write  # type: ignore[attr-defined]
+    StreamTransport._data_arrived = stream_uncompiled.data_arrived  # type: ignore[method-assign]
+    StreamTransport._read = stream_uncompiled.read  # type: ignore[method-assign]
+    StreamTransport.write = stream_uncompiled.write  # type: ignore[method-assign]

@@ -1,0 +1,107 @@
+"""The face of a TLS connection: what a protocol is given as its transport."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from whorl.aio.streams.reader_writer import adopt
+from whorl.aio.transports.byte_transport import flat
+from whorl.aio.transports.flow_control import limits
+
+if TYPE_CHECKING:
+    from whorl.aio.tls.engine import TLSLayer
+
+#: The watermarks of asyncio's TLS transports, in bytes.
+HIGH_WATER_WRITE = 512 * 1024
+HIGH_WATER_READ = 256 * 1024
+
+
+class TLSStream:
+    """A TLS connection (asyncio: ``asyncio.Transport``). The user sees `tls.TLSTransport`."""
+
+    def __init__(self, loop: Any, layer: TLSLayer) -> None:
+        self._loop = loop
+        self._ssl_protocol = layer
+        self.set_write_buffer_limits()
+        self.set_read_buffer_limits()
+
+    # Looking.
+
+    def get_protocol(self) -> asyncio.BaseProtocol | None:
+        """The protocol that is called; None when the connection is lost."""
+        protocol: asyncio.BaseProtocol | None = self._ssl_protocol._app_protocol
+        return protocol
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Call another protocol from now on."""
+        self._ssl_protocol._app_feed = adopt(protocol)
+        self._ssl_protocol._app_protocol = protocol
+        self._ssl_protocol._app_is_buffered = isinstance(protocol, asyncio.BufferedProtocol)
+
+    def is_reading(self) -> bool:
+        """Whether the protocol gets data."""
+        return not self._ssl_protocol._app_reading_paused
+
+    def get_write_buffer_size(self) -> int:
+        """How many bytes wait to be given to the kernel, in the clear or encrypted."""
+        return self._ssl_protocol._unsent()
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        """The low and the high watermark, in bytes."""
+        return self._ssl_protocol._low, self._ssl_protocol._high
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Set the watermarks, in bytes; ValueError unless high >= low >= 0."""
+        layer = self._ssl_protocol
+        layer._high, layer._low = limits(high, low, HIGH_WATER_WRITE)
+        layer.limit_holding()
+        layer._control_writing()
+
+    def get_read_buffer_size(self) -> int:
+        """How many bytes have arrived that were not decrypted yet."""
+        return int(self._ssl_protocol._incoming.pending)
+
+    def get_read_buffer_limits(self) -> tuple[int, int]:
+        """How little and how much may wait there before the socket is read, and no more read."""
+        return self._ssl_protocol._read_low, self._ssl_protocol._read_high
+
+    def set_read_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Set these watermarks, in bytes; ValueError unless high >= low >= 0."""
+        layer = self._ssl_protocol
+        layer._read_high, layer._read_low = limits(high, low, HIGH_WATER_READ)
+        layer._control_reading()
+
+    # Doing.
+
+    def pause_reading(self) -> None:
+        """Give the protocol no data until `resume_reading`."""
+        self._ssl_protocol._app_reading_paused = True
+
+    def resume_reading(self) -> None:
+        """Give the protocol data again."""
+        self._ssl_protocol._resume_app_reading()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send `data`: at once as far as the kernel takes it, the rest when it can."""
+        if type(data) is not bytes:
+            if not isinstance(data, (bytes, bytearray, memoryview)):
+                raise TypeError(f"data: expecting a bytes-like instance, got {type(data).__name__}")
+            data = flat(data)
+        if len(data):
+            self._ssl_protocol._write(data)
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Send all of `list_of_data` in order, in as few records as possible."""
+        self._ssl_protocol._write_all(
+            [data if type(data) is bytes else bytes(memoryview(data)) for data in list_of_data]
+        )
+
+    def write_eof(self) -> None:
+        """Not possible: TLS ends in both directions at once (``asyncio.WriteTransport.write_eof``)."""
+        raise NotImplementedError
+
+    def can_write_eof(self) -> bool:
+        """False: a TLS connection cannot be closed one side at a time."""
+        return False

@@ -1,0 +1,204 @@
+"""The kernel's calls for datagrams: messages that keep their bounds and carry addresses.
+
+The compiled code writes and reads the addresses of IPv4, IPv6 and UNIX sockets itself and moves
+several datagrams in one call (recvmmsg, sendmmsg). For every other family, and for an address
+that it does not understand at once (a name, a wrong type), Python's own socket object is asked,
+so that the answer and the errors are Python's. Uncompiled, it is always asked.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import socket
+import struct
+from typing import TYPE_CHECKING, Any
+
+from whorl.core.kernel.errors import refusal
+from whorl.core.kernel.message_buffers import MessageMemory
+from whorl.core.kernel.socket_addresses import AddressBook
+from whorl.core.kernel.socket_overrides import has_own
+from whorl.core.limits import DATAGRAM_BLOCK, DATAGRAM_ROOM, READ_SIZE  # noqa: F401 (used by datagrams.pxd)
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+#: The families whose addresses the compiled code knows.
+KNOWN_FAMILIES = (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)
+
+if not cython.compiled:
+
+    def receive_datagrams(calls: DatagramCalls, sock: DatagramSocket, into: list[Any], limit: int) -> int:
+        """Receive what there is, up to `limit` datagrams."""
+        received = 0
+        limit = 1 if sock.has_own_methods else limit
+        while received < limit:
+            result = receive_by_object(calls, sock, into)
+            if result < 0:
+                return received or result
+            received += 1
+        return received
+
+    def send_one(calls: DatagramCalls, sock: DatagramSocket, data: ReadableBuffer, address: Any) -> int:
+        """Send one datagram."""
+        return send_by_object(sock, data, address)
+
+    def send_queued(calls: DatagramCalls, sock: DatagramSocket, queue: list[Any], first: int) -> int:
+        """Send the datagrams from `first` on until one is refused."""
+        if not 0 <= first < len(queue):
+            return -errno.EINVAL
+        sent = 0
+        for datagram in queue[first:]:
+            try:
+                result = send_by_object(sock, datagram[0], datagram[1])
+            except BaseException:
+                if sent:
+                    break
+                raise
+            if result < 0:
+                return sent or result
+            sent += 1
+        return sent
+
+
+def receive_by_object(calls: DatagramCalls, sock: DatagramSocket, into: list[Any]) -> int:
+    """Receive one datagram by the socket object; 1 or the negative error number."""
+    if sock.has_own_methods:
+        try:
+            data, address = sock.sock.recvfrom(READ_SIZE)
+        except (BlockingIOError, InterruptedError):
+            return -errno.EAGAIN
+        into.append(data)
+        into.append(address)
+        return 1
+    if calls._block is None:
+        calls._block = bytearray(READ_SIZE)
+    try:
+        size, address = sock.sock.recvfrom_into(calls._block)
+    except OSError as error:
+        return refusal(error)
+    into.append(memoryview(calls._block)[:size].tobytes())
+    into.append(address)
+    return 1
+
+
+def send_by_object(sock: DatagramSocket, data: ReadableBuffer, address: Any) -> int:
+    """Send one datagram by the socket object; its size or the negative error number."""
+    try:
+        sent: int = sock.sock.send(data) if address is None else sock.sock.sendto(data, address)
+    except OSError as error:
+        if sock.has_own_methods and not isinstance(error, (BlockingIOError, InterruptedError)):
+            raise
+        return refusal(error)
+    return len(data) if sock.has_own_methods else sent  # type: ignore[arg-type]
+
+
+class DatagramSocket:
+    """A socket as the data path of datagrams needs it: the object, its descriptor and its family.
+
+    One with methods of its own is always asked itself, and its exceptions are handed on.
+    """
+
+    __slots__ = ("family", "fd", "has_own_methods", "sock")
+
+    def __init__(self, sock: Any) -> None:
+        self.sock = sock
+        self.fd = sock.fileno()
+        self.has_own_methods = has_own(sock, "recvfrom", "send", "sendto")
+        is_known = sock.family in KNOWN_FAMILIES and not self.has_own_methods
+        self.family = sock.family if is_known else 0
+
+
+class DatagramCalls(MessageMemory):
+    """The part of the kernel that is about datagrams. The rules are those of `Kernel`."""
+
+    __slots__ = ("_addresses", "_block", "_receives_many", "_sends_many")
+
+    def __init__(self) -> None:
+        MessageMemory.__init__(self)
+        self._addresses: AddressBook | None = None  # made when it is needed
+        self._block: bytearray | None = None  # where datagrams are received; made when it is needed
+        self._receives_many = True  # whether this kernel has recvmmsg, as far as is known
+        self._sends_many = True  # the same for sendmmsg
+
+    # The data path.
+
+    def recv_datagrams(self, sock: DatagramSocket, into: list[Any], limit: int) -> int:
+        """Receive up to `limit` datagrams: each appends its bytes, and then its sender's address.
+
+        Returns how many (man 2 recvmmsg). The longest datagram of UDP fits; of others, what is
+        longer than READ_SIZE is cut, as in asyncio.
+        """
+        return receive_datagrams(self, sock, into, limit)
+
+    def send_datagram(self, sock: DatagramSocket, data: ReadableBuffer, address: Any) -> int:
+        """Send one datagram, to the connected peer if `address` is None; its size (man 2 sendto)."""
+        return send_one(self, sock, data, address)
+
+    def send_datagrams(self, sock: DatagramSocket, queue: list[Any], first: int) -> int:
+        """Send datagrams of a queue from `first` on; how many were sent (man 2 sendmmsg).
+
+        Each begins with its data, which is a bytes object, and its address or None. An error is
+        that of the first one, and raised only if it is the first one's.
+        """
+        return send_queued(self, sock, queue, first)
+
+    def receives_many(self) -> bool:
+        """Whether several datagrams are received in one call, as far as is known."""
+        return cython.compiled and self._receives_many
+
+    # By socket object.
+
+    def recvfrom(self, sock: Any, size: int) -> tuple[bytes, Any] | int:
+        """Receive at most `size` bytes, and their sender's address (man 2 recvfrom)."""
+        try:
+            received: tuple[bytes, Any] = sock.recvfrom(size)
+        except OSError as error:
+            return refusal(error)
+        return received
+
+    def recvfrom_into(self, sock: Any, buffer: WriteableBuffer, size: int) -> tuple[int, Any] | int:
+        """Receive at most `size` bytes into a buffer; how many, and their sender's address.
+
+        Raises ValueError if the buffer is smaller.
+        """
+        try:
+            received: tuple[int, Any] = sock.recvfrom_into(buffer, size)
+        except OSError as error:
+            return refusal(error)
+        return received
+
+    def sendto(self, sock: Any, data: ReadableBuffer, address: Any) -> int:
+        """Send to an address, whatever its kind; how many bytes (man 2 sendto)."""
+        try:
+            sent: int = sock.sendto(data, address)
+        except OSError as error:
+            return refusal(error)
+        return sent
+
+    def receive_error(self, sock: Any) -> tuple[int, Any] | int:
+        """Why an earlier datagram was lost, an error number, and where it was sent (man 7 ip, IP_RECVERR)."""
+        try:
+            _, reports, _, address = sock.recvmsg(0, 512, socket.MSG_ERRQUEUE)
+        except OSError as error:
+            return refusal(error)
+        code = next((struct.unpack_from("=I", data)[0] for _, _, data in reports if len(data) >= 4), 0)
+        return code, address
+
+    def disconnect(self, sock: Any) -> int:
+        """Let a connected datagram socket send to everybody again (man 2 connect, AF_UNSPEC)."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        nowhere = bytes(128)  # AF_UNSPEC is 0
+        return 0 if libc.connect(sock.fileno(), nowhere, 16) == 0 else -ctypes.get_errno()
+
+    def interface_index(self, name: str) -> int:
+        """The number of a network interface, or the negative error number (man 3 if_nametoindex)."""
+        try:
+            return int(name) if name.isdecimal() else socket.if_nametoindex(name)
+        except OSError:
+            return -errno.ENODEV

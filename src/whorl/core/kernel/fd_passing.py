@@ -1,0 +1,79 @@
+"""The kernel's calls for descriptors that travel through UNIX sockets, and what a descriptor is.
+
+The rules are those of `Kernel`.
+"""
+
+from __future__ import annotations
+
+import array
+import errno
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+from whorl.core.kernel.errors import refusal
+from whorl.core.limits import DESCRIPTORS_PER_MESSAGE
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+_ROOM = socket.CMSG_SPACE(DESCRIPTORS_PER_MESSAGE * array.array("i").itemsize)
+
+
+def _passed(messages: list[tuple[int, int, bytes]]) -> list[int]:
+    """The descriptors in what came beside the data."""
+    found = array.array("i")
+    for level, kind, data in messages:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            found.frombytes(data[: len(data) - len(data) % found.itemsize])
+    return list(found)
+
+
+class PassingCalls:
+    """The part of the kernel that passes descriptors on, and says what they are."""
+
+    def receive_descriptors(self, sock: Any, limit: int) -> tuple[bytes, list[int], bool] | int:
+        """Receive data and the descriptors that come with it, which are ours to close (man 7 unix).
+
+        And whether some of them were lost because this process can have no more.
+        """
+        try:
+            data, messages, flags, _ = sock.recvmsg(limit, _ROOM, socket.MSG_CMSG_CLOEXEC)
+        except OSError as error:
+            return refusal(error)
+        return data, _passed(messages), bool(flags & socket.MSG_CTRUNC)
+
+    def receive_descriptors_into(
+        self, sock: Any, buffer: WriteableBuffer
+    ) -> tuple[int, list[int], bool] | int:
+        """The same into a buffer: how many bytes, the descriptors, and whether some were lost."""
+        try:
+            size, messages, flags, _ = sock.recvmsg_into([buffer], _ROOM, socket.MSG_CMSG_CLOEXEC)
+        except OSError as error:
+            return refusal(error)
+        return size, _passed(messages), bool(flags & socket.MSG_CTRUNC)
+
+    def send_descriptors(self, sock: Any, data: ReadableBuffer, fds: list[int]) -> int:
+        """Send data with descriptors; how many bytes went. The descriptors go with the first of them."""
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))
+        try:
+            sent: int = sock.sendmsg([data], [rights], socket.MSG_NOSIGNAL)
+        except OSError as error:
+            return refusal(error)
+        return sent
+
+    def socket_kind(self, fd: int) -> tuple[int, int] | int:
+        """The family and the type of a socket, by its descriptor; -ENOTSOCK for other files."""
+        if fd < 0:
+            return -errno.EBADF
+        try:
+            sock = socket.socket(fileno=fd)
+        except OSError as error:
+            return refusal(error)
+        kind = int(sock.family), int(sock.type)
+        sock.detach()
+        return kind
+
+    def is_terminal(self, fd: int) -> bool:
+        """Whether a descriptor is a terminal (man 3 isatty)."""
+        return fd >= 0 and os.isatty(fd)

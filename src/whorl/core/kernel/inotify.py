@@ -1,0 +1,65 @@
+"""The kernel's calls for changes of files: inotify. The rules are those of `Kernel`.
+
+What a watch sees is read from its descriptor by `Kernel.read`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any
+
+from whorl.core.kernel.errors import refusal
+from whorl.core.kernel.terminal import TerminalCalls
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if not cython.compiled:
+
+    def new_notifier() -> int:
+        """A new inotify instance."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        fd: int = libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+        return fd if fd >= 0 else -ctypes.get_errno()
+
+    def watch_path(fd: int, path: bytes, mask: int) -> int:
+        """Watch a path, or change what it is watched for."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        watch: int = libc.inotify_add_watch(fd, path, ctypes.c_uint32(mask))
+        return watch if watch >= 0 else -ctypes.get_errno()
+
+    def unwatch_path(fd: int, watch: int) -> int:
+        """End a watch."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        return 0 if libc.inotify_rm_watch(fd, watch) == 0 else -ctypes.get_errno()
+
+
+class NotifyCalls(TerminalCalls):
+    """The part of the kernel that tells of changes of files."""
+
+    def status(self, path: str | bytes, follow: bool) -> Any:
+        """The status of a path, an os.stat_result, or the negative error number (man 2 stat)."""
+        try:
+            return os.stat(path, follow_symlinks=follow)
+        except OSError as error:
+            return refusal(error)
+
+    def inotify_create(self) -> int:
+        """A new, non-blocking inotify instance (man 2 inotify_init1)."""
+        return new_notifier()
+
+    def inotify_add(self, fd: int, path: bytes, mask: int) -> int:
+        """Watch a path; the number of the watch, the same for all paths of a file (man 2 inotify_add_watch).
+
+        Raises ValueError for a path with a zero byte in it.
+        """
+        if b"\0" in path:
+            raise ValueError("embedded null byte")
+        return watch_path(fd, path, mask)
+
+    def inotify_remove(self, fd: int, watch: int) -> int:
+        """End a watch (man 2 inotify_rm_watch)."""
+        return unwatch_path(fd, watch)

@@ -1,0 +1,531 @@
+"""The kernel: every system call the loop makes, and the time, through one object.
+
+The loop asks its kernel for everything that lies outside the process, so whoever passes another
+kernel decides what the world does: a subclass that overrides these methods may be a simulated
+network in virtual time, or a real one that refuses and shortens calls on purpose.
+
+The rules of the interface:
+
+* A call returns its result or the negative error number. Only misuse raises (a wrong type, an
+  address that cannot be converted, a host name that cannot be resolved).
+* Calls on the data path take descriptors. Calls with addresses or options take socket objects,
+  because Python's `socket` knows every address family; they work on whatever `open_socket` made.
+* No call blocks but `epoll_wait` and those for files, which are made in threads.
+
+Compiled, the data path is direct calls into libc; uncompiled, the functions below do the same by
+`os`, `socket` and `select`. Both builds behave alike, except that an uncompiled sleep is rounded
+up to milliseconds.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import select
+import signal
+import sys
+import time
+from types import BuiltinFunctionType
+from typing import TYPE_CHECKING, Any, Literal
+
+from whorl.core.kernel.errors import refusal
+from whorl.core.kernel.sockets import ACCEPTS_DESCRIPTORS, SocketCalls
+from whorl.core.limits import (
+    EVENTS_PER_POLL,
+    LONG_READ,  # noqa: F401 (used by kernel.pxd)
+    LONGEST_FED,
+    LONGEST_SPIN_NS,
+    READ_SIZE,
+    RELEASE_GIL_SIZE,  # noqa: F401 (used by kernel.pxd)
+    WRITE_VECTORS,
+)
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from _typeshed import ReadableBuffer as Buffer
+
+    Transfer = Literal["socket", "file"]
+
+# The clock as it was at first, where those who replace functions in all modules (freezegun) do not find it.
+_CLOCK = (time.monotonic, time.monotonic_ns)
+
+if not cython.compiled:
+    _STALE = 0xFFFFFFFF  # a generation that no watch has
+
+    monotonic_ns = time.monotonic_ns
+    _names_of_time = vars(time)
+
+    def clock_is_patched() -> bool:
+        """Whether somebody has put a function of Python's in the place of `time.monotonic`."""
+        return type(_names_of_time["monotonic"]) is not BuiltinFunctionType
+
+    def new_scratch() -> bytearray:
+        """No room: uncompiled, what is received lands in a bytes object at once."""
+        return bytearray()
+
+    def _code(error: OSError) -> int:
+        return refusal(error)
+
+    # A socket is read and written as any file is.
+    socket_recv = file_read = os.read
+    socket_send = file_write = os.write
+
+    def receive(kernel: Kernel, transfer: Any, fd: int, limit: int) -> bytes | int:
+        """What a read gives, as bytes."""
+        if limit > sys.maxsize:
+            raise OverflowError(f"a limit of {limit} bytes does not fit a C ssize_t")
+        try:
+            data: bytes = transfer(fd, limit if limit < READ_SIZE else READ_SIZE)
+        except OSError as error:
+            return _code(error)
+        return data
+
+    receive_short = receive
+
+    def receive_into(transfer: Any, fd: int, buffer: Buffer) -> int:
+        """What a read gives, into a buffer."""
+        try:
+            return os.readv(fd, (buffer,))
+        except OSError as error:
+            return _code(error)
+
+    def transmit(transfer: Any, fd: int, data: Buffer, offset: int) -> int:
+        """Send `data` from `offset` on."""
+        try:
+            if not offset:
+                return int(transfer(fd, data))
+            with memoryview(data) as whole:
+                if not 0 <= offset <= len(whole):
+                    return -errno.EINVAL
+                with whole[offset:] as rest:
+                    return int(transfer(fd, rest))
+        except OSError as error:
+            return _code(error)
+
+    def transmit_vectors(is_socket: bool, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
+        """Send several chunks, the first of them from `offset` on."""
+        if not (0 <= first < len(chunks) and 0 <= offset <= len(chunks[first])):
+            return -errno.EINVAL
+        vectors: list[Any] = chunks[first : first + WRITE_VECTORS]
+        if offset:
+            vectors[0] = memoryview(vectors[0])[offset:]
+        try:
+            return os.writev(fd, vectors)
+        except OSError as error:
+            return _code(error)
+
+    def send_file(target: int, source: int, offset: int, count: int) -> int:
+        """Send from a file to a socket."""
+        try:
+            return os.sendfile(target, source, offset, count)
+        except OSError as error:
+            return _code(error)
+
+    def room_for_events(batch: EventBatch) -> bytearray:
+        """No room: uncompiled, events are rows of a list."""
+        return bytearray()
+
+    def batch_size(batch: EventBatch) -> int:
+        return len(batch._rows)
+
+    def batch_fd(batch: EventBatch, index: int) -> int:
+        return batch._rows[index][0]
+
+    def batch_mask(batch: EventBatch, index: int) -> int:
+        return batch._rows[index][1]
+
+    def batch_generation(batch: EventBatch, index: int) -> int:
+        return batch._rows[index][2]
+
+    def batch_put(batch: EventBatch, fd: int, mask: int, generation: int) -> None:
+        if len(batch._rows) >= EVENTS_PER_POLL:
+            raise IndexError("the batch is full")
+        batch._rows.append((fd, mask, generation))
+
+    # The standard library's epoll tags events with the descriptor alone, so the generations are
+    # kept here; a watch whose end the kernel refused is known to be stale.
+
+    def new_epoll(kernel: Kernel) -> int:
+        try:
+            epoll = select.epoll()
+        except OSError as error:
+            return _code(error)
+        kernel._epolls[epoll.fileno()] = (epoll, {}, epoll.poll)
+        return epoll.fileno()
+
+    def change_watch(kernel: Kernel, epfd: int, operation: int, fd: int, mask: int, generation: int) -> int:
+        epoll, generations, _ = kernel._epolls[epfd]
+        try:
+            if operation == 1:
+                epoll.register(fd, mask)
+            elif operation == 3:
+                epoll.modify(fd, mask)
+            else:
+                epoll.unregister(fd)
+        except OSError as error:
+            if operation == 2:
+                generations[fd] = _STALE
+            return _code(error)
+        if operation == 2:
+            generations.pop(fd, None)
+        elif operation == 1 and fd in generations:
+            # Its former file was closed underneath the watch, which lives on if a duplicate does.
+            generations[fd] = _STALE
+        elif generations.get(fd) != _STALE:
+            generations[fd] = generation
+        return 0
+
+    def wait_for_events(kernel: Kernel, epfd: int, timeout_ns: int, batch: EventBatch) -> int:
+        _, generations, poll = kernel._epolls[epfd]
+        try:
+            if timeout_ns == 0:
+                found = poll(0, EVENTS_PER_POLL)
+            elif kernel.spin_ns > 0:
+                found = spin_and_sleep(kernel, poll, timeout_ns)
+            elif kernel.blocked_signal:
+                found = poll_in_peace(kernel, poll, timeout_ns)
+            else:
+                found = poll(timeout_ns / 1e9 if timeout_ns > 0 else None, EVENTS_PER_POLL)
+        except OSError as error:
+            return _code(error)
+        if not found:
+            return 0
+        batch._rows = [(fd, mask, generations.get(fd, _STALE)) for fd, mask in found]
+        return len(found)
+
+    def spin_and_sleep(kernel: Kernel, poll: Any, timeout_ns: int) -> Any:
+        """Ask again and again for a while before sleeping."""
+        clock = _CLOCK[1]
+        began = clock()
+        spin_ns = min(kernel.spin_ns, LONGEST_SPIN_NS)
+        while (spent := clock() - began) < spin_ns and (timeout_ns < 0 or spent < timeout_ns):
+            if found := poll(0, EVENTS_PER_POLL):
+                return found
+        timeout_ns = max(0, timeout_ns - spent) if timeout_ns > 0 else timeout_ns
+        if kernel.blocked_signal:
+            return poll_in_peace(kernel, poll, timeout_ns)
+        return poll(timeout_ns / 1e9 if timeout_ns >= 0 else None, EVENTS_PER_POLL)
+
+    def poll_in_peace(kernel: Kernel, poll: Any, timeout_ns: int) -> Any:
+        """Sleep while a signal is held back."""
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, (kernel.blocked_signal,))
+        try:
+            return poll(timeout_ns / 1e9 if timeout_ns >= 0 else None, EVENTS_PER_POLL)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    def new_eventfd() -> int:
+        try:
+            return os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        except OSError as error:
+            return _code(error)
+
+    read_ticks = time.monotonic_ns
+
+    def close_descriptor(kernel: Kernel, fd: int) -> int:
+        epoll, _, _ = kernel._epolls.pop(fd, (None, None, None))
+        try:
+            if epoll is not None:
+                epoll.close()
+            else:
+                os.close(fd)
+        except OSError as error:
+            return _code(error)
+        return 0
+
+
+def clock_of(kernel: Kernel) -> Callable[[], float]:
+    """A function that gives the kernel's time in seconds, without a call into Python if there is one."""
+    is_replaced = cython.compiled or type(kernel).now is not Kernel.now
+    return kernel.seconds if is_replaced else _CLOCK[0]
+
+
+def patched_clock() -> float:
+    """The time by the function that somebody has put in the place of `time.monotonic`, in seconds."""
+    return time.monotonic()
+
+
+class EventBatch:
+    """The events one `epoll_wait` gives: descriptor, mask and generation of each."""
+
+    __slots__ = ("_count", "_room", "_rows")
+
+    def __init__(self) -> None:
+        self._room = room_for_events(self)
+        self._count = 0
+        self._rows: list[tuple[int, int, int]] = []
+
+    def __len__(self) -> int:
+        """How many events there are."""
+        return batch_size(self)
+
+    def fd(self, index: int) -> int:
+        """The descriptor of an event."""
+        return batch_fd(self, index)
+
+    def mask(self, index: int) -> int:
+        """The epoll mask of an event."""
+        return batch_mask(self, index)
+
+    def generation(self, index: int) -> int:
+        """The generation that was given with the watch."""
+        return batch_generation(self, index)
+
+    def put(self, fd: int, mask: int, generation: int) -> None:
+        """Add an event; for kernels written in Python."""
+        batch_put(self, fd, mask, generation)
+
+    def clear(self) -> None:
+        """Forget all events; for kernels written in Python, before `put`."""
+        self._count = 0
+        self._rows = []
+
+
+class Kernel(SocketCalls):
+    """The real kernel, and the interface of every other.
+
+    Its calls for socket objects stand in `core/kernel/sockets`, those for files in `core/kernel/files`, those
+    for datagrams in `core/kernel/datagrams`.
+    """
+
+    __slots__ = (
+        "_epolls",
+        "_fine_sleep",
+        "_scratch",
+        "accepts_descriptors",
+        "blocked_signal",
+        "keeps_edges",
+        "may_skip_polls",
+        "offers_rings",
+        "short_read",
+        "spin_ns",
+    )
+
+    def __init__(self) -> None:
+        SocketCalls.__init__(self)
+        self._scratch = new_scratch()  # where short messages are received
+        self._epolls: dict[int, Any] = {}  # uncompiled: the epoll objects by descriptor
+        self._fine_sleep = True  # whether this kernel sleeps in nanoseconds (epoll_pwait2)
+        self.blocked_signal = 0  # a signal that is held back during a sleep; 0: none
+        self.spin_ns = 0  # for so long a sleep is put off, asking for events all the while
+        # Whether edge-triggered events can be relied upon. Uncompiled they cannot: a signal handler
+        # may raise between the kernel's answer and the queue, and an edge lost there is lost for ever.
+        self.keeps_edges = bool(cython.compiled)
+        # Whether a busy loop may leave out polls. A simulated world counts them: its traces depend on it.
+        self.may_skip_polls = type(self) is Kernel
+        # What a stream asks for while little comes. Uncompiled, an object of that size is made for it, and
+        # larger ones the C library takes from the system and gives back each time (man 3 mallopt).
+        self.short_read = READ_SIZE if cython.compiled or type(self) is not Kernel else LONGEST_FED
+        # Whether connections may be accepted without a socket object. Other kernels may know nothing else.
+        self.accepts_descriptors = ACCEPTS_DESCRIPTORS and type(self) is Kernel
+        # Whether a loop may wait by io_uring, past `epoll_wait`. That would leave a simulated world.
+        self.offers_rings = type(self) is Kernel
+
+    def now(self) -> int:
+        """The monotonic clock, in nanoseconds (man 3 clock_gettime)."""
+        return monotonic_ns()
+
+    def seconds(self) -> float:
+        """The same in seconds."""
+        return self.now() / 1e9
+
+    def ticks(self) -> int:
+        """A counter that is cheaper to read than the clock, and that advances at least once a nanosecond.
+
+        Two differ by an upper bound of the time between them; it may jump.
+        """
+        return read_ticks()
+
+    def random_bytes(self, size: int) -> bytes:
+        """Unpredictable bytes; may block soon after the system's start (man 2 getrandom)."""
+        return os.urandom(size)
+
+    # Data, by descriptor.
+
+    def recv(self, fd: int, limit: int) -> bytes | int:
+        """Receive from a stream socket; no bytes at its end (man 2 recv).
+
+        With a limit from LONG_READ to below READ_SIZE, the memory for that much is the result's own.
+        """
+        return receive(self, socket_recv, fd, limit)
+
+    def recv_short(self, fd: int, limit: int) -> bytes | int:
+        """The same where little is expected: it is copied out of memory that is used again."""
+        if type(self) is not Kernel:
+            return self.recv(fd, limit)
+        return receive_short(self, socket_recv, fd, limit)
+
+    def recv_into(self, fd: int, buffer: Buffer) -> int:
+        """Receive into a writable buffer; returns how many bytes, 0 at the end."""
+        return receive_into(socket_recv, fd, buffer)
+
+    def send(self, fd: int, data: Buffer, offset: int) -> int:
+        """Send `data` from `offset` on; returns how many bytes the kernel took (man 2 send)."""
+        return transmit(socket_send, fd, data, offset)
+
+    def send_many(self, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
+        """Send the chunks from `first` on in one call, the first one from `offset` on."""
+        return transmit_vectors(True, fd, chunks, first, offset)
+
+    def read(self, fd: int, limit: int) -> bytes | int:
+        """Read from a pipe or another file; no bytes at its end (man 2 read)."""
+        return receive(self, file_read, fd, limit)
+
+    def read_into(self, fd: int, buffer: Buffer) -> int:
+        """Read into a writable buffer."""
+        return receive_into(file_read, fd, buffer)
+
+    def write(self, fd: int, data: Buffer, offset: int) -> int:
+        """Write `data` from `offset` on; returns how many bytes were taken (man 2 write)."""
+        return transmit(file_write, fd, data, offset)
+
+    def write_many(self, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
+        """Write the chunks from `first` on in one call, the first one from `offset` on."""
+        return transmit_vectors(False, fd, chunks, first, offset)
+
+    def sendfile(self, target: int, source: int, offset: int, count: int) -> int:
+        """Send at most `count` bytes of the file `source`, from `offset` on, to the socket `target`.
+
+        How many went, 0 at the file's end (man 2 sendfile).
+        """
+        return send_file(target, source, offset, count)
+
+    def close(self, fd: int) -> int:
+        """Close a descriptor (man 2 close)."""
+        return close_descriptor(self, fd)
+
+    # Readiness.
+
+    def epoll_create(self) -> int:
+        """A new epoll (man 2 epoll_create1)."""
+        return new_epoll(self)
+
+    def epoll_ctl(self, epfd: int, operation: int, fd: int, mask: int, generation: int) -> int:
+        """Change a watch; its events will carry `generation` (man 2 epoll_ctl)."""
+        return change_watch(self, epfd, operation, fd, mask, generation)
+
+    def epoll_wait(self, epfd: int, timeout_ns: int, events: EventBatch) -> int:
+        """Sleep for events; how many. Runs Python's signal handlers, and raises what they raise."""
+        return wait_for_events(self, epfd, timeout_ns, events)
+
+    def eventfd(self) -> int:
+        """A new non-blocking counter, 0 at first (man 2 eventfd)."""
+        return new_eventfd()
+
+    # Other descriptors.
+
+    def pipe(self) -> tuple[int, int] | int:
+        """The read end and the write end of a new non-blocking pipe (man 2 pipe2)."""
+        try:
+            ends = os.pipe()
+        except OSError as error:
+            return refusal(error)
+        for fd in ends:
+            os.set_blocking(fd, False)
+        return ends
+
+    def duplicate(self, fd: int, lowest: int = 0) -> int:
+        """Another descriptor for the same open file, not below `lowest` (man 2 fcntl, F_DUPFD_CLOEXEC)."""
+        try:
+            return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, lowest)
+        except OSError as error:
+            return refusal(error)
+
+    def set_blocking(self, fd: int, blocking: bool) -> int:
+        """Set or clear the blocking mode of a descriptor (man 2 fcntl)."""
+        try:
+            os.set_blocking(fd, blocking)
+        except OSError as error:
+            return refusal(error)
+        return 0
+
+    def file_flags(self, fd: int) -> int:
+        """What a descriptor was opened for and with, or the negative error number (man 2 fcntl, F_GETFL)."""
+        try:
+            return fcntl.fcntl(fd, fcntl.F_GETFL)
+        except OSError as error:
+            return refusal(error)
+
+    def file_mode(self, fd: int) -> int:
+        """The type and mode of a file, or the negative error number (man 2 fstat)."""
+        try:
+            return os.fstat(fd).st_mode
+        except OSError as error:
+            return refusal(error)
+
+    def close_file(self, file: Any) -> int:
+        """Close a file object and its descriptor."""
+        try:
+            file.close()
+        except OSError as error:
+            return refusal(error)
+        return 0
+
+    # Files that are sent.
+
+    def file_size(self, fd: int) -> int:
+        """The size of a file in bytes, or the negative error number (man 2 fstat)."""
+        try:
+            return os.fstat(fd).st_size
+        except OSError as error:
+            return refusal(error)
+
+    def set_file_position(self, fd: int, offset: int) -> int:
+        """Read on from here (man 2 lseek, SEEK_SET)."""
+        try:
+            os.lseek(fd, offset, os.SEEK_SET)
+        except OSError as error:
+            return refusal(error)
+        return 0
+
+    # Children.
+
+    def pidfd_open(self, pid: int) -> int:
+        """A descriptor for a child, readable when it has ended (man 2 pidfd_open)."""
+        try:
+            return os.pidfd_open(pid)
+        except OSError as error:
+            return refusal(error)
+
+
+if not cython.compiled:
+    # Uncompiled, a method that only passes a call on costs more than the call.
+    EventBatch.__len__ = batch_size  # type: ignore[method-assign]
+    Kernel.now = Kernel.ticks = time.monotonic_ns  # type: ignore[method-assign, assignment]
+    Kernel.epoll_wait = wait_for_events  # type: ignore[method-assign, assignment]
+
+    def receive_uncompiled(self: Kernel, fd: int, limit: int) -> bytes | int:
+        """`recv` and `read` in one function."""
+        if limit > READ_SIZE:
+            return receive(self, os.read, fd, limit)
+        try:
+            return os.read(fd, limit)
+        except OSError as error:
+            return _code(error)
+
+    def transmit_uncompiled(self: Kernel, fd: int, data: Buffer, offset: int) -> int:
+        """`send` and `write` in one function."""
+        if offset:
+            return transmit(os.write, fd, data, offset)
+        try:
+            return os.write(fd, data)
+        except OSError as error:
+            return _code(error)
+
+    def receive_into_uncompiled(self: Kernel, fd: int, buffer: Buffer) -> int:
+        """`recv_into` and `read_into` in one function."""
+        try:
+            return os.readv(fd, (buffer,))
+        except OSError as error:
+            return _code(error)
+
+    Kernel.recv = Kernel.read = receive_uncompiled  # type: ignore[method-assign]
+    Kernel.recv_into = Kernel.read_into = receive_into_uncompiled  # type: ignore[method-assign]
+    Kernel.send = Kernel.write = transmit_uncompiled  # type: ignore[method-assign]

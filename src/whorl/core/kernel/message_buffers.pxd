@@ -1,0 +1,101 @@
+from libc.string cimport memcpy
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.ref cimport PyObject
+
+from whorl.core.kernel.inotify cimport NotifyCalls
+
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    #pragma GCC diagnostic push
+    #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    #endif
+    /* Other content for a bytes object that nobody but the caller knows, and that was made for as much or more. */
+    static inline void whorl_rewrite(PyObject *bytes, const char *content, Py_ssize_t size) {
+        memcpy(PyBytes_AS_STRING(bytes), content, size);
+        PyBytes_AS_STRING(bytes)[size] = 0;
+        ((PyBytesObject *)bytes)->ob_shash = -1;
+        Py_SET_SIZE((PyVarObject *)bytes, size);
+    }
+    #if defined(__GNUC__)
+    #pragma GCC diagnostic pop
+    #endif
+
+    /* Whether nobody has this object but its one holder. */
+    #ifdef Py_GIL_DISABLED
+    #define WHORL_REUSES 0
+    #else
+    #define WHORL_REUSES 1
+    #endif
+    static inline int whorl_is_sole(PyObject *bytes) {
+        return WHORL_REUSES && Py_REFCNT(bytes) == 1;
+    }
+    """
+    const bint REUSES "WHORL_REUSES"
+    void rewrite "whorl_rewrite"(PyObject *message, const char *content, Py_ssize_t size) noexcept
+    bint is_sole "whorl_is_sole"(PyObject *message) noexcept
+
+cdef extern from *:
+    PyObject *nth "PyList_GET_ITEM"(list messages, Py_ssize_t place) noexcept
+
+cdef enum:
+    MOST_MESSAGES = 128
+
+cdef Py_ssize_t LONG_READ
+cdef Py_ssize_t SHORTEST_AGAIN
+cdef Py_ssize_t MOST_KEPT
+
+
+cdef class MessageMemory(NotifyCalls):
+    cdef list _messages
+    cdef unsigned short _rooms[MOST_MESSAGES]
+    cdef Py_ssize_t _place
+    cdef Py_ssize_t _kept
+
+
+cdef inline bytes message_of(MessageMemory kernel, const char *content, Py_ssize_t size):
+    if size < SHORTEST_AGAIN or size >= LONG_READ:
+        return PyBytes_FromStringAndSize(content, size)
+    return message_again(kernel, content, size)
+
+
+cdef inline bytes message_again(MessageMemory kernel, const char *content, Py_ssize_t size):
+    # Most messages are dropped before the next one comes, those of readers before the next turn's. To free
+    # their memory and to ask for it again would take more instructions than all else that a receiver does in
+    # this process.
+    cdef list messages = kernel._messages
+    cdef Py_ssize_t place = kernel._place
+    cdef Py_ssize_t count = len(messages)
+    cdef Py_ssize_t room
+    cdef bytes message
+    if place >= count:
+        return keep_message(kernel, content, size)
+    if not is_sole(nth(messages, place)):  # The list is its one holder.
+        place = place + 1 if place + 1 < count else 0
+        kernel._place = place
+        if not is_sole(nth(messages, place)) and count < MOST_MESSAGES:
+            kernel._place = count
+            return keep_message(kernel, content, size)
+    room = kernel._rooms[place]
+    if size <= room < 2 * size and is_sole(nth(messages, place)):
+        rewrite(nth(messages, place), content, size)
+        return <bytes>nth(messages, place)
+    if kernel._kept - room + size > MOST_KEPT:
+        return keep_message(kernel, content, size)
+    message = PyBytes_FromStringAndSize(content, size)
+    messages[place] = message
+    kernel._kept += size - room
+    kernel._rooms[place] = <unsigned short>size
+    return message
+
+
+cdef inline bytes keep_message(MessageMemory kernel, const char *content, Py_ssize_t size):
+    # One message more. If they are too large together, or nobody could tell that they are dropped, others go.
+    cdef bytes message = PyBytes_FromStringAndSize(content, size)
+    if kernel._kept + size > MOST_KEPT or not REUSES:
+        kernel._messages.clear()
+        kernel._place = kernel._kept = 0
+    kernel._rooms[len(kernel._messages)] = <unsigned short>size
+    kernel._messages.append(message)
+    kernel._kept += size
+    return message

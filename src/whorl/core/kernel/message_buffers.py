@@ -1,0 +1,17 @@
+"""The memory of messages that were received: the next ones take it, once nobody has them any more."""
+
+from __future__ import annotations
+
+from whorl.core.kernel.inotify import NotifyCalls
+from whorl.core.limits import LONG_READ, MOST_KEPT, SHORTEST_AGAIN  # noqa: F401 (used by messages.pxd)
+
+
+class MessageMemory(NotifyCalls):
+    """The part of the kernel that keeps this memory; uncompiled, Python's own calls make each message."""
+
+    __slots__ = ("_kept", "_messages", "_place")
+
+    def __init__(self) -> None:
+        self._messages: list[bytes] = []  # short ones, as many as were in use at once
+        self._place = 0  # of the last one
+        self._kept = 0  # bytes, all together

@@ -1,0 +1,91 @@
+from libc.errno cimport errno as c_errno
+from libc.stdint cimport uint16_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy, memset
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+
+from whorl.core.kernel.socket_addresses cimport AF_INET, AF_INET6, AF_UNIX, read_address, sockaddr, sockaddr_in, sockaddr_storage
+from whorl.core.kernel.files cimport FileCalls, c_close
+
+cdef extern from *:
+    """
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
+    #include <netinet/in.h>
+    #include <netinet/tcp.h>
+    #include <sys/socket.h>
+
+    static inline int whorl_accept(int fd, struct sockaddr *address, socklen_t *length) {
+        return accept4(fd, address, length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    }
+
+    static inline int whorl_no_delay(int fd) {
+        int on = 1;
+        return setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    }
+    """
+    int c_accept "whorl_accept"(int fd, sockaddr *address, unsigned int *length) nogil
+    int c_no_delay "whorl_no_delay"(int fd) nogil
+    int c_getsockname "getsockname"(int fd, sockaddr *address, unsigned int *length) nogil
+
+
+cdef inline object accept_stream(SocketCalls calls, int fd):
+    # The peer's name may never be asked for. Connections of one listening socket mostly have one name of their own.
+    cdef sockaddr_storage peer, own
+    cdef unsigned int peer_length = sizeof(sockaddr_storage), own_length = sizeof(sockaddr_storage)
+    cdef int connection = c_accept(fd, <sockaddr *>&peer, &peer_length)
+    if connection < 0:
+        return -c_errno
+    try:
+        if peer.ss_family == AF_UNIX:
+            return connection, raw_address(&peer, peer_length), None
+        if c_getsockname(connection, <sockaddr *>&own, &own_length) != 0:
+            return connection, peer_address(&peer, peer_length), None
+        c_no_delay(connection)
+        if calls._own_address is None or own_length != PyBytes_GET_SIZE(calls._own_address) \
+                or memcmp(&own, PyBytes_AS_STRING(calls._own_address), own_length):
+            calls._own_name = read_address(&own, own_length)
+            calls._own_address = raw_address(&own, own_length)
+        return connection, peer_address(&peer, peer_length), calls._own_name
+    except BaseException:
+        c_close(connection)
+        raise
+
+
+cdef inline object peer_address(sockaddr_storage *address, unsigned int length):
+    # IPv4's is a number, with a bit more, so that it is never 0.
+    cdef sockaddr_in *ipv4 = <sockaddr_in *>address
+    if address.ss_family == AF_INET:
+        return <uint64_t>1 << 48 | <uint64_t>ipv4.sin_addr.s_addr << 16 | ipv4.sin_port
+    return raw_address(address, length)
+
+
+cdef inline bytes raw_address(sockaddr_storage *address, unsigned int length):
+    return PyBytes_FromStringAndSize(<char *>address, min(length, sizeof(sockaddr_storage)))
+
+
+cdef inline object name_in(object given):
+    cdef sockaddr_storage address
+    cdef sockaddr_in *ipv4 = <sockaddr_in *>&address
+    cdef unsigned int length
+    cdef uint64_t number
+    cdef bytes raw
+    memset(&address, 0, sizeof(address))
+    if isinstance(given, int):
+        number = given
+        ipv4.sin_family = <uint16_t>AF_INET
+        ipv4.sin_addr.s_addr = <uint32_t>(number >> 16)
+        ipv4.sin_port = <uint16_t>number
+        return read_address(&address, sizeof(sockaddr_in))
+    raw = given
+    length = <unsigned int>min(<size_t>len(raw), sizeof(sockaddr_storage))
+    memcpy(&address, PyBytes_AS_STRING(raw), length)
+    return read_address(&address, length)
+
+
+cdef class SocketCalls(FileCalls):
+    cdef bytes _own_address
+    cdef object _own_name
+
+    cpdef object accept_descriptor(self, int fd)
+    cpdef object name_of(self, object address)

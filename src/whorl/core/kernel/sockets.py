@@ -1,0 +1,224 @@
+"""The kernel's calls for stream sockets as objects: made, named, connected, accepted, set and closed.
+
+Python's `socket` knows every address family, so it makes the calls. Compiled, connections of the
+common families are accepted as descriptors, without an object; most of them never need one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from typing import Any
+
+from whorl.core.kernel.errors import refusal
+from whorl.core.kernel.files import FileCalls
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+# Bound once: tools that look for blocking calls in a running loop replace what `os` has, and make their
+# exceptions for asyncio's own files.
+_stat = os.stat
+_unlink = os.unlink
+
+#: The families of stream sockets whose addresses are made as Python's `socket` makes them.
+ACCEPTED_FAMILIES = (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)
+
+#: Whether they can be accepted without a socket object.
+ACCEPTS_DESCRIPTORS = bool(cython.compiled)
+
+if not cython.compiled:
+
+    def accept_stream(calls: SocketCalls, fd: int) -> Any:
+        """Nothing: uncompiled, connections are accepted by the socket object."""
+        return -errno.ENOSYS
+
+    def name_in(given: bytes | int) -> Any:
+        """Nothing, for the same reason."""
+        raise NotImplementedError("uncompiled, connections are accepted by the socket object")
+
+
+class SocketCalls(FileCalls):
+    """The calls of a kernel that are about sockets, and about the names that UNIX sockets have."""
+
+    __slots__ = ("_own_address", "_own_name")
+
+    def __init__(self) -> None:
+        FileCalls.__init__(self)
+        self._own_address = b""  # that of the connection accepted last, and what it is as a name
+        self._own_name: Any = None
+
+    # Sockets, as objects.
+
+    def open_socket(self, family: int, kind: int, protocol: int) -> Any:
+        """A new non-blocking socket object, or the negative error number (man 2 socket)."""
+        try:
+            sock = socket.socket(family, kind, protocol)
+        except OSError as error:
+            return refusal(error)
+        sock.setblocking(False)
+        return sock
+
+    def adopt_socket(self, fd: int) -> Any:
+        """A socket object for a descriptor that is a socket, or the negative error number."""
+        try:
+            sock = socket.socket(fileno=fd)
+        except OSError as error:
+            return refusal(error)
+        sock.setblocking(False)
+        return sock
+
+    def socket_pair(self) -> Any:
+        """Two connected non-blocking socket objects (man 2 socketpair)."""
+        try:
+            pair = socket.socketpair()
+        except OSError as error:
+            return refusal(error)
+        for sock in pair:
+            sock.setblocking(False)
+        return pair
+
+    # Sockets, by object and address.
+
+    def bind(self, sock: Any, address: Any) -> int:
+        """Give a socket its address (man 2 bind)."""
+        try:
+            sock.bind(address)
+        except OSError as error:
+            return refusal(error)
+        return 0
+
+    def listen(self, sock: Any, backlog: int) -> int:
+        """Let a socket take connections (man 2 listen)."""
+        try:
+            sock.listen(backlog)
+        except OSError as error:
+            return refusal(error)
+        return 0
+
+    def accept(self, sock: Any) -> Any:
+        """The next connection, as a non-blocking socket object and the peer's address (man 2 accept)."""
+        try:
+            connection, address = sock.accept()
+        except OSError as error:
+            return refusal(error)
+        connection.setblocking(False)
+        return connection, address
+
+    def accept_descriptor(self, fd: int) -> Any:
+        """The next connection of a listening socket: its descriptor, the peer's address and its own name.
+
+        UNIX sockets have the name of the socket that listens (man 7 unix): theirs is not asked for, and None.
+        `name_of` makes a name of the address. The connection does not block, and of TCP it does not wait for
+        more to send (man 2 accept4, TCP_NODELAY). Only for kernels with `accepts_descriptors`, and families
+        whose addresses are known here: ACCEPTED_FAMILIES.
+        """
+        return accept_stream(self, fd)
+
+    def name_of(self, address: bytes | int) -> Any:
+        """An address of `accept_descriptor` as Python's `socket` shows it; one of IPv4 is a number there."""
+        return name_in(address)
+
+    def socket_of(self, fd: int, family: int, number: int) -> Any:
+        """The socket object for a descriptor of `accept_descriptor`; for -1 one that is closed."""
+        if fd >= 0:
+            sock = socket.socket(family, socket.SOCK_STREAM, number, fileno=fd)
+            sock.setblocking(False)
+            return sock
+        try:
+            sock = socket.socket(family, socket.SOCK_STREAM, number)
+        except OSError:  # Descriptors ran out: this one never had any, and says nothing of a family.
+            return socket.socket.__new__(socket.socket)
+        sock.close()
+        return sock
+
+    def connect(self, sock: Any, address: Any) -> int:
+        """Begin to connect a socket; -EINPROGRESS when it goes on (man 2 connect)."""
+        try:
+            sock.connect(address)
+        except OSError as error:
+            return refusal(error)
+        return 0
+
+    def socket_error(self, sock: Any) -> int:
+        """Take a socket's pending error, as a positive number; 0 if there is none (SO_ERROR)."""
+        try:
+            code: int = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        except OSError as error:
+            return -refusal(error)
+        return code
+
+    def set_option(self, sock: Any, level: int, option: int, value: Any) -> int:
+        """Set a socket option (man 2 setsockopt)."""
+        try:
+            sock.setsockopt(level, option, value)
+        except OSError as error:
+            return refusal(error)
+        return 0
+
+    def get_option(self, sock: Any, level: int, option: int) -> int:
+        """A socket option's integer value, or the negative error number (man 2 getsockopt)."""
+        try:
+            value: int = sock.getsockopt(level, option)
+        except OSError as error:
+            return refusal(error)
+        return value
+
+    def socket_name(self, sock: Any) -> Any:
+        """A socket's own address, or the negative error number (man 2 getsockname)."""
+        try:
+            return sock.getsockname()
+        except OSError as error:
+            return refusal(error)
+
+    def peer_name(self, sock: Any) -> Any:
+        """The peer's address, or the negative error number (man 2 getpeername)."""
+        try:
+            return sock.getpeername()
+        except OSError as error:
+            return refusal(error)
+
+    def shutdown(self, sock: Any, how: int) -> int:
+        """Shut one or both directions of a socket (man 2 shutdown)."""
+        try:
+            sock.shutdown(how)
+        except OSError as error:
+            return refusal(error)
+        return 0
+
+    def close_socket(self, sock: Any) -> int:
+        """Close a socket object and its descriptor."""
+        try:
+            sock.close()
+        except OSError as error:
+            return refusal(error)
+        return 0
+
+    # The file system, as far as UNIX sockets live in it.
+
+    def path_status(self, path: str | bytes) -> tuple[int, int] | int:
+        """The mode and the inode number of a file, or the negative error number (man 2 stat)."""
+        try:
+            status = _stat(path)
+        except OSError as error:
+            return refusal(error)
+        return status.st_mode, status.st_ino
+
+    def unlink(self, path: str | bytes) -> int:
+        """Remove a name (man 2 unlink)."""
+        try:
+            _unlink(path)
+        except OSError as error:
+            return refusal(error)
+        return 0
+
+    def change_mode(self, path: str | bytes, mode: int) -> int:
+        """Set the permissions of a file (man 2 chmod)."""
+        try:
+            os.chmod(path, mode)
+        except OSError as error:
+            return refusal(error)
+        return 0

@@ -1,0 +1,219 @@
+"""Running what is due: one batch after another, each to its end whatever a callback raises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from whorl.core.callback import Callback, GuardedCallback, Runnable
+from whorl.core.kernel.kernel import Kernel
+from whorl.core.limits import ENTRIES_AHEAD
+from whorl.core.loop.counters import LoopFigures
+from whorl.core.loop.write_coalescer import Collector
+from whorl.core.process.host import Host
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if not cython.compiled:
+    from whorl.core.callback import attempt, fetch, is_unshared, recycle_guarded, still_raised
+    from whorl.core.lists import empty, only_one, taken
+
+
+class LoopBatches(LoopFigures):
+    """The part of a loop that runs entries."""
+
+    __slots__ = ("_collector", "_passes", "_runner", "_watched_entry")
+
+    def _set_up(self, kernel: Kernel | None, host: Host | None) -> None:
+        LoopFigures._set_up(self, kernel, host)
+        self._passes = 0  # how many passes over idle, prepare or check handles there were
+        self._watched_entry: Runnable | None = None  # what runs, in debug mode or with a probe
+        # Called with the loop and each entry, to run it by `_run_entry`; None: entries are run at once.
+        self._runner: Callable[[Any, Runnable], object] | None = None
+        self._collector = Collector(self._kernel)
+
+    def _run_ready(self) -> None:
+        """Run exactly what is ready now; what that makes ready waits for the next turn."""
+        batch = self._ready_queue
+        if not batch:
+            return
+        if self._probe is not None:
+            self._tell("turn_began", self._turns, len(batch))
+        elif not self._debug and self._runner is None:
+            entry = only_one(batch, Callback)
+            if entry is not None:
+                run_alone(self, entry)
+                return
+        self._ready_queue = self._spare
+        self._spare = batch
+        self._run_batch(batch, self._ready_queue)
+
+    def _run_pending(self) -> None:
+        """Run exactly what is owed now; what comes meanwhile waits for the next round."""
+        if self._pending:
+            batch = self._pending
+            self._pending = self._spare_pending
+            self._spare_pending = batch
+            self._run_batch(batch, self._pending)
+
+    def _run_timers(self) -> None:
+        """Call the timers that are due by now; those that are started meanwhile wait."""
+        due: list[Any] = []
+        try:
+            self._collect_timers(due)
+        except BaseException:  # an interrupt
+            self._pending.extend(due)
+            raise
+        if due:
+            self._run_batch(due, self._pending)
+
+    def _run_phase(self, handles: list[Any]) -> None:
+        """Call each handle of a phase; those started meanwhile wait for the next pass."""
+        self._passes += 1
+        this_pass = self._passes
+        for handle in list(handles):
+            if handle.is_active() and handle._started_in < this_pass:
+                self._run_batch([handle], self._pending)
+
+    def _run_closing(self) -> None:
+        """The second step of closing; as in libuv, the handle that was closed last comes first."""
+        closing = self._closing_handles
+        self._closing_handles = []
+        try:
+            while closing:
+                handle = closing.pop()
+                try:
+                    handle._finish_close()
+                except BaseException as error:
+                    self._callback_failed(handle, error)
+                if self._probe is not None:
+                    self._tell("handle_closed", handle)
+        finally:
+            if closing:  # an error ends the run
+                self._closing_handles.extend(closing)
+
+    def _run_batch(self, batch: list[Any], queue: list[Any]) -> None:
+        """Run all of `batch`, and empty it; if an error ends the run, the rest goes to `queue`."""
+        size = len(batch)
+        done = 0
+        watched = self._debug or self._probe is not None or self._runner is not None
+        self._callbacks += size
+        collector = self._collector
+        collects = collector.is_on
+        try:
+            if collects:
+                collector.batch_began()
+            while done < size:
+                try:
+                    for index in range(done, size):
+                        done = index + 1
+                        if collects:
+                            collector.callback_begins(size - done)
+                        fetch(batch, index + ENTRIES_AHEAD)
+                        entry = taken(batch, index)
+                        if watched:
+                            self._run_watched(entry)
+                        elif type(entry) is Callback:
+                            if not attempt(entry, False):
+                                still_raised()
+                        elif type(entry) is not GuardedCallback:
+                            entry._execute()
+                        elif is_unshared(entry):  # but by this: nobody can cancel it
+                            if not attempt(entry, True):
+                                still_raised()
+                        else:
+                            entry._execute()
+                            recycle_guarded(entry)
+                        if collects:
+                            collector.callback_ended()
+                except BaseException as error:
+                    self._entry_failed(entry, error)
+        finally:
+            if done < size:
+                self._callbacks -= size - done
+                queue[:0] = batch[done:]
+            empty(batch)
+            if collects:
+                collector.batch_ended()
+
+    def _entry_failed(self, entry: Runnable, error: BaseException) -> None:
+        self._collector.batch_ended()  # What the exception handler writes is not held, either.
+        self._callback_failed(entry, error)
+
+    def _run_watched(self, entry: Runnable) -> None:
+        """Run one entry with somebody looking: in debug mode, with a probe, or by a runner."""
+        began = self._clock() if self._debug else self._kernel.now()
+        self._watched_entry = entry
+        try:
+            if self._runner is None:
+                entry._execute()
+            else:
+                self._runner(self, entry)
+        finally:
+            self._watched_entry = None
+            took = (self._clock() if self._debug else self._kernel.now()) - began
+            if self._probe is not None:
+                self._tell("callback_ran", entry, took)
+            if self._debug:
+                self._callback_ran(entry, took)
+            del entry  # Uncompiled, a traceback keeps this frame: it must not keep a failed task too.
+
+    def _run_entry(self, entry: Runnable) -> None:
+        """Run one entry, for the runner."""
+        entry._execute()
+
+
+def run_alone(loop: LoopBatches, entry: Callback) -> None:
+    """Run the only entry of a turn: what `_run_batch` does, without what batches need."""
+    loop._callbacks += 1
+    if not attempt(entry, False):
+        attempt_failed(loop, entry)
+
+
+def attempt_failed(loop: LoopBatches, entry: Callback) -> None:
+    """Report the error that an attempt has left."""
+    try:
+        still_raised()
+    except BaseException as error:
+        loop._entry_failed(entry, error)
+
+
+if not cython.compiled:
+
+    def _run_batch(self: LoopBatches, batch: list[Any], queue: list[Any]) -> None:
+        """The same in fewer steps: uncompiled, each of them costs as much as a whole turn compiled."""
+        batch.reverse()
+        collector = self._collector
+        collects = collector.is_on
+        try:
+            if collects:
+                collector.batch_began()
+            while batch:
+                watched = self._debug or self._probe is not None or self._runner is not None
+                self._callbacks += len(batch)
+                try:
+                    while batch:
+                        entry = batch.pop()
+                        if collects:
+                            collector.callback_begins(len(batch))
+                        if watched:
+                            self._run_watched(entry)
+                        else:
+                            entry._execute()
+                        if collects:
+                            collector.callback_ended()
+                    entry = None  # A traceback may keep this frame, which must not keep what failed a task.
+                except BaseException as error:
+                    self._callbacks -= len(batch)
+                    self._entry_failed(entry, error)
+        finally:
+            if batch:
+                queue[:0] = reversed(batch)
+                batch.clear()
+            if collects:
+                collector.batch_ended()
+
+    LoopBatches._run_batch = _run_batch  # type: ignore[method-assign]

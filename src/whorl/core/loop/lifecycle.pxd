@@ -1,0 +1,25 @@
+cimport cython
+from libc.stdint cimport int64_t
+
+from whorl.core.callback cimport current_thread
+from whorl.core.kernel.kernel cimport clock_is_patched
+from whorl.core.loop.execution cimport LoopBatches
+from whorl.core.pollers.contract cimport Poller
+from whorl.core.loop.wakeup cimport SignalPipe, Wakeup
+
+
+cdef class LoopLife(LoopBatches):
+    cdef public Poller _poller
+    cdef Wakeup _wakeup
+    cdef SignalPipe _signals
+    cdef int _signal_handles
+    cdef bint _arms_signals
+    cdef object _process_id
+
+    cdef object _set_up_life(self, object poller, object kernel, object host)
+    cdef object _wake(self)
+    cdef object _check_may_run(self)
+    cpdef object _begin_run(self)
+    @cython.locals(now=int64_t)
+    cpdef object _end_run(self)
+    cdef bint _is_quiet(self) except -1

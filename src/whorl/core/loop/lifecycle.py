@@ -1,0 +1,280 @@
+"""The life of a loop: what it sleeps and is woken by, what surrounds its runs, its end."""
+
+from __future__ import annotations
+
+import errno
+import operator
+import signal
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from whorl.core.callback import current_thread
+from whorl.core.kernel.kernel import Kernel
+from whorl.core.limits import LONGEST_SPIN_NS
+from whorl.core.loop.execution import LoopBatches
+from whorl.core.loop.wakeup import SignalPipe, Wakeup
+from whorl.core.pollers import choose
+from whorl.core.pollers.epoll import EpollPoller
+from whorl.core.process.host import Host
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if TYPE_CHECKING:
+    import selectors
+
+    from whorl.core.pollers.contract import Poller
+
+if not cython.compiled:
+    from whorl.core.kernel.kernel import clock_is_patched
+
+SIGPROF = int(getattr(signal, "SIGPROF", -1))
+UNCHANGED: Any = object()
+#: What a process lacks that cannot open another descriptor.
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC})
+
+
+class LoopLife(LoopBatches):
+    """The part of a loop that opens what it needs, and closes it."""
+
+    __slots__ = ("_arms_signals", "_poller", "_process_id", "_signal_handles", "_signals", "_wakeup")
+
+    def _set_up_life(
+        self,
+        poller: Poller | selectors.BaseSelector | str | None,
+        kernel: Kernel | None,
+        host: Host | None,
+    ) -> None:
+        LoopBatches._set_up(self, kernel, host)
+        self._process_id = self._host.process_id()
+        self._signals: SignalPipe | None = None  # made when the loop first sleeps in the main thread
+        self._arms_signals = False  # whether the next sleep must not begin before signals can end it
+        self._signal_handles = 0  # Signal handles that are started
+        self._poller = choose.make_poller(poller, self._kernel)
+        self._closed = False
+        try:
+            self._wakeup = Wakeup(self, self._kernel)
+        except BaseException:
+            self._closed = True
+            self._poller.close()
+            raise
+
+    def _wake(self) -> None:
+        self._wakeup.wake()
+
+    def configure(self, *, block_signal: int | None = UNCHANGED, spin_ns: int = UNCHANGED) -> None:
+        """Say how the loop sleeps; what is not named stays as it is (``uv_loop_configure``).
+
+        `block_signal`: SIGPROF is held back meanwhile, so that a profiler that sends it by the clock does not
+        wake the loop; None: it is not. `spin_ns`: the loop asks for events for so many nanoseconds before
+        it sleeps, and keeps its core busy for so long; 0, as it is at first: it sleeps at once.
+
+        Raises OSError: EINVAL for any other signal, and for less than nothing or more than a second; ENOSYS
+        where the poller cannot spin, which epoll can. Idle time is always measured, and spinning is idle.
+        """
+        if spin_ns is not UNCHANGED:
+            spin_ns = operator.index(spin_ns)
+        if block_signal not in (UNCHANGED, None, SIGPROF):
+            raise OSError(errno.EINVAL, "only SIGPROF can be held back")
+        if spin_ns != UNCHANGED and not 0 <= spin_ns <= LONGEST_SPIN_NS:
+            raise OSError(errno.EINVAL, "a loop spins for at most a second")
+        if spin_ns not in (UNCHANGED, 0) and not isinstance(self._poller, EpollPoller):
+            raise OSError(errno.ENOSYS, "this poller cannot spin")
+        if block_signal != UNCHANGED:
+            self._kernel.blocked_signal = block_signal or 0
+        if spin_ns != UNCHANGED:
+            self._kernel.spin_ns = spin_ns
+
+    def poller_name(self) -> str:
+        """What the loop waits with: "epoll", "io_uring", the class of a selector.
+
+        If io_uring was asked for and refused, the reason: "epoll (io_uring: Operation not permitted)".
+        """
+        name, reason = self._poller.name(), self._poller.in_place_of
+        return f"{name} ({reason})" if reason else name
+
+    def backend_fd(self) -> int:
+        """A descriptor that is readable when events wait; -1 if the poller has none."""
+        return self._poller.fileno()
+
+    # Beginning and ending a run.
+
+    def _check_may_run(self) -> None:
+        """Raise RuntimeError if the loop is closed or runs already."""
+        if self._closed:
+            self._check_closed()
+        if self._thread_id is not None:
+            raise RuntimeError("This event loop is already running")
+
+    def _begin_run(self) -> None:
+        """What precedes the first turn of every run. If it raises, the loop does not run."""
+        LoopLife._check_may_run(self)  # A driver's loop runs beside that of its host.
+        host = self._host
+        if self._process_id != host.process_id():
+            raise RuntimeError("This event loop was made before a fork and cannot run in the child")
+        self._arms_signals = host.is_main_thread()
+        if self._arms_signals and host.signals.main_loop() is not self:
+            host.signals.loop_began(self)
+        if clock_is_patched() != self._follows_patch:
+            self._clock_was_patched()
+        self._poller.quiet = 0  # the first turns of every run poll
+        self._run_began = self._kernel.now()
+        self._thread_id = self._home_thread = current_thread()  # the last step: until here nothing runs
+
+    def _end_run(self) -> None:
+        """What follows the last turn of every run. Called again if it raises, it does what is left."""
+        self._thread_id = None
+        self._may_sleep = self._arms_signals = self._woken = False
+        self._sleep_began = 0
+        if self._signals is not None:
+            self._release_signals()
+        if self._run_began:
+            self._poller.rest()
+            now = self._kernel.now()
+            self._ran_ns, self._run_began = self._ran_ns + (now - self._run_began), 0
+
+    def _is_quiet(self) -> bool:
+        """Whether a turn would find nothing to do, and nobody to tell of it."""
+        if (
+            self._ready_queue
+            or self._pending
+            or self._arrivals
+            or self._sent_async is not None
+            or self._async_handles
+            or self._stopping
+            or self._handles
+            or self._closing_handles
+            or self._idle_handles
+            or self._prepare_handles
+            or self._check_handles
+            or self._active_handles
+            or self._active_requests
+            or self._signal_handles
+            or len(self._timer_queue)
+            or self._time_replaced
+            or self._debug
+            or self._probe is not None
+            or not self._kernel.may_skip_polls  # a simulated world counts the calls
+            or type(self._poller) is not EpollPoller
+            or not self._is_at_home()
+        ):
+            return False
+        for handle in self._poller._table:
+            if handle is not None and handle is not self._wakeup and handle is not self._signals:
+                return False
+        return True
+
+    def _is_at_home(self) -> bool:
+        """Whether this is the process in which the loop runs, and not one forked from it."""
+        return self._process_id == self._host.process_id()
+
+    # Signals.
+
+    def _arm_signals(self) -> None:
+        """Let signals end the sleep that is about to begin, and those that follow in this run.
+
+        Handlers of signals that came before run in here: how long to sleep is to be decided after it.
+        """
+        try:
+            pipe = self._signal_pipe()
+        except OSError as error:
+            if error.errno not in EXHAUSTED:
+                raise
+            return  # Signals interrupt most sleeps all the same; the next sleep tries again.
+        pipe.arm(yield_to_others=not self._wants_signals())
+        self._arms_signals = False
+
+    def _signal_pipe(self) -> SignalPipe:
+        if self._signals is None:
+            self._signals = SignalPipe(self, self._kernel)
+        return self._signals
+
+    def _release_signals(self) -> None:
+        """Give the signal pipe's place back, unless signal handlers need it."""
+        if self._signals is not None and self._signals.is_armed() and not self._wants_signals():
+            self._signals.disarm()
+
+    def _wants_signals(self) -> bool:
+        """Whether signals must be written to the pipe also while the loop does not run."""
+        return self._signal_handles > 0
+
+    def _count_signal_handles(self, change: int) -> None:
+        """A Signal handle was started (1) or stopped (-1)."""
+        self._signal_handles += change
+        if not self._host.is_main_thread():
+            return  # The pipe ends the sleep of the main thread's loop only.
+        if change > 0:
+            self._signal_pipe().arm()
+        elif self._thread_id is None and not self._closed:
+            self._release_signals()
+
+    # The end, and a fork.
+
+    def close(self) -> None:
+        """Give everything back (``uv_loop_close``).
+
+        Raises OSError (EBUSY) while handles are open or requests in flight, RuntimeError while
+        the loop runs. Closing again does nothing.
+        """
+        if self._closed:
+            return
+        if self._thread_id is not None:
+            raise RuntimeError("Cannot close a running event loop")
+        if self._handles or self._closing_handles or self._active_requests:
+            raise OSError(errno.EBUSY, "handles are open or requests in flight")
+        self._close_machine()
+
+    def _close_machine(self) -> None:
+        self._closed = True
+        self._drop_completions()
+        self._ready_queue.clear()
+        self._pending.clear()
+        self._polled.clear()
+        self._async_handles.clear()
+        self._sent_async = None
+        self._timer_queue.clear()
+        # The poller goes first: in a forked child the kernel's set is shared with the parent,
+        # and taking handles out of it one by one would take them out of the parent's.
+        self._poller.close()
+        if self._signals is not None:
+            if self._host.is_main_thread():
+                self._signals.disarm()
+            self._signals.close()
+            self._signals._let_go_of_loop()
+        self._wakeup._begin_close()
+        self._wakeup._let_go_of_loop()
+        self._closing_handles.clear()
+
+    def __del__(self) -> None:
+        if getattr(self, "_poller", None) is None or self._closed:
+            return  # It is closed, or was never made.
+        if warnings is None:
+            return  # The interpreter is ending, and what this module knew is gone.
+        left_open = self.walk()
+        self._close_machine()
+        for handle in left_open:
+            handle.close()
+        warnings.warn(f"unclosed loop {self!r}", ResourceWarning, source=self, stacklevel=1)
+
+    def fork(self) -> None:
+        """Let the loop go on in a forked child, with its handles (``uv_loop_fork``).
+
+        To be called in the child. The loop gets a poller, a wakeup and an inotify instance of its own; the
+        descriptors of its handles are those of the parent, and what either reads the other does not get.
+        Work that was in flight in the thread pool does not end here, and children of the parent's are none
+        of this process.
+        """
+        self._check_closed()
+        self._process_id = self._host.process_id()
+        self._home_thread = current_thread()
+        if self._thread_id is not None:
+            self._thread_id = self._home_thread
+        self._collector.fork_ended()
+        self._poller.renew()
+        self._wakeup.renew()
+        if self._signals is not None:
+            self._signals.renew()
+        for shared in list(self._shared.values()):
+            shared.renew()

@@ -1,0 +1,478 @@
+"""The loop: one turn after another, each the same list of phases.
+
+Two faces share the phases. The machine's face is `Loop.run`, in libuv's order; asyncio's face
+(`whorl.aio`) runs `_turn`. The poller only collects; nothing of the user's runs inside it.
+
+Two queues feed a turn. *Pending* holds the machine's finished requests and whatever wants to run
+again; *ready* holds `call_soon` entries, and in asyncio's turn I/O events and due timers too.
+Entries that other threads post arrive in a third one, from which the loop takes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import Context
+from typing import TYPE_CHECKING, Any
+
+from whorl.core.callback import Callback, Runnable, new_callback, new_guarded_callback
+from whorl.core.kernel.kernel import Kernel
+from whorl.core.limits import (
+    JUST_WOKEN,
+    LONGEST_WITHOUT_POLL_NS,
+    PENDING_ROUNDS,
+    QUIET_POLLS,
+    TURNS_WITHOUT_POLL,
+)
+from whorl.core.loop.lifecycle import LoopLife
+from whorl.core.process.host import Host
+from whorl.core.states import RunMode
+from whorl.core.timers.timed_callback import TimedCallback, new_timer, new_timer_after
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if TYPE_CHECKING:
+    import selectors
+
+    from whorl.core.cython_shim import binding
+    from whorl.core.pollers.contract import Poller
+else:
+    try:
+        from cython import binding
+    except ImportError:
+        from whorl.core.cython_shim import binding
+
+if not cython.compiled:
+    from whorl.core.kernel.kernel import clock_is_patched
+    from whorl.core.loop.turns_uncompiled import run_turns
+    from whorl.core.timers.heap_uncompiled import KeyedTimedCallback
+
+    new_timer = KeyedTimedCallback
+
+DEFAULT = int(RunMode.DEFAULT)
+ONCE = int(RunMode.ONCE)
+COMPILED = bool(cython.compiled)
+
+
+class Loop(LoopLife):
+    """An event loop (libuv: ``uv_loop_t``). It belongs to the thread that runs it.
+
+    `kernel` and `host` are what the loop sees of the world, the real one by default. `poller` is
+    one of Whorl's pollers, a `selectors` object, or the name of one: "epoll", which is what Linux has by
+    default, or "io_uring". Where io_uring does not work the loop uses what it would by default, and
+    `poller_name` says so.
+    """
+
+    __slots__ = ("_is_driven", "_is_turning", "_polled_at", "_skipped")
+
+    def __init__(
+        self,
+        *,
+        poller: Poller | selectors.BaseSelector | str | None = None,
+        kernel: Kernel | None = None,
+        host: Host | None = None,
+    ) -> None:
+        self._set_up_loop(poller, kernel, host)
+
+    def _set_up_loop(
+        self,
+        poller: Poller | selectors.BaseSelector | str | None,
+        kernel: Kernel | None,
+        host: Host | None,
+    ) -> None:
+        if getattr(self, "_kernel", None) is not None:
+            raise RuntimeError("the loop is initialized already")
+        self._polled_at = 0  # in ticks, once polls may be skipped
+        self._skipped = 0  # turns since then
+        self._is_driven = False  # whether somebody else decides when to sleep
+        self._is_turning = False  # whether a turn is under way
+        LoopLife._set_up_life(self, poller, kernel, host)
+
+    # Scheduling.
+
+    @binding(True)
+    def call_soon(
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> Callback:
+        """Call `callback(*args)` in the next turn; calls run in the order in which they were made.
+
+        Source: ``asyncio.loop.call_soon``.
+        """
+        if cython.compiled and not isinstance(self, Loop):
+            _refuse_self(self)
+        return self._call_soon_with(callback, args, context)
+
+    @binding(True)
+    def call_soon_threadsafe(
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> Callback:
+        """`call_soon` for other threads and for signal handlers; ends the loop's sleep.
+
+        Source: ``asyncio.loop.call_soon_threadsafe``.
+        """
+        if cython.compiled and not isinstance(self, Loop):
+            _refuse_self(self)
+        return self._post_with(callback, args, context)
+
+    @binding(True)
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> TimedCallback:
+        """Call `callback(*args)` when `time()` has reached `when`, in seconds.
+
+        Source: ``asyncio.loop.call_at``.
+        """
+        if cython.compiled and not isinstance(self, Loop):
+            _refuse_self(self)
+        return self._call_at_with(when, callback, args, context)
+
+    @binding(True)
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> TimedCallback:
+        """Call `callback(*args)` after `delay` seconds.
+
+        Source: ``asyncio.loop.call_later``.
+        """
+        if cython.compiled and not isinstance(self, Loop):
+            _refuse_self(self)
+        return self._call_later_with(delay, callback, args, context)
+
+    # The same with the arguments as a tuple: compiled, all four take theirs in C.
+
+    def _call_soon_with(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> Callback:
+        if self._closed:
+            self._check_closed()
+        entry = new_callback(self, callback, args, context)
+        if self._debug:
+            self._check_thread()
+            self._check_callback(callback, "call_soon")
+            self._note_origin(entry)
+        if self._posted:
+            self._take_arrivals(self._ready_queue)  # what was posted earlier comes earlier
+        self._ready_queue.append(entry)
+        return entry
+
+    def _post_with(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> Callback:
+        if self._closed:
+            self._check_closed()
+        if self._guards_posts:
+            entry: Callback = new_guarded_callback(self, callback, args, context)
+        else:
+            entry = new_callback(self, callback, args, context)
+        if self._debug:
+            self._check_callback(callback, "call_soon_threadsafe")
+            self._note_origin(entry)
+        self._post(entry)
+        return entry
+
+    def _call_at_with(
+        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> TimedCallback:
+        if when is None:
+            raise TypeError("when cannot be None")
+        if self._closed:
+            self._check_closed()
+        timer = new_timer(self, when, callback, args, context)
+        if self._debug:
+            self._check_thread()
+            self._check_callback(callback, "call_at")
+            self._note_origin(timer)
+        self._timer_queue.push(timer)
+        if self._may_sleep:
+            self._end_sleep()  # a loop that is driven from outside, between two turns
+        return timer
+
+    def _call_later_with(
+        self, delay: float, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> TimedCallback:
+        if delay is None:
+            raise TypeError("delay must not be None")
+        if self._closed:
+            self._check_closed()
+        if self._time_replaced or (not cython.compiled and "call_at" in getattr(self, "__dict__", ())):
+            return self.call_at(self.time() + delay, callback, *args, context=context)
+        if cython.compiled:
+            timer = new_timer_after(self, self._kernel.now(), delay, callback, args, context)
+        else:
+            timer = new_timer(self, self._kernel.now() / 1e9 + delay, callback, args, context)
+        if self._debug:
+            self._check_thread()
+            self._check_callback(callback, "call_at")  # as asyncio says it
+            self._note_origin(timer)
+        self._timer_queue.push(timer)
+        if self._may_sleep:
+            self._end_sleep()  # a loop that is driven from outside, between two turns
+        return timer
+
+    # Running in libuv's order.
+
+    def run(self, mode: RunMode = RunMode.DEFAULT) -> bool:
+        """Run turns in libuv's order; whether anything is still alive (``uv_run``).
+
+        Raises RuntimeError if the loop runs already, and whatever a callback raises; what had
+        been collected by then runs when the loop runs again.
+        """
+        run_mode = int(RunMode(mode))
+        self._check_may_run()
+        try:
+            self._begin_run()
+            self._is_turning = True
+            alive = self._alive()
+            if not alive:
+                self.update_time()
+            elif run_mode == DEFAULT and not self._stopping:
+                self.update_time()
+                self._run_timers()
+            while alive and not self._stopping:
+                self._machine_turn(run_mode)
+                alive = self._alive()
+                if run_mode != DEFAULT:
+                    break
+            return bool(alive)
+        finally:
+            self._is_turning = self._stopping = False
+            try:
+                self._end_run()
+            except BaseException:  # An interrupt: it must not keep the loop from running again.
+                self._end_run()
+                raise
+
+    def _machine_turn(self, mode: int) -> None:
+        """One turn of the machine, in libuv's order."""
+        self._turns += 1
+        can_sleep = not (self._ready_queue or self._pending or self._idle_handles)
+        self._run_ready()
+        self._run_pending()
+        if self._idle_handles:
+            self._run_phase(self._idle_handles)
+        if self._prepare_handles:
+            self._run_phase(self._prepare_handles)
+        may_sleep = mode == DEFAULT or (mode == ONCE and can_sleep)
+        if self._arms_signals and may_sleep and self._machine_timeout() != 0:
+            self._arm_signals()
+        self._may_sleep = True
+        self._poll(self._machine_timeout() if may_sleep else 0, self._polled)
+        if self._polled:
+            self._run_batch(self._polled, self._pending)
+        for _ in range(PENDING_ROUNDS):
+            if not self._pending:
+                break
+            self._run_pending()
+        if self._check_handles:
+            self._run_phase(self._check_handles)
+        if self._closing_handles:
+            self._run_closing()
+        self._now_ns = self._clock()
+        if self._timer_queue._entries or self._timer_queue._line:
+            self._run_timers()
+
+    def stop(self) -> None:
+        """End the run soon: not later than the next turn, and the poll before that does not sleep."""
+        self._stopping = True
+        if self._may_sleep:
+            self._end_sleep()
+
+    def alive(self) -> bool:
+        """Whether something is left to wait for or to run (``uv_loop_alive``)."""
+        return self._alive()
+
+    # One turn of asyncio.
+
+    def _run_turns(self) -> None:
+        """Turn until `stop`."""
+        try:
+            self._is_turning = True
+            while True:
+                self._turn()
+                if self._stopping:
+                    break
+        finally:
+            self._is_turning = False
+
+    def _turn(self) -> None:
+        """One turn of asyncio: sleep until something is due, collect it, run what is ready."""
+        self._turns += 1
+        if not self._ready_queue or self._poller.quiet < QUIET_POLLS or not self._skip_poll():
+            if self._idle_handles:
+                self._run_phase(self._idle_handles)
+            if self._prepare_handles:
+                self._run_phase(self._prepare_handles)
+            if self._ready_queue:
+                self._poll(0, self._ready_queue)
+            else:
+                if self._arms_signals:
+                    self._arm_signals()
+                self._may_sleep = True
+                self._poll(self._turn_timeout(), self._ready_queue)  # the only place the loop sleeps
+            if self._check_handles:
+                self._run_phase(self._check_handles)
+            if self._closing_handles:
+                self._run_closing()  # closed handles are let go
+            if self._pending:
+                self._collect_pending(self._ready_queue)
+            if self._timer_queue._entries or self._timer_queue._line:
+                self._collect_timers(self._ready_queue)  # due timers join the ready queue
+        self._run_ready()  # the only place callbacks are run
+
+    # One turn at a time, driven from outside.
+
+    def _step(self, may_sleep: bool) -> None:
+        """One turn of asyncio. Raises RuntimeError inside a turn."""
+        if self._is_turning:
+            raise RuntimeError("This event loop is in the middle of a turn")
+        self._may_sleep = self._woken = False
+        self._poller.quiet = 0  # The host made this step because there was something to collect.
+        try:
+            self._is_turning = True
+            self._is_driven = not may_sleep
+            self._turn()
+        finally:
+            self._is_turning = self._is_driven = False
+
+    def _rest(self) -> int:
+        """How long nothing need be done, in nanoseconds, -1: no limit. From now on the loop sleeps.
+
+        What the same thread asks of the loop before the next step ends this sleep, as a call from
+        another thread does.
+        """
+        if self._arms_signals:
+            self._arm_signals()
+        self._may_sleep = self._posted = True
+        self._poller.rest()
+        return self._turn_timeout()
+
+    # The poll.
+
+    def _poll(self, timeout_ns: int, into: list[Runnable]) -> None:
+        """Sleep for at most `timeout_ns`; append what became ready to `into`."""
+        slept = 0
+        if timeout_ns == 0:
+            found = self._poller.poll(0, into)
+            self._now_ns = self._kernel.now()
+            self._events_waiting += found
+        else:
+            before = self._sleep_began = self._kernel.now()
+            found = self._poller.poll(timeout_ns, into)
+            self._now_ns = self._kernel.now()
+            slept = self._now_ns - before
+            self._sleep_began = 0
+            self._idle_ns += slept
+        if self._poller.quiet >= QUIET_POLLS:
+            self._polled_at = self._kernel.ticks()
+            self._skipped = 0
+        if clock_is_patched() != self._follows_patch:
+            self._clock_was_patched()
+        if self._time_replaced:
+            self._now_ns = self._clock()
+        if self._may_sleep:
+            self._may_sleep = self._woken = False
+        self._events += found
+        if self._arrivals or self._sent_async is not None:
+            self._take_arrivals(into)
+        if self._probe is not None:
+            self._tell("polled", slept, found)
+
+    def _skip_poll(self) -> bool:
+        """Whether this turn does without a poll and without phases; what is due all the same is collected.
+
+        The timers need the clock only if one of them could be due by now.
+        """
+        if self._poller.quiet == JUST_WOKEN:
+            self._poller.quiet = 0  # for this turn only
+        if (
+            self._skipped >= TURNS_WITHOUT_POLL
+            or self._stopping
+            or self._time_replaced
+            or self._pending
+            or self._idle_handles
+            or self._prepare_handles
+            or self._check_handles
+            or self._closing_handles
+        ):
+            return False
+        since = self._kernel.ticks() - self._polled_at
+        if not 0 <= since <= LONGEST_WITHOUT_POLL_NS:
+            return False
+        self._skipped += 1
+        if self._arrivals or self._sent_async is not None:
+            self._take_arrivals(self._ready_queue)
+        timers = self._timer_queue
+        if (timers._entries or timers._line) and timers.next_deadline() <= self._now_ns + since:
+            self._now_ns = self._kernel.now()
+            self._collect_timers(self._ready_queue)
+        return True
+
+    # How long a turn may sleep.
+
+    def backend_timeout(self) -> int:
+        """How long the machine's next poll may sleep, in nanoseconds; -1: no limit (``uv_backend_timeout``).
+
+        The time until the next timer is counted from `now()`; where there are `call_at` timers too,
+        whose deadlines are times of the clock, from the clock.
+        """
+        return self._machine_timeout()
+
+    def _machine_timeout(self) -> int:
+        if (
+            self._stopping
+            or self._ready_queue
+            or self._pending
+            or self._arrivals
+            or self._sent_async is not None
+            or self._idle_handles
+            or self._closing_handles
+        ):
+            return 0
+        if self._active_handles <= 0 and self._active_requests <= 0 and self._timer_queue._keepers == 0:
+            return 0
+        return self._until_next_timer(self._clock() if self._timer_queue._keepers else self._now_ns)
+
+    def _turn_timeout(self) -> int:
+        if (
+            self._ready_queue
+            or self._pending
+            or self._arrivals
+            or self._sent_async is not None
+            or self._stopping
+            or self._closing_handles
+            or self._idle_handles
+            or self._is_driven
+        ):
+            return 0
+        if not (self._timer_queue._entries or self._timer_queue._line):
+            return -1
+        self._now_ns = self._clock()
+        return self._until_next_timer(self._now_ns)
+
+    def _alive(self) -> bool:
+        return bool(
+            self._active_handles > 0
+            or self._active_requests > 0
+            or self._closing_handles
+            or self._ready_queue
+            or self._pending
+            or self._arrivals
+            or self._timer_queue._keepers > 0
+        )
+
+
+def _refuse_self(other: object) -> None:
+    """A method that binds as Python's functions do was given something else for its object."""
+    raise TypeError(f"a Loop was expected, got {other!r}")
+
+
+if not cython.compiled:
+
+    def take_arguments(cls: type, methods: dict[str, object]) -> None:
+        """Let the methods that schedule take their arguments in C; uncompiled the interpreter does."""
+
+    Loop._run_turns = run_turns  # type: ignore[method-assign]
+
+take_arguments(Loop, dict(vars(Loop)))

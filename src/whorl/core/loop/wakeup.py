@@ -1,0 +1,240 @@
+"""The wakeup: how other threads end the loop's sleep (the "self-pipe").
+
+It is an eventfd, watched edge-triggered: every write is a new edge, so it never needs to be read.
+Where there is no eventfd, or the poller knows no edges, a pair of sockets or reads do the same.
+"""
+
+from __future__ import annotations
+
+import errno
+import weakref
+from typing import TYPE_CHECKING, Any, Protocol
+
+from whorl.core.handle import Handle
+from whorl.core.kernel.errors import os_error
+from whorl.core.pollers.contract import IOHandle
+from whorl.core.states import Event
+
+if TYPE_CHECKING:
+    from whorl.core.callback import AbstractLoop
+    from whorl.core.kernel.kernel import Kernel
+    from whorl.core.pollers.contract import Poller
+    from whorl.core.process.host import Host
+
+    class WokenLoop(Protocol):
+        """A loop, as far as what wakes it asks it for more than every handle does."""
+
+        _host: Host
+        _poller: Poller
+
+        def _hide(self, handle: Handle) -> None: ...
+        def _signal_arrived(self, number: int) -> None: ...
+
+
+_ONE = (1).to_bytes(8, "little")
+_DRAIN = 4096
+READABLE = int(Event.READABLE)
+
+
+def _loop_of(handle: Handle) -> WokenLoop:
+    """The loop of a handle."""
+    loop: Any = handle._loop
+    return loop  # type: ignore[no-any-return]
+
+
+def _watch(handle: IOHandle) -> None:
+    """Watch a handle for reading; if that is refused, it gives its descriptors back."""
+    try:
+        _loop_of(handle)._poller.add(handle, READABLE)
+    except BaseException:
+        handle._release()
+        raise
+
+
+class Wakeup(IOHandle):
+    """Ends the sleep of a loop, from any thread and from signal handlers.
+
+    Another thread may be about to write when the loop is closed, and by then the number of the descriptor
+    may mean another file. So whoever writes announces it first, and the last one closes what was given up.
+    """
+
+    __slots__ = ("_given_up", "_kernel", "_pair", "_wakers", "_write_fd")
+
+    def __init__(self, loop: AbstractLoop, kernel: Kernel) -> None:
+        self._set_up(loop)  # No more: it is made with its loop, of whose handles users are not to see it.
+        self._kernel = kernel
+        self._pair: Any = None
+        self._write_fd = -1
+        self._wakers: set[object] = set()  # those that may be writing, in any thread
+        self._given_up: list[tuple[int, Any]] = []  # the descriptor and the pair to be closed
+        # An edge that an interrupt loses is none that is missed: what the loop was woken for, it finds.
+        poller = _loop_of(self)._poller
+        self._edge = poller.edges or poller.parks
+        self._queued = self._edge  # It has nothing to do in a turn, so none is queued for it.
+        self._open()
+
+    def _open(self) -> None:
+        """Make what is written and watched."""
+        self._fd = self._write_fd = self._kernel.eventfd()
+        if self._fd < 0:
+            self._pair = self._kernel.socket_pair()
+            if isinstance(self._pair, int):
+                raise os_error(self._pair)
+            self._fd = self._pair[0].fileno()
+            self._write_fd = self._pair[1].fileno()
+            self._edge = self._queued = False  # What is written there has to be read.
+        _watch(self)
+
+    def renew(self) -> None:
+        """Be woken by this process only, which was forked."""
+        self._wakers.clear()  # Other threads are the parent's.
+        self._release()
+        self._pair = None
+        self._open()
+
+    def show(self) -> None:
+        """Be among what polls find from now on, for those who look at that before they sleep."""
+        self._queued = False
+
+    def wake(self) -> None:
+        """End the current or the next sleep. Does nothing once the loop is closed."""
+        waker = object()
+        try:
+            self._wakers.add(waker)
+            if self._write_fd >= 0:
+                self._kernel.write(self._write_fd, _ONE, 0)
+        finally:
+            self._wakers.discard(waker)
+            if self._given_up:
+                self._close_given_up()
+
+    def _on_events(self, seen: int) -> None:
+        if not self._edge:
+            self._kernel.read(self._fd, _DRAIN)
+
+    def _release(self) -> None:
+        _loop_of(self)._poller.remove(self)
+        self._given_up.append((self._fd, self._pair))
+        self._fd = self._write_fd = -1
+        self._close_given_up()
+
+    def _close_given_up(self) -> None:
+        """Close what was given up, unless somebody may still write to it, who does this afterwards."""
+        while self._given_up and not self._wakers:
+            try:
+                fd, pair = self._given_up.pop()
+            except IndexError:  # Another thread was faster.
+                return
+            if pair is None:
+                self._kernel.close(fd)
+                continue
+            for sock in pair:
+                self._kernel.close_socket(sock)
+
+
+#: The pipes that are set, or would be again once a later one is disarmed: those of loops that have
+#: signal handlers. One that leaves out of turn must not be given back by a later one.
+_armed: weakref.WeakSet[SignalPipe] = weakref.WeakSet()
+
+
+class SignalPipe(IOHandle):
+    """Where Python's signal handler writes the number of each signal, as one byte.
+
+    `arm` gives its write end to `signal.set_wakeup_fd`, `disarm` gives the former one back. A
+    signal thus ends the loop's sleep even if it lands just before the sleep begins.
+    """
+
+    def __init__(self, loop: AbstractLoop, kernel: Kernel) -> None:
+        super().__init__(loop)
+        _loop_of(self)._hide(self)
+        self._kernel = kernel
+        self._pair = kernel.socket_pair()
+        if isinstance(self._pair, int):
+            raise os_error(self._pair)
+        self._fd = self._pair[0].fileno()
+        self._former: int | None = None  # the wakeup fd before ours; None: ours is not set
+        _watch(self)
+
+    def renew(self) -> None:
+        """Have the signals of this process, which was forked, written to a pair of sockets of its own."""
+        self._release()
+        self._pair = self._kernel.socket_pair()
+        if isinstance(self._pair, int):
+            raise os_error(self._pair)
+        self._fd = self._pair[0].fileno()
+        _watch(self)
+        if self._former is not None:
+            _loop_of(self)._host.set_wakeup_fd(self._pair[1].fileno())
+
+    def is_armed(self) -> bool:
+        """Whether signals are written here."""
+        return self._former is not None
+
+    def arm(self, *, yield_to_others: bool = False) -> None:
+        """Have signals written here; if `yield_to_others`, only if they are written nowhere else.
+
+        Raises ValueError outside the main thread (signal.set_wakeup_fd).
+        """
+        if self._former is not None:
+            if not yield_to_others:
+                self._take_back()
+            return
+        self._former = -1  # If a signal handler raises in here, `disarm` sees whether ours is set.
+        try:
+            self._former = _loop_of(self)._host.set_wakeup_fd(self._pair[1].fileno())
+        except ValueError:
+            self._former = None
+            if yield_to_others:
+                return  # The main thread of another interpreter: it gets no signals.
+            raise
+        _armed.add(self)
+        if self._former != -1 and yield_to_others:
+            self.disarm()
+
+    def _take_back(self) -> None:
+        """Have signals written here again, whoever took them since, as asyncio does for each new handler."""
+        current = _loop_of(self)._host.set_wakeup_fd(self._pair[1].fileno())
+        if current not in (self._pair[1].fileno(), -1):
+            self._leave()
+            self._former = current
+
+    def _leave(self) -> None:
+        """Those that would give signals back to this pipe give them to the one before it."""
+        ours = self._pair[1].fileno()
+        for later in _armed:
+            if later._former == ours:
+                later._former = self._former
+
+    def disarm(self) -> None:
+        """Give the former wakeup fd back, unless somebody else set one meanwhile."""
+        if self._former is None:
+            return
+        host = _loop_of(self)._host
+        try:
+            current = host.set_wakeup_fd(self._former)
+        except (OSError, ValueError):
+            current = host.set_wakeup_fd(-1)  # The former one is closed.
+        if current != self._pair[1].fileno():
+            host.set_wakeup_fd(current)
+            self._leave()
+        self._former = None
+        _armed.discard(self)
+
+    def _on_events(self, seen: int) -> None:
+        while True:
+            numbers = self._kernel.recv(self._fd, _DRAIN)
+            if isinstance(numbers, int):
+                if numbers in (-errno.EAGAIN, -errno.EINTR):
+                    return
+                raise os_error(numbers)
+            for number in numbers:
+                if number:
+                    _loop_of(self)._signal_arrived(number)
+            if len(numbers) < _DRAIN:
+                return
+
+    def _release(self) -> None:
+        _loop_of(self)._poller.remove(self)
+        self._fd = -1
+        for sock in self._pair:
+            self._kernel.close_socket(sock)

@@ -1,0 +1,122 @@
+"""Collecting: small writes of a turn's callbacks wait for one another, and leave together.
+
+A loop collects only where the program asks for it. An answer that a server sends at once may wake a client
+that sleeps, which costs the server more than the send itself. Answers that leave one right after the other
+wake it once.
+
+    callback writes -> takes() -> the handle's own queue, and the list here
+    callback ends   -> callback_ended() -> send_all(), once more handles hold something than callbacks wait
+
+So the last callback of a turn sends at once, and so does the only one: nobody waits for nothing. The answers
+of a turn leave in shrinking halves, and the peers work while the rest of the turn runs.
+
+**The duty.** What is held was written already. So a handle sends it, by `_send_held`, before it does or tells
+anything that the program or the peer could compare with it. `SENDERS` names the public methods of a stream
+transport that do so; the others may wait, or queue behind what is held. Everything leaves before a fork,
+before a program starts, before an error is reported, and before a descriptor is handed out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whorl.core.handle import Handle
+from whorl.core.kernel.kernel import Kernel
+from whorl.core.limits import LONGEST_HELD_TICKS, SMALL_WRITE
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if not cython.compiled:
+    from whorl.core.callback import thread_ident
+    from whorl.core.lists import last_taken
+
+#: The public methods of a stream transport that send what is held before they do anything.
+SENDERS = frozenset(
+    "abort close fileno get_write_buffer_size set_write_buffer_limits write_eof writelines".split()
+)
+
+
+class Collector:
+    """What a loop's handles hold until other callbacks of the turn have run."""
+
+    __slots__ = ("_behind", "_held", "_kernel", "_resumes", "_since", "_thread", "is_on")
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.is_on = False  # whether the program asked for it
+        self._resumes = False  # whether to collect after a fork
+        self._kernel = kernel
+        self._behind = 0  # how many callbacks of the turn wait behind the one that runs
+        self._held: list[Handle] = []
+        self._since = 0  # when the first of them wrote, in ticks
+        self._thread = 0  # the one that runs the callbacks
+
+    # What a handle asks.
+
+    def takes(self, handle: Any, size: int) -> bool:
+        """Whether a handle that holds nothing is to hold a write of `size` bytes until it is told to send it.
+
+        Not outside of callbacks, not in other threads, and not if no callback waits behind the one that runs.
+        """
+        if not self.is_on or size > SMALL_WRITE or self._thread != thread_ident():
+            return False
+        if not self._behind:
+            self.send_all()  # Others have written before.
+            return False
+        if not self._held:
+            self._since = self._kernel.ticks()
+        self._held.append(handle)
+        return True
+
+    def is_late(self) -> bool:
+        """Whether what is held has waited long enough."""
+        return not 0 <= self._kernel.ticks() - self._since <= LONGEST_HELD_TICKS
+
+    # What the loop tells.
+
+    def batch_began(self) -> None:
+        """Callbacks of a turn begin to run, in this thread."""
+        self._thread = thread_ident()
+
+    def callback_begins(self, behind: int) -> None:
+        """A callback begins to run, and so many of the turn wait behind it."""
+        self._behind = behind
+
+    def callback_ended(self) -> None:
+        """Send what is held, if more handles hold something than callbacks wait, or if it has waited long."""
+        if self._held and (len(self._held) > self._behind or not self.is_on or self.is_late()):
+            self.send_all()
+
+    def batch_ended(self) -> None:
+        """Send what is held: from now on no callback runs."""
+        self._behind = 0
+        self.send_all()
+
+    def fork_begins(self) -> None:
+        """Send what is held, once and not by two processes; the child collects nothing."""
+        self.send_all()
+        self._resumes, self.is_on = self.is_on, False
+
+    def fork_ended(self) -> None:
+        """Collect again: in the parent, or in a child that goes on with the loop."""
+        self.is_on = self._resumes
+
+    def send_all(self) -> None:
+        """Send what is held, in the order in which the handles wrote first."""
+        held = self._held
+        if not held:
+            return
+        handle: Any = None
+        if len(held) > 1:
+            held.reverse()
+        try:
+            while held:
+                handle = last_taken(held)
+                handle._send_held()
+        except BaseException:  # an interrupt
+            if handle is not None:
+                held.append(handle)  # It sends nothing twice.
+            held.reverse()
+            raise

@@ -1,0 +1,168 @@
+"""The poller's contract: what the loop asks of a kernel interface for readiness.
+
+A poller watches descriptors for their handles and *collects*: `poll` sleeps until something is
+ready or the timeout passed, notes on each handle what was seen, and appends the handle to a
+queue. Nothing of the user's runs inside `poll`.
+
+* `add(handle, interest)` watches `handle._fd`; one handle per descriptor. A handle whose `_edge`
+  is set is told of each change once (edge-triggered), and of what is there when it is added or
+  modified; only a poller whose `edges` is true can do that. A handle that is `_parked` gives way
+  to another one on its descriptor.
+* `modify` changes the interest, `remove` ends the watch. After `remove` the handle is never
+  appended again, also if the kernel still holds an event for its descriptor: a generation number
+  tells it from a later handle on the same descriptor.
+* `poll(timeout_ns, into)`: 0 does not sleep, -1 sleeps without limit. A signal may end it early.
+  Returns how many handles it appended.
+* `rest` is called when the loop leaves the polling to whoever watches `fileno`.
+* `quiet` counts the polls in a row, up to QUIET_POLLS, that did not sleep and found nothing. Whoever
+  watches something else, or sends something that may come back to this loop, sets it to 0. When it is
+  high, a busy loop skips some polls; a poller that leaves it at 0 is asked in every turn. JUST_WOKEN: the
+  last poll slept, and brought an event that nobody is to handle; one turn may do without the next.
+
+Errors of the kernel are raised as `OSError`. A new kernel interface is one more small module.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from whorl.core.handle import Handle
+from whorl.core.states import Life
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if TYPE_CHECKING:
+    from whorl.core.callback import AbstractLoop
+
+OPEN = int(Life.OPEN)
+
+if not cython.compiled:
+
+    def watcher(poller: Poller, fd: int) -> IOHandle | None:
+        """The handle that watches a descriptor, or None."""
+        table = poller._table
+        found: IOHandle | None = table[fd] if 0 <= fd < len(table) else None
+        return found
+
+    def saw(handle: IOHandle, seen: int, into: list[Any]) -> None:
+        """Note events on the handle and queue it, once."""
+        handle._seen |= seen
+        if not handle._queued:
+            handle._queued = True
+            into.append(handle)
+
+
+class IOHandle(Handle):
+    """A handle with a descriptor that the poller watches (libuv: ``uv__io_t``).
+
+    It is its own event: the poller appends the handle to the queue, and `_on_events` is called
+    in its turn with what was seen since the last time.
+    """
+
+    __slots__ = ("_asked", "_edge", "_fd", "_generation", "_interest", "_parked", "_queued", "_seen")
+
+    def _set_up(self, loop: AbstractLoop) -> None:
+        Handle._set_up(self, loop)
+        self._fd = -1
+        self._interest = 0  # what the poller watches for; 0: not watched
+        self._seen = 0  # events collected and not yet handed over
+        self._queued = False  # whether it stands in a queue of the loop
+        self._parked = False  # whether it is watched, and gives way to whoever wants its descriptor
+        self._edge = False  # whether it is watched edge-triggered
+        self._asked = False  # whether a poller that must ask again and again has asked
+        self._generation = 0  # distinguishes it from earlier users of its descriptor
+
+    def fileno(self) -> int:
+        """The descriptor, or -1 (libuv: ``uv_fileno``)."""
+        return self._fd
+
+    def _execute(self) -> None:
+        seen = self._seen
+        self._seen = 0
+        self._queued = False
+        if self._life == OPEN:
+            self._on_events(seen)
+
+    def _on_events(self, seen: int) -> None:
+        """What a subclass does about the events in `seen`."""
+
+
+class Poller:
+    """The part all pollers share: which handle has which descriptor."""
+
+    __slots__ = ("_table", "edges", "in_place_of", "parks", "quiet")
+
+    def __init__(self) -> None:
+        self.edges = False
+        self.parks = False  # whether a watch may stay for a while when nobody waits
+        self.quiet = 0
+        self.in_place_of = ""  # the poller that was asked for, and why it could not be had
+        self._table: list[Any] = []  # the handle of each descriptor that is watched
+
+    def add(self, handle: IOHandle, interest: int) -> None:
+        """Watch the handle's descriptor."""
+        raise NotImplementedError
+
+    def modify(self, handle: IOHandle, interest: int) -> None:
+        """Watch for something else from now on."""
+        raise NotImplementedError
+
+    def remove(self, handle: IOHandle) -> None:
+        """Watch no more; does nothing if the handle is not watched."""
+        raise NotImplementedError
+
+    def poll(self, timeout_ns: int, into: list[Any]) -> int:
+        """Sleep until something is ready; collect it."""
+        raise NotImplementedError
+
+    def rest(self) -> None:
+        """Have `fileno` tell what there is from now on: there will be no poll for a while."""
+
+    def renew(self) -> None:
+        """Watch the same handles with another object of the kernel's: this process was forked."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Give the kernel's object back."""
+        raise NotImplementedError
+
+    def fileno(self) -> int:
+        """A descriptor that is readable when `poll` would find something, or -1."""
+        return -1
+
+    def name(self) -> str:
+        """What the report calls this poller."""
+        return type(self).__name__
+
+    def find(self, fd: int) -> IOHandle | None:
+        """The handle that watches a descriptor, or None."""
+        return watcher(self, fd)
+
+    def handles(self) -> list[IOHandle]:
+        """All watched handles, in order of their descriptors."""
+        return [handle for handle in self._table if handle is not None]
+
+    def _enter(self, handle: IOHandle, interest: int) -> None:
+        """Note who watches the descriptor, and for what."""
+        table = self._table
+        missing = handle._fd + 1 - len(table)
+        if missing > 0:
+            table.extend([None] * max(missing, 64))
+        table[handle._fd] = handle
+        handle._interest = interest
+        self.quiet = 0
+
+    def _leave(self, handle: IOHandle) -> None:
+        """Forget the handle, and what was seen of it."""
+        if self.find(handle._fd) is handle:
+            self._table[handle._fd] = None
+        handle._interest = 0
+        handle._seen = 0
+        handle._parked = False
+
+    def _saw(self, handle: IOHandle, seen: int, into: list[Any]) -> None:
+        """Note events on the handle and queue it, once."""
+        saw(handle, seen, into)

@@ -1,0 +1,58 @@
+cimport cython
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from whorl.core.kernel.kernel cimport EventBatch, Kernel, batch_fd, batch_generation, batch_mask
+from whorl.core.pollers.contract cimport IOHandle, Poller, saw, watcher
+
+cdef int READABLE
+cdef int WRITABLE
+cdef int DISCONNECT
+cdef int PRIORITIZED
+cdef int ERROR
+cdef int HANGUP
+cdef int QUIET_POLLS
+cdef int JUST_WOKEN
+cdef uint32_t EPOLLIN
+cdef uint32_t EPOLLPRI
+cdef uint32_t EPOLLOUT
+cdef uint32_t EPOLLERR
+cdef uint32_t EPOLLHUP
+cdef uint32_t EPOLLRDHUP
+cdef uint32_t EPOLLET
+cdef int ADD
+cdef int DEL
+cdef int MOD
+cdef int EEXIST
+cdef int ENOENT
+cdef int EINTR
+
+
+@cython.locals(mask=uint32_t)
+cpdef uint32_t mask_of(int interest, bint edge) except? 0xFFFFFFFF
+@cython.locals(seen=int)
+cpdef int seen_in(uint32_t mask) except? -1
+
+
+cdef class EpollPoller(Poller):
+    cdef Kernel _kernel
+    cdef int _epfd
+    cdef EventBatch _events
+    cdef uint32_t _generations
+    cdef bint _may_rest
+
+    @cython.locals(generation=uint32_t, mask=uint32_t, result=int, former=IOHandle)
+    cpdef object add(self, IOHandle handle, int interest)
+    @cython.locals(mask=uint32_t, result=int)
+    cpdef object modify(self, IOHandle handle, int interest)
+    @cython.locals(fd=int)
+    cpdef object remove(self, IOHandle handle)
+    @cython.locals(events=EventBatch, count=int, found=Py_ssize_t)
+    cpdef Py_ssize_t poll(self, int64_t timeout_ns, list into) except -1
+    @cython.locals(events=EventBatch, found=Py_ssize_t, index=int, fd=int, handle=IOHandle)
+    cdef Py_ssize_t _collect(self, int count, list into) except -1
+    @cython.locals(handle=IOHandle, mask=uint32_t)
+    cdef object _ask_again(self)
+    cdef object _stale(self, int fd)
+    @cython.locals(old=int, handle=IOHandle, mask=uint32_t, result=int)
+    cdef object _rebuild(self)
+    cdef object _open(self)

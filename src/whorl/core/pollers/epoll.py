@@ -1,0 +1,276 @@
+"""The poller over Linux's epoll.
+
+Some facts about epoll:
+
+* It watches *open files*, not descriptors. When a descriptor is closed while a duplicate lives
+  (in a child, or by `dup`), the watch stays and can no longer be removed by that number: it
+  would report events for ever.
+* A descriptor number may be used again at once, so an event may arrive for a number that means
+  something else by now.
+* Edge-triggered watches report a change once, and again after every new change; asked for both
+  directions they never need to be modified.
+
+What follows: each event carries the generation of the watch beside the descriptor, and events of
+another generation are dropped. If the kernel then refuses to end such a stale watch, the whole
+set is built anew, which is the only way to be rid of it.
+"""
+
+from __future__ import annotations
+
+import errno
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from whorl.core.kernel.errors import os_error
+from whorl.core.kernel.kernel import EventBatch
+from whorl.core.limits import JUST_WOKEN, QUIET_POLLS
+from whorl.core.pollers.contract import Poller
+from whorl.core.states import Event
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if TYPE_CHECKING:
+    from whorl.core.kernel.kernel import Kernel
+    from whorl.core.pollers.contract import IOHandle
+
+READABLE = int(Event.READABLE)
+WRITABLE = int(Event.WRITABLE)
+DISCONNECT = int(Event.DISCONNECT)
+PRIORITIZED = int(Event.PRIORITIZED)
+ERROR = int(Event.ERROR)
+HANGUP = int(Event.HANGUP)
+
+# From <sys/epoll.h>: part of the kernel's interface, the same on all architectures.
+EPOLLIN = 0x001
+EPOLLPRI = 0x002
+EPOLLOUT = 0x004
+EPOLLERR = 0x008
+EPOLLHUP = 0x010
+EPOLLRDHUP = 0x2000
+EPOLLET = 1 << 31
+ADD = 1
+DEL = 2
+MOD = 3
+
+EEXIST = -errno.EEXIST
+ENOENT = -errno.ENOENT
+EINTR = -errno.EINTR
+
+
+def mask_of(interest: int, edge: bool) -> int:
+    """The kernel's mask for an interest."""
+    mask = EPOLLET if edge else 0
+    if interest & READABLE:
+        mask |= EPOLLIN
+    if interest & WRITABLE:
+        mask |= EPOLLOUT
+    if interest & DISCONNECT:
+        mask |= EPOLLRDHUP
+    if interest & PRIORITIZED:
+        mask |= EPOLLPRI
+    return mask
+
+
+def seen_in(mask: int) -> int:
+    """The events in a kernel's mask."""
+    seen = 0
+    if mask & EPOLLIN:
+        seen |= READABLE
+    if mask & EPOLLOUT:
+        seen |= WRITABLE
+    if mask & (EPOLLRDHUP | EPOLLHUP | EPOLLERR | EPOLLPRI):
+        if mask & EPOLLRDHUP:
+            seen |= DISCONNECT
+        if mask & EPOLLHUP:
+            seen |= HANGUP
+        if mask & EPOLLERR:
+            seen |= ERROR
+        if mask & EPOLLPRI:
+            seen |= PRIORITIZED
+    return seen
+
+
+if not cython.compiled:
+    from whorl.core.kernel.kernel import batch_fd, batch_generation, batch_mask
+    from whorl.core.pollers.contract import saw, watcher
+
+    seen_in = cache(seen_in)  # The kernel knows few masks.
+    mask_of = cache(mask_of)
+
+
+class EpollPoller(Poller):
+    """Readiness by epoll (man 7 epoll)."""
+
+    __slots__ = ("_epfd", "_events", "_generations", "_kernel", "_may_rest")
+
+    def __init__(self, kernel: Kernel) -> None:
+        Poller.__init__(self)
+        self.edges = kernel.keeps_edges
+        self.parks = kernel.keeps_edges or kernel.may_skip_polls  # a simulated world counts the calls
+        self._may_rest = kernel.may_skip_polls
+        self._kernel = kernel
+        self._events = EventBatch()
+        self._generations = 0
+        self._epfd = -1
+        self._open()
+
+    def _open(self) -> None:
+        self._epfd = self._kernel.epoll_create()
+        if self._epfd < 0:
+            raise os_error(self._epfd)
+
+    def add(self, handle: IOHandle, interest: int) -> None:
+        """Watch the handle's descriptor."""
+        if handle._interest:
+            self.modify(handle, interest)
+            return
+        generation = (self._generations + 1) & 0xFFFFFFFF
+        mask = mask_of(interest, handle._edge)
+        result = self._kernel.epoll_ctl(self._epfd, ADD, handle._fd, mask, generation)
+        former = self.find(handle._fd)
+        if result == EEXIST and (former is None or former._parked):
+            # A watch that outlived its handle, whose descriptor was closed underneath it, or gives way.
+            result = self._kernel.epoll_ctl(self._epfd, MOD, handle._fd, mask, generation)
+        if result < 0:
+            raise os_error(result)
+        if former is not None:
+            # Its descriptor was closed underneath it, and the number means another file now.
+            self._leave(former)
+        self._generations = generation
+        handle._generation = generation
+        self._enter(handle, interest)
+
+    def modify(self, handle: IOHandle, interest: int) -> None:
+        """Watch for something else from now on."""
+        if not handle._interest or interest == 0:
+            if handle._interest:
+                self.remove(handle)
+            elif interest:
+                self.add(handle, interest)
+            return
+        mask = mask_of(interest, handle._edge)
+        result = self._kernel.epoll_ctl(self._epfd, MOD, handle._fd, mask, handle._generation)
+        if result == ENOENT:
+            # The descriptor was closed and opened again underneath the handle.
+            result = self._kernel.epoll_ctl(self._epfd, ADD, handle._fd, mask, handle._generation)
+        if result < 0:
+            raise os_error(result)
+        handle._interest = interest
+        self.quiet = 0
+
+    def remove(self, handle: IOHandle) -> None:
+        """Watch no more; does nothing if the handle is not watched."""
+        if not handle._interest:
+            return
+        fd = handle._fd
+        self._leave(handle)
+        if self._epfd >= 0:
+            # The answer does not matter: if the descriptor is gone, so is the watch or it is stale.
+            self._kernel.epoll_ctl(self._epfd, DEL, fd, 0, 0)
+
+    def poll(self, timeout_ns: int, into: list[Any]) -> int:
+        """Sleep until something is ready; collect it."""
+        events = self._events
+        try:
+            count = self._kernel.epoll_wait(self._epfd, timeout_ns, events)
+            if count <= 0:
+                if count < 0 and count != EINTR:
+                    raise os_error(count)
+                if timeout_ns != 0 or not self._may_rest:
+                    self.quiet = 0
+                elif self.quiet < QUIET_POLLS:
+                    self.quiet += 1
+                return 0
+            self.quiet = 0
+            found = self._collect(min(count, len(events)), into)
+            if found > 0 and timeout_ns != 0 and not into and self._may_rest:
+                self.quiet = JUST_WOKEN
+            return found
+        except BaseException:
+            self._ask_again()
+            raise
+
+    def _collect(self, count: int, into: list[Any]) -> int:
+        """Note so many events on their handles, and queue these; how many there were."""
+        events = self._events
+        found = 0
+        for index in range(count):
+            fd = batch_fd(events, index)
+            handle = watcher(self, fd)
+            if handle is None or handle._generation != batch_generation(events, index):
+                self._stale(fd)
+                continue
+            found += 1
+            saw(handle, seen_in(batch_mask(events, index)), into)
+        return found
+
+    def _ask_again(self) -> None:
+        """Have every edge reported once more: a signal handler raised when some had been handed over."""
+        for handle in self.handles():
+            if handle._edge:
+                mask = mask_of(handle._interest, True)
+                self._kernel.epoll_ctl(self._epfd, MOD, handle._fd, mask, handle._generation)
+
+    def _stale(self, fd: int) -> None:
+        """End the watch of a handle that is gone."""
+        if self.find(fd) is None and self._kernel.epoll_ctl(self._epfd, DEL, fd, 0, 0) == 0:
+            return
+        self._rebuild()
+
+    def _rebuild(self) -> None:
+        """Watch the same handles with a new epoll: the only way out of stale watches.
+
+        The old one goes first, so that the new one takes its number and not the one that was closed
+        underneath a handle: whoever owned that may close it once more.
+        """
+        self._kernel.close(self._epfd)
+        self._open()
+        for handle in self.handles():
+            mask = mask_of(handle._interest, handle._edge)
+            result = self._kernel.epoll_ctl(self._epfd, ADD, handle._fd, mask, handle._generation)
+            # Of other handles too the descriptor may be closed by now, or mean a regular file.
+            if result < 0 and result not in (-errno.EBADF, -errno.EPERM):
+                raise os_error(result)
+
+    def renew(self) -> None:
+        """Watch the same handles with an epoll of this process's own; the parent's stays as it is."""
+        self._rebuild()
+
+    def close(self) -> None:
+        """Give the kernel's object back."""
+        if self._epfd >= 0:
+            self._kernel.close(self._epfd)
+            self._epfd = -1
+        self._table = []
+
+    def name(self) -> str:
+        """What the report says."""
+        return "epoll"
+
+    def fileno(self) -> int:
+        """The epoll descriptor: readable when something is ready."""
+        return self._epfd
+
+
+if not cython.compiled:
+
+    def collect_uncompiled(self: EpollPoller, count: int, into: list[Any]) -> int:
+        """The same in one function: uncompiled, a call is what costs."""
+        table = self._table
+        found = 0
+        for fd, mask, generation in self._events._rows[:count]:
+            handle = table[fd] if 0 <= fd < len(table) else None
+            if handle is None or handle._generation != generation:
+                self._stale(fd)
+                continue
+            found += 1
+            handle._seen |= seen_in(mask)
+            if not handle._queued:
+                handle._queued = True
+                into.append(handle)
+        return found
+
+    EpollPoller._collect = collect_uncompiled  # type: ignore[method-assign]

@@ -1,0 +1,109 @@
+"""The portable poller, over any selector of the `selectors` module (kqueue, poll, select, epoll).
+
+Selectors know level-triggered readiness only, so handles modify their interest as they go.
+"""
+
+from __future__ import annotations
+
+import errno
+import selectors
+from typing import TYPE_CHECKING, Any
+
+from whorl.core.pollers.contract import Poller
+from whorl.core.states import Event
+
+if TYPE_CHECKING:
+    from whorl.core.pollers.contract import IOHandle
+
+_READ = selectors.EVENT_READ
+_WRITE = selectors.EVENT_WRITE
+
+
+def _mask_of(interest: int) -> int:
+    mask = 0
+    if interest & (Event.READABLE | Event.DISCONNECT | Event.PRIORITIZED):
+        mask |= _READ
+    if interest & Event.WRITABLE:
+        mask |= _WRITE
+    return mask
+
+
+class SelectorPoller(Poller):
+    """Readiness by a `selectors` object, given or the platform's best."""
+
+    def __init__(self, selector: selectors.BaseSelector | None = None) -> None:
+        super().__init__()
+        self._selector = selector if selector is not None else selectors.DefaultSelector()
+        self._watched: dict[IOHandle, Any] = {}  # what each handle was registered with
+
+    def add(self, handle: IOHandle, interest: int) -> None:
+        """Watch the handle's descriptor."""
+        if handle._interest:
+            self.modify(handle, interest)
+            return
+        if self.find(handle._fd) is not None:
+            raise OSError(errno.EEXIST, f"descriptor {handle._fd} is watched already")
+        # A selector of somebody else's may know more of the user's object than of its descriptor.
+        watched = getattr(handle, "fileobj", None)
+        if watched is None:
+            watched = handle._fd
+        self._selector.register(watched, _mask_of(interest), handle)
+        self._watched[handle] = watched
+        self._enter(handle, interest)
+
+    def modify(self, handle: IOHandle, interest: int) -> None:
+        """Watch for something else from now on."""
+        if not interest:
+            self.remove(handle)
+        elif not handle._interest:
+            self.add(handle, interest)
+        else:
+            self._selector.modify(self._watched[handle], _mask_of(interest), handle)
+            handle._interest = interest
+
+    def remove(self, handle: IOHandle) -> None:
+        """Watch no more; does nothing if the handle is not watched."""
+        if handle._interest:
+            try:
+                self._selector.unregister(self._watched.pop(handle))
+            finally:
+                self._leave(handle)
+
+    def poll(self, timeout_ns: int, into: list[Any]) -> int:
+        """Sleep until something is ready; collect it."""
+        timeout = None if timeout_ns < 0 else timeout_ns / 1e9
+        found = 0
+        for key, mask in self._selector.select(timeout):
+            seen = 0
+            if mask & _READ:
+                seen |= Event.READABLE
+            if mask & _WRITE:
+                seen |= Event.WRITABLE
+            self._saw(key.data, seen, into)
+            found += 1
+        return found
+
+    def renew(self) -> None:
+        """Watch the same handles with a new selector of the same kind; the parent's stays as it is."""
+        former, self._selector = self._selector, type(self._selector)()
+        close = getattr(former, "close", None)
+        for handle in self.handles():
+            self._selector.register(self._watched[handle], _mask_of(handle._interest), handle)
+        if close is not None:
+            close()
+
+    def close(self) -> None:
+        """Close the selector."""
+        for handle in self.handles():
+            self._leave(handle)
+        self._watched.clear()
+        self._selector.close()
+
+    def name(self) -> str:
+        """The class of the selector."""
+        return type(self._selector).__name__
+
+    def fileno(self) -> int:
+        """The selector's descriptor where it has one, else -1."""
+        fileno = getattr(self._selector, "fileno", None)
+        return -1 if fileno is None else int(fileno())

@@ -1,0 +1,4 @@
+"""The host: threads, signals, children, name resolution.
+
+They belong to the process, so all loops share them.
+"""

@@ -1,0 +1,205 @@
+"""The host: what the loop needs of its process and takes more than a system call.
+
+Threads, signals, children, name resolution. A simulated world passes a host of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Callable
+from threading import get_ident
+from typing import Any
+
+from whorl.core.process.signal_dispatch import SignalTable
+
+# Python's own, unless somebody had put another in its place before.
+_SYSTEMS_OWN = socket.getaddrinfo if socket.getaddrinfo.__module__ == "socket" else None
+
+
+def call_at_forks(before: Callable[[], object], after: Callable[[], object]) -> None:
+    """Call these in this process around each of its forks by Python, for ever (os.register_at_fork)."""
+    os.register_at_fork(before=before, after_in_parent=after)
+
+
+class Host:
+    """The real process."""
+
+    def is_main_thread(self) -> bool:
+        """Whether this is the only thread that may handle signals."""
+        return get_ident() == _main_thread
+
+    def main_thread(self) -> int | None:
+        """The number of that thread."""
+        return _main_thread
+
+    #: A number for this process; it differs in a forked child.
+    process_id: Callable[[], int] = staticmethod(os.getpid)
+
+    def set_wakeup_fd(self, fd: int) -> int:
+        """Where Python writes the numbers of signals from now on; returns where it did before."""
+        return signal.set_wakeup_fd(fd, warn_on_full_buffer=False)
+
+    def set_signal(self, number: int, handler: Any) -> Any:
+        """Install a handler; system calls interrupted by this signal are restarted."""
+        former = signal.signal(number, handler)
+        if callable(handler):
+            signal.siginterrupt(number, False)
+        return former
+
+    def get_signal(self, number: int) -> Any:
+        """The handler of a signal; None if it was not installed by Python (signal.getsignal)."""
+        return signal.getsignal(number)
+
+    def restore_signal(self, number: int, handler: Any) -> None:
+        """Install a handler as `signal.signal` does it."""
+        signal.signal(number, handler)
+
+    def raise_signal(self, number: int) -> None:
+        """Have a signal delivered to this thread (signal.raise_signal)."""
+        signal.raise_signal(number)
+
+    #: Who listens to which signal. A host with signals of its own has a table of its own.
+    signals: SignalTable
+
+    def thread_pool(self) -> Any:
+        """Return the pool for the loop's blocking work; None: that of the process, `handles/threads/thread_pool`."""
+        return None
+
+    def has_plain_numbers(self) -> bool:
+        """Whether `getaddrinfo` is Python's own, so that what it says of numbers is known."""
+        return type(self).getaddrinfo is Host.getaddrinfo and socket.getaddrinfo is _SYSTEMS_OWN
+
+    def getaddrinfo(
+        self, host: Any, port: Any, family: int = 0, kind: int = 0, protocol: int = 0, flags: int = 0
+    ) -> list[tuple[Any, ...]]:
+        """Resolve a name; blocks (socket.getaddrinfo).
+
+        A name with a zero byte in it, which Python would cut off there, is not known (gaierror).
+        """
+        for name in (host, port):
+            if (isinstance(name, bytes) and b"\0" in name) or (isinstance(name, str) and "\0" in name):
+                raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return socket.getaddrinfo(host, port, family, kind, protocol, flags)
+
+    def getnameinfo(self, address: Any, flags: int = 0) -> tuple[str, str]:
+        """The names of an address; blocks (socket.getnameinfo)."""
+        return socket.getnameinfo(address, flags)
+
+    # Children.
+
+    def spawn(
+        self, args: Any, *, moves: dict[int, int] | None = None, **options: Any
+    ) -> subprocess.Popen[bytes]:
+        """Start a program (subprocess.Popen); returns when it runs, and raises what kept it from that.
+
+        `moves` says which descriptors of ours are to be which others of the child's; ours must lie above
+        all of those.
+        """
+        if not moves:
+            return subprocess.Popen(args, **options)
+        targets = moves
+
+        def move() -> None:
+            for target, source in targets.items():
+                os.dup2(source, target)
+            for name in os.listdir("/proc/self/fd"):
+                if (fd := int(name)) > 2 and fd not in targets:
+                    with contextlib.suppress(OSError):
+                        os.set_inheritable(fd, False)
+
+        # Not by pass_fds: what runs in every child after a fork may close what lies on such a number.
+        options.update(close_fds=False, preexec_fn=move)
+        occupied = _occupy(targets)
+        try:
+            return subprocess.Popen(args, **options)
+        finally:
+            for fd in occupied:
+                os.close(fd)
+
+    def reap(self, pid: int, pidfd: int) -> int | None:
+        """The exit code of a child, which is gone from the system with that; None while it runs.
+
+        Negative: the signal that ended it. `pidfd` names the child beyond doubt if it is not -1. Raises
+        ChildProcessError if somebody else has reaped it (man 2 waitid).
+        """
+        if pidfd >= 0:
+            try:
+                result = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+            except ChildProcessError:
+                raise
+            except OSError:
+                pass  # Linux before 5.4 has pidfds that cannot be waited for.
+            else:
+                if result is None:
+                    return None
+                exited = result.si_code == os.CLD_EXITED
+                return result.si_status if exited else -result.si_status
+        reaped, status = os.waitpid(pid, os.WNOHANG)
+        return os.waitstatus_to_exitcode(status) if reaped else None
+
+    def signal_child(self, pid: int, pidfd: int, number: int) -> None:
+        """Send a signal to a child that has not been reaped; `pidfd` names it beyond doubt if it is not -1.
+
+        Raises ProcessLookupError, PermissionError (man 2 pidfd_send_signal, man 2 kill).
+        """
+        if pidfd >= 0:
+            try:
+                signal.pidfd_send_signal(pidfd, number)
+            except ProcessLookupError:
+                raise
+            except OSError:
+                pass  # Where the call is forbidden, `kill` says what may be done.
+            else:
+                return
+        os.kill(pid, number)
+
+    def kill(self, pid: int, number: int) -> None:
+        """Send a signal to any process (man 2 kill)."""
+        os.kill(pid, number)
+
+    def await_exit(self, pid: int, callback: Callable[[], object]) -> None:
+        """Call back, in another thread, when a child has ended; it is not reaped by that.
+
+        Raises RuntimeError if there can be no more threads.
+        """
+
+        def wait() -> None:
+            try:
+                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+            except ChildProcessError:
+                pass  # Somebody has reaped it.
+            callback()
+
+        threading.Thread(target=wait, name=f"whorl-child-{pid}", daemon=True).start()
+
+
+Host.signals = SignalTable(Host())  # signals are the process's, not a loop's
+
+
+def _note_main_thread() -> None:
+    """Remember which thread handles signals; in a forked child it is the one that forked."""
+    global _main_thread
+    _main_thread = threading.main_thread().ident
+
+
+_main_thread: int | None
+_note_main_thread()
+os.register_at_fork(after_in_child=_note_main_thread)  # threading's own function for this ran before
+
+
+def _occupy(targets: dict[int, int]) -> list[int]:
+    """Open each number that is free; what starting a program opens must not lie on one of them."""
+    occupied = []
+    for target, source in targets.items():
+        fd = fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, target)
+        if fd == target:
+            occupied.append(fd)
+        else:
+            os.close(fd)
+    return occupied

@@ -1,5 +1,0 @@
-from whorl.core.passing cimport PassingCalls
-
-
-cdef class TerminalCalls(PassingCalls):
-    pass

@@ -1,0 +1,391 @@
+"""Which timer falls due next: a line of timers that came in order, and a heap of the others.
+
+A timer that is not due before the last of the line joins the line, which costs next to nothing, and so
+do most: programs know few different delays. The others go into the heap. Cancelling only marks a timer;
+both are swept when cancelled timers are more than half of all, so that cancelling costs O(1) however many
+there are.
+
+The heap holds no objects but *places*, each a deadline and the number of a slot, in memory of its own: to
+find out which is first takes a look at nothing else, unless two are due in the same nanosecond. The timers
+lie in their slots, a list, which the collector sees. Four places have the same parent; together they fill a
+line of the processor's cache. Behind the places that are taken stand the slots that are free.
+
+    _places   10.2:3  10.5:0  11.7:2  10.9:5 |  :1  :4
+    _timers   0: ---  1: None  2: ---  3: ---  4: None  5: ---
+
+This is what the loop uses compiled; uncompiled, `keyed_timers` does the same faster.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from whorl.core.limits import (
+    ENTRIES_AHEAD,
+    LEAST_PLACES,
+    LINE_GAP,
+    NEVER_NS,
+    SORT_FRACTION,
+    SORT_MIN_DUE,
+    SWEEP_FRACTION,
+    SWEEP_MIN_CANCELLED,
+)
+from whorl.core.timers.timed_callback import TimedCallback
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+
+class TimerHeap:
+    """Timers in the order in which they fall due."""
+
+    __slots__ = (
+        "_cancelled",
+        "_entries",
+        "_first",
+        "_keepers",
+        "_latest",
+        "_line",
+        "_numbers",
+        "_places",
+        "_room",
+        "_timers",
+    )
+
+    def __init__(self) -> None:
+        self._timers: list[Any] = []  # those of the heap, each in its slot
+        self._line: list[Any] = []
+        self._first = 0  # the line goes from here on; before that, places that are empty
+        self._entries = 0  # how many are in the heap
+        self._room = 0  # for how many there are places
+        self._places = no_places(self)
+        self._cancelled = 0  # how many of both are cancelled
+        self._keepers = 0  # how many timers keep the loop alive
+        self._numbers = 0  # the number of the timer scheduled last
+        self._latest = 0  # the slot of the timer that came into the heap last
+
+    def clear(self) -> None:
+        """Forget all timers."""
+        former = self._timers, self._line  # kept until all is in order again: they may free anything
+        self._timers, self._line = [], []
+        self._first = self._entries = self._room = self._cancelled = self._keepers = 0
+        self._places = no_places(self)
+        del former
+
+    def __dealloc__(self) -> None:
+        self._places = no_places(self)
+
+    def __len__(self) -> int:
+        return self._entries + len(self._line) - self._first
+
+    def timers(self) -> list[TimedCallback]:
+        """All entries, in no particular order."""
+        timers = [timer for timer in self._timers if timer is not None] + self._line[self._first :]
+        for timer in timers:
+            take_in(timer)
+        return timers
+
+    def push(self, timer: TimedCallback) -> None:
+        """Schedule a timer.
+
+        By now it has turned out whether the one before is of interest to anybody but the heap.
+        """
+        self._numbers += 1
+        timer._number = self._numbers
+        line = self._line
+        size = len(line)
+        leave_out_at(line, size - 1)
+        leave_out_at(self._timers, self._latest)
+        if size == 0:
+            append(line, timer)
+        else:
+            last: TimedCallback = line[size - 1]
+            if before(timer, last):
+                self._push_on_heap(timer)
+            else:
+                append(line, timer)
+        timer._scheduled = True
+        self._keepers += timer._keeps_alive
+
+    def _push_on_heap(self, timer: TimedCallback) -> None:
+        if self._entries == self._room:
+            make_room(self, max(LEAST_PLACES, 2 * self._room))
+        position = self._entries
+        slot = self._places[position].slot
+        if slot < len(self._timers):
+            self._timers[slot] = timer
+        else:
+            self._timers.append(timer)
+        self._latest = slot
+        self._entries = position + 1
+        self._sift_up(0, position, new_place(timer._deadline_ns, slot))
+
+    def _sift_up(self, top: int, position: int, place: Pair) -> None:
+        """Let an entry rise from `position` to where it belongs, at `top` or below."""
+        timers, places = self._timers, self._places
+        while position > top:
+            parent = (position - 1) >> 2
+            if not place_before(timers, place, places[parent]):
+                break
+            places[position] = places[parent]
+            position = parent
+        places[position] = place
+
+    def _sift_down(self, top: int, place: Pair) -> None:
+        """Put an entry where it belongs, at `top` or below.
+
+        As a rule that is at the bottom: so the others rise first, and then it, if it must.
+        """
+        timers, places, size = self._timers, self._places, self._entries
+        position = top
+        child = 4 * position + 1
+        while child < size:
+            child = first_of_four(timers, places, child, size)
+            places[position] = places[child]
+            position = child
+            child = 4 * position + 1
+        self._sift_up(top, position, place)
+
+    def _next(self) -> TimedCallback | None:
+        """The timer that falls due first; cancelled ones before it are let go."""
+        while True:
+            timer = self._earliest()
+            if timer is None or not timer._cancelled:
+                return timer
+            self._cancelled -= 1
+            self._take(timer)
+            timer = None  # now, before the next one is looked for: its end may schedule others
+
+    def _earliest(self) -> TimedCallback | None:
+        """The first entry, cancelled or not."""
+        line = self._line
+        if len(line) == 0:
+            return self._timers[self._places[0].slot] if self._entries > 0 else None
+        first: TimedCallback = line[self._first]
+        if self._entries > 0 and self._places[0].deadline <= first._deadline_ns:
+            top: TimedCallback = self._timers[self._places[0].slot]
+            if before(top, first):
+                return top
+        return first
+
+    def _take(self, timer: TimedCallback) -> None:
+        """Take the first entry out."""
+        line = self._line
+        first = self._first
+        if len(line) == 0 or line[first] is not timer:
+            self._pop()
+            return
+        fetch(line, first + ENTRIES_AHEAD)
+        line[first] = None
+        self._first = first = first + 1
+        if first == len(line):
+            empty(line)
+            self._first = 0
+        elif first >= LINE_GAP and 2 * first > len(line):
+            del line[:first]
+            self._first = 0
+
+    def _pop(self) -> None:
+        """Take the top out of the heap."""
+        places = self._places
+        slot = places[0].slot
+        self._entries = last = self._entries - 1
+        moved = places[last]
+        places[last] = new_place(0, slot)
+        if last > 0:
+            self._sift_down(0, moved)
+        self._timers[slot] = None
+
+    def _pack(self) -> None:
+        """Take the cancelled timers out of the heap, and give back room that it does not need."""
+        timers: list[Any] = []  # first, as this may run the collector, and that anything
+        for position in range(self._entries):
+            timer: TimedCallback = self._timers[self._places[position].slot]
+            if not timer._cancelled:
+                timers.append(timer)
+        former = self._timers  # kept until all is in order again: it may free anything
+        size = len(timers)
+        self._cancelled -= self._entries - size
+        self._timers = timers
+        self._entries = size
+        make_room(self, min(self._room, max(LEAST_PLACES, 2 * size)))  # no more: that might be refused
+        for slot in range(size):
+            timer = timers[slot]
+            self._places[slot] = new_place(timer._deadline_ns, slot)
+        self._heapify()
+        del former
+
+    def _heapify(self) -> None:
+        """Put places that are in no order into that of a heap."""
+        for position in range((self._entries - 2) >> 2, -1, -1):
+            self._sift_down(position, self._places[position])
+
+    def next_deadline(self) -> int:
+        """When the first timer falls due, in nanoseconds; `NEVER_NS` if there is none."""
+        timer = self._next()
+        return NEVER_NS if timer is None else timer._deadline_ns
+
+    def take_due(self, now_ns: int, into: list[Any]) -> None:
+        """Append the timers whose deadline has been reached."""
+        latest = min(now_ns, NEVER_NS - 1)
+        former = self._entries
+        while True:
+            timer = self._next()
+            if timer is None or timer._deadline_ns > latest:
+                break
+            self._keepers -= timer._keeps_alive
+            take_in(timer)
+            into.append(timer)
+            self._take(timer)
+            timer._fell_due()
+            waiting = self._entries + len(self._line) - self._first
+            if former - self._entries > SORT_MIN_DUE + waiting // SORT_FRACTION:
+                self._sort_due(latest)
+                former = self._entries
+        if self._room > LEAST_PLACES and self._entries < self._room >> 3:
+            self._pack()
+
+    def _sort_due(self, latest: int) -> None:
+        """Let those of the heap that are due by then join the line, in order.
+
+        To sort them takes a fraction of the time that taking out one after the other does.
+        """
+        due: list[Any] = []
+        merged: list[Any] = []  # both first, as this may run the collector, and that anything
+        if not append_sorted(self, latest, due):
+            return
+        line, end, index, count = self._line, self._first, 0, len(due)
+        while end < len(line):
+            timer: TimedCallback = line[end]
+            if timer._deadline_ns > latest:
+                break
+            while index < count and not before(timer, due[index]):
+                fetch(due, index + ENTRIES_AHEAD)
+                merged.append(due[index])
+                index += 1
+            merged.append(timer)
+            end += 1
+        for position in range(index, count):
+            merged.append(due[position])
+        replace(line, self._first, end, merged)
+        self._forget_due(latest)
+
+    def _forget_due(self, latest: int) -> None:
+        """Take those that are due by then out of the heap."""
+        places, entries, kept = self._places, self._entries, 0
+        for position in range(entries):
+            place = places[position]
+            if place.deadline > latest:
+                places[position] = places[kept]
+                places[kept] = place
+                kept += 1
+        self._entries = kept
+        for position in range(kept, entries):
+            fetch(self._timers, places[min(position + ENTRIES_AHEAD, entries - 1)].slot)
+            self._timers[places[position].slot] = None
+        self._heapify()
+
+    def note_cancelled(self, timer: TimedCallback) -> None:
+        """Let go of a cancelled timer if it is the last of the line, else count it; sweep when too many."""
+        self._keepers -= timer._keeps_alive
+        line = self._line
+        size = len(line)
+        if size > 0 and line[size - 1] is timer:
+            last_taken(line)
+            if self._cancelled > 0 or self._first > 0:
+                self._shorten_line()
+            return
+        self._cancelled += 1
+        if self._cancelled > SWEEP_MIN_CANCELLED and self._cancelled * SWEEP_FRACTION > len(self):
+            self._sweep()
+
+    def _shorten_line(self) -> None:
+        """Take the cancelled timers at the end of the line out at once, as their end may schedule some."""
+        line = self._line
+        size = len(line)
+        while size > self._first:
+            last: TimedCallback = line[size - 1]
+            if not last._cancelled:
+                break
+            size -= 1
+        self._cancelled -= len(line) - size
+        if size == self._first:
+            size = self._first = 0
+        if size < len(line):
+            del line[size:]
+
+    def _sweep(self) -> None:
+        """Take all cancelled timers out."""
+        line: list[Any] = []
+        for position in range(self._first, len(self._line)):
+            timer: TimedCallback = self._line[position]
+            if not timer._cancelled:
+                line.append(timer)
+        former = self._line  # kept until all is in order again: it may free anything
+        self._cancelled -= len(former) - self._first - len(line)
+        self._line = line
+        self._first = 0
+        self._pack()
+        del former
+
+
+if cython.compiled:
+    answer_for_timers(TimerHeap)  # type: ignore[name-defined] # noqa: F821 (a C function)
+else:
+    from whorl.core.callback import fetch
+    from whorl.core.lists import append, empty, last_taken
+
+    class Pair(NamedTuple):
+        """A place: a deadline, and the number of a slot. Compiled, a struct."""
+
+        deadline: int
+        slot: int
+
+    new_place = Pair
+
+    def leave_out_at(timers: list[Any], position: int) -> None:
+        """Let the collector have nothing to do with a timer to which nobody else refers."""
+
+    def take_in(timer: TimedCallback) -> None:
+        """Let it be one of the collector's objects again, as somebody else may refer to it."""
+
+    def before(a: TimedCallback, b: TimedCallback) -> bool:
+        """Whether `a` falls due before `b`."""
+        return (a._deadline_ns, a._seconds, a._number) < (b._deadline_ns, b._seconds, b._number)
+
+    def place_before(timers: list[Any], a: Pair, b: Pair) -> bool:
+        """Whether the timer at `a` falls due before the one at `b`."""
+        if a.deadline == b.deadline:
+            return before(timers[a.slot], timers[b.slot])
+        return a.deadline < b.deadline
+
+    def first_of_four(timers: list[Any], places: list[Pair], position: int, size: int) -> int:
+        """Which of the four places from `position` on comes first; there may be fewer."""
+        first = position
+        for other in range(position + 1, min(position + 4, size)):
+            if place_before(timers, places[other], places[first]):
+                first = other
+        return first
+
+    def append_sorted(heap: TimerHeap, latest: int, due: list[Any]) -> bool:
+        """Append the timers of the heap that are due by then, in order; whether that was possible."""
+        found = [place.slot for place in heap._places[: heap._entries] if place.deadline <= latest]
+        timers = [heap._timers[slot] for slot in found]
+        due += sorted(timers, key=lambda timer: (timer._deadline_ns, timer._seconds, timer._number))
+        return True
+
+    def replace(line: list[Any], first: int, end: int, by: list[Any]) -> None:
+        """Put a list in the place of a part of another."""
+        line[first:end] = by
+
+    def make_room(heap: TimerHeap, room: int) -> None:
+        """Have `room` places; those that are not taken get slots of their own."""
+        size = heap._entries
+        heap._places[size:] = [new_place(0, slot) for slot in range(size, room)]
+        heap._room = room
+
+    def no_places(heap: TimerHeap) -> list[Pair]:
+        """Give the places back that there are."""
+        return []

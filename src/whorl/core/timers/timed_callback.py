@@ -1,0 +1,205 @@
+"""Timers: calls with a deadline.
+
+Order is total and stable: by deadline in integer nanoseconds, then by the float the caller gave
+(two floats may fall into one nanosecond), then by the order of scheduling. `timer_heap` keeps it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any
+
+from whorl.core.callback import AbstractLoop, Callback
+from whorl.core.limits import NEVER_NS
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+NEVER_FLOAT = NEVER_NS / 1e9
+NOT_A_TIME = -NEVER_NS - 1  # the deadline that NaN makes
+
+
+def deadline_of(when: float) -> int:
+    """The nanosecond at which a time in seconds has been reached.
+
+    Infinity, and whatever is too far for 64 bits, never comes; NaN is due at once, as in asyncio,
+    and before everything else, so that the order stays total.
+    """
+    return deadline_at(seconds_of(when))
+
+
+def seconds_of(when: float) -> float:
+    """A time as a float. Unlike `float`, this takes no text."""
+    return when if type(when) is float else math.ldexp(when, 0)
+
+
+def deadline_at(seconds: float) -> int:
+    """`deadline_of` for floats."""
+    if seconds >= NEVER_FLOAT:
+        return NEVER_NS
+    if seconds > -NEVER_FLOAT:
+        return ceil_ns(seconds)
+    return -NEVER_NS if seconds == seconds else NOT_A_TIME
+
+
+class TimedCallback(Callback):
+    """A callback with a deadline; `when` gives the time the caller asked for, in seconds.
+
+    The timers of handles have a deadline only: `_when` is None. The loop does not stay alive for them.
+    """
+
+    __slots__ = ("_asked", "_deadline_ns", "_keeps_alive", "_number", "_scheduled", "_seconds")
+
+    def __init__(
+        self,
+        loop: AbstractLoop,
+        deadline_ns: int,
+        when: float | None,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None = None,
+    ) -> None:
+        super().__init__(loop, callback, args, context)
+        self._deadline_ns = deadline_ns
+        self._keeps_alive = when is not None
+        self._asked: Any = when  # what the caller gave; None: nothing, or just the float `_seconds`
+        # What orders those that are due in the same nanosecond.
+        self._seconds = deadline_ns / 1e9 if when is None else ordered(seconds_of(when))
+        self._number = 0
+        self._scheduled = False
+
+    @property
+    def _when(self) -> Any:
+        """The time that the caller asked for, by the name that asyncio has for it; None if it was nobody."""
+        return self._seconds if self._asked is None and self._keeps_alive else self._asked
+
+    def when(self) -> float:
+        """The deadline, in seconds of the loop's clock (asyncio: ``TimerHandle.when``)."""
+        if self._asked is not None:
+            asked: float = self._asked
+            return asked
+        return self._seconds if self._keeps_alive else self._deadline_ns / 1e9
+
+    def cancel(self) -> None:
+        """Make sure that the function is not called."""
+        if not self._cancelled:
+            self._mark_cancelled()
+            self._unschedule()
+
+    def _unschedule(self) -> None:
+        if self._scheduled:
+            self._scheduled = False
+            self._loop._timer_cancelled(self)
+
+    def _fell_due(self) -> None:
+        """It has left the heap, and waits for its call."""
+        self._scheduled = False
+
+    @property
+    def _key(self) -> float:
+        """By which `keyed_timers` finds it."""
+        return self._deadline_ns
+
+    def __hash__(self) -> int:
+        return hash(self.when())
+
+    def __lt__(self, other: object) -> bool:
+        if isinstance(other, TimedCallback):
+            return self.when() < other.when()
+        return NotImplemented
+
+    def __le__(self, other: object) -> bool:
+        if isinstance(other, TimedCallback):
+            return self.when() <= other.when()
+        return NotImplemented
+
+    def __gt__(self, other: object) -> bool:
+        if isinstance(other, TimedCallback):
+            return self.when() > other.when()
+        return NotImplemented
+
+    def __ge__(self, other: object) -> bool:
+        if isinstance(other, TimedCallback):
+            return self.when() >= other.when()
+        return NotImplemented
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, TimedCallback):
+            return (
+                self.when() == other.when()
+                and self._callback == other._callback
+                and self._args == other._args
+                and self._cancelled == other._cancelled
+            )
+        return NotImplemented
+
+
+def new_timer(
+    loop: AbstractLoop,
+    when: float,
+    callback: Callable[..., object],
+    args: tuple[Any, ...],
+    context: Context | None,
+) -> TimedCallback:
+    """A `TimedCallback` for a time in seconds, made without the cost of a call by name."""
+    seconds = seconds_of(when)  # asked for once: it may be anybody's `__float__`
+    timer = new_timer_at(loop, seconds, callback, args, context)
+    timer._asked = when
+    return timer
+
+
+def new_timer_after(
+    loop: AbstractLoop,
+    now_ns: int,
+    delay: float,
+    callback: Callable[..., object],
+    args: tuple[Any, ...],
+    context: Context | None,
+) -> TimedCallback:
+    """The same for so many seconds after a time in nanoseconds."""
+    now = now_ns / 1e9
+    if type(delay) is float or type(delay) is int:
+        seconds = delay
+        return new_timer_at(loop, now + seconds, callback, args, context)
+    return new_timer(loop, now + delay, callback, args, context)
+
+
+def new_timer_at(
+    loop: AbstractLoop,
+    seconds: float,
+    callback: Callable[..., object],
+    args: tuple[Any, ...],
+    context: Context | None,
+) -> TimedCallback:
+    """The same for a float."""
+    timer = TimedCallback.__new__(TimedCallback)
+    timer._loop = loop
+    timer._callback = callback
+    timer._args = args
+    timer._snapshot = snapshot_context() if context is None else context
+    timer._cancelled = False
+    timer._source_traceback = None
+    timer._repr = None
+    timer._number = 0
+    timer._scheduled = False
+    timer._keeps_alive = True
+    timer._asked = None if seconds == seconds else seconds
+    timer._seconds = ordered(seconds)
+    timer._deadline_ns = deadline_at(seconds)
+    return timer
+
+
+if not cython.compiled:
+    from whorl.core.callback import snapshot_context
+
+    def ceil_ns(seconds: float) -> int:
+        """The first whole nanosecond that is not before a time in seconds."""
+        return math.ceil(seconds * 1e9)
+
+    def ordered(seconds: float) -> float:
+        """What orders timers that are due in the same nanosecond: NaN is in order with nothing."""
+        return seconds if seconds == seconds else 0.0

@@ -1,0 +1,58 @@
+cimport cython
+
+from whorl.core.kernel.datagrams cimport DatagramSocket
+from whorl.core.kernel.kernel cimport Kernel
+from whorl.core.pollers.contract cimport IOHandle, Poller
+
+cdef int OPEN
+cdef int READABLE
+cdef int WRITABLE
+cdef int ERROR
+cdef int HANGUP
+cdef Py_ssize_t EAGAIN
+cdef Py_ssize_t EINTR
+cdef int WRITES_PER_EVENT
+
+
+cdef class Datagrams(IOHandle):
+    cdef Kernel _kernel
+    cdef Poller _poller
+    cdef public object _sock
+    cdef readonly int _attached_fd
+    cdef DatagramSocket _socket
+    cdef bint _reading
+    cdef list _arrived
+    cdef Py_ssize_t _next
+    cdef Py_ssize_t _batch
+    cdef readonly list _queue
+    cdef readonly Py_ssize_t _first
+    cdef readonly Py_ssize_t _unsent
+    cdef Py_ssize_t _header
+
+    # Sinks: what a subclass does with what happens.
+    cdef object _datagram_arrived(self, object data, object address)
+    cdef object _receive_failed(self, int code)
+    cdef object _receive_refused(self, object error)
+    cdef object _datagram_sent(self, tuple datagram)
+    cdef object _datagram_failed(self, tuple datagram, int code)
+    cdef object _datagram_refused(self, tuple datagram, object error)
+    cdef object _sent_some(self)
+    cdef bint _tries_again(self, int code) except -1
+
+    # The engine.
+    cdef object _attach(self, object sock)
+    cpdef object _release(self)
+    cdef object _drop_unsent(self)
+    cdef object _update_interest(self)
+    cpdef object _on_events(self, int seen)
+    cdef object _run_again(self)
+    cdef object _start_reading(self)
+    cdef object _stop_reading(self)
+    @cython.locals(count=Py_ssize_t, place=Py_ssize_t, arrived=list)
+    cdef object _receive(self)
+    cdef object _enqueue(self, object data, object address, object extra)
+    @cython.locals(sent=Py_ssize_t)
+    cdef object _flush(self)
+    cdef object _advance(self, Py_ssize_t sent)
+    @cython.locals(datagram=tuple, data=bytes)
+    cdef tuple _take_first(self)

@@ -1,0 +1,4 @@
+"""`Process`, and how the end of a child is noticed.
+
+The machine and asyncio wait for children in one way.
+"""

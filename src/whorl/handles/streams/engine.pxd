@@ -1,0 +1,80 @@
+cimport cython
+from libc.stdint cimport int64_t
+
+from whorl.core.callback cimport AbstractLoop, flag
+from whorl.core.kernel.kernel cimport Kernel
+from whorl.core.loop.lifecycle cimport LoopLife
+from whorl.core.pollers.contract cimport IOHandle, Poller
+
+cdef int OPEN
+cdef int READABLE
+cdef int WRITABLE
+cdef int DISCONNECT
+cdef int PRIORITIZED
+cdef int ERROR
+cdef int HANGUP
+cdef int ENDS
+cdef int INCOMING
+cdef int OUTGOING
+cdef int CUT_SHORT
+cdef Py_ssize_t EAGAIN
+cdef Py_ssize_t EINTR
+cdef Py_ssize_t ENOBUFS
+cdef Py_ssize_t LONG_READ
+cdef Py_ssize_t LONGEST_READ
+cdef int WRITES_PER_EVENT
+
+
+cdef class Stream(IOHandle):
+    cdef Kernel _kernel
+    cdef Poller _poller
+    cdef public object _sock
+    cdef readonly list _chunks
+    cdef readonly Py_ssize_t _offset
+    cdef readonly Py_ssize_t _unsent
+    cdef readonly int64_t _sent_total
+    cdef readonly int _first
+    cdef readonly int _attached_fd
+    cdef int _last_read
+    cdef flag _is_socket
+    cdef readonly flag _reading
+    cdef flag _more_to_read
+    cdef flag _hung_up
+    cdef flag _urgent
+
+    # Sinks: what a subclass does with what happens.
+    cdef object _data_arrived(self, bytes data)
+    cdef object _end_arrived(self)
+    cdef object _read_failed(self, int code)
+    cdef object _write_failed(self, int code)
+    cdef object _sent_some(self)
+
+    # The engine.
+    @cython.locals(machine=LoopLife)
+    cdef object _set_up(self, AbstractLoop loop)
+    cdef object _attach(self, object sock, int fd, bint is_socket, bint edge)
+    cdef object _start_reading(self)
+    cdef object _stop_reading(self)
+    cdef object _update_interest(self)
+    @cython.locals(is_read=bint, is_done=bint, waits=bint)
+    cpdef object _on_events(self, int seen)
+    cdef object _run_again(self)
+    @cython.locals(limit=Py_ssize_t)
+    cdef object _read(self)
+    @cython.locals(last=int, limit=Py_ssize_t)
+    cdef Py_ssize_t _read_limit(self) except -1
+    @cython.locals(size=Py_ssize_t)
+    cdef object _took(self, object data, Py_ssize_t limit)
+    cdef object _note_read(self, Py_ssize_t result, Py_ssize_t limit)
+    @cython.locals(sent=Py_ssize_t)
+    cdef Py_ssize_t _send(self, object data, Py_ssize_t size) except? -65536
+    cdef Py_ssize_t _queue_rest(self, object data, Py_ssize_t sent, Py_ssize_t size) except? -65536
+    cdef object _enqueue(self, object data, Py_ssize_t sent, Py_ssize_t size)
+    cdef object _send_all(self, list chunks, Py_ssize_t size)
+    @cython.locals(sent=Py_ssize_t, before=Py_ssize_t)
+    cdef object _flush(self)
+    cdef Py_ssize_t _send_first(self) except? -65536
+    @cython.locals(chunk=bytes, rest=Py_ssize_t)
+    cdef object _advance(self, Py_ssize_t sent)
+    cdef object _drop_unsent(self)
+    cpdef object _release(self)

@@ -1,0 +1,357 @@
+"""The stream engine: reading and writing a byte stream without blocking, for every kind of stream.
+
+Facts about readiness that shape this file:
+
+* TCP sockets are watched edge-triggered, for both directions at once: one `epoll_ctl` in their
+  life. An edge comes once. So the engine remembers that there may be *more to read* until a read
+  gives less than was asked for, and queues itself again for the rest; a paused reader keeps that
+  note for the time when it resumes.
+* After a hang-up no new edge will come, so reading goes on to the end, short reads or not.
+* UNIX sockets and pipes are watched level-triggered: edge-triggered they would report every read
+  of the peer as a chance to write.
+* One read per event and turn: a busy peer must not keep the others waiting.
+
+A subclass is the sink: it overrides `_data_arrived`, `_end_arrived`, `_read_failed`,
+`_write_failed` and `_sent_some`, which run in the turn of the event.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Any
+
+from whorl.core.limits import LONG_READ, LONGEST_READ, WRITES_PER_EVENT
+from whorl.core.pollers.contract import IOHandle
+from whorl.core.states import Event, Life
+
+if TYPE_CHECKING:
+    from whorl.core.loop.lifecycle import LoopLife
+
+OPEN = int(Life.OPEN)
+READABLE = int(Event.READABLE)
+WRITABLE = int(Event.WRITABLE)
+DISCONNECT = int(Event.DISCONNECT)
+PRIORITIZED = int(Event.PRIORITIZED)
+ERROR = int(Event.ERROR)
+HANGUP = int(Event.HANGUP)
+# Kinds of events that mean the same here.
+ENDS = DISCONNECT | HANGUP | ERROR
+INCOMING = READABLE | PRIORITIZED | ENDS
+OUTGOING = WRITABLE | HANGUP | ERROR
+#: Seen only, of a turn that an interrupt cut short between reading and writing: it goes on with the writing.
+CUT_SHORT = 64
+EAGAIN = -errno.EAGAIN
+EINTR = -errno.EINTR
+ENOBUFS = -errno.ENOBUFS
+
+
+class Stream(IOHandle):
+    """A byte stream over a descriptor (libuv: ``uv_stream_t``, without its callbacks)."""
+
+    __slots__ = (
+        "_attached_fd",
+        "_chunks",
+        "_first",
+        "_hung_up",
+        "_is_socket",
+        "_kernel",
+        "_last_read",
+        "_more_to_read",
+        "_offset",
+        "_poller",
+        "_reading",
+        "_sent_total",
+        "_sock",
+        "_unsent",
+        "_urgent",
+    )
+
+    def _set_up(self, loop: Any) -> None:
+        IOHandle._set_up(self, loop)
+        machine: LoopLife = loop
+        self._kernel = machine._kernel
+        self._poller = machine._poller
+        self._attached_fd = -1  # the descriptor, also once it is closed: it is shown
+        self._sock: Any = None  # the socket object whose descriptor this is, if there is one
+        self._is_socket = False
+        self._reading = False  # whether the user wants data
+        self._more_to_read = False  # whether the kernel may hold data that no event will announce
+        self._hung_up = False  # whether the peer is gone or will write no more
+        self._urgent = False  # whether there is urgent data, at which a read ends before the end of what came
+        self._last_read = 0  # how much the last read brought
+        self._chunks: Any = None  # what waits to be sent: a list, once there was something
+        self._first = 0  # the first of them that was not sent wholly
+        self._offset = 0  # how much of it was sent
+        self._unsent = 0  # bytes waiting in all
+        self._sent_total = 0  # bytes the kernel has taken
+
+    # The sink.
+
+    def _data_arrived(self, data: bytes) -> None:
+        """Bytes were read."""
+
+    def _end_arrived(self) -> None:
+        """The peer has written its last byte: there is nothing more to read, and it is time to stop."""
+
+    def _read_failed(self, code: int) -> None:
+        """Reading failed with this error number: it is time to stop."""
+
+    def _write_failed(self, code: int) -> None:
+        """Writing failed with this error number; what was unsent is still queued."""
+
+    def _sent_some(self) -> None:
+        """The kernel took bytes that had been queued; `_unsent` is 0 if all of them."""
+
+    # Beginning and ending.
+
+    def _attach(self, sock: Any, fd: int, is_socket: bool, edge: bool) -> None:
+        """Work on this descriptor from now on."""
+        self._sock = sock
+        self._fd = self._attached_fd = fd
+        self._is_socket = is_socket
+        self._edge = edge and self._poller.edges
+
+    def _release(self) -> None:
+        """Leave the poller and close the descriptor."""
+        self._reading = False
+        self._drop_unsent()
+        self._poller.remove(self)
+        fd = self._fd
+        self._fd = -1
+        if self._sock is not None:
+            self._kernel.close_socket(self._sock)
+        elif fd >= 0:
+            self._kernel.close(fd)
+
+    def _update_interest(self) -> None:
+        """Let the poller watch for what can be used."""
+        if self._edge:
+            if not self._interest:
+                self._poller.add(self, READABLE | WRITABLE | DISCONNECT | PRIORITIZED)
+            return
+        wanted = 0
+        if self._reading:
+            wanted |= READABLE
+        if self._unsent:
+            wanted |= WRITABLE
+        if wanted != self._interest:
+            self._poller.modify(self, wanted)
+
+    def _on_events(self, seen: int) -> None:
+        """Read once, then write what waits."""
+        if seen & ENDS:
+            self._hung_up = True
+        if seen & PRIORITIZED:
+            self._urgent = True
+        if seen & INCOMING:
+            self._more_to_read = True
+        is_read = is_done = False
+        waits = self._unsent > 0  # What is written while it is read tries the kernel by itself.
+        try:
+            if seen & CUT_SHORT and self._unsent:
+                self._flush()
+            if self._reading and self._more_to_read:
+                self._read()
+            is_read = True
+            if waits and self._unsent and (seen == 0 or seen & OUTGOING) and self._life == OPEN:
+                self._flush()
+            is_done = True
+        finally:  # `except` would cost each event a look at the exception that is being handled.
+            if not is_done:
+                # An interrupt: what was not done must not wait for an event that may not come again.
+                if not is_read and self._unsent and seen & OUTGOING:
+                    self._seen |= CUT_SHORT
+                self._run_again()
+        if self._edge and self._reading and self._more_to_read and self._life == OPEN:
+            self._run_again()
+
+    def _run_again(self) -> None:
+        """Take another turn without an event of the kernel's."""
+        if not self._queued:
+            self._queued = True
+            self._loop._feed(self)
+
+    # Reading.
+
+    def _start_reading(self) -> None:
+        self._reading = True
+        self._update_interest()
+        if self._edge and self._more_to_read:
+            self._run_again()
+
+    def _stop_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            if not self._edge:
+                self._update_interest()
+
+    def _read(self) -> None:
+        """Read once and hand it to the sink."""
+        limit = self._read_limit()
+        if self._is_socket:
+            self._took(self._kernel.recv(self._fd, limit), limit)
+        else:
+            self._took(self._kernel.read(self._fd, limit), limit)
+
+    def _read_limit(self) -> int:
+        """How much to ask for: a little more than came the last time, if that was much."""
+        last = self._last_read
+        if last < LONG_READ:
+            return self._kernel.short_read
+        limit = 2 * LONG_READ
+        while limit <= last and limit < LONGEST_READ:
+            limit *= 2
+        return limit
+
+    def _took(self, data: bytes | int, limit: int) -> None:
+        """Do what the result of a read asks for."""
+        if isinstance(data, bytes):
+            size = len(data)
+            if size < limit and self._last_read in (limit, limit // 2):
+                # The read before took all that it had asked for, and this one the rest of a message, it
+                # seems: the next of that length is to be read at once.
+                self._last_read += size
+            else:
+                self._last_read = size
+            self._note_read(size, limit)
+            if size:
+                self._data_arrived(data)
+        else:
+            self._note_read(data, limit)
+
+    def _note_read(self, result: int, limit: int) -> None:
+        """Note what a read says of the next one; tell the sink of the end and of errors."""
+        if result > 0:
+            if result < limit and not self._hung_up and not self._urgent:
+                self._more_to_read = False
+        elif result == EAGAIN:
+            self._more_to_read = self._urgent = False
+        elif result != EINTR:
+            self._more_to_read = result == 0  # The end stays there, for those who read once more.
+            if result == 0:
+                self._end_arrived()
+            else:
+                self._read_failed(-result)
+
+    # Writing.
+
+    def _send(self, data: Any, size: int) -> int:
+        """Send `data`, and queue what the kernel does not take; 0 or the negative error number.
+
+        A subclass may also return 1: the data is held, and will be sent soon.
+        """
+        sent = 0
+        self._poller.quiet = 0  # The peer may be on this loop.
+        if self._unsent == 0:
+            if self._is_socket:
+                sent = self._kernel.send(self._fd, data, 0)
+            else:
+                sent = self._kernel.write(self._fd, data, 0)
+            if sent >= size:
+                self._sent_total += size
+                return 0
+        return self._queue_rest(data, sent, size)
+
+    def _queue_rest(self, data: Any, sent: int, size: int) -> int:
+        """Queue what the kernel did not take: it took `sent` bytes, or none, by that error number."""
+        if sent < 0:
+            if sent != EAGAIN and sent != EINTR and sent != ENOBUFS:
+                return sent
+            if sent != EAGAIN:
+                self._run_again()
+            sent = 0
+        self._sent_total += sent
+        self._enqueue(data, sent, size)
+        self._update_interest()
+        return 0
+
+    def _enqueue(self, data: Any, sent: int, size: int) -> None:
+        """Queue `data`, of which `sent` bytes have gone out; what is mutable is copied."""
+        if sent >= size:
+            return  # An empty chunk would take the next one's offset.
+        if type(data) is not bytes:
+            data = bytes(memoryview(data)[sent:])
+            size = len(data)  # Another thread may have changed it while it was being sent.
+            sent = 0
+            if not size:
+                return
+        if self._unsent == 0:
+            self._offset = sent
+        if self._chunks is None:
+            self._chunks = []
+        self._chunks.append(data)
+        self._unsent += size - sent
+
+    def _send_all(self, chunks: list[bytes], size: int) -> None:
+        """Send the chunks, of which none is empty, and queue what the kernel does not take in this list."""
+        self._poller.quiet = 0
+        if self._unsent:
+            self._chunks += chunks
+            self._unsent += size
+            return
+        self._chunks = chunks
+        self._unsent = size
+        self._flush()
+        if self._unsent:
+            self._update_interest()
+
+    def _flush(self) -> None:
+        """Send what waits, as far as the kernel takes it."""
+        before = self._unsent
+        for _ in range(WRITES_PER_EVENT):
+            sent = self._send_first()
+            if sent >= 0:
+                self._advance(sent)
+                if self._unsent == 0 or not self._edge:
+                    break
+            elif sent == EAGAIN:
+                break
+            elif sent != EINTR and sent != ENOBUFS:
+                self._write_failed(-sent)
+                return
+            elif sent == ENOBUFS:
+                self._run_again()
+                break
+        else:
+            self._run_again()
+        if self._unsent != before:
+            self._update_interest()
+            self._sent_some()
+
+    def _send_first(self) -> int:
+        """One call of the kernel's with what is first in the queue."""
+        if len(self._chunks) - self._first == 1:
+            if self._is_socket:
+                return self._kernel.send(self._fd, self._chunks[self._first], self._offset)
+            return self._kernel.write(self._fd, self._chunks[self._first], self._offset)
+        if self._is_socket:
+            return self._kernel.send_many(self._fd, self._chunks, self._first, self._offset)
+        return self._kernel.write_many(self._fd, self._chunks, self._first, self._offset)
+
+    def _advance(self, sent: int) -> None:
+        """Forget what has been sent."""
+        self._sent_total += sent
+        if sent == self._unsent:
+            self._drop_unsent()
+            return
+        self._unsent -= sent
+        while sent > 0:
+            chunk = self._chunks[self._first]
+            rest = len(chunk) - self._offset
+            if sent < rest:
+                self._offset += sent
+                break
+            sent -= rest
+            self._first += 1
+            self._offset = 0
+        if self._first > 64:
+            del self._chunks[: self._first]
+            self._first = 0
+
+    def _drop_unsent(self) -> None:
+        """Forget what waits to be sent."""
+        if self._chunks is not None:
+            self._chunks.clear()
+        self._first = 0
+        self._offset = 0
+        self._unsent = 0

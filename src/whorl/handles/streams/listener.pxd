@@ -1,0 +1,24 @@
+cimport cython
+
+from whorl.core.kernel.kernel cimport Kernel
+from whorl.core.loop.loop cimport Loop
+from whorl.core.pollers.contract cimport IOHandle, Poller
+from whorl.core.timers.timed_callback cimport TimedCallback
+
+cdef int READABLE
+cdef int ACCEPTS_PER_EVENT
+
+
+cdef class Listener(IOHandle):
+    cdef Kernel _kernel
+    cdef Poller _poller
+    cdef object _sock
+    cdef object _accepted
+    cdef object _refused
+    cdef TimedCallback _rest
+
+    cpdef object _on_events(self, int seen)
+    cdef bint _goes_on_after(self, int code) except -1
+    @cython.locals(loop=Loop, rest=TimedCallback)
+    cdef object _begin_rest(self)
+    cpdef object _release(self)

@@ -1,0 +1,573 @@
+"""The stream handle: a byte stream with libuv's callbacks; what TCP and Pipe share.
+
+Requests end in their own time, never inside the call that began them: a write that the kernel
+took at once is *owed* its callback, and the handle is *fed*: it asks for a turn in the pending
+phase, apart from the events that it may have, to pay what it owes. Callbacks come in the order
+connect, writes, shutdown; those of requests still in flight when the handle is closed come with
+ECANCELED, before the callback of `close`.
+
+What an event leads to, and in which order, is libuv's; descriptors are watched level-triggered for
+that reason. The turn that brings a connection does nothing else with the stream.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from whorl.core.callback import current_context
+from whorl.core.handle import Handle
+from whorl.core.kernel.errors import check_result, os_error
+from whorl.core.limits import READ_SIZE
+from whorl.core.states import Event, Life
+from whorl.handles.requests import (
+    Connect,
+    RequestQueue,
+    Shutdown,
+    Write,
+    contiguous,
+    new_write,
+    recycle_write,
+)
+from whorl.handles.streams.engine import Stream
+from whorl.handles.streams.listener import Listener
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from _typeshed import ReadableBuffer as Buffer
+
+    from whorl.core.loop.loop import Loop
+
+OPEN = int(Life.OPEN)
+READABLE = int(Event.READABLE)
+WRITABLE = int(Event.WRITABLE)
+ERROR = int(Event.ERROR)
+HANGUP = int(Event.HANGUP)
+EAGAIN = -errno.EAGAIN
+EINTR = -errno.EINTR
+
+
+class StreamHandle(Stream):
+    """A stream that calls back (libuv: ``uv_stream_t``).
+
+    It is active while it reads or listens; its requests keep the loop alive by themselves.
+    """
+
+    __slots__ = (
+        "_accepted",
+        "_connecting",
+        "_connection_callback",
+        "_connection_context",
+        "_delayed_error",
+        "_fed",
+        "_get_buffer",
+        "_listener",
+        "_owed",
+        "_read_callback",
+        "_read_context",
+        "_readable",
+        "_shutting",
+        "_writable",
+        "_writes",
+    )
+
+    def __init__(self, loop: Loop) -> None:
+        super().__init__(loop)
+        self._readable = False  # whether it is, or is about to be, connected for reading
+        self._writable = False  # the same for writing; false after `shutdown`
+        self._read_callback: Any = None
+        self._get_buffer: Any = None
+        self._read_context: Any = None
+        self._writes = RequestQueue()  # those not sent wholly
+        self._owed = RequestQueue()  # those that are over, and not called back
+        self._fed = False  # whether it stands in the loop's pending queue
+        self._connecting: Connect | None = None
+        self._delayed_error = 0  # how connecting failed at once
+        self._shutting: Shutdown | None = None
+        self._listener: Listener | None = None
+        self._accepted: Any = None  # the connection that waits for `accept`
+        self._connection_callback: Any = None
+        self._connection_context: Any = None
+
+    # Reading.
+
+    def read_start(
+        self,
+        callback: Callable[[Self, Any, OSError | None], object],
+        get_buffer: Callable[[Self, int], Buffer] | None = None,
+    ) -> None:
+        """Call `callback(stream, data, error)` with what arrives, as bytes.
+
+        At the end of the stream `data` is empty and `error` None; after that, and after an
+        error, reading has been stopped.
+
+        With `get_buffer(stream, size)` the caller supplies the memory for each read, `size` being
+        a suggestion; `data` is then a memoryview of the part that was filled. A buffer without
+        room is an error of the read (ENOBUFS).
+
+        Raises OSError: EALREADY if it reads already, ENOTCONN if there is nothing to read from.
+        """
+        self._check_open()
+        if not callable(callback):
+            raise TypeError(f"a callable object was expected by read_start(), got {callback!r}")
+        if self._reading:
+            raise os_error(errno.EALREADY)
+        if not self._readable:
+            raise os_error(errno.ENOTCONN)
+        self._read_callback = callback
+        self._get_buffer = get_buffer
+        self._read_context = current_context()
+        try:
+            self._start_reading()
+        except BaseException:
+            self._reading = False
+            raise
+        self._activate()
+
+    def read_stop(self) -> None:
+        """Read no more; what arrives stays in the kernel. Does nothing if it does not read."""
+        if self._reading:
+            self._stop_reading()
+            self._deactivate()
+
+    def is_readable(self) -> bool:
+        """Whether reading can be started (libuv: ``uv_is_readable``)."""
+        return self._readable and self._life == OPEN
+
+    def _read(self) -> None:
+        if self._get_buffer is None:
+            Stream._read(self)
+        else:
+            self._read_into()
+
+    def _read_into(self) -> None:
+        """Read once into the caller's memory."""
+        try:
+            buffer = memoryview(call_with_two(self._read_context, self._get_buffer, self, READ_SIZE))
+            if self._life != OPEN or not self._reading:
+                return
+            if not buffer.nbytes:
+                self._stop_reading()
+                self._tell_reader(os_error(errno.ENOBUFS))
+                return
+            result = self._fill(buffer)
+        except Exception:
+            self.read_stop()  # it would fail again in every turn
+            raise
+        self._note_read(result, buffer.nbytes)
+        if result > 0:
+            filled = buffer.cast("B")[:result]
+            call_with_three(self._read_context, self._read_callback, self, filled, None)
+
+    def _fill(self, buffer: memoryview) -> int:
+        if self._is_socket:
+            return self._kernel.recv_into(self._fd, buffer)
+        return self._kernel.read_into(self._fd, buffer)
+
+    def _data_arrived(self, data: bytes) -> None:
+        call_with_three(self._read_context, self._read_callback, self, data, None)
+
+    def _end_arrived(self) -> None:
+        self._stop_reading()
+        self._tell_reader(None)
+
+    def _note_read(self, result: int, limit: int) -> None:
+        if result < 0 and result != EAGAIN and result != EINTR:
+            self._read_failed(-result)
+        else:
+            Stream._note_read(self, result, limit)
+
+    def _read_failed(self, code: int) -> None:
+        """Nothing more can be read or written; as in libuv, the stream stops after its callback."""
+        self._readable = self._writable = False
+        try:
+            call_with_three(self._read_context, self._read_callback, self, b"", os_error(code))
+        finally:
+            if self._life == OPEN:
+                self._stop_reading()
+                self._deactivate()
+
+    def _tell_reader(self, error: OSError | None) -> None:
+        """Tell that nothing more will be read."""
+        self._deactivate()
+        call_with_three(self._read_context, self._read_callback, self, b"", error)
+
+    # Writing.
+
+    def write(self, data: Buffer, callback: Callable[[Write, OSError | None], object] | None = None) -> Write:
+        """Send all of `data`; `callback(request, error)` is called when the kernel has taken it.
+
+        Writes go out in order, also those made before the stream is connected. What is mutable
+        is copied unless it is sent at once.
+
+        Raises OSError: EBADF without a descriptor, EPIPE if nothing can be written.
+        """
+        self._check_writable()
+        chunk = contiguous(data)
+        size = len(chunk)
+        request = new_write(self, callback)
+        code = 0
+        if size and self._connecting is not None:
+            self._enqueue(chunk, 0, size)
+        elif size and self._owed._size and self._owes_failure():
+            self._enqueue(chunk, 0, size)  # It will most likely fail too, but in its turn.
+            self._update_interest()
+        elif size:
+            code = self._send(chunk, size)
+        request._target = self._sent_total + self._unsent
+        request._begin()
+        if code < 0:
+            self._complete_writes()
+            self._owed.owe(request, -code)
+        elif self._unsent or self._connecting is not None or self._writes._size:
+            self._writes.push(request)
+        else:
+            self._owed.push(request)  # it is over: the way of most
+        if not self._unsent:
+            self._run_again()
+        return request
+
+    def try_write(self, data: Buffer) -> int:
+        """Send what the kernel takes of `data` at once; returns how many bytes.
+
+        Raises BlockingIOError if it takes nothing, or if writes are waiting.
+        """
+        self._check_writable()
+        if self._connecting is not None or self._unsent or (self._owed._size and self._owes_failure()):
+            raise os_error(errno.EAGAIN)
+        chunk = contiguous(data)
+        if self._is_socket:
+            sent = self._kernel.send(self._fd, chunk, 0)
+        else:
+            sent = self._kernel.write(self._fd, chunk, 0)
+        if sent < 0:
+            raise os_error(sent)
+        self._sent_total += sent
+        return sent
+
+    def shutdown(self, callback: Callable[[Shutdown, OSError | None], object] | None = None) -> Shutdown:
+        """Write no more, and let the peer know once all has been written.
+
+        Raises OSError (ENOTCONN) if nothing can be written, or no more.
+        """
+        self._check_open()
+        if not self._writable:
+            raise os_error(errno.ENOTCONN)
+        request = Shutdown(self, callback)
+        self._shutting = request
+        self._writable = False
+        if self._connecting is None and not self._unsent:
+            self._run_again()
+        return request
+
+    def is_writable(self) -> bool:
+        """Whether something can be written (libuv: ``uv_is_writable``)."""
+        return self._writable and self._life == OPEN
+
+    @property
+    def write_queue_size(self) -> int:
+        """How many bytes wait to be sent."""
+        return self._unsent
+
+    def _check_writable(self) -> None:
+        if self._life != OPEN or self._fd < 0:
+            raise os_error(errno.EBADF)
+        if not self._writable:
+            raise os_error(errno.EPIPE)
+
+    def _owes_failure(self) -> bool:
+        """Whether a write has failed, and its callback has not been called."""
+        request = self._owed._first
+        while request is not None:
+            if request._code and isinstance(request, Write):
+                return True
+            request = request._next
+        return False
+
+    def _write_failed(self, code: int) -> None:
+        """The first write has failed; the others are tried in their turn."""
+        self._complete_writes()
+        request: Any = self._writes.pop()
+        self._advance(request._target - self._sent_total)
+        self._owed.owe(request, code)
+        if self._interest & WRITABLE:
+            self._poller.modify(self, self._interest & ~WRITABLE)
+        self._run_again()
+
+    # Connecting.
+
+    def _check_unconnected(self) -> None:
+        """Refuse to connect again. The kernel does, but not the first time after a connection was made."""
+        if self._connecting is not None:
+            raise os_error(errno.EALREADY)
+        if self._readable and self._sock is not None:
+            if not isinstance(self._kernel.peer_name(self._sock), int):
+                raise os_error(errno.EISCONN)
+
+    def _begin_connect(self, callback: Any, code: int) -> Connect:
+        """Wait for the connection, or have it reported that it failed at once with `code`."""
+        request = Connect(self, callback)
+        self._connecting = request
+        self._readable = self._writable = True
+        if code:
+            self._delayed_error = code
+            self._run_again()
+        else:
+            self._update_interest()
+        return request
+
+    def _finish_connect(self, seen: int) -> None:
+        """Find out how connecting went."""
+        code = self._delayed_error
+        if not code:
+            if not seen & (WRITABLE | ERROR | HANGUP):
+                return
+            code = self._kernel.socket_error(self._sock)
+        request, self._connecting = self._connecting, None
+        self._delayed_error = 0
+        assert request is not None
+        self._owed.owe(request, code)
+        if code:
+            self._readable = self._writable = False
+            self._poller.remove(self)
+            self._fail_writes(errno.ECANCELED)
+            if self._shutting is not None:
+                self._owed.owe(self._shutting, errno.ECANCELED)
+                self._shutting = None
+        else:
+            self._update_interest()
+            if not self._unsent and (self._writes._size or self._shutting is not None):
+                self._run_again()
+        self._pay()
+
+    # Listening.
+
+    def _begin_listen(self, backlog: int, callback: Any) -> None:
+        """Let the socket take connections."""
+        if not callable(callback):
+            raise TypeError(f"a callable object was expected by listen(), got {callback!r}")
+        check_result(self._kernel.listen(self._sock, backlog))
+        self._connection_callback = callback
+        self._connection_context = current_context()
+        if self._listener is None:
+            loop: Loop = self._loop  # type: ignore[assignment]  # each loop is one
+            self._listener = Listener(loop, self._sock, self._connection_arrived, self._accept_failed)
+            self._listener.resume()
+            self._activate()
+
+    def accept(self, client: Any) -> None:
+        """Make `client`, a fresh handle of the same loop, the connection that has just arrived.
+
+        Raises BlockingIOError if there is none.
+        """
+        self._check_open()
+        if not isinstance(client, StreamHandle):
+            raise TypeError(f"a stream was expected by accept(), got {client!r}")
+        self._accept(client)
+
+    def _accept(self, client: StreamHandle) -> None:
+        if client.loop is not self.loop:
+            raise ValueError("the client belongs to another loop")
+        client._check_open()
+        client._check_unused()
+        if self._accepted is None or self._listener is None:
+            raise os_error(errno.EAGAIN)
+        sock, self._accepted = self._accepted, None
+        client._adopt(sock)
+        client._begin(True, True)
+        self._listener.resume()
+
+    def _connection_arrived(self, sock: Any) -> None:
+        self._accepted = sock
+        try:
+            call_with_two(self._connection_context, self._connection_callback, self, None)
+        finally:
+            if self._accepted is not None and self._listener is not None:
+                self._listener.pause()  # until the user accepts
+
+    def _accept_failed(self, code: int) -> None:
+        call_with_two(self._connection_context, self._connection_callback, self, os_error(code))
+
+    # Descriptors.
+
+    def _adopt(self, sock: Any) -> None:
+        """Work on this socket from now on."""
+        raise NotImplementedError
+
+    def _begin(self, readable: bool, writable: bool) -> None:
+        """What was attached is connected."""
+        self._readable = readable
+        self._writable = writable
+
+    def _check_unused(self) -> None:
+        if self._fd >= 0:
+            raise os_error(errno.EBUSY)
+
+    def _check_free(self, fd: int) -> None:
+        """Refuse a descriptor that another handle of the loop watches."""
+        if self._poller.find(fd) is not None:
+            raise os_error(errno.EEXIST)
+
+    def set_blocking(self, blocking: bool) -> None:
+        """Set or clear the descriptor's blocking mode, for whoever else has it (``uv_stream_set_blocking``).
+
+        The handle itself goes on as before: sockets are never waited for, only pipes and terminals are.
+        """
+        if self._life != OPEN or self._fd < 0:
+            raise os_error(errno.EBADF)
+        check_result(self._kernel.set_blocking(self._fd, bool(blocking)))
+
+    def send_buffer_size(self, size: int | None = None) -> int:
+        """The size of the kernel's buffer for sending, after setting it unless `size` is None."""
+        return self._buffer_size(socket.SO_SNDBUF, size)
+
+    def receive_buffer_size(self, size: int | None = None) -> int:
+        """The size of the kernel's buffer for receiving, after setting it unless `size` is None."""
+        return self._buffer_size(socket.SO_RCVBUF, size)
+
+    def _buffer_size(self, option: int, size: int | None) -> int:
+        if self._life != OPEN or self._sock is None:
+            raise os_error(errno.EBADF)
+        if size is not None:
+            check_result(self._kernel.set_option(self._sock, socket.SOL_SOCKET, option, size))
+        return int(check_result(self._kernel.get_option(self._sock, socket.SOL_SOCKET, option)))
+
+    # Events.
+
+    def _update_interest(self) -> None:
+        if self._connecting is not None and not self._edge:
+            self._poller.modify(self, WRITABLE)
+        else:
+            Stream._update_interest(self)
+
+    def _run_again(self) -> None:
+        """Take a turn in the pending phase."""
+        if not self._fed:
+            self._fed = True
+            self._loop._feed(self)
+
+    def _execute(self) -> None:
+        """Take a turn: for events, or for having been fed. One that has both stands in two queues."""
+        if self._queued:
+            seen = self._seen
+            self._seen = 0
+            self._queued = False
+            if self._life == OPEN and seen:
+                self._on_events(seen)
+        elif self._fed:
+            self._fed = False
+            if self._life == OPEN:
+                self._on_events(0)
+
+    def _on_events(self, seen: int) -> None:
+        try:
+            self._react(seen)
+        except BaseException:
+            # What has not been done yet must not wait for an event that may never come.
+            if self._life == OPEN:
+                self._run_again()
+            raise
+
+    def _react(self, seen: int) -> None:
+        """Do what the events allow; without events, end the requests that are over."""
+        if seen:
+            seen &= self._interest | ERROR | HANGUP
+            if seen == ERROR or seen == HANGUP:
+                seen |= self._interest  # It came alone: reading or writing will tell what it means.
+            if not seen:
+                return
+        if self._connecting is not None:
+            self._finish_connect(seen)
+            return
+        if self._reading and seen & (READABLE | ERROR | HANGUP):
+            self._read()
+        if self._life == OPEN and (seen == 0 or seen & (WRITABLE | ERROR | HANGUP)):
+            if self._unsent:
+                self._flush()
+            self._settle()
+
+    def _settle(self) -> None:
+        """End the requests that are over."""
+        self._complete_writes()
+        if self._owed._size:
+            self._pay()
+        if self._shutting is not None and not self._unsent and self._life == OPEN:
+            self._shut()
+
+    def _complete_writes(self) -> None:
+        """Owe the writes that have been sent their callbacks."""
+        while self._writes._size:
+            request: Any = self._writes._first
+            if request._target > self._sent_total:
+                break
+            self._owed.owe(self._writes.pop(), 0)
+
+    def _fail_writes(self, code: int) -> None:
+        """Give up all that has not been sent."""
+        self._drop_unsent()
+        while self._writes._size:
+            self._owed.owe(self._writes.pop(), code)
+
+    def _shut(self) -> None:
+        """Let the kernel shut the writing side."""
+        request, self._shutting = self._shutting, None
+        assert request is not None
+        code = -errno.ENOTSOCK if self._sock is None else self._kernel.shutdown(self._sock, socket.SHUT_WR)
+        request._finish(-code)
+
+    def _pay(self) -> None:
+        """Call back for the requests that are over by now."""
+        for _ in range(self._owed._size):
+            if not self._owed._size:
+                break
+            request = self._owed.pop()
+            request._finish(request._code)
+            recycle_write(request)
+
+    # The end.
+
+    def _release(self) -> None:
+        self._readable = self._writable = False
+        if self._fed:
+            self._fed = False
+            self._loop._unfeed(self)
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        if self._accepted is not None:
+            self._kernel.close_socket(self._accepted)
+            self._accepted = None
+        Stream._release(self)
+
+    def _finish_close(self) -> None:
+        try:
+            self._cancel_requests()
+        except BaseException:
+            self._loop._handle_closing(self)  # the rest comes in the next closing phase
+            raise
+        self._read_callback = self._get_buffer = self._connection_callback = None
+        Handle._finish_close(self)
+
+    def _cancel_requests(self) -> None:
+        """End what is in flight: as it went, if it is over, else with ECANCELED."""
+        if self._connecting is not None:
+            self._owed.owe(self._connecting, errno.ECANCELED)
+            self._connecting = None
+        self._complete_writes()
+        self._fail_writes(errno.ECANCELED)
+        if self._shutting is not None:
+            self._owed.owe(self._shutting, errno.ECANCELED)
+            self._shutting = None
+        self._pay()
+
+
+if not cython.compiled:
+    from whorl.core.callback import call_with_three, call_with_two

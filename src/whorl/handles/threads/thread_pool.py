@@ -1,0 +1,240 @@
+"""The thread pool: where blocking work is done without blocking the loop.
+
+One pool serves all loops of the process. Its threads are started when there is work for them,
+are daemons, and wait for more. Slow work (name resolution) occupies at most half of them, so that
+a resolver that does not answer never keeps the rest waiting.
+
+    QUEUED --a thread takes it--> RUNNING --> DONE
+    QUEUED --cancel()-----------------------> DONE
+"""
+
+from __future__ import annotations
+
+import collections
+import errno
+import os
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from whorl.core.callback import call_in_context, current_context
+from whorl.core.handle import Completion, Request
+from whorl.core.kernel.errors import os_error
+from whorl.core.limits import THREADPOOL_MAX_SIZE, THREADPOOL_SIZE
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from whorl.core.loop.loop import Loop
+    from whorl.core.process.host import Host
+
+SIZE_VARIABLE = "WHORL_THREADPOOL_SIZE"
+
+
+class Work(Request):
+    """A call of `function` in a thread (libuv: ``uv_work_t``).
+
+    When it is over, the loop calls `on_done(work, result, error)`; `error` is what the function
+    raised, or OSError (ECANCELED) if the work was cancelled, or None.
+    """
+
+    __slots__ = ("_context", "_function", "_on_done", "_pool")
+
+    loop: Loop
+
+    def __init__(
+        self,
+        loop: Loop,
+        function: Callable[[], Any],
+        on_done: Callable[[Self, Any, BaseException | None], object] | None = None,
+        *,
+        slow: bool = False,
+    ) -> None:
+        super().__init__(loop)
+        if not callable(function):
+            raise TypeError(f"a callable object was expected by Work(), got {function!r}")
+        if on_done is not None and not callable(on_done):
+            raise TypeError(f"a callable object was expected by Work(), got {on_done!r}")
+        self._function: Callable[[], Any] | None = function
+        self._on_done: Callable[[Any, Any, BaseException | None], object] | None = on_done
+        self._context = current_context()
+        self._pool: ThreadPool = pool_of(loop._host)
+        self._begin()
+        try:
+            self._submit(slow)
+        except BaseException:
+            self._end()
+            raise
+
+    def cancel(self) -> bool:
+        """Take the work back if no thread has begun it; whether that was so.
+
+        `on_done` is called even then, by the loop.
+        """
+        if not self._pool.withdraw(self):
+            return False
+        self._deliver(None, os_error(errno.ECANCELED))
+        return True
+
+    def _submit(self, slow: bool) -> None:
+        """Have it done."""
+        self._pool.submit(self, slow=slow)
+
+    def _execute(self) -> None:
+        """Do the work; runs in a thread of the pool."""
+        function = self._function
+        if function is None:
+            return
+        try:
+            result = function()
+        except BaseException as error:
+            self._deliver(None, error)
+        else:
+            self._deliver(result, None)
+
+    def _deliver(self, result: Any, error: BaseException | None) -> None:
+        self.loop._arrive(Completion(self._finish, (result, error)))
+
+    def _finish(self, result: Any, error: BaseException | None) -> None:
+        self._end()
+        on_done, self._on_done, self._function = self._on_done, None, None
+        if on_done is not None:
+            call_in_context(self._context, on_done, (self, result, error))
+
+
+class ThreadPool:
+    """At most `size` threads, and the work that waits for them, in order of arrival."""
+
+    def __init__(self, size: int = THREADPOOL_SIZE) -> None:
+        if not 1 <= size <= THREADPOOL_MAX_SIZE:
+            raise ValueError(f"a thread pool has 1 to {THREADPOOL_MAX_SIZE} threads, not {size}")
+        self._size = size
+        self._changed = threading.Condition()  # guards all that follows
+        self._quick: collections.deque[tuple[int, Work]] = collections.deque()
+        self._slow: collections.deque[tuple[int, Work]] = collections.deque()
+        self._submitted = 0  # how much work there has been: the number of the last
+        self._threads = 0
+        self._waiting = 0  # threads that wait for work
+        self._slow_busy = 0  # threads that do slow work
+
+    @property
+    def size(self) -> int:
+        """How many threads there may be."""
+        return self._size
+
+    @property
+    def slow_size(self) -> int:
+        """How many of them may do slow work at a time: half of them, rounded up."""
+        return (self._size + 1) // 2
+
+    @property
+    def threads(self) -> int:
+        """How many threads have been started."""
+        return self._threads
+
+    @property
+    def busy(self) -> int:
+        """How many threads are at work."""
+        return self._threads - self._waiting
+
+    @property
+    def queue_length(self) -> int:
+        """How much work waits for a thread."""
+        return len(self._quick) + len(self._slow)
+
+    def submit(self, work: Work, *, slow: bool = False) -> None:
+        """Have `work` done as soon as a thread is free."""
+        with self._changed:
+            self._submitted += 1
+            lane = self._slow if slow else self._quick
+            lane.append((self._submitted, work))
+            if self.queue_length <= self._waiting or self._threads == self._size:
+                self._changed.notify()
+                return
+            try:
+                self._start_thread()
+            except BaseException:
+                if self._threads == 0:
+                    lane.pop()
+                    raise
+
+    def withdraw(self, work: Work) -> bool:
+        """Take back what no thread has begun; whether that was so."""
+        with self._changed:
+            for lane in (self._quick, self._slow):
+                for entry in lane:
+                    if entry[1] is work:
+                        lane.remove(entry)
+                        return True
+            return False
+
+    def _start_thread(self) -> None:
+        name = f"whorl-pool-{self._threads + 1}"
+        threading.Thread(target=self._serve, name=name, daemon=True).start()
+        self._threads += 1
+
+    def _serve(self) -> None:
+        """The life of a thread."""
+        while True:
+            work, slow = self._next()
+            try:
+                work._execute()
+            finally:
+                del work  # a waiting thread keeps nothing alive
+                if slow:
+                    with self._changed:
+                        self._slow_busy -= 1
+
+    def _next(self) -> tuple[Work, bool]:
+        """Wait for work that may be done now; it, and whether it is slow."""
+        with self._changed:
+            while True:
+                lane = self._lane()
+                if lane is not None:
+                    slow = lane is self._slow
+                    self._slow_busy += slow
+                    return lane.popleft()[1], slow
+                self._waiting += 1
+                try:
+                    self._changed.wait()
+                finally:
+                    self._waiting -= 1
+
+    def _lane(self) -> collections.deque[tuple[int, Work]] | None:
+        """The queue whose first entry came first, of those that may be served now."""
+        if self._slow and self._slow_busy < self.slow_size:
+            if not self._quick or self._slow[0][0] < self._quick[0][0]:
+                return self._slow
+        return self._quick or None
+
+
+_pools: dict[int, ThreadPool] = {}  # by process: threads do not survive a fork
+
+
+def pool_of(host: Host) -> ThreadPool:
+    """The pool for the work of a loop with this host; made when it is first asked for."""
+    pool = host.thread_pool()
+    if pool is None:
+        process = host.process_id()
+        pool = _pools.get(process)
+        if pool is None:
+            # One step, without a lock that another thread may hold while the process is forked.
+            pool = _pools.setdefault(process, ThreadPool(size_wanted()))
+    return pool  # type: ignore[no-any-return]
+
+
+def thread_pool(loop: Loop) -> ThreadPool:
+    """The pool that does the blocking work of a loop; one serves all loops of the process."""
+    return pool_of(loop._host)
+
+
+def size_wanted() -> int:
+    """The size of the pool that the environment asks for."""
+    text = os.environ.get(SIZE_VARIABLE, "")
+    if not text:
+        return THREADPOOL_SIZE
+    try:
+        return ThreadPool(int(text)).size
+    except ValueError:
+        most = THREADPOOL_MAX_SIZE
+        raise ValueError(f"{SIZE_VARIABLE} is a number from 1 to {most}, not {text!r}") from None

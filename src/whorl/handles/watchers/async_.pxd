@@ -1,0 +1,28 @@
+from libc.stdint cimport int64_t
+
+cimport cython
+
+from whorl.core.callback cimport call_with_one, current_context
+from whorl.core.handle cimport Handle
+from whorl.core.loop.loop cimport Loop
+
+cdef int OPEN
+
+
+@cython.locals(index=Py_ssize_t)
+cdef object put_last(dict handles, list waiting, Py_ssize_t first)
+
+
+cdef class Async(Handle):
+    cdef object _callback
+    cdef object _context
+    cdef bint _sent
+
+    @cython.locals(loop=Loop)
+    cpdef object send(self)
+    @cython.locals(loop=Loop, handles=dict, waiting=list, index=Py_ssize_t, handle=Async, made=int64_t)
+    cdef object _execute(self)
+    @cython.locals(loop=Loop, handle=Async)
+    cdef object _forget_sent(self)
+    cdef object _call(self)
+    cpdef object _release(self)

@@ -1,0 +1,96 @@
+"""Idle, Prepare and Check: handles that run once in every turn of the loop, each in its own phase.
+
+Idle handles run first; while one is started, the loop does not sleep. Prepare handles run right
+before the poll, Check handles right after it. Of one kind, the handle that was started last runs
+first, as in libuv; one that is started while its phase runs waits for the next turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from whorl.core.callback import call_in_context, current_context
+from whorl.core.handle import Handle
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from whorl.core.loop.loop import Loop
+
+
+class LoopWatcher(Handle):
+    """What Idle, Prepare and Check share; they differ in the phase."""
+
+    __slots__ = ("_args", "_callback", "_context", "_started_in")
+
+    def __init__(self, loop: Loop) -> None:
+        super().__init__(loop)
+        self._callback: Any = None
+        self._args: tuple[Any, ...] = ()
+        self._context: Any = None
+        self._started_in = 0  # the pass over a phase before which or during which it was started
+
+    def _phase(self) -> list[Any]:
+        """The loop's list of the started handles of this kind, in the order in which they run."""
+        raise NotImplementedError
+
+    def start(self, callback: Callable[[Self], object]) -> None:
+        """Call `callback(handle)` in every turn. Does nothing if the handle is started already."""
+        self._check_open()
+        if not callable(callback):
+            raise TypeError(f"a callable object was expected by start(), got {callback!r}")
+        if self._active:
+            return
+        self._callback = callback
+        self._args = (self,)
+        self._context = current_context()
+        loop: Loop = self._loop  # type: ignore[assignment]  # each loop is one
+        self._started_in = loop._passes
+        self._phase().insert(0, self)
+        self._activate()
+
+    def stop(self) -> None:
+        """Call no more. Does nothing if the handle is not started."""
+        if self._active:
+            self._phase().remove(self)
+            self._deactivate()
+            self._callback = None
+            self._args = ()
+            self._context = None
+
+    def _execute(self) -> None:
+        call_in_context(self._context, self._callback, self._args)
+
+    def _release(self) -> None:
+        self.stop()
+
+
+class Idle(LoopWatcher):
+    """Runs in every turn, and keeps the loop from sleeping (libuv: ``uv_idle_t``)."""
+
+    __slots__ = ()
+
+    def _phase(self) -> list[Any]:
+        loop: Loop = self._loop  # type: ignore[assignment]  # each loop is one
+        return loop._idle_handles
+
+
+class Prepare(LoopWatcher):
+    """Runs in every turn right before the loop polls (libuv: ``uv_prepare_t``)."""
+
+    __slots__ = ()
+
+    def _phase(self) -> list[Any]:
+        loop: Loop = self._loop  # type: ignore[assignment]  # each loop is one
+        return loop._prepare_handles
+
+
+class Check(LoopWatcher):
+    """Runs in every turn right after the loop polled (libuv: ``uv_check_t``)."""
+
+    __slots__ = ()
+
+    def _phase(self) -> list[Any]:
+        loop: Loop = self._loop  # type: ignore[assignment]  # each loop is one
+        return loop._check_handles

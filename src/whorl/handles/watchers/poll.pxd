@@ -1,0 +1,19 @@
+from whorl.core.callback cimport call_in_context, current_context
+from whorl.core.pollers.contract cimport IOHandle, Poller
+
+cdef int CLOSED
+cdef int READABLE
+cdef int PRIORITIZED
+cdef int ERROR
+cdef int HANGUP
+cdef int WATCHABLE
+cdef tuple EVENT_SETS
+
+
+cdef class Poll(IOHandle):
+    cdef Poller _poller
+    cdef object _callback
+    cdef object _context
+
+    cpdef object _on_events(self, int seen)
+    cpdef object _release(self)

@@ -1,0 +1,112 @@
+"""Poll: tells when a descriptor that somebody else reads and writes is ready."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from whorl.core.callback import call_in_context, current_context
+from whorl.core.kernel.errors import os_error
+from whorl.core.pollers.contract import IOHandle
+from whorl.core.states import Event, Life
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from whorl.core.loop.loop import Loop
+
+    class HasFileno(Protocol):
+        """A file object, a socket, or whatever else has a descriptor."""
+
+        def fileno(self) -> int: ...
+
+
+CLOSED = int(Life.CLOSED)
+READABLE = int(Event.READABLE)
+PRIORITIZED = int(Event.PRIORITIZED)
+ERROR = int(Event.ERROR)
+HANGUP = int(Event.HANGUP)
+WATCHABLE = int(Event.READABLE | Event.WRITABLE | Event.DISCONNECT | Event.PRIORITIZED)
+EVENT_SETS = tuple(Event(number) for number in range(WATCHABLE + 1))
+
+
+class Poll(IOHandle):
+    """Watches a descriptor (libuv: ``uv_poll_t``), which stays its owner's: `close` leaves it open.
+
+    The descriptor becomes non-blocking. Raises PermissionError for what cannot be watched, such
+    as a regular file, and OSError (EEXIST) if a handle of this loop watches the descriptor.
+    """
+
+    __slots__ = ("_callback", "_context", "_poller")
+
+    def __init__(self, loop: Loop, file: int | HasFileno) -> None:
+        super().__init__(loop)
+        self._poller = loop._poller
+        self._callback: Callable[[Any, Event, OSError | None], object] | None = None
+        self._context: Any = None
+        try:
+            self._fd = file if isinstance(file, int) else file.fileno()
+            self._check_descriptor()
+        except BaseException:
+            loop._hide(self)
+            self._life = CLOSED
+            raise
+
+    def _check_descriptor(self) -> None:
+        """Find out whether the descriptor can be watched, and make it non-blocking."""
+        if self._fd < 0:
+            raise os_error(errno.EBADF)
+        self._poller.add(self, READABLE)
+        self._poller.remove(self)
+        loop: Loop = self._loop  # type: ignore[assignment]  # each loop is one
+        result = loop._kernel.set_blocking(self._fd, False)
+        if result < 0:
+            raise os_error(result)
+
+    def start(self, events: int, callback: Callable[[Self, Event, OSError | None], object]) -> None:
+        """Call `callback(handle, events, error)` whenever one of `events` is there.
+
+        `events` are flags of `Event`: READABLE, WRITABLE, DISCONNECT, PRIORITIZED. They are
+        levels: what is not taken is reported again in the next turn. A handle that is started
+        already watches for the new events instead. An error of the descriptor stops the handle
+        and calls it with OSError (EBADF) and no events.
+        """
+        self._check_open()
+        if not callable(callback):
+            raise TypeError(f"a callable object was expected by start(), got {callback!r}")
+        if events & ~WATCHABLE:
+            raise ValueError(f"cannot watch for {events!r}")
+        self._seen = 0
+        if not events:
+            self.stop()
+            return
+        self._poller.modify(self, int(events))
+        self._callback = callback
+        self._context = current_context()
+        self._activate()
+
+    def stop(self) -> None:
+        """Watch no more; what was seen and not yet reported is forgotten."""
+        self._poller.remove(self)
+        self._deactivate()
+        self._callback = None
+        self._context = None
+
+    def _on_events(self, seen: int) -> None:
+        # An error or a hang-up may come alone; it counts as everything that is waited for.
+        seen &= self._interest | ERROR | HANGUP
+        if seen == ERROR or seen == HANGUP:
+            seen |= self._interest
+        callback, context = self._callback, self._context
+        if callback is None:
+            return
+        # Some files report an error together with urgent data and mean the latter (sysfs).
+        if seen & ERROR and not seen & PRIORITIZED:
+            self.stop()
+            call_in_context(context, callback, (self, EVENT_SETS[0], os_error(errno.EBADF)))
+        elif seen & WATCHABLE:
+            call_in_context(context, callback, (self, EVENT_SETS[seen & WATCHABLE], None))
+
+    def _release(self) -> None:
+        self.stop()
