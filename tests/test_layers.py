@@ -127,8 +127,8 @@ def room_of(name: str) -> str | None:
     """Return the room that a module belongs to; None if it lies above the rooms."""
     if name in ABOVE:
         return None
-    package = name.removeprefix("whorl.").rpartition(".")[0]
-    return package if package in ROOMS else name.removeprefix("whorl.")
+    name = name.removeprefix("whorl.")
+    return name if name in ROOMS else name.rpartition(".")[0]
 
 
 def module_of(name: str) -> str:

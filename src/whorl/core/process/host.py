@@ -68,7 +68,7 @@ class Host:
     signals: SignalTable
 
     def thread_pool(self) -> Any:
-        """Return the pool for the loop's blocking work; None: that of the process, `handles/threads/thread_pool`."""
+        """Return the pool for blocking work; None: that of the process, `handles/threads/thread_pool`."""
         return None
 
     def has_plain_numbers(self) -> bool:
