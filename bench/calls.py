@@ -17,7 +17,7 @@ SHOWN = 0.005  # calls that are rarer than this, for each request, are not worth
 
 
 def is_possible() -> bool:
-    """Whether there is something to count with."""
+    """Return whether there is something to count with."""
     return shutil.which("strace") is not None
 
 

@@ -33,7 +33,7 @@ def register(case: Callable[[str, int], Callable[[Any], Any]]) -> None:
 
 
 def is_one(name: str) -> bool:
-    """Whether a micro case is one of these."""
+    """Return whether a micro case is one of these."""
     return name.startswith(("timers-among/", "tasks/"))
 
 

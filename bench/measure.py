@@ -67,7 +67,7 @@ def measure(case: Case, loop: Choice, cores: Cores, seconds: float) -> Sample:
 
 
 def is_applicable(case: Case, loop: Choice) -> bool:
-    """Whether this loop can run this case at all."""
+    """Return whether this loop can run this case at all."""
     if isinstance(case, EchoCase) and case.transport == "tls":
         return loop.name != LIMIT and programs.is_built("tls_load")
     return loop.name != LIMIT or (isinstance(case, EchoCase) and case.mode != "http")

@@ -13,7 +13,7 @@ COLOURS = {"whorl": "#0b6e4f", "uvloop": "#c1666b", "asyncio": "#7a7a7a", "whorl
 
 
 def is_possible() -> bool:
-    """Whether there is something to draw with."""
+    """Return whether there is something to draw with."""
     return importlib.util.find_spec("matplotlib") is not None
 
 

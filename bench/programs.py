@@ -45,7 +45,7 @@ def compile_for_libuv() -> None:
 
 
 def is_built(name: str) -> bool:
-    """Whether there is such a program."""
+    """Return whether there is such a program."""
     return (BUILD / name).exists()
 
 

@@ -65,7 +65,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def takes_too_much(config: pytest.Config) -> bool:
-    """Whether this was a run of all tests that has passed the limit; sanitizers take more."""
+    """Return whether this was a run of all tests that has passed the limit; sanitizers take more."""
     is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     is_whole = is_whole and not config.option.keyword and not config.option.markexpr
     is_sanitized = os.environ.get("WHORL_CONFIG") == "sanitized"

@@ -299,7 +299,7 @@ def is_type(module: ModuleType, name: str) -> bool:
 
 
 def is_harmless(module: ModuleType, name: str, is_called: bool) -> bool:
-    """Whether using this name of `module` cannot speak to the system."""
+    """Return whether using this name of `module` cannot speak to the system."""
     if name in GUARDED[module]:
         return True
     value = getattr(module, name, None)

@@ -95,7 +95,7 @@ def twins(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
 
 
 def can_run_over_faults(item: pytest.Function) -> bool:
-    """Whether a test has the fixture's loop, on a kernel that is none of the test's own."""
+    """Return whether a test has the fixture's loop, on a kernel that is none of the test's own."""
     if item.path.stem not in DATA_PATH | AROUND_IT or item.get_closest_marker("exact"):
         return False
     kernels = item.session._fixturemanager.getfixturedefs("kernel", item) or ()

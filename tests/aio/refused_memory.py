@@ -290,7 +290,7 @@ class Attempt:
         loop.run_until_complete(asyncio.wait([task], timeout=PATIENCE))  # CPython may have lost it.
         loop.run_until_complete(asyncio.wait_for(world.end(), 5))
         for handle in loop.walk():  # one whose `__init__` had no memory to hide it
-            loop._hide(handle)
+            loop._mark_internal(handle)
         loop.close()
 
 

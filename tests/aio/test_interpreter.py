@@ -232,7 +232,7 @@ def test_a_program_is_interrupted_as_on_asyncios_loop(program: str) -> None:
 
 
 def can_unshare() -> bool:
-    """Whether this system lets us make a namespace of processes."""
+    """Return whether this system lets us make a namespace of processes."""
     command = shutil.which("unshare")
     if command is None:
         return False

@@ -7,7 +7,7 @@ from typing import Any
 
 from whorl.aio.futures.future import Future
 from whorl.aio.futures.task import Task
-from whorl.aio.runners.compiled_tasks_loop import OwnTasksEventLoop
+from whorl.aio.runners.compiled_tasks_loop import CompiledTasksEventLoop
 
 # A task of ours stands in the ready queue itself: it does not ask for a `call_soon` that was replaced.
 NEVER_CALLS_SOON = {"test_error_in_call_soon": None}
@@ -17,7 +17,7 @@ WITH_SETTERS = {"OwnTask_OwnFuture_Tests"}  # where a task is a future of the sa
 
 def add_to(module: types.ModuleType) -> None:
     """Add classes of tests to a module that has abstract ones for futures or tasks."""
-    OwnTasksEventLoop().close()  # From now on `asyncio.all_tasks` sees our tasks.
+    CompiledTasksEventLoop().close()  # From now on `asyncio.all_tasks` sees our tasks.
     name = module.__name__.rpartition(".")[2]
     if name == "test_futures":
         _add_futures(module)

@@ -100,7 +100,7 @@ class Diary(asyncio.Protocol):
 
 
 def ends(effect: Effect) -> bool:
-    """Whether an effect ends a connection."""
+    """Return whether an effect ends a connection."""
     return effect[0] == "do" and not {"close", "abort", "close_clients", "abort_clients"}.isdisjoint(
         effect[1]
     )

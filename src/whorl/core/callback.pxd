@@ -162,7 +162,7 @@ cdef extern from *:
     #endif
     }
     """
-    bint is_unshared "whorl_is_unshared"(object thing)
+    bint has_single_reference "whorl_is_unshared"(object thing)
 
 
 cdef extern from *:
@@ -256,8 +256,8 @@ cdef class AbstractLoop:
     cdef object _handle_opened(self, Runnable handle)
     cdef object _handle_closing(self, Runnable handle)
     cdef object _handle_closed(self, Runnable handle)
-    cdef object _feed(self, Runnable entry)
-    cdef object _unfeed(self, Runnable entry)
+    cdef object _queue_pending(self, Runnable entry)
+    cdef object _unqueue_pending(self, Runnable entry)
     cpdef object _check_closed(self)
     cpdef object _shown_class(self, object cls)
     cpdef object _describe(self, Callback callback)
@@ -402,17 +402,17 @@ cdef extern from *:
         return NULL;
     }
     """
-    void make_room "whorl_make_room"(Py_ssize_t room) noexcept
-    bint lay_aside "whorl_lay_aside"(object callback, bint guarded) noexcept
-    Callback take_up "whorl_take_up"(bint guarded)
-    GuardedCallback take_up_guarded "whorl_take_up"(bint guarded)
+    void set_freelist_size "whorl_make_room"(Py_ssize_t room) noexcept
+    bint freelist_put "whorl_lay_aside"(object callback, bint guarded) noexcept
+    Callback freelist_pop "whorl_take_up"(bint guarded)
+    GuardedCallback freelist_pop_guarded "whorl_take_up"(bint guarded)
     void fill_in "WHORL_FILL"(Callback entry, AbstractLoop loop, object callback, tuple args, object context) noexcept
     void forget "WHORL_FORGET"(Callback callback) noexcept
     bint has_run "WHORL_RUN"(Callback callback) noexcept
-    object still_raised "whorl_still_raised"()
+    object reraise_pending "whorl_still_raised"()
 
 
-cdef bint attempt(Callback entry, bint guarded) noexcept
+cdef bint run_catching(Callback entry, bint guarded) noexcept
 cdef object recycle_guarded(GuardedCallback entry)
 
 

@@ -26,22 +26,22 @@ if not cython.compiled:
     def fetch(entries: list[Any], place: int) -> None:
         """Have the memory of an entry brought into the processor's cache; uncompiled nobody can."""
 
-    def is_unshared(thing: object) -> bool:
-        """Whether only the caller refers to an object; uncompiled nobody can tell."""
+    def has_single_reference(thing: object) -> bool:
+        """Return whether only the caller refers to an object; uncompiled nobody can tell."""
         return False
 
-    def make_room(room: int) -> None:
+    def set_freelist_size(room: int) -> None:
         """For callbacks that are kept; uncompiled none are."""
 
-    def lay_aside(callback: Any, guarded: bool) -> bool:
+    def freelist_put(callback: Any, guarded: bool) -> bool:
         """Keep a callback, whether it is kept."""
         return False
 
-    def take_up(guarded: bool) -> Callback | None:
+    def freelist_pop(guarded: bool) -> Callback | None:
         """A callback that was kept, None if there is none."""
         return None
 
-    def take_up_guarded(guarded: bool) -> GuardedCallback | None:
+    def freelist_pop_guarded(guarded: bool) -> GuardedCallback | None:
         """The same of the guarded ones."""
         return None
 
@@ -57,7 +57,7 @@ if not cython.compiled:
         callback._execute()
         return True
 
-    def still_raised() -> Any:
+    def reraise_pending() -> Any:
         """Raise what is still set."""
 
     def run_in_context(context: Any, callback: Callable[..., Any], args: tuple[Any, ...]) -> Any:
@@ -171,10 +171,10 @@ class AbstractLoop:
     def _handle_closed(self, handle: Runnable) -> None:
         raise NotImplementedError
 
-    def _feed(self, entry: Runnable) -> None:
+    def _queue_pending(self, entry: Runnable) -> None:
         raise NotImplementedError
 
-    def _unfeed(self, entry: Runnable) -> None:
+    def _unqueue_pending(self, entry: Runnable) -> None:
         raise NotImplementedError
 
     def _check_closed(self) -> None:
@@ -227,7 +227,7 @@ class Callback(Runnable):
     def _execute(self) -> None:
         # None, too, is tried: that it cannot be called is an error of the run, as in asyncio.
         if not self._cancelled and self._args is not None and not has_run(self):
-            still_raised()
+            reraise_pending()
 
     def _run(self) -> None:
         """Do it now, and let the loop report what it raises: for those who know asyncio's private name."""
@@ -250,7 +250,7 @@ class Callback(Runnable):
         self._args = None
 
     def cancelled(self) -> bool:
-        """Whether `cancel` was called."""
+        """Return whether `cancel` was called."""
         return self._cancelled
 
     @property
@@ -298,7 +298,7 @@ class GuardedCallback(Callback):
         self._ended: Any = None  # a lock that is released at the end of the call
 
     def _execute(self) -> None:
-        if is_unshared(self):  # but by who runs it: nobody can cancel it
+        if has_single_reference(self):  # but by who runs it: nobody can cancel it
             Callback._execute(self)
             return
         outer = self._runner
@@ -339,7 +339,7 @@ class GuardedCallback(Callback):
             self._await_end()
 
     def cancelled(self) -> bool:
-        """Whether `cancel` was called."""
+        """Return whether `cancel` was called."""
         if self._runner != 0:
             self._await_end()
         return self._cancelled
@@ -348,10 +348,10 @@ class GuardedCallback(Callback):
 _one_waiter = threading.Lock()  # at a time makes the lock that it waits for
 
 
-def attempt(entry: Callback, guarded: bool) -> bool:
+def run_catching(entry: Callback, guarded: bool) -> bool:
     """Run a callback, and keep it for the next `new_callback` if nobody else refers to it.
 
-    Returns whether nothing was raised; else the error is still set, for `still_raised`. `guarded`: it is a
+    Returns whether nothing was raised; else the error is still set, for `reraise_pending`. `guarded`: it is a
     guarded one that nobody else refers to. Making and freeing objects that the collector watches is a third
     of the cost of a callback.
     """
@@ -359,23 +359,23 @@ def attempt(entry: Callback, guarded: bool) -> bool:
         return True
     if not has_run(entry):
         return False
-    if is_unshared(entry) and not entry._cancelled and entry._source_traceback is None:
+    if has_single_reference(entry) and not entry._cancelled and entry._source_traceback is None:
         forget(entry)  # Whatever that ends may schedule, and take one of the spare ones.
-        lay_aside(entry, guarded)
+        freelist_put(entry, guarded)
     return True
 
 
 def recycle_guarded(entry: GuardedCallback) -> None:
     """Keep a guarded callback that others knew of while it ran, if they do no more."""
     if (
-        is_unshared(entry)
+        has_single_reference(entry)
         and not entry._cancelled
         and entry._source_traceback is None
         and entry._runner == 0
         and entry._ended is None
     ):
         forget(entry)
-        lay_aside(entry, True)
+        freelist_put(entry, True)
 
 
 def new_callback(
@@ -386,7 +386,7 @@ def new_callback(
 ) -> Callback:
     """A `Callback`, made without the cost of a call by name."""
     snapshot = snapshot_context() if context is None else context
-    entry = take_up(False)
+    entry = freelist_pop(False)
     if entry is None:
         entry = Callback.__new__(Callback)
     entry._cancelled = False  # Somebody may have cancelled a spare one.
@@ -402,7 +402,7 @@ def new_guarded_callback(
 ) -> GuardedCallback:
     """A `GuardedCallback`, made in the same way."""
     snapshot = snapshot_context() if context is None else context
-    entry = take_up_guarded(True)
+    entry = freelist_pop_guarded(True)
     if entry is None:
         entry = GuardedCallback.__new__(GuardedCallback)
     entry._cancelled = False  # Somebody may have cancelled a spare one.
@@ -410,7 +410,7 @@ def new_guarded_callback(
     return entry
 
 
-make_room(SPARE_CALLBACKS)
+set_freelist_size(SPARE_CALLBACKS)
 
 if not cython.compiled:
     current_thread = threading.get_ident

@@ -11,5 +11,5 @@ compiled: Final = False
 
 
 def binding(wanted: bool) -> Callable[[Function], Function]:
-    """Whether a function becomes a method when a class has it; uncompiled, every function does."""
+    """Return whether a function becomes a method when a class has it; uncompiled, every function does."""
     return lambda function: function

@@ -20,11 +20,11 @@ cdef class Handle(Runnable):
     cdef flag _listed
 
     cdef object _set_up(self, AbstractLoop loop)
-    cdef object _send_held(self)
+    cdef object _flush_held(self)
     cdef object _begin_close(self)
     cdef object _release_now(self)
     cpdef object _release(self)
-    cdef object _let_go_of_loop(self)
+    cdef object _drop_loop_reference(self)
     cdef object _check_open(self)
     cpdef object _activate(self)
     cpdef object _deactivate(self)

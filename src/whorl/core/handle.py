@@ -90,18 +90,18 @@ class Handle(Runnable):
                 self._loop._count_active(-1)
 
     def has_ref(self) -> bool:
-        """Whether the loop stays alive for this handle."""
+        """Return whether the loop stays alive for this handle."""
         return self._referenced
 
     def is_active(self) -> bool:
-        """Whether it was started, or has something under way."""
+        """Return whether it was started, or has something under way."""
         return self._active
 
     def is_closing(self) -> bool:
-        """Whether `close` was called."""
+        """Return whether `close` was called."""
         return self._life != OPEN
 
-    def _send_held(self) -> None:
+    def _flush_held(self) -> None:
         """Send what the loop's collector was asked to wait with, if there is any."""
 
     def _begin_close(self) -> None:
@@ -122,7 +122,7 @@ class Handle(Runnable):
     def _release(self) -> None:
         """Give back what the handle holds, at the first step of closing."""
 
-    def _let_go_of_loop(self) -> None:
+    def _drop_loop_reference(self) -> None:
         """Be in no cycle with the loop: for a closed handle that nobody but the loop knows."""
         self._loop = None  # type: ignore[assignment]
 
@@ -174,7 +174,7 @@ class Request:
         return self._loop
 
     def is_pending(self) -> bool:
-        """Whether the operation is still in flight."""
+        """Return whether the operation is still in flight."""
         return self._pending
 
     def cancel(self) -> bool:

@@ -14,11 +14,11 @@ PENDING_ROUNDS: Final = 8
 
 #: While there is work, polls are skipped once this many in a row have found nothing: what a program can
 #: observe of its own turns (a few `sleep(0)` until data is there) stays as if every turn polled.
-QUIET_POLLS: Final = 32
+EMPTY_POLLS_BEFORE_SKIP: Final = 32
 
 #: Stands for such a row, for a single turn: the last poll slept until another thread ended that, and
 #: brought nothing else.
-JUST_WOKEN: Final = QUIET_POLLS + 1
+WOKEN_BY_THREAD: Final = EMPTY_POLLS_BEFORE_SKIP + 1
 
 #: At most this many turns in a row then do without a poll, which halves the cost of a short turn ...
 TURNS_WITHOUT_POLL: Final = 15

@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from whorl.core.callback cimport call_with_two, current_context, is_unshared
+from whorl.core.callback cimport call_with_two, current_context, has_single_reference
 from whorl.core.handle cimport Handle, Request
 
 

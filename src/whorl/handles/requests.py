@@ -126,7 +126,7 @@ def new_write(handle: Handle, callback: Ended | None) -> Write:
         spare._next = None
         _spares -= 1
         # Somebody may have found it where the collector shows it.
-        request = spare if is_unshared(spare) else Write.__new__(Write)
+        request = spare if has_single_reference(spare) else Write.__new__(Write)
     request._set_up(handle, callback)
     request._target = 0
     return request
@@ -138,7 +138,7 @@ def recycle_write(request: StreamRequest) -> None:
     Making and freeing objects that the collector watches is a third of the cost of a write.
     """
     global _spare, _spares
-    if is_unshared(request) and type(request) is Write and _spares < SPARE_WRITES:
+    if has_single_reference(request) and type(request) is Write and _spares < SPARE_WRITES:
         request.data = None  # first: its end may be anything
         if request._pending:
             return
@@ -157,4 +157,4 @@ def contiguous(data: Buffer) -> bytes | memoryview:
 
 
 if not cython.compiled:
-    from whorl.core.callback import call_with_two, is_unshared
+    from whorl.core.callback import call_with_two, has_single_reference

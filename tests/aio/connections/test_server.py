@@ -63,7 +63,7 @@ async def connected(loop: whorl.EventLoop, server: Any) -> socket.socket:
 
 
 async def answers(loop: whorl.EventLoop, server: Any) -> bool:
-    """Whether a new connection is served."""
+    """Return whether a new connection is served."""
     with await connected(loop, server) as sock:
         await loop.sock_sendall(sock, b"hello")
         return await receive(sock, 5) == b"hello"

@@ -118,7 +118,7 @@ def test_the_guard_sees_what_is_real() -> None:
 
 
 def can_trace() -> bool:
-    """Whether processes can be traced here."""
+    """Return whether processes can be traced here."""
     strace = shutil.which("strace")
     return strace is not None and subprocess.run([strace, "-o", "/dev/null", "true"]).returncode == 0
 

@@ -427,7 +427,7 @@ def test_whoever_replaces_what_says_whether_debug_mode_is_on_is_asked(
 
 
 def fires_at_once(loop: whorl.EventLoop) -> bool:
-    """Whether a timer that is an hour away is due in the next turn after `time` went on by an hour."""
+    """Return whether a timer that is an hour away is due in the next turn after `time` went on by an hour."""
     fired: list[int] = []
     loop.call_later(3600, fired.append, 1)
     loop.shift = 3600  # type: ignore[attr-defined]

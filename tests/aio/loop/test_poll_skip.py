@@ -17,7 +17,7 @@ import pytest
 import whorl
 from tests.aio.peers import turns
 from whorl.core import Kernel, RunMode
-from whorl.core.limits import LONGEST_WITHOUT_POLL_NS, QUIET_POLLS, TURNS_WITHOUT_POLL
+from whorl.core.limits import EMPTY_POLLS_BEFORE_SKIP, LONGEST_WITHOUT_POLL_NS, TURNS_WITHOUT_POLL
 from whorl.handles import Check, Idle, Prepare
 
 pytestmark = pytest.mark.usefixtures("no_leak")
@@ -78,16 +78,16 @@ async def polls_in(kernel: CountingKernel, count: int) -> int:
 
 
 async def test_the_first_busy_turns_all_poll(loop: whorl.EventLoop, kernel: CountingKernel) -> None:
-    assert await polls_in(kernel, QUIET_POLLS - 2) == QUIET_POLLS - 2
+    assert await polls_in(kernel, EMPTY_POLLS_BEFORE_SKIP - 2) == EMPTY_POLLS_BEFORE_SKIP - 2
 
 
 async def test_later_one_turn_in_a_few_polls(loop: whorl.EventLoop, kernel: CountingKernel) -> None:
-    await turns(QUIET_POLLS)
+    await turns(EMPTY_POLLS_BEFORE_SKIP)
     assert await polls_in(kernel, 10 * (TURNS_WITHOUT_POLL + 1)) == 10
 
 
 async def test_a_long_turn_is_followed_by_a_poll(loop: whorl.EventLoop, kernel: CountingKernel) -> None:
-    await turns(QUIET_POLLS)
+    await turns(EMPTY_POLLS_BEFORE_SKIP)
     for _ in range(10):
         kernel.clock += LONGEST_WITHOUT_POLL_NS + 1
         assert await polls_in(kernel, 1) == 1
@@ -96,7 +96,7 @@ async def test_a_long_turn_is_followed_by_a_poll(loop: whorl.EventLoop, kernel: 
 async def test_a_counter_that_jumps_back_is_followed_by_a_poll(
     loop: whorl.EventLoop, kernel: CountingKernel
 ) -> None:
-    await turns(QUIET_POLLS)
+    await turns(EMPTY_POLLS_BEFORE_SKIP)
     for _ in range(10):
         kernel.clock -= 1
         assert await polls_in(kernel, 1) == 1
@@ -107,11 +107,12 @@ async def test_an_event_lets_every_turn_poll_again(
 ) -> None:
     near, far = pair
     loop.add_reader(near, near.recv, 1)
-    await turns(QUIET_POLLS + 2)
+    await turns(EMPTY_POLLS_BEFORE_SKIP + 2)
     far.send(b"x")
     await turns(TURNS_WITHOUT_POLL + 1)
     assert (
-        await polls_in(kernel, QUIET_POLLS - TURNS_WITHOUT_POLL - 2) == QUIET_POLLS - TURNS_WITHOUT_POLL - 2
+        await polls_in(kernel, EMPTY_POLLS_BEFORE_SKIP - TURNS_WITHOUT_POLL - 2)
+        == EMPTY_POLLS_BEFORE_SKIP - TURNS_WITHOUT_POLL - 2
     )
     loop.remove_reader(near)
 
@@ -121,7 +122,7 @@ async def test_a_new_watch_is_polled_in_the_next_turn(
 ) -> None:
     near, far = pair
     far.send(b"x")
-    await turns(QUIET_POLLS + 2)
+    await turns(EMPTY_POLLS_BEFORE_SKIP + 2)
     arrived: list[bytes] = []
     loop.add_reader(near, lambda: arrived.append(near.recv(10)))
     await turns(2)
@@ -141,7 +142,7 @@ async def test_what_a_transport_sends_to_its_own_loop_arrives_in_the_next_turn(
 
     reading, _ = await loop.connect_accepted_socket(Listening, near)
     writing, _ = await loop.connect_accepted_socket(asyncio.Protocol, far)
-    await turns(QUIET_POLLS + 2)
+    await turns(EMPTY_POLLS_BEFORE_SKIP + 2)
     writing.write(b"x")
     await turns(2)
     assert arrived == [b"x"]
@@ -175,7 +176,7 @@ async def test_the_turn_after_a_wakeup_does_without_a_poll(
 ) -> None:
     for _ in range(2):
         assert await polls_until_woken(loop, kernel) == 1
-        assert await polls_in(kernel, QUIET_POLLS - 2) == QUIET_POLLS - 2
+        assert await polls_in(kernel, EMPTY_POLLS_BEFORE_SKIP - 2) == EMPTY_POLLS_BEFORE_SKIP - 2
 
 
 async def test_the_turn_after_a_wakeup_polls_if_there_was_an_event_as_well(
@@ -260,7 +261,7 @@ async def test_data_waits_for_a_few_turns_at_most(
     arrived: list[bytes] = []
     loop.add_reader(near, lambda: arrived.append(near.recv(10)))
     for phase in range(TURNS_WITHOUT_POLL + 1):
-        await turns(QUIET_POLLS + 1 + phase)
+        await turns(EMPTY_POLLS_BEFORE_SKIP + 1 + phase)
         far.send(b"x")
         await turns(TURNS_WITHOUT_POLL + 2)  # One poll in so many turns, and a turn to run in.
         assert arrived == [b"x"]
@@ -272,7 +273,7 @@ async def test_a_signal_waits_for_a_few_turns_at_most(loop: whorl.EventLoop, ker
     arrived: list[int] = []
     loop.add_signal_handler(signal.SIGUSR1, arrived.append, 1)
     for phase in range(TURNS_WITHOUT_POLL + 1):
-        await turns(QUIET_POLLS + 1 + phase)
+        await turns(EMPTY_POLLS_BEFORE_SKIP + 1 + phase)
         os.kill(os.getpid(), signal.SIGUSR1)
         await turns(TURNS_WITHOUT_POLL + 4)  # From the pipe to the queue is a turn of its own.
         assert arrived == [1]
@@ -281,7 +282,7 @@ async def test_a_signal_waits_for_a_few_turns_at_most(loop: whorl.EventLoop, ker
 
 
 async def test_a_timer_that_is_due_does_not_wait(loop: whorl.EventLoop, kernel: CountingKernel) -> None:
-    await turns(QUIET_POLLS + 1)
+    await turns(EMPTY_POLLS_BEFORE_SKIP + 1)
     for _ in range(TURNS_WITHOUT_POLL + 1):
         fired: list[int] = []
         loop.call_later(100e-9, fired.append, 1)
@@ -296,7 +297,7 @@ async def test_a_timer_that_is_far_away_costs_no_look_at_the_clock(
     loop: whorl.EventLoop, kernel: CountingKernel
 ) -> None:
     timer = loop.call_later(3600, turns, 0)
-    await turns(QUIET_POLLS + 1)
+    await turns(EMPTY_POLLS_BEFORE_SKIP + 1)
     before, polls = kernel.clock_reads, kernel.polls
     await turns(10 * (TURNS_WITHOUT_POLL + 1))
     assert kernel.clock_reads - before == kernel.polls - polls == 10
@@ -305,7 +306,7 @@ async def test_a_timer_that_is_far_away_costs_no_look_at_the_clock(
 
 async def test_a_call_of_another_thread_does_not_wait(loop: whorl.EventLoop, kernel: CountingKernel) -> None:
     for phase in range(TURNS_WITHOUT_POLL + 1):
-        await turns(QUIET_POLLS + 1 + phase)
+        await turns(EMPTY_POLLS_BEFORE_SKIP + 1 + phase)
         arrived: list[int] = []
         thread = threading.Thread(target=loop.call_soon_threadsafe, args=(arrived.append, 1))
         thread.start()
@@ -335,10 +336,10 @@ def test_a_busy_run_stops_after_the_turn_in_which_stop_was_called(
 
 def test_every_run_of_one_turn_polls(loop: whorl.EventLoop, kernel: CountingKernel) -> None:
     before = kernel.polls
-    for _ in range(2 * QUIET_POLLS):
+    for _ in range(2 * EMPTY_POLLS_BEFORE_SKIP):
         loop.call_soon(loop.stop)
         loop.run_forever()
-    assert kernel.polls - before == 2 * QUIET_POLLS
+    assert kernel.polls - before == 2 * EMPTY_POLLS_BEFORE_SKIP
 
 
 @pytest.mark.parametrize("mode", [RunMode.ONCE, RunMode.NOWAIT, RunMode.DEFAULT])
@@ -349,18 +350,18 @@ def test_the_turns_of_the_machine_all_poll(
         if left:
             loop.call_soon(step, left - 1)
 
-    step(2 * QUIET_POLLS)
+    step(2 * EMPTY_POLLS_BEFORE_SKIP)
     turns_before, polls_before = loop.metrics().turns, kernel.polls
     while loop.run(mode):
         pass
-    assert kernel.polls - polls_before == loop.metrics().turns - turns_before >= 2 * QUIET_POLLS
+    assert kernel.polls - polls_before == loop.metrics().turns - turns_before >= 2 * EMPTY_POLLS_BEFORE_SKIP
 
 
 @pytest.mark.parametrize("kind", [Idle, Prepare, Check])
 async def test_handles_that_run_in_every_turn_see_a_poll_in_every_turn(
     loop: whorl.EventLoop, kernel: CountingKernel, kind: Callable[[Any], Any]
 ) -> None:
-    await turns(QUIET_POLLS + 1)
+    await turns(EMPTY_POLLS_BEFORE_SKIP + 1)
     handle = kind(loop)
     handle.start(lambda handle: None)
     await turns(1)
@@ -371,7 +372,7 @@ async def test_handles_that_run_in_every_turn_see_a_poll_in_every_turn(
 async def test_a_replaced_clock_sees_a_poll_in_every_turn(
     loop: whorl.EventLoop, kernel: CountingKernel
 ) -> None:
-    await turns(QUIET_POLLS + 1)
+    await turns(EMPTY_POLLS_BEFORE_SKIP + 1)
     loop.time = lambda: 1000.0  # type: ignore[method-assign, assignment]
     await turns(1)
     assert await polls_in(kernel, 20) == 20
@@ -380,10 +381,10 @@ async def test_a_replaced_clock_sees_a_poll_in_every_turn(
 def test_every_turn_polls_that_is_made_from_outside(loop: whorl.EventLoop, kernel: CountingKernel) -> None:
     before = kernel.polls
     with whorl.Driver(loop) as driver:
-        for _ in range(2 * QUIET_POLLS):
+        for _ in range(2 * EMPTY_POLLS_BEFORE_SKIP):
             loop.call_soon(int)
             driver.step()
-    assert kernel.polls - before == 2 * QUIET_POLLS
+    assert kernel.polls - before == 2 * EMPTY_POLLS_BEFORE_SKIP
 
 
 def test_other_kernels_poll_in_the_turn_after_a_wakeup() -> None:
@@ -404,8 +405,8 @@ def test_other_kernels_and_pollers_are_asked_in_every_turn() -> None:
     kernel, selector = CountingKernel(may_skip_polls=False), Counting()
     for counting, loop in ((kernel, whorl.EventLoop(kernel=kernel)), (selector, whorl.EventLoop(selector))):
         before = counting.polls
-        loop.run_until_complete(turns(2 * QUIET_POLLS))
-        assert counting.polls - before >= 2 * QUIET_POLLS
+        loop.run_until_complete(turns(2 * EMPTY_POLLS_BEFORE_SKIP))
+        assert counting.polls - before >= 2 * EMPTY_POLLS_BEFORE_SKIP
         loop.close()
 
 

@@ -15,7 +15,7 @@ import pytest
 import whorl
 from whorl.aio.futures.future import Future
 from whorl.aio.futures.task import Task
-from whorl.aio.runners.compiled_tasks_loop import OwnTasksEventLoop
+from whorl.aio.runners.compiled_tasks_loop import CompiledTasksEventLoop
 
 
 def run(main: Coroutine[Any, Any, Any], **options: Any) -> Any:
@@ -29,7 +29,7 @@ async def nothing() -> None:
 def test_the_loop_makes_futures_and_tasks_of_ours() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        assert type(loop) is OwnTasksEventLoop
+        assert type(loop) is CompiledTasksEventLoop
         assert type(asyncio.current_task()) is Task
         assert type(loop.create_future()) is Future
         task = asyncio.create_task(nothing())

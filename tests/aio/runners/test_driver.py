@@ -48,7 +48,7 @@ def run(loop: whorl.EventLoop, main: Any) -> Any:
 
 
 def is_awake(driver: Driver) -> bool:
-    """Whether the descriptor says that there is something to do."""
+    """Return whether the descriptor says that there is something to do."""
     return bool(select.select([driver], [], [], 0)[0])
 
 
@@ -87,7 +87,7 @@ def test_the_timeout_is_that_of_the_next_thing_to_do(guest: whorl.EventLoop) -> 
 
 
 def fired(driver: Driver, ask: Callable[[], object]) -> bool:
-    """Whether what is asked of a loop between two steps ends its sleep."""
+    """Return whether what is asked of a loop between two steps ends its sleep."""
     driver.step()
     driver.timeout()
     assert not is_awake(driver)

@@ -13,7 +13,7 @@ import pytest
 
 import whorl
 from tests.aio.peers import socket_pair, turns
-from whorl.aio.runners.compiled_tasks_loop import OwnTasksEventLoop
+from whorl.aio.runners.compiled_tasks_loop import CompiledTasksEventLoop
 
 pytestmark = pytest.mark.usefixtures("no_leak")
 
@@ -71,11 +71,11 @@ def factory(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture(params=["plain", "debug"])
 def debug(request: pytest.FixtureRequest) -> bool:
-    """Whether the loop is in debug mode."""
+    """Return whether the loop is in debug mode."""
     return bool(request.param == "debug")
 
 
-@pytest.fixture(params=[whorl.EventLoop, OwnTasksEventLoop])
+@pytest.fixture(params=[whorl.EventLoop, CompiledTasksEventLoop])
 def any_loop(request: pytest.FixtureRequest, factory: Any, debug: bool) -> Iterator[Any]:
     """A loop with such tasks."""
     loop = request.param()

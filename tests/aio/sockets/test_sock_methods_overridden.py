@@ -13,7 +13,7 @@ import pytest
 
 import whorl
 from tests.aio.stock import is_as_in_asyncio
-from whorl.core.kernel.socket_overrides import NAMES, has_own
+from whorl.core.kernel.socket_overrides import NAMES, overrides_method
 
 pytestmark = pytest.mark.usefixtures("no_leak")
 
@@ -234,11 +234,11 @@ def test_a_subclass_without_such_methods_is_like_any_socket() -> None:
         note = "a subclass has a dictionary"
 
     with Plain() as sock, socket.socket() as other:
-        assert not has_own(sock, *NAMES)
-        assert not has_own(other, *NAMES)
+        assert not overrides_method(sock, *NAMES)
+        assert not overrides_method(other, *NAMES)
         sock.recv = print  # type: ignore[method-assign, assignment]
-        assert has_own(sock, "send", "recv")
-        assert not has_own(sock, "send")
+        assert overrides_method(sock, "send", "recv")
+        assert not overrides_method(sock, "send")
 
 
 # Datagram endpoints.
@@ -326,7 +326,11 @@ async def two_writes(loop: Any, sock: Telling) -> list[Any]:
 
 def test_each_write_of_a_callback_reaches_its_send() -> None:
     ours, peer = socket.socketpair()
-    with peer, Telling(fileno=ours.detach()) as sock, contextlib.closing(whorl.EventLoop()) as loop:
+    with (
+        peer,
+        Telling(fileno=ours.detach()) as sock,
+        contextlib.closing(whorl.EventLoop()) as loop,
+    ):
         assert loop.run_until_complete(two_writes(loop, sock)) == [("send", b"one"), ("send", b"two")]
 
 

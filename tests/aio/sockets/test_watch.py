@@ -66,7 +66,7 @@ async def meet(loop: whorl.EventLoop, ours: socket.socket, peer: socket.socket, 
 
 
 def arrived(sock: socket.socket) -> bool:
-    """Whether there is something to receive."""
+    """Return whether there is something to receive."""
     try:
         return bool(sock.recv(1, socket.MSG_PEEK))
     except BlockingIOError:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import whorl
-from whorl.aio.streams.reader_writer import StreamReader, StreamWriter, _Given
+from whorl.aio.streams.reader_writer import StreamReader, StreamWriter, _ReleasedTransport
 from whorl.aio.streams.server_protocol import StreamProtocols
 
 pytestmark = pytest.mark.usefixtures("no_leak")
@@ -186,7 +186,7 @@ async def test_a_server_gets_a_writer_of_ours_and_the_one_that_asyncio_made_clos
 
     server = await start(kind, tmp_path, serve)
     assert await ask(server) == b"word"
-    model = streams.StreamWriter(_Given(), None, None, asyncio.get_running_loop())  # type: ignore[arg-type]
+    model = streams.StreamWriter(_ReleasedTransport(), None, None, asyncio.get_running_loop())  # type: ignore[arg-type]
     assert found == [(StreamWriter, list(vars(model)))]
     await end(server)
 

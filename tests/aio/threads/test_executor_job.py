@@ -19,7 +19,7 @@ import pytest
 
 import whorl
 from tests.aio.stock import is_as_in_asyncio
-from whorl.aio.threads.executor_job import Job, knows_submit, takes_jobs
+from whorl.aio.threads.executor_job import ExecutorJob, is_stock_executor, is_stock_submit
 
 pytestmark = pytest.mark.usefixtures("no_leak")
 
@@ -417,8 +417,8 @@ def test_futures_of_another_class_are_not_asked_in_other_threads() -> None:
 
 def test_it_is_known_what_submit_does_in_this_python() -> None:
     with ThreadPoolExecutor(1) as executor:
-        assert takes_jobs(executor)
-        assert not takes_jobs(None)
+        assert is_stock_executor(executor)
+        assert not is_stock_executor(None)
 
 
 def test_another_submit_is_not_taken_for_the_known_one() -> None:
@@ -427,9 +427,9 @@ def test_another_submit_is_not_taken_for_the_known_one() -> None:
     def wrapped(*args: Any) -> Any:
         return submit(*args)
 
-    assert knows_submit(submit)
-    assert not knows_submit(wrapped)
-    assert not knows_submit(ThreadPoolExecutor.shutdown)
+    assert is_stock_submit(submit)
+    assert not is_stock_submit(wrapped)
+    assert not is_stock_submit(ThreadPoolExecutor.shutdown)
 
 
 async def test_a_way_into_the_loop_that_fails_is_logged(
@@ -439,7 +439,7 @@ async def test_a_way_into_the_loop_that_fails_is_logged(
         raise OSError("no way")
 
     future = loop.create_future()
-    job = Job(loop, future, int, ())
+    job = ExecutorJob(loop, future, int, ())
     monkeypatch.setattr(loop, "call_soon_threadsafe", refuse)
     await asyncio.get_running_loop().create_task(in_a_thread(job.run))
     assert "exception calling callback" in caplog.text

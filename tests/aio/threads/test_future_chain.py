@@ -67,7 +67,7 @@ async def outcomes(
 @pytest.mark.parametrize("in_thread", [False, True])
 @pytest.mark.parametrize("end", ENDS)
 async def test_it_ends_as_that_of_asyncios_wrap_future_does(end: str, in_thread: bool, early: bool) -> None:
-    ours = await outcomes(future_chain.follow, ENDS[end], in_thread, early)
+    ours = await outcomes(future_chain.wrap_future, ENDS[end], in_thread, early)
     theirs = await outcomes(
         lambda loop, source: asyncio.wrap_future(source, loop=loop), ENDS[end], in_thread, early
     )
@@ -76,7 +76,7 @@ async def test_it_ends_as_that_of_asyncios_wrap_future_does(end: str, in_thread:
 
 async def test_an_error_has_no_other_traceback_than_the_thread_gave_it(loop: whorl.EventLoop) -> None:
     source: ThreadFuture[Any] = ThreadFuture()
-    future = future_chain.follow(loop, source)
+    future = future_chain.wrap_future(loop, source)
     error = ZeroDivisionError()
     source.set_exception(error)
     await asyncio.wait([future])
@@ -86,7 +86,7 @@ async def test_an_error_has_no_other_traceback_than_the_thread_gave_it(loop: who
 
 async def test_cancelling_it_cancels_what_has_not_begun(loop: whorl.EventLoop) -> None:
     source: ThreadFuture[Any] = ThreadFuture()
-    future = future_chain.follow(loop, source)
+    future = future_chain.wrap_future(loop, source)
     future.cancel()
     await asyncio.sleep(0)
     assert source.cancelled()
@@ -97,7 +97,7 @@ async def test_cancelling_it_cancels_what_has_not_begun(loop: whorl.EventLoop) -
 async def test_what_comes_after_it_was_cancelled_is_dropped(loop: whorl.EventLoop) -> None:
     source: ThreadFuture[Any] = ThreadFuture()
     source.set_running_or_notify_cancel()
-    future = future_chain.follow(loop, source)
+    future = future_chain.wrap_future(loop, source)
     future.cancel()
     await asyncio.sleep(0)
     assert not source.cancelled()
@@ -110,7 +110,7 @@ async def test_who_ends_it_otherwise_has_broken_a_promise(loop: whorl.EventLoop)
     reports: list[Any] = []
     loop.set_exception_handler(lambda _, report: reports.append(report))
     source: ThreadFuture[Any] = ThreadFuture()
-    future = future_chain.follow(loop, source)
+    future = future_chain.wrap_future(loop, source)
     future.set_result("mine")
     source.set_running_or_notify_cancel()
     threading.Thread(target=source.set_result, args=("theirs",)).start()
@@ -123,7 +123,7 @@ async def test_who_ends_it_otherwise_has_broken_a_promise(loop: whorl.EventLoop)
 def test_a_result_for_a_closed_loop_is_dropped() -> None:
     loop = whorl.new_event_loop()
     source: ThreadFuture[Any] = ThreadFuture()
-    future = future_chain.follow(loop, source)
+    future = future_chain.wrap_future(loop, source)
     loop.close()
     source.set_result(1)
     assert not future.done()
@@ -134,9 +134,9 @@ async def test_other_futures_are_wrapped_by_asyncio(loop: whorl.EventLoop) -> No
         pass
 
     source = OtherFuture()
-    future = future_chain.follow(loop, source)
+    future = future_chain.wrap_future(loop, source)
     source.set_result(3)
     assert await future == 3
-    assert future_chain.follow(loop, future) is future
+    assert future_chain.wrap_future(loop, future) is future
     with pytest.raises(AssertionError):
-        future_chain.follow(loop, 3)
+        future_chain.wrap_future(loop, 3)

@@ -12,7 +12,7 @@ import pytest
 import whorl
 from tests.aio.peers import Recorder, noise, turns
 from tests.aio.tls_contexts import manual_connection
-from whorl.aio.tls.records import RecordReader, RecordWalk
+from whorl.aio.tls.records import RecordReader, RecordScanner
 
 RECORDS = [b"\x16\x03\x01\x00\x02ab", b"\x17\x03\x03\x00\x00", b"\x17\x03\x03\x01\x00" + bytes(256)]
 STREAM = bytearray(b"".join(RECORDS))
@@ -26,7 +26,7 @@ def protocol() -> Recorder:
 
 @pytest.mark.parametrize("cut", range(len(STREAM) + 1))
 def test_ends_of_records_are_found_wherever_the_pieces_end(cut: int) -> None:
-    walk = RecordWalk()
+    walk = RecordScanner()
     assert walk.whole(STREAM, 0, cut, 1000) == max([0, *(end for end in ENDS if end <= cut)])
     assert walk.is_between() == (cut in (0, *ENDS))
     assert walk.whole(STREAM, cut, len(STREAM), 1000) == len(STREAM)
@@ -35,14 +35,14 @@ def test_ends_of_records_are_found_wherever_the_pieces_end(cut: int) -> None:
 
 
 def test_no_more_records_are_counted_than_are_wanted() -> None:
-    walk = RecordWalk()
+    walk = RecordScanner()
     assert walk.whole(STREAM, 0, len(STREAM), 8) == 12
     assert walk.whole(STREAM, 12, len(STREAM), 8) == len(STREAM)
 
 
 @pytest.mark.parametrize("header", [b"\x80.\x01\x03\x01", b"\x17\x02\x00\x00\x10", b"\x16\x03\x01H\x01"])
 def test_what_is_no_record_ends_the_walk(header: bytes) -> None:
-    walk = RecordWalk()
+    walk = RecordScanner()
     walk.pass_by(bytearray(header + bytes(100)), 105)
     assert not walk.is_known
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from whorl.aio.transports.connection_set import Clients
+from whorl.aio.transports.connection_set import ConnectionSet
 
 
 class Transport:
@@ -12,7 +12,7 @@ class Transport:
 
 
 def test_transports_are_known_until_they_are_discarded() -> None:
-    clients, one, two = Clients(), Transport(), Transport()
+    clients, one, two = ConnectionSet(), Transport(), Transport()
     clients.add(one)
     clients.add(two)
     assert (len(clients), clients.transports()) == (2, [one, two])
@@ -22,7 +22,7 @@ def test_transports_are_known_until_they_are_discarded() -> None:
 
 
 def test_a_transport_that_is_gone_is_counted_until_it_is_discarded() -> None:
-    clients, one = Clients(), Transport()
+    clients, one = ConnectionSet(), Transport()
     clients.add(one)
     del one
     gc.collect()

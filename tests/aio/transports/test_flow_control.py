@@ -39,7 +39,7 @@ async def test_the_watermarks_are_64_and_16_kib_at_first(connect: Connect, kind:
 
 
 @pytest.mark.parametrize(
-    ("given", "limits"),
+    ("given", "watermarks"),
     [
         ({"high": 1000}, (250, 1000)),
         ({"low": 1000}, (1000, 4000)),
@@ -50,12 +50,12 @@ async def test_the_watermarks_are_64_and_16_kib_at_first(connect: Connect, kind:
     ],
 )
 async def test_setting_watermarks(
-    given: dict[str, int], limits: tuple[int, int], connect: Connect, kind: str
+    given: dict[str, int], watermarks: tuple[int, int], connect: Connect, kind: str
 ) -> None:
     transport, _ = await connect(kind, Recorder())
     transport.set_write_buffer_limits(high=5, low=1)
     transport.set_write_buffer_limits(**given)
-    assert transport.get_write_buffer_limits() == limits
+    assert transport.get_write_buffer_limits() == watermarks
 
 
 @pytest.mark.parametrize("given", [{"high": 1, "low": 2}, {"high": -1}, {"low": -1}, {"high": 5, "low": -1}])
@@ -408,7 +408,7 @@ async def test_both_directions_at_once(loop: whorl.EventLoop, connect: Connect, 
 
 
 @pytest.mark.parametrize(
-    ("high", "low", "limits"),
+    ("high", "low", "watermarks"),
     [
         (10**30, 10, (10, sys.maxsize)),
         (10**30, 10**29, (sys.maxsize, sys.maxsize)),
@@ -418,8 +418,8 @@ async def test_both_directions_at_once(loop: whorl.EventLoop, connect: Connect, 
     ],
 )
 async def test_watermarks_may_be_larger_than_memory(
-    high: float, low: float, limits: tuple[int, int], connect: Connect
+    high: float, low: float, watermarks: tuple[int, int], connect: Connect
 ) -> None:
     transport, _ = await connect("unix", Recorder())
     transport.set_write_buffer_limits(high, low)
-    assert transport.get_write_buffer_limits() == limits
+    assert transport.get_write_buffer_limits() == watermarks

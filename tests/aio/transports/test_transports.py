@@ -1308,11 +1308,11 @@ def test_a_buffer_that_shrinks_while_it_is_sent_confuses_nothing(left: int) -> N
 def test_a_read_asks_for_a_little_more_than_came_the_last_time_if_that_was_much(
     sizes: tuple[int, ...], expected: list[int]
 ) -> None:
-    limits = []
+    watermarks = []
 
     class Asked(Kernel):
         def recv(self, fd: int, limit: int) -> bytes | int:
-            limits.append(limit)
+            watermarks.append(limit)
             return super().recv(fd, limit)
 
     async def main(loop: whorl.EventLoop) -> None:
@@ -1331,7 +1331,7 @@ def test_a_read_asks_for_a_little_more_than_came_the_last_time_if_that_was_much(
     loop = whorl.EventLoop(kernel=Asked())
     loop.run_until_complete(main(loop))
     loop.close()
-    assert limits == expected
+    assert watermarks == expected
 
 
 @pytest.mark.parametrize("size", [LONGEST_READ - 1, LONGEST_READ, LONGEST_READ + 1, 3 * LONGEST_READ])

@@ -515,7 +515,7 @@ def test_a_kernel_without_fine_sleep_sleeps_in_milliseconds() -> None:
 
 
 def _sleeps_without(number: int) -> bool:
-    """Whether a sleep is right where the kernel refuses the system call with this number."""
+    """Return whether a sleep is right where the kernel refuses the system call with this number."""
     if not refuse_system_call(number, errno.ENOSYS):
         return True  # this machine allows no filters
     kernel = Kernel()

@@ -52,7 +52,7 @@ def order(when: float) -> tuple[int, float]:
 
 
 def is_due(when: float, now_ns: int) -> bool:
-    """Whether a time has been reached."""
+    """Return whether a time has been reached."""
     return when != when or (float(when) < NEVER_NS / 1e9 and float(when) * 1e9 <= now_ns)
 
 

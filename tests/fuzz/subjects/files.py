@@ -63,7 +63,7 @@ class Files(World):
 
     @staticmethod
     def waits(transport: Any) -> bool:
-        """Whether a file would have to wait for what was written before."""
+        """Return whether a file would have to wait for what was written before."""
         is_plain = hasattr(transport, "write") and not transport.get_extra_info("sslcontext")
         return is_plain and not transport.is_closing() and transport.get_write_buffer_size() > 0
 

@@ -131,7 +131,7 @@ class Life:
 
 
 def gone(pid: int) -> bool:
-    """Whether the child has been reaped."""
+    """Return whether the child has been reaped."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

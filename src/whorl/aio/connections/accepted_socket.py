@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from whorl.aio.loop_type import AnyLoop
-    from whorl.aio.transports.connection_set import Clients
+    from whorl.aio.transports.connection_set import ConnectionSet
 
     class Server(Protocol):
         """A server, as those that accept its connections see it."""
 
-        _clients: Clients
+        _clients: ConnectionSet
         _context: Context  # each connection gets a copy
         _protocol_factory: Callable[[], asyncio.BaseProtocol]
         _ssl_context: SSLContext | None

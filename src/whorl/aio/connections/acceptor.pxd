@@ -3,12 +3,12 @@ cimport cython
 from cpython.ref cimport PyObject
 
 from whorl.aio.transports.byte_transport cimport PyContext_Enter, PyContext_Exit
-from whorl.aio.transports.connection_set cimport Clients
+from whorl.aio.transports.connection_set cimport ConnectionSet
 from whorl.aio.transports.stream cimport StreamTransport
 from whorl.aio.transports.fd_table cimport TransportTable
-from whorl.aio.interop.class_snapshot cimport Unchanged
+from whorl.aio.interop.class_snapshot cimport ClassSnapshot
 from whorl.core.kernel.kernel cimport Kernel
-from whorl.core.loop.lifecycle cimport LoopLife
+from whorl.core.loop.lifecycle cimport LoopLifecycle
 from whorl.core.pollers.contract cimport IOHandle
 
 cdef extern from *:
@@ -32,7 +32,7 @@ cdef int ACCEPTS_PER_EVENT
 cdef object SocketTransport
 cdef object _Socket
 cdef object _CALL_SOON
-cdef Unchanged _METHODS
+cdef ClassSnapshot _METHODS
 cdef tuple EXHAUSTED
 cdef tuple NOTHING_THERE
 
@@ -42,16 +42,16 @@ cdef class Acceptor(IOHandle):
     cdef public object _server
     cdef public object _sock
     cdef public tuple _kind
-    cdef Clients _clients
+    cdef ConnectionSet _clients
     cdef TransportTable _table
-    cdef object _rest
+    cdef object _retry_timer
     cdef list _accepted
     cdef bint _exhausted
 
     cpdef object _on_events(self, int seen)
     @cython.locals(kernel=Kernel, descriptors=bint, _=int)
     cdef object _accept(self)
-    @cython.locals(machine=LoopLife)
+    @cython.locals(machine=LoopLifecycle)
     cdef object _run_again(self)
     cdef object _begin_soon(self, tuple accepted)
     @cython.locals(accepted=tuple)
@@ -59,7 +59,7 @@ cdef class Acceptor(IOHandle):
     @cython.locals(fd=int)
     cdef object _give_up_accepted(self)
     cdef bint _accepts_descriptors(self) except -1
-    @cython.locals(machine=LoopLife, transport=StreamTransport, made=StreamTransport)
+    @cython.locals(machine=LoopLifecycle, transport=StreamTransport, made=StreamTransport)
     cdef object _begin(self, int fd, tuple accepted, object context)
     cdef object _take_a_rest(self, object error)
     cpdef object _release(self)

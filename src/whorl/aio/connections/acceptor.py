@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.aio.connections.accepted_socket import say_failed, serve
 from whorl.aio.connections.connect import make_socket_transport
-from whorl.aio.interop.class_snapshot import Unchanged
-from whorl.aio.sockets.watch import make_room
-from whorl.aio.transports.connection_set import Clients
+from whorl.aio.interop.class_snapshot import ClassSnapshot
+from whorl.aio.sockets.watch import release_fd_for_transport
+from whorl.aio.transports.connection_set import ConnectionSet
 from whorl.aio.transports.public import SocketTransport
 from whorl.aio.transports.stream import StreamTransport
 from whorl.core.kernel.errors import os_error
@@ -32,7 +32,7 @@ except ImportError:
 if TYPE_CHECKING:
     from whorl.aio.connections.accepted_socket import Server
     from whorl.aio.loop_type import AnyLoop, FdTable
-    from whorl.core.loop.lifecycle import LoopLife
+    from whorl.core.loop.lifecycle import LoopLifecycle
     from whorl.core.timers.timed_callback import TimedCallback
 
 OPEN = int(Life.OPEN)
@@ -40,7 +40,7 @@ READABLE = int(Event.READABLE)
 
 # As they were when this module was imported: whoever replaces them is asked.
 _Socket = socket.socket
-_METHODS = Unchanged(
+_METHODS = ClassSnapshot(
     [(_Socket, name, getattr(_Socket, name)) for name in ("accept", "recv", "recv_into", "send", "sendmsg")]
 )
 _CALL_SOON = Loop.call_soon
@@ -52,7 +52,7 @@ NOTHING_THERE = (-errno.EAGAIN, -errno.EINTR)
 if not cython.compiled:
 
     def is_initialized(acceptor: Any) -> bool:
-        """Whether there is something to give up."""
+        """Return whether there is something to give up."""
         return hasattr(acceptor, "_accepted")
 
     def copy_of(context: Any) -> Any:
@@ -79,7 +79,7 @@ class Acceptor(IOHandle):
         "_exhausted",
         "_face",
         "_kind",
-        "_rest",
+        "_retry_timer",
         "_server",
         "_sock",
         "_table",
@@ -87,13 +87,13 @@ class Acceptor(IOHandle):
 
     def __init__(self, loop: AnyLoop, server: Server, sock: Any) -> None:
         IOHandle.__init__(self, loop)
-        loop._hide(self)
+        loop._mark_internal(self)
         self._face = loop
         self._server = server
         self._sock = sock
-        self._clients: Clients = server._clients
+        self._clients: ConnectionSet = server._clients
         self._table: FdTable = loop._transports
-        self._rest: TimedCallback | None = None
+        self._retry_timer: TimedCallback | None = None
         # What has no transport yet: descriptors, each with the peer's address and its own name.
         self._accepted: list[tuple[int, bytes | int, Any]] = []
         self._exhausted = False  # whether resources ran out, and nothing was accepted since
@@ -144,7 +144,7 @@ class Acceptor(IOHandle):
             self._kind is not None
             and not loop._debug
             and socket.socket is _Socket
-            and _METHODS.holds()
+            and _METHODS.is_current()
             and getattr(loop._make_socket_transport, "__func__", None) is make_socket_transport
             and getattr(loop.call_soon, "__func__", None) is _CALL_SOON
         )
@@ -160,7 +160,7 @@ class Acceptor(IOHandle):
 
     def _run_again(self) -> None:
         """Take another turn, for what was accepted in this one."""
-        machine: LoopLife = self._face
+        machine: LoopLifecycle = self._face
         if not self._queued:
             machine._enqueue(self)
             self._queued = True
@@ -179,7 +179,7 @@ class Acceptor(IOHandle):
     def _begin(self, fd: int, accepted: tuple[int, bytes | int, Any], context: Any) -> None:
         """A connection without a socket object: make its protocol and its transport."""
         loop = self._face
-        machine: LoopLife = loop
+        machine: LoopLifecycle = loop
         protocol: Any = None
         made: StreamTransport | None = None
         try:
@@ -188,11 +188,11 @@ class Acceptor(IOHandle):
                 machine._kernel.close(fd)
                 return
             if machine._poller.find(fd) is not None or self._table.get(fd) is not None:
-                make_room(loop, fd)
+                release_fd_for_transport(loop, fd)
             transport: StreamTransport = new(SocketTransport)
-            transport._take(loop, fd, self._kind, accepted, protocol, context)  # type: ignore[arg-type]
+            transport._init_accepted(loop, fd, self._kind, accepted, protocol, context)  # type: ignore[arg-type]
             made = transport
-            made._belong_to(self._server, self._clients)
+            made._register_with_server(self._server, self._clients)
         except BaseException as error:
             if made is None:
                 machine._kernel.close(fd)
@@ -202,7 +202,7 @@ class Acceptor(IOHandle):
 
     def _take_a_rest(self, error: OSError) -> None:
         """Descriptors or memory ran out: say so once, and try again later."""
-        self._rest = self._face.call_later(ACCEPT_REST_NS / 1e9, self._resume)
+        self._retry_timer = self._face.call_later(ACCEPT_REST_NS / 1e9, self._resume)
         self._face._poller.remove(self)
         if self._exhausted:
             return
@@ -216,13 +216,13 @@ class Acceptor(IOHandle):
         )
 
     def _resume(self) -> None:
-        self._rest = None
+        self._retry_timer = None
         if not self.is_closing():
             self._face._poller.add(self, READABLE)
 
     def _release(self) -> None:
-        if self._rest is not None:
-            self._rest.cancel()
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
         self._face._poller.remove(self)
         self._fd = -1
         self._give_up_accepted()

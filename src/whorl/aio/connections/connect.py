@@ -21,7 +21,7 @@ except ImportError:
 
 from whorl.aio.connections.resolver import AddressInfo
 from whorl.aio.sockets.checks import check_plain_socket, check_unix_socket
-from whorl.aio.sockets.watch import make_room
+from whorl.aio.sockets.watch import release_fd_for_transport
 from whorl.aio.transports.public import SocketTransport
 from whorl.aio.transports.stream import StreamTransport
 from whorl.aio.transports.tls_stream import TLSStream
@@ -366,7 +366,7 @@ def make_socket_transport(
     context: Context | None = None,
 ) -> asyncio.Transport:
     """A transport over a connected socket; `waiter` is done when the protocol was told."""
-    make_room(loop, sock)
+    release_fd_for_transport(loop, sock)
     transport: Any = SocketTransport(
         loop, sock, protocol, waiter, extra=extra, server=server, context=context
     )

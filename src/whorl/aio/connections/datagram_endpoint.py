@@ -14,7 +14,7 @@ from whorl.aio.connections.bind import remove_stale
 from whorl.aio.sockets.watch import ensure_no_transport
 from whorl.aio.transports.datagram import DatagramEndpoint
 from whorl.aio.transports.private_attributes import DatagramNames
-from whorl.aio.transports.public import Inherited, named, quick_to_call, shown
+from whorl.aio.transports.public import Inherited, bind_compiled_methods, named, transport_repr
 from whorl.core.kernel.errors import check_result, os_error
 from whorl.core.states import Event
 
@@ -31,7 +31,7 @@ class _BothTransports(asyncio.Transport, asyncio.DatagramTransport):
     """What asyncio's own datagram transport is to `isinstance`."""
 
 
-@quick_to_call
+@bind_compiled_methods
 @named("_SelectorDatagramTransport")
 class DatagramTransport(DatagramEndpoint, DatagramNames):
     """A datagram endpoint; plain Python, so that methods can be replaced on an instance.
@@ -54,7 +54,7 @@ class DatagramTransport(DatagramEndpoint, DatagramNames):
 
     def __repr__(self) -> str:
         is_read, is_written = self._interest & Event.READABLE, self._interest & Event.WRITABLE
-        return shown(self, bool(is_read), bool(is_written))
+        return transport_repr(self, bool(is_read), bool(is_written))
 
     def __del__(self, _warn: Any = warnings.warn) -> None:
         if getattr(self, "_sock", None) is not None:  # There is none if it was refused by its loop.
@@ -64,7 +64,7 @@ class DatagramTransport(DatagramEndpoint, DatagramNames):
                 self._close_now()
 
 
-class _Wish(NamedTuple):
+class _EndpointOptions(NamedTuple):
     """What the caller wants of an endpoint, in the order in which errors show it."""
 
     local_addr: Any
@@ -102,7 +102,7 @@ async def create_datagram_endpoint(
 
     Source: ``asyncio.loop.create_datagram_endpoint``.
     """
-    wish = _Wish(local_addr, remote_addr, family, proto, flags, reuse_port, allow_broadcast)
+    wish = _EndpointOptions(local_addr, remote_addr, family, proto, flags, reuse_port, allow_broadcast)
     remote = None
     is_ours = sock is None
     if sock is not None:
@@ -155,7 +155,7 @@ def make_datagram_transport(
     return transport  # type: ignore[no-any-return]
 
 
-def _check_socket(sock: Any, wish: _Wish) -> None:
+def _check_socket(sock: Any, wish: _EndpointOptions) -> None:
     """Refuse sockets that are no datagram sockets, and options that come too late."""
     if _ONLY_DATAGRAM_SOCKETS:
         if sock.type != socket.SOCK_DGRAM:
@@ -172,7 +172,7 @@ def _check_socket(sock: Any, wish: _Wish) -> None:
 # Addresses.
 
 
-async def _attempts(loop: AnyLoop, wish: _Wish) -> list[_Attempt]:
+async def _attempts(loop: AnyLoop, wish: _EndpointOptions) -> list[_Attempt]:
     """What to try, one after the other."""
     if not (wish.local_addr or wish.remote_addr):
         if wish.family == 0:
@@ -200,7 +200,7 @@ async def _attempts(loop: AnyLoop, wish: _Wish) -> list[_Attempt]:
     return attempts
 
 
-async def _resolve(loop: AnyLoop, address: Any, wish: _Wish) -> list[Any]:
+async def _resolve(loop: AnyLoop, address: Any, wish: _EndpointOptions) -> list[Any]:
     if not (isinstance(address, tuple) and len(address) == 2):
         raise TypeError("2-tuple is expected")
     infos: list[Any] = await loop._ensure_resolved(
@@ -214,7 +214,7 @@ async def _resolve(loop: AnyLoop, address: Any, wish: _Wish) -> list[Any]:
 # Sockets.
 
 
-async def _open_any(loop: AnyLoop, wish: _Wish, attempts: list[_Attempt]) -> tuple[Any, Any]:
+async def _open_any(loop: AnyLoop, wish: _EndpointOptions, attempts: list[_Attempt]) -> tuple[Any, Any]:
     """The first socket that can be had, and the address its datagrams go to."""
     errors: list[OSError] = []
     try:
@@ -228,7 +228,7 @@ async def _open_any(loop: AnyLoop, wish: _Wish, attempts: list[_Attempt]) -> tup
         del errors  # Their tracebacks refer to this frame.
 
 
-async def _open_one(loop: AnyLoop, wish: _Wish, attempt: _Attempt) -> tuple[Any, Any]:
+async def _open_one(loop: AnyLoop, wish: _EndpointOptions, attempt: _Attempt) -> tuple[Any, Any]:
     kernel = loop._kernel
     sock = kernel.open_socket(attempt.family, socket.SOCK_DGRAM, attempt.protocol)
     if isinstance(sock, int):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from whorl.aio.transports.pipe import ReadPipe, WritePipe
 from whorl.aio.transports.private_attributes import PipeNames, WritePipeNames
-from whorl.aio.transports.public import Inherited, described, named, quick_to_call
+from whorl.aio.transports.public import Inherited, bind_compiled_methods, named, repr_parts
 from whorl.core.states import Event
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def make_write_pipe_transport(
 
 def _described(transport: ReadPipe | WritePipe, is_polling: bool) -> list[str]:
     """The words that show a pipe's transport, its state in the poller among them."""
-    words = described(transport)
+    words = repr_parts(transport)
     if transport._fd >= 0 and transport.loop.is_closed():
         words.append("open")
     elif transport._fd >= 0:
@@ -119,7 +119,7 @@ class ReadPipeTransport(ReadPipe, PipeNames):
         _give_up(self, _warn)
 
 
-@quick_to_call
+@bind_compiled_methods
 @named("_UnixWritePipeTransport")
 class WritePipeTransport(WritePipe, WritePipeNames):
     """What users see of a pipe that is written to; `isinstance` finds ``asyncio.Transport`` too.

@@ -234,7 +234,7 @@ async def sendfile_fallback(loop: AnyLoop, transport: Any, file: Any, offset: in
         file.seek(offset)
     buffer = memoryview(bytearray(min(count or SENDFILE_WRITE_SIZE, SENDFILE_WRITE_SIZE)))
     total = 0
-    stand_in = StandIn(loop, transport)
+    stand_in = _SendfileProtocol(loop, transport)
     try:
         while piece := await _read_piece(loop, file, buffer, count, total):
             await stand_in.drain()
@@ -247,7 +247,7 @@ async def sendfile_fallback(loop: AnyLoop, transport: Any, file: Any, offset: in
     return total
 
 
-class StandIn(asyncio.Protocol):
+class _SendfileProtocol(asyncio.Protocol):
     """The protocol of a transport while a file is written to it."""
 
     def __init__(self, loop: AnyLoop, transport: Any) -> None:

@@ -16,8 +16,8 @@ from whorl.aio.connections.acceptor import Acceptor
 from whorl.aio.connections.bind import bind_hosts, bind_path, path_of, remove_path
 from whorl.aio.connections.connect import check_tls_timeouts
 from whorl.aio.sockets.checks import check_plain_socket, check_unix_socket
-from whorl.aio.streams.server_protocol import quick_factory
-from whorl.aio.transports.connection_set import Clients
+from whorl.aio.streams.server_protocol import fast_server_protocol_factory
+from whorl.aio.transports.connection_set import ConnectionSet
 from whorl.core.kernel.errors import os_error
 
 if TYPE_CHECKING:
@@ -49,13 +49,13 @@ class Server(asyncio.Server):
     ) -> None:
         self._loop = loop
         self._sockets: list[Any] | None = sockets
-        self._protocol_factory = quick_factory(loop, protocol_factory)
+        self._protocol_factory = fast_server_protocol_factory(loop, protocol_factory)
         self._ssl_context = ssl_context
         self._backlog = backlog
         self._ssl_handshake_timeout = ssl_handshake_timeout
         self._ssl_shutdown_timeout = ssl_shutdown_timeout
         self._acceptors: list[Acceptor] = []
-        self._clients = Clients()
+        self._clients = ConnectionSet()
         self._waiters: list[asyncio.Future[None]] | None = []  # None: closed, and all connections gone
         self._serving = False
         self._serving_forever_fut: asyncio.Future[None] | None = None
@@ -75,7 +75,7 @@ class Server(asyncio.Server):
         return self._loop
 
     def is_serving(self) -> bool:
-        """Whether connections are accepted."""
+        """Return whether connections are accepted."""
         return self._serving
 
     async def start_serving(self) -> None:

@@ -322,7 +322,7 @@ class SubprocessTransport(asyncio.SubprocessTransport):
         self._protocol = protocol
 
     def is_closing(self) -> bool:
-        """Whether the transport was closed."""
+        """Return whether the transport was closed."""
         return self._closed
 
     # Signals.

@@ -31,18 +31,18 @@ def next_turn() -> Generator[None, None, None]:
     yield
 
 
-async def ask(function: Callable[..., Any], *args: Any) -> Any:
+async def await_call(function: Callable[..., Any], *args: Any) -> Any:
     """What a function of `whorl.handles.fs` gives; raises its error."""
     loop = running_loop()
-    return await outcome(loop, functools.partial(function, loop, *args))
+    return await await_request(loop, functools.partial(function, loop, *args))
 
 
-async def perform(loop: EventLoop, operation: Operation) -> Any:
+async def await_operation(loop: EventLoop, operation: Operation) -> Any:
     """What an operation gives; raises its error."""
-    return await outcome(loop, functools.partial(FsRequest, loop, operation))
+    return await await_request(loop, functools.partial(FsRequest, loop, operation))
 
 
-async def outcome(loop: EventLoop, begin: Callable[..., FsRequest]) -> Any:
+async def await_request(loop: EventLoop, begin: Callable[..., FsRequest]) -> Any:
     """Begin a request and wait for its end."""
     future = loop.create_future()
     request = begin(callback=functools.partial(_settle, future))

@@ -101,21 +101,21 @@ class File(Generic[AnyStr]):
         return self._fd
 
     def isatty(self) -> bool:
-        """Whether it is a terminal."""
+        """Return whether it is a terminal."""
         return self._kernel.is_terminal(self.fileno())
 
     def readable(self) -> bool:
-        """Whether it may be read."""
+        """Return whether it may be read."""
         self._check_open()
         return self._mode.reads
 
     def writable(self) -> bool:
-        """Whether it may be written."""
+        """Return whether it may be written."""
         self._check_open()
         return self._mode.writes
 
     def seekable(self) -> bool:
-        """Whether it has a position."""
+        """Return whether it has a position."""
         self._check_open()
         return self._stack is None or bool(self._stack.seekable())
 
@@ -281,7 +281,7 @@ class File(Generic[AnyStr]):
         return int(await self._do(lambda stack: stack.truncate(size)))
 
     def _buffers(self) -> bool:
-        """Whether writes of a few bytes may go into a buffer that is surely empty after a flush."""
+        """Return whether writes of a few bytes may go into a buffer that is surely empty after a flush."""
         mode = self._mode
         return mode.writes and not mode.reads and mode.buffering != 0 and mode.buffering != 1
 
@@ -470,7 +470,7 @@ class File(Generic[AnyStr]):
     # Checks.
 
     def _is_taken(self) -> bool:
-        """Whether somebody else is at work; raises ValueError if the file is closed."""
+        """Return whether somebody else is at work; raises ValueError if the file is closed."""
         self._check_open()
         return self._is_busy or self._turn.locked() or self._rewind is not None
 

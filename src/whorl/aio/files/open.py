@@ -9,7 +9,7 @@ import stat as modes
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, AnyStr, Generic, overload
 
-from whorl.aio.files.await_request import next_turn, perform, running_loop
+from whorl.aio.files.await_request import await_operation, next_turn, running_loop
 from whorl.aio.files.file import File
 from whorl.aio.files.open_mode import Mode, parse
 from whorl.aio.files.whole_file import open_again
@@ -69,7 +69,7 @@ class Opening(Generic[AnyStr]):
                 return self._made(loop, fd, True)
             if fd == -errno.EXDEV:
                 operation = learning(kernel, operation)
-        return self._made(loop, *await perform(loop, operation))
+        return self._made(loop, *await await_operation(loop, operation))
 
     def _made(self, loop: AnyLoop, fd: int, is_plain: bool) -> File[AnyStr]:
         try:

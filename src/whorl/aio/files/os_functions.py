@@ -9,7 +9,7 @@ import stat as modes
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
-from whorl.aio.files.await_request import ask, next_turn, perform, running_loop
+from whorl.aio.files.await_request import await_call, await_operation, next_turn, running_loop
 from whorl.core.kernel.files import FileSystemStatus
 from whorl.handles import fs
 from whorl.handles.fs.directories import DirentType
@@ -24,15 +24,15 @@ class Entry(NamedTuple):
     type: DirentType
 
     def is_dir(self) -> bool:
-        """Whether it is a directory."""
+        """Return whether it is a directory."""
         return self.type == DirentType.DIR
 
     def is_file(self) -> bool:
-        """Whether it is a regular file."""
+        """Return whether it is a regular file."""
         return self.type == DirentType.FILE
 
     def is_symlink(self) -> bool:
-        """Whether it is a symbolic link."""
+        """Return whether it is a symbolic link."""
         return self.type == DirentType.LINK
 
     def __fspath__(self) -> Any:
@@ -49,7 +49,7 @@ async def stat(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
     if found.__class__ is not int:
         await next_turn()
         return found  # type: ignore[no-any-return]
-    return await ask(fs.stat if follow_symlinks else fs.lstat, plain)  # type: ignore[no-any-return]
+    return await await_call(fs.stat if follow_symlinks else fs.lstat, plain)  # type: ignore[no-any-return]
 
 
 async def lstat(path: Path) -> os.stat_result:
@@ -58,22 +58,22 @@ async def lstat(path: Path) -> os.stat_result:
 
 
 async def exists(path: Path) -> bool:
-    """Whether there is such a file (os.path.exists)."""
+    """Return whether there is such a file (os.path.exists)."""
     return await _mode(path) != 0
 
 
 async def is_file(path: Path) -> bool:
-    """Whether there is such a regular file (os.path.isfile)."""
+    """Return whether there is such a regular file (os.path.isfile)."""
     return modes.S_ISREG(await _mode(path))
 
 
 async def is_dir(path: Path) -> bool:
-    """Whether there is such a directory (os.path.isdir)."""
+    """Return whether there is such a directory (os.path.isdir)."""
     return modes.S_ISDIR(await _mode(path))
 
 
 async def is_symlink(path: Path) -> bool:
-    """Whether there is such a symbolic link (os.path.islink)."""
+    """Return whether there is such a symbolic link (os.path.islink)."""
     return modes.S_ISLNK(await _mode(path, follow_symlinks=False))
 
 
@@ -87,9 +87,9 @@ async def _mode(path: Path, follow_symlinks: bool = True) -> int:
 
 
 async def access(path: Path, mode: int) -> bool:
-    """Whether the process may read (os.R_OK), write or execute a file (os.access)."""
+    """Return whether the process may read (os.R_OK), write or execute a file (os.access)."""
     try:
-        await ask(fs.access, path, mode)
+        await await_call(fs.access, path, mode)
     except OSError:
         return False
     return True
@@ -97,7 +97,7 @@ async def access(path: Path, mode: int) -> bool:
 
 async def statfs(path: Path) -> FileSystemStatus:
     """What the file system says of itself on which a file lies."""
-    return await ask(fs.statfs, path)  # type: ignore[no-any-return]
+    return await await_call(fs.statfs, path)  # type: ignore[no-any-return]
 
 
 # What may be changed.
@@ -105,12 +105,12 @@ async def statfs(path: Path) -> FileSystemStatus:
 
 async def chmod(path: Path, mode: int) -> None:
     """Set the permissions of a file (os.chmod)."""
-    await ask(fs.chmod, path, mode)
+    await await_call(fs.chmod, path, mode)
 
 
 async def chown(path: Path, uid: int, gid: int, *, follow_symlinks: bool = True) -> None:
     """Set the owner and the group of a file, -1: as they were (os.chown)."""
-    await ask(fs.chown if follow_symlinks else fs.lchown, path, uid, gid)
+    await await_call(fs.chown if follow_symlinks else fs.lchown, path, uid, gid)
 
 
 async def utime(
@@ -127,10 +127,10 @@ async def utime(
     if ns is not None:
         accessed, modified = map(int, ns)
         call = functools.partial(loop._kernel.set_times, plain, accessed, modified, follow_symlinks)
-        await perform(loop, Operation(call, plain))
+        await await_operation(loop, Operation(call, plain))
     else:
         given = (float("inf"), float("inf")) if times is None else times
-        await ask(fs.utime if follow_symlinks else fs.lutime, plain, *given)
+        await await_call(fs.utime if follow_symlinks else fs.lutime, plain, *given)
 
 
 # Names.
@@ -138,14 +138,14 @@ async def utime(
 
 async def mkdir(path: Path, mode: int = 0o777) -> None:
     """Make a directory (os.mkdir)."""
-    await ask(fs.mkdir, path, mode)
+    await await_call(fs.mkdir, path, mode)
 
 
 async def makedirs(path: Path, mode: int = 0o777, exist_ok: bool = False) -> None:
     """Make a directory, and those above it that are missing (os.makedirs)."""
     plain = path_of(path)
     try:
-        await ask(fs.mkdir, plain, mode)
+        await await_call(fs.mkdir, plain, mode)
     except FileNotFoundError:
         parent = os.path.dirname(plain.rstrip("/") if isinstance(plain, str) else plain.rstrip(b"/"))
         if not parent or parent == plain:
@@ -159,7 +159,7 @@ async def makedirs(path: Path, mode: int = 0o777, exist_ok: bool = False) -> Non
 
 async def remove(path: Path) -> None:
     """Remove a name (os.remove)."""
-    await ask(fs.unlink, path)
+    await await_call(fs.unlink, path)
 
 
 unlink = remove
@@ -167,12 +167,12 @@ unlink = remove
 
 async def rmdir(path: Path) -> None:
     """Remove an empty directory (os.rmdir)."""
-    await ask(fs.rmdir, path)
+    await await_call(fs.rmdir, path)
 
 
 async def rename(path: Path, new_path: Path) -> None:
     """Give a file another name, which may be that of a file that is there (os.rename)."""
-    await ask(fs.rename, path, new_path)
+    await await_call(fs.rename, path, new_path)
 
 
 replace = rename
@@ -180,27 +180,27 @@ replace = rename
 
 async def link(path: Path, new_path: Path) -> None:
     """Give a file one more name (os.link)."""
-    await ask(fs.link, path, new_path)
+    await await_call(fs.link, path, new_path)
 
 
 async def symlink(target: Path, path: Path) -> None:
     """Make a symbolic link at `path` (os.symlink)."""
-    await ask(fs.symlink, target, path)
+    await await_call(fs.symlink, target, path)
 
 
 async def readlink(path: Path) -> Any:
     """Where a symbolic link leads (os.readlink)."""
-    return await ask(fs.readlink, path)
+    return await await_call(fs.readlink, path)
 
 
 async def realpath(path: Path) -> Any:
     """The absolute path of a file that exists, without symbolic links (os.path.realpath, strict)."""
-    return await ask(fs.realpath, path)
+    return await await_call(fs.realpath, path)
 
 
 async def copyfile(path: Path, new_path: Path, flags: int = 0) -> None:
     """Copy the content and the permissions of a file; `flags` are those of `whorl.handles.fs.copyfile`."""
-    await ask(fs.copyfile, path, new_path, flags)
+    await await_call(fs.copyfile, path, new_path, flags)
 
 
 # Directories.
@@ -209,13 +209,13 @@ async def copyfile(path: Path, new_path: Path, flags: int = 0) -> None:
 async def scandir(path: Path = ".") -> list[Entry]:
     """The entries of a directory, by name."""
     plain: Any = path_of(path)
-    found = await ask(fs.scandir, plain)
+    found = await await_call(fs.scandir, plain)
     return [Entry(entry.name, os.path.join(plain, entry.name), entry.type) for entry in found]
 
 
 async def listdir(path: Path = ".") -> list[Any]:
     """The names in a directory, in order (os.listdir)."""
-    return [entry.name for entry in await ask(fs.scandir, path)]
+    return [entry.name for entry in await await_call(fs.scandir, path)]
 
 
 async def walk(top: Path) -> AsyncIterator[tuple[Any, list[Any], list[Any]]]:

@@ -32,19 +32,19 @@ class Path(pathlib.PurePosixPath):
         return await os_functions.lstat(self)
 
     async def exists(self) -> bool:
-        """Whether there is such a file."""
+        """Return whether there is such a file."""
         return await os_functions.exists(self)
 
     async def is_file(self) -> bool:
-        """Whether it is a regular file."""
+        """Return whether it is a regular file."""
         return await os_functions.is_file(self)
 
     async def is_dir(self) -> bool:
-        """Whether it is a directory."""
+        """Return whether it is a directory."""
         return await os_functions.is_dir(self)
 
     async def is_symlink(self) -> bool:
-        """Whether it is a symbolic link."""
+        """Return whether it is a symbolic link."""
         return await os_functions.is_symlink(self)
 
     async def readlink(self) -> Self:

@@ -33,15 +33,15 @@ class RawFile(io.RawIOBase):
         self.mode = mode.text
 
     def readable(self) -> bool:
-        """Whether it may be read."""
+        """Return whether it may be read."""
         return self._mode.reads
 
     def writable(self) -> bool:
-        """Whether it may be written."""
+        """Return whether it may be written."""
         return self._mode.writes
 
     def seekable(self) -> bool:
-        """Whether it has a position."""
+        """Return whether it has a position."""
         if self._seekable is None:
             self._seekable = self._kernel.seek_file(self._fd, 0, os.SEEK_CUR) >= 0
         return self._seekable
@@ -53,7 +53,7 @@ class RawFile(io.RawIOBase):
         return self._fd
 
     def isatty(self) -> bool:
-        """Whether it is a terminal."""
+        """Return whether it is a terminal."""
         return self._kernel.is_terminal(self.fileno())
 
     def readinto(self, buffer: WriteableBuffer) -> int | None:

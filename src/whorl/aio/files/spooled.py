@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.files.await_request import next_turn, perform, running_loop
+from whorl.aio.files.await_request import await_operation, next_turn, running_loop
 from whorl.aio.files.file import File
 from whorl.aio.files.open_mode import parse
 from whorl.aio.files.temporary import Names, Part, give_file_back, make_unnamed
@@ -128,15 +128,15 @@ class SpooledTemporaryFile:
         return False
 
     def readable(self) -> bool:
-        """Whether it may be read."""
+        """Return whether it may be read."""
         return self._asked("readable")
 
     def writable(self) -> bool:
-        """Whether it may be written."""
+        """Return whether it may be written."""
         return self._asked("writable")
 
     def seekable(self) -> bool:
-        """Whether it has a position."""
+        """Return whether it has a position."""
         return self._asked("seekable")
 
     def _asked(self, method: str) -> bool:
@@ -223,7 +223,7 @@ class SpooledTemporaryFile:
         kernel, content, position = self._kernel_and_content()
         call = functools.partial(_make_with, kernel, self._names, content)
         dispose = functools.partial(give_file_back, kernel)
-        _, fd = await perform(running_loop(), Operation(call, dispose=dispose, repeats=False))
+        _, fd = await await_operation(running_loop(), Operation(call, dispose=dispose, repeats=False))
         file = self._file_of(fd)
         try:
             await file.seek(position)

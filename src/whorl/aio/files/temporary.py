@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, AnyStr, NamedTuple
 
-from whorl.aio.files.await_request import perform, running_loop
+from whorl.aio.files.await_request import await_operation, running_loop
 from whorl.aio.files.file import File
 from whorl.aio.files.open import Opening
 from whorl.aio.files.open_mode import Mode, parse
@@ -147,7 +147,7 @@ class TemporaryOpening(Opening[AnyStr]):
         make = _make_file if self._is_named else make_unnamed
         dispose = functools.partial(give_file_back, kernel)
         operation = Operation(functools.partial(make, kernel, self._names), dispose=dispose, repeats=False)
-        path, fd = await perform(loop, operation)
+        path, fd = await await_operation(loop, operation)
         try:
             if self._is_named and self._deletes:
                 return NamedFile(loop, fd, self._mode, path, self._deletes_on_close)
@@ -218,7 +218,7 @@ async def mkstemp(
     loop, names = running_loop(), Names.of(suffix, prefix, dir)
     kernel = loop._kernel
     call, dispose = functools.partial(_make_file, kernel, names), functools.partial(give_file_back, kernel)
-    path, fd = await perform(loop, Operation(call, dispose=dispose, repeats=False))
+    path, fd = await await_operation(loop, Operation(call, dispose=dispose, repeats=False))
     return fd, path
 
 
@@ -234,12 +234,12 @@ async def mkdtemp(suffix: Part = None, prefix: Part = None, dir: Path | None = N
         return names.make(kernel, lambda path: kernel.make_directory(path, 0o700))
 
     operation = Operation(call, dispose=lambda made: kernel.remove_directory(made[0]), repeats=False)
-    return (await perform(loop, operation))[0]
+    return (await await_operation(loop, operation))[0]
 
 
 async def gettempdir() -> str:
     """The directory for temporary files (tempfile.gettempdir); it tries out some, once."""
-    return await perform(running_loop(), Operation(tempfile.gettempdir))  # type: ignore[no-any-return]
+    return await await_operation(running_loop(), Operation(tempfile.gettempdir))  # type: ignore[no-any-return]
 
 
 class TemporaryDirectory:
@@ -282,7 +282,7 @@ class TemporaryDirectory:
         if self.name is not None:
             raise RuntimeError("this directory has been made already")
         if self._deletes:
-            self._directory = await perform(running_loop(), Operation(self._make, dispose=_clean))
+            self._directory = await await_operation(running_loop(), Operation(self._make, dispose=_clean))
             self.name = self._directory.name
         else:
             self.name = await mkdtemp(**self._options)

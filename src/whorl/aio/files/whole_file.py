@@ -8,7 +8,7 @@ import io
 import os
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.files.await_request import next_turn, perform, running_loop
+from whorl.aio.files.await_request import await_operation, next_turn, running_loop
 from whorl.core.limits import COPY_SIZE, READ_NOW_SIZE
 from whorl.handles.fs.files import write_all
 from whorl.handles.fs.request import Operation, Path, learning, path_of, views_of
@@ -32,7 +32,7 @@ async def read_bytes(path: Path) -> bytes:
     operation = Operation(functools.partial(_read_whole, loop._kernel, plain), plain)
     if content == -errno.EXDEV:
         operation = learning(loop._kernel, operation)
-    return await perform(loop, operation)  # type: ignore[no-any-return]
+    return await await_operation(loop, operation)  # type: ignore[no-any-return]
 
 
 async def read_text(
@@ -55,7 +55,7 @@ async def write_bytes(path: Path, data: ReadableBuffer) -> int:
     loop, plain = running_loop(), path_of(path)
     views = views_of(memoryview(data), writable=False)
     operation = Operation(functools.partial(_write_whole, loop._kernel, plain, views), plain, views=views)
-    return await perform(loop, operation)  # type: ignore[no-any-return]
+    return await await_operation(loop, operation)  # type: ignore[no-any-return]
 
 
 async def write_text(

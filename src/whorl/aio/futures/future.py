@@ -100,11 +100,11 @@ class Future(Runnable):
         return self._loop
 
     def done(self) -> bool:
-        """Whether it has a result or an exception, or was cancelled."""
+        """Return whether it has a result or an exception, or was cancelled."""
         return self._status > PENDING
 
     def cancelled(self) -> bool:
-        """Whether it was cancelled."""
+        """Return whether it was cancelled."""
         return self._status == CANCELLED
 
     def result(self) -> Any:

@@ -11,12 +11,12 @@ cdef extern from *:
     unsigned int version_of "whorl_version_of"(object cls)
 
 
-cdef class Unchanged:
+cdef class ClassSnapshot:
     cdef list _methods
     cdef uint64_t _versions
 
     @cython.locals(versions=uint64_t)
-    cpdef bint holds(self) except -1
+    cpdef bint is_current(self) except -1
 
 
 cdef inline uint64_t versions_of(list methods) except? 0:

@@ -16,7 +16,7 @@ if not cython.compiled:
         return 0
 
 
-class Unchanged:
+class ClassSnapshot:
     """Methods of classes, each as (class, name, method); those of one class stand together."""
 
     __slots__ = ("_methods", "_versions")
@@ -25,8 +25,8 @@ class Unchanged:
         self._methods = methods
         self._versions = 0  # the versions of the classes when they were last found to be the same
 
-    def holds(self) -> bool:
-        """Whether each class still has the method that is given with its name."""
+    def is_current(self) -> bool:
+        """Return whether each class still has the method that is given with its name."""
         versions = versions_of(self._methods)
         if versions and versions == self._versions:
             return True

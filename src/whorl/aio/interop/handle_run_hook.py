@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _asyncios: Any = events.Handle._run
 
 
-def runner() -> Callable[[Any, Runnable], object] | None:
+def patched_run() -> Callable[[Any, Runnable], object] | None:
     """What a loop is to run its entries by; None: nothing but itself."""
     return None if events.Handle._run is _asyncios else _run_as_handle
 

@@ -18,15 +18,15 @@ cdef inline object clock_function_of(object loop):
     return (<LoopTimers?>loop)._clock_function
 
 
-cdef class Noticing:
+cdef class OverrideObserver:
     pass
 
 
-cdef class Unaware:
+cdef class NoObserver:
     pass
 
 
-cdef class Telling:
+cdef class ObservedDescriptor:
     cdef readonly object __name__
     cdef readonly object __signature__
     cdef object _read

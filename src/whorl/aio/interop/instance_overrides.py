@@ -17,7 +17,7 @@ if not cython.compiled:
     delete_plainly: Any = object.__delattr__
 
 
-class Noticing:
+class OverrideObserver:
     """Tells its subclass when `call_at` is put on an instance, or taken off it.
 
     In a class of Python's these two methods would cost every attribute that is set a call.
@@ -28,24 +28,24 @@ class Noticing:
     def __setattr__(self, name: str, value: object) -> None:
         set_plainly(self, name, value)
         if name == "call_at":
-            self._look_again()
+            self._overrides_changed()
 
     def __delattr__(self, name: str) -> None:
         delete_plainly(self, name)
         if name == "call_at":
-            self._look_again()
+            self._overrides_changed()
 
-    def _look_again(self) -> None:
+    def _overrides_changed(self) -> None:
         """Something was replaced, or is the class's own again."""
 
 
-class Unaware:
+class NoObserver:
     """The same for the uncompiled build, whose machine sets all that it remembers as attributes: nothing."""
 
     __slots__ = ()
 
 
-class Telling:
+class ObservedDescriptor:
     """The monotonic clock, in seconds (``asyncio.loop.time``).
 
     A method that tells when it is replaced on an instance. The function lies in the attribute
@@ -93,10 +93,10 @@ if not cython.compiled:
             replaced: Callable[[Any, Any], None],
             restored: Callable[[Any], None],
         ) -> None:
-            super().__init__(clock_function_of, replaced, restored, Telling.__doc__)
+            super().__init__(clock_function_of, replaced, restored, ObservedDescriptor.__doc__)
             self.__name__ = method.__name__  # type: ignore[misc, unused-ignore]
             self._read = read
 
-        __call__ = Telling.__call__
+        __call__ = ObservedDescriptor.__call__
 
-    Telling = TellingProperty  # type: ignore[misc, assignment]
+    ObservedDescriptor = TellingProperty  # type: ignore[misc, assignment]

@@ -129,7 +129,7 @@ cdef bint AWAITED_BY
 cdef object discard_awaiter
 
 
-cdef class Wait:
+cdef class ReusableFuture:
     cdef Loop _runner
     cdef object _future
     cdef bint _done
@@ -148,5 +148,5 @@ cdef class Wait:
     cdef Callback _first_call(self)
 
 
-cdef inline bint is_kept_by_one(Wait wait) noexcept:
+cdef inline bint has_one_other_reference(ReusableFuture wait) noexcept:
     return has_one_holder(<PyObject *>wait._future)

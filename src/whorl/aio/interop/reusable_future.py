@@ -40,11 +40,11 @@ if not cython.compiled:
     from whorl.core.callback import call_with_one
 
     def learn_futures(future_class: Any, example: Any) -> bool:
-        """Whether futures are as expected, of which one that is pending is an example."""
+        """Return whether futures are as expected, of which one that is pending is an example."""
         return True
 
     def is_pending(future: Any) -> bool:
-        """Whether a future is not done."""
+        """Return whether a future is not done."""
         return bool(future._state == PENDING)
 
     def block(future: Any) -> None:
@@ -63,8 +63,8 @@ if not cython.compiled:
         """The object of a method."""
         return callback.__self__
 
-    def is_kept_by_one(wait: Any) -> bool:
-        """Whether nobody else has the future of a wait; uncompiled nobody can tell."""
+    def has_one_other_reference(wait: Any) -> bool:
+        """Return whether nobody else has the future of a wait; uncompiled nobody can tell."""
         return False
 
 
@@ -89,7 +89,7 @@ DONE.set_result(None)
 WOKEN = (DONE,)  # what tasks are told is done
 
 
-class Wait:
+class ReusableFuture:
     """Something that a single task may await, woken by whoever made it."""
 
     __slots__ = ("_done", "_error", "_future", "_is_awaited", "_runner")
@@ -103,7 +103,7 @@ class Wait:
 
     def _reset(self) -> None:
         """Be as new."""
-        if self._is_awaited or not is_kept_by_one(self) or not is_pending(self._future):
+        if self._is_awaited or not has_one_other_reference(self) or not is_pending(self._future):
             self._future = Future(loop=self._runner)
         self._done = self._is_awaited = False
         self._error = None
@@ -143,11 +143,11 @@ class Wait:
     # For whoever looks at what a task waits for.
 
     def done(self) -> bool:
-        """Whether the wait is over."""
+        """Return whether the wait is over."""
         return self._done or bool(self._future.done())
 
     def cancelled(self) -> bool:
-        """Whether the task was cancelled before it was woken."""
+        """Return whether the task was cancelled before it was woken."""
         return not self._done and bool(self._future.cancelled())
 
     def cancel(self, msg: Any = None) -> bool:
@@ -157,7 +157,7 @@ class Wait:
     # For whoever made it.
 
     def _is_wanted(self) -> bool:
-        """Whether somebody may still be waiting."""
+        """Return whether somebody may still be waiting."""
         return not self._done and is_pending(self._future)
 
     # The same, once `_done` is set.

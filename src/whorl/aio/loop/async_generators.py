@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     Finalized = AsyncGenerator[Any, Any]
 
 
-def asyncgen_began(loop: AnyLoop, generator: Finalized) -> None:
+def asyncgen_firstiter(loop: AnyLoop, generator: Finalized) -> None:
     """A generator is iterated for the first time: it is the loop's to close."""
     if loop._asyncgens_shutdown_called:
         warnings.warn(
@@ -25,7 +25,7 @@ def asyncgen_began(loop: AnyLoop, generator: Finalized) -> None:
     loop._asyncgens.add(generator)
 
 
-def asyncgen_dropped(loop: AnyLoop, generator: Finalized) -> None:
+def asyncgen_finalizer(loop: AnyLoop, generator: Finalized) -> None:
     """Nobody refers to an unfinished generator any more; this may happen in any thread."""
     loop._asyncgens.discard(generator)
     if not loop.is_closed():
@@ -54,7 +54,7 @@ async def shutdown_asyncgens(loop: AnyLoop) -> None:
             )
 
 
-def describe(loop: AnyLoop) -> str:
+def loop_repr(loop: AnyLoop) -> str:
     """The representation of a loop."""
     return (
         f"<{type(loop).__name__} running={loop.is_running()} closed={loop.is_closed()} "

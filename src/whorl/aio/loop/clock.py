@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.interop.instance_overrides import Noticing, Telling, Unaware
+from whorl.aio.interop.instance_overrides import NoObserver, ObservedDescriptor, OverrideObserver
 from whorl.core.kernel.kernel import Kernel, clock_of, patched_clock
 from whorl.core.loop.loop import COMPILED, Loop
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 CALL_AT = Loop.call_at
-Watched: Any = Noticing if COMPILED else Unaware
+Watched: Any = OverrideObserver if COMPILED else NoObserver
 
 
 def own(loop: AnyLoop) -> Callable[[], float]:
@@ -34,14 +34,14 @@ def read_own(loop: AnyLoop) -> float:
     return patched_clock() if follows_patch else own(loop)()
 
 
-def use_own(loop: AnyLoop) -> None:
+def use_kernel_clock(loop: AnyLoop) -> None:
     """Let a loop go by the kernel's clock, or by that of its class if somebody replaced it there."""
     loop._clock_function = own(loop)
     loop._follows_patch = False  # until the next look
     loop._time_replaced = type(loop).time is not TIME or type(loop).call_at is not CALL_AT
 
 
-def follow_patch(loop: AnyLoop) -> None:
+def follow_patched_monotonic(loop: AnyLoop) -> None:
     """Go by what somebody has put in the place of `time.monotonic`, as asyncio does, or no longer.
 
     A loop whose own `time` was replaced, or whose kernel has a time of its own, stays with that.
@@ -53,21 +53,21 @@ def follow_patch(loop: AnyLoop) -> None:
         loop._clock_function = patched_clock
         loop._time_replaced = True
     elif not loop._follows_patch and loop._clock_function is patched_clock:
-        use_own(loop)
+        use_kernel_clock(loop)
 
 
 def _use_other(loop: AnyLoop, function: Any) -> None:
-    use_own(loop)
+    use_kernel_clock(loop)
     if function != loop._clock_function:
         loop._clock_function = function
         loop._time_replaced = True
 
 
-def look_again(loop: AnyLoop) -> None:
+def refresh_overrides(loop: AnyLoop) -> None:
     """Notice a clock that was put into the class, or taken out of it."""
     has_own_time = type(loop).time is TIME and loop._clock_function == own(loop)
     has_own_call_at = type(loop).call_at is CALL_AT and loop.call_at == CALL_AT.__get__(loop)
     loop._time_replaced = not (has_own_time and has_own_call_at)
 
 
-TIME = Telling(asyncio.SelectorEventLoop.time, read_own, _use_other, use_own)
+TIME = ObservedDescriptor(asyncio.SelectorEventLoop.time, read_own, _use_other, use_kernel_clock)

@@ -58,17 +58,17 @@ class EventLoop(Running, clock.Watched, AnyLoop):  # type: ignore[misc]
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        subclass_hooks.serve(cls, EventLoop)
+        subclass_hooks.install(cls, EventLoop)
 
     # Running and closing. Scheduling is the machine's: call_soon, call_later, call_at, stop ...
     # Running itself is `Running`'s: run_forever, run_until_complete, set_debug ...
     time = clock.TIME
-    _look_again = clock.look_again
+    _overrides_changed = clock.refresh_overrides
     shutdown_asyncgens = async_generators.shutdown_asyncgens
-    _asyncgen_firstiter_hook = async_generators.asyncgen_began
-    _asyncgen_finalizer_hook = async_generators.asyncgen_dropped
+    _asyncgen_firstiter_hook = async_generators.asyncgen_firstiter
+    _asyncgen_finalizer_hook = async_generators.asyncgen_finalizer
     _run_once = lifecycle.run_once
-    __repr__ = async_generators.describe
+    __repr__ = async_generators.loop_repr
 
     # Futures and tasks.
     create_future = tasks.create_future
@@ -164,7 +164,7 @@ class EventLoop(Running, clock.Watched, AnyLoop):  # type: ignore[misc]
     set_exception_handler = exception_handler.set_exception_handler
     call_exception_handler = exception_handler.call_exception_handler
     default_exception_handler = exception_handler.default_exception_handler
-    _clock_was_patched = clock.follow_patch
+    _clock_was_patched = clock.follow_patched_monotonic
     _callback_failed = exception_handler.callback_failed
     _callback_ran = exception_handler.callback_ran
     _check_callback = exception_handler.check_callback
@@ -174,4 +174,4 @@ class EventLoop(Running, clock.Watched, AnyLoop):  # type: ignore[misc]
 
 
 tasks.name_coroutines(EventLoop)
-lifecycle.know_methods(EventLoop)
+lifecycle.snapshot_methods(EventLoop)

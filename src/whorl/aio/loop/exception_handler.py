@@ -115,7 +115,7 @@ def default_exception_handler(loop: AnyLoop, context: Context) -> None:
     exc_info: Any = False
     if exception is not None:
         exc_info = (type(exception), exception, exception.__traceback__)
-    origin = getattr(loop._watched_entry, "_source_traceback", None)
+    origin = getattr(loop._current_entry, "_source_traceback", None)
     if "source_traceback" not in context and origin:
         context["handle_traceback"] = origin
     lines = [context.get("message") or "Unhandled exception in event loop"]

@@ -1,6 +1,6 @@
 cimport cython
 
-from whorl.aio.interop.class_snapshot cimport Unchanged
+from whorl.aio.interop.class_snapshot cimport ClassSnapshot
 from whorl.core.loop.loop cimport Loop
 
 
@@ -20,15 +20,15 @@ cdef class Running(Loop):
     cdef public object _transports
     cdef public object slow_callback_duration
 
-    @cython.locals(methods=Unchanged)
-    cdef bint _ends_without_turns(self, object coroutine) except -1
-    cdef object _awaited(self, object future)
+    @cython.locals(methods=ClassSnapshot)
+    cdef bint _complete_shutdown_inline(self, object coroutine) except -1
+    cdef object _ensure_future(self, object future)
     cdef object _run_turns_of_others(self)
     cdef object _check_may_run(self)
     cpdef object _begin_run(self)
     cpdef object _end_run(self)
 
 
-cpdef object enter(Running loop)
-cpdef object leave(Running loop)
+cpdef object set_running(Running loop)
+cpdef object unset_running(Running loop)
 cpdef object track_origins(Running loop, object enabled)

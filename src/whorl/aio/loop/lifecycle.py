@@ -16,7 +16,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from whorl.aio.interop import handle_run_hook
-from whorl.aio.interop.class_snapshot import Unchanged
+from whorl.aio.interop.class_snapshot import ClassSnapshot
 from whorl.aio.loop import async_generators, clock, exception_handler
 from whorl.aio.threads import executor
 from whorl.aio.transports.fd_table import TransportTable
@@ -66,17 +66,17 @@ _SHUTDOWN_ASYNCGENS = async_generators.shutdown_asyncgens.__code__
 _SHUTDOWN_EXECUTOR = executor.shutdown_default_executor.__code__
 
 # The methods that a run calls, for each class of loops that is ours.
-_methods: dict[type, Unchanged] = {}
+_methods: dict[type, ClassSnapshot] = {}
 
 
-def know_methods(kind: type) -> None:
+def snapshot_methods(kind: type) -> None:
     """Note the methods of a class of loops that a run calls, to notice when somebody replaces one."""
     names = "_run_once call_at call_soon create_task get_debug run_forever stop time".split()
-    _methods[kind] = Unchanged([(kind, name, getattr(kind, name)) for name in names])
+    _methods[kind] = ClassSnapshot([(kind, name, getattr(kind, name)) for name in names])
 
 
 def starts_in_debug_mode() -> bool:
-    """Whether loops are made in debug mode.
+    """Return whether loops are made in debug mode.
 
     asyncio looks for a variable of the environment. That it is not there costs it an exception, of which the
     dictionary behind `os.environ` knows nothing.
@@ -208,10 +208,10 @@ class Running(Loop):
             self._check_closed()
         if self._thread_id is not None or events._get_running_loop() is not None:
             self._check_running()
-        if type(future) is CoroutineType and self._ends_without_turns(future):
+        if type(future) is CoroutineType and self._complete_shutdown_inline(future):
             return None  # type: ignore[return-value]  # what these coroutines return
         is_ours = type(future) is CoroutineType or not asyncio.futures.isfuture(future)
-        awaited: Any = self._awaited(future)
+        awaited: Any = self._ensure_future(future)
         if is_ours:
             # Whoever waits for it gets an exception, so nothing need be said when it is destroyed.
             awaited._log_destroy_pending = False
@@ -229,7 +229,7 @@ class Running(Loop):
         result: Result = awaited.result()
         return result
 
-    def _ends_without_turns(self, coroutine: Any) -> bool:
+    def _complete_shutdown_inline(self, coroutine: Any) -> bool:
         """Do what `shutdown_asyncgens` or `shutdown_default_executor` does if nothing is to be shut down.
 
         False, and nothing was done, for other coroutines, and unless it is certain that nothing else would
@@ -248,9 +248,9 @@ class Running(Loop):
             or self._task_factory is not None
             or self._children
             or methods is None
-            or not methods.holds()
+            or not methods.is_current()
             or face.__dict__
-            or handle_run_hook.runner() is not None
+            or handle_run_hook.patched_run() is not None
             or not self._is_quiet()
             or frame is None
             or coroutine.cr_running
@@ -265,7 +265,7 @@ class Running(Loop):
             self._executor_shutdown_called = True
         return True
 
-    def _awaited(self, future: Any) -> Any:
+    def _ensure_future(self, future: Any) -> Any:
         """What `asyncio.ensure_future` makes of it, in fewer steps for what it mostly is."""
         loop: Any = self
         if type(future) is CoroutineType:
@@ -296,10 +296,10 @@ class Running(Loop):
         try:
             kind: Any = type(self)
             if self._time_replaced or kind.time is not TIME or kind.call_at is not CALL_AT:
-                clock.look_again(self)  # type: ignore[arg-type]  # each is an EventLoop
-            self._runner = handle_run_hook.runner()
+                clock.refresh_overrides(self)  # type: ignore[arg-type]  # each is an EventLoop
+            self._runner = handle_run_hook.patched_run()
             Loop._begin_run(self)
-            enter(self)  # type: ignore[arg-type]
+            set_running(self)  # type: ignore[arg-type]
         except BaseException:
             Running._end_run(self)
             raise
@@ -308,7 +308,7 @@ class Running(Loop):
         """What follows the last turn of every run. Called again if it raises, it does what is left."""
         self._thread_id = None
         self._stopping = False
-        leave(self)  # type: ignore[arg-type]
+        unset_running(self)  # type: ignore[arg-type]
         Loop._end_run(self)
 
     def _run_forever_setup(self) -> None:
@@ -378,7 +378,7 @@ def run_once(loop: AnyLoop) -> None:
     loop._step(True)
 
 
-def enter(loop: AnyLoop) -> None:
+def set_running(loop: AnyLoop) -> None:
     """Make this the running loop of the thread."""
     if loop._debug:
         track_origins(loop, True)
@@ -387,8 +387,8 @@ def enter(loop: AnyLoop) -> None:
     events._set_running_loop(loop)
 
 
-def leave(loop: AnyLoop) -> None:
-    """Take `enter` back, also if that was cut short."""
+def unset_running(loop: AnyLoop) -> None:
+    """Take `set_running` back, also if that was cut short."""
     events._set_running_loop(None)
     if loop._saved_origin_depth is not None:
         track_origins(loop, False)

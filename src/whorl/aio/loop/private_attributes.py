@@ -33,12 +33,12 @@ def scheduled(loop: AnyLoop) -> Timers:
 
 def current_handle(loop: AnyLoop) -> Runnable | None:
     """What runs, in debug mode."""
-    return loop._watched_entry
+    return loop._current_entry
 
 
 def set_current_handle(loop: AnyLoop, handle: Any) -> None:
     """Let errors be reported with the origin of this handle, for those who run handles themselves."""
-    loop._watched_entry = handle
+    loop._current_entry = handle
 
 
 def self_pipe(end: int) -> Any:

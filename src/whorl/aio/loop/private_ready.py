@@ -118,10 +118,10 @@ def add_callback(loop: AnyLoop, handle: Any) -> None:
 def add_callback_signalsafe(loop: AnyLoop, handle: Any) -> None:
     """The same for other threads and signal handlers; ends the loop's sleep."""
     if not handle._cancelled:
-        loop._arrive(_entry_of(loop, handle))
+        loop._post_from_any_thread(_entry_of(loop, handle))
 
 
 def write_to_self(loop: AnyLoop) -> None:
     """End the loop's sleep, from any thread."""
     if not loop.is_closed():
-        loop._arrive(Callback(loop, _do_nothing, ()))
+        loop._post_from_any_thread(Callback(loop, _do_nothing, ()))

@@ -63,7 +63,7 @@ class _Detour(Poller):
 
     def __init__(self, poller: Poller) -> None:
         super().__init__()
-        self.in_place_of = poller.in_place_of
+        self.fallback_reason = poller.fallback_reason
         self._poller = poller
         self._own = LoopSelector(poller)
         self._selector: Any = self._own
@@ -103,9 +103,9 @@ class _Detour(Poller):
         into.extend(found)
         return len(found)
 
-    def rest(self) -> None:
+    def hand_over(self) -> None:
         """Have `fileno` tell what there is from now on."""
-        self._poller.rest()
+        self._poller.hand_over()
 
     def renew(self) -> None:
         """Watch the same handles with another object of the kernel's."""
@@ -167,7 +167,7 @@ class _Watched(Mapping[Any, selectors.SelectorKey]):
         self._poller = poller
 
     def __iter__(self) -> Iterator[int]:
-        return (handle._fd for handle in self._poller.handles() if not handle._parked)
+        return (handle._fd for handle in self._poller.handles() if not handle._is_idle_watch)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -175,7 +175,7 @@ class _Watched(Mapping[Any, selectors.SelectorKey]):
     def __getitem__(self, fileobj: Any) -> selectors.SelectorKey:
         fd = fileobj if isinstance(fileobj, int) else fileobj.fileno()
         handle = self._poller.find(fd)
-        if handle is None or handle._parked:
+        if handle is None or handle._is_idle_watch:
             raise KeyError(f"{fileobj!r} is not registered")
         return _key_of(handle)
 

@@ -79,11 +79,11 @@ def signal_arrived(loop: AnyLoop, number: int) -> None:
     """A signal was written to the loop's pipe: queue its handler, if it has one."""
     handler = loop._signal_handlers.get(number)
     if handler is not None:
-        loop._arrive(handler)
+        loop._post_from_any_thread(handler)
 
 
 def wants_signals(loop: AnyLoop) -> bool:
-    """Whether signals that arrive between two runs must be kept for the next."""
+    """Return whether signals that arrive between two runs must be kept for the next."""
     return bool(loop._signal_handlers) or Loop._wants_signals(loop)
 
 

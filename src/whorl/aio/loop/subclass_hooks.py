@@ -76,7 +76,7 @@ _CALLERS: tuple[tuple[str, str, Any], ...] = (
 )
 
 
-def serve(kind: type, ours: type) -> None:
+def install(kind: type, ours: type) -> None:
     """Let the methods of a new subclass call what it overrides."""
     for called, name, calling in _CALLERS:
         is_overridden = getattr(kind, called) is not getattr(ours, called)

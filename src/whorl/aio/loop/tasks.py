@@ -57,11 +57,11 @@ if not cython.compiled:
         """Let plain tasks be made in C; uncompiled nobody can."""
 
     def says_nothing(options: dict[str, Any]) -> bool:
-        """Whether these options are those that a task has without them."""
+        """Return whether these options are those that a task has without them."""
         return not options
 
     def makes_tasks_plainly(loop: AnyLoop) -> bool:
-        """Whether nobody has a say in it; uncompiled, to ask takes longer than to find out."""
+        """Return whether nobody has a say in it; uncompiled, to ask takes longer than to find out."""
         return False
 
 

@@ -13,10 +13,10 @@ from typing import Any
 from whorl.aio.futures.future import new_future
 from whorl.aio.futures.task import create_task, living_tasks, register_each_task
 from whorl.aio.loop.event_loop import EventLoop
-from whorl.aio.loop.lifecycle import know_methods
+from whorl.aio.loop.lifecycle import snapshot_methods
 
 
-class OwnTasksEventLoop(EventLoop):
+class CompiledTasksEventLoop(EventLoop):
     """An `EventLoop` that makes `whorl.Future` and `whorl.Task` objects, where others make CPython's.
 
     What they give up: `python -m asyncio ps` and other programs that look into a running process from
@@ -33,10 +33,10 @@ class OwnTasksEventLoop(EventLoop):
     create_task = create_task
 
 
-know_methods(OwnTasksEventLoop)
+snapshot_methods(CompiledTasksEventLoop)
 
 
-class TasksAndMore(set[Any]):
+class TaskRegistry(set[Any]):
     """What a `WeakSet` of tasks keeps: weak references, and with them those to all tasks of ours.
 
     asyncio asks this set for all tasks. To put each of ours into it would cost more than to run it.
@@ -57,8 +57,8 @@ def _show_tasks() -> None:
     registered = _registry()
     if registered is None:
         register_each_task()
-    elif not isinstance(registered.data, TasksAndMore):
-        registered.data = TasksAndMore(registered.data)
+    elif not isinstance(registered.data, TaskRegistry):
+        registered.data = TaskRegistry(registered.data)
 
 
 def _registry() -> Any:

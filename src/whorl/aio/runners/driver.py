@@ -35,7 +35,7 @@ class Driver:
         self._loop = loop
         self._is_open = True
         try:
-            clock.look_again(loop)
+            clock.refresh_overrides(loop)
             Loop._begin_run(loop)
         except BaseException:  # An interrupt, which may come when the run has begun.
             self.close()
@@ -55,7 +55,7 @@ class Driver:
 
     def _rest_ns(self) -> int:
         self._check_open()
-        return self._loop._rest()
+        return self._loop._prepare_external_poll()
 
     def step(self) -> bool:
         """One turn, which does not sleep; False if the loop was stopped, which closes the driver.
@@ -70,7 +70,7 @@ class Driver:
         try:
             if task is not None:
                 _swap_task(host, None)
-            lifecycle.enter(loop)
+            lifecycle.set_running(loop)
             loop._step(False)
         finally:
             try:
@@ -84,7 +84,7 @@ class Driver:
 
     def _leave(self, host: Any, task: Any) -> None:
         """Let the host have its running loop and its task back; may be called again."""
-        lifecycle.leave(self._loop)
+        lifecycle.unset_running(self._loop)
         events._set_running_loop(host)
         if task is not None:
             _swap_task(host, task)

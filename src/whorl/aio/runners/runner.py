@@ -9,11 +9,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from whorl.aio.loop.event_loop import EventLoop
-from whorl.aio.runners.compiled_tasks_loop import OwnTasksEventLoop
+from whorl.aio.runners.compiled_tasks_loop import CompiledTasksEventLoop
 
 Result = TypeVar("Result")
 
-KINDS_OF_TASKS = {"cpython": EventLoop, "compiled": OwnTasksEventLoop}
+KINDS_OF_TASKS = {"cpython": EventLoop, "compiled": CompiledTasksEventLoop}
 
 
 def new_event_loop(*, tasks: str = "cpython", **options: Any) -> EventLoop:

@@ -44,7 +44,7 @@ def _ours(loop: AnyLoop, fileobj: Any) -> DescriptorWatch:
     if loop._debug:
         loop._check_thread()
     watched = _find(loop, fileobj)
-    if watched is not None and watched._parked and not watched.belongs_to(fileobj):
+    if watched is not None and watched._is_idle_watch and not watched.belongs_to(fileobj):
         loop._poller.remove(watched)  # The number may mean another file by now.
         watched = None
     if watched is None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.aio.sockets import sock_methods_overridden
 from whorl.aio.sockets.checks import check_plain_socket
-from whorl.aio.sockets.sock_methods_overridden import has_own
+from whorl.aio.sockets.sock_methods_overridden import overrides_method
 from whorl.aio.sockets.watch import SocketWait, receive, receive_usually, send_usually, watch_for
 from whorl.core.kernel.errors import os_error
 
@@ -39,7 +39,7 @@ async def sock_recv(loop: AnyLoop, sock: Any, n: int) -> bytes:
     answer = receive_usually(loop, sock, n)
     if answer is None:
         _check(loop, sock)
-        if has_own(loop, sock, "recv"):
+        if overrides_method(loop, sock, "recv"):
             return await sock_methods_overridden.receive(loop, sock, "recv", n)  # type: ignore[no-any-return]
         try:
             answer = receive(loop, sock, n)
@@ -63,7 +63,7 @@ async def sock_recv_into(loop: AnyLoop, sock: Any, buf: WriteableBuffer) -> int:
     Source: ``asyncio.loop.sock_recv_into``.
     """
     _check(loop, sock)
-    if has_own(loop, sock, "recv_into"):
+    if overrides_method(loop, sock, "recv_into"):
         return await sock_methods_overridden.receive(loop, sock, "recv_into", buf)  # type: ignore[no-any-return]
     fd = sock.fileno()
     try:
@@ -86,7 +86,7 @@ async def sock_sendall(loop: AnyLoop, sock: Any, data: ReadableBuffer) -> None:
             await _send_rest(loop, sock, data, taken)  # type: ignore[arg-type]
         return
     _check(loop, sock)
-    if has_own(loop, sock, "send"):
+    if overrides_method(loop, sock, "send"):
         return await sock_methods_overridden.sendall(loop, sock, data)
     try:
         whole = memoryview(data)
@@ -123,7 +123,7 @@ async def sock_recvfrom(loop: AnyLoop, sock: Any, bufsize: int) -> tuple[bytes, 
     Source: ``asyncio.loop.sock_recvfrom``.
     """
     _check(loop, sock)
-    if has_own(loop, sock, "recvfrom"):
+    if overrides_method(loop, sock, "recvfrom"):
         return await sock_methods_overridden.receive(loop, sock, "recvfrom", bufsize)  # type: ignore[no-any-return]
     received = loop._kernel.recvfrom(sock, bufsize)
     if isinstance(received, int):
@@ -140,7 +140,7 @@ async def sock_recvfrom_into(
     """
     _check(loop, sock)
     size = nbytes or len(buf)  # type: ignore[arg-type]
-    if has_own(loop, sock, "recvfrom_into"):
+    if overrides_method(loop, sock, "recvfrom_into"):
         answer: tuple[int, Any] = await sock_methods_overridden.receive(
             loop, sock, "recvfrom_into", buf, size
         )
@@ -159,7 +159,7 @@ async def sock_sendto(loop: AnyLoop, sock: Any, data: ReadableBuffer, address: A
     Source: ``asyncio.loop.sock_sendto``.
     """
     _check(loop, sock)
-    if has_own(loop, sock, "sendto"):
+    if overrides_method(loop, sock, "sendto"):
         return await sock_methods_overridden.sendto(loop, sock, data, address)  # type: ignore[no-any-return]
     sent = loop._kernel.sendto(sock, data, address)
     if sent < 0:
@@ -178,7 +178,7 @@ async def sock_connect(loop: AnyLoop, sock: Any, address: Any) -> None:
             address, family=sock.family, type=sock.type, proto=sock.proto, loop=loop
         )
         address = infos[0][4]
-    if has_own(loop, sock, "connect"):
+    if overrides_method(loop, sock, "connect"):
         return await sock_methods_overridden.connect(loop, sock, address)
     result = loop._kernel.connect(sock, address)
     if result in (-errno.EINPROGRESS, -errno.EINTR):
@@ -196,7 +196,7 @@ async def sock_accept(loop: AnyLoop, sock: Any) -> tuple[socket.socket, Any]:
     Source: ``asyncio.loop.sock_accept``.
     """
     _check(loop, sock)
-    if has_own(loop, sock, "accept"):
+    if overrides_method(loop, sock, "accept"):
         return await sock_methods_overridden.accept(loop, sock)
     accepted = loop._kernel.accept(sock)
     if isinstance(accepted, int):

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 BLOCKED = (BlockingIOError, InterruptedError)
 
 
-def has_own(loop: AnyLoop, sock: Any, name: str) -> bool:
-    """Whether a socket has another method of this name than Python's socket class.
+def overrides_method(loop: AnyLoop, sock: Any, name: str) -> bool:
+    """Return whether a socket has another method of this name than Python's socket class.
 
     In a world that is not the real one sockets are always that world's.
     """
-    return type(loop._kernel) is Kernel and socket_overrides.has_own(sock, name)
+    return type(loop._kernel) is Kernel and socket_overrides.overrides_method(sock, name)
 
 
 async def receive(loop: AnyLoop, sock: Any, name: str, *arguments: Any) -> Any:

@@ -1,8 +1,8 @@
 cimport cython
 
 from whorl.aio.transports.pipe cimport ReadPipe, WritePipe
-from whorl.aio.interop.reusable_future cimport Wait
-from whorl.core.callback cimport Callback, is_unshared
+from whorl.aio.interop.reusable_future cimport ReusableFuture
+from whorl.core.callback cimport Callback, has_single_reference
 from whorl.core.loop.loop cimport Loop
 from whorl.core.pollers.contract cimport IOHandle, Poller
 
@@ -81,7 +81,7 @@ cdef extern from *:
     object descriptor_in "whorl_descriptor_in"(object sock)
 
 
-cdef class SocketWait(Wait):
+cdef class SocketWait(ReusableFuture):
     cdef DescriptorWatch _watched
     cdef object _attempt
     cdef Py_ssize_t _size
@@ -117,13 +117,13 @@ cdef class DescriptorWatch(IOHandle):
     @cython.locals(outcome=int)
     cdef object _serve(self, SocketWait wait)
     @cython.locals(call=Callback)
-    cdef object _tell(self, SocketWait wait)
+    cdef object _wake_now(self, SocketWait wait)
     cpdef object attempt_soon(self)
-    cdef object _note_idle(self, int seen)
-    cdef object _leave_seen(self, int others)
-    cdef object note_received(self, Py_ssize_t size, Py_ssize_t limit)
+    cdef object _count_idle_event(self, int seen)
+    cdef object _keep_other_direction(self, int others)
+    cdef object update_drained(self, Py_ssize_t size, Py_ssize_t limit)
     cdef bint belongs_to(self, object sock) except -1
-    cdef bint is_abandoned(self) except -1
+    cdef bint is_stale(self) except -1
     @cython.locals(wait=SocketWait)
     cdef SocketWait _new_wait(self, Py_ssize_t size)
     @cython.locals(calls=bint, busy=bint, edge=bint, wanted=int)
@@ -136,14 +136,14 @@ cdef class DescriptorWatch(IOHandle):
     cpdef object set_receiver(self, SocketWait wait)
     cpdef object set_sender(self, SocketWait wait)
     cpdef object forget(self, SocketWait wait)
-    cpdef object displace(self)
+    cpdef object detach_all(self)
 
 
 cpdef object descriptor_of(object fileobj)
 cpdef object number_of(object fileobj)
 cpdef bint is_possible(object fd) except -1
 cpdef object ensure_no_transport(Loop loop, object fileobj)
-cpdef object make_room(Loop loop, object sock)
+cpdef object release_fd_for_transport(Loop loop, object sock)
 cpdef DescriptorWatch new_watch(Loop loop, int fd, object sock=*)
 @cython.locals(fd=int, found=IOHandle, watch=DescriptorWatch)
 cpdef DescriptorWatch watch_for(Loop loop, object sock)

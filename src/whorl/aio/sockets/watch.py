@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.interop.reusable_future import Wait
+from whorl.aio.interop.reusable_future import ReusableFuture
 from whorl.aio.transports.pipe import ReadPipe, WritePipe
 from whorl.core.callback import Callback
 from whorl.core.kernel.errors import os_error
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 
 if not cython.compiled:
 
-    def is_unshared(thing: object) -> bool:
-        """Whether only the caller refers to an object; uncompiled nobody can tell."""
+    def has_single_reference(thing: object) -> bool:
+        """Return whether only the caller refers to an object; uncompiled nobody can tell."""
         return False
 
     def learn_sockets(socket_class: Any) -> None:
         """Note what Python's class of sockets is."""
 
     def is_plain(sock: Any) -> bool:
-        """Whether this is a socket of Python's class, which receives and sends as it always did."""
+        """Return whether this is a socket of Python's class, which receives and sends as it always did."""
         return type(sock) is SOCKET and SOCKET.recv is PLAIN["recv"] and SOCKET.send is PLAIN["send"]
 
     def descriptor_in(sock: Any) -> int:
@@ -71,7 +71,7 @@ Socket = SOCKET
 learn_sockets(SOCKET)
 
 
-class SocketWait(Wait):
+class SocketWait(ReusableFuture):
     """What a task awaits until an attempt does not block; then its result.
 
     The task that waits is stepped in the turn of the event, not in the next one. `attempt` gives
@@ -84,7 +84,7 @@ class SocketWait(Wait):
     def __init__(
         self, loop: AnyLoop, watched: DescriptorWatch, attempt: Callable[[], Any] | None, size: int
     ) -> None:
-        Wait.__init__(self, loop)
+        ReusableFuture.__init__(self, loop)
         self._watched: DescriptorWatch | None = watched
         self._attempt = attempt
         self._size = size
@@ -159,7 +159,7 @@ class DescriptorWatch(IOHandle):
 
     def __init__(self, loop: AnyLoop, fd: int, sock: Any = None) -> None:
         super().__init__(loop)
-        loop._hide(self)
+        loop._mark_internal(self)
         self._runner = loop
         self._fd = fd
         self.fileobj: Any = None  # what the callbacks were registered with, which they keep alive
@@ -177,14 +177,14 @@ class DescriptorWatch(IOHandle):
         self._idle_events = 0  # how many came while nobody waited
         self._latest: SocketWait | None = None  # the wait that was used last
         self._spare: SocketWait | None = None  # and the one before
-        if self._runner._poller.parks and isinstance(sock, Socket):
+        if self._runner._poller.can_keep_idle_watches and isinstance(sock, Socket):
             self._owner = weakref.ref(sock)
             self._is_stream = sock.type == socket.SOCK_STREAM
             self._both_ways = self._is_stream and sock.family != socket.AF_UNIX
 
     def _on_events(self, seen: int) -> None:
-        if self._parked:
-            self._note_idle(seen)
+        if self._is_idle_watch:
+            self._count_idle_event(seen)
             return
         # Errors and hang-ups concern both directions, as the selectors module has it.
         writer, sender = self.writer, self.sender
@@ -226,7 +226,7 @@ class DescriptorWatch(IOHandle):
         """Run one of the two callbacks; an error of the one does not cost the other its call."""
         try:
             if self._runner._debug:
-                self._runner._run_watched(callback)
+                self._runner._run_instrumented(callback)
             else:
                 callback._execute()
         except BaseException as error:
@@ -243,21 +243,21 @@ class DescriptorWatch(IOHandle):
                 self.receiver = None
                 result = wait._result
                 if type(result) is bytes:
-                    self.note_received(len(result), wait._size)
+                    self.update_drained(len(result), wait._size)
                 elif type(result) is int:
-                    self.note_received(result, wait._size)
+                    self.update_drained(result, wait._size)
             else:
                 self.sender = None
             self._watch(False)
             if not wait._is_stepped_now():
-                self._tell(wait)
+                self._wake_now(wait)
         elif outcome == AGAIN:
             self.attempt_soon()
         elif wait is self.receiver:
             self._drained = self._edge
             self._urgent = False
 
-    def _tell(self, wait: SocketWait) -> None:
+    def _wake_now(self, wait: SocketWait) -> None:
         """Call at once who awaits this: if it were cancelled before its turn, what it gets would be lost."""
         call = wait._first_call()
         if call is not None:
@@ -267,9 +267,9 @@ class DescriptorWatch(IOHandle):
         """Look again in the next turn, without an event of the kernel's."""
         if not self._queued:
             self._queued = True
-            self._loop._feed(self)
+            self._loop._queue_pending(self)
 
-    def _note_idle(self, seen: int) -> None:
+    def _count_idle_event(self, seen: int) -> None:
         """Nobody waits. After a while without one, the events are no longer worth their cost.
 
         Level-triggered the event would come again and again.
@@ -282,21 +282,21 @@ class DescriptorWatch(IOHandle):
             self._drained = False
             self._idle_events += 1
             if self._idle_events > IDLE_EVENTS or not self._edge:
-                self._parked = False
+                self._is_idle_watch = False
                 self._runner._poller.remove(self)
 
-    def note_received(self, size: int, limit: int) -> None:
+    def update_drained(self, size: int, limit: int) -> None:
         """So much was received where so much was asked for; if it was less, there was no more."""
         self._brings_much = size >= LONG_READ
         if self._edge and self._is_stream and not self._hung_up and not self._urgent:
             self._drained = 0 < size < min(limit, READ_SIZE)
 
     def belongs_to(self, sock: Any) -> bool:
-        """Whether the watch was made for this socket object."""
+        """Return whether the watch was made for this socket object."""
         return self._owner is not None and self._owner() is sock
 
-    def is_abandoned(self) -> bool:
-        """Whether the socket it was made for has gone, and its number may mean another file."""
+    def is_stale(self) -> bool:
+        """Return whether the socket it was made for has gone, and its number may mean another file."""
         if self._owner is None or self.reader is not None or self.writer is not None:
             return False
         sock = self._owner()
@@ -311,7 +311,7 @@ class DescriptorWatch(IOHandle):
         """
         wait = self._spare
         self._spare = self._latest
-        if wait is not None and is_unshared(wait):
+        if wait is not None and has_single_reference(wait):
             wait._reset()
             wait._watched = self
             wait._size = size
@@ -351,7 +351,7 @@ class DescriptorWatch(IOHandle):
             self._seen = 0  # What was seen was for the reader that there was.
         if wanted != self._interest or replaced or (wanted and edge != self._edge):
             self._rewatch(wanted, edge)
-        self._parked = bool(wanted) and not busy
+        self._is_idle_watch = bool(wanted) and not busy
         if not calls:
             self.fileobj = None
         if busy:
@@ -386,7 +386,7 @@ class DescriptorWatch(IOHandle):
             self.receiver = waited
             raise
         if callback is not None and self._seen:
-            self._leave_seen(WRITABLE)
+            self._keep_other_direction(WRITABLE)
         if former is not None:
             former.cancel()
         return former is not None or waited is not None
@@ -403,12 +403,12 @@ class DescriptorWatch(IOHandle):
             self.sender = waited
             raise
         if callback is not None and self._seen:
-            self._leave_seen(READABLE | DISCONNECT | PRIORITIZED)
+            self._keep_other_direction(READABLE | DISCONNECT | PRIORITIZED)
         if former is not None:
             former.cancel()
         return former is not None or waited is not None
 
-    def _leave_seen(self, others: int) -> None:
+    def _keep_other_direction(self, others: int) -> None:
         """Of what was seen before a callback was set, leave what is the other direction's.
 
         It is seen again in the next turn, as what is called back is watched level-triggered.
@@ -450,7 +450,7 @@ class DescriptorWatch(IOHandle):
         if not self._runner._closed:
             self._watch(False)
 
-    def displace(self) -> None:
+    def detach_all(self) -> None:
         """Forget all who wait, and leave the descriptor to a transport."""
         for callback in (self.reader, self.writer):
             if callback is not None:
@@ -487,7 +487,7 @@ def number_of(fileobj: Any) -> int:
 
 
 def is_possible(fd: int) -> bool:
-    """Whether there may be a descriptor of this number."""
+    """Return whether there may be a descriptor of this number."""
     return 0 <= fd < 1 << 31
 
 
@@ -506,13 +506,13 @@ def ensure_no_transport(loop: AnyLoop, fileobj: Any) -> None:
         raise RuntimeError(f"File descriptor {fileobj!r} is used by transport {handle!r}")
 
 
-def make_room(loop: AnyLoop, sock: Any) -> None:
+def release_fd_for_transport(loop: AnyLoop, sock: Any) -> None:
     """For a transport: whoever waits for its descriptor waits in vain, as in asyncio."""
     ensure_no_transport(loop, sock)
     found = loop._poller.find(descriptor_of(sock))
-    if isinstance(found, DescriptorWatch) and not found._parked:
+    if isinstance(found, DescriptorWatch) and not found._is_idle_watch:
         watch: DescriptorWatch = found
-        watch.displace()
+        watch.detach_all()
 
 
 def new_watch(loop: AnyLoop, fd: int, sock: Any = None) -> DescriptorWatch:
@@ -534,7 +534,7 @@ def watch_for(loop: AnyLoop, sock: Any) -> DescriptorWatch:
     watch: DescriptorWatch = found
     if watch.belongs_to(sock):
         return watch
-    if watch.is_abandoned():
+    if watch.is_stale():
         loop._poller.remove(watch)
         return new_watch(loop, fd, sock)
     watch._owner = None  # Several objects share the descriptor, and nobody can tell when it is closed.
@@ -561,8 +561,8 @@ def receive(loop: AnyLoop, sock: Any, limit: int) -> bytes | SocketWait:
     if not limit or watch is None or not watch._drained:
         data = received(loop, watch, fd, limit) if limit else b""
         if isinstance(data, bytes):
-            if watch is not None and watch._parked:
-                watch.note_received(len(data), limit)
+            if watch is not None and watch._is_idle_watch:
+                watch.update_drained(len(data), limit)
             return data
         if data not in (EAGAIN, EINTR):
             raise os_error(data)

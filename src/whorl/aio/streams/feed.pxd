@@ -1,8 +1,8 @@
 cimport cython
 
 from whorl.aio.streams.buffer cimport StreamBuffer
-from whorl.aio.interop.reusable_future cimport Wait
-from whorl.core.callback cimport is_unshared
+from whorl.aio.interop.reusable_future cimport ReusableFuture
+from whorl.core.callback cimport has_single_reference
 from whorl.core.loop.loop cimport Loop
 
 cdef extern from *:
@@ -14,7 +14,7 @@ cdef extern from *:
     dict attributes_of "whorl_attributes_of"(object thing)
 
 
-cdef class StreamWait(Wait):
+cdef class StreamWait(ReusableFuture):
     cdef object _wake(self)
 
 

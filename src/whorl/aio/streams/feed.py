@@ -6,7 +6,7 @@ import sys
 from asyncio import Future
 from typing import Any
 
-from whorl.aio.interop.reusable_future import Wait
+from whorl.aio.interop.reusable_future import ReusableFuture
 from whorl.aio.streams.buffer import StreamBuffer
 from whorl.core.loop.loop import Loop
 
@@ -17,8 +17,8 @@ except ImportError:
 
 if not cython.compiled:
 
-    def is_unshared(thing: object) -> bool:
-        """Whether only the caller refers to an object; uncompiled nobody can tell."""
+    def has_single_reference(thing: object) -> bool:
+        """Return whether only the caller refers to an object; uncompiled nobody can tell."""
         return False
 
     def attributes_of(thing: Any) -> dict[str, Any]:
@@ -35,7 +35,7 @@ LARGEST = sys.maxsize
 ORDINARY = LARGEST // 2
 
 
-class StreamWait(Wait):
+class StreamWait(ReusableFuture):
     """The wait of a reader for data: woken in the next turn, as by a future."""
 
     __slots__ = ()
@@ -193,7 +193,7 @@ class StreamFeed(StreamBuffer):
             self.transport.resume_reading()
         wait = self._wait
         self._wait = None
-        if wait is not None and is_unshared(wait):
+        if wait is not None and has_single_reference(wait):
             wait._reset()
         else:
             wait = new_wait(self._loop)

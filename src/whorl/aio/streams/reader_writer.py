@@ -15,7 +15,7 @@ from asyncio import streams
 from collections.abc import Callable
 from typing import Any
 
-from whorl.aio.interop.class_snapshot import Unchanged
+from whorl.aio.interop.class_snapshot import ClassSnapshot
 from whorl.aio.streams import buffer
 from whorl.aio.streams.feed import StreamFeed
 from whorl.core.loop.loop import Loop
@@ -92,7 +92,7 @@ class StreamReader(_Reader):  # type: ignore[misc]
     feed_data = Replaceable(buffer.feed_data)
 
     def at_eof(self) -> bool:
-        """Whether all was read."""
+        """Return whether all was read."""
         return self._eof and not len(self._received)
 
     def set_transport(self, transport: Any) -> None:
@@ -244,7 +244,7 @@ async def start_unix_server(
 
 
 # What asyncio's classes have that ours replace or rely on, as it was when this module was imported.
-_EXPECTED = Unchanged(
+_EXPECTED = ClassSnapshot(
     [
         (owner, name, getattr(owner, name))
         for owner, names in (
@@ -260,12 +260,12 @@ _EXPECTED = Unchanged(
 )
 
 
-def adopt(protocol: Any) -> StreamFeed | None:
+def attach_feed(protocol: Any) -> StreamFeed | None:
     """Make the reader of a protocol of asyncio's one of ours, if nobody can tell.
 
     Where what arrives for the protocol may be put: None if only `data_received` will do.
     """
-    if type(protocol) is not _Protocol or not _EXPECTED.holds():
+    if type(protocol) is not _Protocol or not _EXPECTED.is_current():
         return None
     reader = protocol._stream_reader
     if type(reader) is StreamReader:
@@ -289,7 +289,7 @@ def call_with_own_writer(callback: Callable[[Any, Any], Any], reader: Any, write
     return callback(reader, _adopt_writer(writer))
 
 
-class _Given:
+class _ReleasedTransport:
     """In the place of a transport: a writer whose transport was given away has it, and closes nothing."""
 
     def is_closing(self) -> bool:
@@ -297,7 +297,7 @@ class _Given:
         return True
 
 
-_GIVEN = _Given()
+_GIVEN = _ReleasedTransport()
 _OF_WRITERS = {"_transport", "_protocol", "_reader", "_loop", "_complete_fut"}
 
 
@@ -306,7 +306,7 @@ def _adopt_writer(writer: Any) -> streams.StreamWriter:
 
     The interpreter finds the attributes of a new object faster than those of one whose class was changed.
     """
-    if type(writer) is not _Writer or type(writer._reader) is not StreamReader or not _EXPECTED.holds():
+    if type(writer) is not _Writer or type(writer._reader) is not StreamReader or not _EXPECTED.is_current():
         return writer  # type: ignore[no-any-return]
     if writer.__dict__.keys() != _OF_WRITERS:
         return writer  # type: ignore[no-any-return]

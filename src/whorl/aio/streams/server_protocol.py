@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.interop.class_snapshot import Unchanged
+from whorl.aio.interop.class_snapshot import ClassSnapshot
 from whorl.aio.streams.feed import StreamFeed
 from whorl.aio.streams.reader_writer import StreamReader, call_with_own_writer
 
@@ -32,7 +32,7 @@ _FACTORIES = frozenset(
     for code in function.__code__.co_consts
     if isinstance(code, CodeType) and code.co_name == "factory"
 )
-_AS_EXPECTED = Unchanged(
+_AS_EXPECTED = ClassSnapshot(
     [
         (owner, name, getattr(owner, name))
         for owner, names in (
@@ -66,7 +66,7 @@ _OWN = {
 _OF_READERS = {"_buffer", "_eof", "_exception", "_limit", "_loop", "_paused", "_transport", "_waiter"}
 
 
-def quick_factory(loop: AnyLoop, factory: Callable[[], Any]) -> Callable[[], Any]:
+def fast_server_protocol_factory(loop: AnyLoop, factory: Callable[[], Any]) -> Callable[[], Any]:
     """A factory that makes what this one makes: another one only for those of asyncio's stream servers."""
     code = getattr(factory, "__code__", None)
     if code not in _FACTORIES or getattr(factory, "__globals__", None) is not vars(streams):
@@ -87,7 +87,7 @@ def quick_factory(loop: AnyLoop, factory: Callable[[], Any]) -> Callable[[], Any
 
 
 def _is_as_expected(model: Any, callback: Any) -> bool:
-    """Whether a protocol and its reader have the attributes that are known here, and no others."""
+    """Return whether a protocol and its reader have the attributes that are known here, and no others."""
     reader, state = model._stream_reader, vars(model)
     return (
         state.keys() - {"_stream_writer"} == (_OWN | _PLAIN.keys()) - {"_stream_writer"}
@@ -100,10 +100,9 @@ def _is_as_expected(model: Any, callback: Any) -> bool:
 
 
 def _is_asyncios() -> bool:
-    """Whether asyncio's factory would make what it always made."""
-    return (
-        streams.StreamReader is _Reader and streams.StreamReaderProtocol is _Protocol and _AS_EXPECTED.holds()
-    )
+    """Return whether asyncio's factory would make what it always made."""
+    is_stock = streams.StreamReader is _Reader and streams.StreamReaderProtocol is _Protocol
+    return is_stock and _AS_EXPECTED.is_current()
 
 
 class StreamProtocols:

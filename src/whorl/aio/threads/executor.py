@@ -9,8 +9,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
-from whorl.aio.threads.executor_job import start_job, takes_jobs
-from whorl.aio.threads.future_chain import follow
+from whorl.aio.threads.executor_job import is_stock_executor, submit_job
+from whorl.aio.threads.future_chain import wrap_future
 
 if TYPE_CHECKING:
     from typing import TypeVarTuple
@@ -40,10 +40,10 @@ def run_in_executor(
         if executor is None or loop._executor_shutdown_called:
             executor = _make_executor(loop)
     future: asyncio.Future[Result]
-    if takes_jobs(executor):
-        future = start_job(loop, executor, func, args)
+    if is_stock_executor(executor):
+        future = submit_job(loop, executor, func, args)
     else:
-        future = follow(loop, executor.submit(func, *args))
+        future = wrap_future(loop, executor.submit(func, *args))
     return future
 
 

@@ -1,17 +1,17 @@
 cimport cython
 
-from whorl.aio.interop.class_snapshot cimport Unchanged
+from whorl.aio.interop.class_snapshot cimport ClassSnapshot
 from whorl.core.loop.loop cimport Loop
 
 cdef object _Executor
 cdef object _thread
 cdef object _global_lock
 cdef bint _is_known
-cdef Unchanged _methods
+cdef ClassSnapshot _methods
 
 
 @cython.final
-cdef class Job:
+cdef class ExecutorJob:
     cdef Loop _loop
     cdef object _future
     cdef object _function
@@ -23,5 +23,5 @@ cdef class Job:
     cdef object _post(self)
 
 
-cpdef bint takes_jobs(object executor) except -1
-cpdef object start_job(object loop, object executor, object function, tuple args)
+cpdef bint is_stock_executor(object executor) except -1
+cpdef object submit_job(object loop, object executor, object function, tuple args)

@@ -13,9 +13,9 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from whorl.aio.futures.future import Future as OwnFuture
-from whorl.aio.interop.class_snapshot import Unchanged
+from whorl.aio.interop.class_snapshot import ClassSnapshot
 from whorl.aio.threads import future_chain
-from whorl.aio.threads.future_chain import ASKS_WHICH_LOOP_RUNS, in_terms_of_asyncio, link
+from whorl.aio.threads.future_chain import ASKS_WHICH_LOOP_RUNS, chain_future, in_terms_of_asyncio
 from whorl.core.loop.loop import Loop
 
 try:
@@ -33,7 +33,7 @@ _thread: Any = thread
 _global_lock: Any = _thread._global_shutdown_lock
 
 
-class Job:
+class ExecutorJob:
     """One call of a function in a thread, and the future of the loop that gets what comes of it.
 
     Whoever takes it out of the queue calls one of `run`, `cancel` and `set_exception`, and is the only one.
@@ -53,7 +53,7 @@ class Job:
     # For the executor and its threads.
 
     @property
-    def future(self) -> Job:
+    def future(self) -> ExecutorJob:
         """What an executor cancels when it is shut down, and tells that it is broken."""
         return self
 
@@ -132,21 +132,21 @@ _KNOWN = _NEEDED | {
 
 
 def _is_of(module: ModuleType, function: Any) -> bool:
-    """Whether a function stands in this module."""
+    """Return whether a function stands in this module."""
     return type(function) is FunctionType and function.__globals__ is vars(module)
 
 
-def knows_submit(submit: Any) -> bool:
-    """Whether this is an executor's method of that name, as far as it is known what that does."""
+def is_stock_submit(submit: Any) -> bool:
+    """Return whether this is an executor's method of that name, as far as it is known what that does."""
     return _is_of(thread, submit) and _NEEDED <= set(submit.__code__.co_names) <= _KNOWN
 
 
 _is_known = (
-    knows_submit(_Executor.submit)
+    is_stock_submit(_Executor.submit)
     and _is_of(thread, _thread._WorkItem.run)
     and _is_of(_base, _base.Future.set_result)
 )
-_methods = Unchanged(
+_methods = ClassSnapshot(
     [
         (_Executor, "submit", _Executor.submit),
         (_thread._WorkItem, "run", _thread._WorkItem.run),
@@ -155,18 +155,18 @@ _methods = Unchanged(
 )
 
 
-def takes_jobs(executor: Any) -> bool:
+def is_stock_executor(executor: Any) -> bool:
     """Whether it is the standard library's executor of threads, and nobody looks at what it is given."""
     return (
         type(executor) is _Executor
         and _is_known
-        and _methods.holds()
+        and _methods.is_current()
         and "submit" not in executor.__dict__
         and future_chain.is_as_known()
     )
 
 
-def start_job(loop: Any, executor: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+def submit_job(loop: Any, executor: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """A future of the loop for a call in a thread of an executor that takes jobs.
 
     Raises RuntimeError if the executor was shut down or is broken.
@@ -174,12 +174,12 @@ def start_job(loop: Any, executor: Any, function: Callable[..., Any], args: tupl
     future: Any = loop.create_future()
     kind = type(future)
     if kind is _Future or kind is OwnFuture:  # Another thread may ask these whether they are cancelled.
-        if _is_queued(executor, Job(loop, future, function, args)):
+        if _is_queued(executor, ExecutorJob(loop, future, function, args)):
             return future
-    return link(loop, future, executor.submit(function, *args))
+    return chain_future(loop, future, executor.submit(function, *args))
 
 
-def _is_queued(executor: Any, job: Job) -> bool:
+def _is_queued(executor: Any, job: ExecutorJob) -> bool:
     """Give a job to an executor, and return whether that takes any."""
     executor._shutdown_lock.acquire()
     try:

@@ -3,12 +3,12 @@ cimport cython
 from whorl.core.loop.loop cimport Loop
 
 
-cdef class Follower:
+cdef class ChainedFuture:
     cdef Loop _loop
     cdef object _future
     cdef object _source
 
 
-cpdef object follow(object loop, object source)
-@cython.locals(follower=Follower)
-cpdef object link(object loop, object future, object source)
+cpdef object wrap_future(object loop, object source)
+@cython.locals(follower=ChainedFuture)
+cpdef object chain_future(object loop, object future, object source)

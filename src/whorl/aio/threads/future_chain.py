@@ -25,7 +25,7 @@ ASKS_WHICH_LOOP_RUNS = any(
 )
 
 
-class Follower:
+class ChainedFuture:
     """What stands between the two: a result goes from the thread's to the loop's, a cancellation back.
 
     asyncio's function for this serves any two futures and asks at each step which kinds they are.
@@ -74,23 +74,23 @@ class Follower:
 
 
 def is_as_known() -> bool:
-    """Whether asyncio's own function for this is in its place."""
+    """Return whether asyncio's own function for this is in its place."""
     return futures._chain_future is _chain  # type: ignore[attr-defined]
 
 
-def follow(loop: AnyLoop, source: Any) -> Any:
+def wrap_future(loop: AnyLoop, source: Any) -> Any:
     """A future of the loop that gets the result of `source`, and cancels it if it is cancelled.
 
     Source: ``asyncio.wrap_future``.
     """
     if type(source) is not _FutureOfThread or futures._chain_future is not _chain:  # type: ignore[attr-defined]
         return futures.wrap_future(source, loop=loop)
-    return link(loop, loop.create_future(), source)
+    return chain_future(loop, loop.create_future(), source)
 
 
-def link(loop: AnyLoop, future: asyncio.Future[Any], source: concurrent.futures.Future[Any]) -> Any:
+def chain_future(loop: AnyLoop, future: asyncio.Future[Any], source: concurrent.futures.Future[Any]) -> Any:
     """Have a new future of the loop follow `source`; the former."""
-    follower = Follower(loop, future, source)  # type: ignore[arg-type, unused-ignore]
+    follower = ChainedFuture(loop, future, source)  # type: ignore[arg-type, unused-ignore]
     future.add_done_callback(follower.cancel_source)
     source.add_done_callback(follower.source_done)
     return future

@@ -4,7 +4,7 @@ from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from whorl.aio.streams.feed cimport StreamFeed
-from whorl.aio.tls.write_path cimport TLSOutput
+from whorl.aio.tls.write_path cimport TLSWritePath
 from whorl.aio.tls.records cimport RecordReader
 
 cdef int OPEN
@@ -18,7 +18,7 @@ cdef Py_ssize_t MOST_BY_RECORDS
 cpdef object flat_view(object buffer)
 
 
-cdef class TLSLayer(TLSOutput):
+cdef class TLSEngine(TLSWritePath):
     cdef readonly object _incoming
     cdef readonly bytearray _scratch
     cdef object _scratch_view

@@ -28,7 +28,7 @@ except ImportError:  # A Python may be built without it.
 from whorl.aio.streams.feed import StreamFeed
 from whorl.aio.tls.records import AGAIN, RecordReader
 from whorl.aio.tls.states import RECORD_SIZE, TLSState
-from whorl.aio.tls.write_path import TLSOutput
+from whorl.aio.tls.write_path import TLSWritePath
 from whorl.core.limits import READ_SIZE
 
 try:
@@ -59,7 +59,7 @@ def flat_view(buffer: Any) -> memoryview:
     return view if view.itemsize == 1 and view.ndim == 1 else view.cast("B")
 
 
-class TLSLayer(TLSOutput):
+class TLSEngine(TLSWritePath):
     """The part of `tls.TLSProtocol` that every packet goes through.
 
     `scratch` is a buffer of READ_SIZE bytes that all connections of the loop share: nothing stays in it

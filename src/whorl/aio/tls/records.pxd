@@ -17,7 +17,7 @@ cdef Py_ssize_t GREATEST_TYPE
 cdef Py_ssize_t LONGEST_BODY
 
 
-cdef class RecordWalk:
+cdef class RecordScanner:
     cdef readonly bint is_known
     cdef Py_ssize_t _missing
     cdef Py_ssize_t _seen
@@ -33,7 +33,7 @@ cdef class RecordWalk:
     cdef Py_ssize_t _record_end(self, bytearray data, Py_ssize_t at, Py_ssize_t size) except -1
 
 
-cdef class RecordReader(RecordWalk):
+cdef class RecordReader(RecordScanner):
     cdef object _incoming
     cdef bytearray _scratch
     cdef object _scratch_view
@@ -51,16 +51,16 @@ cdef class RecordReader(RecordWalk):
     cdef object _decrypt_pending(self, object records)
 
 
-cdef inline bytes new_room(Py_ssize_t size):
+cdef inline bytes new_buffer(Py_ssize_t size):
     return PyBytes_FromStringAndSize(NULL, size)
 
 
-cdef inline object rest_of_room(bytes room, Py_ssize_t start):
+cdef inline object buffer_tail(bytes room, Py_ssize_t start):
     # Bytes that nobody has seen yet may be written to; the view is released before anybody does.
     return PyMemoryView_FromMemory(PyBytes_AS_STRING(room) + start, len(room) - start, PyBUF_WRITE)
 
 
-cdef inline bytes cut_room(RecordReader reader):
+cdef inline bytes take_bytes(RecordReader reader):
     cdef Py_ssize_t size = reader._filled
     cdef PyObject *data = <PyObject *>reader._room
     if not is_sole(data):

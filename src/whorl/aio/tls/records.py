@@ -26,20 +26,20 @@ LONGEST_BODY = (1 << 14) + 2048  # TLS 1.2 allows this much for what encryption 
 
 if not cython.compiled:
 
-    def new_room(size: int) -> Any:
+    def new_buffer(size: int) -> Any:
         """Where so many bytes can be put."""
         return bytearray(size)
 
-    def rest_of_room(room: Any, start: int) -> memoryview:
+    def buffer_tail(room: Any, start: int) -> memoryview:
         """A view of what follows there."""
         return memoryview(room)[start:]
 
-    def cut_room(reader: RecordReader) -> bytes:
+    def take_bytes(reader: RecordReader) -> bytes:
         """What was put into the reader's room."""
         return bytes(memoryview(reader._room)[: reader._filled])
 
 
-class RecordWalk:
+class RecordScanner:
     """A walk along one connection's records, over pieces that arrive as they please.
 
     `is_known` turns False, for good, with the first thing that is no header of a record.
@@ -52,7 +52,7 @@ class RecordWalk:
         self._length = 0
 
     def is_between(self) -> bool:
-        """Whether no record is in progress."""
+        """Return whether no record is in progress."""
         return self._missing == 0 and self._seen == 0
 
     def lose_track(self) -> None:
@@ -102,7 +102,7 @@ class RecordWalk:
         return at + rest
 
 
-class RecordReader(RecordWalk):
+class RecordReader(RecordScanner):
     """Decrypts what arrives in `scratch`, in whole records, into bytes that nobody has to copy.
 
     An SSL object that is given whole records, few at a time, needs little memory, which stays in the
@@ -131,7 +131,7 @@ class RecordReader(RecordWalk):
         if self._room is not None:
             raise RuntimeError("this connection is being read already")
         # What is decrypted is never longer, and each record is given room for the longest.
-        self._room = new_room(self._incoming.pending + size + RECORD_SIZE)
+        self._room = new_buffer(self._incoming.pending + size + RECORD_SIZE)
         try:
             self._filled = self.part = 0
             self.is_all, self.is_end = True, False
@@ -143,7 +143,7 @@ class RecordReader(RecordWalk):
                 self.is_all = False
             elif self.is_all:
                 self.part = self._incoming.pending
-            return cut_room(self)
+            return take_bytes(self)
         finally:
             self._room = None
 
@@ -166,7 +166,7 @@ class RecordReader(RecordWalk):
         count: int = 0
         try:
             while self._filled + RECORD_SIZE <= len(self._room):
-                view = rest_of_room(self._room, self._filled)
+                view = buffer_tail(self._room, self._filled)
                 try:
                     count = records.read(RECORD_SIZE, view)
                 finally:

@@ -19,7 +19,7 @@ class TLSState(enum.IntEnum):
     CLOSED = 5  #: the transport underneath does the rest
 
 
-class Told(enum.IntEnum):
+class AppProtocolState(enum.IntEnum):
     """The last of the calls that a protocol gets once."""
 
     NOTHING = 0

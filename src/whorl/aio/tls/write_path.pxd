@@ -13,7 +13,7 @@ cdef int QUIET_WRITES
 cpdef object records_of(object sslobj)
 
 
-cdef class TLSOutput:
+cdef class TLSWritePath:
     cdef readonly object _loop
     cdef public object _sslobj
     cdef public object _records
@@ -58,4 +58,4 @@ cdef class TLSOutput:
     cdef Py_ssize_t _unsent(self) except -1
     @cython.locals(size=Py_ssize_t)
     cdef object _control_writing(self)
-    cdef object _tell(self, str call)
+    cdef object _call_protocol(self, str call)

@@ -47,7 +47,7 @@ def records_of(sslobj: Any) -> Any:
     return getattr(sslobj, "_sslobj", None) or sslobj
 
 
-class TLSOutput:
+class TLSWritePath:
     """The state of a TLS connection, and the part of it that writes."""
 
     def __init__(self, loop: Any, sslobj: Any, outgoing: Any) -> None:
@@ -164,7 +164,7 @@ class TLSOutput:
             self._fatal_error(error, "Fatal error on SSL protocol")
 
     def _is_lost(self) -> bool:
-        """Whether nothing is taken any more; warns those who keep trying."""
+        """Return whether nothing is taken any more; warns those who keep trying."""
         if self._state < FLUSHING:
             return False
         if self._lost_writes >= QUIET_WRITES:
@@ -290,12 +290,12 @@ class TLSOutput:
         if not self._app_writing_paused:
             if size and size >= self._high:
                 self._app_writing_paused = True
-                self._tell("pause_writing")
+                self._call_protocol("pause_writing")
         elif size <= self._low:
             self._app_writing_paused = False
-            self._tell("resume_writing")
+            self._call_protocol("resume_writing")
 
-    def _tell(self, call: str) -> None:
+    def _call_protocol(self, call: str) -> None:
         try:
             getattr(self._app_protocol, call)()
         except (SystemExit, KeyboardInterrupt):

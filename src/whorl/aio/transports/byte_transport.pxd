@@ -2,7 +2,7 @@ cimport cython
 
 from whorl.core.callback cimport AbstractLoop, Callback, flag
 from whorl.core.handle cimport Handle
-from whorl.core.loop.execution cimport LoopBatches
+from whorl.core.loop.execution cimport LoopExecution
 from whorl.handles.streams.engine cimport Stream
 
 from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
@@ -34,7 +34,7 @@ cdef Py_ssize_t HIGH_WATER
 cdef Py_ssize_t LOW_WATER
 
 
-cpdef object flat(object data)
+cpdef object as_bytes_like(object data)
 
 
 cdef inline Py_ssize_t size_of(object data) except -1:
@@ -53,16 +53,16 @@ cdef class BaseTransport(Stream):
     cdef object _set_up(self, AbstractLoop loop)
     @cython.locals(seen=int)
     cdef object _execute(self)
-    @cython.locals(queues=LoopBatches)
+    @cython.locals(queues=LoopExecution)
     cdef object _take_turn(self)
     cdef object _handle_events(self, int seen)
-    cdef object _introduce(self, object waiter)
+    cdef object _schedule_connection_made(self, object waiter)
     cdef object _pause(self)
     cdef object _resume(self)
     cpdef object _fatal_error(self, object error, str message=*)
     cpdef object _report(self, object error, str message)
     cpdef object _force_close(self, object error)
-    @cython.locals(queues=LoopBatches)
+    @cython.locals(queues=LoopExecution)
     cdef object _lose(self, object error)
     cdef object _end(self, object error)
     cdef object _let_go(self)

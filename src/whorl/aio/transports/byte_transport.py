@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.transports.flow_control import HIGH_WATER, limits
+from whorl.aio.transports.flow_control import HIGH_WATER, watermarks
 from whorl.aio.transports.states import TransportState
 from whorl.core.callback import Callback
 from whorl.core.handle import Handle
@@ -31,7 +31,7 @@ except ImportError:
 
 if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop
-    from whorl.core.loop.execution import LoopBatches
+    from whorl.core.loop.execution import LoopExecution
 
 LIFE_OPEN = int(Life.OPEN)
 READABLE = int(Event.READABLE)
@@ -63,7 +63,7 @@ WRITABLE_KINDS = (
 )
 
 
-def flat(data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
+def as_bytes_like(data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
     """The same bytes as an object whose length is their number; TypeError for other types."""
     if type(data) is bytearray or (
         type(data) is memoryview and data.itemsize == 1 and data.ndim == 1 and data.c_contiguous
@@ -77,7 +77,7 @@ def flat(data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview
     return view.tobytes()
 
 
-def own_method(cls: type, method: Any) -> Any:
+def method_of_class(cls: type, method: Any) -> Any:
     """The descriptor of an inherited method as one of `cls` itself; whatever is none, as it is.
 
     The interpreter calls a descriptor without detours only for objects of exactly its class.
@@ -114,11 +114,11 @@ class BaseTransport(Stream):
 
     def __init__(self, loop: AnyLoop, extra: dict[str, Any] | None, context: Context | None) -> None:
         Stream.__init__(self, loop)
-        loop._hide(self)
+        loop._mark_internal(self)
         self._known = dict(extra) if extra else None
         self._context = copy_context() if context is None else context
 
-    def _introduce(self, waiter: asyncio.Future[None] | None) -> None:
+    def _schedule_connection_made(self, waiter: asyncio.Future[None] | None) -> None:
         """Have the protocol told of its transport in the next turn, and begin then."""
         loop: Any = self._loop
         loop.call_soon(self._protocol.connection_made, self, context=self._context)
@@ -162,7 +162,7 @@ class BaseTransport(Stream):
         self._protocol = protocol
 
     def is_closing(self) -> bool:
-        """Whether the transport is closed or being closed."""
+        """Return whether the transport is closed or being closed."""
         return self._state != OPEN
 
     # Reading.
@@ -203,9 +203,9 @@ class BaseTransport(Stream):
             try:
                 end_in_context(self)
             except BaseException as error:
-                queues: LoopBatches = self._loop  # type: ignore[assignment]
+                queues: LoopExecution = self._loop  # type: ignore[assignment]
                 told = Callback(self._loop, self._call_connection_lost, (None,), self._context)
-                queues._entry_failed(told, error)
+                queues._report_callback_error(told, error)
 
     def _handle_events(self, seen: int) -> None:
         """Do what the events allow."""
@@ -230,7 +230,7 @@ class BaseTransport(Stream):
 
     def _force_close(self, error: BaseException | None) -> None:
         """Let the connection go because of an error, or of None."""
-        self._send_held()
+        self._flush_held()
         if self._state >= LOST:
             return
         self._stop_reading()
@@ -240,7 +240,7 @@ class BaseTransport(Stream):
     def _lose(self, error: BaseException | None) -> None:
         """Have the protocol told in the next turn; if there is no memory for that, nothing has happened."""
         if error is None and self._is_own_entry and not self._loop._debug:
-            queues: LoopBatches = self._loop  # type: ignore[assignment]
+            queues: LoopExecution = self._loop  # type: ignore[assignment]
             queues._enqueue(self)
         else:
             loop: Any = self._loop
@@ -305,7 +305,7 @@ class WriteTransport(BaseTransport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send `data`: at once as far as the kernel takes it, the rest when it can."""
         if type(data) is not bytes:
-            data = flat(data)
+            data = as_bytes_like(data)
         if self._refuses_writes:
             self._check_writable("write")
         size = size_of(data)
@@ -350,7 +350,7 @@ class WriteTransport(BaseTransport):
 
     def get_write_buffer_size(self) -> int:
         """How many bytes wait to be sent."""
-        self._send_held()
+        self._flush_held()
         return self._unsent
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
@@ -359,8 +359,8 @@ class WriteTransport(BaseTransport):
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Set the watermarks, in bytes; ValueError unless high >= low >= 0."""
-        self._send_held()
-        self._high, self._low = limits(high, low)
+        self._flush_held()
+        self._high, self._low = watermarks(high, low)
         self._check_high_water()
 
     def _check_high_water(self) -> None:

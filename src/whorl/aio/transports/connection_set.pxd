@@ -13,7 +13,7 @@ cdef extern from *:
     object identity "whorl_identity"(object thing)
 
 
-cdef class Clients:
+cdef class ConnectionSet:
     cdef dict _others
     cdef list _places
     cdef list _free

@@ -16,7 +16,7 @@ if not cython.compiled:
     weak_reference = weakref.ref
 
 
-class Clients:
+class ConnectionSet:
     """Transports, weakly: one that nobody refers to any more still complains that it was not closed.
 
     Most of them keep the number of their place here themselves: a dictionary would take far more memory.

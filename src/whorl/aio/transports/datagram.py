@@ -14,8 +14,8 @@ from asyncio.trsock import TransportSocket
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.transports.byte_transport import flat
-from whorl.aio.transports.flow_control import limits, report, tell_protocol
+from whorl.aio.transports.byte_transport import as_bytes_like
+from whorl.aio.transports.flow_control import call_pause_or_resume, report_fatal_error, watermarks
 from whorl.aio.transports.states import TransportState
 from whorl.core.handle import Handle
 from whorl.core.kernel.errors import os_error
@@ -94,7 +94,7 @@ class DatagramEndpoint(Datagrams):
         context: Context | None = None,
     ) -> None:
         super().__init__(loop)
-        loop._hide(self)
+        loop._mark_internal(self)
         self._activate()
         self._extra = dict(extra) if extra else {}
         self._protocol: Any = None
@@ -105,7 +105,7 @@ class DatagramEndpoint(Datagrams):
         self._started = False  # whether connection_made was called
         self._paused = False  # whether the user paused reading
         self._protocol_paused = False
-        self._high, self._low = limits(None, None)
+        self._high, self._low = watermarks(None, None)
         self._lost_sends = 0
         self._header = HEADER_SIZE
         self._attach(sock)
@@ -156,11 +156,11 @@ class DatagramEndpoint(Datagrams):
         self._protocol = protocol
 
     def is_closing(self) -> bool:
-        """Whether the transport is closed or being closed."""
+        """Return whether the transport is closed or being closed."""
         return self._state != OPEN
 
     def is_reading(self) -> bool:
-        """Whether the protocol gets datagrams."""
+        """Return whether the protocol gets datagrams."""
         return self._state == OPEN and not self._paused
 
     def get_write_buffer_size(self) -> int:
@@ -173,7 +173,7 @@ class DatagramEndpoint(Datagrams):
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Set the watermarks, in bytes; ValueError unless high >= low >= 0."""
-        self._high, self._low = limits(high, low)
+        self._high, self._low = watermarks(high, low)
         self._check_high_water()
 
     # Receiving.
@@ -225,7 +225,7 @@ class DatagramEndpoint(Datagrams):
         if type(data) is not bytes:
             if not isinstance(data, (bytes, bytearray, memoryview)):
                 raise TypeError(f"data argument must be a bytes-like object, not {type(data).__name__!r}")
-            data = flat(data)
+            data = as_bytes_like(data)
         if DROPS_EMPTY and not len(data):
             return
         if self._address:
@@ -245,7 +245,7 @@ class DatagramEndpoint(Datagrams):
             self._check_high_water()
 
     def _is_lost(self) -> bool:
-        """Whether nothing can be sent any more; warns those who keep trying."""
+        """Return whether nothing can be sent any more; warns those who keep trying."""
         if self._state != CLOSED and not self._address:
             return False  # Until connection_lost was called, as in asyncio.
         if self._lost_sends >= QUIET_SENDS:
@@ -295,7 +295,7 @@ class DatagramEndpoint(Datagrams):
         try:
             if self._protocol_paused and self._unsent <= self._low:
                 self._protocol_paused = False
-                tell_protocol(self, "resume_writing")
+                call_pause_or_resume(self, "resume_writing")
         finally:
             if self._state == CLOSING and not self._queue:
                 self._state = LOST
@@ -304,7 +304,7 @@ class DatagramEndpoint(Datagrams):
     def _check_high_water(self) -> None:
         if self._unsent > self._high and not self._protocol_paused:
             self._protocol_paused = True
-            tell_protocol(self, "pause_writing")
+            call_pause_or_resume(self, "pause_writing")
 
     # The end.
 
@@ -322,7 +322,7 @@ class DatagramEndpoint(Datagrams):
         self._force_close(None)
 
     def _fatal_error(self, error: BaseException, message: str = "Fatal error on transport") -> None:
-        report(self, error, message)
+        report_fatal_error(self, error, message)
         self._force_close(error)
 
     def _force_close(self, error: BaseException | None) -> None:

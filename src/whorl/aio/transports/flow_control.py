@@ -10,7 +10,7 @@ from typing import Any, Final
 HIGH_WATER: Final = 64 * 1024
 
 
-def limits(high: int | None, low: int | None, default: int = HIGH_WATER) -> tuple[int, int]:
+def watermarks(high: int | None, low: int | None, default: int = HIGH_WATER) -> tuple[int, int]:
     """The high and the low watermark, in bytes, from what the user gave.
 
     `default` is the high one if nothing was given. Raises ValueError unless
@@ -22,15 +22,15 @@ def limits(high: int | None, low: int | None, default: int = HIGH_WATER) -> tupl
         low = high // 4
     if not high >= low >= 0:
         raise ValueError(f"high ({high!r}) must be >= low ({low!r}) must be >= 0")
-    return whole(high), whole(low)
+    return ceil_size(high), ceil_size(low)
 
 
-def whole(size: float) -> int:
+def ceil_size(size: float) -> int:
     """A size in bytes; one that memory cannot reach, such as infinity, is the largest there can be."""
     return sys.maxsize if size >= sys.maxsize else int(size)
 
 
-def tell_protocol(transport: Any, call: str) -> None:
+def call_pause_or_resume(transport: Any, call: str) -> None:
     """Call `pause_writing` or `resume_writing`; an error of the protocol's is reported and ends nothing."""
     try:
         getattr(transport._protocol, call)()
@@ -40,7 +40,7 @@ def tell_protocol(transport: Any, call: str) -> None:
         _report(transport, error, f"protocol.{call}() failed")
 
 
-def report(transport: Any, error: BaseException, message: str) -> None:
+def report_fatal_error(transport: Any, error: BaseException, message: str) -> None:
     """Report what ends a transport; errors of the system's are ordinary, and shown in debug mode only."""
     if not isinstance(error, OSError):
         _report(transport, error, message)

@@ -77,10 +77,10 @@ class ReadPipe(BaseTransport):
         self._duplicate = -1
         attach_pipe(self, pipe, "Pipe transport is for pipes/sockets only.")
         self._protocol = protocol
-        self._introduce(waiter)
+        self._schedule_connection_made(waiter)
 
     def is_reading(self) -> bool:
-        """Whether the protocol gets data."""
+        """Return whether the protocol gets data."""
         return self._state == OPEN and not self._paused
 
     def pause_reading(self) -> None:
@@ -158,7 +158,7 @@ class WritePipe(WriteTransport):
         kind = attach_pipe(self, pipe, "Pipe transport is only for pipes, sockets and character devices")
         self._watches_peer = kind != stat.S_IFCHR
         self._protocol = protocol
-        self._introduce(waiter)
+        self._schedule_connection_made(waiter)
 
     def _start_reading(self) -> None:
         self._watch()  # All there is to read is that the reader is gone.
@@ -209,7 +209,7 @@ class WritePipe(WriteTransport):
         self.write(b"".join(list_of_data))
 
     def _is_lost(self) -> bool:
-        """Whether nothing can be written any more; warns those who keep trying."""
+        """Return whether nothing can be written any more; warns those who keep trying."""
         if self._state == OPEN:
             return False
         if self._lost_writes >= QUIET_WRITES:

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from whorl.aio.transports.byte_transport import own_method
+from whorl.aio.transports.byte_transport import method_of_class
 from whorl.aio.transports.private_attributes import SOCKET, SocketNames
 from whorl.aio.transports.states import TransportState
 from whorl.aio.transports.stream import StreamTransport
@@ -47,15 +47,15 @@ OFTEN_CALLED = (
 )
 
 
-def quick_to_call(cls: Class) -> Class:
+def bind_compiled_methods(cls: Class) -> Class:
     """Give a class descriptors of its own for compiled methods that it inherits."""
     for name in OFTEN_CALLED:
         if hasattr(cls, name):
-            setattr(cls, name, own_method(cls, getattr(cls, name)))
+            setattr(cls, name, method_of_class(cls, getattr(cls, name)))
     return cls
 
 
-def described(transport: Any) -> list[str]:
+def repr_parts(transport: Any) -> list[str]:
     """The first words that show a transport: its name, how far it is, its descriptor."""
     words = [type(transport).__name__]
     if transport._state == TransportState.CLOSED:
@@ -66,9 +66,9 @@ def described(transport: Any) -> list[str]:
     return words
 
 
-def shown(transport: Any, is_read: bool, is_written: bool) -> str:
+def transport_repr(transport: Any, is_read: bool, is_written: bool) -> str:
     """How a transport is shown, in asyncio's words."""
-    words = described(transport)
+    words = repr_parts(transport)
     if transport._fd >= 0 and not transport.loop.is_closed():
         words.append(f"read={'polling' if is_read else 'idle'}")
         writing = "polling" if is_written else "idle"
@@ -94,7 +94,7 @@ class Inherited:
         return method.__get__(instance, owner) if hasattr(type(method), "__get__") else method
 
 
-@quick_to_call
+@bind_compiled_methods
 @named("_SelectorSocketTransport")
 class SocketTransport(StreamTransport, SocketNames):
     """A TCP or UNIX stream connection."""
@@ -112,7 +112,7 @@ class SocketTransport(StreamTransport, SocketNames):
 
     def __repr__(self) -> str:
         unsent = self.get_write_buffer_size()  # before its words are made: what is held back may fail
-        return shown(self, bool(self._reading), bool(unsent))
+        return transport_repr(self, bool(self._reading), bool(unsent))
 
     def _was_dropped(self, _warn: Any = warnings.warn) -> None:
         """Nobody refers to it any more, and it is open."""

@@ -2,14 +2,14 @@ cimport cython
 from libc.stdint cimport uint64_t
 
 from whorl.aio.transports.byte_transport cimport BaseTransport, WriteTransport
-from whorl.aio.transports.connection_set cimport Clients
+from whorl.aio.transports.connection_set cimport ConnectionSet
 from whorl.aio.streams.feed cimport StreamFeed
-from whorl.aio.tls.engine cimport TLSLayer
+from whorl.aio.tls.engine cimport TLSEngine
 from whorl.aio.transports.fd_table cimport TransportTable
 from whorl.core.callback cimport AbstractLoop, flag, new_callback
-from whorl.core.loop.write_coalescer cimport Collector
+from whorl.core.loop.write_coalescer cimport WriteCoalescer
 from whorl.core.lists cimport last_taken
-from whorl.core.loop.lifecycle cimport LoopLife
+from whorl.core.loop.lifecycle cimport LoopLifecycle
 from whorl.handles.streams.engine cimport Stream
 
 cdef extern from *:
@@ -45,7 +45,7 @@ cdef object StreamReaderProtocol
 
 cdef class StreamTransport(WriteTransport):
     cdef public object _server
-    cdef Clients _clients
+    cdef ConnectionSet _clients
     cdef readonly object _empty_waiter
     cdef StreamFeed _feed
     cdef tuple _kind
@@ -54,7 +54,7 @@ cdef class StreamTransport(WriteTransport):
     cdef object _own_name
     cdef int _place
     cdef Py_ssize_t _most_held
-    cdef Collector _collector
+    cdef WriteCoalescer _collector
     cdef object _shown_socket
     cdef flag _is_made
     cdef flag _buffered
@@ -69,8 +69,8 @@ cdef class StreamTransport(WriteTransport):
     @cython.locals(fits=bint)
     cdef Py_ssize_t _hold_more(self, object data, Py_ssize_t size) except? -65536
     @cython.locals(data=bytes, code=Py_ssize_t)
-    cdef object _send_held(self)
-    @cython.locals(loop=LoopLife)
+    cdef object _flush_held(self)
+    @cython.locals(loop=LoopLifecycle)
     cpdef object _allow_holding(self)
     cpdef object _hold_at_most(self, Py_ssize_t size)
     cdef object _send_lines(self, object list_of_data)
@@ -90,21 +90,21 @@ cdef class StreamTransport(WriteTransport):
     cpdef int _shut_write_side(self) except? -65536
     cpdef object _socket(self)
     cpdef int fileno(self) except -2
-    @cython.locals(machine=LoopLife)
+    @cython.locals(machine=LoopLifecycle)
     cdef object _set_up(self, AbstractLoop loop)
-    @cython.locals(machine=LoopLife, table=TransportTable)
-    cdef object _take(self, object loop, int fd, tuple kind, tuple accepted, object protocol, object context)
-    cdef object _belong_to(self, object server, Clients clients)
+    @cython.locals(machine=LoopLifecycle, table=TransportTable)
+    cdef object _init_accepted(self, object loop, int fd, tuple kind, tuple accepted, object protocol, object context)
+    cdef object _register_with_server(self, object server, ConnectionSet clients)
     cdef object _use(self, object protocol)
-    cdef object _disown(self)
-    @cython.locals(clients=Clients)
-    cdef object _leave_server(self)
+    cdef object _release_socket(self)
+    @cython.locals(clients=ConnectionSet)
+    cdef object _unregister_from_server(self)
     cdef object _end(self, object error)
     @cython.locals(table=TransportTable)
     cdef object _let_go(self)
     cdef object _release_now(self)
     cdef object _read_into_buffer(self)
-    @cython.locals(layer=TLSLayer, result=Py_ssize_t)
+    @cython.locals(layer=TLSEngine, result=Py_ssize_t)
     cdef object _read_records(self)
 
 

@@ -11,17 +11,17 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.streams.feed import StreamFeed
-from whorl.aio.streams.reader_writer import adopt
-from whorl.aio.tls.engine import TLSLayer
+from whorl.aio.streams.reader_writer import attach_feed
+from whorl.aio.tls.engine import TLSEngine
 from whorl.aio.transports.byte_transport import BaseTransport, WriteTransport
-from whorl.aio.transports.connection_set import Clients
+from whorl.aio.transports.connection_set import ConnectionSet
 from whorl.aio.transports.states import TransportState
 from whorl.aio.transports.transport_socket import TransportSocket
 from whorl.core.callback import new_callback
 from whorl.core.kernel.errors import os_error
 from whorl.core.kernel.per_socket import error_of, kernel_for
 from whorl.core.limits import LONG_READ, LONGEST_FED, MOST_HELD, READ_SIZE, SMALL_WRITE, WRITE_VECTORS
-from whorl.core.loop.write_coalescer import Collector
+from whorl.core.loop.write_coalescer import WriteCoalescer
 from whorl.handles.streams.engine import Stream
 
 try:
@@ -31,13 +31,13 @@ except ImportError:
 
 if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop, FdTable
-    from whorl.core.loop.lifecycle import LoopLife
+    from whorl.core.loop.lifecycle import LoopLifecycle
 
 if not cython.compiled:
     from whorl.core.lists import last_taken
 
     def is_made(transport: Any) -> bool:
-        """Whether a transport has something to close; one that was never initialized has not."""
+        """Return whether a transport has something to close; one that was never initialized has not."""
         return getattr(transport, "_is_made", False)
 
     def is_delivered(protocol: Any, method: str, argument: Any) -> bool:
@@ -54,7 +54,7 @@ CLOSING = int(TransportState.CLOSING)
 LOST = int(TransportState.LOST)
 AF_UNIX = int(socket.AF_UNIX)
 
-GET_BUFFER, BUFFER_UPDATED = TLSLayer.get_buffer, TLSLayer.buffer_updated
+GET_BUFFER, BUFFER_UPDATED = TLSEngine.get_buffer, TLSEngine.buffer_updated
 
 #: After this many writes to a lost connection each further one logs a warning, as in asyncio.
 QUIET_WRITES = 4
@@ -91,8 +91,8 @@ class StreamTransport(WriteTransport):
 
     def _set_up(self, loop: Any) -> None:
         WriteTransport._set_up(self, loop)
-        machine: LoopLife = loop
-        self._collector: Collector = machine._collector
+        machine: LoopLifecycle = loop
+        self._collector: WriteCoalescer = machine._collector
         self._is_made = False  # whether there is something to close
         self._peer: bytes | None = None  # as the kernel gave it, until it is among what is known
         self._ipv4_peer = 0  # the same as a number
@@ -100,7 +100,7 @@ class StreamTransport(WriteTransport):
         # The family, the protocol number and a UNIX socket's own name, while there is no socket object.
         self._kind: tuple[int, int, Any] | None = None
         self._server: Any = None
-        self._clients: Clients | None = None  # those of a server that knows it by this way
+        self._clients: ConnectionSet | None = None  # those of a server that knows it by this way
         self._place = -1  # where it stands among those
         self._empty_waiter: asyncio.Future[None] | None = None
         self._buffered = False  # whether the protocol brings its own buffers
@@ -142,12 +142,12 @@ class StreamTransport(WriteTransport):
             self.set_protocol(protocol)
             if server is not None:
                 server._attach(self)
-            self._introduce(waiter)
+            self._schedule_connection_made(waiter)
         except BaseException:
-            self._disown()
+            self._release_socket()
             raise
 
-    def _take(
+    def _init_accepted(
         self,
         loop: AnyLoop,
         fd: int,
@@ -163,8 +163,8 @@ class StreamTransport(WriteTransport):
         gave. If this raises, the descriptor is left to the caller.
         """
         self._set_up(loop)
-        machine: LoopLife = loop
-        machine._hidden_opened(self)
+        machine: LoopLifecycle = loop
+        machine._internal_handle_opened(self)
         self._context = context
         self._kind = kind
         peer = accepted[1]
@@ -184,16 +184,16 @@ class StreamTransport(WriteTransport):
             machine._enqueue(new_callback(machine, connection_made, (self,), context))
             machine._enqueue(self)
         except BaseException:
-            self._disown()
+            self._release_socket()
             raise
 
-    def _belong_to(self, server: Any, clients: Clients) -> None:
+    def _register_with_server(self, server: Any, clients: ConnectionSet) -> None:
         """Be one of a server's connections."""
         self._place = clients.enter(self)
         self._server = server
         self._clients = clients
 
-    def _disown(self) -> None:
+    def _release_socket(self) -> None:
         """Leave the connection to whoever gave it."""
         loop: Any = self._loop
         if self._fd >= 0:
@@ -201,9 +201,9 @@ class StreamTransport(WriteTransport):
         self._fd = -1
         self._sock = None
         self._is_made = False
-        self._leave_server()
+        self._unregister_from_server()
 
-    def _leave_server(self) -> None:
+    def _unregister_from_server(self) -> None:
         server, clients = self._server, self._clients
         self._server = self._clients = None
         if clients is not None:
@@ -224,7 +224,7 @@ class StreamTransport(WriteTransport):
 
     def fileno(self) -> int:
         """The descriptor, or -1. The caller may send by it, so nothing is held from now on."""
-        self._send_held()
+        self._flush_held()
         self._may_hold = False
         return self._fd
 
@@ -266,15 +266,15 @@ class StreamTransport(WriteTransport):
         self._use(protocol)
 
     def _use(self, protocol: asyncio.BaseProtocol) -> None:
-        self._feed = adopt(protocol) if type(protocol) is StreamReaderProtocol else None
+        self._feed = attach_feed(protocol) if type(protocol) is StreamReaderProtocol else None
         self._protocol = protocol
         self._buffered = isinstance(protocol, BufferedProtocol)
-        self._is_layered = isinstance(protocol, TLSLayer) and (
+        self._is_layered = isinstance(protocol, TLSEngine) and (
             type(protocol).get_buffer is GET_BUFFER and type(protocol).buffer_updated is BUFFER_UPDATED
         )
 
     def is_reading(self) -> bool:
-        """Whether the protocol gets data."""
+        """Return whether the protocol gets data."""
         return self._state == OPEN and not self._paused
 
     # Reading.
@@ -424,14 +424,14 @@ class StreamTransport(WriteTransport):
             and not self._collector.is_late()
         )
         if not fits and type(data) is not bytes:  # To queue it would copy it.
-            self._send_held()
+            self._flush_held()
             return 1 if self._is_lost() else Stream._send(self, data, size)
         self._enqueue(data, 0, size)
         if not fits:
-            self._send_held()
+            self._flush_held()
         return 1
 
-    def _send_held(self) -> None:
+    def _flush_held(self) -> None:
         if not self._holds:
             return
         self._holds = False
@@ -442,7 +442,7 @@ class StreamTransport(WriteTransport):
             if code < 0:
                 self._write_failed(-code)
         elif self._unsent:
-            self._poller.quiet = 0
+            self._poller.empty_polls = 0
             self._flush()
         if self._unsent or not self._edge:
             self._update_interest()
@@ -451,7 +451,7 @@ class StreamTransport(WriteTransport):
 
     def _allow_holding(self) -> None:
         """Let writes be held: no program has the descriptor, and only the kernel sends."""
-        loop: LoopLife = self._loop  # type: ignore[assignment]
+        loop: LoopLifecycle = self._loop  # type: ignore[assignment]
         self._may_hold = self._kernel is loop._kernel
 
     def _hold_at_most(self, size: int) -> None:
@@ -464,7 +464,7 @@ class StreamTransport(WriteTransport):
         self._hold_at_most(self._high)
 
     def _send_lines(self, list_of_data: Any) -> None:
-        self._send_held()
+        self._flush_held()
         WriteTransport._send_lines(self, list_of_data)
 
     def write_eof(self) -> None:
@@ -472,7 +472,7 @@ class StreamTransport(WriteTransport):
 
         Raises OSError if nothing is unsent and the connection is gone (``asyncio.WriteTransport.write_eof``).
         """
-        self._send_held()
+        self._flush_held()
         if self._state != OPEN or self._eof_written:
             return
         self._eof_written = self._refuses_writes = True
@@ -492,7 +492,7 @@ class StreamTransport(WriteTransport):
             raise RuntimeError(f"unable to {method}; sendfile is in progress")
 
     def _is_lost(self) -> bool:
-        """Whether nothing can be sent any more; warns those who keep trying."""
+        """Return whether nothing can be sent any more; warns those who keep trying."""
         if self._state < LOST:
             return False
         if self._lost_writes >= QUIET_WRITES:
@@ -529,7 +529,7 @@ class StreamTransport(WriteTransport):
         """A future that is done when nothing is left to send; writing is refused meanwhile."""
         if self._empty_waiter is not None:
             raise RuntimeError("Empty waiter is already set")
-        self._send_held()
+        self._flush_held()
         loop: Any = self._loop
         waiter: asyncio.Future[None] = loop.create_future()
         self._wait_with(waiter)
@@ -550,7 +550,7 @@ class StreamTransport(WriteTransport):
 
     def close(self) -> None:  # type: ignore[override]
         """Read no more, send what is unsent, then let the connection go."""
-        self._send_held()
+        self._flush_held()
         if self._state != OPEN:
             return
         self._state = CLOSING
@@ -573,7 +573,7 @@ class StreamTransport(WriteTransport):
             table: FdTable = loop._transports
             table.discard(self._fd, self)
         BaseTransport._let_go(self)
-        self._leave_server()
+        self._unregister_from_server()
 
     def _release_now(self) -> None:
         Stream._release(self)

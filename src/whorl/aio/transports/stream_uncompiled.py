@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from whorl.aio.transports.byte_transport import flat
+from whorl.aio.transports.byte_transport import as_bytes_like
 from whorl.aio.transports.states import TransportState
 from whorl.core.limits import LONG_READ
 
@@ -55,12 +55,12 @@ def read(self: Any) -> None:
 def write(self: Any, data: bytes | bytearray | memoryview) -> None:
     """A write that leaves at once, with nothing unsent."""
     if type(data) is not bytes:
-        data = flat(data)
+        data = as_bytes_like(data)
     size = len(data)
     if not size or self._unsent or self._state != OPEN or self._refuses_writes or self._collector.is_on:
         self._write_anything(data)
         return
-    self._poller.quiet = 0
+    self._poller.empty_polls = 0
     sent = self._kernel.send(self._fd, data, 0)
     if sent == size:
         self._sent_total += size

@@ -18,10 +18,10 @@ try:
 except ImportError:  # A Python may be built without it.
     ssl = None  # type: ignore[assignment]
 
-from whorl.aio.tls.engine import TLSLayer
+from whorl.aio.tls.engine import TLSEngine
 from whorl.aio.tls.records import AGAIN
-from whorl.aio.tls.states import TLSState, Told
-from whorl.aio.transports.public import named, quick_to_call
+from whorl.aio.tls.states import AppProtocolState, TLSState
+from whorl.aio.transports.public import bind_compiled_methods, named
 from whorl.aio.transports.stream import StreamTransport
 from whorl.aio.transports.tls_stream import TLSStream
 from whorl.core.limits import READ_SIZE
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from whorl.core.timers.timed_callback import TimedCallback
 
 
-@quick_to_call
+@bind_compiled_methods
 @named("_SSLProtocolTransport")
 class TLSTransport(TLSStream):
     """A TLS connection, over whatever transport."""
@@ -71,7 +71,7 @@ class TLSTransport(TLSStream):
         return self._layer.get_extra_info(name, default)
 
     def is_closing(self) -> bool:
-        """Whether the transport is closed or being closed."""
+        """Return whether the transport is closed or being closed."""
         return self._ssl_protocol._closing or self._layer.is_transport_closing()
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class TLSTransport(TLSStream):
 
 
 @named("SSLProtocol")
-class TLSProtocol(TLSLayer, asyncio.BufferedProtocol):
+class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
     """TLS over the transport whose protocol this is made (asyncio: ``asyncio.sslproto.SSLProtocol``)."""
 
     def __init__(
@@ -132,7 +132,7 @@ class TLSProtocol(TLSLayer, asyncio.BufferedProtocol):
         sslobj = sslcontext.wrap_bio(incoming, outgoing, server_side=server_side, server_hostname=hostname)
         super().__init__(loop, sslobj, incoming, outgoing, scratch_of(loop))
         self._waiter = waiter
-        self._told = Told.NOTHING if call_connection_made else Told.MADE
+        self._told = AppProtocolState.NOTHING if call_connection_made else AppProtocolState.MADE
         self._is_told = not call_connection_made
         self._timer: TimedCallback | None = None
         self._handshake_began = 0.0
@@ -153,7 +153,7 @@ class TLSProtocol(TLSLayer, asyncio.BufferedProtocol):
         return default
 
     def is_transport_closing(self) -> bool:
-        """Whether the transport underneath is."""
+        """Return whether the transport underneath is."""
         return self._transport is not None and bool(self._transport.is_closing())
 
     def limit_holding(self) -> None:
@@ -217,8 +217,8 @@ class TLSProtocol(TLSLayer, asyncio.BufferedProtocol):
         self._outgoing.read()
         self._lost_writes += 1
         self._closing = True
-        if not in_handshake and self._told in (Told.MADE, Told.ENDED):
-            self._told = Told.LOST
+        if not in_handshake and self._told in (AppProtocolState.MADE, AppProtocolState.ENDED):
+            self._told = AppProtocolState.LOST
             self._loop.call_soon(protocol.connection_lost, error)
         self._transport = self._app_transport = self._app_protocol = self._app_feed = None
         self._wake_waiter(error)
@@ -302,8 +302,8 @@ class TLSProtocol(TLSLayer, asyncio.BufferedProtocol):
             compression=self._sslobj.compression(),
             ssl_object=self._sslobj,
         )
-        if self._told == Told.NOTHING:
-            self._told = Told.MADE
+        if self._told == AppProtocolState.NOTHING:
+            self._told = AppProtocolState.MADE
             self._is_told = True
             self._app_protocol.connection_made(self._app_transport)
         self._wake_waiter()
@@ -397,9 +397,9 @@ class TLSProtocol(TLSLayer, asyncio.BufferedProtocol):
             self._force_transport(TimeoutError("SSL shutdown timed out"))
 
     def _call_eof_received(self) -> None:
-        if self._told != Told.MADE:
+        if self._told != AppProtocolState.MADE:
             return
-        self._told = Told.ENDED
+        self._told = AppProtocolState.ENDED
         try:
             if self._app_protocol.eof_received():
                 logger.warning("returning true from eof_received() has no effect when using ssl")

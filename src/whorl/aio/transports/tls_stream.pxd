@@ -1,7 +1,7 @@
-from whorl.aio.transports.byte_transport cimport flat
-from whorl.aio.tls.engine cimport TLSLayer
+from whorl.aio.transports.byte_transport cimport as_bytes_like
+from whorl.aio.tls.engine cimport TLSEngine
 
 
 cdef class TLSStream:
     cdef readonly object _loop
-    cdef readonly TLSLayer _ssl_protocol
+    cdef readonly TLSEngine _ssl_protocol

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.streams.reader_writer import adopt
-from whorl.aio.transports.byte_transport import flat
-from whorl.aio.transports.flow_control import limits
+from whorl.aio.streams.reader_writer import attach_feed
+from whorl.aio.transports.byte_transport import as_bytes_like
+from whorl.aio.transports.flow_control import watermarks
 
 if TYPE_CHECKING:
-    from whorl.aio.tls.engine import TLSLayer
+    from whorl.aio.tls.engine import TLSEngine
 
 #: The watermarks of asyncio's TLS transports, in bytes.
 HIGH_WATER_WRITE = 512 * 1024
@@ -21,7 +21,7 @@ HIGH_WATER_READ = 256 * 1024
 class TLSStream:
     """A TLS connection (asyncio: ``asyncio.Transport``). The user sees `tls.TLSTransport`."""
 
-    def __init__(self, loop: Any, layer: TLSLayer) -> None:
+    def __init__(self, loop: Any, layer: TLSEngine) -> None:
         self._loop = loop
         self._ssl_protocol = layer
         self.set_write_buffer_limits()
@@ -36,12 +36,12 @@ class TLSStream:
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Call another protocol from now on."""
-        self._ssl_protocol._app_feed = adopt(protocol)
+        self._ssl_protocol._app_feed = attach_feed(protocol)
         self._ssl_protocol._app_protocol = protocol
         self._ssl_protocol._app_is_buffered = isinstance(protocol, asyncio.BufferedProtocol)
 
     def is_reading(self) -> bool:
-        """Whether the protocol gets data."""
+        """Return whether the protocol gets data."""
         return not self._ssl_protocol._app_reading_paused
 
     def get_write_buffer_size(self) -> int:
@@ -55,7 +55,7 @@ class TLSStream:
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Set the watermarks, in bytes; ValueError unless high >= low >= 0."""
         layer = self._ssl_protocol
-        layer._high, layer._low = limits(high, low, HIGH_WATER_WRITE)
+        layer._high, layer._low = watermarks(high, low, HIGH_WATER_WRITE)
         layer.limit_holding()
         layer._control_writing()
 
@@ -70,7 +70,7 @@ class TLSStream:
     def set_read_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Set these watermarks, in bytes; ValueError unless high >= low >= 0."""
         layer = self._ssl_protocol
-        layer._read_high, layer._read_low = limits(high, low, HIGH_WATER_READ)
+        layer._read_high, layer._read_low = watermarks(high, low, HIGH_WATER_READ)
         layer._control_reading()
 
     # Doing.
@@ -88,7 +88,7 @@ class TLSStream:
         if type(data) is not bytes:
             if not isinstance(data, (bytes, bytearray, memoryview)):
                 raise TypeError(f"data: expecting a bytes-like instance, got {type(data).__name__}")
-            data = flat(data)
+            data = as_bytes_like(data)
         if len(data):
             self._ssl_protocol._write(data)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import socket
 
-    from whorl.core.loop.write_coalescer import Collector
+    from whorl.core.loop.write_coalescer import WriteCoalescer
 
 # The attribute of asyncio's class, past the one by which programs read it here.
 _socket_of = vars(trsock.TransportSocket)["_sock"].__get__
@@ -25,7 +25,7 @@ class TransportSocket(trsock.TransportSocket):
 
     __slots__ = ("_collector", "is_handed_out")
 
-    def __init__(self, sock: socket.socket, collector: Collector) -> None:
+    def __init__(self, sock: socket.socket, collector: WriteCoalescer) -> None:
         _keep(self, sock)
         self._collector = collector
         self.is_handed_out = False
@@ -55,7 +55,7 @@ class TransportSocket(trsock.TransportSocket):
         return _socket_of(self).proto  # type: ignore[no-any-return]
 
     def get_inheritable(self) -> bool:
-        """Whether programs that are started get the descriptor."""
+        """Return whether programs that are started get the descriptor."""
         return _socket_of(self).get_inheritable()  # type: ignore[no-any-return]
 
     def getpeername(self) -> Any:

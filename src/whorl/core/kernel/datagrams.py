@@ -14,10 +14,10 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.kernel.errors import refusal
+from whorl.core.kernel.errors import negative_errno
 from whorl.core.kernel.message_buffers import MessageMemory
 from whorl.core.kernel.socket_addresses import AddressBook
-from whorl.core.kernel.socket_overrides import has_own
+from whorl.core.kernel.socket_overrides import overrides_method
 from whorl.core.limits import DATAGRAM_BLOCK, DATAGRAM_ROOM, READ_SIZE  # noqa: F401 (used by datagrams.pxd)
 
 try:
@@ -81,7 +81,7 @@ def receive_by_object(calls: DatagramCalls, sock: DatagramSocket, into: list[Any
     try:
         size, address = sock.sock.recvfrom_into(calls._block)
     except OSError as error:
-        return refusal(error)
+        return negative_errno(error)
     into.append(memoryview(calls._block)[:size].tobytes())
     into.append(address)
     return 1
@@ -94,7 +94,7 @@ def send_by_object(sock: DatagramSocket, data: ReadableBuffer, address: Any) -> 
     except OSError as error:
         if sock.has_own_methods and not isinstance(error, (BlockingIOError, InterruptedError)):
             raise
-        return refusal(error)
+        return negative_errno(error)
     return len(data) if sock.has_own_methods else sent  # type: ignore[arg-type]
 
 
@@ -109,7 +109,7 @@ class DatagramSocket:
     def __init__(self, sock: Any) -> None:
         self.sock = sock
         self.fd = sock.fileno()
-        self.has_own_methods = has_own(sock, "recvfrom", "send", "sendto")
+        self.has_own_methods = overrides_method(sock, "recvfrom", "send", "sendto")
         is_known = sock.family in KNOWN_FAMILIES and not self.has_own_methods
         self.family = sock.family if is_known else 0
 
@@ -149,7 +149,7 @@ class DatagramCalls(MessageMemory):
         return send_queued(self, sock, queue, first)
 
     def receives_many(self) -> bool:
-        """Whether several datagrams are received in one call, as far as is known."""
+        """Return whether several datagrams are received in one call, as far as is known."""
         return cython.compiled and self._receives_many
 
     # By socket object.
@@ -159,7 +159,7 @@ class DatagramCalls(MessageMemory):
         try:
             received: tuple[bytes, Any] = sock.recvfrom(size)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         return received
 
     def recvfrom_into(self, sock: Any, buffer: WriteableBuffer, size: int) -> tuple[int, Any] | int:
@@ -170,7 +170,7 @@ class DatagramCalls(MessageMemory):
         try:
             received: tuple[int, Any] = sock.recvfrom_into(buffer, size)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         return received
 
     def sendto(self, sock: Any, data: ReadableBuffer, address: Any) -> int:
@@ -178,7 +178,7 @@ class DatagramCalls(MessageMemory):
         try:
             sent: int = sock.sendto(data, address)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         return sent
 
     def receive_error(self, sock: Any) -> tuple[int, Any] | int:
@@ -186,7 +186,7 @@ class DatagramCalls(MessageMemory):
         try:
             _, reports, _, address = sock.recvmsg(0, 512, socket.MSG_ERRQUEUE)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         code = next((struct.unpack_from("=I", data)[0] for _, _, data in reports if len(data) >= 4), 0)
         return code, address
 

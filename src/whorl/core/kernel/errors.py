@@ -8,7 +8,7 @@ import socket
 from typing import Any
 
 
-def refusal(error: OSError) -> int:
+def negative_errno(error: OSError) -> int:
     """The negative error number of a system call that Python reported as an exception.
 
     Errors that are no system call's (name resolution, a socket's own timeout) are raised again.

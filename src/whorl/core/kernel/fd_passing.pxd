@@ -1,2 +1,2 @@
-cdef class PassingCalls:
+cdef class FdPassingCalls:
     pass

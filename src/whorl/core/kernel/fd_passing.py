@@ -11,7 +11,7 @@ import os
 import socket
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.kernel.errors import refusal
+from whorl.core.kernel.errors import negative_errno
 from whorl.core.limits import DESCRIPTORS_PER_MESSAGE
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def _passed(messages: list[tuple[int, int, bytes]]) -> list[int]:
     return list(found)
 
 
-class PassingCalls:
+class FdPassingCalls:
     """The part of the kernel that passes descriptors on, and says what they are."""
 
     def receive_descriptors(self, sock: Any, limit: int) -> tuple[bytes, list[int], bool] | int:
@@ -40,7 +40,7 @@ class PassingCalls:
         try:
             data, messages, flags, _ = sock.recvmsg(limit, _ROOM, socket.MSG_CMSG_CLOEXEC)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         return data, _passed(messages), bool(flags & socket.MSG_CTRUNC)
 
     def receive_descriptors_into(
@@ -50,7 +50,7 @@ class PassingCalls:
         try:
             size, messages, flags, _ = sock.recvmsg_into([buffer], _ROOM, socket.MSG_CMSG_CLOEXEC)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         return size, _passed(messages), bool(flags & socket.MSG_CTRUNC)
 
     def send_descriptors(self, sock: Any, data: ReadableBuffer, fds: list[int]) -> int:
@@ -59,7 +59,7 @@ class PassingCalls:
         try:
             sent: int = sock.sendmsg([data], [rights], socket.MSG_NOSIGNAL)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         return sent
 
     def socket_kind(self, fd: int) -> tuple[int, int] | int:
@@ -69,11 +69,11 @@ class PassingCalls:
         try:
             sock = socket.socket(fileno=fd)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         kind = int(sock.family), int(sock.type)
         sock.detach()
         return kind
 
     def is_terminal(self, fd: int) -> bool:
-        """Whether a descriptor is a terminal (man 3 isatty)."""
+        """Return whether a descriptor is a terminal (man 3 isatty)."""
         return fd >= 0 and os.isatty(fd)

@@ -19,7 +19,7 @@ import stat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from whorl.core.kernel.datagrams import DatagramCalls
-from whorl.core.kernel.errors import refusal
+from whorl.core.kernel.errors import negative_errno
 
 try:
     import cython
@@ -150,7 +150,7 @@ def _attempt(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
     try:
         result = call(*args, **options)
     except OSError as error:
-        return refusal(error)
+        return negative_errno(error)
     return 0 if result is None else result
 
 
@@ -260,7 +260,7 @@ class FileCalls(DatagramCalls):
         return _attempt(_fstat, fd)
 
     def is_terminal(self, fd: int) -> bool:
-        """Whether a descriptor is a terminal (man 3 isatty)."""
+        """Return whether a descriptor is a terminal (man 3 isatty)."""
         return os.isatty(fd)
 
     def resize(self, fd: int, size: int) -> int:
@@ -293,7 +293,7 @@ class FileCalls(DatagramCalls):
         return _call("utimensat", _AT_FDCWD, os.fsencode(file), times, 0 if follow else _AT_SYMLINK_NOFOLLOW)
 
     def access(self, path: Path, mode: int) -> int:
-        """Whether the process may read, write or execute a file; 0 or why not (man 2 access)."""
+        """Return whether the process may read, write or execute a file; 0 or why not (man 2 access)."""
         return _call("access", os.fsencode(path), mode)
 
     def set_mode(self, file: Path | int, mode: int) -> int:

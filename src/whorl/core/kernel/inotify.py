@@ -9,7 +9,7 @@ import ctypes
 import os
 from typing import Any
 
-from whorl.core.kernel.errors import refusal
+from whorl.core.kernel.errors import negative_errno
 from whorl.core.kernel.terminal import TerminalCalls
 
 try:
@@ -45,7 +45,7 @@ class NotifyCalls(TerminalCalls):
         try:
             return os.stat(path, follow_symlinks=follow)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
 
     def inotify_create(self) -> int:
         """A new, non-blocking inotify instance (man 2 inotify_init1)."""

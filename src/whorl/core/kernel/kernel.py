@@ -29,7 +29,7 @@ import time
 from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any, Literal
 
-from whorl.core.kernel.errors import refusal
+from whorl.core.kernel.errors import negative_errno
 from whorl.core.kernel.sockets import ACCEPTS_DESCRIPTORS, SocketCalls
 from whorl.core.limits import (
     EVENTS_PER_POLL,
@@ -63,7 +63,7 @@ if not cython.compiled:
     _names_of_time = vars(time)
 
     def clock_is_patched() -> bool:
-        """Whether somebody has put a function of Python's in the place of `time.monotonic`."""
+        """Return whether somebody has put a function of Python's in the place of `time.monotonic`."""
         return type(_names_of_time["monotonic"]) is not BuiltinFunctionType
 
     def new_scratch() -> bytearray:
@@ -71,7 +71,7 @@ if not cython.compiled:
         return bytearray()
 
     def _code(error: OSError) -> int:
-        return refusal(error)
+        return negative_errno(error)
 
     # A socket is read and written as any file is.
     socket_recv = file_read = os.read
@@ -426,7 +426,7 @@ class Kernel(SocketCalls):
         try:
             ends = os.pipe()
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         for fd in ends:
             os.set_blocking(fd, False)
         return ends
@@ -436,14 +436,14 @@ class Kernel(SocketCalls):
         try:
             return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, lowest)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
 
     def set_blocking(self, fd: int, blocking: bool) -> int:
         """Set or clear the blocking mode of a descriptor (man 2 fcntl)."""
         try:
             os.set_blocking(fd, blocking)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         return 0
 
     def file_flags(self, fd: int) -> int:
@@ -451,21 +451,21 @@ class Kernel(SocketCalls):
         try:
             return fcntl.fcntl(fd, fcntl.F_GETFL)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
 
     def file_mode(self, fd: int) -> int:
         """The type and mode of a file, or the negative error number (man 2 fstat)."""
         try:
             return os.fstat(fd).st_mode
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
 
     def close_file(self, file: Any) -> int:
         """Close a file object and its descriptor."""
         try:
             file.close()
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         return 0
 
     # Files that are sent.
@@ -475,14 +475,14 @@ class Kernel(SocketCalls):
         try:
             return os.fstat(fd).st_size
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
 
     def set_file_position(self, fd: int, offset: int) -> int:
         """Read on from here (man 2 lseek, SEEK_SET)."""
         try:
             os.lseek(fd, offset, os.SEEK_SET)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         return 0
 
     # Children.
@@ -492,7 +492,7 @@ class Kernel(SocketCalls):
         try:
             return os.pidfd_open(pid)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
 
 
 if not cython.compiled:

@@ -12,9 +12,9 @@ import errno
 import sys
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.kernel.errors import os_error, refusal
+from whorl.core.kernel.errors import negative_errno, os_error
 from whorl.core.kernel.kernel import Kernel
-from whorl.core.kernel.socket_overrides import SOCKET, has_own
+from whorl.core.kernel.socket_overrides import SOCKET, overrides_method
 from whorl.core.limits import WRITE_VECTORS
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ _SENDS_VECTORS = sys.version_info >= (3, 12)  # before, asyncio's transports do 
 
 
 def has_own_methods(sock: Any) -> bool:
-    """Whether a socket object receives or sends in another way than Python's socket class."""
+    """Return whether a socket object receives or sends in another way than Python's socket class."""
     if not isinstance(sock, SOCKET):
         return all(callable(getattr(sock, name, None)) for name in ("recv", "send"))
-    return has_own(sock, "recv", "recv_into", "send", "sendmsg")
+    return overrides_method(sock, "recv", "recv_into", "send", "sendmsg")
 
 
 class SocketKernel(Kernel):
@@ -71,7 +71,7 @@ class SocketKernel(Kernel):
             code = -errno.EIO
             if isinstance(error, OSError):
                 with contextlib.suppress(OSError):
-                    code = refusal(error)
+                    code = negative_errno(error)
             self.error = error
             return code
 

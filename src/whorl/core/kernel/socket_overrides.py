@@ -10,8 +10,8 @@ NAMES = ("recv", "recv_into", "recvfrom", "recvfrom_into", "send", "sendmsg", "s
 PLAIN: dict[str, Any] = {name: getattr(SOCKET, name) for name in NAMES}
 
 
-def has_own(sock: Any, *names: str) -> bool:
-    """Whether a socket has another method of one of these names than Python's socket class.
+def overrides_method(sock: Any, *names: str) -> bool:
+    """Return whether a socket has another method of one of these names than Python's socket class.
 
     An object that is no socket of Python's has.
     """

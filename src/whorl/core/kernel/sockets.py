@@ -11,7 +11,7 @@ import os
 import socket
 from typing import Any
 
-from whorl.core.kernel.errors import refusal
+from whorl.core.kernel.errors import negative_errno
 from whorl.core.kernel.files import FileCalls
 
 try:
@@ -58,7 +58,7 @@ class SocketCalls(FileCalls):
         try:
             sock = socket.socket(family, kind, protocol)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         sock.setblocking(False)
         return sock
 
@@ -67,7 +67,7 @@ class SocketCalls(FileCalls):
         try:
             sock = socket.socket(fileno=fd)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         sock.setblocking(False)
         return sock
 
@@ -76,7 +76,7 @@ class SocketCalls(FileCalls):
         try:
             pair = socket.socketpair()
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         for sock in pair:
             sock.setblocking(False)
         return pair
@@ -88,7 +88,7 @@ class SocketCalls(FileCalls):
         try:
             sock.bind(address)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         return 0
 
     def listen(self, sock: Any, backlog: int) -> int:
@@ -96,7 +96,7 @@ class SocketCalls(FileCalls):
         try:
             sock.listen(backlog)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         return 0
 
     def accept(self, sock: Any) -> Any:
@@ -104,7 +104,7 @@ class SocketCalls(FileCalls):
         try:
             connection, address = sock.accept()
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         connection.setblocking(False)
         return connection, address
 
@@ -140,7 +140,7 @@ class SocketCalls(FileCalls):
         try:
             sock.connect(address)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         return 0
 
     def socket_error(self, sock: Any) -> int:
@@ -148,7 +148,7 @@ class SocketCalls(FileCalls):
         try:
             code: int = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         except OSError as error:
-            return -refusal(error)
+            return -negative_errno(error)
         return code
 
     def set_option(self, sock: Any, level: int, option: int, value: Any) -> int:
@@ -156,7 +156,7 @@ class SocketCalls(FileCalls):
         try:
             sock.setsockopt(level, option, value)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         return 0
 
     def get_option(self, sock: Any, level: int, option: int) -> int:
@@ -164,7 +164,7 @@ class SocketCalls(FileCalls):
         try:
             value: int = sock.getsockopt(level, option)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         return value
 
     def socket_name(self, sock: Any) -> Any:
@@ -172,21 +172,21 @@ class SocketCalls(FileCalls):
         try:
             return sock.getsockname()
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
 
     def peer_name(self, sock: Any) -> Any:
         """The peer's address, or the negative error number (man 2 getpeername)."""
         try:
             return sock.getpeername()
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
 
     def shutdown(self, sock: Any, how: int) -> int:
         """Shut one or both directions of a socket (man 2 shutdown)."""
         try:
             sock.shutdown(how)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         return 0
 
     def close_socket(self, sock: Any) -> int:
@@ -194,7 +194,7 @@ class SocketCalls(FileCalls):
         try:
             sock.close()
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         return 0
 
     # The file system, as far as UNIX sockets live in it.
@@ -204,7 +204,7 @@ class SocketCalls(FileCalls):
         try:
             status = _stat(path)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         return status.st_mode, status.st_ino
 
     def unlink(self, path: str | bytes) -> int:
@@ -212,7 +212,7 @@ class SocketCalls(FileCalls):
         try:
             _unlink(path)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         return 0
 
     def change_mode(self, path: str | bytes, mode: int) -> int:
@@ -220,5 +220,5 @@ class SocketCalls(FileCalls):
         try:
             os.chmod(path, mode)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         return 0

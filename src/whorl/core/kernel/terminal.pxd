@@ -1,5 +1,5 @@
-from whorl.core.kernel.fd_passing cimport PassingCalls
+from whorl.core.kernel.fd_passing cimport FdPassingCalls
 
 
-cdef class TerminalCalls(PassingCalls):
+cdef class TerminalCalls(FdPassingCalls):
     pass

@@ -8,17 +8,17 @@ import struct
 import termios
 from typing import Any
 
-from whorl.core.kernel.errors import refusal
-from whorl.core.kernel.fd_passing import PassingCalls
+from whorl.core.kernel.errors import negative_errno
+from whorl.core.kernel.fd_passing import FdPassingCalls
 
 _TIOCGPTN = getattr(termios, "TIOCGPTN", 0x80045430)
 
 
-class TerminalCalls(PassingCalls):
+class TerminalCalls(FdPassingCalls):
     """The part of the kernel that is about terminals."""
 
     def is_terminal_master(self, fd: int) -> bool:
-        """Whether a descriptor is the other side of a pseudoterminal (man 4 tty_ioctl, TIOCGPTN)."""
+        """Return whether a descriptor is the other side of a pseudoterminal (man 4 tty_ioctl, TIOCGPTN)."""
         try:
             fcntl.ioctl(fd, _TIOCGPTN, bytes(4))
         except OSError:
@@ -30,7 +30,7 @@ class TerminalCalls(PassingCalls):
         try:
             return os.open(os.ttyname(fd), flags | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
 
     def terminal_settings(self, fd: int) -> list[Any] | int:
         """The settings of a terminal, as `termios.tcgetattr` gives them."""
@@ -52,5 +52,5 @@ class TerminalCalls(PassingCalls):
         try:
             rows, columns, _, _ = struct.unpack("HHHH", fcntl.ioctl(fd, termios.TIOCGWINSZ, bytes(8)))
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         return columns, rows

@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t
 from whorl.core.loop.timers cimport LoopTimers
 
 
-cdef class LoopFigures(LoopTimers):
+cdef class LoopCounters(LoopTimers):
     cdef int64_t _turns
     cdef int64_t _events
     cdef int64_t _callbacks

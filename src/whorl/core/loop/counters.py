@@ -8,7 +8,7 @@ from whorl.core.metrics import LoopMetrics, LoopUtilization
 from whorl.core.process.host import Host
 
 
-class LoopFigures(LoopTimers):
+class LoopCounters(LoopTimers):
     """The part of a loop that tells how busy it is."""
 
     __slots__ = (
@@ -41,7 +41,7 @@ class LoopFigures(LoopTimers):
             events_waiting=self._events_waiting,
             callbacks=self._callbacks,
             idle_ns=self._idle_ns,
-            ready=len(self._ready_queue) + len(self._pending) + len(self._arrivals),
+            ready=len(self._ready_queue) + len(self._pending) + len(self._inbox),
             timers=len(self._timer_queue),
             handles=len(self._handles),
             active_handles=self._active_handles,

@@ -2,21 +2,21 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from whorl.core.callback cimport (
-    Callback, GuardedCallback, Runnable, attempt, fetch, is_unshared, recycle_guarded, still_raised
+    Callback, GuardedCallback, Runnable, run_catching, fetch, has_single_reference, recycle_guarded, reraise_pending
 )
-from whorl.core.loop.write_coalescer cimport Collector
+from whorl.core.loop.write_coalescer cimport WriteCoalescer
 from whorl.core.handle cimport Handle
 from whorl.core.lists cimport empty, only_one, taken
-from whorl.core.loop.counters cimport LoopFigures
+from whorl.core.loop.counters cimport LoopCounters
 
 cdef Py_ssize_t ENTRIES_AHEAD
 
 
-cdef class LoopBatches(LoopFigures):
+cdef class LoopExecution(LoopCounters):
     cdef readonly int64_t _passes
-    cdef public object _watched_entry
+    cdef public object _current_entry
     cdef public object _runner
-    cdef readonly Collector _collector
+    cdef readonly WriteCoalescer _collector
 
     cdef object _set_up(self, object kernel, object host)
     @cython.locals(batch=list, entry=Callback)
@@ -28,15 +28,15 @@ cdef class LoopBatches(LoopFigures):
     @cython.locals(closing=list, handle=Handle)
     cdef object _run_closing(self)
     @cython.locals(
-        size=Py_ssize_t, done=Py_ssize_t, index=Py_ssize_t, watched=bint, entry=Runnable, collector=Collector,
+        size=Py_ssize_t, done=Py_ssize_t, index=Py_ssize_t, watched=bint, entry=Runnable, collector=WriteCoalescer,
         collects=bint
     )
     cdef object _run_batch(self, list batch, list queue)
-    cdef object _entry_failed(self, Runnable entry, object error)
+    cdef object _report_callback_error(self, Runnable entry, object error)
     @cython.locals(began=int64_t, took=int64_t)
-    cdef object _run_watched(self, Runnable entry)
+    cdef object _run_instrumented(self, Runnable entry)
     cpdef object _run_entry(self, Runnable entry)
 
 
-cdef object run_alone(LoopBatches loop, Callback entry)
-cdef object attempt_failed(LoopBatches loop, Callback entry)
+cdef object run_alone(LoopExecution loop, Callback entry)
+cdef object attempt_failed(LoopExecution loop, Callback entry)

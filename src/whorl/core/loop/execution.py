@@ -8,8 +8,8 @@ from typing import Any
 from whorl.core.callback import Callback, GuardedCallback, Runnable
 from whorl.core.kernel.kernel import Kernel
 from whorl.core.limits import ENTRIES_AHEAD
-from whorl.core.loop.counters import LoopFigures
-from whorl.core.loop.write_coalescer import Collector
+from whorl.core.loop.counters import LoopCounters
+from whorl.core.loop.write_coalescer import WriteCoalescer
 from whorl.core.process.host import Host
 
 try:
@@ -18,22 +18,28 @@ except ImportError:
     from whorl.core import cython_shim as cython
 
 if not cython.compiled:
-    from whorl.core.callback import attempt, fetch, is_unshared, recycle_guarded, still_raised
+    from whorl.core.callback import (
+        fetch,
+        has_single_reference,
+        recycle_guarded,
+        reraise_pending,
+        run_catching,
+    )
     from whorl.core.lists import empty, only_one, taken
 
 
-class LoopBatches(LoopFigures):
+class LoopExecution(LoopCounters):
     """The part of a loop that runs entries."""
 
-    __slots__ = ("_collector", "_passes", "_runner", "_watched_entry")
+    __slots__ = ("_collector", "_current_entry", "_passes", "_runner")
 
     def _set_up(self, kernel: Kernel | None, host: Host | None) -> None:
-        LoopFigures._set_up(self, kernel, host)
+        LoopCounters._set_up(self, kernel, host)
         self._passes = 0  # how many passes over idle, prepare or check handles there were
-        self._watched_entry: Runnable | None = None  # what runs, in debug mode or with a probe
+        self._current_entry: Runnable | None = None  # what runs, in debug mode or with a probe
         # Called with the loop and each entry, to run it by `_run_entry`; None: entries are run at once.
         self._runner: Callable[[Any, Runnable], object] | None = None
-        self._collector = Collector(self._kernel)
+        self._collector = WriteCoalescer(self._kernel)
 
     def _run_ready(self) -> None:
         """Run exactly what is ready now; what that makes ready waits for the next turn."""
@@ -41,7 +47,7 @@ class LoopBatches(LoopFigures):
         if not batch:
             return
         if self._probe is not None:
-            self._tell("turn_began", self._turns, len(batch))
+            self._notify_probe("turn_began", self._turns, len(batch))
         elif not self._debug and self._runner is None:
             entry = only_one(batch, Callback)
             if entry is not None:
@@ -90,7 +96,7 @@ class LoopBatches(LoopFigures):
                 except BaseException as error:
                     self._callback_failed(handle, error)
                 if self._probe is not None:
-                    self._tell("handle_closed", handle)
+                    self._notify_probe("handle_closed", handle)
         finally:
             if closing:  # an error ends the run
                 self._closing_handles.extend(closing)
@@ -115,22 +121,22 @@ class LoopBatches(LoopFigures):
                         fetch(batch, index + ENTRIES_AHEAD)
                         entry = taken(batch, index)
                         if watched:
-                            self._run_watched(entry)
+                            self._run_instrumented(entry)
                         elif type(entry) is Callback:
-                            if not attempt(entry, False):
-                                still_raised()
+                            if not run_catching(entry, False):
+                                reraise_pending()
                         elif type(entry) is not GuardedCallback:
                             entry._execute()
-                        elif is_unshared(entry):  # but by this: nobody can cancel it
-                            if not attempt(entry, True):
-                                still_raised()
+                        elif has_single_reference(entry):  # but by this: nobody can cancel it
+                            if not run_catching(entry, True):
+                                reraise_pending()
                         else:
                             entry._execute()
                             recycle_guarded(entry)
                         if collects:
                             collector.callback_ended()
                 except BaseException as error:
-                    self._entry_failed(entry, error)
+                    self._report_callback_error(entry, error)
         finally:
             if done < size:
                 self._callbacks -= size - done
@@ -139,24 +145,24 @@ class LoopBatches(LoopFigures):
             if collects:
                 collector.batch_ended()
 
-    def _entry_failed(self, entry: Runnable, error: BaseException) -> None:
+    def _report_callback_error(self, entry: Runnable, error: BaseException) -> None:
         self._collector.batch_ended()  # What the exception handler writes is not held, either.
         self._callback_failed(entry, error)
 
-    def _run_watched(self, entry: Runnable) -> None:
+    def _run_instrumented(self, entry: Runnable) -> None:
         """Run one entry with somebody looking: in debug mode, with a probe, or by a runner."""
         began = self._clock() if self._debug else self._kernel.now()
-        self._watched_entry = entry
+        self._current_entry = entry
         try:
             if self._runner is None:
                 entry._execute()
             else:
                 self._runner(self, entry)
         finally:
-            self._watched_entry = None
+            self._current_entry = None
             took = (self._clock() if self._debug else self._kernel.now()) - began
             if self._probe is not None:
-                self._tell("callback_ran", entry, took)
+                self._notify_probe("callback_ran", entry, took)
             if self._debug:
                 self._callback_ran(entry, took)
             del entry  # Uncompiled, a traceback keeps this frame: it must not keep a failed task too.
@@ -166,24 +172,24 @@ class LoopBatches(LoopFigures):
         entry._execute()
 
 
-def run_alone(loop: LoopBatches, entry: Callback) -> None:
+def run_alone(loop: LoopExecution, entry: Callback) -> None:
     """Run the only entry of a turn: what `_run_batch` does, without what batches need."""
     loop._callbacks += 1
-    if not attempt(entry, False):
+    if not run_catching(entry, False):
         attempt_failed(loop, entry)
 
 
-def attempt_failed(loop: LoopBatches, entry: Callback) -> None:
+def attempt_failed(loop: LoopExecution, entry: Callback) -> None:
     """Report the error that an attempt has left."""
     try:
-        still_raised()
+        reraise_pending()
     except BaseException as error:
-        loop._entry_failed(entry, error)
+        loop._report_callback_error(entry, error)
 
 
 if not cython.compiled:
 
-    def _run_batch(self: LoopBatches, batch: list[Any], queue: list[Any]) -> None:
+    def _run_batch(self: LoopExecution, batch: list[Any], queue: list[Any]) -> None:
         """The same in fewer steps: uncompiled, each of them costs as much as a whole turn compiled."""
         batch.reverse()
         collector = self._collector
@@ -200,7 +206,7 @@ if not cython.compiled:
                         if collects:
                             collector.callback_begins(len(batch))
                         if watched:
-                            self._run_watched(entry)
+                            self._run_instrumented(entry)
                         else:
                             entry._execute()
                         if collects:
@@ -208,7 +214,7 @@ if not cython.compiled:
                     entry = None  # A traceback may keep this frame, which must not keep what failed a task.
                 except BaseException as error:
                     self._callbacks -= len(batch)
-                    self._entry_failed(entry, error)
+                    self._report_callback_error(entry, error)
         finally:
             if batch:
                 queue[:0] = reversed(batch)
@@ -216,4 +222,4 @@ if not cython.compiled:
             if collects:
                 collector.batch_ended()
 
-    LoopBatches._run_batch = _run_batch  # type: ignore[method-assign]
+    LoopExecution._run_batch = _run_batch  # type: ignore[method-assign]

@@ -43,12 +43,12 @@ class LoopHandles(LoopQueues):
         opened: Handle = handle
         self._handles[id(opened)] = opened
         opened._listed = True
-        self._hidden_opened(opened)
+        self._internal_handle_opened(opened)
 
-    def _hidden_opened(self, handle: Handle) -> None:
+    def _internal_handle_opened(self, handle: Handle) -> None:
         """A handle of the loop's own was opened that users do not see."""
         if self._probe is not None:
-            self._tell("handle_opened", handle)
+            self._notify_probe("handle_opened", handle)
 
     def _handle_closing(self, handle: Any) -> None:
         self._closing_handles.append(handle)
@@ -61,7 +61,7 @@ class LoopHandles(LoopQueues):
             self._handles.pop(id(closed), None)
             closed._listed = False
 
-    def _hide(self, handle: Handle) -> None:
+    def _mark_internal(self, handle: Handle) -> None:
         """Leave a handle of the loop's own out of what users see."""
         self._handle_closed(handle)
 

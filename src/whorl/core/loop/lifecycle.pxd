@@ -3,12 +3,12 @@ from libc.stdint cimport int64_t
 
 from whorl.core.callback cimport current_thread
 from whorl.core.kernel.kernel cimport clock_is_patched
-from whorl.core.loop.execution cimport LoopBatches
+from whorl.core.loop.execution cimport LoopExecution
 from whorl.core.pollers.contract cimport Poller
 from whorl.core.loop.wakeup cimport SignalPipe, Wakeup
 
 
-cdef class LoopLife(LoopBatches):
+cdef class LoopLifecycle(LoopExecution):
     cdef public Poller _poller
     cdef Wakeup _wakeup
     cdef SignalPipe _signals

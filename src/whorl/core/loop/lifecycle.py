@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from whorl.core.callback import current_thread
 from whorl.core.kernel.kernel import Kernel
 from whorl.core.limits import LONGEST_SPIN_NS
-from whorl.core.loop.execution import LoopBatches
+from whorl.core.loop.execution import LoopExecution
 from whorl.core.loop.wakeup import SignalPipe, Wakeup
 from whorl.core.pollers import choose
 from whorl.core.pollers.epoll import EpollPoller
@@ -36,7 +36,7 @@ UNCHANGED: Any = object()
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC})
 
 
-class LoopLife(LoopBatches):
+class LoopLifecycle(LoopExecution):
     """The part of a loop that opens what it needs, and closes it."""
 
     __slots__ = ("_arms_signals", "_poller", "_process_id", "_signal_handles", "_signals", "_wakeup")
@@ -47,7 +47,7 @@ class LoopLife(LoopBatches):
         kernel: Kernel | None,
         host: Host | None,
     ) -> None:
-        LoopBatches._set_up(self, kernel, host)
+        LoopExecution._set_up(self, kernel, host)
         self._process_id = self._host.process_id()
         self._signals: SignalPipe | None = None  # made when the loop first sleeps in the main thread
         self._arms_signals = False  # whether the next sleep must not begin before signals can end it
@@ -92,7 +92,7 @@ class LoopLife(LoopBatches):
 
         If io_uring was asked for and refused, the reason: "epoll (io_uring: Operation not permitted)".
         """
-        name, reason = self._poller.name(), self._poller.in_place_of
+        name, reason = self._poller.name(), self._poller.fallback_reason
         return f"{name} ({reason})" if reason else name
 
     def backend_fd(self) -> int:
@@ -110,7 +110,7 @@ class LoopLife(LoopBatches):
 
     def _begin_run(self) -> None:
         """What precedes the first turn of every run. If it raises, the loop does not run."""
-        LoopLife._check_may_run(self)  # A driver's loop runs beside that of its host.
+        LoopLifecycle._check_may_run(self)  # A driver's loop runs beside that of its host.
         host = self._host
         if self._process_id != host.process_id():
             raise RuntimeError("This event loop was made before a fork and cannot run in the child")
@@ -119,9 +119,9 @@ class LoopLife(LoopBatches):
             host.signals.loop_began(self)
         if clock_is_patched() != self._follows_patch:
             self._clock_was_patched()
-        self._poller.quiet = 0  # the first turns of every run poll
+        self._poller.empty_polls = 0  # the first turns of every run poll
         self._run_began = self._kernel.now()
-        self._thread_id = self._home_thread = current_thread()  # the last step: until here nothing runs
+        self._thread_id = self._last_run_thread = current_thread()  # the last step: until here nothing runs
 
     def _end_run(self) -> None:
         """What follows the last turn of every run. Called again if it raises, it does what is left."""
@@ -131,16 +131,16 @@ class LoopLife(LoopBatches):
         if self._signals is not None:
             self._release_signals()
         if self._run_began:
-            self._poller.rest()
+            self._poller.hand_over()
             now = self._kernel.now()
             self._ran_ns, self._run_began = self._ran_ns + (now - self._run_began), 0
 
     def _is_quiet(self) -> bool:
-        """Whether a turn would find nothing to do, and nobody to tell of it."""
+        """Return whether a turn would find nothing to do, and nobody to tell of it."""
         if (
             self._ready_queue
             or self._pending
-            or self._arrivals
+            or self._inbox
             or self._sent_async is not None
             or self._async_handles
             or self._stopping
@@ -158,7 +158,7 @@ class LoopLife(LoopBatches):
             or self._probe is not None
             or not self._kernel.may_skip_polls  # a simulated world counts the calls
             or type(self._poller) is not EpollPoller
-            or not self._is_at_home()
+            or not self._is_in_creating_process()
         ):
             return False
         for handle in self._poller._table:
@@ -166,8 +166,8 @@ class LoopLife(LoopBatches):
                 return False
         return True
 
-    def _is_at_home(self) -> bool:
-        """Whether this is the process in which the loop runs, and not one forked from it."""
+    def _is_in_creating_process(self) -> bool:
+        """Return whether this is the process in which the loop runs, and not one forked from it."""
         return self._process_id == self._host.process_id()
 
     # Signals.
@@ -197,7 +197,7 @@ class LoopLife(LoopBatches):
             self._signals.disarm()
 
     def _wants_signals(self) -> bool:
-        """Whether signals must be written to the pipe also while the loop does not run."""
+        """Return whether signals must be written to the pipe also while the loop does not run."""
         return self._signal_handles > 0
 
     def _count_signal_handles(self, change: int) -> None:
@@ -242,9 +242,9 @@ class LoopLife(LoopBatches):
             if self._host.is_main_thread():
                 self._signals.disarm()
             self._signals.close()
-            self._signals._let_go_of_loop()
+            self._signals._drop_loop_reference()
         self._wakeup._begin_close()
-        self._wakeup._let_go_of_loop()
+        self._wakeup._drop_loop_reference()
         self._closing_handles.clear()
 
     def __del__(self) -> None:
@@ -268,9 +268,9 @@ class LoopLife(LoopBatches):
         """
         self._check_closed()
         self._process_id = self._host.process_id()
-        self._home_thread = current_thread()
+        self._last_run_thread = current_thread()
         if self._thread_id is not None:
-            self._thread_id = self._home_thread
+            self._thread_id = self._last_run_thread
         self._collector.fork_ended()
         self._poller.renew()
         self._wakeup.renew()

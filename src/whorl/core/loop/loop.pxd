@@ -4,20 +4,20 @@ from libc.stdint cimport int64_t
 from whorl.core.callback cimport Callback, new_callback, new_guarded_callback
 from whorl.core.kernel.kernel cimport clock_is_patched
 from whorl.core.lists cimport append
-from whorl.core.loop.lifecycle cimport LoopLife
+from whorl.core.loop.lifecycle cimport LoopLifecycle
 from whorl.core.timers.timed_callback cimport TimedCallback, new_timer, new_timer_after
 from whorl.core.timers.heap cimport TimerHeap
 
 cdef int DEFAULT
 cdef int ONCE
 cdef int PENDING_ROUNDS
-cdef int QUIET_POLLS
-cdef int JUST_WOKEN
+cdef int EMPTY_POLLS_BEFORE_SKIP
+cdef int WOKEN_BY_THREAD
 cdef int TURNS_WITHOUT_POLL
 cdef int64_t LONGEST_WITHOUT_POLL_NS
 
 
-cdef class Loop(LoopLife):
+cdef class Loop(LoopLifecycle):
     cdef int64_t _polled_at
     cdef int _skipped
     cdef bint _is_driven

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 from whorl.core.callback import Callback, Runnable, new_callback, new_guarded_callback
 from whorl.core.kernel.kernel import Kernel
 from whorl.core.limits import (
-    JUST_WOKEN,
+    EMPTY_POLLS_BEFORE_SKIP,
     LONGEST_WITHOUT_POLL_NS,
     PENDING_ROUNDS,
-    QUIET_POLLS,
     TURNS_WITHOUT_POLL,
+    WOKEN_BY_THREAD,
 )
-from whorl.core.loop.lifecycle import LoopLife
+from whorl.core.loop.lifecycle import LoopLifecycle
 from whorl.core.process.host import Host
 from whorl.core.states import RunMode
 from whorl.core.timers.timed_callback import TimedCallback, new_timer, new_timer_after
@@ -56,7 +56,7 @@ ONCE = int(RunMode.ONCE)
 COMPILED = bool(cython.compiled)
 
 
-class Loop(LoopLife):
+class Loop(LoopLifecycle):
     """An event loop (libuv: ``uv_loop_t``). It belongs to the thread that runs it.
 
     `kernel` and `host` are what the loop sees of the world, the real one by default. `poller` is
@@ -88,7 +88,7 @@ class Loop(LoopLife):
         self._skipped = 0  # turns since then
         self._is_driven = False  # whether somebody else decides when to sleep
         self._is_turning = False  # whether a turn is under way
-        LoopLife._set_up_life(self, poller, kernel, host)
+        LoopLifecycle._set_up_life(self, poller, kernel, host)
 
     # Scheduling.
 
@@ -153,7 +153,7 @@ class Loop(LoopLife):
             self._check_callback(callback, "call_soon")
             self._note_origin(entry)
         if self._posted:
-            self._take_arrivals(self._ready_queue)  # what was posted earlier comes earlier
+            self._drain_inbox(self._ready_queue)  # what was posted earlier comes earlier
         self._ready_queue.append(entry)
         return entry
 
@@ -280,7 +280,7 @@ class Loop(LoopLife):
             self._end_sleep()
 
     def alive(self) -> bool:
-        """Whether something is left to wait for or to run (``uv_loop_alive``)."""
+        """Return whether something is left to wait for or to run (``uv_loop_alive``)."""
         return self._alive()
 
     # One turn of asyncio.
@@ -299,7 +299,11 @@ class Loop(LoopLife):
     def _turn(self) -> None:
         """One turn of asyncio: sleep until something is due, collect it, run what is ready."""
         self._turns += 1
-        if not self._ready_queue or self._poller.quiet < QUIET_POLLS or not self._skip_poll():
+        if (
+            not self._ready_queue
+            or self._poller.empty_polls < EMPTY_POLLS_BEFORE_SKIP
+            or not self._skip_poll()
+        ):
             if self._idle_handles:
                 self._run_phase(self._idle_handles)
             if self._prepare_handles:
@@ -328,7 +332,7 @@ class Loop(LoopLife):
         if self._is_turning:
             raise RuntimeError("This event loop is in the middle of a turn")
         self._may_sleep = self._woken = False
-        self._poller.quiet = 0  # The host made this step because there was something to collect.
+        self._poller.empty_polls = 0  # The host made this step because there was something to collect.
         try:
             self._is_turning = True
             self._is_driven = not may_sleep
@@ -336,7 +340,7 @@ class Loop(LoopLife):
         finally:
             self._is_turning = self._is_driven = False
 
-    def _rest(self) -> int:
+    def _prepare_external_poll(self) -> int:
         """How long nothing need be done, in nanoseconds, -1: no limit. From now on the loop sleeps.
 
         What the same thread asks of the loop before the next step ends this sleep, as a call from
@@ -345,7 +349,7 @@ class Loop(LoopLife):
         if self._arms_signals:
             self._arm_signals()
         self._may_sleep = self._posted = True
-        self._poller.rest()
+        self._poller.hand_over()
         return self._turn_timeout()
 
     # The poll.
@@ -364,7 +368,7 @@ class Loop(LoopLife):
             slept = self._now_ns - before
             self._sleep_began = 0
             self._idle_ns += slept
-        if self._poller.quiet >= QUIET_POLLS:
+        if self._poller.empty_polls >= EMPTY_POLLS_BEFORE_SKIP:
             self._polled_at = self._kernel.ticks()
             self._skipped = 0
         if clock_is_patched() != self._follows_patch:
@@ -374,18 +378,18 @@ class Loop(LoopLife):
         if self._may_sleep:
             self._may_sleep = self._woken = False
         self._events += found
-        if self._arrivals or self._sent_async is not None:
-            self._take_arrivals(into)
+        if self._inbox or self._sent_async is not None:
+            self._drain_inbox(into)
         if self._probe is not None:
-            self._tell("polled", slept, found)
+            self._notify_probe("polled", slept, found)
 
     def _skip_poll(self) -> bool:
         """Whether this turn does without a poll and without phases; what is due all the same is collected.
 
         The timers need the clock only if one of them could be due by now.
         """
-        if self._poller.quiet == JUST_WOKEN:
-            self._poller.quiet = 0  # for this turn only
+        if self._poller.empty_polls == WOKEN_BY_THREAD:
+            self._poller.empty_polls = 0  # for this turn only
         if (
             self._skipped >= TURNS_WITHOUT_POLL
             or self._stopping
@@ -401,8 +405,8 @@ class Loop(LoopLife):
         if not 0 <= since <= LONGEST_WITHOUT_POLL_NS:
             return False
         self._skipped += 1
-        if self._arrivals or self._sent_async is not None:
-            self._take_arrivals(self._ready_queue)
+        if self._inbox or self._sent_async is not None:
+            self._drain_inbox(self._ready_queue)
         timers = self._timer_queue
         if (timers._entries or timers._line) and timers.next_deadline() <= self._now_ns + since:
             self._now_ns = self._kernel.now()
@@ -424,7 +428,7 @@ class Loop(LoopLife):
             self._stopping
             or self._ready_queue
             or self._pending
-            or self._arrivals
+            or self._inbox
             or self._sent_async is not None
             or self._idle_handles
             or self._closing_handles
@@ -438,7 +442,7 @@ class Loop(LoopLife):
         if (
             self._ready_queue
             or self._pending
-            or self._arrivals
+            or self._inbox
             or self._sent_async is not None
             or self._stopping
             or self._closing_handles
@@ -458,7 +462,7 @@ class Loop(LoopLife):
             or self._closing_handles
             or self._ready_queue
             or self._pending
-            or self._arrivals
+            or self._inbox
             or self._timer_queue._keepers > 0
         )
 

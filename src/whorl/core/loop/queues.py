@@ -8,7 +8,7 @@ from typing import Any
 from whorl.core.callback import Runnable, current_thread
 from whorl.core.handle import Completion, LateCompletion
 from whorl.core.kernel.kernel import Kernel
-from whorl.core.loop.state import LoopBase
+from whorl.core.loop.state import LoopState
 from whorl.core.process.host import Host
 
 try:
@@ -17,16 +17,16 @@ except ImportError:
     from whorl.core import cython_shim as cython
 
 
-class LoopQueues(LoopBase):
+class LoopQueues(LoopState):
     """The part of a loop that keeps what is to run, and is woken for it."""
 
     __slots__ = (
-        "_arrivals",
         "_async_handles",
         "_asyncs_made",
         "_emptied",
         "_guards_posts",
-        "_home_thread",
+        "_inbox",
+        "_last_run_thread",
         "_may_sleep",
         "_pending",
         "_polled",
@@ -39,20 +39,20 @@ class LoopQueues(LoopBase):
     )
 
     def _set_up(self, kernel: Kernel | None, host: Host | None) -> None:
-        LoopBase._set_up(self, kernel, host)
+        LoopState._set_up(self, kernel, host)
         self._ready_queue: list[Runnable] = []
         self._spare: list[Runnable] = []  # the list `_ready_queue` changes places with
         self._pending: list[Runnable] = []
         self._spare_pending: list[Runnable] = []  # the list `_pending` changes places with
         self._polled: list[Runnable] = []  # what the machine's poll brought
-        self._arrivals: Any = [] if cython.compiled else collections.deque()
-        self._emptied: list[Runnable] = []  # compiled, the list `_arrivals` changes places with
+        self._inbox: Any = [] if cython.compiled else collections.deque()
+        self._emptied: list[Runnable] = []  # compiled, the list `_inbox` changes places with
         self._posted = False  # whether something may have arrived since the loop took what there was
         self._async_handles: dict[Any, None] = {}  # the open ones, in the order in which they are called
         self._asyncs_made = 0
         self._sent_async: Runnable | None = None  # one that was sent: it calls all that were
         self._guards_posts = False  # whether cancelling a posted callback waits while it is running
-        self._home_thread = current_thread()  # the thread that ran it last, or made it
+        self._last_run_thread = current_thread()  # the thread that ran it last, or made it
         self._may_sleep = False  # from before the timeout is decided until the poll is over
         self._woken = False  # whether the wakeup was written since the last poll
 
@@ -65,16 +65,16 @@ class LoopQueues(LoopBase):
         if self._debug:
             self._check_thread()
         if self._posted:
-            self._take_arrivals(self._ready_queue)  # what was posted earlier comes earlier
+            self._drain_inbox(self._ready_queue)  # what was posted earlier comes earlier
         self._ready_queue.append(entry)
 
-    def _feed(self, entry: Runnable) -> None:
+    def _queue_pending(self, entry: Runnable) -> None:
         """Owe an entry: it runs in the pending phase, or in asyncio's next turn."""
         self._pending.append(entry)
         if self._may_sleep:
             self._end_sleep()
 
-    def _unfeed(self, entry: Runnable) -> None:
+    def _unqueue_pending(self, entry: Runnable) -> None:
         """Owe an entry no longer."""
         if entry in self._pending:
             self._pending.remove(entry)
@@ -88,16 +88,16 @@ class LoopQueues(LoopBase):
 
     def _post(self, entry: Runnable) -> None:
         """Queue an entry from any thread, or from a signal handler, in order with `call_soon`."""
-        if thread_number() == self._home_thread:
+        if thread_number() == self._last_run_thread:
             self._ready_queue.append(entry)
-        else:  # as `_arrive` does, without a look at what a subclass may have in its place
-            self._arrivals.append(entry)
+        else:  # as `_post_from_any_thread` does, without a look at what a subclass may have in its place
+            self._inbox.append(entry)
             self._posted = True
         self._end_sleep()
 
-    def _arrive(self, entry: Runnable) -> None:
+    def _post_from_any_thread(self, entry: Runnable) -> None:
         """Let the next poll hand over an entry; from any thread, or from a signal handler."""
-        self._arrivals.append(entry)
+        self._inbox.append(entry)
         self._posted = True
         self._end_sleep()
 
@@ -124,7 +124,7 @@ class LoopQueues(LoopBase):
     def _wake(self) -> None:
         """Write the wakeup."""
 
-    def _take_arrivals(self, into: list[Runnable]) -> None:
+    def _drain_inbox(self, into: list[Runnable]) -> None:
         """Append what other threads posted, but not what they post meanwhile: that may have no end.
 
         Asyncs come after it, as in libuv, and all at once, those that the others send among them; signals
@@ -133,7 +133,7 @@ class LoopQueues(LoopBase):
         self._posted = False
         late: list[Runnable] = []
         index = len(into)
-        move_arrivals(self, into)
+        swap_inbox(self, into)
         while index < len(into):
             entry = into[index]
             if type(entry) is LateCompletion:
@@ -154,8 +154,8 @@ class LoopQueues(LoopBase):
     def _drop_completions(self) -> None:
         """Tell the requests whose end nobody will hear of; other threads may still post some."""
         owed = self._ready_queue + self._pending + self._polled
-        while self._arrivals:
-            move_arrivals(self, owed)
+        while self._inbox:
+            swap_inbox(self, owed)
         for entry in owed:
             if isinstance(entry, Completion):
                 entry.drop()
@@ -164,20 +164,20 @@ class LoopQueues(LoopBase):
 if not cython.compiled:
     thread_number = current_thread
 
-    def move_arrivals(loop: LoopQueues, into: list[Any]) -> None:
+    def swap_inbox(loop: LoopQueues, into: list[Any]) -> None:
         """Append what other threads have posted by now; between two steps of this they may post more."""
-        for _ in range(len(loop._arrivals)):
-            into.append(loop._arrivals.popleft())
+        for _ in range(len(loop._inbox)):
+            into.append(loop._inbox.popleft())
 
-    take_anything = LoopQueues._take_arrivals
+    take_anything = LoopQueues._drain_inbox
 
     def take_arrivals_uncompiled(self: LoopQueues, into: list[Any]) -> None:
-        """One entry, while there are no asyncs; the other cases are those of `_take_arrivals`."""
-        if self._async_handles or self._sent_async is not None or len(self._arrivals) != 1:
+        """One entry, while there are no asyncs; the other cases are those of `_drain_inbox`."""
+        if self._async_handles or self._sent_async is not None or len(self._inbox) != 1:
             return take_anything(self, into)
         self._posted = False
-        into.append(self._arrivals.popleft())
+        into.append(self._inbox.popleft())
         if self._may_sleep and not self._woken:
             self._end_sleep()
 
-    LoopQueues._take_arrivals = take_arrivals_uncompiled  # type: ignore[method-assign]
+    LoopQueues._drain_inbox = take_arrivals_uncompiled  # type: ignore[method-assign]

@@ -4,7 +4,7 @@ from whorl.core.callback cimport AbstractLoop, Callback, Runnable, current_threa
 from whorl.core.kernel.kernel cimport Kernel
 
 
-cdef class LoopBase(AbstractLoop):
+cdef class LoopState(AbstractLoop):
     cdef readonly Kernel _kernel
     cdef readonly object _host
     cdef object _probe

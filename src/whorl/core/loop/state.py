@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from whorl.core.probe import Probe
 
 
-class LoopBase(AbstractLoop):
+class LoopState(AbstractLoop):
     """What all parts of a loop stand on."""
 
     __slots__ = ("__weakref__", "_closed", "_host", "_kernel", "_probe", "_stopping", "_thread_id")
@@ -28,11 +28,11 @@ class LoopBase(AbstractLoop):
         self._thread_id: int | None = None  # the thread that runs the loop
 
     def is_closed(self) -> bool:
-        """Whether `close` was called."""
+        """Return whether `close` was called."""
         return self._closed
 
     def is_running(self) -> bool:
-        """Whether the loop is being run."""
+        """Return whether the loop is being run."""
         return self._thread_id is not None
 
     def set_probe(self, probe: Probe | None) -> None:
@@ -40,7 +40,7 @@ class LoopBase(AbstractLoop):
         self._probe = probe
 
     def get_debug(self) -> bool:
-        """Whether debug mode is on."""
+        """Return whether debug mode is on."""
         return self._debug
 
     def set_debug(self, enabled: bool) -> None:
@@ -57,7 +57,7 @@ class LoopBase(AbstractLoop):
                 "Non-thread-safe operation invoked on an event loop other than the current one"
             )
 
-    def _tell(self, what: str, *details: Any) -> None:
+    def _notify_probe(self, what: str, *details: Any) -> None:
         """Tell the probe; one that raises is removed."""
         probe = self._probe
         try:

@@ -67,7 +67,7 @@ class LoopTimers(LoopHandles):
         self._timer_queue.take_due(limit, into)
         if self._probe is not None:
             for timer in into[collected:]:
-                self._tell("timer_due", timer, self._now_ns - max(0, timer._deadline_ns))
+                self._notify_probe("timer_due", timer, self._now_ns - max(0, timer._deadline_ns))
 
     def _until_next_timer(self, now_ns: int) -> int:
         """Nanoseconds until the first timer falls due, -1 if there is none."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from whorl.core.kernel import kernel
-from whorl.core.limits import QUIET_POLLS
+from whorl.core.limits import EMPTY_POLLS_BEFORE_SKIP
 
 
 def run_turns(self: Any) -> None:
@@ -16,7 +16,7 @@ def run_turns(self: Any) -> None:
 
     What is looked up once stays the same object as long as the loop lives.
     """
-    arrivals, clock_is_patched = self._arrivals, kernel.clock_is_patched
+    arrivals, clock_is_patched = self._inbox, kernel.clock_is_patched
     now, timers = self._kernel.now, self._timer_queue._entries
     idle, prepare, check = self._idle_handles, self._prepare_handles, self._check_handles
     has_runner = self._runner is not None
@@ -36,7 +36,7 @@ def run_turns(self: Any) -> None:
                     self._arm_signals()
                 self._may_sleep = True
                 self._poll(self._turn_timeout(), ready)
-            elif poller.quiet < QUIET_POLLS or not self._skip_poll():
+            elif poller.empty_polls < EMPTY_POLLS_BEFORE_SKIP or not self._skip_poll():
                 found = poller.poll(0, ready)
                 self._now_ns = now()
                 if clock_is_patched() != self._follows_patch:
@@ -45,11 +45,11 @@ def run_turns(self: Any) -> None:
                 if found:
                     self._events_waiting += found
                     self._events += found
-                elif poller.quiet >= QUIET_POLLS:
+                elif poller.empty_polls >= EMPTY_POLLS_BEFORE_SKIP:
                     self._polled_at = self._now_ns
                     self._skipped = 0
                 if arrivals or self._sent_async is not None:
-                    self._take_arrivals(ready)
+                    self._drain_inbox(ready)
             if self._closing_handles:
                 self._run_closing()
             if self._pending:
@@ -63,7 +63,7 @@ def run_turns(self: Any) -> None:
                 try:
                     entry._execute()
                 except BaseException as error:
-                    self._entry_failed(entry, error)
+                    self._report_callback_error(entry, error)
                 entry = None  # What failed a task must not be kept by a traceback with this frame.
             elif ready:
                 self._ready_queue, self._spare = self._spare, ready

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         _host: Host
         _poller: Poller
 
-        def _hide(self, handle: Handle) -> None: ...
+        def _mark_internal(self, handle: Handle) -> None: ...
         def _signal_arrived(self, number: int) -> None: ...
 
 
@@ -69,7 +69,7 @@ class Wakeup(IOHandle):
         self._given_up: list[tuple[int, Any]] = []  # the descriptor and the pair to be closed
         # An edge that an interrupt loses is none that is missed: what the loop was woken for, it finds.
         poller = _loop_of(self)._poller
-        self._edge = poller.edges or poller.parks
+        self._edge = poller.edges or poller.can_keep_idle_watches
         self._queued = self._edge  # It has nothing to do in a turn, so none is queued for it.
         self._open()
 
@@ -146,7 +146,7 @@ class SignalPipe(IOHandle):
 
     def __init__(self, loop: AbstractLoop, kernel: Kernel) -> None:
         super().__init__(loop)
-        _loop_of(self)._hide(self)
+        _loop_of(self)._mark_internal(self)
         self._kernel = kernel
         self._pair = kernel.socket_pair()
         if isinstance(self._pair, int):
@@ -167,7 +167,7 @@ class SignalPipe(IOHandle):
             _loop_of(self)._host.set_wakeup_fd(self._pair[1].fileno())
 
     def is_armed(self) -> bool:
-        """Whether signals are written here."""
+        """Return whether signals are written here."""
         return self._former is not None
 
     def arm(self, *, yield_to_others: bool = False) -> None:

@@ -10,7 +10,7 @@ cdef Py_ssize_t SMALL_WRITE
 cdef int64_t LONGEST_HELD_TICKS
 
 
-cdef class Collector:
+cdef class WriteCoalescer:
     cdef public bint is_on
     cdef bint _resumes
     cdef Kernel _kernel

@@ -10,10 +10,10 @@ wake it once.
 So the last callback of a turn sends at once, and so does the only one: nobody waits for nothing. The answers
 of a turn leave in shrinking halves, and the peers work while the rest of the turn runs.
 
-**The duty.** What is held was written already. So a handle sends it, by `_send_held`, before it does or tells
-anything that the program or the peer could compare with it. `SENDERS` names the public methods of a stream
-transport that do so; the others may wait, or queue behind what is held. Everything leaves before a fork,
-before a program starts, before an error is reported, and before a descriptor is handed out.
+**The duty.** What is held was written already. So a handle sends it, by `_flush_held`, before it does or
+tells anything that the program or the peer could compare with it. `SENDERS` names the public methods of a
+stream transport that do so; the others may wait, or queue behind what is held. Everything leaves before a
+fork, before a program starts, before an error is reported, and before a descriptor is handed out.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SENDERS = frozenset(
 )
 
 
-class Collector:
+class WriteCoalescer:
     """What a loop's handles hold until other callbacks of the turn have run."""
 
     __slots__ = ("_behind", "_held", "_kernel", "_resumes", "_since", "_thread", "is_on")
@@ -71,7 +71,7 @@ class Collector:
         return True
 
     def is_late(self) -> bool:
-        """Whether what is held has waited long enough."""
+        """Return whether what is held has waited long enough."""
         return not 0 <= self._kernel.ticks() - self._since <= LONGEST_HELD_TICKS
 
     # What the loop tells.
@@ -114,7 +114,7 @@ class Collector:
         try:
             while held:
                 handle = last_taken(held)
-                handle._send_held()
+                handle._flush_held()
         except BaseException:  # an interrupt
             if handle is not None:
                 held.append(handle)  # It sends nothing twice.

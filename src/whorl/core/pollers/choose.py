@@ -37,5 +37,5 @@ def make_poller(wanted: Poller | selectors.BaseSelector | str | None, kernel: Ke
         if wanted is not None and not callable(getattr(wanted, "register", None)):
             raise TypeError(f"a poller or a selector was expected, got {wanted!r}")
         poller = SelectorPoller(wanted)
-    poller.in_place_of = refusal
+    poller.fallback_reason = refusal
     return poller

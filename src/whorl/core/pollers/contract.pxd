@@ -30,7 +30,7 @@ cdef class IOHandle(Handle):
     cdef readonly unsigned char _seen
     cdef flag _queued
     cdef public flag _edge
-    cdef public flag _parked
+    cdef public flag _is_idle_watch
     cdef flag _asked
 
     cdef object _set_up(self, AbstractLoop loop)
@@ -41,16 +41,16 @@ cdef class IOHandle(Handle):
 
 cdef class Poller:
     cdef readonly bint edges
-    cdef readonly bint parks
-    cdef public int quiet
-    cdef public object in_place_of
+    cdef readonly bint can_keep_idle_watches
+    cdef public int empty_polls
+    cdef public object fallback_reason
     cdef list _table
 
     cpdef object add(self, IOHandle handle, int interest)
     cpdef object modify(self, IOHandle handle, int interest)
     cpdef object remove(self, IOHandle handle)
     cpdef Py_ssize_t poll(self, int64_t timeout_ns, list into) except -1
-    cpdef object rest(self)
+    cpdef object hand_over(self)
     cpdef object renew(self)
     cpdef object close(self)
     cpdef int fileno(self) except -2

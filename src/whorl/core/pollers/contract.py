@@ -6,15 +6,15 @@ queue. Nothing of the user's runs inside `poll`.
 
 * `add(handle, interest)` watches `handle._fd`; one handle per descriptor. A handle whose `_edge`
   is set is told of each change once (edge-triggered), and of what is there when it is added or
-  modified; only a poller whose `edges` is true can do that. A handle that is `_parked` gives way
+  modified; only a poller whose `edges` is true can do that. A handle that is `_is_idle_watch` gives way
   to another one on its descriptor.
 * `modify` changes the interest, `remove` ends the watch. After `remove` the handle is never
   appended again, also if the kernel still holds an event for its descriptor: a generation number
   tells it from a later handle on the same descriptor.
 * `poll(timeout_ns, into)`: 0 does not sleep, -1 sleeps without limit. A signal may end it early.
   Returns how many handles it appended.
-* `rest` is called when the loop leaves the polling to whoever watches `fileno`.
-* `quiet` counts the polls in a row, up to QUIET_POLLS, that did not sleep and found nothing. Whoever
+* `hand_over` is called when the loop leaves the polling to whoever watches `fileno`.
+* `empty_polls` counts the polls in a row, up to QUIET_POLLS, that did not sleep and found nothing. Whoever
   watches something else, or sends something that may come back to this loop, sets it to 0. When it is
   high, a busy loop skips some polls; a poller that leaves it at 0 is asked in every turn. JUST_WOKEN: the
   last poll slept, and brought an event that nobody is to handle; one turn may do without the next.
@@ -62,7 +62,7 @@ class IOHandle(Handle):
     in its turn with what was seen since the last time.
     """
 
-    __slots__ = ("_asked", "_edge", "_fd", "_generation", "_interest", "_parked", "_queued", "_seen")
+    __slots__ = ("_asked", "_edge", "_fd", "_generation", "_interest", "_is_idle_watch", "_queued", "_seen")
 
     def _set_up(self, loop: AbstractLoop) -> None:
         Handle._set_up(self, loop)
@@ -70,7 +70,7 @@ class IOHandle(Handle):
         self._interest = 0  # what the poller watches for; 0: not watched
         self._seen = 0  # events collected and not yet handed over
         self._queued = False  # whether it stands in a queue of the loop
-        self._parked = False  # whether it is watched, and gives way to whoever wants its descriptor
+        self._is_idle_watch = False  # whether it is watched, and gives way to whoever wants its descriptor
         self._edge = False  # whether it is watched edge-triggered
         self._asked = False  # whether a poller that must ask again and again has asked
         self._generation = 0  # distinguishes it from earlier users of its descriptor
@@ -93,13 +93,13 @@ class IOHandle(Handle):
 class Poller:
     """The part all pollers share: which handle has which descriptor."""
 
-    __slots__ = ("_table", "edges", "in_place_of", "parks", "quiet")
+    __slots__ = ("_table", "can_keep_idle_watches", "edges", "empty_polls", "fallback_reason")
 
     def __init__(self) -> None:
         self.edges = False
-        self.parks = False  # whether a watch may stay for a while when nobody waits
-        self.quiet = 0
-        self.in_place_of = ""  # the poller that was asked for, and why it could not be had
+        self.can_keep_idle_watches = False  # whether a watch may stay for a while when nobody waits
+        self.empty_polls = 0
+        self.fallback_reason = ""  # the poller that was asked for, and why it could not be had
         self._table: list[Any] = []  # the handle of each descriptor that is watched
 
     def add(self, handle: IOHandle, interest: int) -> None:
@@ -118,7 +118,7 @@ class Poller:
         """Sleep until something is ready; collect it."""
         raise NotImplementedError
 
-    def rest(self) -> None:
+    def hand_over(self) -> None:
         """Have `fileno` tell what there is from now on: there will be no poll for a while."""
 
     def renew(self) -> None:
@@ -153,7 +153,7 @@ class Poller:
             table.extend([None] * max(missing, 64))
         table[handle._fd] = handle
         handle._interest = interest
-        self.quiet = 0
+        self.empty_polls = 0
 
     def _leave(self, handle: IOHandle) -> None:
         """Forget the handle, and what was seen of it."""
@@ -161,7 +161,7 @@ class Poller:
             self._table[handle._fd] = None
         handle._interest = 0
         handle._seen = 0
-        handle._parked = False
+        handle._is_idle_watch = False
 
     def _saw(self, handle: IOHandle, seen: int, into: list[Any]) -> None:
         """Note events on the handle and queue it, once."""

@@ -10,8 +10,8 @@ cdef int DISCONNECT
 cdef int PRIORITIZED
 cdef int ERROR
 cdef int HANGUP
-cdef int QUIET_POLLS
-cdef int JUST_WOKEN
+cdef int EMPTY_POLLS_BEFORE_SKIP
+cdef int WOKEN_BY_THREAD
 cdef uint32_t EPOLLIN
 cdef uint32_t EPOLLPRI
 cdef uint32_t EPOLLOUT

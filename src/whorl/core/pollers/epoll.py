@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.core.kernel.errors import os_error
 from whorl.core.kernel.kernel import EventBatch
-from whorl.core.limits import JUST_WOKEN, QUIET_POLLS
+from whorl.core.limits import EMPTY_POLLS_BEFORE_SKIP, WOKEN_BY_THREAD
 from whorl.core.pollers.contract import Poller
 from whorl.core.states import Event
 
@@ -109,7 +109,8 @@ class EpollPoller(Poller):
     def __init__(self, kernel: Kernel) -> None:
         Poller.__init__(self)
         self.edges = kernel.keeps_edges
-        self.parks = kernel.keeps_edges or kernel.may_skip_polls  # a simulated world counts the calls
+        # A simulated world counts the calls.
+        self.can_keep_idle_watches = kernel.keeps_edges or kernel.may_skip_polls
         self._may_rest = kernel.may_skip_polls
         self._kernel = kernel
         self._events = EventBatch()
@@ -131,7 +132,7 @@ class EpollPoller(Poller):
         mask = mask_of(interest, handle._edge)
         result = self._kernel.epoll_ctl(self._epfd, ADD, handle._fd, mask, generation)
         former = self.find(handle._fd)
-        if result == EEXIST and (former is None or former._parked):
+        if result == EEXIST and (former is None or former._is_idle_watch):
             # A watch that outlived its handle, whose descriptor was closed underneath it, or gives way.
             result = self._kernel.epoll_ctl(self._epfd, MOD, handle._fd, mask, generation)
         if result < 0:
@@ -159,7 +160,7 @@ class EpollPoller(Poller):
         if result < 0:
             raise os_error(result)
         handle._interest = interest
-        self.quiet = 0
+        self.empty_polls = 0
 
     def remove(self, handle: IOHandle) -> None:
         """Watch no more; does nothing if the handle is not watched."""
@@ -180,14 +181,14 @@ class EpollPoller(Poller):
                 if count < 0 and count != EINTR:
                     raise os_error(count)
                 if timeout_ns != 0 or not self._may_rest:
-                    self.quiet = 0
-                elif self.quiet < QUIET_POLLS:
-                    self.quiet += 1
+                    self.empty_polls = 0
+                elif self.empty_polls < EMPTY_POLLS_BEFORE_SKIP:
+                    self.empty_polls += 1
                 return 0
-            self.quiet = 0
+            self.empty_polls = 0
             found = self._collect(min(count, len(events)), into)
             if found > 0 and timeout_ns != 0 and not into and self._may_rest:
-                self.quiet = JUST_WOKEN
+                self.empty_polls = WOKEN_BY_THREAD
             return found
         except BaseException:
             self._ask_again()

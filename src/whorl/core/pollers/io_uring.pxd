@@ -37,7 +37,7 @@ cdef class UringPoller(Poller):
     @cython.locals(later=list)
     cdef object _ask_again(self)
     @cython.locals(ring=Ring, code=int, found=Py_ssize_t, doubtful=list, later=list)
-    cpdef object rest(self)
+    cpdef object hand_over(self)
     cpdef Py_ssize_t poll(self, int64_t timeout_ns, list into) except -1
     @cython.locals(ring=Ring, found=Py_ssize_t, handle=IOHandle, result=int, again=list)
     cdef Py_ssize_t _collect(self, list into, list doubtful) except -1

@@ -85,7 +85,7 @@ class UringPoller(Poller):
         is_known = self._know(fd)
         former = self.find(fd)
         if former is not None:
-            if not former._parked and is_known:
+            if not former._is_idle_watch and is_known:
                 raise os_error(errno.EEXIST)
             self.remove(former)  # Its descriptor was closed underneath it, or it gives way.
         self._enter(handle, interest)
@@ -159,7 +159,7 @@ class UringPoller(Poller):
         if self._unasked:
             self._ask_all()
 
-    def rest(self) -> None:
+    def hand_over(self) -> None:
         """The loop does not poll for a while, and somebody else may wait for `fileno`."""
         if self._eager:
             self._ask_again()
@@ -250,5 +250,5 @@ class UringPoller(Poller):
         """The ring's descriptor: readable when something is ready."""
         if not self._eager:
             self._eager = True
-            self.rest()
+            self.hand_over()
         return self._ring.fileno()

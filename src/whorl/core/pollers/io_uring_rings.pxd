@@ -117,7 +117,7 @@ cdef extern from *:
         return ring->in_next - whorl_load(ring->in_head);
     }
 
-    static inline int whorl_ring_hand_over(whorl_ring *ring, unsigned int flags) {
+    static inline int whorl_ring_enter(whorl_ring *ring, unsigned int flags) {
         long code = syscall(WHORL_ENTER, ring->fd, whorl_ring_waiting(ring), 0, flags, NULL, (size_t)0);
         return code < 0 ? -errno : (int)code;
     }
@@ -126,7 +126,7 @@ cdef extern from *:
         if (whorl_ring_is_shared(ring))
             return -EBADF;
         if (whorl_ring_waiting(ring) >= ring->in_size) {
-            int code = whorl_ring_hand_over(ring, 0);
+            int code = whorl_ring_enter(ring, 0);
             if (whorl_ring_waiting(ring) >= ring->in_size)
                 return code < 0 ? code : -EAGAIN;
         }
@@ -197,7 +197,7 @@ cdef extern from *:
             return -errno;
         code = whorl_ring_watch(ring, counter, EPOLLOUT, 0);
         if (code == 0)
-            code = whorl_ring_hand_over(ring, WHORL_GET_EVENTS);
+            code = whorl_ring_enter(ring, WHORL_GET_EVENTS);
         close(counter);
         if (code < 0)
             return code;
@@ -297,7 +297,7 @@ cdef extern from *:
     bint whorl_ring_is_shared(whorl_ring *ring) noexcept nogil
     int whorl_ring_watch(whorl_ring *ring, int fd, uint32_t mask, uint32_t generation) noexcept nogil
     int whorl_ring_end(whorl_ring *ring, int fd, uint32_t generation) noexcept nogil
-    int whorl_ring_hand_over(whorl_ring *ring, unsigned int flags) noexcept nogil
+    int whorl_ring_enter(whorl_ring *ring, unsigned int flags) noexcept nogil
     int whorl_ring_sleep(whorl_ring *ring, int64_t timeout_ns, uint64_t *signals) noexcept nogil
     bint whorl_ring_has_work(whorl_ring *ring) noexcept nogil
     bint whorl_ring_has_answer(whorl_ring *ring) noexcept nogil
@@ -372,11 +372,11 @@ cdef inline int put_end(Ring ring, int fd, uint32_t generation) noexcept:
     return whorl_ring_end(ring._ring, fd, generation) if ring._ring != NULL else -EBADF
 
 
-cdef inline int hand_over(Ring ring) noexcept:
+cdef inline int enter(Ring ring) noexcept:
     # To get events makes the kernel pass on answers that had no room.
     if ring._ring == NULL or whorl_ring_is_shared(ring._ring):
         return -EBADF
-    return whorl_ring_hand_over(ring._ring, 1)
+    return whorl_ring_enter(ring._ring, 1)
 
 
 cdef inline int sleep(Ring ring, int64_t timeout_ns, int blocked_signal) except? -65536:

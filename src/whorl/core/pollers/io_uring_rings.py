@@ -38,7 +38,7 @@ if not cython.compiled:
     def put_end(ring: Ring, fd: int, generation: int) -> int:
         return -errno.EBADF
 
-    def hand_over(ring: Ring) -> int:
+    def enter(ring: Ring) -> int:
         return -errno.EBADF
 
     def sleep(ring: Ring, timeout_ns: int, blocked_signal: int) -> int:
@@ -81,11 +81,11 @@ class Ring:
         tear_down(self)
 
     def is_open(self) -> bool:
-        """Whether there are queues."""
+        """Return whether there are queues."""
         return is_open(self)
 
     def is_shared(self) -> bool:
-        """Whether this process was forked since, so that the queues are its parent's."""
+        """Return whether this process was forked since, so that the queues are its parent's."""
         return is_shared(self)
 
     def fileno(self) -> int:
@@ -100,7 +100,7 @@ class Ring:
         return know_file(self, fd)
 
     def knows(self, fd: int) -> bool:
-        """Whether a descriptor means a file that it was told to know by that number."""
+        """Return whether a descriptor means a file that it was told to know by that number."""
         return knows_file(self, fd)
 
     def watch(self, fd: int, mask: int, generation: int) -> int:
@@ -113,18 +113,18 @@ class Ring:
 
     def submit(self) -> int:
         """Hand over what was asked for, and do not sleep."""
-        return hand_over(self)
+        return enter(self)
 
     def wait(self, timeout_ns: int, blocked_signal: int) -> int:
         """Hand over what was asked for and sleep for an answer; -1 sleeps without limit."""
         return sleep(self, timeout_ns, blocked_signal)
 
     def has_work(self) -> bool:
-        """Whether the kernel must be called for something besides sleeping."""
+        """Return whether the kernel must be called for something besides sleeping."""
         return has_work(self)
 
     def has_answer(self) -> bool:
-        """Whether there is an answer; the following tell of the oldest one."""
+        """Return whether there is an answer; the following tell of the oldest one."""
         return has_answer(self)
 
     def fd(self) -> int:

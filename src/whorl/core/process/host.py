@@ -31,7 +31,7 @@ class Host:
     """The real process."""
 
     def is_main_thread(self) -> bool:
-        """Whether this is the only thread that may handle signals."""
+        """Return whether this is the only thread that may handle signals."""
         return get_ident() == _main_thread
 
     def main_thread(self) -> int | None:
@@ -72,7 +72,7 @@ class Host:
         return None
 
     def has_plain_numbers(self) -> bool:
-        """Whether `getaddrinfo` is Python's own, so that what it says of numbers is known."""
+        """Return whether `getaddrinfo` is Python's own, so that what it says of numbers is known."""
         return type(self).getaddrinfo is Host.getaddrinfo and socket.getaddrinfo is _SYSTEMS_OWN
 
     def getaddrinfo(

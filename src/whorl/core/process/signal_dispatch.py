@@ -103,7 +103,7 @@ class SignalTable:
             pass  # The next signal finds that nobody listens, and does it.
 
     def is_installed(self, number: int) -> bool:
-        """Whether the handler of a signal is ours."""
+        """Return whether the handler of a signal is ours."""
         return number in self._former and self._host.get_signal(number) == self._arrived
 
     def replace_former(self, number: int, handler: Any) -> bool:

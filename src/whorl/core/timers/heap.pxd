@@ -218,7 +218,7 @@ cdef inline int replace(list line, Py_ssize_t first, Py_ssize_t end, list by) ex
     return PyList_SetSlice(line, first, end, by)
 
 
-cdef inline int make_room(TimerHeap heap, Py_ssize_t room) except -1:
+cdef inline int reserve_capacity(TimerHeap heap, Py_ssize_t room) except -1:
     cdef Py_ssize_t slot
     cdef Place *places = <Place *>PyMem_Realloc(heap._places, room * sizeof(Place))
     if places != NULL:

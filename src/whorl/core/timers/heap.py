@@ -111,7 +111,7 @@ class TimerHeap:
 
     def _push_on_heap(self, timer: TimedCallback) -> None:
         if self._entries == self._room:
-            make_room(self, max(LEAST_PLACES, 2 * self._room))
+            reserve_capacity(self, max(LEAST_PLACES, 2 * self._room))
         position = self._entries
         slot = self._places[position].slot
         if slot < len(self._timers):
@@ -210,7 +210,7 @@ class TimerHeap:
         self._cancelled -= self._entries - size
         self._timers = timers
         self._entries = size
-        make_room(self, min(self._room, max(LEAST_PLACES, 2 * size)))  # no more: that might be refused
+        reserve_capacity(self, min(self._room, max(LEAST_PLACES, 2 * size)))  # no more: that might be refused
         for slot in range(size):
             timer = timers[slot]
             self._places[slot] = new_place(timer._deadline_ns, slot)
@@ -352,11 +352,11 @@ else:
         """Let it be one of the collector's objects again, as somebody else may refer to it."""
 
     def before(a: TimedCallback, b: TimedCallback) -> bool:
-        """Whether `a` falls due before `b`."""
+        """Return whether `a` falls due before `b`."""
         return (a._deadline_ns, a._seconds, a._number) < (b._deadline_ns, b._seconds, b._number)
 
     def place_before(timers: list[Any], a: Pair, b: Pair) -> bool:
-        """Whether the timer at `a` falls due before the one at `b`."""
+        """Return whether the timer at `a` falls due before the one at `b`."""
         if a.deadline == b.deadline:
             return before(timers[a.slot], timers[b.slot])
         return a.deadline < b.deadline
@@ -380,7 +380,7 @@ else:
         """Put a list in the place of a part of another."""
         line[first:end] = by
 
-    def make_room(heap: TimerHeap, room: int) -> None:
+    def reserve_capacity(heap: TimerHeap, room: int) -> None:
         """Have `room` places; those that are not taken get slots of their own."""
         size = heap._entries
         heap._places[size:] = [new_place(0, slot) for slot in range(size, room)]

@@ -120,7 +120,7 @@ class KeyedTimers(TimerHeap):
         return found
 
     def holds(self, timer: KeyedTimedCallback) -> bool:
-        """Whether a timer is scheduled."""
+        """Return whether a timer is scheduled."""
         entry = self._entries.get(timer._key)
         return entry is timer or (type(entry) is dict and id(timer) in entry)
 

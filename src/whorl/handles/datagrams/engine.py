@@ -151,7 +151,7 @@ class Datagrams(IOHandle):
         """Take another turn without an event of the kernel's."""
         if not self._queued:
             self._queued = True
-            self._loop._feed(self)
+            self._loop._queue_pending(self)
 
     # Receiving.
 
@@ -225,7 +225,7 @@ class Datagrams(IOHandle):
             self._update_interest()
 
     def _tries_again(self, code: int) -> bool:
-        """Whether a datagram that was refused with this error number waits and is tried again."""
+        """Return whether a datagram that was refused with this error number waits and is tried again."""
         return False
 
     def _advance(self, sent: int) -> None:

@@ -214,7 +214,7 @@ class UDP(Datagrams):
             self._deactivate()
 
     def using_recvmmsg(self) -> bool:
-        """Whether several datagrams are received in one system call."""
+        """Return whether several datagrams are received in one system call."""
         return self._batch > 1 and self._kernel.receives_many()
 
     def _datagram_arrived(self, data: bytes, address: Any) -> None:
@@ -378,7 +378,7 @@ class UDP(Datagrams):
         self._set(option)
 
     def set_multicast_loop(self, enable: bool) -> None:
-        """Whether datagrams to a group come back to this machine's own members."""
+        """Return whether datagrams to a group come back to this machine's own members."""
         self._set(self._choose(socket.IP_MULTICAST_LOOP, socket.IPV6_MULTICAST_LOOP, int(bool(enable))))
 
     def set_multicast_ttl(self, ttl: int) -> None:
@@ -391,7 +391,7 @@ class UDP(Datagrams):
         self._set(outgoing_interface(self._sock.family, interface, self._kernel.interface_index))
 
     def set_broadcast(self, enable: bool) -> None:
-        """Whether datagrams may go to broadcast addresses."""
+        """Return whether datagrams may go to broadcast addresses."""
         self._set((socket.SOL_SOCKET, socket.SO_BROADCAST, int(bool(enable))))
 
     def set_ttl(self, ttl: int) -> None:

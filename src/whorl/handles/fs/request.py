@@ -123,7 +123,7 @@ class FsRequest(Work):
             answer = operation.now()
             if answer.__class__ is not int or answer >= 0:
                 self._undelivered.append(answer)
-                self.loop._arrive(Completion(self._finish, (answer, None), self._abandon))
+                self.loop._post_from_any_thread(Completion(self._finish, (answer, None), self._abandon))
                 return
             if answer == -errno.EXDEV:
                 self._operation = learning(self.loop._kernel, operation)
@@ -140,7 +140,7 @@ class FsRequest(Work):
     def _deliver(self, result: Any, error: BaseException | None) -> None:
         if error is None:
             self._undelivered.append(result)
-        self.loop._arrive(Completion(self._finish, (result, error), self._abandon))
+        self.loop._post_from_any_thread(Completion(self._finish, (result, error), self._abandon))
         if self.loop.is_closed():
             self._abandon()
 

@@ -34,7 +34,7 @@ class ExitWatch(IOHandle):
         self, loop: Loop, process: subprocess.Popen[bytes], on_exit: Callable[[int | None], object]
     ) -> None:
         super().__init__(loop)
-        loop._hide(self)
+        loop._mark_internal(self)
         self._process = process
         self._on_exit: Callable[[int | None], object] | None = on_exit
         self._awaited = False  # whether a thread waits
@@ -70,7 +70,7 @@ class ExitWatch(IOHandle):
                 raise
 
     def is_awaited(self) -> bool:
-        """Whether a thread waits for the child; it reaps it also if the loop is closed by then."""
+        """Return whether a thread waits for the child; it reaps it also if the loop is closed by then."""
         return self._awaited
 
     def leave_to_itself(self) -> None:

@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t
 
 from whorl.core.callback cimport AbstractLoop, flag
 from whorl.core.kernel.kernel cimport Kernel
-from whorl.core.loop.lifecycle cimport LoopLife
+from whorl.core.loop.lifecycle cimport LoopLifecycle
 from whorl.core.pollers.contract cimport IOHandle, Poller
 
 cdef int OPEN
@@ -50,7 +50,7 @@ cdef class Stream(IOHandle):
     cdef object _sent_some(self)
 
     # The engine.
-    @cython.locals(machine=LoopLife)
+    @cython.locals(machine=LoopLifecycle)
     cdef object _set_up(self, AbstractLoop loop)
     cdef object _attach(self, object sock, int fd, bint is_socket, bint edge)
     cdef object _start_reading(self)

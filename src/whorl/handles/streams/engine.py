@@ -25,7 +25,7 @@ from whorl.core.pollers.contract import IOHandle
 from whorl.core.states import Event, Life
 
 if TYPE_CHECKING:
-    from whorl.core.loop.lifecycle import LoopLife
+    from whorl.core.loop.lifecycle import LoopLifecycle
 
 OPEN = int(Life.OPEN)
 READABLE = int(Event.READABLE)
@@ -68,7 +68,7 @@ class Stream(IOHandle):
 
     def _set_up(self, loop: Any) -> None:
         IOHandle._set_up(self, loop)
-        machine: LoopLife = loop
+        machine: LoopLifecycle = loop
         self._kernel = machine._kernel
         self._poller = machine._poller
         self._attached_fd = -1  # the descriptor, also once it is closed: it is shown
@@ -169,7 +169,7 @@ class Stream(IOHandle):
         """Take another turn without an event of the kernel's."""
         if not self._queued:
             self._queued = True
-            self._loop._feed(self)
+            self._loop._queue_pending(self)
 
     # Reading.
 
@@ -241,7 +241,7 @@ class Stream(IOHandle):
         A subclass may also return 1: the data is held, and will be sent soon.
         """
         sent = 0
-        self._poller.quiet = 0  # The peer may be on this loop.
+        self._poller.empty_polls = 0  # The peer may be on this loop.
         if self._unsent == 0:
             if self._is_socket:
                 sent = self._kernel.send(self._fd, data, 0)
@@ -284,7 +284,7 @@ class Stream(IOHandle):
 
     def _send_all(self, chunks: list[bytes], size: int) -> None:
         """Send the chunks, of which none is empty, and queue what the kernel does not take in this list."""
-        self._poller.quiet = 0
+        self._poller.empty_polls = 0
         if self._unsent:
             self._chunks += chunks
             self._unsent += size

@@ -54,7 +54,7 @@ class Listener(IOHandle):
         self, loop: Loop, sock: Any, accepted: Callable[[Any], object], refused: Callable[[int], object]
     ) -> None:
         super().__init__(loop)
-        loop._hide(self)
+        loop._mark_internal(self)
         self._kernel = loop._kernel
         self._poller = loop._poller
         self._sock = sock
@@ -85,7 +85,7 @@ class Listener(IOHandle):
                 break
 
     def _goes_on_after(self, code: int) -> bool:
-        """Whether to ask for the next connection after this error."""
+        """Return whether to ask for the next connection after this error."""
         if code in NONE_LEFT:
             return False
         if code in GONE:

@@ -16,7 +16,7 @@ cdef class Pipe(StreamHandle):
     cdef list _received
     cdef list _outgoing
 
-    cdef object _adopt(self, object sock)
+    cdef object _attach_socket(self, object sock)
     cdef object _to_send(self, object data, object handle)
     cdef Py_ssize_t _send_first(self) except? -65536
     cdef object _drop_unsent(self)

@@ -73,7 +73,7 @@ class Pipe(StreamHandle):
         mode = check_result(self._kernel.file_mode(fd))
         flags = check_result(self._kernel.file_flags(fd)) & os.O_ACCMODE
         if stat.S_ISSOCK(mode):
-            self._adopt(check_result(self._kernel.adopt_socket(fd)))
+            self._attach_socket(check_result(self._kernel.adopt_socket(fd)))
         elif stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
             check_result(self._kernel.set_blocking(fd, False))
             self._attach(None, fd, False, False)
@@ -95,7 +95,7 @@ class Pipe(StreamHandle):
         if code < 0:
             self._kernel.close_socket(sock)
             raise os_error(code)
-        self._adopt(sock)
+        self._attach_socket(sock)
         if encoded[0]:
             self._bound_path = encoded
 
@@ -122,7 +122,7 @@ class Pipe(StreamHandle):
         self._check_unconnected()
         encoded = encode(name)
         if self._fd < 0:
-            self._adopt(self._new_socket())
+            self._attach_socket(self._new_socket())
         elif self._sock is None:
             raise os_error(errno.ENOTSOCK)
         code = -self._kernel.connect(self._sock, encoded)
@@ -304,7 +304,7 @@ class Pipe(StreamHandle):
     def _new_socket(self) -> Any:
         return check_result(self._kernel.open_socket(socket.AF_UNIX, socket.SOCK_STREAM, 0))
 
-    def _adopt(self, sock: Any) -> None:
+    def _attach_socket(self, sock: Any) -> None:
         self._attach(sock, sock.fileno(), True, False)
 
     def _release(self) -> None:

@@ -43,7 +43,7 @@ cdef class StreamHandle(Stream):
     cdef object _check_writable(self)
 
     # For subclasses.
-    cdef object _adopt(self, object sock)
+    cdef object _attach_socket(self, object sock)
     cdef object _begin(self, bint readable, bint writable)
     cdef object _check_unconnected(self)
     cdef object _check_unused(self)

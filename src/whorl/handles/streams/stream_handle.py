@@ -139,7 +139,7 @@ class StreamHandle(Stream):
             self._deactivate()
 
     def is_readable(self) -> bool:
-        """Whether reading can be started (libuv: ``uv_is_readable``)."""
+        """Return whether reading can be started (libuv: ``uv_is_readable``)."""
         return self._readable and self._life == OPEN
 
     def _read(self) -> None:
@@ -269,7 +269,7 @@ class StreamHandle(Stream):
         return request
 
     def is_writable(self) -> bool:
-        """Whether something can be written (libuv: ``uv_is_writable``)."""
+        """Return whether something can be written (libuv: ``uv_is_writable``)."""
         return self._writable and self._life == OPEN
 
     @property
@@ -284,7 +284,7 @@ class StreamHandle(Stream):
             raise os_error(errno.EPIPE)
 
     def _owes_failure(self) -> bool:
-        """Whether a write has failed, and its callback has not been called."""
+        """Return whether a write has failed, and its callback has not been called."""
         request = self._owed._first
         while request is not None:
             if request._code and isinstance(request, Write):
@@ -381,7 +381,7 @@ class StreamHandle(Stream):
         if self._accepted is None or self._listener is None:
             raise os_error(errno.EAGAIN)
         sock, self._accepted = self._accepted, None
-        client._adopt(sock)
+        client._attach_socket(sock)
         client._begin(True, True)
         self._listener.resume()
 
@@ -398,7 +398,7 @@ class StreamHandle(Stream):
 
     # Descriptors.
 
-    def _adopt(self, sock: Any) -> None:
+    def _attach_socket(self, sock: Any) -> None:
         """Work on this socket from now on."""
         raise NotImplementedError
 
@@ -452,7 +452,7 @@ class StreamHandle(Stream):
         """Take a turn in the pending phase."""
         if not self._fed:
             self._fed = True
-            self._loop._feed(self)
+            self._loop._queue_pending(self)
 
     def _execute(self) -> None:
         """Take a turn: for events, or for having been fed. One that has both stands in two queues."""
@@ -538,7 +538,7 @@ class StreamHandle(Stream):
         self._readable = self._writable = False
         if self._fed:
             self._fed = False
-            self._loop._unfeed(self)
+            self._loop._unqueue_pending(self)
         if self._listener is not None:
             self._listener.close()
             self._listener = None

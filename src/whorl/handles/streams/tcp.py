@@ -48,7 +48,7 @@ class TCP(StreamHandle):
         adopted = check_result(self._kernel.adopt_socket(fd))
         if not isinstance(sock, int):
             sock.detach()
-        self._adopt(adopted)
+        self._attach_socket(adopted)
         self._begin(True, True)
 
     def bind(self, address: tuple[Any, ...], *, ipv6only: bool = False, reuseport: bool = False) -> None:
@@ -147,9 +147,9 @@ class TCP(StreamHandle):
 
     def _ensure_socket(self, family: int) -> None:
         if self._sock is None:
-            self._adopt(check_result(self._kernel.open_socket(family, socket.SOCK_STREAM, 0)))
+            self._attach_socket(check_result(self._kernel.open_socket(family, socket.SOCK_STREAM, 0)))
 
-    def _adopt(self, sock: Any) -> None:
+    def _attach_socket(self, sock: Any) -> None:
         self._attach(sock, sock.fileno(), True, False)
         if self._nodelay:
             self._set(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

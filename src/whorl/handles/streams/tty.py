@@ -102,7 +102,7 @@ class TTY(StreamHandle):
     def _release(self) -> None:
         if self._original is not None:
             loop: Loop = self._loop  # type: ignore[assignment]  # each loop is one
-            if loop._is_at_home():
+            if loop._is_in_creating_process():
                 self._kernel.set_terminal(self._fd, self._original, drain=False)
             _forget(self._fd)
             self._original = None

@@ -93,7 +93,7 @@ class Work(Request):
             self._deliver(result, None)
 
     def _deliver(self, result: Any, error: BaseException | None) -> None:
-        self.loop._arrive(Completion(self._finish, (result, error)))
+        self.loop._post_from_any_thread(Completion(self._finish, (result, error)))
 
     def _finish(self, result: Any, error: BaseException | None) -> None:
         self._end()

@@ -147,7 +147,7 @@ class Notifier(IOHandle):
 
     def __init__(self, loop: Loop) -> None:
         super().__init__(loop)
-        loop._hide(self)
+        loop._mark_internal(self)
         self._handles: dict[int, list[FsEvent]] = {}  # those of each watch, in the order of their starts
         # What the kernel said, and of the first of it what handles have not been told.
         self._noted: collections.deque[tuple[int, int, bytes]] = collections.deque()
@@ -180,7 +180,7 @@ class Notifier(IOHandle):
             except OSError as error:  # it is gone
                 self._due.append((handle, -1, b"", FsChange(0), error))
         if self._due:
-            self.loop._arrive(Completion(self._report, ()))
+            self.loop._post_from_any_thread(Completion(self._report, ()))
 
     @classmethod
     def of(cls, loop: Loop) -> Notifier:
@@ -240,7 +240,7 @@ class Notifier(IOHandle):
                     handle._changed(name, changes, error)
         finally:
             if self._due or self._noted:  # An error ends the run: the rest comes in the next one.
-                self.loop._arrive(Completion(self._report, ()))
+                self.loop._post_from_any_thread(Completion(self._report, ()))
 
     def _assign(self, watch: int, mask: int, name: bytes) -> None:
         """Find out whom an event is for."""

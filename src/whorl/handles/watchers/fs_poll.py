@@ -95,7 +95,7 @@ class Polling:
         self._work: Work | None = Work(self._loop, self._status, self._looked)
         self._began = self._loop.now()
         self._timer = Timer(self._loop)  # does not keep the loop alive: the handle does
-        self._loop._hide(self._timer)
+        self._loop._mark_internal(self._timer)
         self._timer.unref()
 
     def end(self) -> None:
@@ -144,7 +144,7 @@ class Polling:
 
 
 def _differs(one: os.stat_result, other: os.stat_result) -> bool:
-    """Whether a file changed between two looks; reading it is no change."""
+    """Return whether a file changed between two looks; reading it is no change."""
     return any(
         getattr(one, name) != getattr(other, name)
         for name in (

@@ -49,7 +49,7 @@ class Poll(IOHandle):
             self._fd = file if isinstance(file, int) else file.fileno()
             self._check_descriptor()
         except BaseException:
-            loop._hide(self)
+            loop._mark_internal(self)
             self._life = CLOSED
             raise
 

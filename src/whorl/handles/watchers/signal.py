@@ -100,9 +100,9 @@ class Signal(Handle):
 
     def _signal_raised(self, number: int) -> bool:
         """The signal has arrived; called inside Python's signal handler, in the main thread."""
-        if not self.loop._is_at_home():
+        if not self.loop._is_in_creating_process():
             return False  # The loop is one of the process that this one was forked from.
-        self.loop._arrive(LateCompletion(self._report, (self._start, number)))
+        self.loop._post_from_any_thread(LateCompletion(self._report, (self._start, number)))
         return True
 
     def _report(self, start: int, number: int) -> None:
