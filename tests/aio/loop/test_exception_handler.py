@@ -49,7 +49,7 @@ async def test_an_error_in_a_callback_is_reported_with_its_handle(
     assert type(context["exception"]) is ZeroDivisionError
     assert context["handle"] is handle
     assert context["message"].startswith("Exception in callback fail(")
-    assert context["message"].endswith(f"test_errors.py:{fail.__code__.co_firstlineno}")
+    assert context["message"].endswith(f"test_exception_handler.py:{fail.__code__.co_firstlineno}")
 
 
 async def test_an_error_in_a_timer_is_reported(loop: whorl.EventLoop, reported: Reported) -> None:

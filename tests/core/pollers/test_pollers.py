@@ -599,7 +599,7 @@ def test_the_default_poller_is_epoll(loop: Loop) -> None:
 def test_a_selector_is_taken_as_a_poller(make_loop: MakeLoop) -> None:
     loop = make_loop()
     if isinstance(loop._poller, SelectorPoller):
-        assert not loop._poller.edges  # selectors know none
+        assert not loop._poller.edge_triggered  # selectors know none
     assert isinstance(loop.backend_fd(), int)
 
 

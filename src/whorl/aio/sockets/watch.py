@@ -333,7 +333,7 @@ class DescriptorWatch(IOHandle):
             self._owner is not None
             and not calls
             and (self._is_stream or self.sender is None)
-            and self._runner._poller.edges
+            and self._runner._poller.edge_triggered
         )
         wanted = 0
         if edge and (busy or (self._edge and self._interest)):

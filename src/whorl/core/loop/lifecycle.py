@@ -14,7 +14,6 @@ from whorl.core.limits import LONGEST_SPIN_NS
 from whorl.core.loop.execution import LoopExecution
 from whorl.core.loop.wakeup import SignalPipe, Wakeup
 from whorl.core.pollers import choose
-from whorl.core.pollers.epoll import EpollPoller
 from whorl.core.process.host import Host
 
 try:
@@ -80,7 +79,7 @@ class LoopLifecycle(LoopExecution):
             raise OSError(errno.EINVAL, "only SIGPROF can be held back")
         if spin_ns != UNCHANGED and not 0 <= spin_ns <= LONGEST_SPIN_NS:
             raise OSError(errno.EINVAL, "a loop spins for at most a second")
-        if spin_ns not in (UNCHANGED, 0) and not isinstance(self._poller, EpollPoller):
+        if spin_ns not in (UNCHANGED, 0) and not self._poller.can_spin:
             raise OSError(errno.ENOSYS, "this poller cannot spin")
         if block_signal != UNCHANGED:
             self._kernel.blocked_signal = block_signal or 0
@@ -157,14 +156,10 @@ class LoopLifecycle(LoopExecution):
             or self._debug
             or self._probe is not None
             or not self._kernel.may_skip_polls  # a simulated world counts the calls
-            or type(self._poller) is not EpollPoller
             or not self._is_in_creating_process()
         ):
             return False
-        for handle in self._poller._table:
-            if handle is not None and handle is not self._wakeup and handle is not self._signals:
-                return False
-        return True
+        return self._poller.watches_only(self._wakeup, self._signals)
 
     def _is_in_creating_process(self) -> bool:
         """Return whether this is the process in which the loop runs, and not one forked from it."""

@@ -69,7 +69,7 @@ class Wakeup(IOHandle):
         self._given_up: list[tuple[int, Any]] = []  # the descriptor and the pair to be closed
         # An edge that an interrupt loses is none that is missed: what the loop was woken for, it finds.
         poller = _loop_of(self)._poller
-        self._edge = poller.edges or poller.can_keep_idle_watches
+        self._edge = poller.edge_triggered or poller.can_keep_idle_watches
         self._queued = self._edge  # It has nothing to do in a turn, so none is queued for it.
         self._open()
 

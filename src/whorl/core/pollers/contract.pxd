@@ -40,8 +40,9 @@ cdef class IOHandle(Handle):
 
 
 cdef class Poller:
-    cdef readonly bint edges
+    cdef readonly bint edge_triggered
     cdef readonly bint can_keep_idle_watches
+    cdef readonly bint can_spin
     cdef public int empty_polls
     cdef public object fallback_reason
     cdef list _table
@@ -55,6 +56,7 @@ cdef class Poller:
     cpdef object close(self)
     cpdef int fileno(self) except -2
     cpdef IOHandle find(self, int fd)
+    cpdef bint watches_only(self, IOHandle wakeup, IOHandle signals) except -1
     @cython.locals(table=list, missing=Py_ssize_t)
     cpdef object _enter(self, IOHandle handle, int interest)
     cpdef object _leave(self, IOHandle handle)

@@ -6,18 +6,21 @@ queue. Nothing of the user's runs inside `poll`.
 
 * `add(handle, interest)` watches `handle._fd`; one handle per descriptor. A handle whose `_edge`
   is set is told of each change once (edge-triggered), and of what is there when it is added or
-  modified; only a poller whose `edges` is true can do that. A handle that is `_is_idle_watch` gives way
-  to another one on its descriptor.
+  modified; only a poller that is `edge_triggered` can do that. A handle that is `_is_idle_watch` gives
+  way to another one on its descriptor.
 * `modify` changes the interest, `remove` ends the watch. After `remove` the handle is never
   appended again, also if the kernel still holds an event for its descriptor: a generation number
   tells it from a later handle on the same descriptor.
 * `poll(timeout_ns, into)`: 0 does not sleep, -1 sleeps without limit. A signal may end it early.
   Returns how many handles it appended.
-* `hand_over` is called when the loop leaves the polling to whoever watches `fileno`.
-* `empty_polls` counts the polls in a row, up to QUIET_POLLS, that did not sleep and found nothing. Whoever
-  watches something else, or sends something that may come back to this loop, sets it to 0. When it is
-  high, a busy loop skips some polls; a poller that leaves it at 0 is asked in every turn. JUST_WOKEN: the
-  last poll slept, and brought an event that nobody is to handle; one turn may do without the next.
+* `edge_triggered`, `can_keep_idle_watches` and `can_spin` say what it is capable of. The loop reads
+  nothing else of it.
+* `hand_over` is called when the loop leaves the polling to the owner of another loop, by `fileno`.
+* `empty_polls` counts the polls in a row, up to EMPTY_POLLS_BEFORE_SKIP, that did not sleep and found
+  nothing. Code that watches something else, or sends something that may come back to this loop, sets it
+  to 0. When it is high, a busy loop skips some polls; a poller that leaves it at 0 is asked in every turn.
+  WOKEN_BY_THREAD: the last poll slept, and brought an event that no handle needs; one turn may do
+  without the next.
 
 Errors of the kernel are raised as `OSError`. A new kernel interface is one more small module.
 """
@@ -91,13 +94,21 @@ class IOHandle(Handle):
 
 
 class Poller:
-    """The part all pollers share: which handle has which descriptor."""
+    """What all pollers share: what they are capable of, and which handle has which descriptor."""
 
-    __slots__ = ("_table", "can_keep_idle_watches", "edges", "empty_polls", "fallback_reason")
+    __slots__ = (
+        "_table",
+        "can_keep_idle_watches",
+        "can_spin",
+        "edge_triggered",
+        "empty_polls",
+        "fallback_reason",
+    )
 
     def __init__(self) -> None:
-        self.edges = False
+        self.edge_triggered = False  # whether it can tell of each change once
         self.can_keep_idle_watches = False  # whether a watch may stay for a while when nobody waits
+        self.can_spin = False  # whether `Kernel.spin_ns` counts
         self.empty_polls = 0
         self.fallback_reason = ""  # the poller that was asked for, and why it could not be had
         self._table: list[Any] = []  # the handle of each descriptor that is watched
@@ -144,6 +155,10 @@ class Poller:
     def handles(self) -> list[IOHandle]:
         """All watched handles, in order of their descriptors."""
         return [handle for handle in self._table if handle is not None]
+
+    def watches_only(self, wakeup: IOHandle, signals: IOHandle | None) -> bool:
+        """Return whether it watches nothing besides these two; False from a poller that does not know."""
+        return False
 
     def _enter(self, handle: IOHandle, interest: int) -> None:
         """Note who watches the descriptor, and for what."""

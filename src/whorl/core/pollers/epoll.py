@@ -108,7 +108,8 @@ class EpollPoller(Poller):
 
     def __init__(self, kernel: Kernel) -> None:
         Poller.__init__(self)
-        self.edges = kernel.keeps_edges
+        self.edge_triggered = kernel.keeps_edges
+        self.can_spin = True
         # A simulated world counts the calls.
         self.can_keep_idle_watches = kernel.keeps_edges or kernel.may_skip_polls
         self._may_rest = kernel.may_skip_polls
@@ -250,6 +251,13 @@ class EpollPoller(Poller):
     def name(self) -> str:
         """What the report says."""
         return "epoll"
+
+    def watches_only(self, wakeup: IOHandle, signals: IOHandle | None) -> bool:
+        """Return whether it watches nothing besides these two."""
+        for handle in self._table:
+            if handle is not None and handle is not wakeup and handle is not signals:
+                return False
+        return True
 
     def fileno(self) -> int:
         """The epoll descriptor: readable when something is ready."""

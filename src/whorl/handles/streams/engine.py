@@ -109,7 +109,7 @@ class Stream(IOHandle):
         self._sock = sock
         self._fd = self._attached_fd = fd
         self._is_socket = is_socket
-        self._edge = edge and self._poller.edges
+        self._edge = edge and self._poller.edge_triggered
 
     def _release(self) -> None:
         """Leave the poller and close the descriptor."""
