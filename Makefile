@@ -1,9 +1,10 @@
 # The verbs of Whorl. Each sets up what it needs by itself: an environment in .venv/, a build in build/.
 #
-#   make test                      the tests, on the compiled build with all run-time checks
+#   make test                      the tests, on the compiled build with all run-time checks, on all cores
 #   make test PYTHON=python3.14    with another Python
 #   make test WHORL_BUILD=pure     with the plain Python sources
 #   make test ARGS="-k timer -x"   ARGS goes to the program that the verb runs
+#   make test ARGS=--slow          the slow tests, too
 
 PYTHON ?= python3
 WHORL_BUILD ?= compiled
@@ -28,10 +29,11 @@ demo:  ## serve real HTTP traffic on Whorl and on the other loops, and compare
 test:  ## the tests
 	@PYTHONMALLOC=debug $(whorl) --with test,frameworks,jupyter --config checked -- -m pytest $(ARGS)
 
-check:  ## lint, and type-check for the oldest and the newest Python
+check:  ## lint, type-check for the oldest and the newest Python, and the tests that only read sources and pages
 	@$(PYTHON) -m build_tools --build pure --with check -- -m ruff check .
 	@$(PYTHON) -m build_tools --build pure --with check -- -m mypy --python-version 3.11
 	@$(PYTHON) -m build_tools --build pure --with check -- -m mypy --python-version 3.14
+	@$(PYTHON) -m build_tools --build pure --with check,test -- -m pytest -m text -q -rfE $$(grep -rl --include='test_*.py' 'pytest.mark.text' tests)
 
 bench:  ## compare loops in interleaved rounds; needs a C compiler for the load generator
 	@$(whorl) --with bench,peers --config release -- bench $(ARGS)

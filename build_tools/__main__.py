@@ -9,6 +9,7 @@ import argparse
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from build_tools.environments import EnvironmentProblem, ensure
@@ -21,10 +22,13 @@ LOUD = "*" * 79
 def main() -> None:
     options = _options()
     try:
-        python = ensure(options.extras)
+        python = ensure([])
+        with ThreadPoolExecutor(1) as pool:  # pip installs the extras while Whorl is compiled
+            installed = pool.submit(ensure, options.extras)
+            folder, build = _whorl_for(python, options.build, options.config)
+        installed.result()
     except EnvironmentProblem as problem:
         sys.exit(f"{problem}")
-    folder, build = _whorl_for(python, options.build, options.config)
     if not options.command:
         print(folder)
         return

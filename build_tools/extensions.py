@@ -25,7 +25,7 @@ from typing import TypeVar
 from build_tools.locks import alone_in
 from build_tools.sources import ROOT, Module, inputs
 
-JOBS = max(1, min(2, os.cpu_count() or 1))
+JOBS = os.cpu_count() or 1
 KEPT_VERSIONS = 6  # of each file in the cache: enough to go back and forth between two branches
 
 _DIRECTIVES = {

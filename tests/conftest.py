@@ -1,12 +1,14 @@
-"""What every test run says first, and needs to be true: which build it tests; how much memory it took."""
+"""What every test run does: it says which build it tests, leaves out slow tests, and uses all cores."""
 
 from __future__ import annotations
 
 import gc
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies
@@ -16,12 +18,56 @@ from build_tools.environments import missing_packages
 from tests import memory
 from whorl.core.pollers import choose
 
-#: The most memory that a run of all tests may still take when it ends, in bytes.
+#: The most memory that a process may still take at the end of a run of all tests, in bytes.
 MOST_MEMORY = 500_000_000
 
+#: The marks of the tests that run only where they are asked for, and how to do that.
+ON_REQUEST = {"text": "make check", "slow": "ARGS=--slow"}
 
-def pytest_configure() -> None:
+#: What each process of the run says at its end: see `account_of`.
+accounts_of = pytest.StashKey[dict[str, dict[str, Any]]]()
+left_out_of = pytest.StashKey[Counter[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow", action="store_true", help="run the slow tests, too")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Run whole folders of tests in as many processes as there are cores, each file in one of them.
+
+    A choice of tests runs in this process, and so does what is watched: it takes less time to begin.
+    """
+    option = config.option
+    is_watched = option.usepdb or option.trace or option.capture == "no" or hasattr(config, "workerinput")
+    if not is_watched and not is_choice(config) and getattr(option, "numprocesses", 0) is None:
+        option.numprocesses = len(os.sched_getaffinity(0))
+        option.dist = "loadfile"
+
+
+def is_choice(config: pytest.Config) -> bool:
+    """Return whether the run is to choose tests by name, by file, or by how they ended before."""
+    is_by_name = config.option.keyword or getattr(config.option, "lf", False)
+    return bool(is_by_name) or not all(Path(argument).is_dir() for argument in config.args)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what runs only where it is asked for; a choice of tests is run as it is."""
+    if is_choice(config) or config.option.markexpr:
+        return
+    marks = [mark for mark in ON_REQUEST if not getattr(config.option, mark, False)]
+    left_out = {item: mark for mark in marks for item in items if item.get_closest_marker(mark)}
+    config.stash[left_out_of] = Counter(left_out.values())
+    if left_out:
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Let Ctrl-C work: what a shell starts in the background without job control ignores it."""
+    config.stash[accounts_of] = {}
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if name := os.environ.get("WHORL_TEST_POLLER"):
         use_by_default(name)
@@ -48,28 +94,53 @@ def pytest_runtestloop() -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Show the collector everything again: what is left is its own to take apart when Python ends.
 
-    A run of all tests that took too much memory fails.
+    A run of all tests fails if one of its processes takes too much memory then.
     """
     gc.unfreeze()
-    if takes_too_much(session.config):
+    config = session.config
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["account"] = account_of(config)
+        return
+    if not getattr(config.option, "numprocesses", None):
+        config.stash[accounts_of]["the test process"] = account_of(config)
+    if takes_too_much(config):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
+def account_of(config: pytest.Config) -> dict[str, Any]:
+    """What a process that ran tests has to say: the memory it took, and which tests it left out."""
+    left_out = dict(config.stash.get(left_out_of, {}))
+    return {"peak": memory.peak(), "rest": memory.in_use(), "left out": left_out}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Note what one of several processes says; one that crashed says nothing."""
+    if account := getattr(node, "workeroutput", {}).get("account"):
+        node.config.stash[accounts_of][node.gateway.id] = account
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """How much memory the run took."""
-    peak, rest = memory.peak() // 1_000_000, memory.in_use() // 1_000_000
-    terminalreporter.write_line(f"memory of the test process: {peak} MB at most, {rest} MB at the end")
+    """Tell how much memory the run took, and what it left out."""
+    left_out: dict[str, int] = {}
+    for name, account in sorted(config.stash[accounts_of].items()):
+        peak, rest = account["peak"] // 1_000_000, account["rest"] // 1_000_000
+        terminalreporter.write_line(f"memory of {name}: {peak} MB at most, {rest} MB at the end")
+        left_out = account["left out"]  # the same in each process
+    for mark, count in left_out.items():
+        terminalreporter.write_line(f"left out: {count} tests with the mark {mark} ({ON_REQUEST[mark]})")
     if takes_too_much(config):
         limit = MOST_MEMORY // 1_000_000
         terminalreporter.write_line(f"FAILED: more than {limit} MB are in use at the end", red=True)
 
 
 def takes_too_much(config: pytest.Config) -> bool:
-    """Return whether this was a run of all tests that has passed the limit; sanitizers take more."""
+    """Return whether a process has passed the limit in a run of all tests; sanitizers take more."""
     is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     is_whole = is_whole and not config.option.keyword and not config.option.markexpr
     is_sanitized = os.environ.get("WHORL_CONFIG") == "sanitized"
-    return is_whole and not is_sanitized and memory.in_use() > MOST_MEMORY
+    most = max((account["rest"] for account in config.stash[accounts_of].values()), default=0)
+    return is_whole and not is_sanitized and most > MOST_MEMORY
 
 
 @pytest.fixture(scope="module", autouse=True)

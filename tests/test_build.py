@@ -119,6 +119,7 @@ needs_cython = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @needs_cython
 def test_only_what_changed_is_compiled_again(folder: Path) -> None:
     modules = shapes, square = compiled_modules(folder)
@@ -132,6 +133,7 @@ def test_only_what_changed_is_compiled_again(folder: Path) -> None:
     assert (third[shapes] == first[shapes], third[square] == second[square]) == (False, False)
 
 
+@pytest.mark.slow
 @needs_cython
 def test_everything_that_cannot_be_compiled_is_reported(folder: Path) -> None:
     for module in compiled_modules(folder):
@@ -181,6 +183,7 @@ def wheel(folder: Path, **environment: str) -> tuple[subprocess.CompletedProcess
 SOURCE_SUFFIXES = [*[".pxd"] * 2, *[".py"] * 4, ".typed"]
 
 
+@pytest.mark.slow
 @needs_cython
 def test_a_compiled_wheel_holds_extension_modules_and_their_sources(folder: Path) -> None:
     answer, contents = wheel(folder, WHORL_BUILD="compiled")
@@ -188,12 +191,14 @@ def test_a_compiled_wheel_holds_extension_modules_and_their_sources(folder: Path
     assert contents == sorted([*SOURCE_SUFFIXES, ".so", ".so"])
 
 
+@pytest.mark.slow
 def test_a_pure_wheel_needs_no_compiler(folder: Path) -> None:
     answer, contents = wheel(folder, WHORL_BUILD="pure", CC="no-such-compiler")
     assert answer.returncode == 0, answer.stdout
     assert contents == SOURCE_SUFFIXES
 
 
+@pytest.mark.slow
 def test_a_compiled_wheel_without_a_compiler_is_an_error(folder: Path) -> None:
     answer, contents = wheel(folder, WHORL_BUILD="compiled", CC="no-such-compiler")
     assert answer.returncode != 0
@@ -201,6 +206,7 @@ def test_a_compiled_wheel_without_a_compiler_is_an_error(folder: Path) -> None:
     assert contents == []
 
 
+@pytest.mark.slow
 def test_an_automatic_wheel_without_a_compiler_is_pure_and_says_so(folder: Path) -> None:
     answer, contents = wheel(folder, WHORL_BUILD="auto", CC="no-such-compiler")
     assert answer.returncode == 0, answer.stdout

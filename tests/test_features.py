@@ -69,12 +69,14 @@ TEXT = PAGE.read_text(encoding="utf-8")
 ROWS = rows(TEXT)
 
 
+@pytest.mark.text
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0][:60])
 def test_every_feature_has_tests_that_exist(row: Row) -> None:
     assert row[1], "a feature without a test"
     assert missing_tests(row) == []
 
 
+@pytest.mark.text
 def test_no_feature_is_told_twice() -> None:
     told = [what for what, _ in ROWS] + not_yet(TEXT)
     assert len(told) == len(set(told))
@@ -91,6 +93,7 @@ def test_every_method_of_asyncios_loop_is_where_it_belongs() -> None:
     assert methods(not_yet(TEXT)) == every - ours
 
 
+@pytest.mark.text
 def test_every_handle_is_told() -> None:
     told = " ".join(what for what, _ in ROWS)
     for name in whorl.handles.__all__:
@@ -98,6 +101,7 @@ def test_every_handle_is_told() -> None:
             assert re.search(rf"\b{name}\b", told), f"{name} works, and the page does not say so"
 
 
+@pytest.mark.text
 def test_what_is_wrong_on_the_page_is_noticed(tmp_path: Path) -> None:
     page = """
 | What works | Tests |

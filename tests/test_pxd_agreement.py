@@ -27,6 +27,8 @@ from Cython.Compiler.Scanning import FileSourceDescriptor
 
 from build_tools.sources import SOURCES
 
+pytestmark = pytest.mark.text
+
 IMPLICIT = {"__weakref__", "__dict__"}  # declared, or a slot, but never set
 INITIALIZERS = {"__init__", "_set_up"}  # a handle's `__init__` calls `_set_up`
 COMPILED = [source for source in all_sources() if source.is_compiled]

@@ -11,6 +11,8 @@ import pytest
 
 from build_tools import sources
 
+pytestmark = pytest.mark.text
+
 # The private word, and the one that took its place.
 REPLACED = {
     "_arrivals": "_inbox",

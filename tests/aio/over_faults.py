@@ -5,12 +5,11 @@ that runs once for each seed, and what it expects must hold however few bytes a 
 refused. A test that counts what faults change (turns, whole messages, what waits) says so with the mark
 `exact`.
 
-WHORL_FAULT_SEEDS says how many seeds there are, WHORL_FAULT_SEED picks one of them.
+The seeds are those of `tests.seeds`.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
@@ -18,6 +17,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 import whorl
+from tests.seeds import seeds_of_run
 from whorl.core.kernel.fault_injection import FaultKernel, FaultRates
 
 #: The tests of the data path: each of them runs for all seeds.
@@ -49,14 +49,6 @@ seeds_of = pytest.StashKey[Sequence[int]]()
 seed_of = pytest.StashKey[int]()
 
 
-def all_seeds() -> Sequence[int]:
-    """The seeds of this run."""
-    picked = os.environ.get("WHORL_FAULT_SEED")
-    if picked is not None:
-        return [int(picked)]
-    return range(int(os.environ.get("WHORL_FAULT_SEEDS", "2")))
-
-
 def kernel_for(node: pytest.Item) -> FaultKernel | None:
     """The kernel that a test runs on; None: the real one."""
     seed = node.stash.get(seed_of, None)
@@ -86,7 +78,7 @@ def twins(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
         twin._nodeid = item.nodeid + SUFFIX
         twin.add_marker("faults")
         function = (item.path, item.originalname)
-        seeds = all_seeds()
+        seeds = seeds_of_run(2)
         if item.path.stem in AROUND_IT:
             seeds = seeds[met[function] :: of_one_function[function]] or seeds[:1]
         met[function] += 1

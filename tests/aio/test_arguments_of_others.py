@@ -368,6 +368,7 @@ def closed_pool() -> ThreadPoolExecutor:
     return pool
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unwarned")
 @pytest.mark.parametrize("name", CALLS)
 def test_all_combinations_give_what_they_give_in_asyncio(name: str, tmp_path: Path) -> None:

@@ -270,6 +270,7 @@ print(len(posted), bursts)
 """
 
 
+@pytest.mark.slow
 def test_a_signal_handler_and_the_loops_own_thread_post_at_the_same_time() -> None:
     command = [sys.executable, "-W", "error", "-c", STORM, "5"]
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=25)

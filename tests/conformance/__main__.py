@@ -3,6 +3,8 @@
 import argparse
 import platform
 import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import report
@@ -10,6 +12,10 @@ import skips
 import suite
 from baseline import Baseline
 from runs import Runner
+
+# A module waits for two thirds of its time; the longest begin first, and the rest fills what they leave.
+AT_ONCE = 4
+LONGEST = ("test_tasks", "test_subprocess", "test_events", "test_ssl")
 
 BUILD = Path(__file__).parents[2] / "build" / "conformance"
 
@@ -32,7 +38,7 @@ def main() -> int:
         BUILD / f"asyncio-{platform.python_version()}.json", Runner("asyncio", options.timeout)
     )
     report.print_heading(options.loop)
-    reports = [run_module(module, runner, baseline) for module in options.modules or suite.modules()]
+    reports = list(run_modules(options.modules or suite.modules(), runner, baseline))
     report.print_summary(options.loop, reports, verbose=options.verbose)
     if options.json:
         report.write_json(options.json, facts, reports)
@@ -61,13 +67,24 @@ def describe(loop: str) -> dict[str, str]:
     return facts
 
 
+def run_modules(modules: Sequence[str], runner: Runner, baseline: Baseline) -> Iterator[report.ModuleReport]:
+    """Run some modules at once; the reports are printed in the order of `modules`."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        running = {
+            module: pool.submit(run_module, module, runner, baseline)
+            for module in sorted(modules, key=lambda module: module not in LONGEST)
+        }
+        for module in modules:
+            one = running[module].result()
+            seconds = sum(outcome.seconds for outcome in one.run.outcomes.values())
+            report.print_line(module, one.numbers(), f"{seconds:8.1f} s")
+            yield one
+
+
 def run_module(module: str, runner: Runner, baseline: Baseline) -> report.ModuleReport:
     run = runner.run(module)
     failed = [outcome.id for outcome in run.with_outcome("failed")]
-    one = report.ModuleReport(run, baseline.failing(module, failed) if failed else set())
-    seconds = sum(outcome.seconds for outcome in run.outcomes.values())
-    report.print_line(module, one.numbers(), f"{seconds:8.1f} s")
-    return one
+    return report.ModuleReport(run, baseline.failing(module, failed) if failed else set())
 
 
 if __name__ == "__main__":

@@ -530,6 +530,7 @@ def cancel_everything() -> None:
         found.cancel()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guarded", [False, True])
 def test_callbacks_that_the_collector_shows_answer_all_questions(loop: Loop, guarded: bool) -> None:
     loop._guards_posts = guarded

@@ -165,6 +165,7 @@ class Here(aiohttp.abc.AbstractResolver):  # type: ignore[misc]
         pass
 
 
+@pytest.mark.slow
 async def test_a_server_in_another_process(loop: whorl.EventLoop) -> None:
     async with serving_in_child(APP) as address:
         client = await Client.connect(address)

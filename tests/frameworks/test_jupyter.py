@@ -85,6 +85,7 @@ async def notebook(folder: Path) -> AsyncIterator[Notebook]:
         await asyncio.to_thread(process.wait)
 
 
+@pytest.mark.slow
 async def test_a_kernel_runs_cells_and_tasks_between_them(loop: whorl.EventLoop, tmp_path: Path) -> None:
     signal.alarm(2 * LIMIT)
     async with notebook(tmp_path) as it:

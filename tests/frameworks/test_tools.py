@@ -64,6 +64,7 @@ def run_pytest(folder: Path, plugin: str, fixture: str, mark: str, *options: str
     return answer.stdout.strip().splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_pytest_asyncio_runs_tests_on_whorl(tmp_path: Path) -> None:
     pytest.importorskip("pytest_asyncio", reason="pytest-asyncio is not installed")
     fixture = """
@@ -84,6 +85,7 @@ def event_loop_policy():
     assert last.startswith("1 passed, 1 xfailed")
 
 
+@pytest.mark.slow
 def test_anyios_plugin_runs_tests_on_whorl(tmp_path: Path) -> None:
     pytest.importorskip("anyio", reason="anyio is not installed")
     fixture = """
@@ -132,6 +134,7 @@ print(whorl.run(main()))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("core", ["ctrace", "pytrace", "sysmon"])
 def test_coverage_sees_what_runs_in_callbacks_and_tasks(tmp_path: Path, core: str) -> None:
     pytest.importorskip("coverage", reason="coverage is not installed")

@@ -124,6 +124,7 @@ async def lines_until(process: subprocess.Popen[str], pattern: str) -> re.Match[
     raise AssertionError(f"no line matches {pattern!r}: {''.join(seen)}")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not CUSTOM_LOOPS, reason="this Uvicorn knows no loops but its own")
 @pytest.mark.parametrize("name", ["whorl:new_event_loop", "whorl:server_loop"])
 async def test_uvicorn_as_a_program_with_the_loop_by_its_name(loop: whorl.EventLoop, name: str) -> None:
@@ -150,6 +151,7 @@ async def test_uvicorn_as_a_program_with_the_loop_by_its_name(loop: whorl.EventL
         assert await asyncio.to_thread(process.wait) in (0, -signal.SIGTERM)
 
 
+@pytest.mark.slow
 async def test_uvicorn_as_a_program_with_an_inherited_socket(loop: whorl.EventLoop) -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -165,6 +167,7 @@ async def test_uvicorn_as_a_program_with_an_inherited_socket(loop: whorl.EventLo
             assert await asyncio.to_thread(process.wait) in (0, 130, -signal.SIGINT)
 
 
+@pytest.mark.slow
 def test_uvicorn_with_whorl_installed(tmp_path: Path) -> None:
     program = """
 import sys, whorl

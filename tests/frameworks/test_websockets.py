@@ -99,12 +99,14 @@ class TestInThisProcess:
     def kernel(self) -> JumpingClock:
         return JumpingClock()
 
+    @pytest.mark.slow
     @pytest.mark.usefixtures("either")
     async def test_every_message_reaches_its_own_client(self, loop: whorl.EventLoop) -> None:
         async with serving(APP) as address:
             await traffic(address)
         await nothing_is_left(loop)
 
+    @pytest.mark.slow
     @pytest.mark.usefixtures("either")
     async def test_tls(self, loop: whorl.EventLoop) -> None:
         async with serving(APP, tls=server_context()) as address:
@@ -118,6 +120,7 @@ class TestInThisProcess:
         await nothing_is_left(loop)
 
 
+@pytest.mark.slow
 async def test_a_server_in_another_process(loop: whorl.EventLoop) -> None:
     async with serving_in_child(APP) as address:
         uri = f"ws://localhost:{address[1]}/loop"

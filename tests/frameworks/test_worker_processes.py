@@ -46,6 +46,7 @@ async def get(address: tuple[str, int], path: str) -> str:
     return str(json.loads(reply.body))
 
 
+@pytest.mark.slow
 async def test_uvicorns_workers_serve_on_whorl(loop: whorl.EventLoop) -> None:
     async with program(*WHORL, "--workers", "2") as process:
         found = await lines_until(process, ON_PORT)
@@ -60,6 +61,7 @@ async def test_uvicorns_workers_serve_on_whorl(loop: whorl.EventLoop) -> None:
         assert await asyncio.to_thread(process.wait) in (0, -signal.SIGTERM)
 
 
+@pytest.mark.slow
 async def test_uvicorns_reloader_starts_the_server_anew(loop: whorl.EventLoop, tmp_path: Path) -> None:
     module = tmp_path / "reloaded_app.py"
     shutil.copy(ROOT / "tests/frameworks/asgi_app.py", module)
@@ -100,6 +102,7 @@ async def gunicorn(*options: str) -> AsyncIterator[subprocess.Popen[str]]:
         process.communicate()
 
 
+@pytest.mark.slow
 async def test_gunicorn_with_uvicorns_workers_serves_on_whorl(loop: whorl.EventLoop) -> None:
     async with gunicorn("--workers", "2") as process:
         found = await lines_until(process, r"Listening at: http://127\.0\.0\.1:(\d+)")

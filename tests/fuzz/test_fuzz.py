@@ -10,6 +10,7 @@ from tests.fuzz import surface
 from tests.fuzz.__main__ import run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_no_call_of_anything_with_anything_crashes(seed: int) -> None:
     operations, problem = run("hostile", seed, steps=400)
@@ -28,6 +29,7 @@ def test_every_public_handle_and_request_is_called_with_what_it_takes() -> None:
 SUBJECTS = ["connections", "datagrams", "files", "programs", "servers", "streams", "timers", "tls"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.version_info[:2] != (3, 13), reason="the details are those of Python 3.13's asyncio")
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_random_programs_see_the_same_on_both_loops(subject: str) -> None:
@@ -36,6 +38,7 @@ def test_random_programs_see_the_same_on_both_loops(subject: str) -> None:
     assert operations == 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_random_programs_on_the_machine_do_what_libuvs_rules_say(seed: int) -> None:
     operations, problem = run("machine", seed, 480)

@@ -47,6 +47,7 @@ def resolve(name: str) -> Any:
 ROWS = rows(PAGE.read_text(encoding="utf-8"))
 
 
+@pytest.mark.text
 def test_every_function_of_libuv_is_on_the_page_once() -> None:
     assert len(FUNCTIONS) == len(set(FUNCTIONS)) > 300
     assert sorted(name for theirs, _, _ in ROWS for name in theirs) == FUNCTIONS

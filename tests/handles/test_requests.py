@@ -167,6 +167,7 @@ print("freed", other.recv(1_000_000) != b"")
 """
 
 
+@pytest.mark.slow
 def test_a_loop_dropped_with_many_writes_in_flight_is_freed() -> None:
     command = [sys.executable, "-W", "ignore", "-c", DROP_A_LOOP]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

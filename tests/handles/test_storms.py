@@ -119,6 +119,7 @@ class Storm:
         self.open(Async(self.loop, self.close)).send()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_ten_thousand_handles_come_and_go_with_traffic(loop: Loop, seed: int) -> None:
     storm = Storm(loop, seed)
@@ -134,6 +135,7 @@ def test_ten_thousand_handles_come_and_go_with_traffic(loop: Loop, seed: int) ->
     assert loop.walk() == []
 
 
+@pytest.mark.slow
 def test_very_many_children_are_reaped(loop: Loop) -> None:
     """Twenty at a time; each exits with a number of its own, and none is left behind."""
     left = list(range(CHILDREN))

@@ -77,6 +77,7 @@ async def serve(census: Census) -> tuple[asyncio.Server, Any]:
     return server, server.sockets[0].getsockname()
 
 
+@pytest.mark.slow
 async def test_five_thousand_idle_connections_cost_no_turns(
     many_descriptors: None, loop: whorl.EventLoop
 ) -> None:
@@ -154,6 +155,7 @@ class Client(Recorder):
         await self.until_lost()
 
 
+@pytest.mark.slow
 async def test_a_thousand_clients_come_and_go(loop: whorl.EventLoop) -> None:
     census = Census()
     server, address = await serve(census)

@@ -1,6 +1,6 @@
 """Datagram endpoints over a kernel that refuses, once per seed: nothing is lost, doubled or mixed up.
 
-WHORL_FAULT_SEEDS and WHORL_FAULT_SEED: as in `test_faults`.
+The seeds are those of `test_faults`.
 """
 
 from __future__ import annotations

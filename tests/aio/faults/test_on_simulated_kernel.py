@@ -95,6 +95,7 @@ def test_another_seed_gives_another_trace() -> None:
 # Processes.
 
 
+@pytest.mark.slow
 def test_both_builds_have_the_same_day_and_call_nothing_real() -> None:
     build, digest = in_a_process("--guarded", "7").split()
     assert build == ("compiled" if whorl.compiled else "pure")
@@ -123,6 +124,7 @@ def can_trace() -> bool:
     return strace is not None and subprocess.run([strace, "-o", "/dev/null", "true"]).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not can_trace(), reason="strace is not installed, or may not trace")
 def test_no_system_call_is_made_in_a_day(tmp_path: Path) -> None:
     log = tmp_path / "strace"

@@ -19,6 +19,7 @@ LAST = int(os.environ.get("WHORL_REFUSAL_LAST", "150"))
 COMPILED = pytest.mark.skipif(not whorl.compiled, reason="about what is compiled")
 
 
+@pytest.mark.slow
 @COMPILED
 @pytest.mark.parametrize(
     "name", ["accept", "connect", "write", "receive", "timer", "executor", "udp", "tls", "socket"]

@@ -1,13 +1,12 @@
 """The transports over a kernel that refuses and cuts short, once per seed: every byte is accounted for.
 
-WHORL_FAULT_SEEDS says how many seeds there are, WHORL_FAULT_SEED picks one of them.
+The seeds are those of `tests.seeds`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from tests.aio.transport_scenarios import (
     many_connections,
 )
 from tests.core.machinery import SECOND
+from tests.seeds import seeds_of_run
 from whorl.core.kernel.fault_injection import FaultKernel, FaultRates
 
 pytestmark = pytest.mark.faults
@@ -43,12 +43,9 @@ EXHAUSTED = ("EMFILE", "ENFILE", "ENOBUFS", "ENOMEM")
 ENDLESS = 600
 
 
-def seeds() -> list[int]:
+def seeds() -> range:
     """The seeds to run."""
-    picked = os.environ.get("WHORL_FAULT_SEED")
-    if picked is not None:
-        return [int(picked)]
-    return list(range(int(os.environ.get("WHORL_FAULT_SEEDS", "3"))))
+    return seeds_of_run(3)
 
 
 class HurriedFaultKernel(FaultKernel):

@@ -252,6 +252,7 @@ async def test_reading_is_like_pythons(tmp_path: Path, name: str, arguments: dic
                     assert told == ours_told or "b" not in ours.mode
 
 
+@pytest.mark.slow
 async def test_lines_are_iterated_and_the_reader_may_turn_to_something_else(tmp_path: Path) -> None:
     path = tmp_path / "file"
     lines = [f"line {number} {'.' * (number % 60)}\n" for number in range(10_000)]  # several buffers full

@@ -20,6 +20,7 @@ from whorl.core import Kernel
 HOUR = 3600 * 10**9
 
 
+@pytest.mark.text
 def test_the_wall_clock_is_not_asked() -> None:
     for path in [*SOURCES.rglob("*.py"), *SOURCES.rglob("*.pxd")]:
         text = path.read_text(encoding="utf-8")

@@ -272,6 +272,7 @@ def test_an_address_is_refused_as_python_refuses_it(kernel: Kernel, family: int,
         assert outcome(lambda: kernel.sendto(sock, b"x", address)) == expected
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     flow=st.integers(0, 2**20 - 1),

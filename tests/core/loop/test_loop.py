@@ -279,6 +279,7 @@ def test_a_loop_with_an_endless_wait_sleeps_without_a_deadline() -> None:
     loop.close()
 
 
+@pytest.mark.slow
 def test_a_quiet_second_takes_at_most_two_turns(make_loop: MakeLoop) -> None:
     loop = make_loop()
     ours, theirs = socket.socketpair()

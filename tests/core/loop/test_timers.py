@@ -56,6 +56,7 @@ def is_due(when: float, now_ns: int) -> bool:
     return when != when or (float(when) < NEVER_NS / 1e9 and float(when) * 1e9 <= now_ns)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(TIMES, st.booleans()), max_size=60))
 @settings(max_examples=300, deadline=None)
 def test_timers_run_in_the_order_of_a_sorted_list(scheduled: list[tuple[float, bool]]) -> None:
@@ -399,6 +400,7 @@ def test_a_sweep_keeps_the_order_of_those_that_stay(size: int) -> None:
     loop.close()
 
 
+@pytest.mark.slow
 def test_cancelling_takes_the_same_time_however_many_timers_there_are() -> None:
     def seconds_for(count: int) -> float:
         loop = Loop()

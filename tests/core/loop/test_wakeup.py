@@ -402,6 +402,7 @@ def test_a_handler_that_raises_ends_the_run(make_loop: MakeLoop, handled: Callab
     run_turns(loop)
 
 
+@pytest.mark.slow
 def test_a_storm_of_signals_loses_nothing(make_loop: MakeLoop, no_hang: None) -> None:
     loop = make_loop()
     posted = {"signal": 0, "loop": 0, "thread": 0}

@@ -105,6 +105,7 @@ STEPS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(STEPS, max_size=25))
 @settings(max_examples=200, deadline=None)
 def test_timers_come_and_go_as_in_a_sorted_list(steps: list[tuple[str, Any]]) -> None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import errno
-import os
 import random
 from typing import Any
 
 import pytest
 
 from tests.handles.pairs import Ended, Kind, Stream
+from tests.seeds import seeds_of_run
 from whorl.core import Kernel, Loop
 
-SEEDS = int(os.environ.get("WHORL_FAULT_SEEDS", "3"))
 CLIENTS = 5
 SIZE = 20_000
 CUT = 3_000
@@ -48,7 +47,7 @@ class Reluctant(Kernel):
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", seeds_of_run(3))
 def test_every_byte_and_every_callback_is_accounted_for(no_leak: None, kind: Kind, seed: int) -> None:
     loop = Loop(kernel=Reluctant(seed))
     dice = random.Random(seed)

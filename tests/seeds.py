@@ -1,0 +1,15 @@
+"""The seeds of the tests over faults.
+
+WHORL_FAULT_SEEDS says how many there are, WHORL_FAULT_FIRST which is the first, WHORL_FAULT_SEED picks one.
+"""
+
+from __future__ import annotations
+
+import os
+
+
+def seeds_of_run(count: int) -> range:
+    """The seeds of this run; `count` of them if nothing else is asked for."""
+    picked = os.environ.get("WHORL_FAULT_SEED")
+    first = int(picked or os.environ.get("WHORL_FAULT_FIRST", "0"))
+    return range(first, first + (1 if picked else int(os.environ.get("WHORL_FAULT_SEEDS", count))))
