@@ -47,14 +47,15 @@ if not cython.compiled:
 
     def fill_in(entry: Any, loop: AbstractLoop, callback: Any, args: Any, context: Any) -> None:
         """Fill in a new callback, or one that was kept."""
-        Callback.__init__(entry, loop, callback, args, context)
+        type(entry).__init__(entry, loop, callback, args, context)
 
     def forget(callback: Any) -> None:
         """Drop all that a callback refers to."""
 
     def has_run(callback: Any) -> bool:
         """Run a callback, whether it raised nothing; uncompiled it raises."""
-        callback._execute()
+        callback._snapshot.run(callback._callback, *callback._args)
+        del callback  # A traceback may keep this frame, which must not keep the callback.
         return True
 
     def reraise_pending() -> Any:
@@ -228,6 +229,8 @@ class Callback(Runnable):
         # None, too, is tried: that it cannot be called is an error of the run, as in asyncio.
         if not self._cancelled and self._args is not None and not has_run(self):
             reraise_pending()
+        if not cython.compiled:
+            del self  # A traceback may keep this frame, which must not keep the callback.
 
     def _run(self) -> None:
         """Do it now, and let the loop report what it raises: for those who know asyncio's private name."""
@@ -411,20 +414,3 @@ def new_guarded_callback(
 
 
 set_freelist_size(SPARE_CALLBACKS)
-
-if not cython.compiled:
-    current_thread = threading.get_ident
-    new_callback = Callback
-    new_guarded_callback = GuardedCallback
-
-    def _run_uncompiled(self: Callback) -> None:
-        callback, args = self._callback, self._args
-        if not self._cancelled and args is not None:
-            if args:
-                self._snapshot.run(callback, *args)
-            else:
-                self._snapshot.run(callback)
-            # A traceback may keep this frame, which must not keep the callback.
-            del self, callback, args
-
-    Callback._execute = _run_uncompiled  # type: ignore[method-assign]

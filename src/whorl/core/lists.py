@@ -29,7 +29,7 @@ if not cython.compiled:
         return entries.pop()
 
     def only_one(batch: list[Any], cls: type) -> Any:
-        """Take out the only entry, if it is of that class; uncompiled there is another way."""
+        """Take out the only entry, if it is of that class; uncompiled, it is a batch as any other."""
 
     def empty(batch: list[Any]) -> None:
         """Take everything out."""

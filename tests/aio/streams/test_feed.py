@@ -82,7 +82,6 @@ async def test_what_is_put_in_between_sees_everything(connect: Connect) -> None:
     assert seen == [b"data"]
 
 
-@pytest.mark.skipif(not whorl.compiled, reason="uncompiled, CPython's futures are faster")
 async def test_waiting_for_data_makes_no_future(loop: whorl.EventLoop, connect: Connect) -> None:
     reader, _, _, peer = await adopted(connect)
     with mock.patch.object(loop, "create_future", side_effect=AssertionError):

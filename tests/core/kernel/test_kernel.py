@@ -28,7 +28,6 @@ from whorl.core import Kernel
 from whorl.core.kernel.kernel import EventBatch
 from whorl.core.limits import (
     LONG_READ,
-    LONGEST_FED,
     MOST_KEPT,
     READ_SIZE,
     RELEASE_GIL_SIZE,
@@ -325,14 +324,6 @@ def test_a_read_is_bounded(kernel: Kernel, pair: tuple[socket.socket, socket.soc
     received = kernel.recv(ours.fileno(), 2**62)
     assert isinstance(received, bytes)
     assert 0 < len(received) <= READ_SIZE
-
-
-def test_uncompiled_a_short_read_makes_no_large_object() -> None:
-    class Another(Kernel):
-        """What it gives is the same in both builds."""
-
-    assert Kernel().short_read == (READ_SIZE if whorl.compiled else LONGEST_FED)
-    assert Another().short_read == READ_SIZE
 
 
 @pytest.mark.parametrize("limit", [LONG_READ, LONG_READ + 1, READ_SIZE // 2, READ_SIZE - 1])

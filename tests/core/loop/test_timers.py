@@ -10,7 +10,7 @@ import random
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -25,7 +25,7 @@ from whorl.core import Loop, RunMode
 from whorl.core.limits import NEVER_NS, SWEEP_FRACTION, SWEEP_MIN_CANCELLED
 from whorl.core.timers.timed_callback import deadline_of
 
-TIMERS = ("core/timers/timed_callback.py", "core/timers/heap_uncompiled.py", "handles/watchers/timer.py")
+TIMERS = ("core/timers/timed_callback.py", "core/timers/heap.py", "handles/watchers/timer.py")
 KEPT: contextvars.ContextVar[object] = contextvars.ContextVar("kept")
 NAN = float("nan")
 INFINITY = float("inf")
@@ -419,11 +419,13 @@ def test_cancelling_takes_the_same_time_however_many_timers_there_are() -> None:
     assert best < 8
 
 
-@pytest.mark.parametrize("steps", range(1, 150, 5))
-def test_an_interrupt_while_timers_are_collected_loses_none(steps: int) -> None:
-    class Interrupted(KeyboardInterrupt):
-        """What a signal handler raises."""
+class Interrupted(KeyboardInterrupt):
+    """What a signal handler raises."""
 
+
+@contextlib.contextmanager
+def interrupted(steps: int) -> Iterator[None]:
+    """Interrupt what deals with timers after so many steps."""
     left = steps
 
     def interrupt(frame: Any, event: str, argument: object) -> Any:
@@ -436,26 +438,54 @@ def test_an_interrupt_while_timers_are_collected_loses_none(steps: int) -> None:
             raise Interrupted
         return interrupt
 
+    tracing = sys.gettrace()
+    sys.settrace(interrupt)
+    try:
+        with contextlib.suppress(Interrupted):
+            yield
+    finally:
+        sys.settrace(tracing)
+
+
+@pytest.mark.parametrize("steps", [*range(1, 60, 5), *range(60, 3000, 61)])
+def test_an_interrupt_while_timers_are_collected_loses_none(steps: int) -> None:
     clock = ObedientClock()
     loop = Loop(kernel=clock)
     ran: list[int] = []
-    expected = [loop.call_later(number // 2, ran.append, number) for number in range(1, 40)]
+    in_order = [loop.call_later(number // 2, ran.append, number) for number in range(1, 40)]
+    for number in range(60, 39, -1):
+        loop.call_later(number // 4, ran.append, number)
     handles = [whorl.handles.Timer(loop) for _ in range(4)]
     for number, handle in enumerate(handles):
         handle.start(lambda handle: ran.append(100), number * SECOND)
-    expected.pop(7).cancel()
+    in_order.pop(7).cancel()
     clock.clock += 12 * SECOND
-    tracing = sys.gettrace()
-    sys.settrace(interrupt)
-    with contextlib.suppress(Interrupted):
+    with interrupted(steps):
         loop.run(RunMode.NOWAIT)
-    sys.settrace(tracing)
     loop.run()
-    assert sorted(ran) == [number for number in range(1, 40) if number != 8] + [100] * 4
+    assert sorted(ran) == [number for number in range(1, 61) if number != 8] + [100] * 4
     assert loop.metrics().timers == 0
     for handle in handles:
         handle.close()
     loop.run()
+    loop.close()
+
+
+@pytest.mark.parametrize("steps", range(1, 3000, 61))
+def test_an_interrupt_while_timers_are_scheduled_loses_none(steps: int) -> None:
+    clock = ObedientClock()
+    loop = Loop(kernel=clock)
+    ran: list[int] = []
+    scheduled: list[int] = []
+    with interrupted(steps):
+        for number in range(60):
+            loop.call_later(number * 7 % 60, ran.append, number)
+            scheduled.append(number)
+    loop.run()
+    assert len(ran) == len(set(ran))
+    assert set(scheduled) <= set(ran) <= {*scheduled, len(scheduled)}
+    assert [number * 7 % 60 for number in ran] == sorted(number * 7 % 60 for number in ran)
+    assert loop.metrics().timers == 0
     loop.close()
 
 

@@ -1,7 +1,4 @@
-"""The heap of timers against a sorted list, with timers whose end changes the heap while it is at work.
-
-Uncompiled loops use another queue, so there the loops of these tests are given this one.
-"""
+"""The heap of timers against a sorted list, with timers whose end changes the heap while it is at work."""
 
 from __future__ import annotations
 
@@ -23,7 +20,6 @@ from tests.core.machinery import ObedientClock
 from whorl.core import Loop, RunMode
 from whorl.core.limits import LEAST_PLACES, NEVER_NS, SWEEP_FRACTION, SWEEP_MIN_CANCELLED
 from whorl.core.loop.loop import COMPILED
-from whorl.core.timers.heap import TimerHeap
 from whorl.core.timers.timed_callback import TimedCallback, deadline_of
 
 KEPT: contextvars.ContextVar[object] = contextvars.ContextVar("kept")
@@ -37,8 +33,6 @@ class Timetable:
         self.clock = ObedientClock()
         self.clock.clock = START_NS
         self.loop = Loop(kernel=self.clock)
-        if not COMPILED:
-            self.loop._timer_queue = TimerHeap()
         self.ran: list[int] = []
         self.waiting: dict[int, tuple[float, Any]] = {}
         self.made = 0
@@ -47,13 +41,7 @@ class Timetable:
         """Schedule a timer for a time in seconds; it is known by its number."""
         number = self.made
         self.made += 1
-        loop = self.loop
-        timer: Any
-        if COMPILED:
-            timer = loop.call_at(when, self._call, number, context=context)
-        else:
-            timer = TimedCallback(loop, deadline_of(when), when, self._call, (number,), context)
-            loop._schedule(timer)
+        timer = self.loop.call_at(when, self._call, number, context=context)
         self.waiting[number] = when, timer
         return timer
 

@@ -15,6 +15,7 @@ except ImportError:
 if not cython.compiled:
     set_plainly: Any = object.__setattr__
     delete_plainly: Any = object.__delattr__
+    clock_function_of = operator.attrgetter("_clock_function")
 
 
 class OverrideObserver:
@@ -78,25 +79,3 @@ class ObservedDescriptor:
 
     def __call__(self, loop: Any) -> float:
         return self._read(loop)
-
-
-if not cython.compiled:
-    clock_function_of = operator.attrgetter("_clock_function")
-
-    class TellingProperty(property):
-        """The same in fewer steps, uncompiled."""
-
-        def __init__(
-            self,
-            method: Any,
-            read: Callable[[Any], float],
-            replaced: Callable[[Any, Any], None],
-            restored: Callable[[Any], None],
-        ) -> None:
-            super().__init__(clock_function_of, replaced, restored, ObservedDescriptor.__doc__)
-            self.__name__ = method.__name__  # type: ignore[misc, unused-ignore]
-            self._read = read
-
-        __call__ = ObservedDescriptor.__call__
-
-    ObservedDescriptor = TellingProperty  # type: ignore[misc, assignment]

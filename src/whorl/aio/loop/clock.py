@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.interop.instance_overrides import NoObserver, ObservedDescriptor, OverrideObserver
-from whorl.core.kernel.kernel import Kernel, clock_of, patched_clock
+from whorl.core.kernel.kernel import Kernel, patched_clock
 from whorl.core.loop.loop import COMPILED, Loop
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ Watched: Any = OverrideObserver if COMPILED else NoObserver
 
 def own(loop: AnyLoop) -> Callable[[], float]:
     """The loop's own clock, which is the kernel's."""
-    return clock_of(loop._kernel)  # No method of the loop: a reference to itself would keep it alive.
+    return loop._kernel.seconds  # No method of the loop: a reference to itself would keep it alive.
 
 
 def read_own(loop: AnyLoop) -> float:

@@ -21,7 +21,6 @@ from whorl.aio.loop import async_generators, clock, exception_handler
 from whorl.aio.threads import executor
 from whorl.aio.transports.fd_table import TransportTable
 from whorl.core.callback import Callback
-from whorl.core.kernel.kernel import clock_of
 from whorl.core.loop.lifecycle import UNCHANGED
 from whorl.core.loop.loop import Loop
 from whorl.core.process.host import call_at_forks
@@ -122,7 +121,7 @@ class Running(Loop):
     ) -> None:
         self._set_up_loop(poller, kernel, host)
         # No method of the loop: a reference to itself would keep it alive.
-        self._clock_function: Callable[[], float] = clock_of(self._kernel)
+        self._clock_function: Callable[[], float] = self._kernel.seconds
         kind: Any = type(self)
         self._time_replaced = kind.time is not TIME or kind.call_at is not CALL_AT
         self.slow_callback_duration = 0.1  # seconds; debug mode logs callbacks that take longer
@@ -421,8 +420,3 @@ def _fork_ended() -> None:
 
 
 call_at_forks(_fork_begins, _fork_ended)
-
-if not cython.compiled:
-    # Uncompiled, a method that only passes a call on costs as much as what it calls.
-    Running._run_forever_setup = Running._begin_run  # type: ignore[method-assign]
-    Running._run_forever_cleanup = Running._end_run  # type: ignore[method-assign]

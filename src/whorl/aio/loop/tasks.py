@@ -61,7 +61,7 @@ if not cython.compiled:
         return not options
 
     def makes_tasks_plainly(loop: AnyLoop) -> bool:
-        """Return whether nobody has a say in it; uncompiled, to ask takes longer than to find out."""
+        """Return whether nobody has a say in it; uncompiled nobody asks."""
         return False
 
 

@@ -38,10 +38,7 @@ if TYPE_CHECKING:
     from whorl.core.loop.loop import Loop
 
 if not cython.compiled:
-
-    def has_single_reference(thing: object) -> bool:
-        """Return whether only the caller refers to an object; uncompiled nobody can tell."""
-        return False
+    from whorl.core.callback import has_single_reference
 
     def learn_sockets(socket_class: Any) -> None:
         """Note what Python's class of sockets is."""

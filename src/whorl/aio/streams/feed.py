@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from asyncio import Future
 from typing import Any
 
 from whorl.aio.interop.reusable_future import ReusableFuture
@@ -16,19 +15,16 @@ except ImportError:
     from whorl.core import cython_shim as cython
 
 if not cython.compiled:
-
-    def has_single_reference(thing: object) -> bool:
-        """Return whether only the caller refers to an object; uncompiled nobody can tell."""
-        return False
+    from whorl.core.callback import has_single_reference
 
     def attributes_of(thing: Any) -> dict[str, Any]:
         """The dictionary of an object of a class written in Python."""
         attributes: dict[str, Any] = thing.__dict__
         return attributes
 
-    def new_wait(loop: Any) -> Any:
-        """What a reader waits for: uncompiled, a future of CPython's, which is written in C."""
-        return Future(loop=loop)
+    def new_wait(loop: Loop) -> StreamWait:
+        """What a reader waits for."""
+        return StreamWait(loop)
 
 
 LARGEST = sys.maxsize
@@ -204,56 +200,3 @@ class StreamFeed(StreamBuffer):
         """Somebody waits no longer."""
         if self.waiter is wait:
             self.waiter = None
-
-
-if not cython.compiled:
-    # The usual cases of each in one function: uncompiled, a call is what costs.
-    put_anything, read_anything, wait_anyhow = StreamFeed.put, StreamFeed.read, StreamFeed.wait
-    take_anything = StreamFeed.take_and_resume
-
-    def put_uncompiled(self: StreamFeed, data: Any) -> None:
-        """The first chunk, and not too much."""
-        if type(data) is not bytes or self._size or self._flat is not None or self.eof:
-            return put_anything(self, data)
-        size = len(data)
-        if not 0 < size <= self._high:
-            return put_anything(self, data)
-        self._chunks.append(data)
-        self._size = size
-        waiter = self.waiter
-        if waiter is not None:
-            self.waiter = None
-            if not waiter.cancelled():
-                waiter.set_result(None)
-        return None
-
-    def read_uncompiled(self: StreamFeed, n: int) -> bytes | None:
-        """One chunk, which is wanted whole, or nothing yet."""
-        if self.exception is not None or self._flat is not None or n <= 0 or self.eof:
-            return read_anything(self, n)
-        return take_uncompiled(self, n) if self._size else None
-
-    def take_uncompiled(self: StreamFeed, n: int) -> bytes:
-        """One chunk, which is wanted whole."""
-        if len(self._chunks) != 1 or self._size > n or self._offset or self.paused:
-            return take_anything(self, n)
-        self._size = 0
-        return self._chunks.pop()
-
-    def wait_uncompiled(self: StreamFeed, method: str) -> Any:
-        """The usual wait: nobody else waits, and the transport reads."""
-        if self.waiter is not None or self.eof or self.paused:
-            return wait_anyhow(self, method)
-        wait: Any = Future(loop=self._loop)  # type: ignore[arg-type]
-        self.waiter = wait
-        return wait
-
-    def is_open_uncompiled(self: StreamFeed, protocol: Any) -> bool:
-        """The same: each protocol of asyncio's has a dictionary."""
-        return self.is_direct and "data_received" not in protocol.__dict__
-
-    StreamFeed.is_open_to = is_open_uncompiled  # type: ignore[method-assign]
-    StreamFeed.put = put_uncompiled  # type: ignore[method-assign]
-    StreamFeed.read = read_uncompiled  # type: ignore[method-assign]
-    StreamFeed.take_and_resume = take_uncompiled  # type: ignore[method-assign]
-    StreamFeed.wait = wait_uncompiled  # type: ignore[method-assign]

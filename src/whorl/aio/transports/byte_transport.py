@@ -388,18 +388,3 @@ class WriteTransport(BaseTransport):
     def abort(self) -> None:
         """Let the connection go at once; what is unsent is lost."""
         self._force_close(None)
-
-
-if not cython.compiled:
-
-    def execute_uncompiled(self: BaseTransport) -> None:
-        """The same as `_execute`, without a function for each step: uncompiled, a call is what costs."""
-        seen, self._seen, self._queued = self._seen, 0, False
-        if self._life == LIFE_OPEN:
-            if seen == READABLE and self._reading and not self._edge:
-                self._context.run(self._read)
-            else:
-                self._context.run(self._handle_events, seen)
-
-    BaseTransport._execute = execute_uncompiled  # type: ignore[method-assign]
-    BaseTransport._handle_events = Stream._on_events  # type: ignore[method-assign]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from asyncio import BufferedProtocol
 from asyncio.log import logger
 from asyncio.streams import StreamReaderProtocol
@@ -40,13 +41,23 @@ if not cython.compiled:
         """Return whether a transport has something to close; one that was never initialized has not."""
         return getattr(transport, "_is_made", False)
 
+    _raised = threading.local()  # compiled, an exception stays set in its thread
+
     def is_delivered(protocol: Any, method: str, argument: Any) -> bool:
-        """Call a method. Uncompiled, what it raises leaves at once."""
-        getattr(protocol, method)(argument)
+        """Call a method, and return whether it raised nothing."""
+        try:
+            getattr(protocol, method)(argument)
+        except BaseException as error:
+            _raised.error = error
+            return False
         return True
 
     def go_on_raising() -> None:
-        """Nothing: uncompiled, nobody is asked to."""
+        """Raise what the method has raised."""
+        try:
+            raise _raised.error
+        finally:
+            del _raised.error
 
 
 OPEN = int(TransportState.OPEN)
@@ -586,13 +597,3 @@ class StreamTransport(WriteTransport):
 
     def _was_dropped(self) -> None:
         """Nobody refers to it any more, and it is open: a subclass says so, and closes it."""
-
-
-if not cython.compiled:
-    from whorl.aio.transports import stream_uncompiled
-
-    StreamTransport._read_anything = StreamTransport._read  # type: ignore[attr-defined]
-    StreamTransport._write_anything = StreamTransport.write  # type: ignore[attr-defined]
-    StreamTransport._data_arrived = stream_uncompiled.data_arrived  # type: ignore[method-assign]
-    StreamTransport._read = stream_uncompiled.read  # type: ignore[method-assign]
-    StreamTransport.write = stream_uncompiled.write  # type: ignore[method-assign]

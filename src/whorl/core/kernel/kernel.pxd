@@ -462,7 +462,6 @@ cdef class Kernel(SocketCalls):
     cdef public int blocked_signal
     cdef public int64_t spin_ns
     cdef public bint keeps_edges
-    cdef public Py_ssize_t short_read
     cdef public bint may_skip_polls
     cdef public bint accepts_descriptors
     cdef public bint offers_rings

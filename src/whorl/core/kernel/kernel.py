@@ -34,7 +34,6 @@ from whorl.core.kernel.sockets import ACCEPTS_DESCRIPTORS, SocketCalls
 from whorl.core.limits import (
     EVENTS_PER_POLL,
     LONG_READ,  # noqa: F401 (used by kernel.pxd)
-    LONGEST_FED,
     LONGEST_SPIN_NS,
     READ_SIZE,
     RELEASE_GIL_SIZE,  # noqa: F401 (used by kernel.pxd)
@@ -47,31 +46,27 @@ except ImportError:
     from whorl.core import cython_shim as cython
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from _typeshed import ReadableBuffer as Buffer
 
     Transfer = Literal["socket", "file"]
 
-# The clock as it was at first, where those who replace functions in all modules (freezegun) do not find it.
-_CLOCK = (time.monotonic, time.monotonic_ns)
-
 if not cython.compiled:
     _STALE = 0xFFFFFFFF  # a generation that no watch has
+    _CLOCK = (time.monotonic_ns,)  # where those who replace functions in all modules do not find it
 
-    monotonic_ns = time.monotonic_ns
-    _names_of_time = vars(time)
+    def monotonic_ns() -> int:
+        """The monotonic clock, in nanoseconds."""
+        return _CLOCK[0]()
+
+    read_ticks = monotonic_ns
 
     def clock_is_patched() -> bool:
         """Return whether somebody has put a function of Python's in the place of `time.monotonic`."""
-        return type(_names_of_time["monotonic"]) is not BuiltinFunctionType
+        return type(time.monotonic) is not BuiltinFunctionType
 
     def new_scratch() -> bytearray:
         """No room: uncompiled, what is received lands in a bytes object at once."""
         return bytearray()
-
-    def _code(error: OSError) -> int:
-        return negative_errno(error)
 
     # A socket is read and written as any file is.
     socket_recv = file_read = os.read
@@ -84,7 +79,7 @@ if not cython.compiled:
         try:
             data: bytes = transfer(fd, limit if limit < READ_SIZE else READ_SIZE)
         except OSError as error:
-            return _code(error)
+            return negative_errno(error)
         return data
 
     receive_short = receive
@@ -94,7 +89,7 @@ if not cython.compiled:
         try:
             return os.readv(fd, (buffer,))
         except OSError as error:
-            return _code(error)
+            return negative_errno(error)
 
     def transmit(transfer: Any, fd: int, data: Buffer, offset: int) -> int:
         """Send `data` from `offset` on."""
@@ -107,7 +102,7 @@ if not cython.compiled:
                 with whole[offset:] as rest:
                     return int(transfer(fd, rest))
         except OSError as error:
-            return _code(error)
+            return negative_errno(error)
 
     def transmit_vectors(is_socket: bool, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
         """Send several chunks, the first of them from `offset` on."""
@@ -119,14 +114,14 @@ if not cython.compiled:
         try:
             return os.writev(fd, vectors)
         except OSError as error:
-            return _code(error)
+            return negative_errno(error)
 
     def send_file(target: int, source: int, offset: int, count: int) -> int:
         """Send from a file to a socket."""
         try:
             return os.sendfile(target, source, offset, count)
         except OSError as error:
-            return _code(error)
+            return negative_errno(error)
 
     def room_for_events(batch: EventBatch) -> bytearray:
         """No room: uncompiled, events are rows of a list."""
@@ -156,12 +151,12 @@ if not cython.compiled:
         try:
             epoll = select.epoll()
         except OSError as error:
-            return _code(error)
-        kernel._epolls[epoll.fileno()] = (epoll, {}, epoll.poll)
+            return negative_errno(error)
+        kernel._epolls[epoll.fileno()] = (epoll, {})
         return epoll.fileno()
 
     def change_watch(kernel: Kernel, epfd: int, operation: int, fd: int, mask: int, generation: int) -> int:
-        epoll, generations, _ = kernel._epolls[epfd]
+        epoll, generations = kernel._epolls[epfd]
         try:
             if operation == 1:
                 epoll.register(fd, mask)
@@ -172,7 +167,7 @@ if not cython.compiled:
         except OSError as error:
             if operation == 2:
                 generations[fd] = _STALE
-            return _code(error)
+            return negative_errno(error)
         if operation == 2:
             generations.pop(fd, None)
         elif operation == 1 and fd in generations:
@@ -183,18 +178,16 @@ if not cython.compiled:
         return 0
 
     def wait_for_events(kernel: Kernel, epfd: int, timeout_ns: int, batch: EventBatch) -> int:
-        _, generations, poll = kernel._epolls[epfd]
+        epoll, generations = kernel._epolls[epfd]
         try:
             if timeout_ns == 0:
-                found = poll(0, EVENTS_PER_POLL)
+                found = epoll.poll(0, EVENTS_PER_POLL)
             elif kernel.spin_ns > 0:
-                found = spin_and_sleep(kernel, poll, timeout_ns)
-            elif kernel.blocked_signal:
-                found = poll_in_peace(kernel, poll, timeout_ns)
+                found = spin_and_sleep(kernel, epoll.poll, timeout_ns)
             else:
-                found = poll(timeout_ns / 1e9 if timeout_ns > 0 else None, EVENTS_PER_POLL)
+                found = sleep(kernel, epoll.poll, timeout_ns)
         except OSError as error:
-            return _code(error)
+            return negative_errno(error)
         if not found:
             return 0
         batch._rows = [(fd, mask, generations.get(fd, _STALE)) for fd, mask in found]
@@ -202,22 +195,21 @@ if not cython.compiled:
 
     def spin_and_sleep(kernel: Kernel, poll: Any, timeout_ns: int) -> Any:
         """Ask again and again for a while before sleeping."""
-        clock = _CLOCK[1]
-        began = clock()
+        began = monotonic_ns()
         spin_ns = min(kernel.spin_ns, LONGEST_SPIN_NS)
-        while (spent := clock() - began) < spin_ns and (timeout_ns < 0 or spent < timeout_ns):
+        while (spent := monotonic_ns() - began) < spin_ns and (timeout_ns < 0 or spent < timeout_ns):
             if found := poll(0, EVENTS_PER_POLL):
                 return found
-        timeout_ns = max(0, timeout_ns - spent) if timeout_ns > 0 else timeout_ns
-        if kernel.blocked_signal:
-            return poll_in_peace(kernel, poll, timeout_ns)
-        return poll(timeout_ns / 1e9 if timeout_ns >= 0 else None, EVENTS_PER_POLL)
+        return sleep(kernel, poll, max(0, timeout_ns - spent) if timeout_ns > 0 else timeout_ns)
 
-    def poll_in_peace(kernel: Kernel, poll: Any, timeout_ns: int) -> Any:
-        """Sleep while a signal is held back."""
+    def sleep(kernel: Kernel, poll: Any, timeout_ns: int) -> Any:
+        """Sleep, and hold a signal back meanwhile if the program asked for that."""
+        seconds = timeout_ns / 1e9 if timeout_ns >= 0 else None
+        if not kernel.blocked_signal:
+            return poll(seconds, EVENTS_PER_POLL)
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, (kernel.blocked_signal,))
         try:
-            return poll(timeout_ns / 1e9 if timeout_ns >= 0 else None, EVENTS_PER_POLL)
+            return poll(seconds, EVENTS_PER_POLL)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
@@ -225,26 +217,18 @@ if not cython.compiled:
         try:
             return os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         except OSError as error:
-            return _code(error)
-
-    read_ticks = time.monotonic_ns
+            return negative_errno(error)
 
     def close_descriptor(kernel: Kernel, fd: int) -> int:
-        epoll, _, _ = kernel._epolls.pop(fd, (None, None, None))
+        epoll, _ = kernel._epolls.pop(fd, (None, None))
         try:
             if epoll is not None:
                 epoll.close()
             else:
                 os.close(fd)
         except OSError as error:
-            return _code(error)
+            return negative_errno(error)
         return 0
-
-
-def clock_of(kernel: Kernel) -> Callable[[], float]:
-    """A function that gives the kernel's time in seconds, without a call into Python if there is one."""
-    is_replaced = cython.compiled or type(kernel).now is not Kernel.now
-    return kernel.seconds if is_replaced else _CLOCK[0]
 
 
 def patched_clock() -> float:
@@ -304,7 +288,6 @@ class Kernel(SocketCalls):
         "keeps_edges",
         "may_skip_polls",
         "offers_rings",
-        "short_read",
         "spin_ns",
     )
 
@@ -320,9 +303,6 @@ class Kernel(SocketCalls):
         self.keeps_edges = bool(cython.compiled)
         # Whether a busy loop may leave out polls. A simulated world counts them: its traces depend on it.
         self.may_skip_polls = type(self) is Kernel
-        # What a stream asks for while little comes. Uncompiled, an object of that size is made for it, and
-        # larger ones the C library takes from the system and gives back each time (man 3 mallopt).
-        self.short_read = READ_SIZE if cython.compiled or type(self) is not Kernel else LONGEST_FED
         # Whether connections may be accepted without a socket object. Other kernels may know nothing else.
         self.accepts_descriptors = ACCEPTS_DESCRIPTORS and type(self) is Kernel
         # Whether a loop may wait by io_uring, past `epoll_wait`. That would leave a simulated world.
@@ -493,39 +473,3 @@ class Kernel(SocketCalls):
             return os.pidfd_open(pid)
         except OSError as error:
             return negative_errno(error)
-
-
-if not cython.compiled:
-    # Uncompiled, a method that only passes a call on costs more than the call.
-    EventBatch.__len__ = batch_size  # type: ignore[method-assign]
-    Kernel.now = Kernel.ticks = time.monotonic_ns  # type: ignore[method-assign, assignment]
-    Kernel.epoll_wait = wait_for_events  # type: ignore[method-assign, assignment]
-
-    def receive_uncompiled(self: Kernel, fd: int, limit: int) -> bytes | int:
-        """`recv` and `read` in one function."""
-        if limit > READ_SIZE:
-            return receive(self, os.read, fd, limit)
-        try:
-            return os.read(fd, limit)
-        except OSError as error:
-            return _code(error)
-
-    def transmit_uncompiled(self: Kernel, fd: int, data: Buffer, offset: int) -> int:
-        """`send` and `write` in one function."""
-        if offset:
-            return transmit(os.write, fd, data, offset)
-        try:
-            return os.write(fd, data)
-        except OSError as error:
-            return _code(error)
-
-    def receive_into_uncompiled(self: Kernel, fd: int, buffer: Buffer) -> int:
-        """`recv_into` and `read_into` in one function."""
-        try:
-            return os.readv(fd, (buffer,))
-        except OSError as error:
-            return _code(error)
-
-    Kernel.recv = Kernel.read = receive_uncompiled  # type: ignore[method-assign]
-    Kernel.recv_into = Kernel.read_into = receive_into_uncompiled  # type: ignore[method-assign]
-    Kernel.send = Kernel.write = transmit_uncompiled  # type: ignore[method-assign]

@@ -109,6 +109,8 @@ class LoopExecution(LoopCounters):
         self._callbacks += size
         collector = self._collector
         collects = collector.is_on
+        if not cython.compiled:
+            entry: Any = None  # An interrupt may come before the first one is there.
         try:
             if collects:
                 collector.batch_began()
@@ -122,6 +124,8 @@ class LoopExecution(LoopCounters):
                         entry = taken(batch, index)
                         if watched:
                             self._run_instrumented(entry)
+                        elif not cython.compiled:
+                            entry._execute()  # with no other frame that a traceback could keep
                         elif type(entry) is Callback:
                             if not run_catching(entry, False):
                                 reraise_pending()
@@ -138,6 +142,8 @@ class LoopExecution(LoopCounters):
                 except BaseException as error:
                     self._report_callback_error(entry, error)
         finally:
+            if not cython.compiled:
+                entry = None  # A traceback may keep this frame, which must not keep what failed a task.
             if done < size:
                 self._callbacks -= size - done
                 queue[:0] = batch[done:]
@@ -185,41 +191,3 @@ def attempt_failed(loop: LoopExecution, entry: Callback) -> None:
         reraise_pending()
     except BaseException as error:
         loop._report_callback_error(entry, error)
-
-
-if not cython.compiled:
-
-    def _run_batch(self: LoopExecution, batch: list[Any], queue: list[Any]) -> None:
-        """The same in fewer steps: uncompiled, each of them costs as much as a whole turn compiled."""
-        batch.reverse()
-        collector = self._collector
-        collects = collector.is_on
-        try:
-            if collects:
-                collector.batch_began()
-            while batch:
-                watched = self._debug or self._probe is not None or self._runner is not None
-                self._callbacks += len(batch)
-                try:
-                    while batch:
-                        entry = batch.pop()
-                        if collects:
-                            collector.callback_begins(len(batch))
-                        if watched:
-                            self._run_instrumented(entry)
-                        else:
-                            entry._execute()
-                        if collects:
-                            collector.callback_ended()
-                    entry = None  # A traceback may keep this frame, which must not keep what failed a task.
-                except BaseException as error:
-                    self._callbacks -= len(batch)
-                    self._report_callback_error(entry, error)
-        finally:
-            if batch:
-                queue[:0] = reversed(batch)
-                batch.clear()
-            if collects:
-                collector.batch_ended()
-
-    LoopExecution._run_batch = _run_batch  # type: ignore[method-assign]

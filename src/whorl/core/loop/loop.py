@@ -46,10 +46,6 @@ else:
 
 if not cython.compiled:
     from whorl.core.kernel.kernel import clock_is_patched
-    from whorl.core.loop.turns_uncompiled import run_turns
-    from whorl.core.timers.heap_uncompiled import KeyedTimedCallback
-
-    new_timer = KeyedTimedCallback
 
 DEFAULT = int(RunMode.DEFAULT)
 ONCE = int(RunMode.ONCE)
@@ -198,10 +194,7 @@ class Loop(LoopLifecycle):
             self._check_closed()
         if self._time_replaced or (not cython.compiled and "call_at" in getattr(self, "__dict__", ())):
             return self.call_at(self.time() + delay, callback, *args, context=context)
-        if cython.compiled:
-            timer = new_timer_after(self, self._kernel.now(), delay, callback, args, context)
-        else:
-            timer = new_timer(self, self._kernel.now() / 1e9 + delay, callback, args, context)
+        timer = new_timer_after(self, self._kernel.now(), delay, callback, args, context)
         if self._debug:
             self._check_thread()
             self._check_callback(callback, "call_at")  # as asyncio says it
@@ -477,6 +470,5 @@ if not cython.compiled:
     def take_arguments(cls: type, methods: dict[str, object]) -> None:
         """Let the methods that schedule take their arguments in C; uncompiled the interpreter does."""
 
-    Loop._run_turns = run_turns  # type: ignore[method-assign]
 
 take_arguments(Loop, dict(vars(Loop)))

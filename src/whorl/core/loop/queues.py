@@ -168,16 +168,3 @@ if not cython.compiled:
         """Append what other threads have posted by now; between two steps of this they may post more."""
         for _ in range(len(loop._inbox)):
             into.append(loop._inbox.popleft())
-
-    take_anything = LoopQueues._drain_inbox
-
-    def take_arrivals_uncompiled(self: LoopQueues, into: list[Any]) -> None:
-        """One entry, while there are no asyncs; the other cases are those of `_drain_inbox`."""
-        if self._async_handles or self._sent_async is not None or len(self._inbox) != 1:
-            return take_anything(self, into)
-        self._posted = False
-        into.append(self._inbox.popleft())
-        if self._may_sleep and not self._woken:
-            self._end_sleep()
-
-    LoopQueues._drain_inbox = take_arrivals_uncompiled  # type: ignore[method-assign]

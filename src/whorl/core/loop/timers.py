@@ -11,16 +11,6 @@ from whorl.core.process.host import Host
 from whorl.core.timers.heap import TimerHeap
 from whorl.core.timers.timed_callback import TimedCallback, deadline_of
 
-try:
-    import cython
-except ImportError:
-    from whorl.core import cython_shim as cython
-
-if not cython.compiled:
-    from whorl.core.timers.heap_uncompiled import KeyedTimers
-
-    TimerHeap = KeyedTimers  # type: ignore[misc]
-
 
 class LoopTimers(LoopHandles):
     """The part of a loop that keeps time."""

@@ -18,7 +18,6 @@ set is built anew, which is the only way to be rid of it.
 from __future__ import annotations
 
 import errno
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.kernel.errors import os_error
@@ -96,9 +95,6 @@ def seen_in(mask: int) -> int:
 if not cython.compiled:
     from whorl.core.kernel.kernel import batch_fd, batch_generation, batch_mask
     from whorl.core.pollers.contract import saw, watcher
-
-    seen_in = cache(seen_in)  # The kernel knows few masks.
-    mask_of = cache(mask_of)
 
 
 class EpollPoller(Poller):
@@ -262,24 +258,3 @@ class EpollPoller(Poller):
     def fileno(self) -> int:
         """The epoll descriptor: readable when something is ready."""
         return self._epfd
-
-
-if not cython.compiled:
-
-    def collect_uncompiled(self: EpollPoller, count: int, into: list[Any]) -> int:
-        """The same in one function: uncompiled, a call is what costs."""
-        table = self._table
-        found = 0
-        for fd, mask, generation in self._events._rows[:count]:
-            handle = table[fd] if 0 <= fd < len(table) else None
-            if handle is None or handle._generation != generation:
-                self._stale(fd)
-                continue
-            found += 1
-            handle._seen |= seen_in(mask)
-            if not handle._queued:
-                handle._queued = True
-                into.append(handle)
-        return found
-
-    EpollPoller._collect = collect_uncompiled  # type: ignore[method-assign]

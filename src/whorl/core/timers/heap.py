@@ -12,13 +12,11 @@ line of the processor's cache. Behind the places that are taken stand the slots 
 
     _places   10.2:3  10.5:0  11.7:2  10.9:5 |  :1  :4
     _timers   0: ---  1: None  2: ---  3: ---  4: None  5: ---
-
-This is what the loop uses compiled; uncompiled, `keyed_timers` does the same faster.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from whorl.core.limits import (
     ENTRIES_AHEAD,
@@ -36,6 +34,9 @@ try:
     import cython
 except ImportError:
     from whorl.core import cython_shim as cython
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class TimerHeap:
@@ -351,9 +352,13 @@ else:
     def take_in(timer: TimedCallback) -> None:
         """Let it be one of the collector's objects again, as somebody else may refer to it."""
 
+    def order_of(timer: TimedCallback) -> tuple[int, float, int]:
+        """What orders timers."""
+        return timer._deadline_ns, timer._seconds, timer._number
+
     def before(a: TimedCallback, b: TimedCallback) -> bool:
         """Return whether `a` falls due before `b`."""
-        return (a._deadline_ns, a._seconds, a._number) < (b._deadline_ns, b._seconds, b._number)
+        return order_of(a) < order_of(b)
 
     def place_before(timers: list[Any], a: Pair, b: Pair) -> bool:
         """Return whether the timer at `a` falls due before the one at `b`."""
@@ -372,8 +377,7 @@ else:
     def append_sorted(heap: TimerHeap, latest: int, due: list[Any]) -> bool:
         """Append the timers of the heap that are due by then, in order; whether that was possible."""
         found = [place.slot for place in heap._places[: heap._entries] if place.deadline <= latest]
-        timers = [heap._timers[slot] for slot in found]
-        due += sorted(timers, key=lambda timer: (timer._deadline_ns, timer._seconds, timer._number))
+        due += sorted([heap._timers[slot] for slot in found], key=order_of)
         return True
 
     def replace(line: list[Any], first: int, end: int, by: list[Any]) -> None:
@@ -389,3 +393,44 @@ else:
     def no_places(heap: TimerHeap) -> list[Pair]:
         """Give the places back that there are."""
         return []
+
+    def recovering(method: Callable[..., Any]) -> Callable[..., Any]:
+        """A method that puts the timers in order again when it fails.
+
+        Uncompiled, a signal handler may raise between any two steps. Compiled, none runs in between.
+        """
+
+        def call(self: TimerHeap, *args: Any) -> Any:
+            try:
+                return method(self, *args)
+            except BaseException:
+                recover(self)
+                raise
+
+        return call
+
+    def recover(heap: TimerHeap) -> None:
+        """Have all timers that are scheduled in the line, each once."""
+        former = heap._timers + heap._line  # kept until all is in order again: they may free anything
+        timers = {id(timer): timer for timer in former if timer is not None and timer._scheduled}
+        heap.clear()
+        heap._line = sorted(timers.values(), key=order_of)
+        heap._keepers = sum(timer._keeps_alive for timer in heap._line)
+
+    take_all_due = TimerHeap.take_due
+
+    def take_due(self: TimerHeap, now_ns: int, into: list[Any]) -> None:
+        """The same. What the list was given before an interrupt is scheduled no longer."""
+        before = len(into)
+        try:
+            take_all_due(self, now_ns, into)
+        except BaseException:
+            for timer in into[before:]:
+                if timer._scheduled:
+                    timer._fell_due()
+            raise
+
+    TimerHeap.push = recovering(TimerHeap.push)  # type: ignore[method-assign]
+    TimerHeap.next_deadline = recovering(TimerHeap.next_deadline)  # type: ignore[method-assign]
+    TimerHeap.take_due = recovering(take_due)  # type: ignore[method-assign]
+    TimerHeap.note_cancelled = recovering(TimerHeap.note_cancelled)  # type: ignore[method-assign]

@@ -99,11 +99,6 @@ class TimedCallback(Callback):
         """It has left the heap, and waits for its call."""
         self._scheduled = False
 
-    @property
-    def _key(self) -> float:
-        """By which `keyed_timers` finds it."""
-        return self._deadline_ns
-
     def __hash__(self) -> int:
         return hash(self.when())
 

@@ -22,6 +22,7 @@ cdef Py_ssize_t EINTR
 cdef Py_ssize_t ENOBUFS
 cdef Py_ssize_t LONG_READ
 cdef Py_ssize_t LONGEST_READ
+cdef Py_ssize_t READ_SIZE
 cdef int WRITES_PER_EVENT
 
 

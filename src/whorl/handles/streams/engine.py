@@ -20,7 +20,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.limits import LONG_READ, LONGEST_READ, WRITES_PER_EVENT
+from whorl.core.limits import LONG_READ, LONGEST_READ, READ_SIZE, WRITES_PER_EVENT
 from whorl.core.pollers.contract import IOHandle
 from whorl.core.states import Event, Life
 
@@ -197,7 +197,7 @@ class Stream(IOHandle):
         """How much to ask for: a little more than came the last time, if that was much."""
         last = self._last_read
         if last < LONG_READ:
-            return self._kernel.short_read
+            return READ_SIZE
         limit = 2 * LONG_READ
         while limit <= last and limit < LONGEST_READ:
             limit *= 2
