@@ -52,7 +52,7 @@ REPLACED = {
     "look_again": "refresh_overrides",
     "LoopBase": "LoopState",
     "LoopBatches": "LoopExecution",
-    "LoopFigures": "LoopCounters",
+    "LoopFigures": "LoopState",
     "LoopLife": "LoopLifecycle",
     "move_arrivals": "swap_inbox",
     "new_room": "new_buffer",

@@ -1,6 +1,6 @@
 from cpython.ref cimport PyObject
 
-from whorl.core.loop.timers cimport LoopTimers
+from whorl.core.loop.state cimport LoopState
 
 cdef extern from "Python.h":
     int PyObject_GenericSetAttr(object thing, object name, PyObject *value) except -1
@@ -15,7 +15,7 @@ cdef inline int delete_plainly(object thing, object name) except -1:
 
 
 cdef inline object clock_function_of(object loop):
-    return (<LoopTimers?>loop)._clock_function
+    return (<LoopState?>loop)._clock_function
 
 
 cdef class OverrideObserver:

@@ -5,20 +5,32 @@ from whorl.core.callback cimport (
     Callback, GuardedCallback, Runnable, run_catching, fetch, has_single_reference, recycle_guarded, reraise_pending
 )
 from whorl.core.loop.write_coalescer cimport WriteCoalescer
-from whorl.core.handle cimport Handle
+from whorl.core.handle cimport Completion, Handle, LateCompletion
 from whorl.core.lists cimport empty, only_one, taken
-from whorl.core.loop.counters cimport LoopCounters
+from whorl.core.loop.state cimport LoopState
+
+cdef extern from "Python.h":
+    unsigned long thread_number "PyThread_get_thread_ident"() noexcept
 
 cdef Py_ssize_t ENTRIES_AHEAD
 
 
-cdef class LoopExecution(LoopCounters):
+cdef class LoopExecution(LoopState):
     cdef readonly int64_t _passes
     cdef public object _current_entry
     cdef public object _runner
     cdef readonly WriteCoalescer _collector
 
     cdef object _set_up(self, object kernel, object host)
+    cdef object _enqueue(self, Runnable entry)
+    cdef object _queue_pending(self, Runnable entry)
+    cdef object _unqueue_pending(self, Runnable entry)
+    cdef object _collect_pending(self, list into)
+    cdef object _post(self, Runnable entry)
+    cpdef object _post_from_any_thread(self, Runnable entry)
+    cdef object _async_sent(self, Runnable handle)
+    @cython.locals(late=list, index=Py_ssize_t, sent=Runnable)
+    cdef object _drain_inbox(self, list into)
     @cython.locals(batch=list, entry=Callback)
     cdef object _run_ready(self)
     @cython.locals(batch=list)
@@ -40,3 +52,12 @@ cdef class LoopExecution(LoopCounters):
 
 cdef object run_alone(LoopExecution loop, Callback entry)
 cdef object attempt_failed(LoopExecution loop, Callback entry)
+
+
+cdef inline object swap_inbox(LoopExecution loop, list into):
+    # One step for other threads, which wait for the GIL, and for signal handlers: nothing here runs Python.
+    cdef list arrived = loop._inbox
+    loop._inbox = loop._emptied
+    loop._emptied = arrived
+    into.extend(arrived)
+    arrived.clear()

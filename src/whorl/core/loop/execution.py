@@ -1,14 +1,15 @@
-"""Running what is due: one batch after another, each to its end whatever a callback raises."""
+"""What waits to run, and running it: one batch after another, each to its end whatever a callback raises."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from whorl.core.callback import Callback, GuardedCallback, Runnable
+from whorl.core.callback import Callback, GuardedCallback, Runnable, current_thread
+from whorl.core.handle import Completion, LateCompletion
 from whorl.core.kernel.kernel import Kernel
 from whorl.core.limits import ENTRIES_AHEAD
-from whorl.core.loop.counters import LoopCounters
+from whorl.core.loop.state import LoopState
 from whorl.core.loop.write_coalescer import WriteCoalescer
 from whorl.core.process.host import Host
 
@@ -28,18 +29,107 @@ if not cython.compiled:
     from whorl.core.lists import empty, only_one, taken
 
 
-class LoopExecution(LoopCounters):
-    """The part of a loop that runs entries."""
+class LoopExecution(LoopState):
+    """The part of a loop that queues entries and runs them."""
 
     __slots__ = ("_collector", "_current_entry", "_passes", "_runner")
 
     def _set_up(self, kernel: Kernel | None, host: Host | None) -> None:
-        LoopCounters._set_up(self, kernel, host)
+        LoopState._set_up(self, kernel, host)
         self._passes = 0  # how many passes over idle, prepare or check handles there were
         self._current_entry: Runnable | None = None  # what runs, in debug mode or with a probe
         # Called with the loop and each entry, to run it by `_run_entry`; None: entries are run at once.
         self._runner: Callable[[Any, Runnable], object] | None = None
         self._collector = WriteCoalescer(self._kernel)
+
+    # The loop's own thread.
+
+    def _enqueue(self, entry: Runnable) -> None:
+        """Let an entry run in the next turn, in order with `call_soon`."""
+        if self._closed:
+            self._check_closed()
+        if self._debug:
+            self._check_thread()
+        if self._posted:
+            self._drain_inbox(self._ready_queue)  # what was posted earlier comes earlier
+        self._ready_queue.append(entry)
+
+    def _queue_pending(self, entry: Runnable) -> None:
+        """Owe an entry: it runs in the pending phase, or in asyncio's next turn."""
+        self._pending.append(entry)
+        if self._may_sleep:
+            self._end_sleep()
+
+    def _unqueue_pending(self, entry: Runnable) -> None:
+        """Owe an entry no longer."""
+        if entry in self._pending:
+            self._pending.remove(entry)
+
+    def _collect_pending(self, into: list[Runnable]) -> None:
+        """Append the entries that are owed."""
+        into.extend(self._pending)
+        self._pending.clear()
+
+    # Other threads, and signal handlers.
+
+    def _post(self, entry: Runnable) -> None:
+        """Queue an entry from any thread, or from a signal handler, in order with `call_soon`."""
+        if thread_number() == self._last_run_thread:
+            self._ready_queue.append(entry)
+        else:  # as `_post_from_any_thread` does, without a look at what a subclass may have in its place
+            self._inbox.append(entry)
+            self._posted = True
+        self._end_sleep()
+
+    def _post_from_any_thread(self, entry: Runnable) -> None:
+        """Let the next poll hand over an entry; from any thread, or from a signal handler."""
+        self._inbox.append(entry)
+        self._posted = True
+        self._end_sleep()
+
+    def _async_sent(self, handle: Runnable) -> None:
+        """Have an async run after the next poll; from any thread, or from a signal handler."""
+        self._sent_async = handle
+        self._posted = True
+        self._end_sleep()
+
+    def _drain_inbox(self, into: list[Runnable]) -> None:
+        """Append what other threads posted, but not what they post meanwhile: that may have no end.
+
+        Asyncs come after it, as in libuv, and all at once, those that the others send among them; signals
+        come last.
+        """
+        self._posted = False
+        late: list[Runnable] = []
+        index = len(into)
+        swap_inbox(self, into)
+        while index < len(into):
+            entry = into[index]
+            if type(entry) is LateCompletion:
+                late.append(entry)
+                del into[index]
+            else:
+                index += 1
+        sent = self._sent_async
+        self._sent_async = None
+        if sent is not None:
+            into.append(sent)
+        elif self._async_handles:
+            into.append(next(iter(self._async_handles)))
+        into.extend(late)
+        if self._may_sleep:
+            self._end_sleep()
+
+    def _drop_completions(self) -> None:
+        """Tell the requests whose end nobody will hear of; other threads may still post some."""
+        owed = self._ready_queue + self._pending + self._polled
+        while self._inbox:
+            swap_inbox(self, owed)
+        for entry in owed:
+            if isinstance(entry, Completion):
+                entry.drop()
+
+    # Running.
 
     def _run_ready(self) -> None:
         """Run exactly what is ready now; what that makes ready waits for the next turn."""
@@ -191,3 +281,12 @@ def attempt_failed(loop: LoopExecution, entry: Callback) -> None:
         reraise_pending()
     except BaseException as error:
         loop._report_callback_error(entry, error)
+
+
+if not cython.compiled:
+    thread_number = current_thread
+
+    def swap_inbox(loop: LoopExecution, into: list[Any]) -> None:
+        """Append what other threads have posted by now; between two steps of this they may post more."""
+        for _ in range(len(loop._inbox)):
+            into.append(loop._inbox.popleft())

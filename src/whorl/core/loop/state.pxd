@@ -1,7 +1,14 @@
+cimport cython
 from libc.stdint cimport int64_t
 
 from whorl.core.callback cimport AbstractLoop, Callback, Runnable, current_thread
+from whorl.core.handle cimport Handle
 from whorl.core.kernel.kernel cimport Kernel
+from whorl.core.timers.heap cimport TimerHeap
+from whorl.core.timers.timed_callback cimport TimedCallback, deadline_of
+
+cdef int64_t NEVER_NS
+cdef int64_t LONGEST_POLL_NS
 
 
 cdef class LoopState(AbstractLoop):
@@ -12,10 +19,64 @@ cdef class LoopState(AbstractLoop):
     cdef public bint _closed
     cdef public object _thread_id
     cdef object __weakref__
+    cdef readonly list _ready_queue
+    cdef list _spare
+    cdef list _pending
+    cdef list _spare_pending
+    cdef list _polled
+    cdef list _inbox
+    cdef list _emptied
+    cdef bint _posted
+    cdef readonly dict _async_handles
+    cdef public int64_t _asyncs_made
+    cdef Runnable _sent_async
+    cdef public bint _guards_posts
+    cdef unsigned long _last_run_thread
+    cdef bint _may_sleep
+    cdef bint _woken
+    cdef readonly dict _shared
+    cdef readonly list _idle_handles
+    cdef readonly list _prepare_handles
+    cdef readonly list _check_handles
+    cdef list _closing_handles
+    cdef dict _handles
+    cdef Py_ssize_t _active_handles
+    cdef Py_ssize_t _active_requests
+    cdef public object _clock_function
+    cdef readonly TimerHeap _timer_queue
+    cdef int64_t _now_ns
+    cdef public bint _time_replaced
+    cdef public bint _follows_patch
+    cdef int64_t _turns
+    cdef int64_t _events
+    cdef int64_t _callbacks
+    cdef int64_t _events_waiting
+    cdef int64_t _idle_ns
+    cdef int64_t _sleep_began
+    cdef int64_t _ran_ns
+    cdef int64_t _run_began
 
     cdef object _set_up(self, object kernel, object host)
     cpdef object _check_closed(self)
     cpdef object _check_thread(self)
+    cdef object _end_sleep(self)
+    cdef object _wake(self)
+    @cython.locals(opened=Handle)
+    cdef object _handle_opened(self, Runnable handle)
+    cdef object _handle_closing(self, Runnable handle)
+    cdef object _internal_handle_opened(self, Handle handle)
+    @cython.locals(closed=Handle)
+    cdef object _handle_closed(self, Runnable handle)
+    cpdef object _mark_internal(self, Handle handle)
+    cdef object _count_active(self, Py_ssize_t change)
+    cdef object _count_requests(self, Py_ssize_t change)
+    cdef int64_t _clock(self) except? -1
+    cdef object _schedule(self, TimedCallback timer)
+    cdef object _timer_cancelled(self, Runnable timer)
+    @cython.locals(collected=Py_ssize_t, limit=int64_t, timer=TimedCallback)
+    cdef object _collect_timers(self, list into)
+    @cython.locals(deadline=int64_t)
+    cdef int64_t _until_next_timer(self, int64_t now_ns) except -2
 
     # What faces replace.
     cpdef object _clock_was_patched(self)

@@ -1,22 +1,77 @@
-"""The ground of a loop: whose it is, who listens to it, and what its faces replace."""
+"""The state of a loop: its queues, handles, timers and counters, and what its faces replace."""
 
 from __future__ import annotations
 
+import collections
 import logging
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import AbstractLoop, Callback, Runnable, current_thread
+from whorl.core.handle import Handle
 from whorl.core.kernel.kernel import Kernel
+from whorl.core.limits import LONGEST_POLL_NS, NEVER_NS
+from whorl.core.metrics import LoopMetrics, LoopUtilization
 from whorl.core.process.host import Host
+from whorl.core.timers.heap import TimerHeap
+from whorl.core.timers.timed_callback import TimedCallback, deadline_of
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
 
 if TYPE_CHECKING:
     from whorl.core.probe import Probe
 
 
 class LoopState(AbstractLoop):
-    """What all parts of a loop stand on."""
+    """All that a loop knows, and what its parts and its faces ask of that."""
 
-    __slots__ = ("__weakref__", "_closed", "_host", "_kernel", "_probe", "_stopping", "_thread_id")
+    __slots__ = (
+        "__weakref__",
+        "_active_handles",
+        "_active_requests",
+        "_async_handles",
+        "_asyncs_made",
+        "_callbacks",
+        "_check_handles",
+        "_clock_function",
+        "_closed",
+        "_closing_handles",
+        "_emptied",
+        "_events",
+        "_events_waiting",
+        "_follows_patch",
+        "_guards_posts",
+        "_handles",
+        "_host",
+        "_idle_handles",
+        "_idle_ns",
+        "_inbox",
+        "_kernel",
+        "_last_run_thread",
+        "_may_sleep",
+        "_now_ns",
+        "_pending",
+        "_polled",
+        "_posted",
+        "_prepare_handles",
+        "_probe",
+        "_ran_ns",
+        "_ready_queue",
+        "_run_began",
+        "_sent_async",
+        "_shared",
+        "_sleep_began",
+        "_spare",
+        "_spare_pending",
+        "_stopping",
+        "_thread_id",
+        "_time_replaced",
+        "_timer_queue",
+        "_turns",
+        "_woken",
+    )
 
     def _set_up(self, kernel: Kernel | None, host: Host | None) -> None:
         AbstractLoop._set_up_abstract(self)
@@ -26,6 +81,46 @@ class LoopState(AbstractLoop):
         self._probe: Probe | None = None
         self._stopping = False
         self._thread_id: int | None = None  # the thread that runs the loop
+        # The queues.
+        self._ready_queue: list[Runnable] = []
+        self._spare: list[Runnable] = []  # the list `_ready_queue` changes places with
+        self._pending: list[Runnable] = []
+        self._spare_pending: list[Runnable] = []  # the list `_pending` changes places with
+        self._polled: list[Runnable] = []  # what the machine's poll brought
+        self._inbox: Any = [] if cython.compiled else collections.deque()
+        self._emptied: list[Runnable] = []  # compiled, the list `_inbox` changes places with
+        self._posted = False  # whether something may have arrived since the loop took what there was
+        self._async_handles: dict[Any, None] = {}  # the open ones, in the order in which they are called
+        self._asyncs_made = 0
+        self._sent_async: Runnable | None = None  # one that was sent: it calls all that were
+        self._guards_posts = False  # whether cancelling a posted callback waits while it is running
+        self._last_run_thread = current_thread()  # the thread that ran it last, or made it
+        self._may_sleep = False  # from before the timeout is decided until the poll is over
+        self._woken = False  # whether the wakeup was written since the last poll
+        # The handles.
+        self._idle_handles: list[Any] = []
+        self._prepare_handles: list[Any] = []
+        self._check_handles: list[Any] = []
+        self._closing_handles: list[Handle] = []
+        self._handles: dict[int, Handle] = {}  # the open handles, by identity, oldest first
+        self._active_handles = 0  # those that are active and referenced
+        self._active_requests = 0
+        self._shared: dict[str, Any] = {}  # what handles of a kind have in common, while there are any
+        # The timers.
+        self._clock_function: Any = None  # what asyncio's face has for `time`
+        self._timer_queue = TimerHeap()
+        self._now_ns = self._kernel.now()
+        self._time_replaced = False  # whether `time` or `call_at` is not the machine's
+        self._follows_patch = False  # whether it has noticed that `time.monotonic` is patched
+        # The counters.
+        self._turns = 0
+        self._events = 0
+        self._callbacks = 0
+        self._events_waiting = 0
+        self._idle_ns = 0
+        self._sleep_began = 0  # 0 unless the loop sleeps
+        self._ran_ns = 0  # how long the runs took that are over
+        self._run_began = 0  # 0 unless the loop runs
 
     def is_closed(self) -> bool:
         """Return whether `close` was called."""
@@ -65,6 +160,137 @@ class LoopState(AbstractLoop):
         except Exception:
             self._probe = None
             _log_failed_probe(probe)
+
+    # Sleep.
+
+    def _end_sleep(self) -> None:
+        """End the loop's sleep, if it sleeps or is about to.
+
+        Entries are queued first and the flags are read afterwards; the loop raises `_may_sleep`
+        first and looks at the queues afterwards. So one of the two always sees the other.
+        """
+        if self._may_sleep and not self._woken:
+            self._woken = True
+            try:
+                self._wake()
+            except BaseException:  # An interrupt: the next call must not rely on this one.
+                self._woken = False
+                raise
+
+    def _wake(self) -> None:
+        """Write the wakeup."""
+
+    # Handles.
+
+    def walk(self) -> list[Handle]:
+        """The open handles, oldest first (``uv_walk``)."""
+        return list(self._handles.values())
+
+    def _handle_opened(self, handle: Any) -> None:
+        opened: Handle = handle
+        self._handles[id(opened)] = opened
+        opened._listed = True
+        self._internal_handle_opened(opened)
+
+    def _internal_handle_opened(self, handle: Handle) -> None:
+        """A handle of the loop's own was opened that users do not see."""
+        if self._probe is not None:
+            self._notify_probe("handle_opened", handle)
+
+    def _handle_closing(self, handle: Any) -> None:
+        self._closing_handles.append(handle)
+        if self._may_sleep:
+            self._end_sleep()
+
+    def _handle_closed(self, handle: Any) -> None:
+        closed: Handle = handle
+        if closed._listed:
+            self._handles.pop(id(closed), None)
+            closed._listed = False
+
+    def _mark_internal(self, handle: Handle) -> None:
+        """Leave a handle of the loop's own out of what users see."""
+        self._handle_closed(handle)
+
+    def _count_active(self, change: int) -> None:
+        self._active_handles += change
+
+    def _count_requests(self, change: int) -> None:
+        self._active_requests += change
+
+    # Timers.
+
+    def time(self) -> float:
+        """The monotonic clock, in seconds, read afresh."""
+        return self._kernel.now() / 1e9
+
+    def now(self) -> int:
+        """The time at which this turn's events were collected, in nanoseconds (``uv_now``)."""
+        return self._now_ns
+
+    def update_time(self) -> None:
+        """Read the clock for `now` (``uv_update_time``)."""
+        self._now_ns = self._clock()
+
+    def _clock(self) -> int:
+        return deadline_of(self.time()) if self._time_replaced else self._kernel.now()
+
+    def _schedule(self, timer: TimedCallback) -> None:
+        self._timer_queue.push(timer)
+        if self._may_sleep:
+            self._end_sleep()
+
+    def _timer_cancelled(self, timer: Any) -> None:
+        self._timer_queue.note_cancelled(timer)
+
+    def _collect_timers(self, into: list[Any]) -> None:
+        """Append the timers that are due by now."""
+        collected = len(into)
+        limit = self._now_ns
+        if self._time_replaced and limit < NEVER_NS:
+            limit += 1  # By somebody else's clock, floats that differ in their last digit are the same time.
+        self._timer_queue.take_due(limit, into)
+        if self._probe is not None:
+            for timer in into[collected:]:
+                self._notify_probe("timer_due", timer, self._now_ns - max(0, timer._deadline_ns))
+
+    def _until_next_timer(self, now_ns: int) -> int:
+        """Nanoseconds until the first timer falls due, -1 if there is none."""
+        deadline = self._timer_queue.next_deadline()
+        if deadline == NEVER_NS:
+            return -1
+        if deadline <= now_ns:
+            return 0
+        return min(deadline - now_ns, LONGEST_POLL_NS)
+
+    # Counters.
+
+    def metrics(self) -> LoopMetrics:
+        """What the loop has counted; may be read from any thread."""
+        return LoopMetrics(
+            turns=self._turns,
+            events=self._events,
+            events_waiting=self._events_waiting,
+            callbacks=self._callbacks,
+            idle_ns=self._idle_ns,
+            ready=len(self._ready_queue) + len(self._pending) + len(self._inbox),
+            timers=len(self._timer_queue),
+            handles=len(self._handles),
+            active_handles=self._active_handles,
+            active_requests=self._active_requests,
+        )
+
+    def utilization(self, earlier: LoopUtilization | None = None) -> LoopUtilization:
+        """How busy the loop was while it ran, or since an earlier utilization; from any thread.
+
+        Source: Node's ``performance.eventLoopUtilization``.
+        """
+        began, asleep = self._run_began, self._sleep_began
+        now = self._kernel.now()  # after these, which another thread may be changing
+        ran = self._ran_ns + (now - began if began else 0)
+        idle = self._idle_ns + (now - asleep if asleep else 0)
+        total = LoopUtilization.of(min(idle, ran), ran)
+        return total if earlier is None else total.since(earlier)
 
     # What faces replace.
 
