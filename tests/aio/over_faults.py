@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -21,23 +22,31 @@ from tests.seeds import seeds_of_run
 from whorl.core.kernel.fault_injection import FaultKernel, FaultRates
 
 #: The tests of the data path: each of them runs for all seeds.
-DATA_PATH = {"test_buffered_protocol", "test_flow", "test_streams", "test_transports"}
+DATA_PATH = {
+    "streams/test_reader_writer.py",
+    "transports/test_buffered_protocol.py",
+    "transports/test_flow_control.py",
+    "transports/test_transports.py",
+}
 
 #: Here the variants of one test share the seeds: it runs for all of them, each variant for some.
 AROUND_IT = {
-    "test_connect",
-    "test_datagrams",
-    "test_pipes",
-    "test_sendfile",
-    "test_servers",
-    "test_sockets",
-    "test_starttls",
-    "test_subprocesses",
-    "test_tls",
-    "test_tls_end",
-    "test_tls_flow",
-    "test_tls_layers",
+    "connections/test_connect.py",
+    "connections/test_datagram_endpoint.py",
+    "connections/test_pipes.py",
+    "connections/test_sendfile.py",
+    "connections/test_server.py",
+    "connections/test_start_tls.py",
+    "connections/test_subprocesses.py",
+    "sockets/test_sock_methods.py",
+    "tls/test_end.py",
+    "tls/test_flow.py",
+    "tls/test_layers.py",
+    "tls/test_tls.py",
 }
+
+FOLDER = Path(__file__).parent
+assert all((FOLDER / name).exists() for name in DATA_PATH | AROUND_IT), "a file of tests was renamed"
 
 #: Without what the `sock_` methods hand on to their callers, by which the tests themselves send and receive,
 #: and without what lets a server rest for a second: `test_faults` has both.
@@ -79,16 +88,21 @@ def twins(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
         twin.add_marker("faults")
         function = (item.path, item.originalname)
         seeds = seeds_of_run(2)
-        if item.path.stem in AROUND_IT:
+        if name_of(item) in AROUND_IT:
             seeds = seeds[met[function] :: of_one_function[function]] or seeds[:1]
         met[function] += 1
         twin.stash[seeds_of] = seeds
         yield twin
 
 
+def name_of(item: pytest.Item) -> str:
+    """The file of a test, as it is named above."""
+    return item.path.relative_to(FOLDER).as_posix() if item.path.is_relative_to(FOLDER) else ""
+
+
 def can_run_over_faults(item: pytest.Function) -> bool:
     """Return whether a test has the fixture's loop, on a kernel that is none of the test's own."""
-    if item.path.stem not in DATA_PATH | AROUND_IT or item.get_closest_marker("exact"):
+    if name_of(item) not in DATA_PATH | AROUND_IT or item.get_closest_marker("exact"):
         return False
     kernels = item.session._fixturemanager.getfixturedefs("kernel", item) or ()
     return "loop" in item.fixturenames and all("kernel" in kernel.argnames for kernel in kernels[1:])
