@@ -28,6 +28,7 @@ def test_program_runs(code: str) -> None:
     assert (answer.returncode, answer.stderr) == (0, "")
 
 
+@pytest.mark.text
 def test_readme_is_short() -> None:
     assert len(TEXT.splitlines()) <= LONGEST
 
@@ -40,6 +41,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return page
 
 
+@pytest.mark.text
 def test_pages_have_the_published_numbers(page: ModuleType) -> None:
     tables = page.read()
     for path in page.PAGES:
@@ -48,11 +50,13 @@ def test_pages_have_the_published_numbers(page: ModuleType) -> None:
     assert page.CHART.read_text(encoding="utf-8") == page.chart(tables)
 
 
+@pytest.mark.text
 def test_every_published_table_is_on_the_page(page: ModuleType) -> None:
     text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     assert re.findall(r"^<!-- bench: (\S+) -->$", text, re.MULTILINE) == list(page.read())
 
 
+@pytest.mark.text
 def test_run_takes_the_place_of_the_published_table(page: ModuleType) -> None:
     case = {
         loop: {"cpu_ratios": {"uvloop": {"median": ratio}} if ratio else {}}
@@ -77,6 +81,7 @@ def test_run_takes_the_place_of_the_published_table(page: ModuleType) -> None:
     assert "rloop 3, zloop 4" in table["about"]
 
 
+@pytest.mark.text
 def test_incomplete_run_is_not_published(page: ModuleType) -> None:
     with pytest.raises(page.IncompleteError):
         page.check_complete("result.json", {"rows": []})
