@@ -10,6 +10,7 @@ import calls
 import cases
 import loops
 import memory
+import page
 import plot
 import programs
 import report
@@ -24,6 +25,8 @@ MICRO_SHARE = 0.3  # micro cases have no clients to average over and need less t
 
 def main() -> int:
     options = _parse_arguments()
+    if options.page is not None:
+        return _write_pages(options.page)
     chosen = cases.choose(options.cases, options.all, options.machine)
     if options.scale:
         chosen = cases.choose_scales(options.cases)
@@ -85,6 +88,10 @@ def _parse_arguments() -> argparse.Namespace:
         "--seconds", type=float, default=1.0, help=f"per measurement; {MICRO_SHARE:g} of it for micro"
     )
     parser.add_argument("--json", type=Path, default=programs.BUILD / "result.json", metavar="FILE")
+    parser.add_argument(
+        "--page", nargs="?", const="", metavar="RESULT",
+        help="measure nothing: write the published numbers into the documents, with RESULT those of that run",
+    )  # fmt: skip
     parser.add_argument("--list", action="store_true", help="print the names of the cases and stop")
     options = parser.parse_args()
     if options.rounds < 1 or options.seconds <= 0:
@@ -94,6 +101,18 @@ def _parse_arguments() -> argparse.Namespace:
     if options.plot and not (options.scale and plot.is_possible()):
         parser.error("--plot needs --scale and matplotlib")
     return options
+
+
+def _write_pages(result: str) -> int:
+    try:
+        if result:
+            page.publish(Path(result))
+    except (OSError, page.IncompleteError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    page.write()
+    print(f"written: {', '.join(str(path.relative_to(page.ROOT)) for path in (*page.PAGES, page.CHART))}")
+    return 0
 
 
 def _count_calls(chosen: Sequence[Case], choices: Sequence[Choice], options: argparse.Namespace) -> int:
