@@ -12,21 +12,13 @@ from whorl.core.lists cimport last_taken
 from whorl.core.loop.lifecycle cimport LoopLifecycle
 from whorl.handles.streams.engine cimport Stream
 
-cdef extern from *:
-    """
-    /* Whether a call of a method with one argument went well; if not, its exception is set. */
-    static inline int whorl_is_delivered(PyObject *protocol, PyObject *method, PyObject *argument) {
-        PyObject *result = PyObject_CallMethodOneArg(protocol, method, argument);
-        Py_XDECREF(result);
-        return result != NULL;
-    }
-
-    static inline int whorl_go_on_raising(void) {
-        return -1;
-    }
-    """
+cdef extern from "whorl/aio/transports/stream.h":
     bint is_delivered "whorl_is_delivered"(object protocol, str method, object argument) noexcept
-    int go_on_raising "whorl_go_on_raising"() except -1
+
+
+cdef inline int go_on_raising() except -1:
+    return -1
+
 
 cdef int OPEN
 cdef int CLOSING
