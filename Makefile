@@ -31,6 +31,7 @@ test:  ## the tests
 
 check:  ## lint, type-check for the oldest and the newest Python, and the tests that only read sources and pages
 	@$(PYTHON) -m build_tools --build pure --with check -- -m ruff check .
+	@$(PYTHON) -m build_tools.headers
 	@$(PYTHON) -m build_tools --build pure --with check -- -m mypy --python-version 3.11
 	@$(PYTHON) -m build_tools --build pure --with check -- -m mypy --python-version 3.14
 	@$(PYTHON) -m build_tools --build pure --with check,test -- -m pytest -m text -q -rfE $$(grep -rl --include='test_*.py' 'pytest.mark.text' tests)

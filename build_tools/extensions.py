@@ -79,7 +79,7 @@ def build(modules: Sequence[Module], config: str) -> dict[Module, Path]:
         _forget_old_versions(c_folder, keep=c_files)
     with alone_in(object_folder := folder / f"objects-{tag()}-{config}"):
         built = _in_parallel(
-            lambda pair: _compiled(pair[0].name, pair[1], config, object_folder),
+            lambda pair: _compiled(*pair, config, object_folder),
             list(zip(modules, c_files, strict=True)),
         )
         _forget_old_versions(object_folder, keep=built)
@@ -94,7 +94,7 @@ def file_name(module: Module) -> Path:
 def _translated(module: Module, config: str, folder: Path) -> Path:
     """The C code of `module`. It is the same for every interpreter."""
     directives = DIRECTIVES[config]
-    key = _input_digest(module, config)
+    key = _c_digest(module, config)
     target = folder / f"{module.name}.{key}.c"
     if not target.exists():
         _say(f"cython {config:8} {module.name}")
@@ -103,31 +103,41 @@ def _translated(module: Module, config: str, folder: Path) -> Path:
         with _new_file(target) as path:
             command = [sys.executable, "-m", "cython", *options, "--module-name", module.name]
             _run(module.name, [*command, "-I", ".", "-o", str(path), str(source)], module.folder)
-            if _input_digest(module, config) != key:
-                raise BuildError(f"--- {module.name}: changed while it was being read; build again")
+            _check_unchanged(module, key == _c_digest(module, config))
     return target
 
 
-def _input_digest(module: Module, config: str) -> str:
+def _c_digest(module: Module, config: str) -> str:
     directives = sorted(DIRECTIVES[config].items())
-    contents = [path.read_bytes() for path in inputs(module)]
+    contents = [path.read_bytes() for path in inputs(module) if path.suffix != ".h"]
     return _digest(f"{cython_version()} {directives} {module.name}".encode(), *contents)
 
 
-def _compiled(name: str, c_file: Path, config: str, folder: Path) -> Path:
+def _compiled(module: Module, c_file: Path, config: str, folder: Path) -> Path:
     """The extension module of this interpreter, made from `c_file`."""
+    name = module.name
     compile_command, link_command = _commands(config)
-    key = _digest(
-        f"{c_file.name} {compile_command} {link_command} {compiler_version()} {sys.version} {tag()}".encode()
-    )
+    key = _object_digest(module, c_file, config)
     target = folder / f"{name}.{key}.so"
     if not target.exists():
         _say(f"cc     {config:8} {name} ({tag()})")
         with _new_file(target) as path, tempfile.TemporaryDirectory(prefix="whorl-") as scratch:
             object_file = f"{scratch}/module.o"
-            _run(name, [*compile_command, "-c", str(c_file), "-o", object_file])
+            _run(name, [*compile_command, f"-I{module.folder}", "-c", str(c_file), "-o", object_file])
             _run(name, [*link_command, object_file, "-o", str(path)])
+            _check_unchanged(module, key == _object_digest(module, c_file, config))
     return target
+
+
+def _object_digest(module: Module, c_file: Path, config: str) -> str:
+    tools = f"{_commands(config)} {compiler_version()} {sys.version} {tag()}"
+    headers = [path.read_bytes() for path in inputs(module) if path.suffix == ".h"]
+    return _digest(f"{c_file.name} {tools}".encode(), *headers)
+
+
+def _check_unchanged(module: Module, is_unchanged: bool) -> None:
+    if not is_unchanged:
+        raise BuildError(f"--- {module.name}: changed while it was being read; build again")
 
 
 @cache

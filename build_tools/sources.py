@@ -1,7 +1,8 @@
 """Which modules of Whorl are compiled, and which files each one's C code is made from.
 
 A module is compiled when a `.pxd` stands beside its `.py`; there is no other list. Its C code is a function
-of those two files and of every `.pxd` that can be reached from them by `cimport`.
+of those two files and of every `.pxd` that can be reached from them by `cimport`. Its machine code is a
+function of its C code and of the headers that these `.pxd` files and headers include.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ _CIMPORT = re.compile(
     r"|cimport[ \t]+(?P<modules>[^\n]+))",
     re.MULTILINE,
 )
+_INCLUDE = re.compile(r'^[ \t]*(?:cdef[ \t]+extern[ \t]+from|#[ \t]*include)[ \t]+"([^"]+)"', re.MULTILINE)
 
 
 @dataclass(frozen=True, order=True)
@@ -47,15 +49,22 @@ def compiled_modules(folder: Path = SOURCES) -> list[Module]:
 
 
 def inputs(module: Module) -> list[Path]:
-    """The files that decide what C code `module` becomes, in a stable order."""
+    """The files that decide what `module` becomes, in a stable order: what Cython reads, and headers."""
     found = {module.source, module.declarations}
     waiting = [module.source, module.declarations]
     while waiting:
-        for path in cimported(waiting.pop(), module.folder):
-            if path not in found:
-                found.add(path)
-                waiting.append(path)
+        path = waiting.pop()
+        named = [*included(path, module.folder), *cimported(path, module.folder)]
+        waiting += set(named) - found
+        found |= set(named)
     return sorted(found)
+
+
+def included(path: Path, folder: Path) -> Iterator[Path]:
+    """The headers below `folder` that `path` includes; others belong to Python and to the system."""
+    for name in _INCLUDE.findall(path.read_text(encoding="utf-8")):
+        if (folder / name).exists():
+            yield folder / name
 
 
 def cimported(path: Path, folder: Path) -> Iterator[Path]:

@@ -59,7 +59,7 @@ def test_a_compiled_whorl_turns_the_gil_on_and_python_says_so() -> None:
     assert (said in answer.stderr) == whorl.compiled
 
 
-# The build's own tools, on a package in which `square` cimports `shapes`, and `plain` is not compiled.
+# The build's own tools, on a package in which `square` cimports `shapes` and has headers; `plain` is pure.
 
 PACKAGE = {
     "whorl/__init__.py": '__version__ = "1.0"\n',
@@ -68,7 +68,13 @@ PACKAGE = {
     "whorl/shapes.py": "class Shape:\n    def __init__(self, size):\n        self.size = size\n",
     "whorl/shapes.pxd": "cdef class Shape:\n    cdef public int size\n",
     "whorl/square.py": "def area(shape):\n    return shape.size * shape.size\n",
-    "whorl/square.pxd": "from whorl.shapes cimport Shape\n\ncpdef int area(Shape shape) except -1\n",
+    "whorl/square.pxd": (
+        "from whorl.shapes cimport Shape\n\n"
+        'cdef extern from "whorl/limits.h":\n    int LARGEST\n\n'
+        "cpdef int area(Shape shape) except -1\n"
+    ),
+    "whorl/limits.h": '#include "whorl/word.h"\n#define LARGEST (WORD / 2)\n',
+    "whorl/word.h": "#define WORD 65536\n",
 }
 
 
@@ -114,6 +120,14 @@ def test_what_is_cimported_by_what_is_cimported_decides_too(folder: Path) -> Non
     assert "points.pxd" in names(inputs(Module("whorl.square", folder)))
 
 
+@pytest.mark.parametrize("including", ["shapes", "square"])
+def test_a_header_that_is_included_decides_about_a_module(folder: Path, including: str) -> None:
+    (folder / f"whorl/{including}.pxd").write_text(
+        'from whorl.shapes cimport *\ncdef extern from "whorl/limits.h" nogil:\n    int LARGEST\n'
+    )
+    assert {"limits.h", "word.h"} < set(names(inputs(Module("whorl.square", folder))))
+
+
 needs_cython = pytest.mark.skipif(
     importlib.util.find_spec("Cython") is None, reason="Cython is not installed"
 )
@@ -134,6 +148,17 @@ def test_only_what_changed_is_compiled_again(folder: Path) -> None:
 
 
 @pytest.mark.slow
+@needs_cython
+def test_a_changed_header_compiles_only_what_includes_it_and_translates_nothing(folder: Path) -> None:
+    modules = shapes, square = compiled_modules(folder)
+    first = extensions.build(modules, "release")
+    translated = set((folder.parent / "cache").glob("c-release/*.c"))
+    (folder / "whorl/word.h").write_text("#define WORD 256\n")
+    second = extensions.build(modules, "release")
+    assert (second[shapes] == first[shapes], second[square] == first[square]) == (True, False)
+    assert set((folder.parent / "cache").glob("c-release/*.c")) == translated
+
+
 @needs_cython
 def test_everything_that_cannot_be_compiled_is_reported(folder: Path) -> None:
     for module in compiled_modules(folder):
@@ -180,7 +205,7 @@ def wheel(folder: Path, **environment: str) -> tuple[subprocess.CompletedProcess
     return answer, sorted(contents)
 
 
-SOURCE_SUFFIXES = [*[".pxd"] * 2, *[".py"] * 4, ".typed"]
+SOURCE_SUFFIXES = [*[".h"] * 2, *[".pxd"] * 2, *[".py"] * 4, ".typed"]
 
 
 @pytest.mark.slow

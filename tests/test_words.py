@@ -91,7 +91,7 @@ REPLACED = {
     "_Wish": "_EndpointOptions",
     "Owner": "AbstractLoop",
 }
-PATHS = sorted(path for path in (sources.SOURCES / "whorl").rglob("*.p*") if path.suffix in (".py", ".pxd"))
+PATHS = sorted(path for kind in ("py", "pxd", "h") for path in sources.SOURCES.rglob(f"*.{kind}"))
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: str(path.relative_to(sources.SOURCES)))
@@ -100,9 +100,9 @@ def test_replaced_words_do_not_come_back(path: Path) -> None:
 
 
 def names_in(path: Path) -> set[str]:
-    """Return the names in the code of a file; in declarations, every word."""
+    """Return the names in the code of a file; in declarations and headers, every word."""
     text = path.read_text(encoding="utf-8")
-    if path.suffix == ".pxd":
+    if path.suffix != ".py":
         return set(re.findall(r"\w+", text))
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     return {token.string for token in tokens if token.type == tokenize.NAME}

@@ -721,7 +721,7 @@ async def test_a_path_is_a_pure_path_whose_questions_are_awaited(tmp_path: Path)
 async def test_an_error_has_a_short_traceback(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         await fs.mkdir(tmp_path / "nowhere" / "dir")
-    assert [entry.name for entry in caught.traceback][1:] == ["mkdir", "await_call", "outcome"]
+    assert [entry.name for entry in caught.traceback][1:] == ["mkdir", "await_call", "await_request"]
     assert caught.value.__context__ is None
 
 

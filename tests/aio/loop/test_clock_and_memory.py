@@ -22,7 +22,7 @@ HOUR = 3600 * 10**9
 
 @pytest.mark.text
 def test_the_wall_clock_is_not_asked() -> None:
-    for path in [*SOURCES.rglob("*.py"), *SOURCES.rglob("*.pxd")]:
+    for path in [path for kind in ("py", "pxd", "h") for path in SOURCES.rglob(f"*.{kind}")]:
         text = path.read_text(encoding="utf-8")
         for name in ("CLOCK_REALTIME", "time.time(", "time.time_ns", "gettimeofday"):
             assert name not in text, f"{path} asks the wall clock ({name})"

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("no_leak")
 FOLDER = os.path.dirname(whorl.__file__)
 #: What begins and ends runs. Compiled, most of it has no frames, but what it calls has.
 BEGINS_OR_ENDS = {
-    "_begin_run", "_end_run", "_leave", "refresh_overrides", "runner", "is_main_thread", "wants_signals"
+    "_begin_run", "_end_run", "_leave", "refresh_overrides", "patched_run", "is_main_thread", "wants_signals"
 }  # fmt: skip
 
 

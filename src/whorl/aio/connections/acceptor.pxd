@@ -11,19 +11,10 @@ from whorl.core.kernel.kernel cimport Kernel
 from whorl.core.loop.lifecycle cimport LoopLifecycle
 from whorl.core.pollers.contract cimport IOHandle
 
-cdef extern from *:
-    """
-    /* What `cls.__new__(cls)` does for a class that has no such method of its own in Python. */
-    static inline PyObject *whorl_new(PyObject *cls) {
-        PyObject *none = PyTuple_New(0), *made = NULL;
-        if (none != NULL) {
-            made = ((PyTypeObject *)cls)->tp_new((PyTypeObject *)cls, none, NULL);
-            Py_DECREF(none);
-        }
-        return made;
-    }
-    """
+cdef extern from "whorl/aio/connections/acceptor.h":
     object new "whorl_new"(object cls)
+
+cdef extern from "Python.h":
     object copy_of "PyContext_Copy"(object context)
 
 cdef int OPEN

@@ -244,7 +244,7 @@ class File(Generic[AnyStr]):
             await next_turn()
             self._position = position
         finally:
-            self._has_ended()
+            self._operation_ended()
 
     # Writing.
 
@@ -335,7 +335,7 @@ class File(Generic[AnyStr]):
             ending.set_result(None)
         else:
             ending.set_exception(error)
-        self._has_ended()
+        self._operation_ended()
 
     async def __aenter__(self) -> Self:
         self._check_open()
@@ -399,7 +399,7 @@ class File(Generic[AnyStr]):
                 functools.partial(self._acted, future),
             )
         except BaseException:
-            self._has_ended()
+            self._operation_ended()
             raise
         try:
             begin, result = await future
@@ -432,9 +432,9 @@ class File(Generic[AnyStr]):
             future.set_exception(error)
         else:
             future.set_result(outcome)
-        self._has_ended()
+        self._operation_ended()
 
-    def _has_ended(self) -> None:
+    def _operation_ended(self) -> None:
         self._is_busy = False
         if self._ending is not None and not self._ending.done():
             self._end()

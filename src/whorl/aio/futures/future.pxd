@@ -8,21 +8,7 @@ cdef int CANCELLED
 cdef int FINISHED
 
 
-cdef extern from *:
-    """
-    /* Sets a StopIteration with a value; without one, ending an iteration needs no exception. */
-    static inline int whorl_stop_with(PyObject *value) {
-        PyObject *stop;
-        if (value == Py_None)
-            return 0;
-        stop = PyObject_CallOneArg(PyExc_StopIteration, value);
-        if (stop == NULL)
-            return -1;
-        PyErr_SetObject(PyExc_StopIteration, stop);
-        Py_DECREF(stop);
-        return 0;
-    }
-    """
+cdef extern from "whorl/aio/futures/future.h":
     int stop_with "whorl_stop_with"(object value) noexcept
 
 

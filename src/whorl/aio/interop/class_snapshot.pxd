@@ -2,13 +2,10 @@ cimport cython
 from cpython.ref cimport PyObject
 from libc.stdint cimport uint64_t
 
-cdef extern from *:
-    """
-    static inline unsigned int whorl_version_of(PyObject *cls) {
-        return PyType_Check(cls) ? (unsigned int)((PyTypeObject *)cls)->tp_version_tag : 0;
-    }
-    """
-    unsigned int version_of "whorl_version_of"(object cls)
+cdef extern from "Python.h":
+    bint PyType_Check(object thing) noexcept
+    ctypedef struct PyTypeObject:
+        unsigned int tp_version_tag
 
 
 cdef class ClassSnapshot:
@@ -17,6 +14,10 @@ cdef class ClassSnapshot:
 
     @cython.locals(versions=uint64_t)
     cpdef bint is_current(self) except -1
+
+
+cdef inline unsigned int version_of(object cls) noexcept:
+    return (<PyTypeObject *>cls).tp_version_tag if PyType_Check(cls) else 0
 
 
 cdef inline uint64_t versions_of(list methods) except? 0:

@@ -3,21 +3,7 @@ cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
-cdef extern from *:
-    """
-    /* Empty a list, which keeps its memory if it had one item: the next one is not far. */
-    static inline int whorl_drop_all(PyObject *list) {
-    #ifndef Py_GIL_DISABLED
-        if (PyList_CheckExact(list) && PyList_GET_SIZE(list) == 1) {
-            PyObject *item = PyList_GET_ITEM(list, 0);
-            Py_SET_SIZE((PyVarObject *)list, 0);
-            Py_DECREF(item);
-            return 0;
-        }
-    #endif
-        return PyList_SetSlice(list, 0, PY_SSIZE_T_MAX, NULL);
-    }
-    """
+cdef extern from "whorl/aio/streams/buffer.h":
     int drop_all "whorl_drop_all"(list chunks) except -1
 
 cdef Py_ssize_t SHORT_CHUNK

@@ -5,13 +5,12 @@ from whorl.aio.interop.reusable_future cimport ReusableFuture
 from whorl.core.callback cimport has_single_reference
 from whorl.core.loop.loop cimport Loop
 
-cdef extern from *:
-    """
-    static inline PyObject *whorl_attributes_of(PyObject *thing) {
-        return PyObject_GenericGetDict(thing, NULL);
-    }
-    """
-    dict attributes_of "whorl_attributes_of"(object thing)
+cdef extern from "Python.h":
+    dict PyObject_GenericGetDict(object thing, void *context)
+
+
+cdef inline dict attributes_of(object thing):
+    return PyObject_GenericGetDict(thing, NULL)
 
 
 cdef class StreamWait(ReusableFuture):

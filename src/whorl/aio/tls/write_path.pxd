@@ -41,7 +41,7 @@ cdef class TLSWritePath:
     @cython.locals(size=Py_ssize_t, count=Py_ssize_t, is_queued=bint)
     cdef object _write(self, object data)
     cdef object _write_all(self, object chunks)
-    cdef bint _is_lost(self) except -1
+    cdef bint _count_lost_write(self) except -1
     cpdef object _append(self, object data, Py_ssize_t size)
     @cython.locals(later=list)
     cdef object _append_first(self, object rest, Py_ssize_t size)

@@ -127,7 +127,7 @@ class TLSWritePath:
 
     def _write(self, data: Any) -> None:
         """Send bytes-like `data`: encrypted at once, as far as the transport underneath takes it."""
-        if self._is_lost():
+        if self._count_lost_write():
             return
         size = len(data)
         try:
@@ -154,7 +154,7 @@ class TLSWritePath:
 
     def _write_all(self, chunks: Iterable[bytes]) -> None:
         """Send all chunks in order, in as few records as possible."""
-        if self._is_lost():
+        if self._count_lost_write():
             return
         for chunk in chunks:
             self._append(chunk, len(chunk))
@@ -163,8 +163,8 @@ class TLSWritePath:
         except Exception as error:
             self._fatal_error(error, "Fatal error on SSL protocol")
 
-    def _is_lost(self) -> bool:
-        """Return whether nothing is taken any more; warns those who keep trying."""
+    def _count_lost_write(self) -> bool:
+        """Return whether a write is lost, as nothing can be sent any more; count it, and warn of many."""
         if self._state < FLUSHING:
             return False
         if self._lost_writes >= QUIET_WRITES:

@@ -13,17 +13,7 @@ cdef extern from "Python.h":
     int PyContext_Enter(PyObject *context) except -1
     int PyContext_Exit(PyObject *context) except -1
 
-cdef extern from *:
-    """
-    /* The same method as a descriptor of this class; anything else as it is. */
-    static inline PyObject *whorl_method_of(PyObject *cls, PyObject *method) {
-        if (Py_TYPE(method) != &PyMethodDescr_Type || !PyType_Check(cls)) {
-            Py_INCREF(method);
-            return method;
-        }
-        return PyDescr_NewMethod((PyTypeObject *)cls, ((PyMethodDescrObject *)method)->d_method);
-    }
-    """
+cdef extern from "whorl/aio/transports/byte_transport.h":
     object method_of "whorl_method_of"(object cls, object method)
 
 cdef int LIFE_OPEN
@@ -81,7 +71,7 @@ cdef class WriteTransport(BaseTransport):
 
     # What a subclass decides.
     cdef object _check_writable(self, str method)
-    cdef bint _is_lost(self) except -1
+    cdef bint _count_lost_write(self) except -1
     cdef object _sent_all(self)
 
     cdef object _sent_some(self)

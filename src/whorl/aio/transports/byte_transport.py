@@ -293,8 +293,8 @@ class WriteTransport(BaseTransport):
     def _check_writable(self, method: str) -> None:
         """Raise RuntimeError if nothing may be written now."""
 
-    def _is_lost(self) -> bool:
-        """Whether nothing can be sent any more, never while it is OPEN; warns those who keep trying."""
+    def _count_lost_write(self) -> bool:
+        """Return whether a write is lost, as nothing can be sent any more; count it, and warn of many."""
         return self._state >= LOST
 
     def _sent_all(self) -> None:
@@ -309,7 +309,7 @@ class WriteTransport(BaseTransport):
         if self._refuses_writes:
             self._check_writable("write")
         size = size_of(data)
-        if not size or (self._state != OPEN and self._is_lost()):
+        if not size or (self._state != OPEN and self._count_lost_write()):
             return
         code = self._send(data, size)
         if code < 0:
@@ -333,7 +333,7 @@ class WriteTransport(BaseTransport):
             if chunk:
                 chunks.append(chunk)
                 size += len(chunk)
-        if not size or self._is_lost():
+        if not size or self._count_lost_write():
             return
         self._send_all(chunks, size)
         self._check_high_water()

@@ -1,16 +1,17 @@
 cimport cython
+from cpython.long cimport PyLong_FromVoidPtr
+from cpython.ref cimport PyObject
 
-cdef extern from *:
-    """
-    static inline PyObject *whorl_weak_reference(PyObject *thing) {
-        return PyWeakref_NewRef(thing, NULL);
-    }
-    static inline PyObject *whorl_identity(PyObject *thing) {
-        return PyLong_FromVoidPtr(thing);
-    }
-    """
-    object weak_reference "whorl_weak_reference"(object thing)
-    object identity "whorl_identity"(object thing)
+cdef extern from "Python.h":
+    object PyWeakref_NewRef(object thing, PyObject *callback)
+
+
+cdef inline object weak_reference(object thing):
+    return PyWeakref_NewRef(thing, NULL)
+
+
+cdef inline object identity(object thing):
+    return PyLong_FromVoidPtr(<void *>thing)
 
 
 cdef class ConnectionSet:

@@ -41,7 +41,7 @@ cdef class DatagramEndpoint(Datagrams):
     cdef object _datagram_refused(self, tuple datagram, object error)
     cdef object _sent_some(self)
 
-    cdef bint _is_lost(self) except -1
+    cdef bint _count_lost_write(self) except -1
     cdef bint _goes_to_peer(self, object address) except -1
     @cython.locals(sent=Py_ssize_t)
     cdef bint _sent_now(self, object data, object address) except -1

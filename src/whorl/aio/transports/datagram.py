@@ -232,7 +232,7 @@ class DatagramEndpoint(Datagrams):
             if addr is not None and addr != self._address:
                 raise ValueError(f"Invalid address: must be None or {self._address}")
             addr = self._address
-        if self._state >= LOST and self._is_lost():
+        if self._state >= LOST and self._count_lost_write():
             return
         if not self._queue and self._sent_now(data, addr):
             return
@@ -244,8 +244,8 @@ class DatagramEndpoint(Datagrams):
         if self._unsent > self._high:
             self._check_high_water()
 
-    def _is_lost(self) -> bool:
-        """Return whether nothing can be sent any more; warns those who keep trying."""
+    def _count_lost_write(self) -> bool:
+        """Return whether a write is lost, as nothing can be sent any more; count it, and warn of many."""
         if self._state != CLOSED and not self._address:
             return False  # Until connection_lost was called, as in asyncio.
         if self._lost_sends >= QUIET_SENDS:

@@ -44,7 +44,7 @@ cdef class WritePipe(WriteTransport):
     cdef object _watch(self)
     cdef object _handle_events(self, int seen)
     cdef object _reader_left(self)
-    cdef bint _is_lost(self) except -1
+    cdef bint _count_lost_write(self) except -1
     cdef object _write_failed(self, int code)
     cdef object _sent_some(self)
     cdef object _sent_all(self)

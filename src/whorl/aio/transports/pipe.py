@@ -208,8 +208,8 @@ class WritePipe(WriteTransport):
         """Write all of `list_of_data`, joined: what cannot be joined is a TypeError, as asyncio's."""
         self.write(b"".join(list_of_data))
 
-    def _is_lost(self) -> bool:
-        """Return whether nothing can be written any more; warns those who keep trying."""
+    def _count_lost_write(self) -> bool:
+        """Return whether a write is lost, as nothing can be sent any more; count it, and warn of many."""
         if self._state == OPEN:
             return False
         if self._lost_writes >= QUIET_WRITES:

@@ -12,21 +12,13 @@ from whorl.core.lists cimport last_taken
 from whorl.core.loop.lifecycle cimport LoopLifecycle
 from whorl.handles.streams.engine cimport Stream
 
-cdef extern from *:
-    """
-    /* Whether a call of a method with one argument went well; if not, its exception is set. */
-    static inline int whorl_is_delivered(PyObject *protocol, PyObject *method, PyObject *argument) {
-        PyObject *result = PyObject_CallMethodOneArg(protocol, method, argument);
-        Py_XDECREF(result);
-        return result != NULL;
-    }
+cdef extern from "whorl/aio/transports/stream.h":
+    bint deliver_catching "whorl_deliver_catching"(object protocol, str method, object argument) noexcept
 
-    static inline int whorl_go_on_raising(void) {
-        return -1;
-    }
-    """
-    bint is_delivered "whorl_is_delivered"(object protocol, str method, object argument) noexcept
-    int go_on_raising "whorl_go_on_raising"() except -1
+
+cdef inline int go_on_raising() except -1:
+    return -1
+
 
 cdef int OPEN
 cdef int CLOSING
@@ -65,7 +57,7 @@ cdef class StreamTransport(WriteTransport):
     cdef flag _holds
 
     cdef Py_ssize_t _send(self, object data, Py_ssize_t size) except? -65536
-    cdef bint _holds_first(self, object data, Py_ssize_t size) except -1
+    cdef bint _hold_first(self, object data, Py_ssize_t size) except -1
     @cython.locals(fits=bint)
     cdef Py_ssize_t _hold_more(self, object data, Py_ssize_t size) except? -65536
     @cython.locals(data=bytes, code=Py_ssize_t)
@@ -86,7 +78,7 @@ cdef class StreamTransport(WriteTransport):
     cdef object _write_failed(self, int code)
     cdef object _sent_all(self)
     cdef object _check_writable(self, str method)
-    cdef bint _is_lost(self) except -1
+    cdef bint _count_lost_write(self) except -1
     cpdef int _shut_write_side(self) except? -65536
     cpdef object _socket(self)
     cpdef int fileno(self) except -2

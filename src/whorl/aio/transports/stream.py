@@ -43,7 +43,7 @@ if not cython.compiled:
 
     _raised = threading.local()  # compiled, an exception stays set in its thread
 
-    def is_delivered(protocol: Any, method: str, argument: Any) -> bool:
+    def deliver_catching(protocol: Any, method: str, argument: Any) -> bool:
         """Call a method, and return whether it raised nothing."""
         try:
             getattr(protocol, method)(argument)
@@ -374,7 +374,7 @@ class StreamTransport(WriteTransport):
             except BaseException as error:
                 self._data_refused(error)
         # With `try` here each message would cost a look at the exception that is being handled.
-        elif not is_delivered(self._protocol, "data_received", data):
+        elif not deliver_catching(self._protocol, "data_received", data):
             try:
                 go_on_raising()
             except BaseException as error:
@@ -410,17 +410,17 @@ class StreamTransport(WriteTransport):
         """Send `data`, or hold it: then 1, and the loop's collector has it sent."""
         if self._holds:
             return self._hold_more(data, size)
-        if self._collector.is_on and self._holds_first(data, size):
+        if self._collector.is_on and self._hold_first(data, size):
             return 1
         return Stream._send(self, data, size)
 
-    def _holds_first(self, data: Any, size: int) -> bool:
-        """Hold a write where none is held, if that may be; whether it is held."""
+    def _hold_first(self, data: Any, size: int) -> bool:
+        """Hold a write where none is held, if that may be; return whether it is held."""
         if self._unsent or size > self._most_held or not self._may_hold:
             return False
         if self._shown_socket is not None and self._shown_socket.is_handed_out:
             return False
-        if not self._collector.takes(self, size):
+        if not self._collector.hold(self, size):
             return False
         self._enqueue(data, 0, size)
         self._holds = True
@@ -436,7 +436,7 @@ class StreamTransport(WriteTransport):
         )
         if not fits and type(data) is not bytes:  # To queue it would copy it.
             self._flush_held()
-            return 1 if self._is_lost() else Stream._send(self, data, size)
+            return 1 if self._count_lost_write() else Stream._send(self, data, size)
         self._enqueue(data, 0, size)
         if not fits:
             self._flush_held()
@@ -502,8 +502,8 @@ class StreamTransport(WriteTransport):
         if self._empty_waiter is not None:
             raise RuntimeError(f"unable to {method}; sendfile is in progress")
 
-    def _is_lost(self) -> bool:
-        """Return whether nothing can be sent any more; warns those who keep trying."""
+    def _count_lost_write(self) -> bool:
+        """Count a write that cannot be sent any more, and return whether it is one; warn of many."""
         if self._state < LOST:
             return False
         if self._lost_writes >= QUIET_WRITES:

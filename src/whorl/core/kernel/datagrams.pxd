@@ -21,30 +21,8 @@ cdef extern from "<sys/socket.h>" nogil:
     ssize_t c_sendto "sendto"(int fd, const void *data, size_t size, int flags, const sockaddr *address, unsigned int length)
     ssize_t c_recvfrom "recvfrom"(int fd, void *data, size_t size, int flags, sockaddr *address, unsigned int *length)
 
-cdef extern from *:
-    """
-    #ifndef _GNU_SOURCE
-    #define _GNU_SOURCE
-    #endif
-    #include <sys/socket.h>
-    #include <sys/syscall.h>
-    #include <unistd.h>
-
-    /* struct mmsghdr, which the headers show only to those who ask for GNU's names early enough. */
-    struct whorl_mmsghdr {
-        struct msghdr msg_hdr;
-        unsigned int msg_len;
-    };
-
-    static inline int whorl_recvmmsg(int fd, struct whorl_mmsghdr *messages, unsigned int count, int flags) {
-        return (int)syscall(SYS_recvmmsg, fd, messages, count, flags, NULL);
-    }
-
-    static inline int whorl_sendmmsg(int fd, struct whorl_mmsghdr *messages, unsigned int count, int flags) {
-        return (int)syscall(SYS_sendmmsg, fd, messages, count, flags);
-    }
-    """
-    struct mmsghdr "whorl_mmsghdr":
+cdef extern from "whorl/core/kernel/datagrams.h":
+    struct mmsghdr:
         msghdr msg_hdr
         unsigned int msg_len
     int c_recvmmsg "whorl_recvmmsg"(int fd, mmsghdr *messages, unsigned int count, int flags) nogil

@@ -59,110 +59,16 @@ cdef extern from "<sys/eventfd.h>" nogil:
     int EFD_NONBLOCK
     int c_eventfd "eventfd"(unsigned int value, int flags)
 
-cdef extern from *:
-    """
-    #include <sys/syscall.h>
-    #include <string.h>
-    #ifndef SYS_epoll_pwait2
-    #define SYS_epoll_pwait2 441
-    #endif
-    #define WHORL_VECTORS 64
-    """
+cdef extern from "whorl/core/kernel/kernel.h":
     long SYS_epoll_pwait
     long SYS_epoll_pwait2
+    uint64_t mask_with "whorl_mask_with"(int number) noexcept nogil
+    int64_t read_ticks "whorl_read_ticks"() noexcept nogil
+    bint clock_is_patched "whorl_clock_is_patched"() except -1
+    object owned "whorl_owned"(PyObject *thing)
     void *c_memset "memset"(void *target, int value, size_t size) nogil
 
-cdef extern from *:
-    """
-    #include <signal.h>
-    /* The signals that this thread holds back, and one more, as the kernel's 64 bits. */
-    static inline uint64_t whorl_mask_with(int number) {
-        sigset_t set;
-        uint64_t mask;
-        sigemptyset(&set);
-        pthread_sigmask(SIG_BLOCK, NULL, &set);
-        sigaddset(&set, number);
-        memcpy(&mask, &set, sizeof(mask));
-        return mask;
-    }
-    """
-    uint64_t mask_with "whorl_mask_with"(int number) noexcept nogil
-
-cdef extern from *:
-    """
-    #if defined(__x86_64__)
-    #include <x86intrin.h>
-    #define WHORL_TICKS() ((int64_t)__rdtsc())
-    #else
-    #include <time.h>
-    static inline int64_t WHORL_TICKS(void) {
-        struct timespec now;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-    }
-    #endif
-    """
-    int64_t read_ticks "WHORL_TICKS"() noexcept nogil
-
-cdef extern from *:
-    """
-    /* Whether somebody has put a function of Python's in the place of `time.monotonic`. Since CPython 3.12 a dictionary
-       tells when it changes, so that most questions need no look at it. */
-    static int whorl_clock_answer = -1;
-
-    #if PY_VERSION_HEX >= 0x030C0000 && !defined(Py_GIL_DISABLED)
-    static int whorl_names_changed(PyDict_WatchEvent event, PyObject *names, PyObject *name, PyObject *value) {
-        whorl_clock_answer = -1;
-        return 0;
-    }
-
-    static int whorl_watch_names(PyObject *names) {
-        int watcher = PyDict_AddWatcher(whorl_names_changed);
-        if (watcher >= 0 && PyDict_Watch(watcher, names) == 0)
-            return 1;
-        PyErr_Clear(); /* there are eight watchers for all that wish for one */
-        return 0;
-    }
-    #else
-    static int whorl_watch_names(PyObject *names) {
-        return 0;
-    }
-    #endif
-
-    static int whorl_look_at_clock(void) {
-        static PyObject *names = NULL, *name = NULL;
-        static int is_watched = 0;
-        PyObject *found;
-        int answer;
-        if (names == NULL) {
-            PyObject *module = PyImport_ImportModule("time"); /* kept for good, and its names with it */
-            if (module == NULL || (name = PyUnicode_InternFromString("monotonic")) == NULL)
-                return -1;
-            names = PyModule_GetDict(module);
-            is_watched = whorl_watch_names(names);
-        }
-        found = PyDict_GetItemWithError(names, name);
-        if (found == NULL)
-            return PyErr_Occurred() ? -1 : 0;
-        answer = !PyCFunction_CheckExact(found);
-        if (is_watched)
-            whorl_clock_answer = answer;
-        return answer;
-    }
-
-    static inline int whorl_clock_is_patched(void) {
-        return whorl_clock_answer >= 0 ? whorl_clock_answer : whorl_look_at_clock();
-    }
-    """
-    bint clock_is_patched "whorl_clock_is_patched"() except -1
-
-cdef extern from *:
-    """
-    static inline PyObject *whorl_owned(PyObject *thing) {
-        return thing;
-    }
-    """
-    object owned "whorl_owned"(PyObject *thing)
+cdef extern from "Python.h":
     PyObject *new_bytes "PyBytes_FromStringAndSize"(const char *content, Py_ssize_t size) except NULL
     int resize_bytes "_PyBytes_Resize"(PyObject **data, Py_ssize_t size) except -1
     char *room_of "PyBytes_AS_STRING"(PyObject *data)

@@ -4,33 +4,7 @@ from cpython.ref cimport PyObject
 
 from whorl.core.kernel.inotify cimport NotifyCalls
 
-cdef extern from *:
-    """
-    #if defined(__GNUC__)
-    #pragma GCC diagnostic push
-    #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-    #endif
-    /* Other content for a bytes object that nobody but the caller knows, and that was made for as much or more. */
-    static inline void whorl_rewrite(PyObject *bytes, const char *content, Py_ssize_t size) {
-        memcpy(PyBytes_AS_STRING(bytes), content, size);
-        PyBytes_AS_STRING(bytes)[size] = 0;
-        ((PyBytesObject *)bytes)->ob_shash = -1;
-        Py_SET_SIZE((PyVarObject *)bytes, size);
-    }
-    #if defined(__GNUC__)
-    #pragma GCC diagnostic pop
-    #endif
-
-    /* Whether nobody has this object but its one holder. */
-    #ifdef Py_GIL_DISABLED
-    #define WHORL_REUSES 0
-    #else
-    #define WHORL_REUSES 1
-    #endif
-    static inline int whorl_is_sole(PyObject *bytes) {
-        return WHORL_REUSES && Py_REFCNT(bytes) == 1;
-    }
-    """
+cdef extern from "whorl/core/kernel/message_buffers.h":
     const bint REUSES "WHORL_REUSES"
     void rewrite "whorl_rewrite"(PyObject *message, const char *content, Py_ssize_t size) noexcept
     bint is_sole "whorl_is_sole"(PyObject *message) noexcept

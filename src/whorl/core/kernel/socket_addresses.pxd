@@ -34,37 +34,7 @@ cdef extern from "<arpa/inet.h>" nogil:
     const char *inet_ntop(int family, const void *address, char *text, unsigned int size)
     int inet_pton(int family, const char *text, void *address)
 
-cdef extern from *:
-    """
-    #include <stddef.h>
-    #include <sys/socket.h>
-    #include <sys/un.h>
-
-    #define WHORL_PATH_AT ((unsigned int)offsetof(struct sockaddr_un, sun_path))
-    #define WHORL_PATH_SIZE ((Py_ssize_t)sizeof(((struct sockaddr_un *)0)->sun_path))
-
-    /* The text of an IPv4 address; several times as fast as inet_ntop. Returns its length. */
-    static inline int whorl_show_ipv4(uint32_t network_order, char *text) {
-        const unsigned char *byte = (const unsigned char *)&network_order;
-        char *end = text;
-        int i;
-        for (i = 0; i < 4; i++) {
-            unsigned int value = byte[i];
-            if (value >= 100)
-                *end++ = (char)('0' + value / 100);
-            if (value >= 10)
-                *end++ = (char)('0' + value / 10 % 10);
-            *end++ = (char)('0' + value % 10);
-            *end++ = '.';
-        }
-        *--end = 0;
-        return (int)(end - text);
-    }
-
-    static inline char *whorl_path_of(struct sockaddr_storage *address) {
-        return ((struct sockaddr_un *)address)->sun_path;
-    }
-    """
+cdef extern from "whorl/core/kernel/socket_addresses.h":
     int show_ipv4 "whorl_show_ipv4"(uint32_t network_order, char *text) nogil
     char *path_of "whorl_path_of"(sockaddr_storage *address) nogil
     unsigned int PATH_AT "WHORL_PATH_AT"

@@ -6,24 +6,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from whorl.core.kernel.socket_addresses cimport AF_INET, AF_INET6, AF_UNIX, read_address, sockaddr, sockaddr_in, sockaddr_storage
 from whorl.core.kernel.files cimport FileCalls, c_close
 
-cdef extern from *:
-    """
-    #ifndef _GNU_SOURCE
-    #define _GNU_SOURCE
-    #endif
-    #include <netinet/in.h>
-    #include <netinet/tcp.h>
-    #include <sys/socket.h>
-
-    static inline int whorl_accept(int fd, struct sockaddr *address, socklen_t *length) {
-        return accept4(fd, address, length, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    }
-
-    static inline int whorl_no_delay(int fd) {
-        int on = 1;
-        return setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    }
-    """
+cdef extern from "whorl/core/kernel/sockets.h":
     int c_accept "whorl_accept"(int fd, sockaddr *address, unsigned int *length) nogil
     int c_no_delay "whorl_no_delay"(int fd) nogil
     int c_getsockname "getsockname"(int fd, sockaddr *address, unsigned int *length) nogil

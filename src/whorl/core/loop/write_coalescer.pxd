@@ -19,7 +19,7 @@ cdef class WriteCoalescer:
     cdef int64_t _since
     cdef unsigned long _thread
 
-    cdef bint takes(self, Handle handle, Py_ssize_t size) except -1
+    cdef bint hold(self, Handle handle, Py_ssize_t size) except -1
     cdef bint is_late(self) except -1
     cdef object batch_began(self)
     cdef object callback_ended(self)

@@ -4,7 +4,7 @@ A loop collects only where the program asks for it. An answer that a server send
 that sleeps, which costs the server more than the send itself. Answers that leave one right after the other
 wake it once.
 
-    callback writes -> takes() -> the handle's own queue, and the list here
+    callback writes -> hold() -> the handle's own queue, and the list here
     callback ends   -> callback_ended() -> send_all(), once more handles hold something than callbacks wait
 
 So the last callback of a turn sends at once, and so does the only one: nobody waits for nothing. The answers
@@ -55,8 +55,8 @@ class WriteCoalescer:
 
     # What a handle asks.
 
-    def takes(self, handle: Any, size: int) -> bool:
-        """Whether a handle that holds nothing is to hold a write of `size` bytes until it is told to send it.
+    def hold(self, handle: Any, size: int) -> bool:
+        """Note that a handle holds its first write, and return whether it may, until it is told to send it.
 
         Not outside of callbacks, not in other threads, and not if no callback waits behind the one that runs.
         """

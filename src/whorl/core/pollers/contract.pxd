@@ -4,21 +4,8 @@ from libc.stdint cimport int64_t, uint32_t
 from whorl.core.callback cimport AbstractLoop, flag
 from whorl.core.handle cimport Handle
 
-cdef extern from *:
-    """
-    /* What stands for a descriptor in a poller's table, or None. A poller that was never initialized has no table. */
-    static inline PyObject *whorl_watcher(PyObject *table, int fd) {
-        PyObject *found;
-        if (table == Py_None) {
-            PyErr_SetString(PyExc_TypeError, "the poller was never initialized");
-            return NULL;
-        }
-        found = fd >= 0 && fd < PyList_GET_SIZE(table) ? PyList_GET_ITEM(table, fd) : Py_None;
-        Py_INCREF(found);
-        return found;
-    }
-    """
-    object watcher_in "whorl_watcher"(list table, int fd)
+cdef extern from "whorl/core/pollers/contract.h":
+    object watcher_in "whorl_watcher_in"(list table, int fd)
 
 cdef int OPEN
 

@@ -19,67 +19,7 @@ cdef Py_ssize_t SWEEP_MIN_CANCELLED
 cdef Py_ssize_t SWEEP_FRACTION
 
 
-cdef extern from *:
-    """
-    /* The collector looks at every new object some two times. A timer to which nobody refers but its heap need not be
-       among them: the heap answers for what it refers to. */
-    #ifdef Py_GIL_DISABLED
-    #define whorl_leave_out(timer) ((void)(timer))
-    #define whorl_take_in(timer) ((void)(timer))
-    #define whorl_answer_for_timers(heap) ((void)(heap))
-    #else
-    static inline void whorl_leave_out(PyObject *timer) {
-        if (Py_REFCNT(timer) == 1 && PyObject_IS_GC(timer)) {
-            Py_ssize_t offset = Py_TYPE(timer)->tp_weaklistoffset;
-            if (offset <= 0 || *(PyObject **)((char *)timer + offset) == NULL)
-                PyObject_GC_UnTrack(timer);
-        }
-    }
-
-    static inline void whorl_take_in(PyObject *timer) {
-        if (!PyObject_GC_IsTracked(timer))
-            PyObject_GC_Track(timer);
-    }
-
-    struct whorl_visit {
-        visitproc visit;
-        void *arg;
-    };
-
-    static traverseproc whorl_traverse_lists;
-
-    /* Visit what a heap refers to, a list, and for the timers in it that are left out what they refer to. If somebody
-       else has found the list or such a timer all the same, what they refer to counts as in use. */
-    static inline int whorl_visit_list(PyObject *list, void *arg) {
-        struct whorl_visit *outer = (struct whorl_visit *)arg;
-        Py_ssize_t position;
-        int result = outer->visit(list, outer->arg);
-        if (!PyList_CheckExact(list) || Py_REFCNT(list) != 1)
-            return result;
-        for (position = 0; result == 0 && position < PyList_GET_SIZE(list); position++) {
-            PyObject *timer = PyList_GET_ITEM(list, position);
-            if (timer != NULL && PyObject_IS_GC(timer) && Py_REFCNT(timer) == 1 && !PyObject_GC_IsTracked(timer))
-                result = Py_TYPE(timer)->tp_traverse(timer, outer->visit, outer->arg);
-        }
-        return result;
-    }
-
-    static inline int whorl_traverse_heap(PyObject *heap, visitproc visit, void *arg) {
-        struct whorl_visit inner;
-        inner.visit = visit;
-        inner.arg = arg;
-        return whorl_traverse_lists(heap, whorl_visit_list, &inner);
-    }
-
-    static inline void whorl_answer_for_timers(PyObject *heap_class) {
-        PyTypeObject *heap = (PyTypeObject *)heap_class;
-        if (heap->tp_traverse == whorl_traverse_heap)
-            return;
-        whorl_traverse_lists = heap->tp_traverse;
-        heap->tp_traverse = whorl_traverse_heap;
-    }
-    #endif
-    """
+cdef extern from "whorl/core/timers/heap.h":
     void leave_out "whorl_leave_out"(PyObject *timer) noexcept
     void take_in "whorl_take_in"(object timer) noexcept
     void answer_for_timers "whorl_answer_for_timers"(object heap) noexcept

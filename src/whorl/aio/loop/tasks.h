@@ -1,0 +1,78 @@
+/* Making asyncio's own futures and tasks. */
+#ifndef WHORL_AIO_LOOP_TASKS_H
+#define WHORL_AIO_LOOP_TASKS_H
+
+#include "whorl/core/references.h"
+#include "whorl/core/vectorcall.h"
+
+/* Make an object of exactly this class from these arguments. Python's call of a class packs them anew. */
+static inline PyObject *whorl_future_of(PyObject *cls, PyObject *arguments) {
+    PyTypeObject *type = (PyTypeObject *)cls;
+    PyObject *made = arguments == NULL ? NULL : type->tp_new(type, arguments, NULL);
+    if (made != NULL && type->tp_init(made, arguments, NULL) < 0)
+        Py_CLEAR(made);
+    return made;
+}
+
+static PyObject *whorl_spare_arguments; /* a tuple with room for one, of which nobody knows */
+
+/* Make a task from a tuple that is used again. Python's tuples never change. */
+static inline PyObject *whorl_task_of(PyObject *cls, PyObject *coroutine) {
+    PyObject *arguments = whorl_spare_arguments, *made;
+    whorl_spare_arguments = NULL;
+    if (arguments == NULL) {
+        arguments = PyTuple_New(1);
+        if (arguments == NULL)
+            return NULL;
+#ifndef Py_GIL_DISABLED
+        PyObject_GC_UnTrack(arguments);
+#endif
+    }
+    PyTuple_SET_ITEM(arguments, 0, Py_NewRef(coroutine));
+    made = whorl_future_of(cls, arguments);
+#ifndef Py_GIL_DISABLED
+    if (Py_REFCNT(arguments) == 1 && whorl_spare_arguments == NULL) {
+        whorl_spare_arguments = arguments;
+        PyTuple_SET_ITEM(arguments, 0, NULL);
+        Py_DECREF(coroutine);
+        return made;
+    }
+    PyObject_GC_Track(arguments); /* somebody keeps it */
+#endif
+    Py_DECREF(arguments);
+    return made;
+}
+
+/* `create_task` of a loop and a coroutine; of more than those Cython's knows. */
+typedef PyObject *(*whorl_task_maker)(PyObject *loop, PyObject *coroutine);
+
+static whorl_task_maker whorl_plain_task;
+static vectorcallfunc whorl_compiled_create_task;
+
+/* Return whether there are no names, or only that which asyncio gives a task without one, before 3.14.
+   Python would make a dictionary of them. */
+static inline int whorl_says_nothing(PyObject *names, PyObject *const *values) {
+    return names == NULL || PyTuple_GET_SIZE(names) == 0
+           || (PyTuple_GET_SIZE(names) == 1 && values[0] == Py_None
+               && whorl_is_named(PyTuple_GET_ITEM(names, 0), "name"));
+}
+
+/* Make a task, if nothing else is asked for. Cython sorts arguments more slowly. */
+static PyObject *whorl_create_task(PyObject *function, PyObject *const *arguments, size_t count,
+                                   PyObject *names) {
+    if (PyVectorcall_NARGS(count) == 2 && whorl_says_nothing(names, arguments + 2)) {
+        PyObject *made = whorl_plain_task(arguments[0], arguments[1]);
+        if (made != Py_None)
+            return made;
+        Py_DECREF(made);
+    }
+    return whorl_compiled_create_task(function, arguments, count, names);
+}
+
+/* Have `create_task` take its arguments so. Python cannot write the address by which a function is called. */
+static inline void whorl_take_create_task(PyObject *create_task, whorl_task_maker maker) {
+    whorl_plain_task = maker;
+    whorl_exchange(create_task, whorl_create_task, &whorl_compiled_create_task);
+}
+
+#endif

@@ -1,0 +1,136 @@
+/* Callbacks that are used again, and running one. */
+#ifndef WHORL_CORE_CALLBACK_H
+#define WHORL_CORE_CALLBACK_H
+
+#include "whorl/core/context.h"
+#include "whorl/core/references.h"
+
+/* A reference to None for where there was none: nobody counts those since 3.12. */
+#if PY_VERSION_HEX >= 0x030C0000
+#define WHORL_NONE Py_None
+#define WHORL_DROP_NONE()
+#else
+#define WHORL_NONE Py_NewRef(Py_None)
+#define WHORL_DROP_NONE() Py_DECREF(Py_None)
+#endif
+
+#if defined(__GNUC__)
+#define WHORL_ALWAYS_INLINE __attribute__((always_inline))
+#else
+#define WHORL_ALWAYS_INLINE
+#endif
+
+/* Have the memory of an entry, if there is one at that place, brought into the processor's cache meanwhile.
+   Python cannot name memory. GCC leaves out calls of a function that does nothing else: so it is inlined. */
+WHORL_ALWAYS_INLINE static inline void whorl_fetch(PyObject *entries, Py_ssize_t place) {
+#if defined(__GNUC__)
+    if (entries != Py_None && place < PyList_GET_SIZE(entries)) {
+        uintptr_t entry = (uintptr_t)PyList_GET_ITEM(entries, place);
+        __builtin_prefetch((void *)(entry - 16), 1); /* where the collector's links are */
+        __builtin_prefetch((void *)(entry + 48), 1);
+        __builtin_prefetch((void *)(entry + 112), 1);
+    }
+#endif
+}
+
+/* Callbacks that have run and that nobody knew of: plain ones, and guarded ones. */
+typedef struct {
+    PyObject **entries;
+    Py_ssize_t count, room;
+} whorl_freelist;
+
+static whorl_freelist whorl_freelists[2];
+
+/* Make room for so many of each kind. The collector would look at a list of Python's, and show it. */
+static inline void whorl_set_freelist_size(Py_ssize_t room) {
+    int index;
+    for (index = 0; index < 2; index++) {
+        whorl_freelists[index].entries = (PyObject **)PyMem_RawMalloc(room * sizeof(PyObject *));
+        whorl_freelists[index].room = whorl_freelists[index].entries != NULL ? room : 0;
+    }
+}
+
+/* Keep a callback; return whether there was room. The collector would look at a list of Python's. */
+static inline int whorl_freelist_put(PyObject *callback, int guarded) {
+    whorl_freelist *list = whorl_freelists + (guarded != 0);
+    if (list->count >= list->room)
+        return 0;
+    list->entries[list->count++] = Py_NewRef(callback);
+    return 1;
+}
+
+/* Return a callback that was kept, or None. Python cannot tell whether somebody refers to it meanwhile. */
+static inline void *whorl_freelist_pop(int guarded) {
+    whorl_freelist *list = whorl_freelists + (guarded != 0);
+    PyObject *entry;
+    if (list->count == 0)
+        return WHORL_NONE;
+    entry = list->entries[--list->count];
+    if (whorl_has_single_reference(entry))
+        return entry;
+    Py_DECREF(entry); /* Somebody has found it where the collector shows it. */
+    return WHORL_NONE;
+}
+
+/* Fill in a callback all of whose places hold None. Python would drop each old value by itself. */
+#define WHORL_FILL_IN(entry, owner, called, arguments, context) \
+    do { \
+        Py_INCREF(owner); \
+        Py_INCREF(called); \
+        Py_INCREF(arguments); \
+        Py_INCREF(context); \
+        WHORL_DROP_NONE(); \
+        WHORL_DROP_NONE(); \
+        WHORL_DROP_NONE(); \
+        WHORL_DROP_NONE(); \
+        (entry)->_loop = (owner); \
+        (entry)->_callback = (called); \
+        (entry)->_args = (arguments); \
+        (entry)->_snapshot = (context); \
+    } while (0)
+
+/* Drop all that a callback refers to. In Python the program's code could run between one and the next. */
+#define WHORL_FORGET(entry) \
+    do { \
+        PyObject *owner = (PyObject *)(entry)->_loop, *called = (entry)->_callback; \
+        PyObject *arguments = (entry)->_args, *context = (entry)->_snapshot; \
+        (entry)->_loop = (void *)WHORL_NONE; \
+        (entry)->_callback = WHORL_NONE; \
+        (entry)->_args = WHORL_NONE; \
+        (entry)->_snapshot = WHORL_NONE; \
+        Py_DECREF(owner); \
+        Py_DECREF(called); \
+        Py_DECREF(arguments); \
+        Py_DECREF(context); \
+    } while (0)
+
+/* Run a callback. Its context is None while it is an empty one that is not made yet, and again afterwards
+   where that one can serve others. Return whether nothing was raised; else the error is set. Python's `try`
+   would cost a look at each callback. */
+WHORL_ALWAYS_INLINE static inline int whorl_run_with(PyObject *callback, PyObject *args, PyObject **place) {
+    PyObject *context = *place, *result;
+    int is_new = context == Py_None;
+    if (is_new) {
+        context = whorl_empty_context();
+        if (context == NULL)
+            return 0;
+        *place = context;
+        WHORL_DROP_NONE();
+    }
+    Py_INCREF(context);
+    Py_INCREF(callback);
+    Py_INCREF(args);
+    result = whorl_run_in_context(context, callback, args);
+    Py_DECREF(args);
+    Py_DECREF(callback);
+    if (is_new && whorl_settle_context(context, *place == context)) {
+        *place = WHORL_NONE;
+        Py_DECREF(context);
+    }
+    Py_DECREF(context);
+    Py_XDECREF(result);
+    return result != NULL;
+}
+#define WHORL_HAS_RUN(entry) whorl_run_with((entry)->_callback, (entry)->_args, &(entry)->_snapshot)
+
+#endif

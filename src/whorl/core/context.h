@@ -1,0 +1,141 @@
+/* Calling a function in a context, and contexts that are used again. */
+#ifndef WHORL_CORE_CONTEXT_H
+#define WHORL_CORE_CONTEXT_H
+
+#include "whorl/core/references.h"
+
+/* Call by the method `run` of what is no Context. Only C, in the middle of a call, knows that it is none. */
+static inline PyObject *whorl_run_by_method(PyObject *context, PyObject *callback, PyObject *args) {
+    PyObject *run = PyObject_GetAttrString(context, "run"), *first, *all = NULL, *result = NULL;
+    if (run == NULL)
+        return NULL;
+    first = PyTuple_Pack(1, callback);
+    if (first != NULL)
+        all = PySequence_Concat(first, args);
+    if (all != NULL)
+        result = PyObject_Call(run, all, NULL);
+    Py_XDECREF(all);
+    Py_XDECREF(first);
+    Py_DECREF(run);
+    return result;
+}
+
+/* Call a function. Python checks each result, which is always right for its own functions and methods. */
+static inline PyObject *whorl_call(PyObject *callback, PyObject *const *arguments, size_t count) {
+    if (Py_IS_TYPE(callback, &PyFunction_Type))
+        return ((PyFunctionObject *)callback)->vectorcall(callback, arguments, count, NULL);
+    if (Py_IS_TYPE(callback, &PyMethod_Type))
+        return ((PyMethodObject *)callback)->vectorcall(callback, arguments, count, NULL);
+    return PyObject_Vectorcall(callback, arguments, count, NULL);
+}
+
+/* Do what Context.run does. Python would copy the arguments; C takes them straight from the tuple. */
+static inline PyObject *whorl_run_in_context(PyObject *context, PyObject *callback, PyObject *args) {
+    PyObject *result;
+    if (!PyTuple_Check(args)) {
+        PyErr_SetString(PyExc_TypeError, "the arguments of a callback are a tuple");
+        return NULL;
+    }
+    if (PyContext_Enter(context) < 0) {
+        if (PyContext_CheckExact(context))
+            return NULL;
+        PyErr_Clear();
+        return whorl_run_by_method(context, callback, args);
+    }
+    result = whorl_call(callback, ((PyTupleObject *)args)->ob_item, PyTuple_GET_SIZE(args));
+    if (PyContext_Exit(context) < 0) {
+        Py_XDECREF(result);
+        return NULL;
+    }
+    return result;
+}
+
+/* The same with one argument. Python has Context.run alone, which packs arguments anew. */
+static inline PyObject *whorl_call_with_one(PyObject *context, PyObject *callback, PyObject *argument) {
+    PyObject *result;
+    if (PyContext_Enter(context) < 0)
+        return NULL;
+    result = PyObject_CallOneArg(callback, argument);
+    if (PyContext_Exit(context) < 0) {
+        Py_XDECREF(result);
+        return NULL;
+    }
+    return result;
+}
+
+/* The same with `count` arguments, and a place before them where a method puts its object.
+   Python cannot offer a callee such a place. */
+static inline PyObject *whorl_call_with(PyObject *context, PyObject *callback, PyObject *const *arguments,
+                                        size_t count) {
+    PyObject *result;
+    if (PyContext_Enter(context) < 0)
+        return NULL;
+    result = PyObject_Vectorcall(callback, arguments, count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    if (PyContext_Exit(context) < 0) {
+        Py_XDECREF(result);
+        return NULL;
+    }
+    return result;
+}
+
+/* The same with two arguments. Python cannot lay them out on the stack. */
+static inline PyObject *whorl_call_with_two(PyObject *context, PyObject *callback, PyObject *one,
+                                            PyObject *two) {
+    PyObject *arguments[3] = {NULL, one, two};
+    return whorl_call_with(context, callback, arguments + 1, 2);
+}
+
+/* The same with three arguments. Python cannot lay them out on the stack. */
+static inline PyObject *whorl_call_with_three(PyObject *context, PyObject *callback, PyObject *one,
+                                              PyObject *two, PyObject *three) {
+    PyObject *arguments[4] = {NULL, one, two, three};
+    return whorl_call_with(context, callback, arguments + 1, 3);
+}
+
+static PyObject *whorl_spare_context;
+
+/* Return whether a context holds nothing. The functions below ask, which are C. */
+static inline int whorl_holds_nothing(PyObject *context) {
+    return PyContext_Type.tp_as_mapping->mp_length(context) == 0;
+}
+
+/* Return whether the context of the calling code holds nothing. Python can only copy that context. */
+static inline int whorl_context_is_empty(void) {
+    PyObject *context = PyThreadState_Get()->context;
+    return context == NULL || whorl_holds_nothing(context);
+}
+
+/* Return a new context, or one that cannot be told from it. Until `whorl_settle_context` the collector does
+   not see it, so nobody finds a kept one. Python cannot hide an object. */
+static inline PyObject *whorl_empty_context(void) {
+    PyObject *context = whorl_spare_context;
+    whorl_spare_context = NULL;
+#ifndef Py_GIL_DISABLED
+    if (context == NULL && (context = PyContext_New()) != NULL)
+        PyObject_GC_UnTrack(context);
+    return context;
+#else
+    return PyContext_New();
+#endif
+}
+
+/* Keep a context in which something ran, if it is empty and only the caller and the callback refer to it;
+   return whether it is kept. Python cannot show an object to the collector. */
+static inline int whorl_settle_context(PyObject *context, int is_callbacks) {
+#ifdef Py_GIL_DISABLED
+    return 0;
+#else
+    Py_ssize_t offset = Py_TYPE(context)->tp_weaklistoffset;
+    if (!is_callbacks || Py_REFCNT(context) != 2 || whorl_spare_context != NULL
+        || (offset > 0 && *(PyObject **)((char *)context + offset) != NULL)
+        || !whorl_holds_nothing(context)) {
+        if (!PyObject_GC_IsTracked(context))
+            PyObject_GC_Track(context);
+        return 0;
+    }
+    whorl_spare_context = Py_NewRef(context);
+    return 1;
+#endif
+}
+
+#endif

@@ -1,0 +1,43 @@
+/* Counting the references to an object. */
+#ifndef WHORL_CORE_REFERENCES_H
+#define WHORL_CORE_REFERENCES_H
+
+#include <Python.h>
+#include <stdint.h>
+
+/* CPython 3.12 and 3.13 count references up in 32 bits and down in 64. A decrement soon after an increment
+   then waits until all earlier stores have reached the cache. Counting up in 64 bits, it need not. */
+#if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030E0000 && SIZEOF_VOID_P > 4 \
+    && !defined(Py_GIL_DISABLED) && !defined(Py_REF_DEBUG) && !defined(Py_LIMITED_API)
+
+/* Count one reference more. Python cannot say how its own references are counted. */
+static inline void whorl_incref(PyObject *object) {
+    PY_UINT32_T count = object->ob_refcnt_split[PY_BIG_ENDIAN];
+    if ((int32_t)count >= 0)
+        object->ob_refcnt = (Py_ssize_t)count + 1;
+}
+
+/* The same, and the object. Python cannot say how its own references are counted. */
+static inline PyObject *whorl_new_reference(PyObject *object) {
+    whorl_incref(object);
+    return object;
+}
+
+#undef Py_INCREF
+#undef Py_NewRef
+#define Py_INCREF(object) whorl_incref(_PyObject_CAST(object))
+#define Py_NewRef(object) whorl_new_reference(_PyObject_CAST(object))
+#endif
+
+/* Return whether only the caller refers to an object, and no weak reference does.
+   In Python, asking for the count is itself a reference. */
+static inline int whorl_has_single_reference(PyObject *object) {
+#ifdef Py_GIL_DISABLED
+    return 0;
+#else
+    Py_ssize_t offset = Py_TYPE(object)->tp_weaklistoffset;
+    return Py_REFCNT(object) == 1 && (offset <= 0 || *(PyObject **)((char *)object + offset) == NULL);
+#endif
+}
+
+#endif
