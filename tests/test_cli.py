@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import whorl
-from tests.core.machinery import in_child, refuse_system_call
+from tests.core.loop_fakes import in_child, refuse_system_call
 from whorl import report, uring
 
 pytest.importorskip("click", reason="the command line needs Click")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import whorl
-from tests.aio.stock import outcome
+from tests.aio.compare_with_asyncio import outcome
 from tests.aio.tls_contexts import client_context, server_context
 
 #: Whoever waits longer for an end that does not come waits for ever, in seconds.

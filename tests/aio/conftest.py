@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio import over_faults
-from tests.aio.peers import Connection, socket_pair
+from tests.aio import fault_variants
+from tests.aio.sockets_for_tests import Connection, socket_pair
 from tests.core.conftest import no_leak  # noqa: F401 (a fixture)
 
 #: After this many seconds a test is taken to hang, and fails where it stands.
@@ -48,7 +48,7 @@ def no_hang() -> Iterator[None]:
 @pytest.fixture
 def kernel(request: pytest.FixtureRequest) -> Any:
     """The kernel under the loop; None: the real one."""
-    return over_faults.kernel_for(request.node)
+    return fault_variants.kernel_for(request.node)
 
 
 @pytest.fixture
@@ -110,9 +110,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     """What runs over faults runs for each seed."""
-    if over_faults.seeds_of not in item.stash:
+    if fault_variants.seeds_of not in item.stash:
         return None
-    return over_faults.run_for_every_seed(item, nextitem)
+    return fault_variants.run_for_every_seed(item, nextitem)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -122,7 +122,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
             if "loop" not in item.fixturenames:
                 item.fixturenames.append("loop")
-    items += list(over_faults.twins(items))
+    items += list(fault_variants.twins(items))
 
 
 @pytest.fixture

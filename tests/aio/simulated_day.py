@@ -21,8 +21,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import whorl
+from tests.aio.scenarios import SCENARIOS, World
 from tests.aio.simulated_kernel import SimulatedHost, SimulatedKernel
-from tests.aio.transport_scenarios import SCENARIOS, World
 
 BEGIN, END = b"the day begins\n", b"the day is over\n"
 

@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 
 import whorl
+from tests.aio.compare_with_asyncio import error_as_in_asyncio
 from tests.aio.conftest import Connect
-from tests.aio.peers import Recorder, receive, socket_pair, turns, turns_while_idle
-from tests.aio.stock import error_as_in_asyncio
+from tests.aio.sockets_for_tests import Recorder, receive, socket_pair, turns, turns_while_idle
 from tests.aio.tls_contexts import client_context, server_context
 
 # Buffers.

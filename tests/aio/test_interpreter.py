@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.peers import turns
 from tests.aio.programs import end_of, ends_as_on_asyncio, run_program
+from tests.aio.sockets_for_tests import turns
 
 # How a program ends.
 

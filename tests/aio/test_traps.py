@@ -27,9 +27,9 @@ import pytest
 
 import whorl
 from build_tools.sources import ROOT
+from tests.aio.compare_with_asyncio import is_as_in_asyncio
 from tests.aio.conftest import Connect
-from tests.aio.peers import Recorder, receive_all, socket_pair, turns
-from tests.aio.stock import is_as_in_asyncio
+from tests.aio.sockets_for_tests import Recorder, receive_all, socket_pair, turns
 from tests.aio.tls_contexts import client_context, server_context
 from tests.core.conftest import open_descriptors
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.aio.peers import Recorder, socket_pair, turns
+from tests.aio.sockets_for_tests import Recorder, socket_pair, turns
 
 CERTIFICATE = Path(__file__).parent / "certificates" / "localhost.pem"
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.core.machinery import run_turns
+from tests.core.loop_fakes import run_turns
 from whorl.core import Callback, Loop
 from whorl.core.callback import GuardedCallback, call_in_context
 from whorl.core.handle import Request

@@ -10,7 +10,7 @@ import weakref
 
 import pytest
 
-from tests.core.machinery import Inert, Watcher, run_turns
+from tests.core.loop_fakes import Inert, Watcher, run_turns
 from whorl.core import Event, Handle, Life, Loop, Request, RunMode
 from whorl.core.kernel.errors import os_error
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from aiohttp import WSMsgType, web
 
-from tests.aio.peers import noise
+from tests.aio.sockets_for_tests import noise
 
 
 async def echo(request: web.Request) -> web.Response:

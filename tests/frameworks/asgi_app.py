@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tests.aio.peers import noise
+from tests.aio.sockets_for_tests import noise
 
 Message = dict[str, Any]
 

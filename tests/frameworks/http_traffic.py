@@ -13,7 +13,7 @@ import ssl
 import struct
 from typing import Any, NamedTuple
 
-from tests.aio.peers import digest, noise, turns
+from tests.aio.sockets_for_tests import digest, noise, turns
 
 POLITE = 25
 ABRUPT = 25

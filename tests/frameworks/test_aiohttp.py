@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.peers import JumpingClock, digest, noise, reset, turns
+from tests.aio.sockets_for_tests import JumpingClock, digest, noise, reset, turns
 from tests.aio.tls_contexts import client_context, server_context
 from tests.frameworks.http_traffic import BIG, Client, traffic
 from tests.frameworks.serving import nothing_is_left, serving, serving_in_child

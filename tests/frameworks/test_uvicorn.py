@@ -20,7 +20,7 @@ import pytest
 
 import whorl
 from build_tools.sources import ROOT
-from tests.aio.peers import JumpingClock, digest, noise, turns
+from tests.aio.sockets_for_tests import JumpingClock, digest, noise, turns
 from tests.aio.tls_contexts import CERTIFICATE, client_context
 from tests.frameworks.asgi_app import app
 from tests.frameworks.http_traffic import Address, Client, traffic

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
-from tests.aio.peers import noise
+from tests.aio.sockets_for_tests import noise
 
 
 async def talk(connection: ServerConnection) -> None:

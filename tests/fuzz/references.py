@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import whorl
-from tests.aio.peers import Recorder
+from tests.aio.sockets_for_tests import Recorder
 from tests.aio.tls_contexts import client_context, server_context
 
 WARM_UP = 30  # rounds until caches are full

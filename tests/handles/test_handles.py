@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.core.conftest import MakeLoop, open_descriptors
-from tests.core.machinery import run_turns
+from tests.core.loop_fakes import run_turns
 from whorl import handles
 from whorl.core import Event, Handle, Loop, RunMode
 from whorl.handles import (

@@ -16,8 +16,8 @@ from unittest import mock
 import pytest
 
 import whorl
-from tests.aio.peers import Recorder, turns
-from tests.aio.stock import is_as_in_asyncio
+from tests.aio.compare_with_asyncio import is_as_in_asyncio
+from tests.aio.sockets_for_tests import Recorder, turns
 from whorl.core import Kernel
 from whorl.core.kernel.fault_injection import FaultKernel
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.peers import Recorder, digest, noise, receive_all, socket_pair, turns
-from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
+from tests.aio.compare_with_asyncio import error_as_in_asyncio, is_as_in_asyncio
+from tests.aio.sockets_for_tests import Recorder, digest, noise, receive_all, socket_pair, turns
 from tests.aio.tls_contexts import client_context, server_context
 from whorl.aio.connections.connect import interleaved
 from whorl.core import Kernel

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.peers import Watched, turns
-from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
+from tests.aio.compare_with_asyncio import error_as_in_asyncio, is_as_in_asyncio
+from tests.aio.sockets_for_tests import Watched, turns
 from whorl.core import Kernel
 from whorl.core.limits import DATAGRAMS_PER_EVENT
 

@@ -20,7 +20,7 @@ import whorl
 from build_tools.sources import ROOT
 from tests import memory
 from tests.aio.conftest import Connect
-from tests.aio.peers import Notes, Recorder, digest, fill, noise, receive, receive_all, turns
+from tests.aio.sockets_for_tests import Notes, Recorder, digest, fill, noise, receive, receive_all, turns
 
 IDLE = 5000
 CLIENTS = 1000
@@ -274,7 +274,7 @@ async def test_a_server_that_never_reads_fills_no_memory(
 EXHAUSTION = """
 import asyncio, json, os, resource, socket, sys
 import whorl
-from tests.aio.peers import JumpingClock, receive, turns
+from tests.aio.sockets_for_tests import JumpingClock, receive, turns
 
 COUNT = 12
 reports = []

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.peers import Recorder, digest, noise, turns, turns_while_idle
-from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
+from tests.aio.compare_with_asyncio import error_as_in_asyncio, is_as_in_asyncio
+from tests.aio.sockets_for_tests import Recorder, digest, noise, turns, turns_while_idle
 from whorl.core import Kernel
 
 pytestmark = pytest.mark.usefixtures("no_leak")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
+from tests.aio.compare_with_asyncio import error_as_in_asyncio, is_as_in_asyncio
 from whorl.aio.connections.resolver import numeric_address
 from whorl.core import Host
 

@@ -16,9 +16,9 @@ from typing import Any, BinaryIO
 import pytest
 
 import whorl
+from tests.aio.compare_with_asyncio import is_as_in_asyncio
 from tests.aio.conftest import Connect
-from tests.aio.peers import Recorder, digest, noise, receive, receive_all, socket_pair, turns
-from tests.aio.stock import is_as_in_asyncio
+from tests.aio.sockets_for_tests import Recorder, digest, noise, receive, receive_all, socket_pair, turns
 from tests.aio.tls_contexts import client_context, server_context
 from whorl.core import Kernel
 from whorl.core.limits import SENDFILE_READ_SIZE, SENDFILE_WRITE_SIZE

@@ -20,8 +20,15 @@ from typing import Any, ClassVar
 import pytest
 
 import whorl
-from tests.aio.peers import JumpingClock, Recorder, receive, receive_all, refuse_blocking_calls, turns
-from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
+from tests.aio.compare_with_asyncio import error_as_in_asyncio, is_as_in_asyncio
+from tests.aio.sockets_for_tests import (
+    JumpingClock,
+    Recorder,
+    receive,
+    receive_all,
+    refuse_blocking_calls,
+    turns,
+)
 from tests.aio.tls_contexts import client_context, server_context
 from whorl.core import Kernel
 from whorl.core.kernel.sockets import ACCEPTS_DESCRIPTORS

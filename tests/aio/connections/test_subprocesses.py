@@ -24,8 +24,8 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.peers import Watched, receive, refuse_blocking_calls, settled_descriptors, turns
-from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
+from tests.aio.compare_with_asyncio import error_as_in_asyncio, is_as_in_asyncio
+from tests.aio.sockets_for_tests import Watched, receive, refuse_blocking_calls, settled_descriptors, turns
 from tests.core.conftest import open_descriptors
 from whorl.core import Kernel
 from whorl.core.process.host import Host

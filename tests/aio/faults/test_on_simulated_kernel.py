@@ -19,6 +19,7 @@ import pytest
 import whorl
 from build_tools.sources import ROOT, SOURCES
 from tests.aio import simulated_day
+from tests.aio.scenarios import SCENARIOS, Echo, Listener, World
 from tests.aio.simulated_kernel import (
     LATENCY_NS,
     RETRY_NS,
@@ -28,7 +29,6 @@ from tests.aio.simulated_kernel import (
     SimulatedHost,
     SimulatedKernel,
 )
-from tests.aio.transport_scenarios import SCENARIOS, Echo, Listener, World
 from whorl.core import Host, Kernel
 
 SEEDS = 3

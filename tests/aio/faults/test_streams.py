@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.transport_scenarios import (
+from tests.aio.scenarios import (
     SCENARIOS,
     World,
     connections_that_break,
@@ -22,7 +22,7 @@ from tests.aio.transport_scenarios import (
     files_among_writes,
     many_connections,
 )
-from tests.core.machinery import SECOND
+from tests.core.loop_fakes import SECOND
 from tests.seeds import seeds_of_run
 from whorl.core.kernel.fault_injection import FaultKernel, FaultRates
 

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from tests.aio.faults.test_streams import Scenario, replay, run, seeds
-from tests.aio.tls_contexts import client_context, server_context
-from tests.aio.transport_scenarios import (
+from tests.aio.scenarios import (
     BufferedEcho,
     BufferedListener,
     Conduct,
@@ -34,6 +33,7 @@ from tests.aio.transport_scenarios import (
     say,
     writelines_of_all_kinds,
 )
+from tests.aio.tls_contexts import client_context, server_context
 from whorl.core.kernel.fault_injection import FaultRates
 
 pytestmark = pytest.mark.faults

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.peers import settled_descriptors
+from tests.aio.sockets_for_tests import settled_descriptors
 from tests.core.conftest import open_descriptors
 from whorl import fs
 from whorl.core import Host, Kernel

@@ -20,7 +20,7 @@ from unittest import mock
 import pytest
 
 import whorl
-from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
+from tests.aio.compare_with_asyncio import error_as_in_asyncio, is_as_in_asyncio
 from whorl.core.probe import Probe
 from whorl.handles import Idle, Timer
 

@@ -14,7 +14,7 @@ import pytest
 import whorl
 from build_tools.sources import SOURCES
 from tests.aio.conftest import Connect
-from tests.aio.peers import Recorder, socket_pair
+from tests.aio.sockets_for_tests import Recorder, socket_pair
 from whorl.core import Kernel
 
 HOUR = 3600 * 10**9

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.aio.peers import Recorder, socket_pair, turns
-from tests.aio.stock import Scenario, is_as_in_asyncio
+from tests.aio.compare_with_asyncio import Scenario, is_as_in_asyncio
+from tests.aio.sockets_for_tests import Recorder, socket_pair, turns
 from tests.aio.tls_contexts import client_context, server_context
 
 #: What differs from run to run.

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.peers import JumpingClock, socket_pair, turns
-from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
+from tests.aio.compare_with_asyncio import error_as_in_asyncio, is_as_in_asyncio
+from tests.aio.sockets_for_tests import JumpingClock, socket_pair, turns
 
 pytestmark = pytest.mark.usefixtures("no_leak")
 

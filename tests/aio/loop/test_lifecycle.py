@@ -21,8 +21,8 @@ from unittest import mock
 import pytest
 
 import whorl
-from tests.aio.peers import JumpingClock, turns
-from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
+from tests.aio.compare_with_asyncio import error_as_in_asyncio, is_as_in_asyncio
+from tests.aio.sockets_for_tests import JumpingClock, turns
 from tests.core.conftest import open_descriptors
 from whorl.core import Loop, RunMode
 from whorl.handles import Timer

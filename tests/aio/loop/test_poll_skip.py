@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.peers import turns
+from tests.aio.sockets_for_tests import turns
 from whorl.core import Kernel, RunMode
 from whorl.core.limits import EMPTY_POLLS_BEFORE_SKIP, LONGEST_WITHOUT_POLL_NS, TURNS_WITHOUT_POLL
 from whorl.handles import Check, Idle, Prepare

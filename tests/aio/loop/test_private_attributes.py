@@ -14,8 +14,8 @@ import pytest
 
 import whorl
 from build_tools.sources import ROOT
-from tests.aio.peers import Recorder, socket_pair, turns
-from tests.aio.stock import is_as_in_asyncio
+from tests.aio.compare_with_asyncio import is_as_in_asyncio
+from tests.aio.sockets_for_tests import Recorder, socket_pair, turns
 
 pytestmark = pytest.mark.usefixtures("no_leak")
 

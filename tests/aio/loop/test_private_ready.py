@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.stock import is_as_in_asyncio
+from tests.aio.compare_with_asyncio import is_as_in_asyncio
 
 pytestmark = pytest.mark.usefixtures("no_leak")
 

@@ -13,8 +13,8 @@ from unittest import mock
 import pytest
 
 import whorl
-from tests.aio.peers import socket_pair
-from tests.aio.stock import is_as_in_asyncio
+from tests.aio.compare_with_asyncio import is_as_in_asyncio
+from tests.aio.sockets_for_tests import socket_pair
 
 pytestmark = pytest.mark.usefixtures("no_leak")
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.peers import turns
-from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
+from tests.aio.compare_with_asyncio import error_as_in_asyncio, is_as_in_asyncio
+from tests.aio.sockets_for_tests import turns
 
 pytestmark = pytest.mark.usefixtures("no_leak")
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.peers import socket_pair, turns
-from tests.aio.stock import outcome
+from tests.aio.compare_with_asyncio import outcome
+from tests.aio.sockets_for_tests import socket_pair, turns
 
 pytestmark = pytest.mark.usefixtures("no_leak")
 

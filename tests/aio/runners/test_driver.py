@@ -15,7 +15,7 @@ from unittest import mock
 import pytest
 
 import whorl
-from tests.aio.peers import socket_pair
+from tests.aio.sockets_for_tests import socket_pair
 from whorl import Driver
 
 pytestmark = pytest.mark.usefixtures("no_leak")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.peers import socket_pair
+from tests.aio.sockets_for_tests import socket_pair
 
 pytestmark = pytest.mark.usefixtures("no_leak")
 

@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 
 import whorl
+from tests.aio.compare_with_asyncio import is_as_in_asyncio
 from tests.aio.conftest import Connect
-from tests.aio.peers import Recorder, fill, turns, turns_while_idle
-from tests.aio.stock import is_as_in_asyncio
+from tests.aio.sockets_for_tests import Recorder, fill, turns, turns_while_idle
 
 Pair = tuple[socket.socket, socket.socket]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.peers import socket_pair, turns
+from tests.aio.sockets_for_tests import socket_pair, turns
 from whorl.aio.runners.compiled_tasks_loop import CompiledTasksEventLoop
 
 pytestmark = pytest.mark.usefixtures("no_leak")

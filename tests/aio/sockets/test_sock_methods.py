@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.peers import digest, noise, socket_pair, turns
-from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
+from tests.aio.compare_with_asyncio import error_as_in_asyncio, is_as_in_asyncio
+from tests.aio.sockets_for_tests import digest, noise, socket_pair, turns
 from tests.aio.tls_contexts import client_context
 
 pytestmark = pytest.mark.usefixtures("no_leak")

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 import whorl
-from tests.aio.stock import is_as_in_asyncio
+from tests.aio.compare_with_asyncio import is_as_in_asyncio
 from whorl.core.kernel.socket_overrides import NAMES, overrides_method
 
 pytestmark = pytest.mark.usefixtures("no_leak")

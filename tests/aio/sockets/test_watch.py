@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.peers import Recorder, digest, noise, receive, socket_pair, turns
-from tests.aio.stock import is_as_in_asyncio
+from tests.aio.compare_with_asyncio import is_as_in_asyncio
+from tests.aio.sockets_for_tests import Recorder, digest, noise, receive, socket_pair, turns
 from whorl.core import Kernel
 from whorl.core.limits import IDLE_EVENTS
 from whorl.core.states import Event

@@ -16,7 +16,7 @@ import pytest
 import whorl
 from tests import memory
 from tests.aio.conftest import Connect
-from tests.aio.peers import digest, noise, reset, turns
+from tests.aio.sockets_for_tests import digest, noise, reset, turns
 from tests.aio.tls_contexts import client_context, server_context
 
 Reader = asyncio.StreamReader

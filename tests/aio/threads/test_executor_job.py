@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.stock import is_as_in_asyncio
+from tests.aio.compare_with_asyncio import is_as_in_asyncio
 from whorl.aio.threads.executor_job import ExecutorJob, is_stock_executor, is_stock_submit
 
 pytestmark = pytest.mark.usefixtures("no_leak")

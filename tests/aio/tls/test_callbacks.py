@@ -8,7 +8,7 @@ from tests.aio.programs import run_program
 
 IN_THE_HANDSHAKE = """
 import asyncio
-from tests.aio.peers import Recorder
+from tests.aio.sockets_for_tests import Recorder
 from tests.aio.tls_contexts import client_context, server_context
 from whorl.aio.transports.tls import TLSProtocol
 import ssl
@@ -77,7 +77,7 @@ def test_a_connection_ended_by_a_callback_in_the_handshake_is_aborted(action: st
 
 OPEN = """
 import asyncio
-from tests.aio.peers import BufferedRecorder, Recorder, turns
+from tests.aio.sockets_for_tests import BufferedRecorder, Recorder, turns
 from tests.aio.tls_contexts import client_context, server_context, tls_pair
 
 loop, actions, errors = new_loop(), [], []

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.peers import (
+from tests.aio.compare_with_asyncio import is_as_in_asyncio
+from tests.aio.sockets_for_tests import (
     BufferedRecorder,
     Recorder,
     digest,
@@ -23,7 +24,6 @@ from tests.aio.peers import (
     turns,
     turns_while_idle,
 )
-from tests.aio.stock import is_as_in_asyncio
 from tests.aio.tls_contexts import client_context, manual_connection, server_context, tls_pair
 
 pytestmark = pytest.mark.usefixtures("no_leak")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.peers import BufferedRecorder, Recorder, digest, noise, turns
-from tests.aio.stock import is_as_in_asyncio
+from tests.aio.compare_with_asyncio import is_as_in_asyncio
+from tests.aio.sockets_for_tests import BufferedRecorder, Recorder, digest, noise, turns
 from tests.aio.tls_contexts import manual_connection, tls_pair
 
 pytestmark = pytest.mark.usefixtures("no_leak")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.peers import BufferedRecorder, Recorder, digest, noise, socket_pair, turns
+from tests.aio.sockets_for_tests import BufferedRecorder, Recorder, digest, noise, socket_pair, turns
 from tests.aio.tls_contexts import ManualPeer, client_context, manual_connection, server_context, tls_pair
 
 pytestmark = pytest.mark.usefixtures("no_leak")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.peers import Recorder, noise, turns
+from tests.aio.sockets_for_tests import Recorder, noise, turns
 from tests.aio.tls_contexts import manual_connection
 from whorl.aio.tls.records import RecordReader, RecordScanner
 

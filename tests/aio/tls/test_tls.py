@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.peers import (
+from tests.aio.compare_with_asyncio import error_as_in_asyncio, is_as_in_asyncio
+from tests.aio.sockets_for_tests import (
     BufferedRecorder,
     Recorder,
     digest,
@@ -27,7 +28,6 @@ from tests.aio.peers import (
     socket_pair,
     turns,
 )
-from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
 from tests.aio.tls_contexts import (
     CERTIFICATE,
     ManualPeer,

@@ -12,7 +12,16 @@ import pytest
 
 import whorl
 from tests.aio.conftest import Connect
-from tests.aio.peers import BufferedRecorder, Notes, Recorder, digest, noise, receive, socket_pair, turns
+from tests.aio.sockets_for_tests import (
+    BufferedRecorder,
+    Notes,
+    Recorder,
+    digest,
+    noise,
+    receive,
+    socket_pair,
+    turns,
+)
 
 
 class Filling(Notes, asyncio.BufferedProtocol):

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.peers import Recorder
+from tests.aio.compare_with_asyncio import is_as_in_asyncio
 from tests.aio.programs import ends_as_on_asyncio
-from tests.aio.stock import is_as_in_asyncio
+from tests.aio.sockets_for_tests import Recorder
 
 LOCAL = 1  # the address of this machine in AF_VSOCK (VMADDR_CID_LOCAL)
 

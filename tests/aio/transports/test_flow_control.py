@@ -13,7 +13,7 @@ import pytest
 import whorl
 from tests import memory
 from tests.aio.conftest import Connect
-from tests.aio.peers import (
+from tests.aio.sockets_for_tests import (
     BufferedRecorder,
     Notes,
     Recorder,

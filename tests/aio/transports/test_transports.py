@@ -20,8 +20,9 @@ from typing import Any
 import pytest
 
 import whorl
+from tests.aio.compare_with_asyncio import error_as_in_asyncio, is_as_in_asyncio
 from tests.aio.conftest import Connect
-from tests.aio.peers import (
+from tests.aio.sockets_for_tests import (
     BufferedRecorder,
     Recorder,
     digest,
@@ -34,7 +35,6 @@ from tests.aio.peers import (
     turns,
     turns_while_idle,
 )
-from tests.aio.stock import error_as_in_asyncio, is_as_in_asyncio
 from tests.aio.tls_contexts import client_context, server_context
 from whorl.aio.transports.public import SocketTransport
 from whorl.core import Kernel

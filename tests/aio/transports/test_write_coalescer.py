@@ -19,7 +19,7 @@ import pytest
 
 import whorl
 from tests.aio.conftest import Connect
-from tests.aio.peers import Connection, receive, receive_all, socket_pair
+from tests.aio.sockets_for_tests import Connection, receive, receive_all, socket_pair
 from tests.aio.tls_contexts import client_context, server_context
 from whorl.aio.transports.public import SocketTransport
 from whorl.core import Kernel

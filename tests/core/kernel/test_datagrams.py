@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import whorl
-from tests.core.machinery import refuse_system_call
+from tests.core.loop_fakes import refuse_system_call
 from whorl.core import Kernel
 from whorl.core.kernel.datagrams import DatagramSocket
 from whorl.core.limits import DATAGRAM_BLOCK, DATAGRAM_ROOM, READ_SIZE

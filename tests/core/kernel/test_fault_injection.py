@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.core.machinery import SECOND, Watcher, run_turns
+from tests.core.loop_fakes import SECOND, Watcher, run_turns
 from whorl.core import Event, Kernel, Loop
 from whorl.core.kernel.fault_injection import FaultKernel, FaultRates
 from whorl.core.kernel.sockets import ACCEPTS_DESCRIPTORS

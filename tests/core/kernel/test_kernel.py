@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import whorl
-from tests.core.machinery import SECOND, refuse_system_call
+from tests.core.loop_fakes import SECOND, refuse_system_call
 from whorl.core import Kernel
 from whorl.core.kernel.kernel import EventBatch
 from whorl.core.limits import (

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from build_tools.sources import ROOT
-from tests.core.machinery import Watcher
+from tests.core.loop_fakes import Watcher
 from whorl.core import Loop, RunMode
 from whorl.handles import Async, Timer
 

@@ -13,7 +13,7 @@ import pytest
 
 import whorl
 from tests.core.conftest import MakeLoop, close_all
-from tests.core.machinery import in_child, quiet_fork, run_turns
+from tests.core.loop_fakes import in_child, quiet_fork, run_turns
 from whorl.core import FsChange, Loop, RunMode
 from whorl.handles import TCP, Async, FsEvent, Idle, Pipe, Signal, Timer, Work
 

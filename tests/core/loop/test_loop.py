@@ -15,7 +15,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.core.conftest import MakeLoop, open_descriptors
-from tests.core.machinery import (
+from tests.core.loop_fakes import (
     SECOND,
     Deadlock,
     Inert,

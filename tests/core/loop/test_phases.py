@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.core.machinery import SECOND, ObedientClock, Watcher, run_turns
+from tests.core.loop_fakes import SECOND, ObedientClock, Watcher, run_turns
 from whorl.core import Event, Loop, RunMode
 from whorl.core.limits import PENDING_ROUNDS
 from whorl.handles import Check, Idle, Pipe, Prepare, Timer

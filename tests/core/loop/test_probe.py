@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from tests.core.machinery import SECOND, Inert, ObedientClock, Watcher, run_turns
+from tests.core.loop_fakes import SECOND, Inert, ObedientClock, Watcher, run_turns
 from whorl.core import Event, Loop, Probe
 
 

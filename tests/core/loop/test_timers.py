@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import whorl.handles
-from tests.core.machinery import SECOND, ObedientClock, run_turns
+from tests.core.loop_fakes import SECOND, ObedientClock, run_turns
 from whorl.core import Loop, RunMode
 from whorl.core.limits import NEVER_NS, SWEEP_FRACTION, SWEEP_MIN_CANCELLED
 from whorl.core.timers.timed_callback import deadline_of

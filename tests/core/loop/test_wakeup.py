@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.core.conftest import MakeLoop, close_all
-from tests.core.machinery import run_forever, run_turns
+from tests.core.loop_fakes import run_forever, run_turns
 from whorl.core import Host, Kernel, Loop
 from whorl.core.loop.wakeup import Wakeup
 

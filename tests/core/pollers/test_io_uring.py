@@ -15,7 +15,7 @@ import pytest
 
 import whorl
 from tests.core.conftest import close_all
-from tests.core.machinery import Watcher, in_child, refuse_system_call, run_forever, run_turns
+from tests.core.loop_fakes import Watcher, in_child, refuse_system_call, run_forever, run_turns
 from whorl.core import Event, Kernel, Loop
 from whorl.core.kernel.kernel import EventBatch
 

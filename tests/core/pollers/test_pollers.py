@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.core.conftest import MakeLoop, close_all
-from tests.core.machinery import SECOND, Watcher, run_turns
+from tests.core.loop_fakes import SECOND, Watcher, run_turns
 from whorl.core import Event, Kernel, Loop, RunMode
 from whorl.core.kernel.kernel import EventBatch
 from whorl.core.limits import LONGEST_POLL_NS

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.core.machinery import in_child
+from tests.core.loop_fakes import in_child
 from whorl.core.process.host import Host
 
 

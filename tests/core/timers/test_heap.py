@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.machinery import ObedientClock
+from tests.core.loop_fakes import ObedientClock
 from whorl.core import Loop, RunMode
 from whorl.core.limits import LEAST_PLACES, NEVER_NS, SWEEP_FRACTION, SWEEP_MIN_CANCELLED
 from whorl.core.loop.loop import COMPILED

@@ -18,7 +18,7 @@ import pytest
 
 import whorl
 from tests.core.conftest import open_descriptors
-from tests.core.machinery import in_child, refuse_system_call
+from tests.core.loop_fakes import in_child, refuse_system_call
 from whorl.core import Host, Kernel, Loop, RunMode
 from whorl.core.kernel.fault_injection import FaultKernel, FaultRates
 from whorl.handles import FsRequest, ThreadPool, Work, fs

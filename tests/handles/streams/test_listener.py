@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.core.machinery import SECOND, ObedientClock, run_turns
+from tests.core.loop_fakes import SECOND, ObedientClock, run_turns
 from tests.handles.pairs import Kind, Stream
 from whorl.core import Loop, RunMode
 from whorl.handles import Timer

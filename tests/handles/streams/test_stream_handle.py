@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.core.conftest import MakeLoop
-from tests.core.machinery import run_turns
+from tests.core.loop_fakes import run_turns
 from tests.handles.pairs import Ended, Kind, Reader, Stream
 from whorl.core import Loop, RunMode
 from whorl.handles import Check, Pipe, Timer, Write

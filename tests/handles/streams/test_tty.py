@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.core.machinery import in_child, run_turns
+from tests.core.loop_fakes import in_child, run_turns
 from whorl.core import Kernel, Loop
 from whorl.handles import TTY, Signal, TTYMode, reset_mode
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.core.conftest import MakeLoop
-from tests.core.machinery import in_child, run_turns
+from tests.core.loop_fakes import in_child, run_turns
 from whorl.core import Host, Loop, RunMode
 from whorl.handles import Prepare, ThreadPool, Work, thread_pool
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.core.conftest import MakeLoop
-from tests.core.machinery import run_turns
+from tests.core.loop_fakes import run_turns
 from whorl.core import Loop, RunMode
 from whorl.handles import Async, Check, Prepare, Timer
 

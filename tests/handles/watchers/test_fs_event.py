@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.core.conftest import MakeLoop, open_descriptors
-from tests.core.machinery import run_turns
+from tests.core.loop_fakes import run_turns
 from whorl.core import FsChange, Kernel, Loop, RunMode
 from whorl.handles import FsEvent, Timer
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.core.machinery import run_turns
+from tests.core.loop_fakes import run_turns
 from whorl.core import Host, Kernel, Loop, RunMode
 from whorl.handles import FsPoll
 

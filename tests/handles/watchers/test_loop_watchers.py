@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.core.machinery import Deadlock, ObedientClock, run_turns
+from tests.core.loop_fakes import Deadlock, ObedientClock, run_turns
 from whorl.core import Event, Loop, RunMode
 from whorl.handles import Check, Idle, Pipe, Poll, Prepare, Timer
 

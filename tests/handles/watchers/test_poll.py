@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.core.conftest import MakeLoop
-from tests.core.machinery import run_turns
+from tests.core.loop_fakes import run_turns
 from whorl.core import Event, Loop, RunMode
 from whorl.handles import Poll
 

@@ -18,7 +18,7 @@ import pytest
 
 import whorl
 from tests.core.conftest import close_all
-from tests.core.machinery import in_child, quiet_fork, run_turns
+from tests.core.loop_fakes import in_child, quiet_fork, run_turns
 from whorl.core import Loop, RunMode
 from whorl.handles import Signal, Timer
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.core.machinery import SECOND, ObedientClock, run_turns
+from tests.core.loop_fakes import SECOND, ObedientClock, run_turns
 from whorl.core import Loop, RunMode
 from whorl.handles import Idle, Timer
 
