@@ -109,12 +109,12 @@ def test_a_module_is_compiled_when_declarations_stand_beside_it(folder: Path) ->
         "from whorl.shapes cimport (\n    Shape,  # why\n    Other,\n)",
     ],
 )
-def test_what_is_cimported_decides_about_a_module(folder: Path, line: str) -> None:
+def test_cimported_declarations_are_inputs_of_a_module(folder: Path, line: str) -> None:
     (folder / "whorl/square.pxd").write_text(line + "\n")
     assert names(inputs(Module("whorl.square", folder))) == ["shapes.pxd", "square.pxd", "square.py"]
 
 
-def test_what_is_cimported_by_what_is_cimported_decides_too(folder: Path) -> None:
+def test_indirectly_cimported_declarations_are_inputs_of_a_module(folder: Path) -> None:
     (folder / "whorl/shapes.pxd").write_text("from whorl.points cimport Point\n")
     (folder / "whorl/points.pxd").touch()
     assert "points.pxd" in names(inputs(Module("whorl.square", folder)))
@@ -135,7 +135,7 @@ needs_cython = pytest.mark.skipif(
 
 @pytest.mark.slow
 @needs_cython
-def test_only_what_changed_is_compiled_again(folder: Path) -> None:
+def test_build_compiles_only_changed_modules_again(folder: Path) -> None:
     modules = shapes, square = compiled_modules(folder)
     first = extensions.build(modules, "release")
     assert extensions.build(modules, "release") == first
@@ -160,7 +160,7 @@ def test_a_changed_header_compiles_only_what_includes_it_and_translates_nothing(
 
 
 @needs_cython
-def test_everything_that_cannot_be_compiled_is_reported(folder: Path) -> None:
+def test_build_error_names_every_module_that_cannot_be_compiled(folder: Path) -> None:
     for module in compiled_modules(folder):
         module.source.write_text("x = \n")
     with pytest.raises(extensions.BuildError) as caught:

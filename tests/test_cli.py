@@ -159,7 +159,7 @@ def test_ctrl_c_ends_a_program_without_a_traceback(start: Start, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["missing.py", "no-module:main", "module:", ":main", "package.module"])
-def test_what_is_no_program_is_a_usage_error(run: Run, name: str) -> None:
+def test_run_of_an_invalid_program_is_a_usage_error(run: Run, name: str) -> None:
     code, _, errors = run("run", name)
     assert code == 2
     assert "neither a file nor of the form" in errors
@@ -172,7 +172,9 @@ def test_what_is_no_program_is_a_usage_error(run: Run, name: str) -> None:
         ("app:missing", "module 'app' has no attribute 'missing'"),
     ],
 )
-def test_what_cannot_be_found_is_one_line(run: Run, tmp_path: Path, name: str, message: str) -> None:
+def test_run_of_a_missing_module_or_attribute_prints_one_line(
+    run: Run, tmp_path: Path, name: str, message: str
+) -> None:
     (tmp_path / "app.py").touch()
     code, _, errors = run("run", name)
     assert code == 1

@@ -102,7 +102,7 @@ def test_every_handle_is_told() -> None:
 
 
 @pytest.mark.text
-def test_what_is_wrong_on_the_page_is_noticed(tmp_path: Path) -> None:
+def test_mistakes_on_the_page_are_noticed(tmp_path: Path) -> None:
     page = """
 | What works | Tests |
 | --- | --- |

@@ -193,7 +193,7 @@ def test_each_declared_class_is_defined_with_the_same_bases(source: Source) -> N
 
 
 @EACH
-def test_what_a_class_declares_is_what_it_sets(source: Source) -> None:
+def test_declared_attributes_are_those_that_a_class_sets(source: Source) -> None:
     for name, declared in declarations(source).classes.items():
         node = defined_classes(source)[name]
         inherited = {
@@ -217,7 +217,7 @@ def test_what_a_class_declares_is_what_it_sets(source: Source) -> None:
 
 
 @EACH
-def test_no_method_sets_what_no_declaration_names(source: Source) -> None:
+def test_methods_set_only_declared_attributes(source: Source) -> None:
     for name in declarations(source).classes:
         known = {
             item
@@ -290,15 +290,15 @@ ONE_CLASS = "class A:\n    def __init__(self):\n        self.x = 1\n    def f(se
             "class A(B): pass",
             "cdef class A:\n    pass",
         ),
-        (test_what_a_class_declares_is_what_it_sets, ONE_CLASS, "cdef class A:\n    cdef int x, y"),
-        (test_what_a_class_declares_is_what_it_sets, ONE_CLASS, "cdef class A:\n    pass"),
+        (test_declared_attributes_are_those_that_a_class_sets, ONE_CLASS, "cdef class A:\n    cdef int x, y"),
+        (test_declared_attributes_are_those_that_a_class_sets, ONE_CLASS, "cdef class A:\n    pass"),
         (
-            test_what_a_class_declares_is_what_it_sets,
+            test_declared_attributes_are_those_that_a_class_sets,
             "class A:\n    __slots__ = ('y',)\n    def __init__(self): self.x = 1",
             "cdef class A:\n    cdef int x",
         ),
         (
-            test_no_method_sets_what_no_declaration_names,
+            test_methods_set_only_declared_attributes,
             ONE_CLASS.replace("self.x = 2", "self.y = 2"),
             "cdef class A:\n    cdef int x",
         ),
@@ -319,7 +319,7 @@ ONE_CLASS = "class A:\n    def __init__(self):\n        self.x = 1\n    def f(se
         (test_compiled_modules_index_from_the_front, "x = [1][-1]", ""),
     ],
 )
-def test_it_is_noticed_when(
+def test_disagreements_are_noticed(
     tmp_path: Path, check: Callable[[Source], None], text: str, declared: str
 ) -> None:
     path = tmp_path / "broken.py"
@@ -335,8 +335,8 @@ def test_agreement_is_no_error(tmp_path: Path) -> None:
     path.with_suffix(".pxd").write_text("cdef class A:\n    cdef public int x\n    cpdef object f(self)\n")
     source = Source("fine", path)
     test_each_declared_class_is_defined_with_the_same_bases(source)
-    test_what_a_class_declares_is_what_it_sets(source)
-    test_no_method_sets_what_no_declaration_names(source)
+    test_declared_attributes_are_those_that_a_class_sets(source)
+    test_methods_set_only_declared_attributes(source)
     test_each_declared_method_and_function_is_defined(source)
 
 

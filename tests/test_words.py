@@ -1,7 +1,8 @@
-"""Names that had a private word once: each has the field's word now, and does not come back."""
+"""Words that do not come back: names with a private meaning, and tests that begin with a pronoun."""
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import tokenize
@@ -91,12 +92,31 @@ REPLACED = {
     "_Wish": "_EndpointOptions",
     "Owner": "AbstractLoop",
 }
+# The first word of a test's name that names no subject, by which `pytest -k` could find the test.
+NO_SUBJECT = set(
+    "how it nobody none nothing somebody something that there they what whatever when where which whichever "
+    "who whoever whose anybody anything everybody everything".split()
+)
+TESTS = sorted((sources.ROOT / "tests").rglob("*.py"))
 PATHS = sorted(path for kind in ("py", "pxd", "h") for path in sources.SOURCES.rglob(f"*.{kind}"))
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: str(path.relative_to(sources.SOURCES)))
 def test_replaced_words_do_not_come_back(path: Path) -> None:
     assert {name: REPLACED[name] for name in names_in(path) & set(REPLACED)} == {}
+
+
+def test_names_of_tests_begin_with_their_subject() -> None:
+    found = [(str(path), name) for path in TESTS for name in names_of_tests(path)]
+    assert len(found) > 1000
+    assert [test for test in found if test[1].split("_")[1] in NO_SUBJECT] == []
+
+
+def names_of_tests(path: Path) -> list[str]:
+    """Return the names of all test functions and test methods of a file."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    functions = (node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return [function.name for function in functions if function.name.startswith("test_")]
 
 
 def names_in(path: Path) -> set[str]:

@@ -53,9 +53,7 @@ async def test_a_datagram_longer_than_the_buffer_is_cut(loop: whorl.EventLoop) -
 
 
 @pytest.mark.parametrize("kind", ["tcp", "unix"])
-async def test_what_is_received_goes_into_the_buffer_and_not_beyond_it(
-    loop: whorl.EventLoop, kind: str
-) -> None:
+async def test_sock_recv_into_writes_only_within_its_buffer(loop: whorl.EventLoop, kind: str) -> None:
     block = bytearray(b"-" * 20)
     one, other = socket_pair(kind)
     other.send(b"x" * 100)
@@ -72,7 +70,7 @@ async def test_what_is_received_goes_into_the_buffer_and_not_beyond_it(
 @pytest.mark.parametrize(
     "host", ["127.0.0.1\0.example.com", "localhost\0", "\0", "a" * 256 + ".example.com", "." * 300]
 )
-async def test_no_part_of_a_name_is_taken_for_the_whole(loop: whorl.EventLoop, host: str) -> None:
+async def test_host_name_is_refused_and_not_cut_off(loop: whorl.EventLoop, host: str) -> None:
     # CVE-2024-24806: a name was cut off, and what was left of it meant another host.
     with pytest.raises((ValueError, OSError)):
         await loop.getaddrinfo(host, 80)
@@ -156,7 +154,9 @@ async def test_a_tls_connection_that_ends_without_a_word_does_not_spin(
 # Sizes.
 
 
-async def test_nothing_is_sent_without_waiting(loop: whorl.EventLoop, connect: Connect, kind: str) -> None:
+async def test_empty_writes_are_sent_without_waiting(
+    loop: whorl.EventLoop, connect: Connect, kind: str
+) -> None:
     transport, peer = await connect(kind, Recorder())
     for nothing in (b"", bytearray(), memoryview(b"")):
         transport.write(nothing)

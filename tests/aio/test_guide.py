@@ -42,7 +42,7 @@ def test_an_example_runs_and_says_something(code: str) -> None:
     assert answer.stdout
 
 
-def test_both_ways_have_an_example() -> None:
+def test_guest_mode_and_step_by_step_have_an_example() -> None:
     assert set(EXAMPLES) == {"Guest mode", "Step by step"}
     assert PROGRAMS
 

@@ -177,7 +177,7 @@ def test_an_error_out_of_a_callback_hangs_nothing(
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
-def test_what_ends_the_program_out_of_a_callback_hangs_nothing(
+def test_exit_from_a_callback_does_not_hang_the_loop(
     error: type[BaseException], loop: whorl.EventLoop
 ) -> None:
     def fail(*args: object) -> None:
@@ -334,7 +334,7 @@ async def test_a_protocol_that_is_gone_gets_nothing(connect: Connect, kind: str)
     await turns(2)
 
 
-def test_what_tests_put_in_place_of_asyncios_functions_is_theirs_alone() -> None:
+def test_patched_asyncio_functions_are_not_called_by_the_loop() -> None:
     """They count the sleeps of what they test: asyncio's own loop calls nothing that `asyncio` exports."""
 
     async def scenario(loop: Any) -> Any:

@@ -55,7 +55,7 @@ def test_cancelling_from_another_thread(loop: Loop) -> None:
     assert ran == []
 
 
-def test_everybody_who_cancels_a_guarded_callback_waits_until_it_has_run(loop: Loop) -> None:
+def test_guarded_callback_makes_every_cancel_wait_until_it_has_run(loop: Loop) -> None:
     began, order = threading.Event(), []
 
     def run() -> None:
@@ -81,7 +81,7 @@ def test_everybody_who_cancels_a_guarded_callback_waits_until_it_has_run(loop: L
     assert order == ["ran"] + 4 * ["cancelled"]
 
 
-def test_who_asks_whether_a_guarded_callback_is_cancelled_waits_until_it_has_run(loop: Loop) -> None:
+def test_guarded_callback_makes_cancelled_wait_until_it_has_run(loop: Loop) -> None:
     began, order = threading.Event(), []
 
     def run() -> None:
@@ -147,7 +147,7 @@ def test_the_context_is_a_copy_unless_it_is_given(loop: Loop) -> None:
     assert copied is not context
 
 
-def test_what_is_set_in_a_context_stays_in_it(loop: Loop) -> None:
+def test_context_keeps_the_variables_that_its_callback_sets(loop: Loop) -> None:
     name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="unset")
     context = contextvars.copy_context()
     loop.call_soon(name.set, "set", context=context)
@@ -221,7 +221,7 @@ def test_an_empty_context_that_somebody_knows_is_nobody_elses(loop: Loop) -> Non
     assert seen[-1] == "unset"
 
 
-def test_whatever_a_call_does_in_an_empty_context_the_next_one_has_an_empty_one(loop: Loop) -> None:
+def test_empty_context_is_empty_again_for_the_next_callback(loop: Loop) -> None:
     name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="unset")
     seen: list[str] = []
 
@@ -260,7 +260,7 @@ def test_a_call_is_made_in_the_context_as_it_was_when_it_was_scheduled(loop: Loo
 
 
 @pytest.mark.parametrize("context", [{}, "context", 1])
-def test_what_is_no_context_is_an_error_of_the_run(loop: Loop, context: object) -> None:
+def test_invalid_context_is_an_error_of_the_run(loop: Loop, context: object) -> None:
     loop.call_soon(list, context=context)
     with pytest.raises((TypeError, AttributeError)):
         run_turns(loop)
@@ -280,7 +280,7 @@ def test_a_context_that_is_entered_already_is_an_error_of_the_run(loop: Loop) ->
     assert loop.metrics().ready == 0
 
 
-def test_what_stands_in_for_a_context_runs_the_callback(loop: Loop) -> None:
+def test_context_stand_in_runs_the_callback(loop: Loop) -> None:
     class Noting:
         def run(self, callback: Any, *args: Any) -> None:
             ran.append((callback, args))
@@ -398,7 +398,7 @@ def test_the_name_of_the_context_need_not_be_interned(loop: Loop, method: str, w
 
 
 @pytest.mark.parametrize(("method", "when"), SCHEDULING)
-def test_what_scheduling_does_not_take_is_refused(loop: Loop, method: str, when: tuple[int, ...]) -> None:
+def test_scheduling_methods_refuse_invalid_arguments(loop: Loop, method: str, when: tuple[int, ...]) -> None:
     schedule: Any = getattr(loop, method)
     unbound: Any = getattr(Loop, method)
     for wrong in (
@@ -457,7 +457,7 @@ def test_a_posted_callback_that_failed_or_was_cancelled_leaves_nothing_behind(lo
 
 
 @pytest.mark.parametrize("method", ["call_soon", "call_soon_threadsafe"])
-def test_what_is_scheduled_when_a_function_is_dropped_is_not_lost(loop: Loop, method: str) -> None:
+def test_callbacks_scheduled_by_a_destructor_are_not_lost(loop: Loop, method: str) -> None:
     loop._guards_posts = True
     schedule: Any = getattr(loop, method)
     ran: list[str] = []
@@ -616,7 +616,7 @@ def test_a_callback_that_is_found_while_it_is_dropped_is_nobody_elses(loop: Loop
     assert ran == list(range(12))
 
 
-def test_what_is_set_in_a_context_that_the_collector_shows_is_seen_by_no_later_call(loop: Loop) -> None:
+def test_empty_context_found_through_gc_is_not_used_again(loop: Loop) -> None:
     name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="unset")
     seen: list[str] = []
     contextvars.Context().run(loop.call_soon, int)

@@ -50,7 +50,7 @@ def test_closing_again_does_nothing(loop: Loop) -> None:
     assert told == ["first"]
 
 
-def test_what_cannot_be_called_is_refused_by_close(loop: Loop) -> None:
+def test_close_refuses_a_non_callable(loop: Loop) -> None:
     handle = Inert(loop)
     with pytest.raises(TypeError, match="callable"):
         handle.close(3)  # type: ignore[arg-type]

@@ -31,7 +31,7 @@ async def number():
     yield 42
     await asyncio.sleep(0)
 
-async def test_it_runs_on_whorl(number):
+async def test_coroutines_run_on_whorl(number):
     assert type(asyncio.get_running_loop()).__module__ == "whorl.aio.loop.event_loop"
     assert number == 42
 

@@ -30,7 +30,7 @@ def test_an_example_runs_and_says_something(code: str) -> None:
     assert answer.stdout
 
 
-def test_everything_that_can_be_started_has_an_example() -> None:
+def test_handles_and_requests_all_have_an_example() -> None:
     shown = {word for code in EXAMPLES.values() for word in re.findall(r"\w+", code)}
     assert set(handles.__all__) - shown <= {
         "Connect",

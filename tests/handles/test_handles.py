@@ -288,7 +288,7 @@ def test_a_closed_loop_takes_no_handles(kind: type[Handle]) -> None:
 @pytest.mark.parametrize(
     "kind", [Async, Check, FsEvent, Idle, Pipe, Prepare, Process, Signal, TCP, Timer, UDP]
 )
-def test_what_is_no_loop_is_refused(kind: Any) -> None:
+def test_handles_refuse_an_invalid_loop(kind: Any) -> None:
     for thing in (None, 5):
         with pytest.raises((TypeError, AttributeError)):
             kind(thing)

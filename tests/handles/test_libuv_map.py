@@ -54,7 +54,7 @@ def test_every_function_of_libuv_is_on_the_page_once() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0][0])
-def test_what_a_row_names_exists(row: Row) -> None:
+def test_names_in_a_row_exist(row: Row) -> None:
     _, ours, remark = row
     if ours == "none":
         assert remark, "there is no reason why not"
@@ -66,6 +66,6 @@ def test_what_a_row_names_exists(row: Row) -> None:
 
 
 @pytest.mark.parametrize("name", ["whorl.handles.Timer.begin", "os.nothing", "whorl.nowhere", "uv_run"])
-def test_what_does_not_exist_is_noticed(name: str) -> None:
+def test_missing_names_are_noticed(name: str) -> None:
     with pytest.raises((AttributeError, ImportError)):
         resolve(name)

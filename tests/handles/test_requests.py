@@ -96,7 +96,7 @@ def test_a_weak_reference_to_a_write_never_leads_to_another(loop: Loop, kind: Ki
     assert not again.is_pending()
 
 
-def test_what_a_request_held_may_write_when_it_goes(loop: Loop, kind: Kind) -> None:
+def test_data_of_a_request_may_write_in_its_destructor(loop: Loop, kind: Kind) -> None:
     client, server = kind.pair(loop)
     reader = Reader()
     server.read_start(reader)

@@ -33,7 +33,7 @@ def test_random_scripts_have_the_order_of_libuv(first: int) -> None:
         assert perform(generator.script(seed)) == random_traces()[seed], f"seed {seed}"
 
 
-def test_there_are_as_many_traces_as_promised() -> None:
+def test_traces_are_as_many_as_promised() -> None:
     assert len(traces.scenarios()) >= 40
     assert len(random_traces()) == traces.SEEDS
 

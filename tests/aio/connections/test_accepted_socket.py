@@ -57,7 +57,7 @@ FAMILIES = [socket.AF_INET, socket.AF_INET6, socket.AF_UNIX]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-async def test_what_is_known_of_a_connection_is_what_a_socket_object_says(
+async def test_extra_info_of_an_accepted_connection_agrees_with_its_socket(
     family: int, loop: whorl.EventLoop, tmp_path: Path
 ) -> None:
     async with accepted(loop, family, tmp_path / "socket") as (protocol, peer, server):
@@ -250,7 +250,7 @@ class Failing(Recorder):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-async def test_what_a_protocol_raises_is_reported_as_that_of_a_callback(
+async def test_protocol_errors_are_reported_as_those_of_callbacks(
     family: int, loop: whorl.EventLoop, tmp_path: Path
 ) -> None:
     reports: list[dict[str, Any]] = []
@@ -295,7 +295,9 @@ def test_an_interrupt_while_a_protocol_is_told_costs_no_data() -> None:
         assert made[0].calls[-1] == "connection_lost"
 
 
-async def test_who_replaces_call_soon_is_asked(loop: whorl.EventLoop, tmp_path: Path) -> None:
+async def test_replaced_call_soon_schedules_the_calls_of_the_protocol(
+    loop: whorl.EventLoop, tmp_path: Path
+) -> None:
     asked: list[str] = []
     plain = loop.call_soon
 
@@ -344,7 +346,7 @@ async def test_a_connection_that_is_over_before_its_protocol_was_told_is_told_bo
 
 
 @pytest.mark.parametrize("debug", [False, True], ids=["descriptor", "socket object"])
-def test_each_step_of_a_connection_comes_in_asyncios_turn(debug: bool) -> None:
+def test_accepted_connection_takes_its_steps_in_asyncios_turns(debug: bool) -> None:
     async def scenario(loop: Any) -> Any:
         turn = 0
         steps: list[tuple[int, str]] = []
@@ -392,7 +394,7 @@ def test_each_step_of_a_connection_comes_in_asyncios_turn(debug: bool) -> None:
 @pytest.mark.parametrize("closed", ["server", "loop", "nothing"])
 @pytest.mark.parametrize("debug", [False, True], ids=["descriptor", "socket object"])
 @pytest.mark.usefixtures("unwarned")
-def test_what_was_accepted_and_gets_no_protocol_any_more_is_closed(closed: str, debug: bool) -> None:
+def test_accepted_socket_that_gets_no_protocol_is_closed(closed: str, debug: bool) -> None:
     loop = whorl.EventLoop()
     loop.set_debug(debug)
     made: list[Any] = []

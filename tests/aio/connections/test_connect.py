@@ -160,7 +160,7 @@ def test_a_refused_connection_is_the_error_asyncio_gives(dead_port: int) -> None
     assert error_as_in_asyncio(connect)[0] is ConnectionRefusedError
 
 
-def test_several_refusals_are_the_error_asyncio_gives(
+def test_create_connection_reports_several_refusals_as_asyncio_does(
     dead_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     infos = [info("127.0.0.1", dead_port), info("127.0.0.2", dead_port)]
@@ -175,7 +175,7 @@ def test_several_refusals_are_the_error_asyncio_gives(
 
 
 @pytest.mark.parametrize("delay", [None, 60])
-async def test_all_errors_are_a_group_if_they_are_asked_for(
+async def test_create_connection_raises_all_errors_as_a_group_on_request(
     loop: whorl.EventLoop, dead_port: int, resolve: Callable[..., None], delay: float | None
 ) -> None:
     resolve(both=[info("127.0.0.1", dead_port), info("127.0.0.2", dead_port)])
@@ -565,7 +565,7 @@ def test_a_socket_that_speaks_tls_is_refused(loop: whorl.EventLoop, method: str)
             loop.run_until_complete(call(Recorder, *arguments, **options))
 
 
-def test_both_ends_of_a_connection_begin_in_asyncios_turns() -> None:
+def test_connection_made_comes_in_asyncios_turns_on_both_ends() -> None:
     async def scenario(loop: Any) -> Any:
         turn = 0
         steps: list[tuple[int, str]] = []

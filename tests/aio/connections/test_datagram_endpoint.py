@@ -320,7 +320,7 @@ async def test_reading_stops_in_the_middle_of_a_batch_and_goes_on(ends: Ends) ->
 
 
 @pytest.mark.parametrize("end", ["close", "abort"])
-async def test_nothing_is_received_after_the_end(ends: Ends, end: str) -> None:
+async def test_datagram_received_is_not_called_after_close_or_abort(ends: Ends, end: str) -> None:
     class Impatient(Recorder):
         def datagram_received(self, data: bytes, addr: Any) -> None:
             super().datagram_received(data, addr)
@@ -453,7 +453,7 @@ async def test_an_error_out_of_error_received_for_a_lost_peer_is_reported(
 
 
 @pytest.mark.parametrize("leaving", [KeyboardInterrupt, SystemExit])
-def test_what_ends_the_program_out_of_a_protocol_costs_no_datagram(
+def test_exit_raised_by_a_datagram_protocol_loses_no_datagram(
     loop: whorl.EventLoop, tmp_path: Path, leaving: type[BaseException]
 ) -> None:
     class Leaving(Recorder):
@@ -500,7 +500,7 @@ async def test_an_error_out_of_the_first_and_the_last_call_is_reported(
 # Flow control.
 
 
-async def test_what_the_kernel_does_not_take_waits(ends: Ends, stubborn: StubbornKernel) -> None:
+async def test_sendto_buffers_datagrams_that_the_kernel_refuses(ends: Ends, stubborn: StubbornKernel) -> None:
     ours, theirs = await ends.pair()
     mutable = bytearray(b"two")
     stubborn.answers = [-errno.EAGAIN]
@@ -514,7 +514,7 @@ async def test_what_the_kernel_does_not_take_waits(ends: Ends, stubborn: Stubbor
 
 
 @pytest.mark.parametrize("code", [errno.EAGAIN, errno.EINTR])
-async def test_what_waits_goes_out_in_order(ends: Ends, stubborn: StubbornKernel, code: int) -> None:
+async def test_buffered_datagrams_are_sent_in_order(ends: Ends, stubborn: StubbornKernel, code: int) -> None:
     ours, theirs = await ends.pair("unix")
     stubborn.answers = [-code] * 5
     for number in range(100):
@@ -647,7 +647,7 @@ async def test_abort_drops_what_waits(ends: Ends, stubborn: StubbornKernel) -> N
     assert ours.transport.get_write_buffer_size() == 0
 
 
-async def test_nobody_is_resumed_after_the_end(ends: Ends, stubborn: StubbornKernel) -> None:
+async def test_resume_writing_is_not_called_after_abort(ends: Ends, stubborn: StubbornKernel) -> None:
     ours, _ = await ends.pair()
     ours.transport.set_write_buffer_limits(high=0)
     stubborn.answers = [-errno.EAGAIN]
@@ -786,7 +786,7 @@ def plain_loop() -> Iterator[whorl.EventLoop]:
     loop.close()
 
 
-async def test_nothing_refers_to_an_endpoint_after_its_end(loop: whorl.EventLoop, tmp_path: Path) -> None:
+async def test_closed_endpoint_and_its_protocol_are_freed(loop: whorl.EventLoop, tmp_path: Path) -> None:
     transport, protocol = await loop.create_datagram_endpoint(Recorder, ("127.0.0.1", 0))
     transport.sendto(b"x", transport.get_extra_info("sockname"))
     await protocol.until_received(1)
@@ -966,7 +966,7 @@ async def test_multicast_on_the_loopback(ends: Ends) -> None:
     assert await theirs.until_received(1) == [b"x"]
 
 
-async def test_another_address_than_the_peers_is_refused(ends: Ends) -> None:
+async def test_sendto_refuses_another_address_than_the_peers(ends: Ends) -> None:
     ours, theirs = await ends.pair()
     address = theirs.transport.get_extra_info("sockname")
     with pytest.raises(ValueError, match="Invalid address: must be None or"):

@@ -119,7 +119,7 @@ def fill(fd: int) -> int:
 # Data.
 
 
-async def test_what_is_written_is_read(ends: Ends) -> None:
+async def test_pipe_transports_transfer_data(ends: Ends) -> None:
     reader, writer = await connect(ends)
     writer.transport.write(b"one ")
     writer.transport.writelines([b"two ", bytearray(b"three "), memoryview(b"four")])
@@ -385,7 +385,7 @@ async def test_a_terminal_is_not_watched_while_nothing_is_unsent() -> None:
 
 
 @pytest.mark.exact("looks at once for what was written")
-async def test_what_a_socket_says_to_its_writer_does_not_end_it() -> None:
+async def test_write_pipe_over_a_socket_ignores_incoming_data() -> None:
     loop = asyncio.get_running_loop()
     ours, theirs = socket.socketpair()
     transport, protocol = await loop.connect_write_pipe(Recorder, ours)
@@ -556,7 +556,7 @@ class Folder:
         os.close(self._fd)
 
 
-def test_only_what_can_make_somebody_wait_is_taken(tmp_path: Path) -> None:
+def test_connect_pipe_methods_refuse_regular_files_and_directories(tmp_path: Path) -> None:
     for method in ("connect_read_pipe", "connect_write_pipe"):
 
         async def open_file(loop: Any, method: str = method) -> Any:
@@ -600,7 +600,7 @@ def test_parts_that_cannot_be_joined_are_refused_as_asyncio_does(parts: Any) -> 
     assert error_as_in_asyncio(write)[0] is TypeError
 
 
-def test_what_is_no_bytes_is_refused_as_asyncio_does() -> None:
+def test_write_pipe_refuses_text_as_in_asyncio() -> None:
     async def write_text(loop: Any) -> Any:
         reader, writer = new_pipe()
         transport, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, writer)
@@ -635,7 +635,7 @@ async def test_a_connection_that_is_cancelled_closes_the_pipe(loop: whorl.EventL
 # What is shown.
 
 
-def test_what_a_pipe_cannot_do_is_refused_as_in_asyncio() -> None:
+def test_pipe_transports_refuse_unsupported_methods_as_in_asyncio() -> None:
     async def use(loop: Any) -> Any:
         reader, writer = await connect(new_pipe())
         answers = {}

@@ -213,7 +213,9 @@ def test_a_numeric_address_is_answered_as_asyncio_does(
         ("1" * 30, 80, STREAM, 0),
     ],
 )
-def test_what_is_not_numeric_is_left_to_resolution(host: Any, port: Any, kind: int, protocol: int) -> None:
+def test_numeric_address_is_none_if_getaddrinfo_is_needed(
+    host: Any, port: Any, kind: int, protocol: int
+) -> None:
     assert numeric_address(host, port, socket.AF_UNSPEC, kind, protocol) is None
 
 

@@ -103,7 +103,7 @@ async def test_a_part_of_a_file_goes_over_a_socket(
     assert loop.remove_writer(pair[0]) is False
 
 
-async def test_what_is_sent_before_and_after_a_file_stays_in_order(
+async def test_sock_sendfile_stays_in_order_with_sock_sendall(
     loop: whorl.EventLoop, pair: Pair, file: BinaryIO, way: str
 ) -> None:
     async def send() -> None:
@@ -639,7 +639,7 @@ async def test_a_file_that_gives_little_is_read_until_all_is_sent(
 
 
 @pytest.mark.parametrize("make_file", [lambda: io.IOBase(), lambda: object()])
-async def test_what_cannot_be_read_is_an_error_and_costs_nothing(
+async def test_sendfile_of_an_unreadable_file_leaves_the_transport_usable(
     loop: whorl.EventLoop, connect: Connect, make_file: Callable[[], Any]
 ) -> None:
     protocol = Recorder()

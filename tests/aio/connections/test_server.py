@@ -149,7 +149,9 @@ async def test_all_hosts_of_a_list_are_served_each_once(loop: whorl.EventLoop) -
 
 
 @pytest.mark.parametrize("host", [None, ""])
-async def test_no_host_means_all_addresses(loop: whorl.EventLoop, host: str | None) -> None:
+async def test_create_server_without_a_host_listens_on_all_addresses(
+    loop: whorl.EventLoop, host: str | None
+) -> None:
     server = await loop.create_server(Echo, host, 0)
     families = {sock.family for sock in server.sockets}
     assert socket.AF_INET in families
@@ -192,7 +194,7 @@ def test_an_address_that_is_taken_is_the_error_asyncio_gives() -> None:
         assert error_as_in_asyncio(serve)[0] is OSError
 
 
-async def test_when_one_address_is_taken_none_is_kept(loop: whorl.EventLoop) -> None:
+async def test_create_server_keeps_no_address_if_one_is_in_use(loop: whorl.EventLoop) -> None:
     free, taken = "127.7.7.1", "127.7.7.2"  # from 127.0.0.1 others connect, and each of them has a port there
     with socket.create_server((taken, 0)) as listener:
         port = listener.getsockname()[1]
@@ -513,7 +515,7 @@ class TestRefusals:
         return Refusing(with_descriptors=request.param == "descriptor")
 
     @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
-    async def test_when_resources_run_out_the_server_says_so_once_rests_and_goes_on(
+    async def test_server_reports_exhausted_resources_once_pauses_and_goes_on(
         self, loop: whorl.EventLoop, kernel: Refusing, reported: Reported, code: int
     ) -> None:
         server = await loop.create_server(Echo, "127.0.0.1", 0)
@@ -549,7 +551,7 @@ class TestRefusals:
         assert await answers(loop, server)
         await end(server)
 
-    async def test_another_error_is_reported(
+    async def test_server_reports_other_errors_of_accept(
         self, loop: whorl.EventLoop, kernel: Refusing, reported: Reported
     ) -> None:
         server = await loop.create_server(Echo, "127.0.0.1", 0)
@@ -606,7 +608,7 @@ class TestOneFamily:
         ]
         assert all(record.levelno == logging.WARNING for record in caplog.records)
 
-    async def test_without_any_family_it_is_an_error(
+    async def test_create_server_without_any_address_family_fails(
         self, loop: whorl.EventLoop, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         infos = [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::", 0, 0, 0))]
@@ -664,7 +666,9 @@ async def test_the_unix_socket_is_removed_if_that_is_wanted(
     assert path.exists() is not cleanup
 
 
-async def test_what_took_the_place_of_the_unix_socket_is_kept(loop: whorl.EventLoop, tmp_path: Path) -> None:
+async def test_server_close_keeps_a_file_that_replaced_its_unix_socket(
+    loop: whorl.EventLoop, tmp_path: Path
+) -> None:
     path = tmp_path / "socket"
     server = await loop.create_unix_server(Echo, path, cleanup_socket=True)
     path.rename(tmp_path / "elsewhere")

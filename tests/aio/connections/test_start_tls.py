@@ -48,7 +48,7 @@ async def secure(loop: whorl.EventLoop, sides: Sides, **options: Any) -> tuple[A
     )
 
 
-async def test_both_sides_go_on_in_tls(loop: whorl.EventLoop, kind: str) -> None:
+async def test_start_tls_encrypts_both_directions(loop: whorl.EventLoop, kind: str) -> None:
     async with clear_connection(loop, kind) as sides:
         (clear, client), (_, server) = sides
         clear.write(b"in the clear")
@@ -69,7 +69,7 @@ async def test_connection_made_is_not_called_again(loop: whorl.EventLoop) -> Non
         assert sides[1][1].calls.count("connection_made") == 1
 
 
-async def test_much_data_arrives_whole(loop: whorl.EventLoop) -> None:
+async def test_start_tls_transfers_much_data(loop: whorl.EventLoop) -> None:
     data = noise(2_000_000)
     async with clear_connection(loop, "tcp") as sides:
         ours, _ = await secure(loop, sides)
@@ -95,7 +95,7 @@ async def test_a_handshake_that_fails_closes_the_transport(loop: whorl.EventLoop
 
 
 @pytest.mark.exact("a reset may end what the other side has not read")
-async def test_what_failed_is_gone_with_the_last_reference(loop: whorl.EventLoop) -> None:
+async def test_failed_start_tls_leaves_no_reference_cycle(loop: whorl.EventLoop) -> None:
     # The protocol keeps the error it was told of, whose traceback must not keep the protocol.
     ours, theirs = socket_pair("tcp")
     sides = [await loop.connect_accepted_socket(Recorder, sock) for sock in (ours, theirs)]

@@ -139,7 +139,7 @@ async def test_a_conversation_line_by_line() -> None:
     assert await process.wait() == 0
 
 
-async def test_many_programs_at_once() -> None:
+async def test_subprocesses_run_many_at_once() -> None:
     outputs = await asyncio.gather(*(output_of("echo", str(number)) for number in range(30)))
     assert outputs == [b"%d\n" % number for number in range(30)]
 
@@ -208,7 +208,7 @@ async def test_the_protocol_is_told_of_everything_once_and_in_order(loop: whorl.
 
 
 @pytest.mark.exact("what is read comes in pieces")
-async def test_what_a_program_said_reaches_the_protocol_before_its_exit(loop: whorl.EventLoop) -> None:
+async def test_subprocess_output_reaches_the_protocol_before_process_exited(loop: whorl.EventLoop) -> None:
     receiver, sender = os.pipe()
     script = "read line; echo done; exit 3"
     transport, protocol = await loop.subprocess_shell(Talk, script, stdin=receiver, stderr=None)
@@ -221,7 +221,7 @@ async def test_what_a_program_said_reaches_the_protocol_before_its_exit(loop: wh
 
 
 @pytest.mark.exact("what takes which number of turns")
-async def test_whoever_starts_a_program_goes_on_before_it_says_anything(loop: whorl.EventLoop) -> None:
+async def test_subprocess_exec_returns_before_the_first_output(loop: whorl.EventLoop) -> None:
     receiver, sender = os.pipe()
 
     def until_it_has_ended() -> None:
@@ -258,7 +258,7 @@ async def test_the_connection_is_lost_only_when_nobody_writes_any_more(loop: who
     transport.close()
 
 
-async def test_another_protocol_may_take_over(loop: whorl.EventLoop) -> None:
+async def test_set_protocol_hands_a_subprocess_to_another_protocol(loop: whorl.EventLoop) -> None:
     transport, first = await loop.subprocess_exec(Talk, "cat")
     second = Talk()
     second.connection_made(transport)
@@ -339,7 +339,7 @@ async def test_a_socket_may_be_given() -> None:
     assert await process.wait() == 0
 
 
-async def test_nothing_is_inherited_that_was_not_given(loop: whorl.EventLoop) -> None:
+async def test_subprocess_inherits_only_the_descriptors_given_to_it(loop: whorl.EventLoop) -> None:
     """Not even with `close_fds=False`: all that the loop opens is closed when a program starts."""
     blocker, _ = await loop.subprocess_exec(asyncio.SubprocessProtocol, "cat")
     server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
@@ -439,7 +439,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("options", REFUSED.values(), ids=REFUSED)
-def test_what_asyncio_refuses_is_refused_alike(options: dict[str, Any]) -> None:
+def test_subprocess_options_are_refused_as_in_asyncio(options: dict[str, Any]) -> None:
     async def run_exec(loop: Any) -> Any:
         await loop.subprocess_exec(asyncio.SubprocessProtocol, "true", **options)
 
@@ -531,7 +531,7 @@ async def test_numbers_that_are_no_signals_are_refused() -> None:
     await process.wait()
 
 
-async def test_no_handler_of_ours_stands_in_for_signals_of_children(loop: whorl.EventLoop) -> None:
+async def test_subprocesses_leave_the_default_sigchld_handler(loop: whorl.EventLoop) -> None:
     assert await output_of("echo", "x") == b"x\n"
     assert signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL
 
@@ -556,7 +556,7 @@ async def test_exit_codes() -> None:
         assert popen.returncode == code
 
 
-async def test_several_may_wait_and_one_may_give_up() -> None:
+async def test_process_wait_serves_several_waiters_though_one_is_cancelled() -> None:
     process = await asyncio.create_subprocess_exec("cat", stdin=PIPE)
     assert process.stdin is not None
     waiting = [asyncio.ensure_future(process.wait()) for _ in range(3)]
@@ -586,7 +586,7 @@ async def test_a_child_that_somebody_else_reaped_is_reported_as_asyncio_does(
     assert process._transport.get_extra_info("subprocess").returncode == 255  # type: ignore[attr-defined]
 
 
-async def test_what_popen_has_noted_is_believed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_process_wait_believes_the_return_code_of_popen(caplog: pytest.LogCaptureFixture) -> None:
     process = await asyncio.create_subprocess_exec("sh", "-c", "exit 9")
     popen = process._transport.get_extra_info("subprocess")  # type: ignore[attr-defined]
     assert popen.wait() == 9

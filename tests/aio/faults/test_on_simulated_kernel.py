@@ -96,7 +96,7 @@ def test_another_seed_gives_another_trace() -> None:
 
 
 @pytest.mark.slow
-def test_both_builds_have_the_same_day_and_call_nothing_real() -> None:
+def test_simulated_day_is_the_same_on_both_builds() -> None:
     build, digest = in_a_process("--guarded", "7").split()
     assert build == ("compiled" if whorl.compiled else "pure")
     assert in_a_process("--guarded", "7", sources=str(SOURCES)).split() == ["pure", digest]
@@ -126,7 +126,7 @@ def can_trace() -> bool:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not can_trace(), reason="strace is not installed, or may not trace")
-def test_no_system_call_is_made_in_a_day(tmp_path: Path) -> None:
+def test_simulated_day_makes_no_system_call(tmp_path: Path) -> None:
     log = tmp_path / "strace"
     in_a_process("--marked", "3", prefix=("strace", "-f", "-o", str(log)))
     before, _, rest = log.read_text().partition(simulated_day.BEGIN.decode().strip())
@@ -197,7 +197,7 @@ def test_messages_take_the_time_they_travel(loop: whorl.EventLoop, kernel: Simul
 # Refusals.
 
 
-def test_nobody_listens(loop: whorl.EventLoop) -> None:
+def test_connect_without_a_listener_is_refused(loop: whorl.EventLoop) -> None:
     async def main() -> None:
         with pytest.raises(ConnectionRefusedError):
             await loop.create_connection(Listener, "127.0.0.1", 9)
@@ -266,7 +266,7 @@ def test_a_reset_reaches_the_other_side(loop: whorl.EventLoop) -> None:
 
 
 @pytest.mark.parametrize(("ours", "real"), [(SimulatedKernel, Kernel), (SimulatedHost, Host)])
-def test_nothing_is_left_to_the_real_one(ours: type, real: type) -> None:
+def test_simulated_classes_override_every_method_of_the_real_ones(ours: type, real: type) -> None:
     methods = {name for name, _ in inspect.getmembers(real, callable) if not name.startswith("_")}
     assert methods
     assert methods - vars(ours).keys() == set()

@@ -113,7 +113,7 @@ async def test_a_mode_that_is_none_is_refused(text_file: Path, mode: str) -> Non
         {"mode": "r", "encoding": 3},
     ],
 )
-async def test_what_python_refuses_is_refused_with_the_same_error(text_file: Path, arguments: Any) -> None:
+async def test_fs_open_refuses_arguments_with_the_error_of_open(text_file: Path, arguments: Any) -> None:
     with pytest.raises(Exception) as expected:  # noqa: PT011
         open(text_file, **arguments)
     with pytest.raises(expected.type):
@@ -137,7 +137,7 @@ async def test_errors_of_opening_name_the_path(tmp_path: Path) -> None:
         await fs.open(1.5)  # type: ignore[call-overload]
 
 
-async def test_x_makes_a_file_that_is_not_there(tmp_path: Path) -> None:
+async def test_fs_open_mode_x_creates_only_a_new_file(tmp_path: Path) -> None:
     async with fs.open(tmp_path / "file", "x") as file:
         await file.write("mine")
     with pytest.raises(FileExistsError):
@@ -360,7 +360,7 @@ async def test_many_small_writes_are_one_trip_to_a_thread(tmp_path: Path) -> Non
     assert (tmp_path / "file").read_bytes() == b"0123456789" * 100
 
 
-async def test_what_is_written_is_what_the_buffer_held(tmp_path: Path) -> None:
+async def test_file_write_locks_a_mutable_buffer_until_it_is_done(tmp_path: Path) -> None:
     data = bytearray(b"x" * 200_000)
     async with fs.open(tmp_path / "file", "wb") as file:
         writing = asyncio.ensure_future(file.write(data))
@@ -570,7 +570,7 @@ class TestCancelling:
         assert open_descriptors().items() <= before.items()
 
 
-async def test_what_waits_for_a_thread_is_taken_back(tmp_path: Path) -> None:
+async def test_cancelled_request_that_waits_for_a_thread_is_withdrawn(tmp_path: Path) -> None:
     entered, opened = threading.Event(), threading.Event()
 
     class OneThread(Host):

@@ -99,7 +99,7 @@ async def test_random_programs_see_what_they_see_on_tempfile(tmp_path: Path, see
     await ours.close()
 
 
-async def test_it_moves_to_the_disk_when_it_is_too_large(tmp_path: Path) -> None:
+async def test_spooled_file_moves_to_the_disk_beyond_max_size(tmp_path: Path) -> None:
     async with fs.SpooledTemporaryFile(max_size=10, dir=tmp_path) as file:
         assert await file.write(b"x" * 10) == 10
         assert file.name is None
@@ -162,7 +162,7 @@ async def test_a_cancelled_rollover_loses_nothing(tmp_path: Path) -> None:
     pytest.fail("a descriptor was left")
 
 
-async def test_what_it_is_can_be_asked(tmp_path: Path) -> None:
+async def test_spooled_file_attributes_survive_rollover(tmp_path: Path) -> None:
     file = fs.SpooledTemporaryFile(100, "w+", encoding="ascii", errors="replace", dir=tmp_path)
     for _ in range(2):
         assert (file.mode, file.encoding, file.errors, file.closed) == ("w+", "ascii", "replace", False)

@@ -75,7 +75,7 @@ async def test_a_named_file_stays_without_delete(tmp_path: Path) -> None:
     os.remove(file.name)
 
 
-async def test_without_delete_on_close_it_is_removed_at_the_end_of_async_with(tmp_path: Path) -> None:
+async def test_temporary_file_without_delete_on_close_is_removed_by_async_with(tmp_path: Path) -> None:
     async with fs.NamedTemporaryFile(dir=tmp_path, delete_on_close=False) as file:
         await file.write(b"read by others")
         await file.close()
@@ -98,7 +98,7 @@ async def test_a_named_file_that_nobody_closed_is_removed(tmp_path: Path) -> Non
         holder.clear()
 
 
-async def test_it_is_removed_also_when_the_caller_is_cancelled(tmp_path: Path) -> None:
+async def test_temporary_files_and_directories_are_removed_on_cancellation(tmp_path: Path) -> None:
     async def write() -> None:
         async with fs.NamedTemporaryFile(dir=tmp_path) as file:
             await file.write(b"x")

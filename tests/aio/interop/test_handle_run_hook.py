@@ -26,7 +26,7 @@ def watched(calls: list[Any], show: Any) -> Any:
     return mock.patch.object(asyncio.Handle, "_run", run)
 
 
-def test_it_is_called_for_callbacks_timers_and_steps_of_tasks() -> None:
+def test_handle_run_hook_is_called_for_callbacks_timers_and_task_steps() -> None:
     def scenario(loop: Any) -> Any:
         async def main() -> None:
             loop.call_soon(int)

@@ -52,13 +52,13 @@ def turns_of(loop: whorl.EventLoop, ending: str) -> int:
     return loop.metrics().turns - before
 
 
-def test_nothing_is_shut_down_without_a_turn(ended: whorl.EventLoop, ending: str) -> None:
+def test_shutdown_of_an_unused_loop_takes_no_turn(ended: whorl.EventLoop, ending: str) -> None:
     assert turns_of(ended, ending) == 0
     assert turns_of(ended, ending) == 0
     assert not ended.is_running()
 
 
-def test_what_was_shut_down_without_a_turn_is_shut_down(ended: whorl.EventLoop) -> None:
+def test_shutdown_without_a_turn_takes_effect(ended: whorl.EventLoop) -> None:
     async def use_executor() -> None:
         with pytest.raises(RuntimeError, match="Executor shutdown has been called"):
             ended.run_in_executor(None, list)
@@ -133,7 +133,7 @@ def test_refusals_are_those_of_every_run(ending: str) -> None:
     assert error_as_in_asyncio(run_inside) == (RuntimeError, "This event loop is already running")
 
 
-def test_what_is_ready_runs_meanwhile(ending: str) -> None:
+def test_shutdown_runs_ready_callbacks(ending: str) -> None:
     def schedule(loop: Any) -> list[str]:
         seen: list[str] = []
         loop.call_soon(seen.append, "soon")
@@ -151,7 +151,7 @@ def test_what_is_ready_runs_meanwhile(ending: str) -> None:
     assert is_as_in_asyncio(schedule) == ["soon", "posted", "due", "done"]
 
 
-def test_what_is_readable_is_read_meanwhile(ending: str) -> None:
+def test_shutdown_runs_callbacks_of_readable_descriptors(ending: str) -> None:
     def watch(loop: Any) -> list[str]:
         seen: list[str] = []
         read_end, write_end = os.pipe()
@@ -273,7 +273,7 @@ def test_a_loop_that_has_something_takes_its_turns(
 
 
 @pytest.mark.parametrize("poller", ["io_uring", selectors.SelectSelector])
-def test_other_pollers_are_asked(ending: str, poller: Any) -> None:
+def test_shutdown_takes_a_turn_on_other_pollers_than_epoll(ending: str, poller: Any) -> None:
     loop = whorl.EventLoop(poller=poller if isinstance(poller, str) else poller())
     if not loop.poller_name().startswith("epoll"):
         assert turns_of(loop, ending) >= 1
@@ -312,7 +312,7 @@ def test_a_generator_that_was_begun_is_closed() -> None:
     assert is_as_in_asyncio(leave_one) == ["closed"]
 
 
-def test_what_was_left_out_leaves_nothing_behind(ending: str) -> None:
+def test_shutdown_without_a_turn_leaves_no_warning_and_no_reference(ending: str) -> None:
     loop = whorl.EventLoop()
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # no coroutine was never awaited

@@ -336,7 +336,7 @@ class TestSlowCallbacks:
         assert caplog.messages[-1].startswith("Executing <Handle TestSlowCallbacks.waste(")
         assert " took 0.2" in caplog.messages[-1]
 
-    async def test_how_long_it_took_is_told_by_the_clock_of_the_loop(
+    async def test_slow_callback_is_timed_by_the_clock_of_the_loop(
         self, loop: whorl.EventLoop, kernel: JumpingClock, caplog: pytest.LogCaptureFixture
     ) -> None:
         now = [1000.0]
@@ -376,7 +376,7 @@ class TestSlowCallbacks:
         (message,) = (message for message in caplog.messages if message.startswith("Executing"))
         assert message.startswith("Executing <Handle cancelled TestSlowCallbacks.")
 
-    async def test_what_is_slow_can_be_set(
+    async def test_slow_callback_duration_can_be_set(
         self, loop: whorl.EventLoop, kernel: JumpingClock, caplog: pytest.LogCaptureFixture
     ) -> None:
         loop.set_debug(True)
@@ -385,7 +385,7 @@ class TestSlowCallbacks:
         await turns(1)
         assert "Executing" not in caplog.text
 
-    async def test_nothing_is_logged_without_debug_mode(
+    async def test_slow_callback_is_not_logged_without_debug_mode(
         self, loop: whorl.EventLoop, kernel: JumpingClock, caplog: pytest.LogCaptureFixture
     ) -> None:
         loop.set_debug(False)
@@ -408,7 +408,7 @@ SCHEDULING = {
 
 @pytest.mark.parametrize("method", SCHEDULING)
 @pytest.mark.parametrize("debug", [False, True])
-def test_what_cannot_be_called_is_refused_or_reported_as_on_asyncios_loop(method: str, debug: bool) -> None:
+def test_scheduling_of_a_non_callable_fails_as_on_asyncios_loop(method: str, debug: bool) -> None:
     async def work() -> None:
         pass
 
@@ -514,7 +514,7 @@ async def _of_pipe(loop: Any, call: str) -> None:
         (_of_pipe, "connection_lost"),
     ],
 )
-def test_what_a_protocol_raises_is_reported_in_asyncios_words(connect: Any, call: str) -> None:
+def test_protocol_errors_are_reported_in_asyncios_words(connect: Any, call: str) -> None:
     def scenario(loop: Any) -> Any:
         reported: list[Any] = []
 

@@ -63,7 +63,7 @@ def test_the_tasks_of_a_loop_and_the_current_one_are_known() -> None:
     assert is_as_in_asyncio(look) == ({"both", "first", "second"}, True, True)
 
 
-def test_there_is_no_current_task_in_a_callback() -> None:
+def test_current_task_is_none_in_a_callback() -> None:
     async def look(loop: Any) -> Any:
         seen = loop.create_future()
         loop.call_soon(lambda: seen.set_result(asyncio.current_task()))

@@ -104,7 +104,7 @@ def test_run_until_complete_gives_the_result() -> None:
     assert is_as_in_asyncio(lambda loop: loop.run_until_complete(answer())) == 42
 
 
-def test_what_a_run_waits_for_is_known_by_asyncios_own_callback() -> None:
+def test_run_until_complete_adds_asyncios_own_callback_to_its_task() -> None:
     """How libraries tell the task at the root of the program."""
 
     async def callbacks() -> list[object]:
@@ -138,7 +138,7 @@ def test_a_future_of_another_loop_is_refused(plain_loop: whorl.EventLoop) -> Non
 
 
 @pytest.mark.parametrize("wrong", [None, 1, print])
-def test_what_cannot_be_awaited_is_refused(wrong: Any) -> None:
+def test_run_until_complete_refuses_a_non_awaitable(wrong: Any) -> None:
     kind, _ = error_as_in_asyncio(lambda loop: loop.run_until_complete(wrong))
     assert kind is TypeError
 
@@ -233,7 +233,7 @@ def test_an_exception_out_of_a_callback_does_not_hang_the_run(
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-def test_what_ends_the_program_leaves_the_run_and_the_rest_runs_next_time(
+def test_exit_leaves_run_forever_and_the_rest_runs_next_time(
     plain_loop: whorl.EventLoop, kind: type[BaseException]
 ) -> None:
     ran: list[int] = []
@@ -411,7 +411,7 @@ def test_debug_mode_is_on_if_the_environment_says_so(
 
 
 @pytest.mark.parametrize("way", ["an environment of its own", "a function of its own"])
-def test_whoever_replaces_what_says_whether_debug_mode_is_on_is_asked(
+def test_debug_mode_follows_a_replaced_environment_or_function(
     monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     if way == "an environment of its own":
@@ -605,7 +605,7 @@ def test_a_clock_of_its_own_is_kept_by_a_loop_when_pythons_is_patched(plain_loop
     assert not plain_loop._time_replaced
 
 
-def test_whoever_replaces_a_clock_in_all_modules_leaves_that_of_the_kernel(
+def test_clock_replaced_in_all_modules_leaves_that_of_the_kernel(
     plain_loop: whorl.EventLoop,
 ) -> None:
     """Freezegun does that."""
@@ -1041,7 +1041,7 @@ def test_a_callback_may_be_cancelled_by_the_thread_that_posted_it(loop: whorl.Ev
     assert ran == ["kept"]
 
 
-def test_whoever_replaces_what_asyncio_notes_the_running_loop_with_is_called(
+def test_replaced_set_running_loop_is_called(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     noted: list[Any] = []

@@ -130,7 +130,7 @@ async def test_a_new_watch_is_polled_in_the_next_turn(
     loop.remove_reader(near)
 
 
-async def test_what_a_transport_sends_to_its_own_loop_arrives_in_the_next_turn(
+async def test_transport_data_to_the_same_loop_arrives_in_the_next_turn(
     loop: whorl.EventLoop, kernel: CountingKernel, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     near, far = pair

@@ -259,7 +259,7 @@ def test_the_sockets_that_wake_a_loop() -> None:
     assert is_as_in_asyncio(scenario)[-4:] == [[1], 0, None, None]
 
 
-def test_what_runs_in_debug_mode() -> None:
+def test_current_handle_is_the_running_one_in_debug_mode() -> None:
     def scenario(loop: Any) -> Any:
         found: list[Any] = [loop._current_handle]
         loop.set_debug(True)
@@ -308,7 +308,7 @@ async def test_the_guide_names_what_there_is(loop: Any) -> None:
         await turns(2)
 
 
-def test_what_was_sent_is_seen_under_these_names(loop: whorl.EventLoop) -> None:
+def test_private_buffer_attribute_sends_held_writes_first(loop: whorl.EventLoop) -> None:
     """Whoever looks at the buffer finds what was held back until the end of the callback sent."""
 
     async def main() -> None:

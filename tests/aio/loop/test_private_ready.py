@@ -38,7 +38,7 @@ def test_the_queue_has_the_handles_that_wait() -> None:
     is_as_in_asyncio(scenario)
 
 
-def test_it_is_changed_as_a_deque_is() -> None:
+def test_private_ready_is_changed_as_a_deque_is() -> None:
     def scenario(loop: Any) -> list[int]:
         ran: list[int] = []
         for number in range(6):
@@ -60,7 +60,7 @@ def test_it_is_changed_as_a_deque_is() -> None:
     assert is_as_in_asyncio(scenario)[0] == 8
 
 
-def test_another_queue_may_take_its_place() -> None:
+def test_private_ready_may_be_replaced_by_another_queue() -> None:
     def scenario(loop: Any) -> list[int]:
         ran: list[int] = []
         loop.call_soon(ran.append, 1)
@@ -113,7 +113,7 @@ def test_a_handle_of_asyncios_own_class_is_found_again() -> None:
     assert is_as_in_asyncio(scenario) == (True, 1, False)
 
 
-def test_what_is_no_handle_is_refused(loop: whorl.EventLoop) -> None:
+def test_private_ready_refuses_other_objects_than_handles(loop: whorl.EventLoop) -> None:
     for thing in (int, None, "text"):
         with pytest.raises(TypeError, match="a handle was expected"):
             loop._ready.append(thing)

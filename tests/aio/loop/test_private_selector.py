@@ -27,7 +27,7 @@ def ends() -> Iterator[tuple[Any, Any]]:
         yield ours, peer
 
 
-def test_it_shows_what_is_watched(ends: tuple[Any, Any]) -> None:
+def test_private_selector_shows_the_watched_descriptors(ends: tuple[Any, Any]) -> None:
     ours, _ = ends
 
     def scenario(loop: Any) -> Any:
@@ -49,7 +49,9 @@ def test_it_shows_what_is_watched(ends: tuple[Any, Any]) -> None:
     assert is_as_in_asyncio(scenario)[2:4] == [selectors.EVENT_READ, print]
 
 
-def test_one_that_is_not_watched_is_a_key_error(loop: whorl.EventLoop, ends: tuple[Any, Any]) -> None:
+def test_private_selector_raises_key_error_for_an_unwatched_socket(
+    loop: whorl.EventLoop, ends: tuple[Any, Any]
+) -> None:
     with pytest.raises(KeyError):
         loop._selector.get_key(ends[0])
     with pytest.raises(KeyError):
@@ -146,9 +148,7 @@ def test_the_whole_of_it_may_be_replaced(ends: tuple[Any, Any]) -> None:
     assert is_as_in_asyncio(scenario) == (b"da", True)
 
 
-def test_what_select_finds_outside_of_a_turn_is_not_lost(
-    loop: whorl.EventLoop, ends: tuple[Any, Any]
-) -> None:
+def test_select_outside_of_a_turn_loses_no_event(loop: whorl.EventLoop, ends: tuple[Any, Any]) -> None:
     ours, peer = ends
     received: list[bytes] = []
 
@@ -166,7 +166,7 @@ def test_what_select_finds_outside_of_a_turn_is_not_lost(
     loop.remove_reader(ours)
 
 
-def test_what_a_failing_select_has_found_runs_in_the_next_run(
+def test_failing_select_leaves_its_events_to_the_next_run(
     loop: whorl.EventLoop, ends: tuple[Any, Any]
 ) -> None:
     ours, peer = ends
@@ -187,7 +187,7 @@ def test_what_a_failing_select_has_found_runs_in_the_next_run(
     loop.remove_reader(ours)
 
 
-def test_it_sleeps_until_another_thread_wakes_it(loop: whorl.EventLoop) -> None:
+def test_private_selector_sleeps_until_another_thread_wakes_it(loop: whorl.EventLoop) -> None:
     assert loop._selector
     loop.call_soon(threading.Thread(target=loop.call_soon_threadsafe, args=(loop.stop,)).start)
     loop.run_forever()
@@ -240,7 +240,9 @@ def test_a_closed_loop_has_none() -> None:
     assert is_as_in_asyncio(scenario) is None
 
 
-def test_what_the_loop_does_itself_is_refused(loop: whorl.EventLoop, ends: tuple[Any, Any]) -> None:
+def test_private_selector_refuses_register_and_unregister(
+    loop: whorl.EventLoop, ends: tuple[Any, Any]
+) -> None:
     with pytest.raises(RuntimeError, match="add_reader"):
         loop._selector.register(ends[0], selectors.EVENT_READ)
     with pytest.raises(RuntimeError, match="remove_reader"):

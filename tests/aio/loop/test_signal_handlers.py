@@ -134,7 +134,7 @@ def test_removing_what_is_not_there_says_so(loop: whorl.EventLoop) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP, -1, 0, 1000, "USR1", 2.5, None])
 @pytest.mark.parametrize("method", ["add_signal_handler", "remove_signal_handler"])
-def test_what_is_no_signal_to_handle_is_refused(method: str, number: Any) -> None:
+def test_signal_handler_methods_refuse_invalid_signals_as_in_asyncio(method: str, number: Any) -> None:
     def use(loop: Any) -> Any:
         return getattr(loop, method)(number, *([print] if method == "add_signal_handler" else []))
 

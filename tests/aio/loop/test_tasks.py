@@ -41,7 +41,7 @@ def test_a_future_belongs_to_the_loop(loop: whorl.EventLoop) -> None:
     assert future.get_loop() is loop
 
 
-async def test_what_a_loop_makes_is_its_own_while_another_one_runs(loop: whorl.EventLoop) -> None:
+async def test_futures_and_tasks_belong_to_their_loop_while_another_one_runs(loop: whorl.EventLoop) -> None:
     other = whorl.EventLoop()
     future, task = other.create_future(), other.create_task(get_name())
     assert (future.get_loop(), task.get_loop()) == (other, other)
@@ -49,7 +49,7 @@ async def test_what_a_loop_makes_is_its_own_while_another_one_runs(loop: whorl.E
     other.close()
 
 
-def test_what_a_loop_makes_is_its_own_in_another_thread(loop: whorl.EventLoop) -> None:
+def test_futures_and_tasks_belong_to_their_loop_in_another_thread(loop: whorl.EventLoop) -> None:
     async def make() -> tuple[asyncio.Future[Any], asyncio.Task[str]]:
         return loop.create_future(), loop.create_task(get_name())
 
@@ -151,19 +151,21 @@ def test_an_unknown_option_is_refused(loop: whorl.EventLoop) -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 1, print])
-def test_what_is_no_coroutine_is_refused(wrong: Any) -> None:
+def test_create_task_refuses_a_non_coroutine(wrong: Any) -> None:
     assert error_as_in_asyncio(lambda loop: loop.create_task(wrong))[0] is TypeError
 
 
 @pytest.mark.parametrize("wrong", [None, 1, print])
-async def test_what_is_no_coroutine_is_refused_by_the_running_loop(loop: whorl.EventLoop, wrong: Any) -> None:
+async def test_create_task_of_the_running_loop_refuses_a_non_coroutine(
+    loop: whorl.EventLoop, wrong: Any
+) -> None:
     for _ in range(2):
         with pytest.raises(TypeError, match="a coroutine was expected"):
             loop.create_task(wrong)
     assert await loop.create_task(get_name()) == "outside"
 
 
-async def test_what_is_not_to_be_given_to_create_task_is_refused(loop: whorl.EventLoop) -> None:
+async def test_create_task_refuses_invalid_arguments(loop: whorl.EventLoop) -> None:
     create: Any = loop.create_task
     unbound: Any = whorl.EventLoop.create_task
     coroutine = get_name()
@@ -183,7 +185,7 @@ async def test_what_is_not_to_be_given_to_create_task_is_refused(loop: whorl.Eve
     assert await unbound(loop, coro=coroutine) == "outside"
 
 
-async def test_nothing_keeps_a_coroutine_whose_task_is_done(loop: whorl.EventLoop) -> None:
+async def test_coroutine_of_a_done_task_is_freed(loop: whorl.EventLoop) -> None:
     coroutine = get_name()
     reference = weakref.ref(coroutine)
     await loop.create_task(coroutine)
@@ -457,7 +459,9 @@ def test_a_factory_may_make_anything(name: str | None) -> None:
 
 
 @pytest.mark.parametrize("lost", ["task", "future", "pending"])
-def test_what_is_lost_is_logged_as_on_asyncios_loop(lost: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_lost_errors_and_pending_tasks_are_logged_as_on_asyncios_loop(
+    lost: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def fail() -> None:
         raise LookupError("lost")
 

@@ -56,7 +56,7 @@ def test_asyncio_takes_them_for_its_own() -> None:
     run(main())
 
 
-def test_another_kind_of_tasks_is_refused() -> None:
+def test_new_event_loop_refuses_another_kind_of_tasks() -> None:
     with pytest.raises(ValueError, match="cpython"):
         whorl.new_event_loop(tasks="fast")
 
@@ -92,7 +92,7 @@ def test_all_tasks_shows_those_of_the_loop_only() -> None:
     assert seen[0] != seen[1]
 
 
-def test_what_is_left_at_the_end_of_a_run_is_cancelled() -> None:
+def test_run_cancels_the_remaining_tasks_at_its_end() -> None:
     left: list[asyncio.Task[Any]] = []
 
     async def main() -> None:
@@ -105,7 +105,7 @@ def test_what_is_left_at_the_end_of_a_run_is_cancelled() -> None:
 
 @pytest.mark.parametrize("kind", [asyncio.Task, Task])
 @pytest.mark.parametrize("future_kind", [asyncio.Future, Future])
-def test_either_kind_of_task_waits_for_either_kind_of_future(kind: Any, future_kind: Any) -> None:
+def test_tasks_of_either_kind_wait_for_futures_of_either_kind(kind: Any, future_kind: Any) -> None:
     async def wait_for(future: Any) -> Any:
         return await future
 
@@ -323,7 +323,7 @@ def test_a_step_that_runs_long_is_reported_with_its_task(caplog: pytest.LogCaptu
 
 
 @pytest.mark.parametrize("bad", [None, 1, "coroutine", nothing])
-def test_what_is_no_coroutine_is_refused(bad: object) -> None:
+def test_create_task_refuses_a_non_coroutine(bad: object) -> None:
     async def main() -> None:
         with pytest.raises(TypeError, match="a coroutine was expected"):
             asyncio.get_running_loop().create_task(bad)  # type: ignore[arg-type]
@@ -342,7 +342,7 @@ def test_a_context_that_is_none_is_refused() -> None:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 15), reason="refused since Python 3.15")
-def test_what_is_initialized_is_not_initialized_again() -> None:
+def test_futures_and_tasks_refuse_a_second_initialization() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         future, task = loop.create_future(), asyncio.create_task(nothing())
@@ -379,7 +379,7 @@ def test_ten_thousand_tasks_run_to_their_end() -> None:
     run(main())
 
 
-def test_they_run_on_asyncios_own_loop_too() -> None:
+def test_compiled_tasks_run_on_asyncios_own_loop() -> None:
     async def main() -> str:
         await asyncio.sleep(0)
         return "done"

@@ -98,7 +98,7 @@ def fired(driver: Driver, ask: Callable[[], object]) -> bool:
 @pytest.mark.parametrize(
     "name", ["call_soon", "call_soon_threadsafe", "call_later", "call_at", "stop", "timer"]
 )
-def test_what_the_host_asks_between_two_steps_ends_the_sleep(guest: whorl.EventLoop, name: str) -> None:
+def test_driver_sleep_ends_if_the_host_schedules_between_two_steps(guest: whorl.EventLoop, name: str) -> None:
     timer = whorl.handles.Timer(guest)
     ask: dict[str, Callable[[], object]] = {
         "call_soon": lambda: guest.call_soon(int),
@@ -118,7 +118,7 @@ def test_what_the_host_asks_between_two_steps_ends_the_sleep(guest: whorl.EventL
     guest.run_forever()
 
 
-def test_another_thread_ends_the_sleep(guest: whorl.EventLoop) -> None:
+def test_driver_sleep_ends_if_another_thread_schedules(guest: whorl.EventLoop) -> None:
     def ask() -> None:
         thread = threading.Thread(target=guest.call_soon_threadsafe, args=(int,))
         thread.start()
@@ -197,7 +197,7 @@ def test_turns_do_not_nest(guest: whorl.EventLoop) -> None:
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-def test_what_leaves_a_run_leaves_the_step(guest: whorl.EventLoop, kind: type[BaseException]) -> None:
+def test_driver_step_raises_the_exit_of_a_callback(guest: whorl.EventLoop, kind: type[BaseException]) -> None:
     ran: list[str] = []
 
     def leave() -> None:
@@ -283,7 +283,7 @@ def test_signals_are_handled_in_a_step(guest: whorl.EventLoop) -> None:
 # By asyncio's private names.
 
 
-def test_one_turn_by_asyncios_private_name(guest: whorl.EventLoop) -> None:
+def test_run_once_makes_one_turn(guest: whorl.EventLoop) -> None:
     ran: list[int] = []
     guest.call_soon(ran.append, 1)
     guest.call_soon(guest.call_soon, ran.append, 2)

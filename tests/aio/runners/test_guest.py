@@ -62,7 +62,7 @@ def test_a_guest_runs_to_its_end_in_the_hosts_thread() -> None:
     assert set(threading.enumerate()) <= before
 
 
-def test_nothing_of_the_guest_runs_before_the_hosts_turn() -> None:
+def test_guest_runs_nothing_before_the_hosts_turn() -> None:
     host = Host()
     began: list[int] = []
 
@@ -129,7 +129,7 @@ def test_the_host_may_cancel_the_guest() -> None:
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-def test_what_leaves_a_run_is_the_outcome(kind: type[BaseException]) -> None:
+def test_guest_outcome_is_the_exit_that_leaves_the_run(kind: type[BaseException]) -> None:
     async def main() -> None:
         raise kind
 
@@ -139,7 +139,7 @@ def test_what_leaves_a_run_is_the_outcome(kind: type[BaseException]) -> None:
         host.serve().result()
 
 
-def test_what_leaves_the_run_from_elsewhere_cancels_the_program() -> None:
+def test_exit_from_a_callback_cancels_the_guests_program() -> None:
     cleaned_up: list[int] = []
 
     def leave() -> None:
@@ -179,7 +179,7 @@ def test_a_guest_that_was_stopped_too_early_says_so() -> None:
     assert cleaned_up == [1]
 
 
-def test_what_the_guest_leaves_is_ended_as_asyncio_run_does() -> None:
+def test_guest_ends_remaining_tasks_and_generators_as_asyncio_run_does() -> None:
     ended: list[str] = []
 
     async def other() -> None:

@@ -177,7 +177,7 @@ def test_programs_may_ask_for_child_watchers_and_set_them(installed: None) -> No
 @pytest.mark.parametrize(
     "use", ["pass", "whorl.install()", "whorl.EventLoopPolicy().new_event_loop().close()"]
 )
-def test_nothing_about_policies_warns(use: str) -> None:
+def test_policies_do_not_warn(use: str) -> None:
     program = f"import whorl; {use}"
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=60)
 

@@ -383,7 +383,7 @@ async def test_a_closed_descriptor_is_refused(method: str, loop: whorl.EventLoop
 
 
 @pytest.mark.parametrize("direction", ["reader", "writer"])
-async def test_what_was_registered_for_a_socket_can_be_removed_after_it_was_closed(
+async def test_remove_reader_and_remove_writer_accept_a_closed_socket(
     direction: str, loop: whorl.EventLoop
 ) -> None:
     sock, other = socket.socketpair()
@@ -412,7 +412,9 @@ async def test_a_socket_with_a_reader_lives_although_nobody_else_refers_to_it(lo
 
 @pytest.mark.parametrize("method", ["add_reader", "add_writer", "remove_reader", "remove_writer"])
 @pytest.mark.parametrize("what", [-1, 1.5, None, "1", object()])
-async def test_what_is_no_descriptor_is_refused(method: str, what: object, loop: whorl.EventLoop) -> None:
+async def test_reader_and_writer_methods_refuse_an_invalid_descriptor(
+    method: str, what: object, loop: whorl.EventLoop
+) -> None:
     arguments = (print,) if method.startswith("add") else ()
     with pytest.raises(ValueError, match="Invalid file"):
         getattr(loop, method)(what, *arguments)
@@ -557,7 +559,7 @@ async def test_other_descriptors_survive_one_that_became_a_regular_file(
 # Nothing is left.
 
 
-async def test_what_was_removed_is_forgotten(loop: whorl.EventLoop, pair: Pair) -> None:
+async def test_removed_reader_and_writer_callbacks_are_freed(loop: whorl.EventLoop, pair: Pair) -> None:
     class Callbacks:
         def read(self) -> None: ...
 

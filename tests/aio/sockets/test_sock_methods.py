@@ -43,20 +43,20 @@ def listener() -> Iterator[socket.socket]:
 
 
 @pytest.mark.exact("counts turns")
-async def test_what_has_arrived_is_received_at_once(loop: whorl.EventLoop, pair: Pair) -> None:
+async def test_sock_recv_takes_no_turn_if_data_has_arrived(loop: whorl.EventLoop, pair: Pair) -> None:
     pair[1].send(b"hello")
     before = loop.metrics().turns
     assert await loop.sock_recv(pair[0], 100) == b"hello"
     assert loop.metrics().turns == before
 
 
-async def test_what_is_to_come_is_waited_for(loop: whorl.EventLoop, pair: Pair) -> None:
+async def test_sock_recv_waits_for_data(loop: whorl.EventLoop, pair: Pair) -> None:
     loop.call_soon(pair[1].send, b"!")
     assert await loop.sock_recv(pair[0], 100) == b"!"
 
 
 @pytest.mark.exact("whole messages")
-async def test_no_more_is_received_than_was_asked_for(loop: whorl.EventLoop, pair: Pair) -> None:
+async def test_sock_recv_returns_at_most_the_requested_size(loop: whorl.EventLoop, pair: Pair) -> None:
     pair[1].send(b"hello")
     assert await loop.sock_recv(pair[0], 2) == b"he"
     assert await loop.sock_recv(pair[0], 100) == b"llo"
@@ -89,9 +89,7 @@ async def test_a_cancelled_receive_leaves_no_reader(loop: whorl.EventLoop, pair:
 
 
 @pytest.mark.exact("cancels in the turn of the event")
-async def test_what_arrives_for_a_receive_that_was_just_cancelled_is_kept(
-    loop: whorl.EventLoop, pair: Pair
-) -> None:
+async def test_cancelled_sock_recv_loses_no_data(loop: whorl.EventLoop, pair: Pair) -> None:
     task = loop.create_task(loop.sock_recv(pair[0], 100))
     await turns(2)
     loop.call_soon(task.cancel)  # It runs before the event, in the same turn.
@@ -115,7 +113,7 @@ async def test_a_cancelled_receive_leaves_the_reader_of_its_successor(
     assert await second == b"!"
 
 
-async def test_nothing_is_received_at_once_also_while_somebody_waits(
+async def test_sock_recv_of_no_bytes_returns_at_once_while_another_waits(
     loop: whorl.EventLoop, pair: Pair
 ) -> None:
     waiting = loop.create_task(loop.sock_recv(pair[0], 100))
@@ -149,7 +147,9 @@ async def test_a_send_and_a_receive_wait_side_by_side(loop: whorl.EventLoop, pai
 
 
 @pytest.mark.parametrize("form", [bytes, bytearray, memoryview, lambda data: memoryview(data).cast("I")])
-async def test_all_is_sent(loop: whorl.EventLoop, pair: Pair, form: Callable[[bytes], Any]) -> None:
+async def test_sock_sendall_sends_all_data(
+    loop: whorl.EventLoop, pair: Pair, form: Callable[[bytes], Any]
+) -> None:
     data = noise(200_000)
     sending = loop.create_task(loop.sock_sendall(pair[0], form(data)))
     received = bytearray()
@@ -159,7 +159,7 @@ async def test_all_is_sent(loop: whorl.EventLoop, pair: Pair, form: Callable[[by
     assert digest(received) == digest(data)
 
 
-async def test_nothing_is_sent_at_once(loop: whorl.EventLoop, pair: Pair) -> None:
+async def test_sock_sendall_of_no_bytes_returns_at_once(loop: whorl.EventLoop, pair: Pair) -> None:
     await loop.sock_sendall(pair[0], b"")
 
 
@@ -376,7 +376,7 @@ def test_datagrams_are_refused_with_the_error_asyncio_gives(name: str) -> None:
     assert is_as_in_asyncio(use) is not None
 
 
-async def test_nothing_is_written_beyond_a_buffer(loop: whorl.EventLoop) -> None:
+async def test_sock_recvfrom_into_writes_only_within_its_buffer(loop: whorl.EventLoop) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", 0))
         sock.setblocking(False)
@@ -482,7 +482,7 @@ async def test_a_socket_that_a_transport_uses_is_refused(loop: whorl.EventLoop) 
     duplicate.close()
 
 
-async def test_nothing_is_received_at_once_when_nothing_is_asked_for(loop: whorl.EventLoop) -> None:
+async def test_sock_recv_of_no_bytes_returns_at_once(loop: whorl.EventLoop) -> None:
     one, other = socket_pair("unix")
     assert await loop.sock_recv(one, 0) == b""
     assert await loop.sock_recv_into(one, bytearray()) == 0

@@ -324,7 +324,7 @@ async def two_writes(loop: Any, sock: Telling) -> list[Any]:
     return told
 
 
-def test_each_write_of_a_callback_reaches_its_send() -> None:
+def test_overridden_send_is_called_for_each_write_of_a_callback() -> None:
     ours, peer = socket.socketpair()
     with (
         peer,

@@ -220,7 +220,7 @@ async def test_an_event_is_for_the_reader_that_there_was(loop: whorl.EventLoop, 
         sock.close()
 
 
-async def test_another_object_for_the_same_number_is_watched_afresh(
+async def test_socket_object_with_a_reused_descriptor_is_watched_afresh(
     loop: whorl.EventLoop, pair: Pair
 ) -> None:
     loop.add_reader(pair[0], lambda: None)
@@ -242,7 +242,9 @@ async def test_another_object_for_the_same_number_is_watched_afresh(
     peer.close()
 
 
-async def test_what_came_while_nobody_waited_is_received_at_once(loop: whorl.EventLoop, pair: Pair) -> None:
+async def test_watched_socket_returns_data_that_came_between_waits_at_once(
+    loop: whorl.EventLoop, pair: Pair
+) -> None:
     await meet(loop, *pair)
     pair[1].send(b"hello")
     await turns(3)
@@ -251,7 +253,9 @@ async def test_what_came_while_nobody_waited_is_received_at_once(loop: whorl.Eve
     assert loop.metrics().turns == before
 
 
-async def test_what_was_not_received_whole_needs_no_event(loop: whorl.EventLoop, pair: Pair) -> None:
+async def test_watched_socket_needs_no_new_event_for_the_rest_of_data(
+    loop: whorl.EventLoop, pair: Pair
+) -> None:
     loop.call_soon(pair[1].send, b"hello")
     assert await loop.sock_recv(pair[0], 2) == b"he"
     assert await loop.sock_recv(pair[0], 2) == b"ll"
@@ -319,7 +323,7 @@ async def test_a_datagram_waits_for_a_receiver_that_is_full(loop: whorl.EventLoo
             assert await sending == 1
 
 
-async def test_both_directions_wait_side_by_side(loop: whorl.EventLoop, pair: Pair) -> None:
+async def test_watched_socket_waits_in_both_directions_at_once(loop: whorl.EventLoop, pair: Pair) -> None:
     await meet(loop, *pair)
     data = noise(300_000)
     sending = loop.create_task(loop.sock_sendall(pair[0], data))
@@ -332,7 +336,7 @@ async def test_both_directions_wait_side_by_side(loop: whorl.EventLoop, pair: Pa
     await meet(loop, *pair)
 
 
-def test_what_ends_the_program_in_one_direction_costs_the_other_nothing(pair: Pair, no_leak: None) -> None:
+def test_exit_in_one_direction_loses_no_data_of_the_other(pair: Pair, no_leak: None) -> None:
     loop = whorl.EventLoop(kernel=CountingKernel())
 
     async def leave() -> None:
@@ -404,7 +408,7 @@ async def test_a_wait_that_is_over_keeps_nothing_alive(loop: whorl.EventLoop, pa
 
 
 @pytest.mark.parametrize("method", ["add_reader", "sock_recv"])
-def test_who_comes_later_waits_and_who_was_there_does_not_as_in_asyncio(method: str) -> None:
+def test_later_reader_replaces_the_waiting_sock_recv_as_in_asyncio(method: str) -> None:
     async def use(loop: Any) -> Any:
         ours, peer = socket_pair("unix")
         with ours, peer:
@@ -620,7 +624,7 @@ async def test_a_handle_of_the_machines_takes_it_over(loop: whorl.EventLoop, pai
     await meet(loop, *pair)
 
 
-def test_another_loop_uses_it_meanwhile(pair: Pair, no_leak: None) -> None:
+def test_watched_socket_can_be_used_by_another_loop_meanwhile(pair: Pair, no_leak: None) -> None:
     loops = [whorl.EventLoop(kernel=CountingKernel()) for _ in range(2)]
     for _ in range(2):
         for loop in loops:

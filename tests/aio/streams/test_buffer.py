@@ -29,7 +29,7 @@ STEPS = st.one_of(
 
 
 @given(st.lists(STEPS, max_size=40))
-def test_it_does_what_a_bytearray_does(steps: list[tuple[str, Any]]) -> None:
+def test_stream_buffer_does_what_a_bytearray_does(steps: list[tuple[str, Any]]) -> None:
     buffer = StreamBuffer()
     model = bytearray()
     for step, detail in steps:
@@ -62,7 +62,7 @@ def test_a_chunk_that_is_taken_whole_is_not_copied() -> None:
     assert buffer.take(4000) is data
 
 
-def test_what_is_lent_stays_the_buffer() -> None:
+def test_stream_buffer_keeps_using_the_bytearray_that_it_lends() -> None:
     buffer = StreamBuffer()
     buffer.add(b"one")
     lent = buffer.lend()
@@ -82,7 +82,7 @@ def test_single_bytes_are_put_together() -> None:
 
 
 @pytest.mark.parametrize("bad", [5, "text", None])
-def test_what_is_no_bytes_is_refused(bad: Any) -> None:
+def test_stream_buffer_refuses_other_types_than_bytes(bad: Any) -> None:
     buffer = StreamBuffer()
     with pytest.raises(TypeError):
         buffer.add(bad)
@@ -122,7 +122,7 @@ async def test_a_reader_of_asyncio_becomes_ours(connect: Connect) -> None:
     assert not reader.at_eof()
 
 
-async def test_what_a_reader_held_before_is_read_first(connect: Connect) -> None:
+async def test_stream_reader_returns_data_fed_before_the_connection_first(connect: Connect) -> None:
     reader = asyncio.StreamReader()
     reader.feed_data(b"before ")
     protocol = asyncio.StreamReaderProtocol(reader)
@@ -210,7 +210,7 @@ async def test_limits_are_those_of_asyncio(limit: int) -> None:
     assert await outcomes(reader_writer.StreamReader(limit)) == await outcomes(asyncio.StreamReader(limit))
 
 
-async def test_only_one_may_wait(loop: whorl.EventLoop) -> None:
+async def test_stream_reader_refuses_a_second_waiting_read(loop: whorl.EventLoop) -> None:
     reader = reader_writer.StreamReader()
     waiting = loop.create_task(reader.read(1))
     await asyncio.sleep(0)

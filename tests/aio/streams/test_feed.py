@@ -39,7 +39,7 @@ async def waits(reader: Any) -> None:
     await until(lambda: reader._waiter is not None)
 
 
-async def test_what_is_replaced_on_a_protocol_is_called_until_it_is_put_back(connect: Connect) -> None:
+async def test_replaced_data_received_is_called_until_it_is_restored(connect: Connect) -> None:
     reader, protocol, _, peer = await adopted(connect)
     seen: list[bytes] = []
     with mock.patch.object(protocol, "data_received", seen.append):
@@ -50,7 +50,7 @@ async def test_what_is_replaced_on_a_protocol_is_called_until_it_is_put_back(con
     assert seen == [b"theirs"]
 
 
-async def test_what_was_replaced_before_is_called_too(connect: Connect) -> None:
+async def test_data_received_replaced_before_the_connection_is_called(connect: Connect) -> None:
     reader = asyncio.StreamReader()
     protocol = asyncio.StreamReaderProtocol(reader)
     seen: list[bytes] = []
@@ -67,7 +67,7 @@ async def test_a_method_that_was_not_replaced_cannot_be_put_back(connect: Connec
         del reader.feed_data
 
 
-async def test_what_is_put_in_between_sees_everything(connect: Connect) -> None:
+async def test_wrapped_feed_data_sees_all_data(connect: Connect) -> None:
     reader, _, _, peer = await adopted(connect)
     feed = reader.feed_data
     seen: list[bytes] = []
@@ -112,7 +112,7 @@ async def test_a_reader_goes_on_in_the_next_turn_in_order(loop: whorl.EventLoop,
 
 
 @pytest.mark.parametrize("debug", [False, True])
-async def test_each_reader_goes_on_in_its_own_context(
+async def test_reading_task_goes_on_in_its_own_context(
     loop: whorl.EventLoop, connect: Connect, debug: bool
 ) -> None:
     loop.set_debug(debug)
@@ -171,7 +171,7 @@ async def test_data_for_a_read_that_was_just_cancelled_is_kept(
 
 
 @pytest.mark.parametrize("messages", [["late"], ["early", "late"]])
-async def test_who_is_cancelled_after_the_data_came_gets_the_last_message(
+async def test_read_cancelled_after_the_data_came_gets_the_last_message(
     loop: whorl.EventLoop, connect: Connect, messages: list[str]
 ) -> None:
     reader, _, _, _ = await adopted(connect)
@@ -254,7 +254,7 @@ async def test_a_limit_may_be_any_number(connect: Connect, limit: Any) -> None:
         await reader.readline()
 
 
-async def test_what_others_read_and_set_of_a_reader_means_what_it_did(connect: Connect) -> None:
+async def test_private_attributes_of_a_reader_keep_their_meaning(connect: Connect) -> None:
     reader, _, transport, _ = await adopted(connect)
     assert reader._transport is transport
     assert reader._eof is False

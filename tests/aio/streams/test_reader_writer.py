@@ -84,7 +84,7 @@ async def test_lines_come_back(kind: str, path: Path) -> None:
         assert reader.at_eof()
 
 
-async def test_all_ways_to_read(kind: str, path: Path) -> None:
+async def test_stream_reader_offers_all_ways_to_read(kind: str, path: Path) -> None:
     async def serve(reader: Reader, writer: Writer) -> None:
         writer.writelines([b"12345", b"until|", b"line\n", b"1", b"the rest"])
         writer.write_eof()
@@ -293,7 +293,9 @@ async def test_many_connections_each_get_their_own_lines(kind: str, path: Path) 
     await end(server)
 
 
-async def test_nothing_is_left(loop: whorl.EventLoop, kind: str, path: Path) -> None:
+async def test_closed_streams_leave_no_object_and_no_task(
+    loop: whorl.EventLoop, kind: str, path: Path
+) -> None:
     references: list[weakref.ref[Any]] = []
 
     async def serve(reader: Reader, writer: Writer) -> None:

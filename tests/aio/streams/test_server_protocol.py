@@ -166,7 +166,7 @@ async def test_a_limit_that_no_reader_can_have_fails_the_connections_only(
 
 
 @pytest.mark.parametrize("limit", [1, 2.5, 1 << 70, float("inf")])
-async def test_any_other_limit_will_do(kind: str, tmp_path: Path, limit: Any) -> None:
+async def test_start_server_accepts_any_other_limit(kind: str, tmp_path: Path, limit: Any) -> None:
     server = await start(kind, tmp_path, limit=limit)
     assert server._protocol_factory()._stream_reader._limit == limit
     assert await ask(server) == b"word"

@@ -50,7 +50,7 @@ async def test_the_default_executor_can_be_set(loop: whorl.EventLoop) -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 1])
-def test_what_is_no_thread_pool_is_refused(wrong: Any) -> None:
+def test_set_default_executor_refuses_other_types_than_thread_pools(wrong: Any) -> None:
     assert error_as_in_asyncio(lambda loop: loop.set_default_executor(wrong))[0] is TypeError
 
 

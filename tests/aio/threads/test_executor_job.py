@@ -160,7 +160,7 @@ def test_a_function_sees_the_context_of_to_thread_only() -> None:
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2])
-def test_what_is_cancelled_before_it_begins_is_not_called(turns: int) -> None:
+def test_job_cancelled_before_it_begins_is_not_called(turns: int) -> None:
     async def scenario(loop: Any) -> Any:
         busy = Busy(loop)
         called: list[int] = []
@@ -174,7 +174,7 @@ def test_what_is_cancelled_before_it_begins_is_not_called(turns: int) -> None:
     assert is_as_in_asyncio(scenario) == (True, True, [])
 
 
-def test_what_is_cancelled_after_it_began_goes_on_and_its_result_is_dropped() -> None:
+def test_job_cancelled_after_it_began_goes_on_and_its_result_is_dropped() -> None:
     async def scenario(loop: Any) -> Any:
         reports = note_reports(loop)
         began, release = threading.Event(), threading.Event()
@@ -197,7 +197,7 @@ def test_what_is_cancelled_after_it_began_goes_on_and_its_result_is_dropped() ->
     assert is_as_in_asyncio(scenario) == (True, True, [1], [])
 
 
-def test_who_ends_the_future_otherwise_has_broken_a_promise() -> None:
+def test_executor_future_ended_by_its_user_is_reported_as_an_error() -> None:
     async def scenario(loop: Any) -> Any:
         reports = note_reports(loop)
         release = threading.Event()
@@ -253,7 +253,7 @@ def test_an_executor_that_was_shut_down_refuses() -> None:
     is_as_in_asyncio(scenario)
 
 
-def test_what_waits_for_threads_that_cannot_begin_fails(caplog: pytest.LogCaptureFixture) -> None:
+def test_jobs_fail_if_the_threads_of_the_executor_cannot_begin(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(loop: Any) -> Any:
         release = threading.Event()
 
@@ -322,7 +322,7 @@ def test_jobs_and_what_is_submitted_are_called_in_one_order() -> None:
     assert is_as_in_asyncio(scenario) == list(range(10))
 
 
-def test_whoever_replaces_submit_sees_what_is_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replaced_submit_receives_the_submitted_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     submit = ThreadPoolExecutor.submit
     seen: list[Any] = []
 
@@ -415,13 +415,13 @@ def test_futures_of_another_class_are_not_asked_in_other_threads() -> None:
     assert asking == {threading.get_ident()}
 
 
-def test_it_is_known_what_submit_does_in_this_python() -> None:
+def test_is_stock_executor_recognizes_the_executor_of_this_python() -> None:
     with ThreadPoolExecutor(1) as executor:
         assert is_stock_executor(executor)
         assert not is_stock_executor(None)
 
 
-def test_another_submit_is_not_taken_for_the_known_one() -> None:
+def test_is_stock_submit_rejects_another_submit() -> None:
     submit = ThreadPoolExecutor.submit
 
     def wrapped(*args: Any) -> Any:

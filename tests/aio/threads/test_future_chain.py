@@ -66,7 +66,9 @@ async def outcomes(
 @pytest.mark.parametrize("early", [False, True])
 @pytest.mark.parametrize("in_thread", [False, True])
 @pytest.mark.parametrize("end", ENDS)
-async def test_it_ends_as_that_of_asyncios_wrap_future_does(end: str, in_thread: bool, early: bool) -> None:
+async def test_wrapped_future_ends_as_that_of_asyncios_wrap_future_does(
+    end: str, in_thread: bool, early: bool
+) -> None:
     ours = await outcomes(future_chain.wrap_future, ENDS[end], in_thread, early)
     theirs = await outcomes(
         lambda loop, source: asyncio.wrap_future(source, loop=loop), ENDS[end], in_thread, early
@@ -94,7 +96,7 @@ async def test_cancelling_it_cancels_what_has_not_begun(loop: whorl.EventLoop) -
     assert future.cancelled()
 
 
-async def test_what_comes_after_it_was_cancelled_is_dropped(loop: whorl.EventLoop) -> None:
+async def test_cancelled_wrapped_future_drops_a_later_result(loop: whorl.EventLoop) -> None:
     source: ThreadFuture[Any] = ThreadFuture()
     source.set_running_or_notify_cancel()
     future = future_chain.wrap_future(loop, source)
@@ -106,7 +108,7 @@ async def test_what_comes_after_it_was_cancelled_is_dropped(loop: whorl.EventLoo
     assert future.cancelled()
 
 
-async def test_who_ends_it_otherwise_has_broken_a_promise(loop: whorl.EventLoop) -> None:
+async def test_wrapped_future_ended_by_its_user_is_reported_as_an_error(loop: whorl.EventLoop) -> None:
     reports: list[Any] = []
     loop.set_exception_handler(lambda _, report: reports.append(report))
     source: ThreadFuture[Any] = ThreadFuture()

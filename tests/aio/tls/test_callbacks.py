@@ -111,7 +111,7 @@ def run_open(body: str, client: str = "Recorder") -> None:
 
 @pytest.mark.parametrize("inner", ["transport.write(b'inner')", "transport.writelines([b'in', b'ner'])"])
 @pytest.mark.parametrize("size", [1, 20_000, 300_000])
-def test_what_a_callback_writes_follows_what_is_being_written(inner: str, size: int) -> None:
+def test_data_written_by_a_callback_follows_the_write_in_progress(inner: str, size: int) -> None:
     run_open(
         f"""
 actions.append(lambda: {inner})
@@ -123,7 +123,7 @@ assert await server.protocol.until_received({size} + 5) == b"o" * {size} + b"inn
 
 @pytest.mark.parametrize("client", ["Recorder", "BufferedRecorder"])
 @pytest.mark.parametrize("size", [1, 100_000])
-def test_what_a_callback_writes_while_data_is_read_is_sent(client: str, size: int) -> None:
+def test_data_written_by_a_callback_during_a_read_is_sent(client: str, size: int) -> None:
     run_open(
         f"""
 actions.append(lambda: transport.write(b"inner"))

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("no_leak")
 # Closing.
 
 
-async def test_both_sides_are_told_in_order(loop: whorl.EventLoop, kind: str) -> None:
+async def test_tls_close_calls_both_protocols_in_order(loop: whorl.EventLoop, kind: str) -> None:
     async with tls_pair(loop, kind) as (client, server):
         client.transport.write(b"last words")
         client.transport.close()
@@ -153,7 +153,9 @@ async def test_a_connection_may_end_in_connection_made(loop: whorl.EventLoop, en
 
 
 @pytest.mark.parametrize("buffered", [False, True])
-async def test_nothing_is_told_after_close_in_data_received(loop: whorl.EventLoop, buffered: bool) -> None:
+async def test_tls_data_is_not_delivered_after_close_in_data_received(
+    loop: whorl.EventLoop, buffered: bool
+) -> None:
     class Brief(BufferedRecorder if buffered else Recorder):  # type: ignore[misc]
         def note(self, call: str) -> None:
             super().note(call)
@@ -186,7 +188,7 @@ async def test_writing_to_a_closed_connection_is_noted_after_a_while(
         assert [record.getMessage() for record in caplog.records] == ["SSL connection is closed"]
 
 
-async def test_everything_may_be_asked_of_a_lost_connection(loop: whorl.EventLoop) -> None:
+async def test_lost_tls_transport_accepts_every_call(loop: whorl.EventLoop) -> None:
     async with tls_pair(loop) as (client, _):
         for _ in range(3):
             client.transport.close()
@@ -270,7 +272,7 @@ async def test_close_after_an_end_that_was_not_read_yet(loop: whorl.EventLoop) -
         assert not protocol.received
 
 
-async def test_what_was_written_is_sent_although_the_peer_has_finished(
+async def test_tls_data_is_sent_although_the_peer_has_shut_down_its_side(
     loop: whorl.EventLoop, kind: str
 ) -> None:
     data = noise(2_000_000)
@@ -284,7 +286,7 @@ async def test_what_was_written_is_sent_although_the_peer_has_finished(
 
 
 @pytest.mark.exact("counts turns")
-async def test_no_turns_are_taken_after_an_end(loop: whorl.EventLoop, kind: str) -> None:
+async def test_tls_transport_takes_no_turns_after_its_end(loop: whorl.EventLoop, kind: str) -> None:
     protocol = Recorder()
     async with manual_connection(loop, protocol, kind) as (transport, peer):
         transport.pause_reading()
@@ -313,7 +315,7 @@ async def test_a_reset_while_closing_is_told_once(loop: whorl.EventLoop) -> None
         assert protocol.calls == ["connection_made", "connection_lost"]
 
 
-async def test_what_came_before_a_broken_record_is_delivered(loop: whorl.EventLoop) -> None:
+async def test_tls_data_before_a_broken_record_is_delivered(loop: whorl.EventLoop) -> None:
     protocol = Recorder()
     async with manual_connection(loop, protocol) as (_, peer):
         peer.tls.write(b"right")
@@ -437,7 +439,7 @@ def test_an_interrupt_out_of_a_protocol_ends_the_run(error: type[BaseException])
 # Nobody is left.
 
 
-async def test_no_context_is_kept_by_a_protocol_that_keeps_its_transport(loop: whorl.EventLoop) -> None:
+async def test_closed_tls_transport_keeps_no_context(loop: whorl.EventLoop) -> None:
     async with tls_pair(loop) as (client, _):
         client.transport.close()
         client.transport.close()

@@ -90,7 +90,7 @@ async def test_the_size_counts_all_that_was_not_given_to_the_kernel(loop: whorl.
         assert transport.get_write_buffer_size() == 0
 
 
-async def test_what_cannot_be_sent_is_not_encrypted(loop: whorl.EventLoop) -> None:
+async def test_tls_data_is_not_encrypted_while_it_cannot_be_sent(loop: whorl.EventLoop) -> None:
     async with manual_connection(loop, Recorder(), small=True) as (transport, _):
         before = transport.get_write_buffer_size()
         data = noise(5_000_000)

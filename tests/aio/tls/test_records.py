@@ -34,14 +34,14 @@ def test_ends_of_records_are_found_wherever_the_pieces_end(cut: int) -> None:
     assert walk.is_known
 
 
-def test_no_more_records_are_counted_than_are_wanted() -> None:
+def test_record_scanner_counts_no_more_records_than_are_wanted() -> None:
     walk = RecordScanner()
     assert walk.whole(STREAM, 0, len(STREAM), 8) == 12
     assert walk.whole(STREAM, 12, len(STREAM), 8) == len(STREAM)
 
 
 @pytest.mark.parametrize("header", [b"\x80.\x01\x03\x01", b"\x17\x02\x00\x00\x10", b"\x16\x03\x01H\x01"])
-def test_what_is_no_record_ends_the_walk(header: bytes) -> None:
+def test_record_scanner_stops_at_an_invalid_header(header: bytes) -> None:
     walk = RecordScanner()
     walk.pass_by(bytearray(header + bytes(100)), 105)
     assert not walk.is_known
@@ -178,7 +178,7 @@ def test_a_connection_is_not_read_from_within_a_read_of_it() -> None:
     assert reader.decrypt(records, 0) == b""
 
 
-async def test_who_loses_track_of_the_records_loses_no_data(
+async def test_record_scanner_that_loses_track_loses_no_data(
     loop: whorl.EventLoop, protocol: Recorder
 ) -> None:
     data = noise(100_000)

@@ -45,7 +45,7 @@ pytestmark = pytest.mark.usefixtures("no_leak")
 # The connection as its users see it.
 
 
-async def test_both_sides_talk(loop: whorl.EventLoop, kind: str) -> None:
+async def test_tls_transports_send_data_in_both_directions(loop: whorl.EventLoop, kind: str) -> None:
     async with tls_pair(loop, kind) as (client, server):
         client.transport.write(b"question")
         assert await server.protocol.until_received(8) == b"question"
@@ -123,7 +123,7 @@ async def test_connection_made_comes_after_the_handshake(loop: whorl.EventLoop) 
         assert await server.protocol.until_received(7) == b"at once"
 
 
-async def test_what_is_known_of_a_connection(loop: whorl.EventLoop) -> None:
+async def test_tls_transport_has_the_extra_info_of_its_connection(loop: whorl.EventLoop) -> None:
     contexts = client_context(), server_context()
     async with tls_pair(loop, contexts=contexts) as (client, server):
         known = client.transport.get_extra_info
@@ -143,7 +143,7 @@ async def test_what_is_known_of_a_connection(loop: whorl.EventLoop) -> None:
         assert client.transport._ssl_protocol._transport.get_extra_info("socket") is known("socket")
 
 
-async def test_it_is_an_asyncio_transport(loop: whorl.EventLoop) -> None:
+async def test_tls_transport_is_an_asyncio_transport(loop: whorl.EventLoop) -> None:
     async with tls_pair(loop) as (client, server):
         assert isinstance(client.transport, asyncio.Transport)
         assert isinstance(client.transport, asyncio.sslproto._SSLProtocolTransport)
@@ -205,7 +205,7 @@ async def test_the_server_hears_the_name(loop: whorl.EventLoop) -> None:
         assert heard == ["localhost"]
 
 
-async def test_both_agree_on_an_application_protocol(loop: whorl.EventLoop) -> None:
+async def test_alpn_selects_an_application_protocol_on_both_sides(loop: whorl.EventLoop) -> None:
     contexts = client_context(), server_context()
     contexts[0].set_alpn_protocols(["h2", "http/1.1"])
     contexts[1].set_alpn_protocols(["http/1.1"])
@@ -350,7 +350,7 @@ async def test_a_server_keeps_nothing_of_a_handshake_that_failed(
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda v: v.name)
-async def test_both_versions_are_spoken(loop: whorl.EventLoop, version: ssl.TLSVersion) -> None:
+async def test_tls_versions_1_2_and_1_3_are_spoken(loop: whorl.EventLoop, version: ssl.TLSVersion) -> None:
     contexts = client_context(), server_context()
     contexts[0].maximum_version = contexts[0].minimum_version = version
     data = noise(300_000)
@@ -424,7 +424,7 @@ def hostnames_as_asyncio(loop: Any) -> Any:
     return ask()
 
 
-def test_what_is_refused_is_refused_as_by_asyncio() -> None:
+def test_invalid_tls_arguments_are_refused_as_by_asyncio() -> None:
     assert "connected" not in is_as_in_asyncio(hostnames_as_asyncio)
 
 
@@ -546,7 +546,9 @@ def is_told_to_pause(protocol: Any) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_much_data_in_both_directions_with_pauses(loop: whorl.EventLoop, kind: str, seed: int) -> None:
+async def test_tls_transfers_much_data_in_both_directions_with_pauses(
+    loop: whorl.EventLoop, kind: str, seed: int
+) -> None:
     dice = random.Random(seed)
 
     def protocol() -> Any:
@@ -612,7 +614,7 @@ async def test_small_pieces_of_writelines_share_a_record(loop: whorl.EventLoop) 
         assert len(await peer.step(peer.tls.read, 16384)) == 3000
 
 
-async def test_what_is_written_is_copied(loop: whorl.EventLoop, kind: str) -> None:
+async def test_tls_write_copies_mutable_data(loop: whorl.EventLoop, kind: str) -> None:
     async with tls_pair(loop, kind, small=True) as (client, server):
         data = bytearray(noise(700_000))
         before = bytes(data)
@@ -624,7 +626,7 @@ async def test_what_is_written_is_copied(loop: whorl.EventLoop, kind: str) -> No
         assert digest(await server.protocol.until_received(len(expected))) == digest(expected)
 
 
-async def test_any_view_of_bytes_can_be_written(loop: whorl.EventLoop) -> None:
+async def test_tls_write_accepts_any_view_of_bytes(loop: whorl.EventLoop) -> None:
     numbers = array.array("I", range(1000))
     async with tls_pair(loop) as (client, server):
         client.transport.write(memoryview(numbers))
@@ -634,7 +636,7 @@ async def test_any_view_of_bytes_can_be_written(loop: whorl.EventLoop) -> None:
         assert await server.protocol.until_received(len(expected)) == expected
 
 
-def test_what_is_no_data_is_refused_as_by_asyncio() -> None:
+def test_tls_write_refuses_other_types_than_bytes_as_asyncio_does() -> None:
     async def write(loop: Any) -> list[str]:
         said: list[str] = []
         async with tls_pair(loop) as (client, server):
@@ -683,7 +685,7 @@ async def test_buffers_of_any_kind_are_filled(loop: whorl.EventLoop, buffer: Any
         assert await protocol.until_received(700) == expected
 
 
-async def test_what_is_no_bytes_is_refused_before_anything_is_sent(loop: whorl.EventLoop) -> None:
+async def test_tls_writelines_refuses_other_types_before_it_sends(loop: whorl.EventLoop) -> None:
     """asyncio ends the connection when it comes to encrypting it."""
     async with tls_pair(loop) as (client, server):
         with pytest.raises(TypeError):

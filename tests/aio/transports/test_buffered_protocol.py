@@ -55,7 +55,9 @@ async def test_data_arrives_in_buffers_of_any_size(
 
 
 @pytest.mark.parametrize("kind_of_buffer", ["bytearray", "memoryview", "array", "mmap"])
-async def test_any_writable_buffer_serves(kind_of_buffer: str, connect: Connect, kind: str) -> None:
+async def test_get_buffer_may_return_any_writable_buffer(
+    kind_of_buffer: str, connect: Connect, kind: str
+) -> None:
     buffer: Any = bytearray(4096)
     if kind_of_buffer == "memoryview":
         buffer = memoryview(buffer)
@@ -124,7 +126,7 @@ async def test_half_closing(connect: Connect, kind: str) -> None:
     ],
     ids=["empty", "read-only", "text", "none", "not contiguous"],
 )
-async def test_what_is_no_buffer_ends_the_connection(
+async def test_get_buffer_with_an_invalid_result_ends_the_connection(
     buffer: Any, error: Any, connect: Connect, kind: str, reported: list[dict[str, Any]]
 ) -> None:
     class Wrong(BufferedRecorder):

@@ -208,7 +208,7 @@ def test_a_server_on_all_addresses_of_a_machine_without(family: str) -> None:
     assert printed.count(f"{other}b'served'") == 2, printed
 
 
-def test_without_any_network_a_loop_works() -> None:
+def test_loop_works_without_any_network() -> None:
     if not network():
         pytest.skip("this system does not let us make a network (unshare --net)")
     program = """

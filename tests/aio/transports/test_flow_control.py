@@ -390,7 +390,9 @@ async def test_a_paused_transport_learns_of_errors_when_it_writes(connect: Conne
     assert isinstance(await protocol.until_lost(), ConnectionError)
 
 
-async def test_both_directions_at_once(loop: whorl.EventLoop, connect: Connect, kind: str) -> None:
+async def test_transport_sends_and_receives_at_once(
+    loop: whorl.EventLoop, connect: Connect, kind: str
+) -> None:
     protocol = Recorder(keep_open=True)
     transport, peer = await connect(kind, protocol, small=True)
     there, back = noise(1_000_000, 1), noise(1_000_000, 2)

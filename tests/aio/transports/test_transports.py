@@ -135,7 +135,7 @@ async def test_any_kind_of_bytes_can_wait_to_be_sent(
 
 
 @pytest.mark.parametrize("method", ["write", "writelines"])
-async def test_what_is_mutable_is_copied(method: str, connect: Connect, kind: str) -> None:
+async def test_write_copies_mutable_data(method: str, connect: Connect, kind: str) -> None:
     transport, peer = await connect(kind, Recorder(), small=True)
     first, second = bytearray(b"a" * 200_000), bytearray(b"b" * 200_000)
     if method == "write":
@@ -164,7 +164,7 @@ async def test_buffers_are_not_held(method: str, size: int, connect: Connect, ki
 
 
 @pytest.mark.parametrize("data", ["text", None, 1, [1], array.array("B", b"x")])
-async def test_what_is_not_bytes_is_refused(data: object, connect: Connect, kind: str) -> None:
+async def test_write_refuses_other_types_than_bytes(data: object, connect: Connect, kind: str) -> None:
     transport, peer = await connect(kind, Recorder())
     kinds = "bytes-like object" if sys.version_info < (3, 14) else "bytes, bytearray, or memoryview object"
     with pytest.raises(TypeError, match=f"must be a {kinds}, not"):
@@ -243,7 +243,7 @@ async def test_a_hundred_megabytes_pass_unchanged_in_both_directions(
     assert received == count << 20
 
 
-async def test_no_stall_of_small_writes(connect: Connect) -> None:
+async def test_tcp_transport_sets_tcp_nodelay(connect: Connect) -> None:
     transport, _ = await connect("tcp", Recorder())
     sock = transport.get_extra_info("socket")
     assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
@@ -416,7 +416,7 @@ async def test_the_end_of_the_peer_does_not_spin(loop: whorl.EventLoop, connect:
     assert await turns_while_idle() <= 2
 
 
-async def test_what_is_unsent_is_sent_after_the_end_of_the_peer(connect: Connect, kind: str) -> None:
+async def test_unsent_data_is_sent_after_the_eof_of_the_peer(connect: Connect, kind: str) -> None:
     protocol = Recorder(keep_open=False)
     transport, peer = await connect(kind, protocol, small=True)
     data = noise(300_000)
@@ -446,7 +446,7 @@ async def test_close_sends_what_is_unsent(connect: Connect, kind: str) -> None:
     assert protocol.is_lost
 
 
-async def test_nothing_is_received_after_close(connect: Connect, kind: str) -> None:
+async def test_data_received_is_not_called_after_close(connect: Connect, kind: str) -> None:
     protocol = Recorder()
     transport, peer = await connect(kind, protocol)
     peer.send(b"too late")
@@ -540,7 +540,7 @@ async def test_writing_after_the_end_warns_and_never_raises(
     assert transport.get_write_buffer_size() == 0
 
 
-async def test_everything_may_be_asked_of_a_closed_transport(connect: Connect, kind: str) -> None:
+async def test_closed_transport_accepts_every_call(connect: Connect, kind: str) -> None:
     protocol = Recorder()
     transport, _ = await connect(kind, protocol)
     name = transport.get_extra_info("sockname")
@@ -570,7 +570,7 @@ async def test_a_reset_is_reported_to_a_protocol_that_reads(connect: Connect) ->
     assert "eof_received" not in protocol.calls
 
 
-async def test_what_arrived_before_a_reset_is_delivered(connect: Connect) -> None:
+async def test_data_that_arrived_before_a_reset_is_delivered(connect: Connect) -> None:
     protocol = Recorder()
     _, peer = await connect("tcp", protocol)
     peer.send(b"before")
@@ -761,7 +761,7 @@ async def test_methods_can_be_replaced_on_a_transport(connect: Connect, kind: st
 
 
 @pytest.mark.skipif(not whorl.compiled, reason="uncompiled, methods are functions")
-def test_what_programs_call_most_is_called_without_detours() -> None:
+def test_socket_transport_defines_its_frequent_methods_itself() -> None:
     # CPython's specialised call of a descriptor asks for an object of exactly the class it belongs to.
     for name in ("write", "writelines", "is_closing", "pause_reading", "resume_reading", "close"):
         assert vars(SocketTransport)[name].__objclass__ is SocketTransport, name
@@ -1027,7 +1027,7 @@ def test_an_interrupt_out_of_one_connection_costs_the_others_nothing(
 
 
 @pytest.mark.exact("which of two errors comes first, of reading and of writing")
-def test_what_was_ready_to_be_written_is_written_before_a_read_that_an_exit_cut_short(kind: str) -> None:
+def test_ready_write_precedes_a_read_that_an_exit_cut_short(kind: str) -> None:
     class Exit(Recorder, asyncio.BufferedProtocol):
         exits = True
 

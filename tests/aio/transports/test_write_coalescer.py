@@ -276,7 +276,7 @@ USES = [write_by_descriptor, send_by_copy, send_file, shut, send_by_inner_socket
 
 @pytest.mark.usefixtures("either")
 @pytest.mark.parametrize("use", USES)
-async def test_what_a_program_does_with_the_descriptor_comes_after_what_it_wrote(
+async def test_use_of_the_descriptor_comes_after_earlier_writes(
     loop: whorl.EventLoop, kind: str, use: Callable[[Any, socket.socket], bytes]
 ) -> None:
     async with AsyncExitStack() as stack:
@@ -462,7 +462,7 @@ async def test_writes_of_a_turn_leave_when_more_connections_hold_some_than_callb
 
 
 @pytest.mark.usefixtures("collecting")
-async def test_what_callbacks_of_a_turn_write_to_a_connection_leaves_in_one_call(
+async def test_writes_of_a_turn_to_a_connection_leave_in_one_call(
     kernel: CountingKernel, loop: whorl.EventLoop, kind: str
 ) -> None:
     async with AsyncExitStack() as stack:
@@ -474,9 +474,7 @@ async def test_what_callbacks_of_a_turn_write_to_a_connection_leaves_in_one_call
 
 
 @pytest.mark.usefixtures("collecting")
-async def test_all_that_callbacks_of_a_turn_write_by_tls_leaves_in_one_call(
-    kernel: CountingKernel, loop: whorl.EventLoop
-) -> None:
+async def test_tls_writes_of_a_turn_leave_in_one_call(kernel: CountingKernel, loop: whorl.EventLoop) -> None:
     class Reader(asyncio.Protocol):
         def data_received(self, data: bytes) -> None:
             received.extend(data)
@@ -623,7 +621,9 @@ async def test_a_large_write_takes_along_what_is_held(
 
 
 @pytest.mark.usefixtures("collecting")
-async def test_only_so_much_is_held(kernel: CountingKernel, loop: whorl.EventLoop) -> None:
+async def test_held_writes_are_limited_in_bytes_and_number(
+    kernel: CountingKernel, loop: whorl.EventLoop
+) -> None:
     async with AsyncExitStack() as stack:
         transport, _ = (await served(loop, stack, "tcp", 1))[0]
 
@@ -641,7 +641,7 @@ async def test_only_so_much_is_held(kernel: CountingKernel, loop: whorl.EventLoo
 
 
 @pytest.mark.usefixtures("collecting")
-async def test_nothing_is_held_that_would_pause_the_protocol(loop: whorl.EventLoop) -> None:
+async def test_held_writes_do_not_pause_the_protocol(loop: whorl.EventLoop) -> None:
     class Protocol(asyncio.Protocol):
         def pause_writing(self) -> None:
             paused.append(True)
@@ -661,7 +661,7 @@ async def test_nothing_is_held_that_would_pause_the_protocol(loop: whorl.EventLo
 
 
 @pytest.mark.usefixtures("collecting")
-async def test_what_is_changed_afterwards_leaves_as_it_was(loop: whorl.EventLoop) -> None:
+async def test_held_write_copies_mutable_data(loop: whorl.EventLoop) -> None:
     async with AsyncExitStack() as stack:
         transport, peer = (await served(loop, stack, "tcp", 1))[0]
 
@@ -675,7 +675,7 @@ async def test_what_is_changed_afterwards_leaves_as_it_was(loop: whorl.EventLoop
 
 
 @pytest.mark.usefixtures("collecting")
-async def test_what_is_held_waits_where_there_is_no_room(
+async def test_held_writes_wait_if_the_socket_is_full(
     kernel: CountingKernel, loop: whorl.EventLoop, kind: str
 ) -> None:
     async with AsyncExitStack() as stack:
@@ -691,7 +691,7 @@ async def test_what_is_held_waits_where_there_is_no_room(
 
 
 @pytest.mark.usefixtures("collecting")
-async def test_what_leaves_in_part_goes_on_where_it_ended(
+async def test_held_writes_sent_in_part_go_on_with_the_rest(
     kernel: CountingKernel, loop: whorl.EventLoop, kind: str
 ) -> None:
     class Protocol(asyncio.Protocol):
@@ -719,7 +719,7 @@ async def test_what_leaves_in_part_goes_on_where_it_ended(
 
 
 @pytest.mark.usefixtures("collecting")
-async def test_nobody_watches_for_room_for_what_was_held(loop: whorl.EventLoop, kind: str) -> None:
+async def test_held_writes_leave_no_watch_for_writability(loop: whorl.EventLoop, kind: str) -> None:
     async with AsyncExitStack() as stack:
         transport, peer = (await served(loop, stack, kind, 1))[0]
 
@@ -752,7 +752,7 @@ def test_outside_of_callbacks_nothing_is_held(loop: whorl.EventLoop) -> None:
 
 
 @pytest.mark.usefixtures("collecting")
-async def test_what_another_thread_writes_is_not_held(loop: whorl.EventLoop) -> None:
+async def test_writes_of_another_thread_are_not_held(loop: whorl.EventLoop) -> None:
     async with AsyncExitStack() as stack:
         transport, peer = (await served(loop, stack, "tcp", 1))[0]
 
@@ -780,7 +780,7 @@ async def test_collecting_can_be_ended(loop: whorl.EventLoop, kind: str) -> None
 
 
 @pytest.mark.usefixtures("collecting")
-async def test_who_stops_collecting_in_a_turn_has_it_leave_with_the_callback(loop: whorl.EventLoop) -> None:
+async def test_held_writes_leave_with_the_callback_that_stops_collecting(loop: whorl.EventLoop) -> None:
     async with AsyncExitStack() as stack:
         transport, peer = (await served(loop, stack, "tcp", 1))[0]
 
@@ -798,7 +798,7 @@ async def test_who_stops_collecting_in_a_turn_has_it_leave_with_the_callback(loo
 
 
 @pytest.mark.parametrize("collects", ["callback", 2, None, "", b"turn", []])
-def test_what_else_collecting_might_be_is_refused(loop: whorl.EventLoop, collects: Any) -> None:
+def test_configure_refuses_invalid_values_of_collect_writes(loop: whorl.EventLoop, collects: Any) -> None:
     with pytest.raises(ValueError, match="collect_writes is True, False or 'turn'"):
         loop.configure(collect_writes=collects)
 
@@ -875,7 +875,7 @@ def fork() -> None:
 @pytest.mark.usefixtures("collecting")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.parametrize("act", ELSEWHERE)
-async def test_what_is_held_leaves_before_others_look(loop: whorl.EventLoop, kind: str, act: str) -> None:
+async def test_held_writes_leave_before_others_look(loop: whorl.EventLoop, kind: str, act: str) -> None:
     async with AsyncExitStack() as stack:
         transport, peer = (await served(loop, stack, kind, 1))[0]
 
@@ -913,7 +913,7 @@ async def test_a_forked_child_holds_nothing(loop: whorl.EventLoop) -> None:
 
 
 @pytest.mark.usefixtures("collecting")
-async def test_what_is_held_leaves_before_a_program_starts(loop: whorl.EventLoop) -> None:
+async def test_held_writes_leave_before_a_program_starts(loop: whorl.EventLoop) -> None:
     class Protocol(asyncio.SubprocessProtocol):
         def __init__(self) -> None:
             self.exited = loop.create_future()
@@ -942,7 +942,7 @@ async def test_what_is_held_leaves_before_a_program_starts(loop: whorl.EventLoop
 
 
 @pytest.mark.usefixtures("collecting")
-async def test_what_is_held_leaves_before_a_failure_is_reported(loop: whorl.EventLoop) -> None:
+async def test_held_writes_leave_before_a_failure_is_reported(loop: whorl.EventLoop) -> None:
     async with AsyncExitStack() as stack:
         transport, peer = (await served(loop, stack, "tcp", 1))[0]
 
@@ -963,7 +963,9 @@ async def test_what_is_held_leaves_before_a_failure_is_reported(loop: whorl.Even
 
 @pytest.mark.usefixtures("collecting")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_what_is_held_leaves_when_the_loop_is_left(loop: whorl.EventLoop, error: type[BaseException]) -> None:
+def test_held_writes_leave_if_an_exit_leaves_the_loop(
+    loop: whorl.EventLoop, error: type[BaseException]
+) -> None:
     async def begin() -> Connection:
         return (await served(loop, stack, "tcp", 1))[0]
 
@@ -981,7 +983,7 @@ def test_what_is_held_leaves_when_the_loop_is_left(loop: whorl.EventLoop, error:
 
 
 @pytest.mark.usefixtures("collecting")
-async def test_what_is_held_leaves_in_debug_mode(loop: whorl.EventLoop) -> None:
+async def test_held_writes_leave_in_debug_mode(loop: whorl.EventLoop) -> None:
     async with AsyncExitStack() as stack:
         transport, peer = (await served(loop, stack, "tcp", 1))[0]
         loop.set_debug(True)
@@ -992,7 +994,7 @@ async def test_what_is_held_leaves_in_debug_mode(loop: whorl.EventLoop) -> None:
 
 
 @pytest.mark.usefixtures("collecting")
-async def test_what_is_held_is_lost_with_the_connection(
+async def test_held_writes_are_lost_with_the_connection(
     kernel: CountingKernel, loop: whorl.EventLoop
 ) -> None:
     class Protocol(asyncio.Protocol):

@@ -279,7 +279,7 @@ def test_an_address_is_refused_as_python_refuses_it(kernel: Kernel, family: int,
     kind=st.sampled_from([tuple, list]),
     extra=st.lists(st.one_of(st.integers(-1, 2**33), st.none(), st.text("x:1")), max_size=3),
 )
-def test_any_address_does_what_it_does_in_python(
+def test_send_datagram_treats_addresses_as_python_does(
     kernel: Kernel, flow: int, kind: type, extra: list[Any]
 ) -> None:
     address = kind(["::1", 9, flow, *extra])
@@ -318,7 +318,7 @@ def test_ipv6_flow_information_and_scope_are_kept(kernel: Kernel) -> None:
         assert found == [theirs.recvfrom(1)]
 
 
-def test_any_other_family_is_left_to_python(kernel: Kernel) -> None:
+def test_send_datagram_leaves_other_families_to_python(kernel: Kernel) -> None:
     try:
         sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
     except OSError as error:

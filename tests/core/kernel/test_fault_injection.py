@@ -46,7 +46,7 @@ def len_or_code(data: bytes | int) -> int:
     return data if isinstance(data, int) else len(data)
 
 
-def test_without_faults_it_is_the_real_kernel() -> None:
+def test_fault_kernel_without_faults_is_the_real_kernel() -> None:
     kernel = FaultKernel(1, NONE)
     assert talk(kernel, 3) == talk(Kernel(), 3)
     assert kernel.injected == Counter()
@@ -71,7 +71,7 @@ def test_every_fault_of_the_data_path_is_injected_and_counted() -> None:
     assert refused == sum(count for name, count in kernel.injected.items() if " E" in name)
 
 
-def test_what_was_cut_short_can_be_continued() -> None:
+def test_short_sends_and_receives_can_be_continued() -> None:
     kernel = FaultKernel(3, NONE._replace(short=ALWAYS))
     ours, theirs = socket.socketpair()
     with ours, theirs:

@@ -169,7 +169,7 @@ def test_messages_take_the_memory_of_those_that_were_dropped_together(
 
 
 @pytest.mark.skipif(not whorl.compiled, reason="uncompiled, Python's own calls make each message")
-def test_no_more_memory_of_messages_is_kept_than_is_allowed(
+def test_recv_keeps_no_more_memory_of_messages_than_is_allowed(
     kernel: Kernel, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     ours, theirs = pair
@@ -190,7 +190,7 @@ def test_no_more_memory_of_messages_is_kept_than_is_allowed(
 
 
 @pytest.mark.parametrize("size", [1, 1000, LONG_READ, 3 * LONG_READ])
-def test_where_little_is_expected_as_much_is_received(
+def test_recv_short_receives_the_expected_size(
     kernel: Kernel, pair: tuple[socket.socket, socket.socket], size: int
 ) -> None:
     ours, theirs = pair
@@ -221,7 +221,9 @@ def test_a_short_message_does_not_hold_the_memory_of_a_long_one(
         tracemalloc.stop()
 
 
-def test_what_cannot_be_sent_is_an_error(kernel: Kernel, pair: tuple[socket.socket, socket.socket]) -> None:
+def test_sendfile_returns_errors_for_invalid_arguments(
+    kernel: Kernel, pair: tuple[socket.socket, socket.socket]
+) -> None:
     ours, _ = pair
     with open(__file__, "rb") as file:
         fd = file.fileno()
@@ -260,7 +262,7 @@ def test_bytes_go_through_a_pipe(kernel: Kernel, pipe: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 @pytest.mark.parametrize("size", [0, 1, 1000, RELEASE_GIL_SIZE - 1, RELEASE_GIL_SIZE, RELEASE_GIL_SIZE + 1])
-def test_any_buffer_is_sent_from_an_offset_on(
+def test_send_accepts_any_buffer_and_an_offset(
     kernel: Kernel,
     pair: tuple[socket.socket, socket.socket],
     kind: Callable[[bytes], bytes | bytearray | memoryview],
@@ -409,7 +411,9 @@ def test_a_negative_limit_is_refused(kernel: Kernel, pair: tuple[socket.socket, 
     assert len(kernel.recv(pair[0].fileno(), 1000)) == 1000
 
 
-def test_what_is_no_buffer_is_refused(kernel: Kernel, pair: tuple[socket.socket, socket.socket]) -> None:
+def test_send_and_recv_into_refuse_other_types_than_buffers(
+    kernel: Kernel, pair: tuple[socket.socket, socket.socket]
+) -> None:
     fd = pair[0].fileno()
     for wrong in (None, 1, "text", [b"x"]):
         with pytest.raises(TypeError):
@@ -431,7 +435,7 @@ def test_what_is_no_buffer_is_refused(kernel: Kernel, pair: tuple[socket.socket,
     name=st.sampled_from(["recv", "send", "send_many", "read", "write", "write_many", "close", "epoll_ctl"]),
 )
 @settings(max_examples=300, deadline=None)
-def test_no_integer_makes_a_call_crash(fd: int, number: int, other: int, name: str) -> None:
+def test_system_calls_do_not_crash_with_any_integer(fd: int, number: int, other: int, name: str) -> None:
     if fd in (0, 1):
         fd = -7  # not the descriptors of the test run
     arguments = {
@@ -539,7 +543,7 @@ def test_a_batch_takes_only_what_fits(numbers: tuple[int, int, int]) -> None:
 # Descriptors and sockets.
 
 
-def test_what_the_kernel_makes_is_not_inherited_and_does_not_block(kernel: Kernel) -> None:
+def test_new_descriptors_are_not_inherited_and_do_not_block(kernel: Kernel) -> None:
     ours, theirs = kernel.socket_pair()
     read_end, write_end = kernel.pipe()
     eventfd, epfd = kernel.eventfd(), kernel.epoll_create()
@@ -707,7 +711,7 @@ def test_a_kernel_in_python_may_answer_what_it_likes(answer: int) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
 @given(data=st.binary(max_size=3000), cuts=st.lists(st.integers(0, 3000), max_size=5))
-def test_what_is_sent_in_pieces_arrives_whole(
+def test_send_many_sends_all_pieces(
     kernel: Kernel, pair: tuple[socket.socket, socket.socket], data: bytes, cuts: list[int]
 ) -> None:
     ours, theirs = pair
@@ -795,7 +799,7 @@ def test_a_socket_is_known_by_its_descriptor(
     assert kernel.socket_kind(-1) == -errno.EBADF
 
 
-def test_what_is_no_terminal_is_refused(kernel: Kernel, pipe: tuple[int, int]) -> None:
+def test_terminal_calls_refuse_other_descriptors(kernel: Kernel, pipe: tuple[int, int]) -> None:
     fd = pipe[0]
     assert not kernel.is_terminal(fd)
     assert not kernel.is_terminal_master(fd)

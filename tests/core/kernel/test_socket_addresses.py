@@ -49,7 +49,7 @@ def receive_one(kernel: Kernel, sock: DatagramSocket) -> tuple[bytes, Any]:
     return data, address
 
 
-def test_who_sends_again_has_the_same_address(kernel: Kernel, family: str) -> None:
+def test_sender_has_the_same_address_the_second_time(kernel: Kernel, family: str) -> None:
     with bound(kernel, family, 2) as (ours, theirs):
         addresses = []
         for _ in range(2):

@@ -111,7 +111,7 @@ def test_a_loop_that_has_spun_for_long_enough_sleeps(loop: Loop) -> None:
     assert sleeps_of(loop) >= 10
 
 
-def test_what_is_not_named_stays_as_it_is(loop: Loop) -> None:
+def test_configure_leaves_unnamed_options_unchanged(loop: Loop) -> None:
     loop.configure(block_signal=signal.SIGPROF, spin_ns=1000)
     loop.configure()
     loop.configure(spin_ns=0)

@@ -58,7 +58,7 @@ def test_the_handles_of_a_loop_go_on_in_the_child(make_loop: MakeLoop) -> None:
     theirs.close()
 
 
-def test_what_the_child_closes_stays_watched_in_the_parent(make_loop: MakeLoop) -> None:
+def test_descriptor_closed_in_the_child_stays_watched_in_the_parent(make_loop: MakeLoop) -> None:
     loop = make_loop()
     reader, writer = os.pipe()
     pipe = Pipe(loop)
@@ -177,7 +177,7 @@ def test_work_is_done_in_the_child_by_threads_of_its_own(loop: Loop) -> None:
     assert child_of(loop, child) == 0
 
 
-def test_it_goes_on_inside_a_callback_too(loop: Loop) -> None:
+def test_loop_forked_inside_a_callback_goes_on(loop: Loop) -> None:
     turns: list[int] = []
     idle = Idle(loop)
 

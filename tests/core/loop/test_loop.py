@@ -54,7 +54,7 @@ def test_callbacks_run_in_the_order_in_which_they_were_made(
 
 
 @IN_BOTH_ORDERS
-def test_what_a_callback_makes_ready_waits_for_the_next_turn(
+def test_callback_scheduled_by_a_callback_waits_for_the_next_turn(
     loop: Loop, run_once: Callable[[Loop], None]
 ) -> None:
     seen = []
@@ -357,7 +357,7 @@ def test_stop_keeps_the_poll_after_it_from_sleeping() -> None:
 # Staying alive.
 
 
-def test_what_keeps_a_loop_alive(loop: Loop) -> None:
+def test_loop_is_alive_with_callbacks_timers_or_closing_handles(loop: Loop) -> None:
     assert not loop.alive()
     callback = loop.call_soon(list)
     assert loop.alive()

@@ -60,7 +60,7 @@ def test_a_snapshot_cannot_be_changed(loop: Loop) -> None:
         loop.metrics().turns = 1
 
 
-def test_another_thread_may_look(loop: Loop) -> None:
+def test_metrics_may_be_read_by_another_thread(loop: Loop) -> None:
     looks: list[LoopMetrics] = []
     seen_all = threading.Event()
 
@@ -134,7 +134,7 @@ def test_utilization_is_the_active_part_of_the_time_in_runs() -> None:
     loop.close()
 
 
-def test_another_thread_sees_the_sleep_that_goes_on(loop: Loop) -> None:
+def test_utilization_counts_the_current_sleep_in_another_thread(loop: Loop) -> None:
     readings: list[LoopUtilization] = []
     Inert(loop)
 

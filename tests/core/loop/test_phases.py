@@ -86,7 +86,7 @@ def test_a_turn_of_asyncio(everything: Everything) -> None:
     assert len(everything.seen) == 8
 
 
-def test_what_a_phase_adds_to_a_later_one_runs_in_the_same_turn(loop: Loop) -> None:
+def test_handles_added_to_a_later_phase_run_in_the_same_turn(loop: Loop) -> None:
     seen: list[str] = []
     idle, check = Idle(loop), Check(loop)
 

@@ -164,7 +164,7 @@ def test_times_that_cannot_be_compared_are_ordered_as_numbers(loop: Loop) -> Non
 
 
 @pytest.mark.parametrize("when", ["soon", "1", object(), [], b"1", 1j])
-def test_what_is_no_number_is_refused(loop: Loop, when: object) -> None:
+def test_call_at_and_call_later_refuse_a_non_number(loop: Loop, when: object) -> None:
     with pytest.raises((TypeError, ValueError)):
         loop.call_at(when, list)
     with pytest.raises(TypeError):
@@ -172,7 +172,7 @@ def test_what_is_no_number_is_refused(loop: Loop, when: object) -> None:
     assert not loop.alive()
 
 
-def test_none_is_no_time(loop: Loop) -> None:
+def test_call_at_and_call_later_refuse_none(loop: Loop) -> None:
     with pytest.raises(TypeError, match="when cannot be None"):
         loop.call_at(None, list)
     with pytest.raises(TypeError, match="delay must not be None"):
@@ -206,7 +206,7 @@ def test_infinity_never_comes_and_keeps_the_loop_alive() -> None:
 
 @pytest.mark.parametrize("delay", [-1, -INFINITY, NAN, -1e300, 0, 5e-324])
 @pytest.mark.parametrize("mode", [RunMode.DEFAULT, RunMode.ONCE])
-def test_what_lies_in_the_past_is_due_at_once(delay: float, mode: RunMode) -> None:
+def test_timers_in_the_past_are_due_at_once(delay: float, mode: RunMode) -> None:
     clock = ObedientClock()
     loop = Loop(kernel=clock)
     ran: list[int] = []
@@ -219,7 +219,7 @@ def test_what_lies_in_the_past_is_due_at_once(delay: float, mode: RunMode) -> No
 
 @pytest.mark.parametrize("clock_ns", [0, 1, 2**62, NEVER_NS - 1, NEVER_NS])
 @pytest.mark.parametrize("when", EXTREME)
-def test_no_clock_and_no_deadline_overflows(clock_ns: int, when: float) -> None:
+def test_extreme_clocks_and_deadlines_do_not_overflow(clock_ns: int, when: float) -> None:
     from whorl.core import Probe
 
     clock = ObedientClock()

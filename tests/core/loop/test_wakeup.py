@@ -86,7 +86,7 @@ def test_a_call_that_comes_just_before_the_sleep_ends_it() -> None:
     loop.close()
 
 
-def test_many_threads_and_nothing_lost_nothing_twice(make_loop: MakeLoop) -> None:
+def test_calls_from_many_threads_run_once_each(make_loop: MakeLoop) -> None:
     loop = make_loop()
     threads_count, calls = 8, 500
     seen: dict[int, list[int]] = {number: [] for number in range(threads_count)}

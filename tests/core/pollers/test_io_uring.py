@@ -75,7 +75,7 @@ def test_uncompiled_a_loop_says_why_it_uses_epoll() -> None:
     assert NAME == f"epoll (io_uring: {os.strerror(errno.ENOSYS)})"
 
 
-def test_nothing_but_the_kernel_it_is_made_for_is_asked(loop: Loop) -> None:
+def test_io_uring_falls_back_to_epoll_on_another_kernel(loop: Loop) -> None:
     class Counting(Kernel):
         waits = 0
 
@@ -128,7 +128,7 @@ def test_a_loop_on_epoll_says_so() -> None:
 # What is seen.
 
 
-def test_what_was_read_by_somebody_else_is_not_told(loop: Loop, pair: Pair) -> None:
+def test_io_uring_does_not_report_data_read_by_somebody_else(loop: Loop, pair: Pair) -> None:
     ours, theirs = pair
     watcher = Watcher(loop, ours.fileno(), Event.READABLE)
     run_turns(loop)
@@ -304,7 +304,7 @@ def test_a_loop_may_be_run_by_several_threads_one_after_the_other(loop: Loop, pa
     assert watcher.seen == [Event.READABLE] * 4
 
 
-def test_what_a_thread_that_has_ended_waited_for_is_not_lost(loop: Loop, pair: Pair) -> None:
+def test_io_uring_keeps_the_watches_of_a_thread_that_has_ended(loop: Loop, pair: Pair) -> None:
     ours, theirs = pair
     watchers: list[Watcher] = []
     in_thread(lambda: (watchers.append(Watcher(loop, ours.fileno())), run_turns(loop)))

@@ -102,7 +102,7 @@ def test_writable_is_seen_while_there_is_room(make_loop: MakeLoop, make_pair: Ma
     assert watcher.seen == [Event.WRITABLE] * 2
 
 
-def test_both_directions_come_as_one_event(make_loop: MakeLoop, make_pair: MakePair) -> None:
+def test_readable_and_writable_come_as_one_event(make_loop: MakeLoop, make_pair: MakePair) -> None:
     loop = make_loop()
     ours, theirs = make_pair()
     watcher = Watcher(loop, ours.fileno(), Event.READABLE | Event.WRITABLE)
@@ -140,7 +140,7 @@ def test_adding_again_changes_the_interest(make_loop: MakeLoop, make_pair: MakeP
     assert watcher.seen == [Event.WRITABLE]
 
 
-def test_what_was_removed_is_not_seen_again(make_loop: MakeLoop, make_pair: MakePair) -> None:
+def test_removed_watcher_sees_no_events(make_loop: MakeLoop, make_pair: MakePair) -> None:
     loop = make_loop()
     ours, theirs = make_pair()
     watcher = Watcher(loop, ours.fileno(), Event.READABLE)
@@ -603,7 +603,7 @@ def test_a_selector_is_taken_as_a_poller(make_loop: MakeLoop) -> None:
     assert isinstance(loop.backend_fd(), int)
 
 
-def test_what_is_no_poller_is_refused() -> None:
+def test_loop_refuses_an_invalid_poller() -> None:
     for wanted in (7, object(), b"epoll"):
         with pytest.raises(TypeError, match="a poller or a selector"):
             Loop(poller=wanted)

@@ -88,7 +88,7 @@ def test_a_pidfd_that_cannot_be_used_leaves_the_number(host: Host) -> None:
     process.returncode = -signal.SIGKILL
 
 
-def test_what_is_no_program_is_refused(host: Host) -> None:
+def test_spawn_refuses_a_missing_program(host: Host) -> None:
     with pytest.raises(FileNotFoundError):
         host.spawn(["/does/not/exist"])
 

@@ -142,7 +142,7 @@ def test_timers_of_one_nanosecond_run_by_their_seconds_and_then_in_the_order_of_
 
 @pytest.mark.parametrize("different", [1, 2, 50, 300, 10**6, 10**15])
 @pytest.mark.parametrize("in_order", [0.0, 0.3, 0.9])
-def test_many_that_are_due_at_once_run_in_order(different: int, in_order: float) -> None:
+def test_many_timers_due_at_once_run_in_order(different: int, in_order: float) -> None:
     table = Timetable()
     order = random.Random(different)
     latest = 0
@@ -159,7 +159,7 @@ def test_many_that_are_due_at_once_run_in_order(different: int, in_order: float)
     table.end()
 
 
-def test_many_that_are_due_at_once_may_be_as_far_apart_as_times_can_be() -> None:
+def test_many_timers_due_at_once_may_be_as_far_apart_as_times_can_be() -> None:
     table = Timetable()
     order = random.Random(1)
     far = [-math.inf, -1e300, -9e9, -1.0, 0.0, 1.0, 9.2e9]
@@ -372,7 +372,7 @@ def test_a_dropped_loop_is_collected_with_timers_that_nobody_knows(order: str) -
 
 
 @pytest.mark.parametrize("order", ["line", "heap"])
-def test_what_timers_that_nobody_knows_refer_to_lives_until_they_have_run(order: str) -> None:
+def test_timers_without_references_keep_their_callbacks_until_they_run(order: str) -> None:
     clock = ObedientClock()
     loop = Loop(kernel=clock)
     ran: list[float] = []

@@ -233,7 +233,7 @@ def test_an_error_out_of_a_callback_ends_the_run_and_costs_no_datagram(loop: Loo
     assert receiver.data == [b"0", b"1", b"2", b"3"]
 
 
-def test_nothing_is_received_after_close(loop: Loop) -> None:
+def test_udp_receives_nothing_after_close(loop: Loop) -> None:
     server, client = bound(loop), UDP(loop)
     receiver = Receiver(1)
     server.recv_start(receiver)
@@ -391,7 +391,7 @@ def error_number(attempt: Any) -> int | None:
     return None
 
 
-def test_what_makes_no_sense_is_refused_with_the_right_error(loop: Loop) -> None:
+def test_udp_refuses_misuse_with_the_right_error(loop: Loop) -> None:
     expected = refusals(loop)
     found = {name: error_number(attempt) for name, (_, attempt) in expected.items()}
     assert found == {name: code for name, (code, _) in expected.items()}
@@ -400,7 +400,7 @@ def test_what_makes_no_sense_is_refused_with_the_right_error(loop: Loop) -> None
 @pytest.mark.parametrize(
     "address", [5, "127.0.0.1", ("127.0.0.1",), (1, 2), ("127.0.0.1", "9"), ("127.0.0.1", -1)]
 )
-def test_what_is_no_address_is_refused(loop: Loop, address: Any) -> None:
+def test_udp_send_and_bind_refuse_an_invalid_address(loop: Loop, address: Any) -> None:
     for use in (lambda: UDP(loop).send(b"x", address), lambda: UDP(loop).bind(address)):
         with pytest.raises((TypeError, OverflowError)):
             use()
@@ -413,7 +413,9 @@ def test_what_is_no_address_is_refused(loop: Loop, address: Any) -> None:
 # Requests.
 
 
-def test_what_the_kernel_does_not_take_waits(stubborn_loop: Loop, stubborn: StubbornKernel) -> None:
+def test_udp_send_queues_datagrams_that_the_kernel_refuses(
+    stubborn_loop: Loop, stubborn: StubbornKernel
+) -> None:
     server, client, sent = bound(stubborn_loop), UDP(stubborn_loop), Sent()
     receiver = Receiver(4, client)
     server.recv_start(receiver)
@@ -523,7 +525,7 @@ def test_a_send_alone_keeps_the_loop_alive(loop: Loop) -> None:
     assert not loop.alive()
 
 
-def test_many_are_sent_at_once(loop: Loop) -> None:
+def test_try_send2_sends_many_datagrams_at_once(loop: Loop) -> None:
     server, client = bound(loop), UDP(loop)
     receiver = Receiver(100, client)
     server.recv_start(receiver)
@@ -533,7 +535,7 @@ def test_many_are_sent_at_once(loop: Loop) -> None:
     assert receiver.data == [b"%d" % number for number in range(100)]
 
 
-def test_how_many_were_sent_before_a_refusal_is_told(loop: Loop) -> None:
+def test_try_send2_returns_the_number_sent_before_a_refusal(loop: Loop) -> None:
     client = bound(loop)
     address = client.getsockname()
     wrong = bytes(LONGEST + 1)
@@ -578,7 +580,7 @@ def test_connecting_and_disconnecting(loop: Loop) -> None:
     assert sorted(receiver.data) == [b"1", b"2"]
 
 
-def test_who_is_connected_hears_only_its_peer(loop: Loop) -> None:
+def test_connected_udp_handle_receives_only_from_its_peer(loop: Loop) -> None:
     peer, stranger, client = bound(loop), bound(loop), bound(loop)
     receiver = Receiver(1, peer, stranger)
     client.connect(peer.getsockname())
@@ -619,7 +621,7 @@ def test_a_unix_socket_made_elsewhere(loop: Loop) -> None:
         assert receiver.received == [(b"y", None)]
 
 
-def test_what_is_no_socket_is_refused(loop: Loop) -> None:
+def test_udp_open_refuses_a_non_socket(loop: Loop) -> None:
     reader, writer = os.pipe()
     with pytest.raises(OSError, match="socket"):
         UDP(loop).open(reader)
@@ -677,7 +679,7 @@ def test_options_reach_an_ipv6_socket(loop: Loop) -> None:
         udp.set_multicast_interface("::%none")
 
 
-def test_one_port_is_shared_only_with_leave(loop: Loop) -> None:
+def test_udp_port_is_shared_only_with_reuseport(loop: Loop) -> None:
     first = bound(loop, reuseport=True)
     bound(loop, first.getsockname(), reuseport=True)
     with pytest.raises(OSError, match="in use"):

@@ -142,7 +142,7 @@ def test_buffers_are_released_when_a_request_fails(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize("function", [fs.read_into, fs.write])
-def test_what_is_no_buffer_is_refused(ask: Ask, fd: int, function: Any) -> None:
+def test_read_into_and_write_refuse_invalid_buffers(ask: Ask, fd: int, function: Any) -> None:
     buffer = bytearray(4)
     refused(ask, errno.EINVAL, function, fd, [])
     for wrong in (None, "text", [buffer, 3]):
@@ -151,7 +151,7 @@ def test_what_is_no_buffer_is_refused(ask: Ask, fd: int, function: Any) -> None:
     buffer.clear()
 
 
-def test_what_cannot_be_written_to_is_refused(ask: Ask, fd: int) -> None:
+def test_read_into_refuses_read_only_and_strided_buffers(ask: Ask, fd: int) -> None:
     with pytest.raises(TypeError):
         ask(fs.read_into, fd, b"read only")
     with pytest.raises(BufferError):
@@ -253,7 +253,7 @@ def test_a_file_is_sent_to_a_file_and_to_a_socket(ask: Ask, fd: int, tmp_path: P
     theirs.close()
 
 
-def test_what_the_kernel_cannot_send_is_read_and_written(ask: Ask, fd: int, tmp_path: Path) -> None:
+def test_sendfile_reads_and_writes_if_the_kernel_cannot_send(ask: Ask, fd: int, tmp_path: Path) -> None:
     os.write(fd, bytes(range(256)) * 1000)
     target = os.open(tmp_path / "target", os.O_RDWR | os.O_CREAT | os.O_APPEND)
     assert ask(fs.sendfile, target, fd, 1000, 200_000) == 200_000
@@ -298,7 +298,7 @@ def test_the_status_is_that_of_the_moment(ask: Ask, tmp_path: Path) -> None:
     assert modes.S_ISDIR(ask(fs.stat, path).st_mode)
 
 
-def test_what_a_file_system_says_of_itself(ask: Ask, tmp_path: Path) -> None:
+def test_statfs_agrees_with_statvfs(ask: Ask, tmp_path: Path) -> None:
     found, known = ask(fs.statfs, tmp_path), os.statvfs(tmp_path)
     assert (found.bsize, found.blocks, found.files) == (known.f_bsize, known.f_blocks, known.f_files)
     assert found.frsize == known.f_frsize
@@ -426,7 +426,7 @@ def test_a_copy_that_must_share_its_blocks_does_or_is_not_there(ask: Ask, tmp_pa
         assert not target.exists()
 
 
-def test_what_comes_out_of_proc_is_copied(ask: Ask, tmp_path: Path) -> None:
+def test_copyfile_copies_a_file_of_proc(ask: Ask, tmp_path: Path) -> None:
     ask(fs.copyfile, "/proc/self/cmdline", tmp_path / "copy")
     assert (tmp_path / "copy").read_bytes() == Path("/proc/self/cmdline").read_bytes()
 

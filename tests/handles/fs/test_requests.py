@@ -110,7 +110,7 @@ def test_a_request_under_way_cannot_be_cancelled(loop: Loop) -> None:
     os.close(writing)
 
 
-def test_what_memory_answers_comes_in_the_pending_phase(loop: Loop, tmp_path: Path) -> None:
+def test_answer_from_memory_comes_in_the_pending_phase(loop: Loop, tmp_path: Path) -> None:
     seen: list[Any] = []
     fs.stat(loop, tmp_path, lambda request, status, error: seen.append("learned"))
     loop.run()
@@ -124,7 +124,7 @@ def test_what_memory_answers_comes_in_the_pending_phase(loop: Loop, tmp_path: Pa
     assert len(seen) == 2
 
 
-def test_no_thread_is_asked_for_what_is_in_memory(tmp_path: Path) -> None:
+def test_answer_from_memory_needs_no_thread(tmp_path: Path) -> None:
     if not whorl.compiled:
         pytest.skip("uncompiled, opening and looking are left to threads")
     kernel = Kernel()
@@ -298,7 +298,7 @@ def test_short_and_interrupted_calls_lose_nothing(tmp_path: Path, seed: int) -> 
     assert kernel.injected
 
 
-def test_when_descriptors_run_out_that_is_what_is_said(tmp_path: Path) -> None:
+def test_requests_report_exhausted_descriptors(tmp_path: Path) -> None:
     loop = Loop(kernel=FaultKernel(1, FaultRates(unopened=1.0, again=1, interrupted=0)))
     seen: list[Any] = []
     for function, args in [

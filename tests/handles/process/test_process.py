@@ -105,7 +105,7 @@ def test_signals(loop: Loop) -> None:
         assert ended == [(0, number)]
 
 
-def test_what_is_no_signal_is_refused(loop: Loop) -> None:
+def test_kill_refuses_an_invalid_signal_and_a_missing_process(loop: Loop) -> None:
     process = Process(loop)
     with pytest.raises(ProcessLookupError):
         process.kill()
@@ -116,7 +116,7 @@ def test_what_is_no_signal_is_refused(loop: Loop) -> None:
     loop.run()
 
 
-def test_any_process_may_be_sent_a_signal(loop: Loop) -> None:
+def test_kill_sends_a_signal_to_any_process(loop: Loop) -> None:
     process = Process(loop)
     ended: list[Ended] = []
     process.spawn(["sleep", "60"], lambda process, *end: ended.append(end))
@@ -209,7 +209,7 @@ class NoPidfds(Kernel):
         return -errno.EPERM
 
 
-def test_without_pidfds_a_thread_waits() -> None:
+def test_process_is_awaited_by_a_thread_without_pidfds() -> None:
     loop = Loop(kernel=NoPidfds())
     assert run(loop, "sh", "-c", "exit 4") == (4, 0)
     process = Process(loop)
@@ -264,7 +264,7 @@ def test_a_pipe_may_go_both_ways(loop: Loop) -> None:
     assert both.data == b"got it\n"
 
 
-def test_what_is_not_said_is_the_null_device(loop: Loop) -> None:
+def test_unnamed_stdio_is_the_null_device(loop: Loop) -> None:
     assert run(loop, "sh", "-c", "test ! /dev/fd/0 -ef /dev/null -o ! /dev/fd/2 -ef /dev/null") == (1, 0)
     process = Process(loop)
     reader = Reader(loop)
@@ -296,7 +296,7 @@ def test_descriptors_and_streams_are_inherited(loop: Loop, tmp_path: Path) -> No
     assert (tmp_path / "out").read_bytes() == b"through a stream"
 
 
-def test_what_a_fork_closes_in_the_child_does_no_harm(loop: Loop) -> None:
+def test_spawn_survives_fork_handlers_that_close_descriptors(loop: Loop) -> None:
     """Handlers that run after every fork may close what lies here on a number of the child's."""
     program = """
 import os, whorl
@@ -355,7 +355,7 @@ def test_descriptors_may_change_places(loop: Loop) -> None:
         os.close(fd)
 
 
-def test_nothing_else_is_inherited(loop: Loop) -> None:
+def test_process_inherits_only_its_stdio(loop: Loop) -> None:
     read_fd, write_fd = os.pipe()
     os.set_inheritable(write_fd, True)
     fourth = Reader(loop)
@@ -450,7 +450,7 @@ def test_processes_on_loops_of_threads() -> None:
     assert sorted(results) == [(number, 0) for number in range(5)]
 
 
-def test_many_processes_at_once(loop: Loop) -> None:
+def test_processes_run_many_at_once(loop: Loop) -> None:
     ended: list[int] = []
     for status in range(20):
         Process(loop).spawn(

@@ -170,7 +170,7 @@ def test_try_write2_sends_at_once_or_not_at_all(loop: Loop) -> None:
 
 
 @pytest.mark.parametrize("send", [Pipe.write2, Pipe.try_write2])
-def test_what_cannot_be_sent_is_refused(loop: Loop, send: Any) -> None:
+def test_write2_and_try_write2_refuse_invalid_arguments(loop: Loop, send: Any) -> None:
     ours, _theirs = ipc_pair(loop)
     plain, udp = Pipe(loop), bound_udp(loop)
     one, other = socket.socketpair()
@@ -193,7 +193,7 @@ def test_what_cannot_be_sent_is_refused(loop: Loop, send: Any) -> None:
         send(ours, b"x", udp)
 
 
-def test_what_was_not_sent_is_closed_with_the_handle(loop: Loop) -> None:
+def test_unsent_descriptor_is_closed_with_the_pipe(loop: Loop) -> None:
     ours, theirs = ipc_pair(loop)
     udp = bound_udp(loop)
     ended = Ended()
@@ -206,7 +206,7 @@ def test_what_was_not_sent_is_closed_with_the_handle(loop: Loop) -> None:
     assert ended.results == [("Write", errno.ECANCELED)] * 2  # and no descriptor is left: see the fixture
 
 
-def test_when_the_peer_is_gone_the_descriptors_are_closed(loop: Loop) -> None:
+def test_write2_closes_the_descriptor_if_the_peer_is_gone(loop: Loop) -> None:
     ours, theirs = ipc_pair(loop)
     theirs.close()
     udp = bound_udp(loop)
@@ -252,7 +252,7 @@ def test_several_descriptors_in_one_message_wait_their_turn(loop: Loop) -> None:
     assert seen == [(b"four", 4, HandleKind.TCP), (3, HandleKind.UDP)]
 
 
-def test_what_nobody_accepts_is_closed(loop: Loop) -> None:
+def test_unaccepted_descriptor_is_closed_with_the_pipe(loop: Loop) -> None:
     ours, theirs = ipc_pair(loop)
     udp = bound_udp(loop)
     ours.write2(b"x", udp)
@@ -373,7 +373,7 @@ def test_handles_travel_to_a_child_and_back(loop: Loop) -> None:
 # What else pipes can do.
 
 
-def test_everybody_may_use_a_socket_after_chmod(loop: Loop, tmp_path: Path) -> None:
+def test_chmod_sets_the_mode_of_a_unix_socket(loop: Loop, tmp_path: Path) -> None:
     pipe = Pipe(loop)
     pipe.bind(tmp_path / "socket")
     os.chmod(tmp_path / "socket", 0o600)

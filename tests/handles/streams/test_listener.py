@@ -76,7 +76,7 @@ def connect(loop: Loop, kind: Kind, server: Stream, count: int) -> None:
         kind.handle(loop).connect(server.getsockname())
 
 
-def test_each_turn_takes_one_connection(loop: Loop, kind: Kind) -> None:
+def test_listener_accepts_one_connection_in_each_turn(loop: Loop, kind: Kind) -> None:
     guests = Guests(kind)
     server = kind.server(loop, guests)
     connect(loop, kind, server, 50)
@@ -100,7 +100,7 @@ def test_a_connection_that_is_gone_is_passed_over(
 
 @IN_BOTH_ORDERS
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
-def test_when_something_runs_out_the_listener_rests_and_then_goes_on(
+def test_listener_pauses_on_exhausted_resources_and_then_goes_on(
     loop: Loop, kernel: Refusing, kind: Kind, code: int, run_once: Callable[[Loop], None]
 ) -> None:
     guests = Guests(kind)

@@ -95,7 +95,7 @@ def test_a_name_that_is_too_long_is_refused(loop: Loop, prefix: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", b"", "a\0b"])
-def test_what_is_no_name_is_refused(loop: Loop, name: Any) -> None:
+def test_pipe_bind_and_connect_refuse_an_invalid_name(loop: Loop, name: Any) -> None:
     for act in (Pipe(loop).bind, Pipe(loop).connect):
         with pytest.raises(OSError, match="not a name") as caught:
             act(name)
@@ -153,7 +153,7 @@ def test_a_full_backlog_is_an_error_of_the_request(loop: Loop, kind: Kind) -> No
     assert ("Connect", errno.EAGAIN) in ended.results
 
 
-def test_without_a_socket_there_is_no_name(loop: Loop) -> None:
+def test_pipe_without_a_socket_has_no_name(loop: Loop) -> None:
     reader, _ = pipe(loop)
     for stream in (Pipe(loop), reader):
         for ask in (stream.getsockname, stream.getpeername):
@@ -175,7 +175,7 @@ def test_each_end_of_a_pipe_goes_one_way(loop: Loop) -> None:
         writer.read_start(Reader())
 
 
-def test_much_data_goes_through_a_pipe(make_loop: MakeLoop) -> None:
+def test_pipe_transfers_much_data(make_loop: MakeLoop) -> None:
     loop = make_loop()
     reader, writer = pipe(loop)
     notes, ended = Reader(), Ended()
@@ -287,7 +287,7 @@ def test_a_device_that_cannot_be_watched_is_refused_when_it_is_read(loop: Loop) 
 
 
 @pytest.mark.parametrize("fd", [-1, 1_000_000])
-def test_what_is_no_descriptor_cannot_be_opened(loop: Loop, fd: int) -> None:
+def test_pipe_open_refuses_an_invalid_descriptor(loop: Loop, fd: int) -> None:
     with pytest.raises(OSError, match="Bad file") as caught:
         Pipe(loop).open(fd)
     assert caught.value.errno == errno.EBADF

@@ -132,7 +132,7 @@ def test_connections_work_in_asyncios_order_too(make_loop: MakeLoop, kind: Kind)
 # Reading.
 
 
-def test_what_arrives_is_read_up_to_the_end(make_loop: MakeLoop, kind: Kind) -> None:
+def test_stream_reads_all_data_up_to_the_end(make_loop: MakeLoop, kind: Kind) -> None:
     loop = make_loop()
     client, server = kind.pair(loop)
     reader = Reader()
@@ -173,7 +173,7 @@ def test_a_handle_that_is_not_connected_cannot_read(loop: Loop, kind: Kind) -> N
         assert not fresh.is_readable()
 
 
-def test_what_arrives_after_reading_stopped_waits(make_loop: MakeLoop, kind: Kind) -> None:
+def test_data_that_arrives_after_read_stop_waits(make_loop: MakeLoop, kind: Kind) -> None:
     loop = make_loop()
     client, server = kind.pair(loop)
     reader = Reader()
@@ -341,7 +341,7 @@ def test_writes_end_in_order_when_the_kernel_has_taken_them(make_loop: MakeLoop,
     assert client.write_queue_size == 0
 
 
-def test_what_is_changed_after_a_write_is_sent_as_it_was(loop: Loop, kind: Kind) -> None:
+def test_write_copies_mutable_data(loop: Loop, kind: Kind) -> None:
     client, server = kind.pair(loop)
     reader = Reader()
     server.read_start(reader)
@@ -367,7 +367,7 @@ def test_what_is_changed_after_a_write_is_sent_as_it_was(loop: Loop, kind: Kind)
     ],
     ids=["strided", "view", "integers", "bytearray", "nothing"],
 )
-def test_whatever_has_bytes_can_be_written(loop: Loop, kind: Kind, data: Any, sent: bytes) -> None:
+def test_write_accepts_any_bytes_like_object(loop: Loop, kind: Kind, data: Any, sent: bytes) -> None:
     client, server = kind.pair(loop)
     reader = Reader()
     server.read_start(reader)
@@ -378,7 +378,7 @@ def test_whatever_has_bytes_can_be_written(loop: Loop, kind: Kind, data: Any, se
 
 
 @pytest.mark.parametrize("data", ["text", None, 5, [b"x"]])
-def test_what_has_no_bytes_is_refused(loop: Loop, kind: Kind, data: Any) -> None:
+def test_write_refuses_other_types_than_bytes(loop: Loop, kind: Kind, data: Any) -> None:
     client, _ = kind.pair(loop)
     with pytest.raises(TypeError):
         client.write(data)
@@ -519,9 +519,7 @@ def test_a_handle_can_connect_after_it_was_refused(make_loop: MakeLoop, kind: Ki
     assert reader.data == b"again"
 
 
-def test_what_is_written_before_the_connection_is_made_goes_out_after_it(
-    make_loop: MakeLoop, kind: Kind
-) -> None:
+def test_writes_before_the_connection_are_sent_after_it(make_loop: MakeLoop, kind: Kind) -> None:
     loop = make_loop()
     server = echo_server(loop, kind)
     client = kind.handle(loop)

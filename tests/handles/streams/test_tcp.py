@@ -95,7 +95,7 @@ def test_only_numeric_addresses_are_taken(loop: Loop, host: str, act: str) -> No
 
 
 @pytest.mark.parametrize("address", [None, 5, ("127.0.0.1",), ("127.0.0.1", "http"), (1, 2), "127.0.0.1"])
-def test_what_is_no_address_is_refused(loop: Loop, address: Any) -> None:
+def test_tcp_bind_and_connect_refuse_an_invalid_address(loop: Loop, address: Any) -> None:
     stream = TCP(loop)
     for act in (stream.bind, stream.connect):
         with pytest.raises((TypeError, ValueError, OSError)):
@@ -104,7 +104,7 @@ def test_what_is_no_address_is_refused(loop: Loop, address: Any) -> None:
 
 
 @pytest.mark.parametrize("port", [-1, 65_536])
-def test_what_is_no_port_is_refused(loop: Loop, port: int) -> None:
+def test_tcp_connect_refuses_an_invalid_port(loop: Loop, port: int) -> None:
     with pytest.raises(OverflowError):
         TCP(loop).connect(("127.0.0.1", port))
     assert not loop.alive()
@@ -156,7 +156,7 @@ def test_a_client_may_choose_its_own_address(loop: Loop, kind: Kind) -> None:
     assert client.getsockname() == address
 
 
-def test_without_a_socket_there_is_no_address(loop: Loop) -> None:
+def test_tcp_handle_without_a_socket_has_no_address(loop: Loop) -> None:
     stream = TCP(loop)
     for ask in (stream.getsockname, stream.getpeername, stream.close_reset):
         with pytest.raises(OSError, match="Bad file") as caught:
@@ -173,7 +173,7 @@ def test_a_socket_without_a_peer_has_no_peers_address(loop: Loop) -> None:
     assert caught.value.errno == errno.ENOTCONN
 
 
-def test_what_the_system_refuses_at_once_is_raised(loop: Loop, kind: Kind) -> None:
+def test_tcp_connect_raises_an_immediate_error(loop: Loop, kind: Kind) -> None:
     server = kind.server(loop, print)
     server.unref()
     with pytest.raises(OSError, match="already connected") as caught:
@@ -295,7 +295,7 @@ def test_a_watched_descriptor_cannot_be_taken_over(loop: Loop) -> None:
         poll.close()
 
 
-def test_what_is_no_socket_cannot_be_taken_over(loop: Loop) -> None:
+def test_tcp_open_refuses_a_non_socket(loop: Loop) -> None:
     reader, writer = os.pipe()
     with pytest.raises(OSError, match="non-socket") as caught:
         TCP(loop).open(reader)

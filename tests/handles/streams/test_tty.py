@@ -53,7 +53,7 @@ def read_once(loop: Loop, tty: TTY) -> bytes:
 # Opening.
 
 
-def test_what_is_typed_arrives_line_by_line(loop: Loop, ends: Ends) -> None:
+def test_tty_reads_typed_text_line_by_line(loop: Loop, ends: Ends) -> None:
     master, slave = ends
     tty = opened(loop, slave)
     assert tty.is_readable() and tty.is_writable()  # noqa: PT018
@@ -63,7 +63,7 @@ def test_what_is_typed_arrives_line_by_line(loop: Loop, ends: Ends) -> None:
     assert read_once(loop, tty) == b"hallo\n"
 
 
-def test_what_is_written_is_shown(loop: Loop, ends: Ends) -> None:
+def test_tty_shows_written_text(loop: Loop, ends: Ends) -> None:
     master, slave = ends
     tty = opened(loop, slave)
     results: list[OSError | None] = []
@@ -87,7 +87,7 @@ def test_the_given_descriptor_stays_blocking_and_its_owners(loop: Loop, ends: En
 
 
 @pytest.mark.parametrize(("access", "readable", "writable"), [("r", True, False), ("w", False, True)])
-def test_it_goes_the_ways_that_the_descriptor_goes(
+def test_tty_has_the_directions_of_its_descriptor(
     loop: Loop, ends: Ends, access: str, readable: bool, writable: bool
 ) -> None:
     flags = os.O_RDONLY if access == "r" else os.O_WRONLY
@@ -126,7 +126,7 @@ def test_the_other_side_is_a_stream_too(loop: Loop, ends: Ends) -> None:
     assert os.isatty(master)
 
 
-def test_what_is_no_terminal_is_refused(loop: Loop, ends: Ends) -> None:
+def test_tty_open_refuses_other_descriptors(loop: Loop, ends: Ends) -> None:
     tty = TTY(loop)
     reader, writer = os.pipe()
     for fd in (reader, -1):

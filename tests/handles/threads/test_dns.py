@@ -62,7 +62,7 @@ def test_a_name_is_resolved(world: Loop, resolver: Resolver) -> None:
     assert seen == [(request, [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 80))], None)]
 
 
-def test_what_is_asked_for_is_passed_on(world: Loop, resolver: Resolver) -> None:
+def test_getaddrinfo_and_getnameinfo_pass_their_arguments_on(world: Loop, resolver: Resolver) -> None:
     getaddrinfo(
         world,
         b"host",

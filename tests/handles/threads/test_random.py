@@ -33,7 +33,7 @@ def test_the_kernel_decides_what_is_random() -> None:
     assert results == [b"\0\1\2\3"]
 
 
-def test_it_can_be_cancelled_as_other_work(loop: Loop) -> None:
+def test_random_request_can_be_cancelled_as_other_work(loop: Loop) -> None:
     assert issubclass(Random, Work)
     errors: list[Any] = []
     requests = [Random(loop, 3_000_000, lambda request, data, error: errors.append(error)) for _ in range(40)]
@@ -42,7 +42,7 @@ def test_it_can_be_cancelled_as_other_work(loop: Loop) -> None:
     assert sum(error is not None for error in errors) == cancelled
 
 
-def test_what_is_no_size_is_refused(loop: Loop) -> None:
+def test_random_request_refuses_an_invalid_size(loop: Loop) -> None:
     with pytest.raises(ValueError, match="negative"):
         Random(loop, -1, print)
     with pytest.raises(OverflowError):

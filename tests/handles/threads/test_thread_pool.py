@@ -85,14 +85,14 @@ def test_work_is_done_in_another_thread_and_reported_in_the_loops(loop: Loop) ->
     assert not work.is_pending()
 
 
-def test_what_the_function_raises_is_reported(loop: Loop) -> None:
+def test_work_reports_the_error_of_its_function(loop: Loop) -> None:
     seen: list[Any] = []
     Work(loop, lambda: 1 / 0, lambda work, result, error: seen.append((result, type(error))))
     loop.run()
     assert seen == [(None, ZeroDivisionError)]
 
 
-def test_even_what_ends_a_program_is_only_reported(loop: Loop) -> None:
+def test_work_only_reports_an_exit_of_its_function(loop: Loop) -> None:
     seen: list[Any] = []
     Work(loop, sys.exit, lambda work, result, error: seen.append(type(error)))
     loop.run()
@@ -274,7 +274,7 @@ def test_finished_work_keeps_nothing_alive(loop: Loop) -> None:
     assert not work.is_pending()
 
 
-def test_what_cannot_be_called_is_refused(loop: Loop) -> None:
+def test_work_refuses_a_non_callable(loop: Loop) -> None:
     with pytest.raises(TypeError, match="callable"):
         Work(loop, 42)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="callable"):

@@ -143,7 +143,7 @@ def test_a_signal_handler_may_send(loop: Loop) -> None:
     assert seen == ["called"]
 
 
-def test_it_keeps_the_loop_alive_until_it_is_closed(loop: Loop) -> None:
+def test_async_handle_keeps_the_loop_alive_until_it_is_closed(loop: Loop) -> None:
     handle = Async(loop)
     assert handle.is_active()
     assert loop.alive()
@@ -201,7 +201,7 @@ def test_a_send_after_close_does_nothing(loop: Loop) -> None:
     assert seen == []
 
 
-def test_without_a_callback_it_only_wakes_the_loop(loop: Loop) -> None:
+def test_async_handle_without_a_callback_only_wakes_the_loop(loop: Loop) -> None:
     handle = Async(loop)
     handle.send()
     Timer(loop).start(print, 1 << 62)
@@ -252,7 +252,7 @@ def test_the_callback_runs_in_the_context_of_the_making(loop: Loop) -> None:
     assert seen == ["made"]
 
 
-def test_what_cannot_be_called_is_refused(loop: Loop) -> None:
+def test_async_handle_refuses_a_non_callable(loop: Loop) -> None:
     with pytest.raises(TypeError, match="callable"):
         Async(loop, "callback")  # type: ignore[arg-type]
     assert loop.walk() == []

@@ -47,7 +47,7 @@ def settle(loop: Loop) -> None:
 # What is reported.
 
 
-def test_what_happens_in_a_folder_is_reported_by_name(loop: Loop, tmp_path: Path) -> None:
+def test_fs_event_reports_changes_in_a_folder_by_name(loop: Loop, tmp_path: Path) -> None:
     _handle, seen = watch(loop, tmp_path)
     file = tmp_path / "file"
     file.touch()
@@ -126,7 +126,7 @@ def test_the_removal_of_what_is_watched_is_told_and_ends_the_watch(loop: Loop, t
     assert seen[0] == ("seen", RENAME)
 
 
-def test_what_is_moved_away_is_told(loop: Loop, tmp_path: Path) -> None:
+def test_fs_event_reports_a_file_that_is_moved_away(loop: Loop, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     _handle, seen = watch(loop, file)
@@ -240,7 +240,7 @@ def test_an_error_out_of_a_callback_costs_the_others_nothing(loop: Loop, tmp_pat
 # What is refused.
 
 
-def test_what_cannot_be_watched_is_refused(loop: Loop, tmp_path: Path) -> None:
+def test_fs_event_start_refuses_invalid_arguments(loop: Loop, tmp_path: Path) -> None:
     handle = FsEvent(loop)
     with pytest.raises(FileNotFoundError) as caught:
         handle.start(tmp_path / "missing", lambda *args: None)
@@ -262,7 +262,7 @@ def test_what_cannot_be_watched_is_refused(loop: Loop, tmp_path: Path) -> None:
         handle.start(tmp_path, lambda *args: None)
 
 
-def test_without_descriptors_the_error_is_the_kernels(loop: Loop, tmp_path: Path) -> None:
+def test_fs_event_start_reports_exhausted_descriptors(loop: Loop, tmp_path: Path) -> None:
     handle = FsEvent(loop)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))

@@ -134,7 +134,7 @@ def test_each_new_error_is_told_once_and_the_end_of_errors_is_a_change(world: Wo
     close(loop, handle)
 
 
-def test_it_keeps_the_loop_alive_until_it_is_stopped(world: World) -> None:
+def test_fs_poll_keeps_the_loop_alive_until_it_is_stopped(world: World) -> None:
     world.result = status(1)
     loop, handle, _told = polling(world)
     assert loop.alive()

@@ -279,7 +279,7 @@ def test_a_closed_handle_cannot_be_started(loop: Loop, kind: Watcher) -> None:
 
 
 @EACH_KIND
-def test_what_cannot_be_called_is_refused(loop: Loop, kind: Watcher) -> None:
+def test_loop_watchers_refuse_a_non_callable(loop: Loop, kind: Watcher) -> None:
     handle = kind(loop)
     with pytest.raises(TypeError, match="callable"):
         handle.start(None)  # type: ignore[arg-type]

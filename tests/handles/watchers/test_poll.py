@@ -72,7 +72,7 @@ class Notes:
 
 
 @IN_BOTH_ORDERS
-def test_what_can_be_read_is_reported(
+def test_poll_reports_a_readable_descriptor(
     make_loop: MakeLoop, pair: Pair, run_once: Callable[[Loop], None]
 ) -> None:
     loop = make_loop()
@@ -99,7 +99,7 @@ def test_readiness_is_reported_until_it_is_used(make_loop: MakeLoop, pair: Pair)
     assert notes.events() == [Event.READABLE] * 3
 
 
-def test_only_what_was_asked_for_is_reported(make_loop: MakeLoop, pair: Pair) -> None:
+def test_poll_reports_only_the_requested_events(make_loop: MakeLoop, pair: Pair) -> None:
     loop = make_loop()
     ours, theirs = pair
     theirs.send(b"x")
@@ -261,14 +261,14 @@ def test_a_regular_file_is_refused(loop: Loop, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fd", [-1, 1_000_000])
-def test_what_is_no_descriptor_is_refused(loop: Loop, fd: int) -> None:
+def test_poll_refuses_an_invalid_descriptor(loop: Loop, fd: int) -> None:
     with pytest.raises(OSError, match="Bad file descriptor") as caught:
         Poll(loop, fd)
     assert caught.value.errno == errno.EBADF
     assert loop.walk() == []
 
 
-def test_what_has_no_descriptor_is_refused(loop: Loop) -> None:
+def test_poll_refuses_an_object_without_a_descriptor(loop: Loop) -> None:
     with pytest.raises(AttributeError):
         Poll(loop, object())  # type: ignore[arg-type]
     assert loop.walk() == []
@@ -283,7 +283,7 @@ def test_starting_for_nothing_stops(loop: Loop, pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("events", [Event.ERROR, Event.HANGUP | Event.READABLE, 64])
-def test_what_cannot_be_waited_for_is_refused(loop: Loop, pair: Pair, events: int) -> None:
+def test_poll_start_refuses_invalid_arguments(loop: Loop, pair: Pair, events: int) -> None:
     poll = Poll(loop, pair[0])
     with pytest.raises(ValueError, match="cannot watch"):
         poll.start(events, Notes())

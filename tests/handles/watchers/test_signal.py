@@ -68,7 +68,7 @@ def test_a_signal_is_reported_by_its_number(loop: Loop) -> None:
     assert handle.signum == 0
 
 
-def test_it_is_reported_in_a_turn_and_not_in_between(loop: Loop) -> None:
+def test_signal_is_reported_in_a_turn_and_not_in_between(loop: Loop) -> None:
     _handle, seen = noted(loop)
     signal.raise_signal(USR1)
     assert seen == []
@@ -97,7 +97,7 @@ def test_a_signal_for_another_thread_ends_the_sleep(loop: Loop) -> None:
     thread.join()
 
 
-def test_one_that_is_stopped_hears_nothing_of_what_has_arrived(loop: Loop) -> None:
+def test_stopped_handle_does_not_report_a_signal_that_arrived_before(loop: Loop) -> None:
     handle, seen = noted(loop)
     _other, others = noted(loop)
     signal.raise_signal(USR1)
@@ -158,7 +158,7 @@ def test_handles_are_told_in_the_order_in_which_they_were_started(loop: Loop) ->
     assert order == ["b", "c", "a"]
 
 
-def test_one_closed_by_the_callback_of_another_hears_nothing(loop: Loop) -> None:
+def test_handle_closed_by_another_callback_reports_nothing(loop: Loop) -> None:
     first = Signal(loop)
     second, seen = noted(loop)
     second.stop()
@@ -170,7 +170,7 @@ def test_one_closed_by_the_callback_of_another_hears_nothing(loop: Loop) -> None
 
 
 @pytest.mark.parametrize("number", [0, -1, 65, 1000, 2**40, signal.SIGKILL, signal.SIGSTOP])
-def test_what_cannot_be_caught_is_refused(loop: Loop, number: int) -> None:
+def test_signal_start_refuses_uncatchable_signals(loop: Loop, number: int) -> None:
     handle = Signal(loop)
     with pytest.raises(OSError, match="Invalid argument") as caught:
         handle.start(number, lambda handle, number: None)
@@ -383,7 +383,7 @@ def test_without_a_loop_in_the_main_thread_other_threads_are_refused(loop_is: st
     assert "main thread" in str(caught[0])
 
 
-def test_what_was_stopped_in_another_thread_is_settled_by_the_next_signal(loop: Loop) -> None:
+def test_handle_stopped_in_another_thread_is_settled_by_the_next_signal(loop: Loop) -> None:
     former: list[int] = []
     signal.signal(USR1, lambda number, frame: former.append(number))
     try:

@@ -285,7 +285,7 @@ def test_a_repeat_time_set_in_the_callback_of_a_single_timer_does_not_revive_it(
     assert timer.due_in_ns() == SECOND
 
 
-def test_what_is_not_started_or_due_is_due_in_no_time(loop: Loop, clock: ObedientClock) -> None:
+def test_due_in_ns_is_zero_for_a_timer_that_is_stopped_or_due(loop: Loop, clock: ObedientClock) -> None:
     timer = Timer(loop)
     assert timer.due_in_ns() == 0
     timer.start(lambda handle: None, SECOND)
@@ -404,7 +404,7 @@ def test_closing_a_timer_stops_it(loop: Loop, clock: ObedientClock) -> None:
 
 
 @pytest.mark.parametrize(("value", "error"), [(-1, ValueError), (1.5, TypeError), (None, TypeError)])
-def test_what_is_no_number_of_nanoseconds_is_refused(
+def test_timer_refuses_an_invalid_number_of_nanoseconds(
     loop: Loop, value: object, error: type[Exception]
 ) -> None:
     timer = Timer(loop)
