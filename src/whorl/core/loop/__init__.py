@@ -1,4 +1,4 @@
 """`Loop`: its queues, its phases, one turn, wakeup, opening and closing.
 
-Start at `core/loop/loop`. Compiled, as each callback passes through.
+Start at `core/loop/loop`. The room is compiled, since each callback passes through it.
 """

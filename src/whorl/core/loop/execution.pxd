@@ -55,7 +55,8 @@ cdef object attempt_failed(LoopExecution loop, Callback entry)
 
 
 cdef inline object swap_inbox(LoopExecution loop, list into):
-    # One step for other threads, which wait for the GIL, and for signal handlers: nothing here runs Python.
+    # Nothing here runs Python. So it is one step for other threads, which wait for the GIL, and for signal
+    # handlers.
     cdef list arrived = loop._inbox
     loop._inbox = loop._emptied
     loop._emptied = arrived

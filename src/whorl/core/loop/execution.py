@@ -1,4 +1,4 @@
-"""What waits to run, and running it: one batch after another, each to its end whatever a callback raises."""
+"""The queues of a loop, and their execution in batches. A batch runs to its end, even if callbacks raise."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ class LoopExecution(LoopState):
 
     def _set_up(self, kernel: Kernel | None, host: Host | None) -> None:
         LoopState._set_up(self, kernel, host)
-        self._passes = 0  # how many passes over idle, prepare or check handles there were
-        self._current_entry: Runnable | None = None  # what runs, in debug mode or with a probe
-        # Called with the loop and each entry, to run it by `_run_entry`; None: entries are run at once.
+        self._passes = 0  # the number of passes over idle, prepare or check handles
+        self._current_entry: Runnable | None = None  # the running entry, in debug mode or with a probe
+        # The loop calls this with itself and each entry; it runs the entry by `_run_entry`.
+        # None: the loop runs entries itself.
         self._runner: Callable[[Any, Runnable], object] | None = None
         self._collector = WriteCoalescer(self._kernel)
 
@@ -55,18 +56,18 @@ class LoopExecution(LoopState):
         self._ready_queue.append(entry)
 
     def _queue_pending(self, entry: Runnable) -> None:
-        """Owe an entry: it runs in the pending phase, or in asyncio's next turn."""
+        """Queue an entry for the pending phase, or for asyncio's next turn (libuv: ``uv__io_feed``)."""
         self._pending.append(entry)
         if self._may_sleep:
             self._end_sleep()
 
     def _unqueue_pending(self, entry: Runnable) -> None:
-        """Owe an entry no longer."""
+        """Take an entry out of the pending queue, if it is there."""
         if entry in self._pending:
             self._pending.remove(entry)
 
     def _collect_pending(self, into: list[Runnable]) -> None:
-        """Append the entries that are owed."""
+        """Move the pending entries to `into`."""
         into.extend(self._pending)
         self._pending.clear()
 
@@ -76,28 +77,28 @@ class LoopExecution(LoopState):
         """Queue an entry from any thread, or from a signal handler, in order with `call_soon`."""
         if thread_number() == self._last_run_thread:
             self._ready_queue.append(entry)
-        else:  # as `_post_from_any_thread` does, without a look at what a subclass may have in its place
+        else:  # the same as `_post_from_any_thread`, without a lookup of a subclass's override
             self._inbox.append(entry)
             self._posted = True
         self._end_sleep()
 
     def _post_from_any_thread(self, entry: Runnable) -> None:
-        """Let the next poll hand over an entry; from any thread, or from a signal handler."""
+        """Put an entry in the inbox, from any thread or a signal handler; the next poll drains it."""
         self._inbox.append(entry)
         self._posted = True
         self._end_sleep()
 
     def _async_sent(self, handle: Runnable) -> None:
-        """Have an async run after the next poll; from any thread, or from a signal handler."""
+        """Let an Async run after the next poll; from any thread, or from a signal handler."""
         self._sent_async = handle
         self._posted = True
         self._end_sleep()
 
     def _drain_inbox(self, into: list[Runnable]) -> None:
-        """Append what other threads posted, but not what they post meanwhile: that may have no end.
+        """Append the entries of the inbox, but none that is posted meanwhile: such entries may have no end.
 
-        Asyncs come after it, as in libuv, and all at once, those that the others send among them; signals
-        come last.
+        Asyncs come after the entries, as in libuv. One entry calls all sent Asyncs, also those that others
+        of them send. Signals come last.
         """
         self._posted = False
         late: list[Runnable] = []
@@ -121,7 +122,7 @@ class LoopExecution(LoopState):
             self._end_sleep()
 
     def _drop_completions(self) -> None:
-        """Tell the requests whose end nobody will hear of; other threads may still post some."""
+        """Drop the completions whose callbacks will never run; other threads may still post some."""
         owed = self._ready_queue + self._pending + self._polled
         while self._inbox:
             swap_inbox(self, owed)
@@ -132,7 +133,7 @@ class LoopExecution(LoopState):
     # Running.
 
     def _run_ready(self) -> None:
-        """Run exactly what is ready now; what that makes ready waits for the next turn."""
+        """Run exactly the entries that are ready now; entries added meanwhile wait for the next turn."""
         batch = self._ready_queue
         if not batch:
             return
@@ -148,7 +149,7 @@ class LoopExecution(LoopState):
         self._run_batch(batch, self._ready_queue)
 
     def _run_pending(self) -> None:
-        """Run exactly what is owed now; what comes meanwhile waits for the next round."""
+        """Run exactly the entries that are pending now; entries added meanwhile wait for the next round."""
         if self._pending:
             batch = self._pending
             self._pending = self._spare_pending
@@ -156,7 +157,7 @@ class LoopExecution(LoopState):
             self._run_batch(batch, self._pending)
 
     def _run_timers(self) -> None:
-        """Call the timers that are due by now; those that are started meanwhile wait."""
+        """Call the timers that are due by now; timers that are started meanwhile wait."""
         due: list[Any] = []
         try:
             self._collect_timers(due)
@@ -167,7 +168,7 @@ class LoopExecution(LoopState):
             self._run_batch(due, self._pending)
 
     def _run_phase(self, handles: list[Any]) -> None:
-        """Call each handle of a phase; those started meanwhile wait for the next pass."""
+        """Call each handle of a phase; handles that are started meanwhile wait for the next pass."""
         self._passes += 1
         this_pass = self._passes
         for handle in list(handles):
@@ -175,7 +176,7 @@ class LoopExecution(LoopState):
                 self._run_batch([handle], self._pending)
 
     def _run_closing(self) -> None:
-        """The second step of closing; as in libuv, the handle that was closed last comes first."""
+        """Finish the closing of handles; as in libuv, the handle that was closed last comes first."""
         closing = self._closing_handles
         self._closing_handles = []
         try:
@@ -200,7 +201,7 @@ class LoopExecution(LoopState):
         collector = self._collector
         collects = collector.is_on
         if not cython.compiled:
-            entry: Any = None  # An interrupt may come before the first one is there.
+            entry: Any = None  # An interrupt may come before the first entry is taken.
         try:
             if collects:
                 collector.batch_began()
@@ -221,7 +222,7 @@ class LoopExecution(LoopState):
                                 reraise_pending()
                         elif type(entry) is not GuardedCallback:
                             entry._execute()
-                        elif has_single_reference(entry):  # but by this: nobody can cancel it
+                        elif has_single_reference(entry):  # only this frame has it: nobody can cancel it
                             if not run_catching(entry, True):
                                 reraise_pending()
                         else:
@@ -233,7 +234,7 @@ class LoopExecution(LoopState):
                     self._report_callback_error(entry, error)
         finally:
             if not cython.compiled:
-                entry = None  # A traceback may keep this frame, which must not keep what failed a task.
+                entry = None  # A traceback may keep this frame, which must not keep a failed task.
             if done < size:
                 self._callbacks -= size - done
                 queue[:0] = batch[done:]
@@ -242,11 +243,11 @@ class LoopExecution(LoopState):
                 collector.batch_ended()
 
     def _report_callback_error(self, entry: Runnable, error: BaseException) -> None:
-        self._collector.batch_ended()  # What the exception handler writes is not held, either.
+        self._collector.batch_ended()  # Writes of the exception handler are not held, either.
         self._callback_failed(entry, error)
 
     def _run_instrumented(self, entry: Runnable) -> None:
-        """Run one entry with somebody looking: in debug mode, with a probe, or by a runner."""
+        """Run one entry in debug mode, with a probe, or by a runner."""
         began = self._clock() if self._debug else self._kernel.now()
         self._current_entry = entry
         try:
@@ -269,14 +270,14 @@ class LoopExecution(LoopState):
 
 
 def run_alone(loop: LoopExecution, entry: Callback) -> None:
-    """Run the only entry of a turn: what `_run_batch` does, without what batches need."""
+    """Run the only entry of a turn, as `_run_batch` does, without the bookkeeping of batches."""
     loop._callbacks += 1
     if not run_catching(entry, False):
         attempt_failed(loop, entry)
 
 
 def attempt_failed(loop: LoopExecution, entry: Callback) -> None:
-    """Report the error that an attempt has left."""
+    """Report the exception that `run_catching` has left set."""
     try:
         reraise_pending()
     except BaseException as error:
@@ -287,6 +288,6 @@ if not cython.compiled:
     thread_number = current_thread
 
     def swap_inbox(loop: LoopExecution, into: list[Any]) -> None:
-        """Append what other threads have posted by now; between two steps of this they may post more."""
+        """Append the entries posted by now; other threads may post more between two steps of this."""
         for _ in range(len(loop._inbox)):
             into.append(loop._inbox.popleft())

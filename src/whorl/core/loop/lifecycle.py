@@ -1,4 +1,4 @@
-"""The life of a loop: what it sleeps and is woken by, what surrounds its runs, its end."""
+"""The life of a loop: its poller and wakeup, the beginning and end of its runs, signals, closing, fork."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if not cython.compiled:
 
 SIGPROF = int(getattr(signal, "SIGPROF", -1))
 UNCHANGED: Any = object()
-#: What a process lacks that cannot open another descriptor.
+#: The errors of a process that cannot open another descriptor.
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC})
 
 
 class LoopLifecycle(LoopExecution):
-    """The part of a loop that opens what it needs, and closes it."""
+    """The part of a loop that opens its poller, wakeup and signal pipe, and closes them."""
 
     __slots__ = ("_arms_signals", "_poller", "_process_id", "_signal_handles", "_signals", "_wakeup")
 
@@ -49,8 +49,8 @@ class LoopLifecycle(LoopExecution):
         LoopExecution._set_up(self, kernel, host)
         self._process_id = self._host.process_id()
         self._signals: SignalPipe | None = None  # made when the loop first sleeps in the main thread
-        self._arms_signals = False  # whether the next sleep must not begin before signals can end it
-        self._signal_handles = 0  # Signal handles that are started
+        self._arms_signals = False  # whether the next sleep must arm the signal pipe first
+        self._signal_handles = 0  # the number of started Signal handles
         self._poller = choose.make_poller(poller, self._kernel)
         self._closed = False
         try:
@@ -64,14 +64,14 @@ class LoopLifecycle(LoopExecution):
         self._wakeup.wake()
 
     def configure(self, *, block_signal: int | None = UNCHANGED, spin_ns: int = UNCHANGED) -> None:
-        """Say how the loop sleeps; what is not named stays as it is (``uv_loop_configure``).
+        """Set how the loop sleeps; options that are not given stay as they are (``uv_loop_configure``).
 
-        `block_signal`: SIGPROF is held back meanwhile, so that a profiler that sends it by the clock does not
-        wake the loop; None: it is not. `spin_ns`: the loop asks for events for so many nanoseconds before
-        it sleeps, and keeps its core busy for so long; 0, as it is at first: it sleeps at once.
+        `block_signal`: SIGPROF is blocked during sleep, so that a profiler that sends it by the clock does
+        not wake the loop; None blocks no signal. `spin_ns`: before it sleeps, the loop asks for events for so
+        many nanoseconds, and keeps its core busy. With 0, the initial value, it sleeps at once.
 
-        Raises OSError: EINVAL for any other signal, and for less than nothing or more than a second; ENOSYS
-        where the poller cannot spin, which epoll can. Idle time is always measured, and spinning is idle.
+        Raises OSError. EINVAL: the signal is another one, or `spin_ns` is negative or more than a second.
+        ENOSYS: the poller cannot spin; epoll can. Idle time is always measured, and spinning is idle.
         """
         if spin_ns is not UNCHANGED:
             spin_ns = operator.index(spin_ns)
@@ -87,15 +87,15 @@ class LoopLifecycle(LoopExecution):
             self._kernel.spin_ns = spin_ns
 
     def poller_name(self) -> str:
-        """What the loop waits with: "epoll", "io_uring", the class of a selector.
+        """Return the name of the poller: "epoll", "io_uring", or the class of a selector.
 
-        If io_uring was asked for and refused, the reason: "epoll (io_uring: Operation not permitted)".
+        If io_uring was asked for and refused, add the reason: "epoll (io_uring: Operation not permitted)".
         """
         name, reason = self._poller.name(), self._poller.fallback_reason
         return f"{name} ({reason})" if reason else name
 
     def backend_fd(self) -> int:
-        """A descriptor that is readable when events wait; -1 if the poller has none."""
+        """Return a descriptor that is readable when events wait; -1 if the poller has none."""
         return self._poller.fileno()
 
     # Beginning and ending a run.
@@ -108,7 +108,7 @@ class LoopLifecycle(LoopExecution):
             raise RuntimeError("This event loop is already running")
 
     def _begin_run(self) -> None:
-        """What precedes the first turn of every run. If it raises, the loop does not run."""
+        """Prepare the first turn of a run. If this raises, the loop does not run."""
         LoopLifecycle._check_may_run(self)  # A driver's loop runs beside that of its host.
         host = self._host
         if self._process_id != host.process_id():
@@ -123,7 +123,7 @@ class LoopLifecycle(LoopExecution):
         self._thread_id = self._last_run_thread = current_thread()  # the last step: until here nothing runs
 
     def _end_run(self) -> None:
-        """What follows the last turn of every run. Called again if it raises, it does what is left."""
+        """Clean up after the last turn of a run. If this raises, another call does the rest."""
         self._thread_id = None
         self._may_sleep = self._arms_signals = self._woken = False
         self._sleep_began = 0
@@ -135,7 +135,7 @@ class LoopLifecycle(LoopExecution):
             self._ran_ns, self._run_began = self._ran_ns + (now - self._run_began), 0
 
     def _is_quiet(self) -> bool:
-        """Return whether a turn would find nothing to do, and nobody to tell of it."""
+        """Return whether a turn would find nothing to do, and no probe or simulation observes it."""
         if (
             self._ready_queue
             or self._pending
@@ -162,15 +162,15 @@ class LoopLifecycle(LoopExecution):
         return self._poller.watches_only(self._wakeup, self._signals)
 
     def _is_in_creating_process(self) -> bool:
-        """Return whether this is the process in which the loop runs, and not one forked from it."""
+        """Return whether the loop belongs to this process, and not to one that it was forked from."""
         return self._process_id == self._host.process_id()
 
     # Signals.
 
     def _arm_signals(self) -> None:
-        """Let signals end the sleep that is about to begin, and those that follow in this run.
+        """Let signals end the sleep that is about to begin, and the later ones of this run.
 
-        Handlers of signals that came before run in here: how long to sleep is to be decided after it.
+        Python handlers of earlier signals run in here. So the caller computes the timeout afterwards.
         """
         try:
             pipe = self._signal_pipe()
@@ -196,7 +196,7 @@ class LoopLifecycle(LoopExecution):
         return self._signal_handles > 0
 
     def _count_signal_handles(self, change: int) -> None:
-        """A Signal handle was started (1) or stopped (-1)."""
+        """Count a Signal handle that was started (1) or stopped (-1)."""
         self._signal_handles += change
         if not self._host.is_main_thread():
             return  # The pipe ends the sleep of the main thread's loop only.
@@ -208,7 +208,7 @@ class LoopLifecycle(LoopExecution):
     # The end, and a fork.
 
     def close(self) -> None:
-        """Give everything back (``uv_loop_close``).
+        """Close the loop and release its descriptors (``uv_loop_close``).
 
         Raises OSError (EBUSY) while handles are open or requests in flight, RuntimeError while
         the loop runs. Closing again does nothing.
@@ -230,8 +230,8 @@ class LoopLifecycle(LoopExecution):
         self._async_handles.clear()
         self._sent_async = None
         self._timer_queue.clear()
-        # The poller goes first: in a forked child the kernel's set is shared with the parent,
-        # and taking handles out of it one by one would take them out of the parent's.
+        # The poller goes first. A forked child shares the kernel's set with the parent; taking
+        # handles out of it one by one would take them out of the parent's.
         self._poller.close()
         if self._signals is not None:
             if self._host.is_main_thread():
@@ -246,7 +246,7 @@ class LoopLifecycle(LoopExecution):
         if getattr(self, "_poller", None) is None or self._closed:
             return  # It is closed, or was never made.
         if warnings is None:
-            return  # The interpreter is ending, and what this module knew is gone.
+            return  # The interpreter is ending, and the names of this module are gone.
         left_open = self.walk()
         self._close_machine()
         for handle in left_open:
@@ -256,10 +256,10 @@ class LoopLifecycle(LoopExecution):
     def fork(self) -> None:
         """Let the loop go on in a forked child, with its handles (``uv_loop_fork``).
 
-        To be called in the child. The loop gets a poller, a wakeup and an inotify instance of its own; the
-        descriptors of its handles are those of the parent, and what either reads the other does not get.
-        Work that was in flight in the thread pool does not end here, and children of the parent's are none
-        of this process.
+        Call it in the child. The loop gets a poller, a wakeup and an inotify instance of its own. Its handles
+        share their descriptors with the parent: data that one process reads, the other does not get.
+        Work that was in flight in the thread pool does not end here. Children of the parent are not
+        children of this process.
         """
         self._check_closed()
         self._process_id = self._host.process_id()

@@ -1,6 +1,6 @@
-/* The methods that schedule take their arguments here: a loop, a time if they have one, a callback, more, and
-   perhaps a context by its name. Whatever else they are given goes to what Cython made, which knows all there
-   is to refuse. */
+/* The scheduling methods take their arguments here: a loop, perhaps a time, a callback, its arguments, and
+   perhaps a context by its name. All other arguments go to the function that Cython made, which refuses
+   wrong ones. */
 #ifndef WHORL_CORE_LOOP_LOOP_H
 #define WHORL_CORE_LOOP_LOOP_H
 
@@ -26,7 +26,7 @@ static inline int whorl_is_loop(PyObject *object) {
     return type != NULL;
 }
 
-/* Schedule what the arguments say. The callback is at `place`, the loop or the time before it.
+/* Schedule the callback of the arguments. It is at `place`, the loop or the time before it.
    Cython sorts arguments more slowly. */
 static inline PyObject *whorl_schedule(whorl_scheduler schedule, vectorcallfunc compiled, Py_ssize_t place,
                                        PyObject *function, PyObject *const *arguments, size_t flagged_count,
@@ -50,7 +50,8 @@ static inline PyObject *whorl_schedule(whorl_scheduler schedule, vectorcallfunc 
     return result;
 }
 
-/* Define a method that takes its arguments so. Python has no functions of this form (PEP 590). */
+/* Define a method that takes its arguments by `whorl_schedule`. Python has no functions of this form (PEP
+   590). */
 #define WHORL_SCHEDULING(name, place) \
     static whorl_scheduler whorl_##name##_of; \
     static vectorcallfunc whorl_compiled_##name; \

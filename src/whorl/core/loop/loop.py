@@ -3,9 +3,9 @@
 Two faces share the phases. The machine's face is `Loop.run`, in libuv's order; asyncio's face
 (`whorl.aio`) runs `_turn`. The poller only collects; nothing of the user's runs inside it.
 
-Two queues feed a turn. *Pending* holds the machine's finished requests and whatever wants to run
-again; *ready* holds `call_soon` entries, and in asyncio's turn I/O events and due timers too.
-Entries that other threads post arrive in a third one, from which the loop takes them.
+Two queues feed a turn. *Pending* holds the machine's finished requests and the entries that run again.
+*Ready* holds `call_soon` entries, and in asyncio's turn also I/O events and due timers.
+Other threads post entries to a third queue, the *inbox*; the loop drains it into the other two.
 """
 
 from __future__ import annotations
@@ -55,10 +55,9 @@ COMPILED = bool(cython.compiled)
 class Loop(LoopLifecycle):
     """An event loop (libuv: ``uv_loop_t``). It belongs to the thread that runs it.
 
-    `kernel` and `host` are what the loop sees of the world, the real one by default. `poller` is
-    one of Whorl's pollers, a `selectors` object, or the name of one: "epoll", which is what Linux has by
-    default, or "io_uring". Where io_uring does not work the loop uses what it would by default, and
-    `poller_name` says so.
+    `kernel` and `host` stand for the operating system; by default they are the real ones. `poller` is one of
+    Whorl's pollers, a `selectors` object, or a name: "epoll" (the default on Linux) or "io_uring". If
+    io_uring does not work, the loop uses the default poller, and `poller_name` says so.
     """
 
     __slots__ = ("_is_driven", "_is_turning", "_polled_at", "_skipped")
@@ -81,8 +80,8 @@ class Loop(LoopLifecycle):
         if getattr(self, "_kernel", None) is not None:
             raise RuntimeError("the loop is initialized already")
         self._polled_at = 0  # in ticks, once polls may be skipped
-        self._skipped = 0  # turns since then
-        self._is_driven = False  # whether somebody else decides when to sleep
+        self._skipped = 0  # turns without a poll since then
+        self._is_driven = False  # whether an external driver decides when to sleep
         self._is_turning = False  # whether a turn is under way
         LoopLifecycle._set_up_life(self, poller, kernel, host)
 
@@ -104,7 +103,7 @@ class Loop(LoopLifecycle):
     def call_soon_threadsafe(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Callback:
-        """`call_soon` for other threads and for signal handlers; ends the loop's sleep.
+        """Call `callback(*args)` soon, from any thread or a signal handler; end the loop's sleep.
 
         Source: ``asyncio.loop.call_soon_threadsafe``.
         """
@@ -136,7 +135,7 @@ class Loop(LoopLifecycle):
             _refuse_self(self)
         return self._call_later_with(delay, callback, args, context)
 
-    # The same with the arguments as a tuple: compiled, all four take theirs in C.
+    # The same four, with the arguments as a tuple. In the compiled build, C code takes their arguments.
 
     def _call_soon_with(
         self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
@@ -207,10 +206,10 @@ class Loop(LoopLifecycle):
     # Running in libuv's order.
 
     def run(self, mode: RunMode = RunMode.DEFAULT) -> bool:
-        """Run turns in libuv's order; whether anything is still alive (``uv_run``).
+        """Run turns in libuv's order; return whether anything is still alive (``uv_run``).
 
-        Raises RuntimeError if the loop runs already, and whatever a callback raises; what had
-        been collected by then runs when the loop runs again.
+        Raises RuntimeError if the loop runs already. Raises any error of a callback; the entries
+        collected by then run when the loop runs again.
         """
         run_mode = int(RunMode(mode))
         self._check_may_run()
@@ -238,7 +237,7 @@ class Loop(LoopLifecycle):
                 raise
 
     def _machine_turn(self, mode: int) -> None:
-        """One turn of the machine, in libuv's order."""
+        """Run one turn of the machine, in libuv's order."""
         self._turns += 1
         can_sleep = not (self._ready_queue or self._pending or self._idle_handles)
         self._run_ready()
@@ -290,7 +289,7 @@ class Loop(LoopLifecycle):
             self._is_turning = False
 
     def _turn(self) -> None:
-        """One turn of asyncio: sleep until something is due, collect it, run what is ready."""
+        """Run one turn of asyncio: sleep until something is due, collect it, run the ready entries."""
         self._turns += 1
         if (
             not self._ready_queue
@@ -321,7 +320,7 @@ class Loop(LoopLifecycle):
     # One turn at a time, driven from outside.
 
     def _step(self, may_sleep: bool) -> None:
-        """One turn of asyncio. Raises RuntimeError inside a turn."""
+        """Run one turn of asyncio. Raises RuntimeError inside a turn."""
         if self._is_turning:
             raise RuntimeError("This event loop is in the middle of a turn")
         self._may_sleep = self._woken = False
@@ -334,10 +333,10 @@ class Loop(LoopLifecycle):
             self._is_turning = self._is_driven = False
 
     def _prepare_external_poll(self) -> int:
-        """How long nothing need be done, in nanoseconds, -1: no limit. From now on the loop sleeps.
+        """Begin a sleep outside the loop; return how long it may last, in nanoseconds (-1: no limit).
 
-        What the same thread asks of the loop before the next step ends this sleep, as a call from
-        another thread does.
+        A request of the same thread before the next step ends this sleep, as a call from another
+        thread does.
         """
         if self._arms_signals:
             self._arm_signals()
@@ -348,7 +347,7 @@ class Loop(LoopLifecycle):
     # The poll.
 
     def _poll(self, timeout_ns: int, into: list[Runnable]) -> None:
-        """Sleep for at most `timeout_ns`; append what became ready to `into`."""
+        """Sleep for at most `timeout_ns`; append the handles that became ready to `into`."""
         slept = 0
         if timeout_ns == 0:
             found = self._poller.poll(0, into)
@@ -377,7 +376,7 @@ class Loop(LoopLifecycle):
             self._notify_probe("polled", slept, found)
 
     def _skip_poll(self) -> bool:
-        """Whether this turn does without a poll and without phases; what is due all the same is collected.
+        """Return whether this turn skips the poll and the phases; if so, collect the inbox and due timers.
 
         The timers need the clock only if one of them could be due by now.
         """
@@ -406,13 +405,13 @@ class Loop(LoopLifecycle):
             self._collect_timers(self._ready_queue)
         return True
 
-    # How long a turn may sleep.
+    # The timeout of a turn's poll.
 
     def backend_timeout(self) -> int:
-        """How long the machine's next poll may sleep, in nanoseconds; -1: no limit (``uv_backend_timeout``).
+        """Return how long the machine's next poll may sleep, in nanoseconds (``uv_backend_timeout``).
 
-        The time until the next timer is counted from `now()`; where there are `call_at` timers too,
-        whose deadlines are times of the clock, from the clock.
+        -1 means no limit. The time until the next timer is counted from `now()`. If there are `call_at`
+        timers too, it is counted from the clock, since their deadlines are times of the clock.
         """
         return self._machine_timeout()
 
@@ -461,14 +460,14 @@ class Loop(LoopLifecycle):
 
 
 def _refuse_self(other: object) -> None:
-    """A method that binds as Python's functions do was given something else for its object."""
+    """Raise TypeError: a method that binds as Python's functions do was called on some other object."""
     raise TypeError(f"a Loop was expected, got {other!r}")
 
 
 if not cython.compiled:
 
     def take_arguments(cls: type, methods: dict[str, object]) -> None:
-        """Let the methods that schedule take their arguments in C; uncompiled the interpreter does."""
+        """Let the scheduling methods take their arguments in C. Uncompiled, the interpreter takes them."""
 
 
 take_arguments(Loop, dict(vars(Loop)))

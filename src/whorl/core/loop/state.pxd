@@ -78,7 +78,7 @@ cdef class LoopState(AbstractLoop):
     @cython.locals(deadline=int64_t)
     cdef int64_t _until_next_timer(self, int64_t now_ns) except -2
 
-    # What faces replace.
+    # The methods that faces replace.
     cpdef object _clock_was_patched(self)
     cpdef object _callback_failed(self, Runnable entry, object error)
     cpdef object _callback_ran(self, Runnable entry, int64_t took_ns)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class LoopState(AbstractLoop):
-    """All that a loop knows, and what its parts and its faces ask of that."""
+    """The attributes of a loop, and the methods by which its parts and its faces use them."""
 
     __slots__ = (
         "__weakref__",
@@ -83,18 +83,18 @@ class LoopState(AbstractLoop):
         self._thread_id: int | None = None  # the thread that runs the loop
         # The queues.
         self._ready_queue: list[Runnable] = []
-        self._spare: list[Runnable] = []  # the list `_ready_queue` changes places with
+        self._spare: list[Runnable] = []  # `_ready_queue` changes places with this list
         self._pending: list[Runnable] = []
-        self._spare_pending: list[Runnable] = []  # the list `_pending` changes places with
-        self._polled: list[Runnable] = []  # what the machine's poll brought
+        self._spare_pending: list[Runnable] = []  # `_pending` changes places with this list
+        self._polled: list[Runnable] = []  # the handles that the machine's poll found ready
         self._inbox: Any = [] if cython.compiled else collections.deque()
-        self._emptied: list[Runnable] = []  # compiled, the list `_inbox` changes places with
-        self._posted = False  # whether something may have arrived since the loop took what there was
-        self._async_handles: dict[Any, None] = {}  # the open ones, in the order in which they are called
+        self._emptied: list[Runnable] = []  # compiled, `_inbox` changes places with this list
+        self._posted = False  # whether the inbox may have got something since it was last drained
+        self._async_handles: dict[Any, None] = {}  # the open Async handles, in the order of their calls
         self._asyncs_made = 0
-        self._sent_async: Runnable | None = None  # one that was sent: it calls all that were
+        self._sent_async: Runnable | None = None  # an Async that was sent; it calls all sent ones
         self._guards_posts = False  # whether cancelling a posted callback waits while it is running
-        self._last_run_thread = current_thread()  # the thread that ran it last, or made it
+        self._last_run_thread = current_thread()  # the thread that ran the loop last, or made it
         self._may_sleep = False  # from before the timeout is decided until the poll is over
         self._woken = False  # whether the wakeup was written since the last poll
         # The handles.
@@ -103,15 +103,15 @@ class LoopState(AbstractLoop):
         self._check_handles: list[Any] = []
         self._closing_handles: list[Handle] = []
         self._handles: dict[int, Handle] = {}  # the open handles, by identity, oldest first
-        self._active_handles = 0  # those that are active and referenced
+        self._active_handles = 0  # the number of handles that are active and referenced
         self._active_requests = 0
-        self._shared: dict[str, Any] = {}  # what handles of a kind have in common, while there are any
+        self._shared: dict[str, Any] = {}  # objects that the handles of one kind share, while there are any
         # The timers.
-        self._clock_function: Any = None  # what asyncio's face has for `time`
+        self._clock_function: Any = None  # asyncio's face keeps its `time` function here
         self._timer_queue = TimerHeap()
         self._now_ns = self._kernel.now()
         self._time_replaced = False  # whether `time` or `call_at` is not the machine's
-        self._follows_patch = False  # whether it has noticed that `time.monotonic` is patched
+        self._follows_patch = False  # whether the loop has noticed that `time.monotonic` is patched
         # The counters.
         self._turns = 0
         self._events = 0
@@ -119,7 +119,7 @@ class LoopState(AbstractLoop):
         self._events_waiting = 0
         self._idle_ns = 0
         self._sleep_began = 0  # 0 unless the loop sleeps
-        self._ran_ns = 0  # how long the runs took that are over
+        self._ran_ns = 0  # the total duration of the finished runs
         self._run_began = 0  # 0 unless the loop runs
 
     def is_closed(self) -> bool:
@@ -131,7 +131,7 @@ class LoopState(AbstractLoop):
         return self._thread_id is not None
 
     def set_probe(self, probe: Probe | None) -> None:
-        """Let `probe` listen from now on; None ends that."""
+        """Send events to `probe` from now on; None ends that."""
         self._probe = probe
 
     def get_debug(self) -> bool:
@@ -153,7 +153,7 @@ class LoopState(AbstractLoop):
             )
 
     def _notify_probe(self, what: str, *details: Any) -> None:
-        """Tell the probe; one that raises is removed."""
+        """Call the probe's method `what`; remove the probe if it raises."""
         probe = self._probe
         try:
             getattr(probe, what)(*details)
@@ -166,8 +166,8 @@ class LoopState(AbstractLoop):
     def _end_sleep(self) -> None:
         """End the loop's sleep, if it sleeps or is about to.
 
-        Entries are queued first and the flags are read afterwards; the loop raises `_may_sleep`
-        first and looks at the queues afterwards. So one of the two always sees the other.
+        A caller queues its entry first and reads the flags afterwards. The loop sets `_may_sleep` first
+        and looks at the queues afterwards. So one of the two always sees the other.
         """
         if self._may_sleep and not self._woken:
             self._woken = True
@@ -183,7 +183,7 @@ class LoopState(AbstractLoop):
     # Handles.
 
     def walk(self) -> list[Handle]:
-        """The open handles, oldest first (``uv_walk``)."""
+        """Return the open handles, oldest first (``uv_walk``)."""
         return list(self._handles.values())
 
     def _handle_opened(self, handle: Any) -> None:
@@ -193,7 +193,7 @@ class LoopState(AbstractLoop):
         self._internal_handle_opened(opened)
 
     def _internal_handle_opened(self, handle: Handle) -> None:
-        """A handle of the loop's own was opened that users do not see."""
+        """Tell the probe that a handle was opened; the loop's own handles call this alone."""
         if self._probe is not None:
             self._notify_probe("handle_opened", handle)
 
@@ -209,7 +209,7 @@ class LoopState(AbstractLoop):
             closed._listed = False
 
     def _mark_internal(self, handle: Handle) -> None:
-        """Leave a handle of the loop's own out of what users see."""
+        """Hide a handle of the loop's own from users (libuv: ``UV_HANDLE_INTERNAL``)."""
         self._handle_closed(handle)
 
     def _count_active(self, change: int) -> None:
@@ -221,11 +221,11 @@ class LoopState(AbstractLoop):
     # Timers.
 
     def time(self) -> float:
-        """The monotonic clock, in seconds, read afresh."""
+        """Return the monotonic clock, in seconds, read afresh."""
         return self._kernel.now() / 1e9
 
     def now(self) -> int:
-        """The time at which this turn's events were collected, in nanoseconds (``uv_now``)."""
+        """Return the time at which this turn's events were collected, in nanoseconds (``uv_now``)."""
         return self._now_ns
 
     def update_time(self) -> None:
@@ -248,14 +248,14 @@ class LoopState(AbstractLoop):
         collected = len(into)
         limit = self._now_ns
         if self._time_replaced and limit < NEVER_NS:
-            limit += 1  # By somebody else's clock, floats that differ in their last digit are the same time.
+            limit += 1  # A replaced clock returns floats; two that differ in the last digit are one time.
         self._timer_queue.take_due(limit, into)
         if self._probe is not None:
             for timer in into[collected:]:
                 self._notify_probe("timer_due", timer, self._now_ns - max(0, timer._deadline_ns))
 
     def _until_next_timer(self, now_ns: int) -> int:
-        """Nanoseconds until the first timer falls due, -1 if there is none."""
+        """Return the nanoseconds until the first timer falls due, -1 if there is none."""
         deadline = self._timer_queue.next_deadline()
         if deadline == NEVER_NS:
             return -1
@@ -266,7 +266,7 @@ class LoopState(AbstractLoop):
     # Counters.
 
     def metrics(self) -> LoopMetrics:
-        """What the loop has counted; may be read from any thread."""
+        """Return the loop's counters; any thread may call this."""
         return LoopMetrics(
             turns=self._turns,
             events=self._events,
@@ -281,7 +281,7 @@ class LoopState(AbstractLoop):
         )
 
     def utilization(self, earlier: LoopUtilization | None = None) -> LoopUtilization:
-        """How busy the loop was while it ran, or since an earlier utilization; from any thread.
+        """Return how busy the loop was while it ran, or since `earlier`; any thread may call this.
 
         Source: Node's ``performance.eventLoopUtilization``.
         """
@@ -292,28 +292,28 @@ class LoopState(AbstractLoop):
         total = LoopUtilization.of(min(idle, ran), ran)
         return total if earlier is None else total.since(earlier)
 
-    # What faces replace.
+    # The methods that faces replace.
 
     def _clock_was_patched(self) -> None:
-        """Somebody has put another function in the place of `time.monotonic`, or the former one back."""
+        """Follow `time.monotonic`, which was replaced or put back."""
 
     def _callback_failed(self, entry: Runnable, error: BaseException) -> None:
-        """What to do about an error of the user's code. The machine lets it end the run."""
+        """Handle an error of the user's code. The machine lets it end the run."""
         raise error
 
     def _callback_ran(self, entry: Runnable, took_ns: int) -> None:
-        """Debug mode: an entry took this long."""
+        """Note how long an entry took (debug mode)."""
 
     def _signal_arrived(self, number: int) -> None:
-        """A signal was written to the signal pipe."""
+        """Handle a signal whose number was read from the signal pipe."""
 
     def _check_callback(self, callback: object, method: str) -> None:
-        """Debug mode: refuse what cannot be called."""
+        """Raise TypeError if `callback` cannot be called (debug mode)."""
         if not callable(callback):
             raise TypeError(f"a callable object was expected by {method}(), got {callback!r}")
 
     def _note_origin(self, callback: Callback) -> None:
-        """Debug mode: note where a callback was scheduled."""
+        """Note where a callback was scheduled (debug mode)."""
 
 
 def _log_failed_probe(probe: object) -> None:

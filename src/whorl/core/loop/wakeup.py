@@ -1,7 +1,7 @@
-"""The wakeup: how other threads end the loop's sleep (the "self-pipe").
+"""The wakeup, by which other threads end the loop's sleep (the "self-pipe").
 
 It is an eventfd, watched edge-triggered: every write is a new edge, so it never needs to be read.
-Where there is no eventfd, or the poller knows no edges, a pair of sockets or reads do the same.
+Without eventfd a pair of sockets does the same; if the poller knows no edges, the loop reads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from whorl.core.process.host import Host
 
     class WokenLoop(Protocol):
-        """A loop, as far as what wakes it asks it for more than every handle does."""
+        """A loop, as the wakeup and the signal pipe see it beyond `AbstractLoop`."""
 
         _host: Host
         _poller: Poller
@@ -37,13 +37,13 @@ READABLE = int(Event.READABLE)
 
 
 def _loop_of(handle: Handle) -> WokenLoop:
-    """The loop of a handle."""
+    """Return the loop of a handle."""
     loop: Any = handle._loop
     return loop  # type: ignore[no-any-return]
 
 
 def _watch(handle: IOHandle) -> None:
-    """Watch a handle for reading; if that is refused, it gives its descriptors back."""
+    """Watch a handle for reading; if that fails, release its descriptors."""
     try:
         _loop_of(handle)._poller.add(handle, READABLE)
     except BaseException:
@@ -52,29 +52,30 @@ def _watch(handle: IOHandle) -> None:
 
 
 class Wakeup(IOHandle):
-    """Ends the sleep of a loop, from any thread and from signal handlers.
+    """The handle that ends the sleep of a loop, from any thread and from signal handlers.
 
     Another thread may be about to write when the loop is closed, and by then the number of the descriptor
-    may mean another file. So whoever writes announces it first, and the last one closes what was given up.
+    may mean another file. So a writer announces itself first (`_wakers`), and the last one closes the
+    descriptors that were given up.
     """
 
     __slots__ = ("_given_up", "_kernel", "_pair", "_wakers", "_write_fd")
 
     def __init__(self, loop: AbstractLoop, kernel: Kernel) -> None:
-        self._set_up(loop)  # No more: it is made with its loop, of whose handles users are not to see it.
+        self._set_up(loop)  # Nothing more: it is made with its loop, and users do not see it.
         self._kernel = kernel
         self._pair: Any = None
         self._write_fd = -1
-        self._wakers: set[object] = set()  # those that may be writing, in any thread
+        self._wakers: set[object] = set()  # the calls that may be writing, in any thread
         self._given_up: list[tuple[int, Any]] = []  # the descriptor and the pair to be closed
-        # An edge that an interrupt loses is none that is missed: what the loop was woken for, it finds.
+        # An interrupt may lose an edge. That does no harm: the loop finds the entries it was woken for.
         poller = _loop_of(self)._poller
         self._edge = poller.edge_triggered or poller.can_keep_idle_watches
-        self._queued = self._edge  # It has nothing to do in a turn, so none is queued for it.
+        self._queued = self._edge  # It has nothing to do in a turn, so the poller never queues it.
         self._open()
 
     def _open(self) -> None:
-        """Make what is written and watched."""
+        """Open the descriptors that are written and watched."""
         self._fd = self._write_fd = self._kernel.eventfd()
         if self._fd < 0:
             self._pair = self._kernel.socket_pair()
@@ -82,18 +83,18 @@ class Wakeup(IOHandle):
                 raise os_error(self._pair)
             self._fd = self._pair[0].fileno()
             self._write_fd = self._pair[1].fileno()
-            self._edge = self._queued = False  # What is written there has to be read.
+            self._edge = self._queued = False  # The bytes written to a socket have to be read.
         _watch(self)
 
     def renew(self) -> None:
-        """Be woken by this process only, which was forked."""
-        self._wakers.clear()  # Other threads are the parent's.
+        """Open new descriptors in a forked child, so that only this process wakes the loop."""
+        self._wakers.clear()  # The other threads are the parent's.
         self._release()
         self._pair = None
         self._open()
 
     def show(self) -> None:
-        """Be among what polls find from now on, for those who look at that before they sleep."""
+        """Appear among the handles that polls find, for a caller that checks them before it sleeps."""
         self._queued = False
 
     def wake(self) -> None:
@@ -119,7 +120,7 @@ class Wakeup(IOHandle):
         self._close_given_up()
 
     def _close_given_up(self) -> None:
-        """Close what was given up, unless somebody may still write to it, who does this afterwards."""
+        """Close the descriptors that were given up. If a thread may still write, it closes them later."""
         while self._given_up and not self._wakers:
             try:
                 fd, pair = self._given_up.pop()
@@ -132,13 +133,13 @@ class Wakeup(IOHandle):
                 self._kernel.close_socket(sock)
 
 
-#: The pipes that are set, or would be again once a later one is disarmed: those of loops that have
-#: signal handlers. One that leaves out of turn must not be given back by a later one.
+#: The armed pipes: one is the wakeup fd, the others would be again once a later one is disarmed. They belong
+#: to loops that have signal handlers. A later pipe must not restore one that was disarmed out of turn.
 _armed: weakref.WeakSet[SignalPipe] = weakref.WeakSet()
 
 
 class SignalPipe(IOHandle):
-    """Where Python's signal handler writes the number of each signal, as one byte.
+    """The pair of sockets to which Python's signal handler writes the number of each signal, as one byte.
 
     `arm` gives its write end to `signal.set_wakeup_fd`, `disarm` gives the former one back. A
     signal thus ends the loop's sleep even if it lands just before the sleep begins.
@@ -156,7 +157,7 @@ class SignalPipe(IOHandle):
         _watch(self)
 
     def renew(self) -> None:
-        """Have the signals of this process, which was forked, written to a pair of sockets of its own."""
+        """Let the signals of this forked child be written to a pair of sockets of its own."""
         self._release()
         self._pair = self._kernel.socket_pair()
         if isinstance(self._pair, int):
@@ -171,7 +172,7 @@ class SignalPipe(IOHandle):
         return self._former is not None
 
     def arm(self, *, yield_to_others: bool = False) -> None:
-        """Have signals written here; if `yield_to_others`, only if they are written nowhere else.
+        """Let signals be written here; if `yield_to_others`, only if they are written nowhere else.
 
         Raises ValueError outside the main thread (signal.set_wakeup_fd).
         """
@@ -192,21 +193,21 @@ class SignalPipe(IOHandle):
             self.disarm()
 
     def _take_back(self) -> None:
-        """Have signals written here again, whoever took them since, as asyncio does for each new handler."""
+        """Set this pipe as the wakeup fd again if another took its place, as asyncio does per new handler."""
         current = _loop_of(self)._host.set_wakeup_fd(self._pair[1].fileno())
         if current not in (self._pair[1].fileno(), -1):
             self._leave()
             self._former = current
 
     def _leave(self) -> None:
-        """Those that would give signals back to this pipe give them to the one before it."""
+        """Let the pipes that would restore this one restore the one before it."""
         ours = self._pair[1].fileno()
         for later in _armed:
             if later._former == ours:
                 later._former = self._former
 
     def disarm(self) -> None:
-        """Give the former wakeup fd back, unless somebody else set one meanwhile."""
+        """Restore the former wakeup fd, unless other code set another one meanwhile."""
         if self._former is None:
             return
         host = _loop_of(self)._host
