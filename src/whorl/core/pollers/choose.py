@@ -1,4 +1,4 @@
-"""Which poller a loop waits with."""
+"""The choice of a loop's poller."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def make_poller(wanted: Poller | selectors.BaseSelector | str | None, kernel: Kernel) -> Poller:
-    """The poller asked for: one of ours, one around a `selectors` object, or the best there is."""
+    """Return the wanted poller: one of Whorl's, one around a `selectors` object, or the best available."""
     if isinstance(wanted, Poller):
         return wanted
     refusal = ""

@@ -4,7 +4,7 @@
 
 #include "whorl/core/references.h"
 
-/* Return what stands for a descriptor in a poller's table, or None. In Python a number past the end is an
+/* Return the handle of a descriptor in a poller's table, or None. In Python a number past the end is an
    exception, and each event would need two looks at the length. */
 static inline PyObject *whorl_watcher_in(PyObject *table, int fd) {
     PyObject *found;

@@ -1,26 +1,26 @@
-"""The poller's contract: what the loop asks of a kernel interface for readiness.
+"""The poller's contract: the interface between the loop and a kernel interface for readiness.
 
-A poller watches descriptors for their handles and *collects*: `poll` sleeps until something is
-ready or the timeout passed, notes on each handle what was seen, and appends the handle to a
-queue. Nothing of the user's runs inside `poll`.
+A poller watches descriptors for their handles and *collects*. `poll` sleeps until something is ready or
+the timeout passed. It notes the seen events on each handle and appends the handle to a queue. No user
+code runs inside `poll`.
 
-* `add(handle, interest)` watches `handle._fd`; one handle per descriptor. A handle whose `_edge`
-  is set is told of each change once (edge-triggered), and of what is there when it is added or
-  modified; only a poller that is `edge_triggered` can do that. A handle that is `_is_idle_watch` gives
-  way to another one on its descriptor.
+* `add(handle, interest)` watches `handle._fd`; one handle per descriptor. If the handle's `_edge` is set,
+  it gets each change once (edge-triggered), and also the events that are there when it is added or
+  modified. Only a poller that is `edge_triggered` can do that. A handle with `_is_idle_watch` gives way
+  to another handle on its descriptor.
 * `modify` changes the interest, `remove` ends the watch. After `remove` the handle is never
   appended again, also if the kernel still holds an event for its descriptor: a generation number
   tells it from a later handle on the same descriptor.
 * `poll(timeout_ns, into)`: 0 does not sleep, -1 sleeps without limit. A signal may end it early.
-  Returns how many handles it appended.
-* `edge_triggered`, `can_keep_idle_watches` and `can_spin` say what it is capable of. The loop reads
-  nothing else of it.
+  It returns the number of handles that it appended.
+* `edge_triggered`, `can_keep_idle_watches` and `can_spin` are the capabilities of a poller. The loop reads
+  no other attribute, besides `empty_polls` and `fallback_reason`.
 * `hand_over` is called when the loop leaves the polling to the owner of another loop, by `fileno`.
 * `empty_polls` counts the polls in a row, up to EMPTY_POLLS_BEFORE_SKIP, that did not sleep and found
-  nothing. Code that watches something else, or sends something that may come back to this loop, sets it
-  to 0. When it is high, a busy loop skips some polls; a poller that leaves it at 0 is asked in every turn.
-  WOKEN_BY_THREAD: the last poll slept, and brought an event that no handle needs; one turn may do
-  without the next.
+  nothing. Code that watches another descriptor, or sends data that may come back to this loop, sets it
+  to 0. When it is high, a busy loop skips some polls; a poller that leaves it at 0 is polled in every turn.
+  WOKEN_BY_THREAD: the last poll slept, and found an event that no handle needs; one turn may skip the
+  next poll.
 
 Errors of the kernel are raised as `OSError`. A new kernel interface is one more small module.
 """
@@ -45,7 +45,7 @@ OPEN = int(Life.OPEN)
 if not cython.compiled:
 
     def watcher(poller: Poller, fd: int) -> IOHandle | None:
-        """The handle that watches a descriptor, or None."""
+        """Return the handle that watches a descriptor, or None."""
         table = poller._table
         found: IOHandle | None = table[fd] if 0 <= fd < len(table) else None
         return found
@@ -61,8 +61,8 @@ if not cython.compiled:
 class IOHandle(Handle):
     """A handle with a descriptor that the poller watches (libuv: ``uv__io_t``).
 
-    It is its own event: the poller appends the handle to the queue, and `_on_events` is called
-    in its turn with what was seen since the last time.
+    The handle is its own event: the poller appends it to the queue. In its turn, `_on_events` is called
+    with the events seen since the last time.
     """
 
     __slots__ = ("_asked", "_edge", "_fd", "_generation", "_interest", "_is_idle_watch", "_queued", "_seen")
@@ -70,16 +70,16 @@ class IOHandle(Handle):
     def _set_up(self, loop: AbstractLoop) -> None:
         Handle._set_up(self, loop)
         self._fd = -1
-        self._interest = 0  # what the poller watches for; 0: not watched
+        self._interest = 0  # the events that the poller watches for; 0: not watched
         self._seen = 0  # events collected and not yet handed over
         self._queued = False  # whether it stands in a queue of the loop
-        self._is_idle_watch = False  # whether it is watched, and gives way to whoever wants its descriptor
+        self._is_idle_watch = False  # whether it is watched, and gives way to another handle on its fd
         self._edge = False  # whether it is watched edge-triggered
-        self._asked = False  # whether a poller that must ask again and again has asked
+        self._asked = False  # whether a poller that asks for each event anew has asked
         self._generation = 0  # distinguishes it from earlier users of its descriptor
 
     def fileno(self) -> int:
-        """The descriptor, or -1 (libuv: ``uv_fileno``)."""
+        """Return the descriptor, or -1 (libuv: ``uv_fileno``)."""
         return self._fd
 
     def _execute(self) -> None:
@@ -90,11 +90,11 @@ class IOHandle(Handle):
             self._on_events(seen)
 
     def _on_events(self, seen: int) -> None:
-        """What a subclass does about the events in `seen`."""
+        """Handle the events in `seen`; subclasses override this."""
 
 
 class Poller:
-    """What all pollers share: what they are capable of, and which handle has which descriptor."""
+    """The base of all pollers: their capabilities, and the table of handles by descriptor."""
 
     __slots__ = (
         "_table",
@@ -106,11 +106,11 @@ class Poller:
     )
 
     def __init__(self) -> None:
-        self.edge_triggered = False  # whether it can tell of each change once
-        self.can_keep_idle_watches = False  # whether a watch may stay for a while when nobody waits
-        self.can_spin = False  # whether `Kernel.spin_ns` counts
+        self.edge_triggered = False  # whether it can report each change once
+        self.can_keep_idle_watches = False  # whether a watch may stay for a while when no task waits
+        self.can_spin = False  # whether `Kernel.spin_ns` has an effect
         self.empty_polls = 0
-        self.fallback_reason = ""  # the poller that was asked for, and why it could not be had
+        self.fallback_reason = ""  # the poller that was asked for, and the reason why it does not work
         self._table: list[Any] = []  # the handle of each descriptor that is watched
 
     def add(self, handle: IOHandle, interest: int) -> None:
@@ -118,11 +118,11 @@ class Poller:
         raise NotImplementedError
 
     def modify(self, handle: IOHandle, interest: int) -> None:
-        """Watch for something else from now on."""
+        """Watch for `interest` from now on."""
         raise NotImplementedError
 
     def remove(self, handle: IOHandle) -> None:
-        """Watch no more; does nothing if the handle is not watched."""
+        """End the watch; do nothing if the handle is not watched."""
         raise NotImplementedError
 
     def poll(self, timeout_ns: int, into: list[Any]) -> int:
@@ -130,10 +130,10 @@ class Poller:
         raise NotImplementedError
 
     def hand_over(self) -> None:
-        """Have `fileno` tell what there is from now on: there will be no poll for a while."""
+        """Let `fileno` become readable at events from now on: there will be no poll for a while."""
 
     def renew(self) -> None:
-        """Watch the same handles with another object of the kernel's: this process was forked."""
+        """Watch the same handles with a new kernel object: this process was forked."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -141,27 +141,27 @@ class Poller:
         raise NotImplementedError
 
     def fileno(self) -> int:
-        """A descriptor that is readable when `poll` would find something, or -1."""
+        """Return a descriptor that is readable when `poll` would find something, or -1."""
         return -1
 
     def name(self) -> str:
-        """What the report calls this poller."""
+        """Return the name of this poller for `poller_name`."""
         return type(self).__name__
 
     def find(self, fd: int) -> IOHandle | None:
-        """The handle that watches a descriptor, or None."""
+        """Return the handle that watches a descriptor, or None."""
         return watcher(self, fd)
 
     def handles(self) -> list[IOHandle]:
-        """All watched handles, in order of their descriptors."""
+        """Return all watched handles, in order of their descriptors."""
         return [handle for handle in self._table if handle is not None]
 
     def watches_only(self, wakeup: IOHandle, signals: IOHandle | None) -> bool:
-        """Return whether it watches nothing besides these two; False from a poller that does not know."""
+        """Return whether it watches nothing besides these two; a poller that does not know returns False."""
         return False
 
     def _enter(self, handle: IOHandle, interest: int) -> None:
-        """Note who watches the descriptor, and for what."""
+        """Enter the handle in the table, with its interest."""
         table = self._table
         missing = handle._fd + 1 - len(table)
         if missing > 0:
@@ -171,7 +171,7 @@ class Poller:
         self.empty_polls = 0
 
     def _leave(self, handle: IOHandle) -> None:
-        """Forget the handle, and what was seen of it."""
+        """Forget the handle, and its seen events."""
         if self.find(handle._fd) is handle:
             self._table[handle._fd] = None
         handle._interest = 0

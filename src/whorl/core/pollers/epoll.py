@@ -6,13 +6,13 @@ Some facts about epoll:
   (in a child, or by `dup`), the watch stays and can no longer be removed by that number: it
   would report events for ever.
 * A descriptor number may be used again at once, so an event may arrive for a number that means
-  something else by now.
+  another file by now.
 * Edge-triggered watches report a change once, and again after every new change; asked for both
   directions they never need to be modified.
 
-What follows: each event carries the generation of the watch beside the descriptor, and events of
-another generation are dropped. If the kernel then refuses to end such a stale watch, the whole
-set is built anew, which is the only way to be rid of it.
+So each event carries the generation of the watch beside the descriptor, and the poller drops events of
+another generation. If the kernel then refuses to end such a stale watch, the poller builds the whole
+set anew, which is the only way to be rid of it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ EINTR = -errno.EINTR
 
 
 def mask_of(interest: int, edge: bool) -> int:
-    """The kernel's mask for an interest."""
+    """Return the kernel's mask for an interest."""
     mask = EPOLLET if edge else 0
     if interest & READABLE:
         mask |= EPOLLIN
@@ -74,7 +74,7 @@ def mask_of(interest: int, edge: bool) -> int:
 
 
 def seen_in(mask: int) -> int:
-    """The events in a kernel's mask."""
+    """Return the events in a kernel's mask."""
     seen = 0
     if mask & EPOLLIN:
         seen |= READABLE
@@ -130,19 +130,19 @@ class EpollPoller(Poller):
         result = self._kernel.epoll_ctl(self._epfd, ADD, handle._fd, mask, generation)
         former = self.find(handle._fd)
         if result == EEXIST and (former is None or former._is_idle_watch):
-            # A watch that outlived its handle, whose descriptor was closed underneath it, or gives way.
+            # The former watch is idle and gives way, or outlived a handle whose descriptor was closed.
             result = self._kernel.epoll_ctl(self._epfd, MOD, handle._fd, mask, generation)
         if result < 0:
             raise os_error(result)
         if former is not None:
-            # Its descriptor was closed underneath it, and the number means another file now.
+            # The former handle's descriptor was closed underneath it, and the number means another file now.
             self._leave(former)
         self._generations = generation
         handle._generation = generation
         self._enter(handle, interest)
 
     def modify(self, handle: IOHandle, interest: int) -> None:
-        """Watch for something else from now on."""
+        """Watch for `interest` from now on."""
         if not handle._interest or interest == 0:
             if handle._interest:
                 self.remove(handle)
@@ -160,13 +160,13 @@ class EpollPoller(Poller):
         self.empty_polls = 0
 
     def remove(self, handle: IOHandle) -> None:
-        """Watch no more; does nothing if the handle is not watched."""
+        """End the watch; do nothing if the handle is not watched."""
         if not handle._interest:
             return
         fd = handle._fd
         self._leave(handle)
         if self._epfd >= 0:
-            # The answer does not matter: if the descriptor is gone, so is the watch or it is stale.
+            # The result does not matter: if the descriptor is gone, the watch is gone too, or stale.
             self._kernel.epoll_ctl(self._epfd, DEL, fd, 0, 0)
 
     def poll(self, timeout_ns: int, into: list[Any]) -> int:
@@ -192,7 +192,7 @@ class EpollPoller(Poller):
             raise
 
     def _collect(self, count: int, into: list[Any]) -> int:
-        """Note so many events on their handles, and queue these; how many there were."""
+        """Note `count` events on their handles, and queue these; return the number of handles found."""
         events = self._events
         found = 0
         for index in range(count):
@@ -206,7 +206,7 @@ class EpollPoller(Poller):
         return found
 
     def _ask_again(self) -> None:
-        """Have every edge reported once more: a signal handler raised when some had been handed over."""
+        """Let every edge be reported once more: a signal handler raised when some had been handed over."""
         for handle in self.handles():
             if handle._edge:
                 mask = mask_of(handle._interest, True)
@@ -221,20 +221,20 @@ class EpollPoller(Poller):
     def _rebuild(self) -> None:
         """Watch the same handles with a new epoll: the only way out of stale watches.
 
-        The old one goes first, so that the new one takes its number and not the one that was closed
-        underneath a handle: whoever owned that may close it once more.
+        The old epoll is closed first, so that the new one takes its number. It must not take the number
+        that was closed underneath a handle: its owner may close that once more.
         """
         self._kernel.close(self._epfd)
         self._open()
         for handle in self.handles():
             mask = mask_of(handle._interest, handle._edge)
             result = self._kernel.epoll_ctl(self._epfd, ADD, handle._fd, mask, handle._generation)
-            # Of other handles too the descriptor may be closed by now, or mean a regular file.
+            # The descriptors of other handles, too, may be closed by now, or mean a regular file.
             if result < 0 and result not in (-errno.EBADF, -errno.EPERM):
                 raise os_error(result)
 
     def renew(self) -> None:
-        """Watch the same handles with an epoll of this process's own; the parent's stays as it is."""
+        """Watch the same handles with a new epoll of this process; the parent's stays as it is."""
         self._rebuild()
 
     def close(self) -> None:
@@ -245,7 +245,7 @@ class EpollPoller(Poller):
         self._table = []
 
     def name(self) -> str:
-        """What the report says."""
+        """Return the name for `poller_name`."""
         return "epoll"
 
     def watches_only(self, wakeup: IOHandle, signals: IOHandle | None) -> bool:
@@ -256,5 +256,5 @@ class EpollPoller(Poller):
         return True
 
     def fileno(self) -> int:
-        """The epoll descriptor: readable when something is ready."""
+        """Return the epoll descriptor, which is readable when something is ready."""
         return self._epfd

@@ -2,22 +2,22 @@
 
 Some facts about its polls:
 
-* They are asked for once and answer once; asked about something that is ready, they answer at once. So each
-  poll asks again for those that have answered, in the system call that sleeps: level-triggered.
-* An answer that came while callbacks ran may be out of date: they may have read what it is about. It is
-  asked for again instead of being handed over. Those that come from the call itself are handed over.
-* A poll holds on to the *open file*. Whoever removes a handle may close its descriptor next, and the other
-  side shall see that: so the end of a watch is handed over at once.
-* But it is asked for by number. Where a descriptor was closed underneath its handle, that may mean another
-  file by now, which must neither be watched nor be read in the place of the first. So the ring is asked
-  before each question and after each answer whether it knows the file.
-* A poll is answered with the help of the thread that asked. A loop that another thread runs from now on asks
-  anew; those of a thread that has ended are cancelled, and asked for again.
-* An answer says why the poll was woken, not what was found then: whoever wakes for data wakes for urgent data
-  too. So one that tells of urgent data is asked for again at once.
+* A poll is asked for once and answers once; if the file is ready already, it answers at once. So each turn
+  asks again for the polls that have answered, in the system call that sleeps: level-triggered.
+* An answer that came while callbacks ran may be out of date: they may have read the data. The poller asks
+  again instead of handing it over. Answers that come from the call itself are handed over.
+* A poll holds on to the *open file*. The program may close the descriptor of a removed handle next, and the
+  peer must see that. So the poller hands the end of a watch to the kernel at once.
+* But a poll is asked for by number. If a descriptor was closed underneath its handle, the number may mean
+  another file by now, which must neither be watched nor be read in the place of the first. So the poller
+  asks the ring before each question and after each answer whether it knows the file.
+* The kernel answers a poll with the help of the thread that asked. If another thread runs the loop from now
+  on, it asks anew. The kernel cancels the polls of a thread that has ended; they are asked for again.
+* An answer says why the poll was woken, not which events were found then: a wakeup for data is one for
+  urgent data too. So the poller asks again at once if an answer tells of urgent data.
 * In a forked child the queues are the parent's, and must not be touched.
 
-What follows too: a turn that has nothing to ask, and no answer in sight, makes no system call.
+So a turn that has nothing to ask, and no answer in sight, makes no system call.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 
 URGENT = 0x002  # epoll's EPOLLPRI
 
-#: Ends of a sleep that are no errors; after EAGAIN and EBUSY the kernel has taken nothing and is asked again.
+#: Results of a sleep that are no errors. After EAGAIN and EBUSY the kernel has taken nothing; we ask again.
 _PASSING = (-errno.EINTR, -errno.ETIME, -errno.EAGAIN, -errno.EBUSY)
 
 if not cython.compiled:
 
     def handle_signals() -> None:
-        """Nothing: uncompiled, Python runs the handlers."""
+        """Do nothing: uncompiled, Python runs the handlers."""
 
 
 class UringPoller(Poller):
-    """Readiness by io_uring (man 7 io_uring). Raises OSError where it does not work."""
+    """Readiness by io_uring (man 7 io_uring). Raises OSError if it does not work."""
 
     __slots__ = ("_eager", "_generations", "_kernel", "_ring", "_thread", "_unasked")
 
@@ -62,8 +62,8 @@ class UringPoller(Poller):
         self._kernel = kernel
         self._generations = 0
         self._unasked: list[int] = []  # the descriptors that the next poll asks for
-        self._eager = False  # whether that is done at once, because somebody else sleeps for us
-        self._thread: object = current_thread()  # the one that asked
+        self._eager = False  # whether it asks at once, because another loop sleeps on `fileno`
+        self._thread: object = current_thread()  # the thread that asked
         self._ring = Ring()
         self._open()
 
@@ -73,7 +73,7 @@ class UringPoller(Poller):
             raise os_error(code)
 
     def name(self) -> str:
-        """What the report says."""
+        """Return the name for `poller_name`."""
         return "io_uring"
 
     def add(self, handle: IOHandle, interest: int) -> None:
@@ -92,7 +92,7 @@ class UringPoller(Poller):
         self._ask(handle)
 
     def modify(self, handle: IOHandle, interest: int) -> None:
-        """Watch for something else from now on."""
+        """Watch for `interest` from now on."""
         if not handle._interest or interest == 0:
             if handle._interest:
                 self.remove(handle)
@@ -106,7 +106,7 @@ class UringPoller(Poller):
         self._ask(handle)
 
     def remove(self, handle: IOHandle) -> None:
-        """Watch no more; does nothing if the handle is not watched."""
+        """End the watch; do nothing if the handle is not watched."""
         if not handle._interest:
             return
         fd = handle._fd
@@ -117,14 +117,14 @@ class UringPoller(Poller):
                 self._ring.submit()
 
     def _know(self, fd: int) -> bool:
-        """Have the ring know the file behind a descriptor; whether it did before."""
+        """Let the ring know the file behind a descriptor; return whether it did before."""
         code = self._ring.know(fd)
         if code < 0:
             raise os_error(code)
         return code > 0
 
     def _ask(self, handle: IOHandle) -> None:
-        """Have the kernel asked by the next poll; what an earlier watch may yet answer is dropped."""
+        """Let the next poll ask for the handle's events; drop later answers of an earlier watch."""
         self._generations = (self._generations + 1) & 0xFFFFFFFF
         handle._generation = self._generations
         handle._asked = False
@@ -134,9 +134,9 @@ class UringPoller(Poller):
             self._ring.submit()
 
     def _ask_all(self) -> None:
-        """Put what is to be asked where the kernel will find it.
+        """Put the polls to be asked for where the kernel will find them.
 
-        A handle whose descriptor means another file by now is silent until somebody says what is meant.
+        A handle whose descriptor means another file by now gets no event until `add` or `modify`.
         """
         unasked = self._unasked
         done = 0
@@ -150,17 +150,17 @@ class UringPoller(Poller):
         del unasked[:done]
 
     def _ask_again(self) -> None:
-        """Ask for what has answered, and for what answered while callbacks ran, which may be out of date."""
+        """Ask again for the polls that have answered, also while callbacks ran: those may be out of date."""
         if self._ring.has_answer():
             later = self._unasked
             self._unasked = []
             self._collect(None, [])
-            self._unasked += later  # behind them, so that many that are always ready leave nobody out
+            self._unasked += later  # behind the others, so that many always-ready ones starve none
         if self._unasked:
             self._ask_all()
 
     def hand_over(self) -> None:
-        """The loop does not poll for a while, and somebody else may wait for `fileno`."""
+        """Ask now if another loop may wait for `fileno`: this loop does not poll for a while."""
         if self._eager:
             self._ask_again()
             self._ring.submit()
@@ -195,9 +195,9 @@ class UringPoller(Poller):
         return found
 
     def _collect(self, into: list[Any] | None, doubtful: list[int] | None) -> int:
-        """Take answers, and hand them over if there is somewhere to.
+        """Take answers, and hand them over unless `into` is None; return how many handles were queued.
 
-        Those that may tell too much are put among the doubtful ones, if there may be any.
+        Put answers with urgent data, which may name too many events, into `doubtful` if it is a list.
         """
         ring = self._ring
         found = 0
@@ -218,7 +218,7 @@ class UringPoller(Poller):
         return found
 
     def _move(self) -> None:
-        """Ask in this thread's name from now on."""
+        """Ask anew for all polls, as this thread."""
         self._thread = current_thread()
         for handle in self.handles():
             if handle._asked:
@@ -226,7 +226,7 @@ class UringPoller(Poller):
                 self._ask(handle)
 
     def renew(self) -> None:
-        """Watch the same handles with queues of this process's own; the parent's stay as they are."""
+        """Watch the same handles with new queues of this process; the parent's stay as they are."""
         self._ring.close()
         self._open()
         self._thread = current_thread()
@@ -236,7 +236,7 @@ class UringPoller(Poller):
             self._ask(handle)
 
     def close(self) -> None:
-        """Give the kernel's objects back, and let go of all files at once."""
+        """Close the ring, and release all watched files at once."""
         if not self._ring.is_shared():
             for handle in self.handles():
                 if handle._asked:
@@ -247,7 +247,7 @@ class UringPoller(Poller):
         self._unasked.clear()
 
     def fileno(self) -> int:
-        """The ring's descriptor: readable when something is ready."""
+        """Return the ring's descriptor, which is readable when something is ready."""
         if not self._eager:
             self._eager = True
             self.hand_over()

@@ -22,7 +22,8 @@
 #define WHORL_SUBMIT_ALL (1u << 7)
 #define WHORL_COOP_TASKRUN (1u << 8)
 #define WHORL_TASKRUN_FLAG (1u << 9)
-/* One mapping; answers are never dropped; polls of 32 bits; a sleep with a timeout: Linux 5.11. */
+/* The needed features: a single mapping, no dropped answers, polls of 32 bits, a sleep with a timeout (Linux
+   5.11). */
 #define WHORL_NEEDED ((1u << 0) | (1u << 1) | (1u << 6) | (1u << 8))
 #define WHORL_GET_EVENTS (1u << 0)
 #define WHORL_EXT_ARG (1u << 3)
@@ -145,7 +146,7 @@ static inline int whorl_ring_put(whorl_ring *ring, whorl_entry *entry) {
     return 0;
 }
 
-/* Return what answers about a watch are known by. Python would make an object of it. */
+/* Return the number by which the answers about a watch are known. Python would make an object of it. */
 static inline uint64_t whorl_tag(int fd, uint32_t generation) {
     return ((uint64_t)generation << 32) | (uint32_t)fd;
 }
@@ -208,7 +209,7 @@ static inline void whorl_ring_next(whorl_ring *ring) {
     whorl_store(ring->out_head, ++ring->out_next);
 }
 
-/* Ask about a counter that can be written at once: if anything has an answer, it has. Python has no rings. */
+/* Ask about a counter that can be written at once, which a working ring answers. Python has no rings. */
 static inline int whorl_ring_try(whorl_ring *ring) {
     int code, counter = eventfd(0, EFD_CLOEXEC);
     if (counter < 0)
@@ -290,7 +291,7 @@ static inline int whorl_ring_new(whorl_ring **made) {
     return 0;
 }
 
-/* Note an open file: an epoll that nobody waits for refuses one that it has already. Return 1 for such a one.
+/* Note an open file in an epoll on which nobody waits; return 1 if that epoll has the file already.
    Python's epoll raises for that, and makes an exception. */
 static inline int whorl_ring_know(whorl_ring *ring, int fd) {
     struct epoll_event nothing;

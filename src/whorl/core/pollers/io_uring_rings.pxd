@@ -89,7 +89,7 @@ cdef inline int put_end(Ring ring, int fd, uint32_t generation) noexcept:
 
 
 cdef inline int enter(Ring ring) noexcept:
-    # To get events makes the kernel pass on answers that had no room.
+    # The flag to get events makes the kernel pass on answers that had no room.
     if ring._ring == NULL or whorl_ring_is_shared(ring._ring):
         return -EBADF
     return whorl_ring_enter(ring._ring, 1)

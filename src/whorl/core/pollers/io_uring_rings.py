@@ -1,8 +1,8 @@
-"""io_uring as a poller uses it: descriptors to be watched go in, what was seen of each comes out, once.
+"""io_uring as a poller uses it: descriptors to watch go in, the seen events of each come out, once.
 
-Two queues lie in memory that the kernel shares with us. One call hands over what was asked for and sleeps for
-the answers; an answer that is there already costs no call. The layouts are the kernel's and the same
-everywhere, so neither liburing nor a new header is needed. Compiled only: uncompiled, `open` answers ENOSYS.
+Two queues lie in memory that the kernel shares with us. One call hands requests over and sleeps for the
+answers; an answer that is there already costs no call. The layouts are the kernel's and the same everywhere,
+so neither liburing nor a new header is needed. Compiled only: uncompiled, `open` returns ENOSYS.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ try:
 except ImportError:
     from whorl.core import cython_shim as cython
 
-#: What was asked for and cannot be had in this process: no loop tries again.
+#: The errors that stay for the life of this process: no loop tries again.
 _LASTING = (errno.ENOSYS, errno.EPERM, errno.EACCES, errno.EINVAL, errno.EOPNOTSUPP)
 
 _refusals: list[int] = []
@@ -63,12 +63,12 @@ if not cython.compiled:
 
 
 class Ring:
-    """One io_uring. A method returns its result or the negative error number; EBADF if it is not open."""
+    """An io_uring. A method returns its result or the negative error number; EBADF if it is not open."""
 
     __slots__ = ()
 
     def open(self) -> int:
-        """Set the queues up, and watch something to see that it works."""
+        """Set the queues up, and watch a counter to see that they work."""
         if _refusals:
             return _refusals[0]
         code = set_up(self)
@@ -77,11 +77,11 @@ class Ring:
         return code
 
     def close(self) -> None:
-        """Give the queues back. What is still watched is let go of a moment later."""
+        """Close the queues. The kernel releases files that are still watched a moment later."""
         tear_down(self)
 
     def is_open(self) -> bool:
-        """Return whether there are queues."""
+        """Return whether the queues are open."""
         return is_open(self)
 
     def is_shared(self) -> bool:
@@ -89,34 +89,34 @@ class Ring:
         return is_shared(self)
 
     def fileno(self) -> int:
-        """The descriptor: readable when there are answers; -1 if it is not open."""
+        """Return the descriptor, which is readable when there are answers; -1 if it is not open."""
         return ring_fd(self)
 
     def know(self, fd: int) -> int:
-        """Know the open file behind a descriptor from now on; 1 if it did before.
+        """Know the open file behind a descriptor from now on; return 1 if it was known before.
 
         It refuses what epoll refuses: a descriptor that is not open, and files that are always ready.
         """
         return know_file(self, fd)
 
     def knows(self, fd: int) -> bool:
-        """Return whether a descriptor means a file that it was told to know by that number."""
+        """Return whether a descriptor still means the file that `know` noted for that number."""
         return knows_file(self, fd)
 
     def watch(self, fd: int, mask: int, generation: int) -> int:
-        """Ask to be told of a descriptor once. It is watched when it was handed over."""
+        """Ask for the events of a descriptor once. The watch begins with `submit` or `wait`."""
         return put_watch(self, fd, mask, generation)
 
     def end(self, fd: int, generation: int) -> int:
-        """Ask for the end of a watch; it answers ECANCELED unless it has answered."""
+        """Ask for the end of a watch, which then answers ECANCELED unless it has answered already."""
         return put_end(self, fd, generation)
 
     def submit(self) -> int:
-        """Hand over what was asked for, and do not sleep."""
+        """Hand the requests over, and do not sleep."""
         return enter(self)
 
     def wait(self, timeout_ns: int, blocked_signal: int) -> int:
-        """Hand over what was asked for and sleep for an answer; -1 sleeps without limit."""
+        """Hand the requests over and sleep for an answer; -1 sleeps without limit."""
         return sleep(self, timeout_ns, blocked_signal)
 
     def has_work(self) -> bool:
@@ -124,21 +124,21 @@ class Ring:
         return has_work(self)
 
     def has_answer(self) -> bool:
-        """Return whether there is an answer; the following tell of the oldest one."""
+        """Return whether there is an answer; the methods below are about the oldest one."""
         return has_answer(self)
 
     def fd(self) -> int:
-        """The descriptor it is about; -1: none."""
+        """Return the descriptor of the answer; -1: none."""
         return answered_fd(self)
 
     def generation(self) -> int:
-        """The generation that was given with the watch."""
+        """Return the generation that was given with the watch."""
         return answered_generation(self)
 
     def result(self) -> int:
-        """The events that were seen, as epoll's; or a negative error number."""
+        """Return the seen events, as epoll's mask, or a negative error number."""
         return answered_result(self)
 
     def next(self) -> None:
-        """Be done with the oldest answer."""
+        """Drop the oldest answer."""
         advance(self)

@@ -34,7 +34,7 @@ class SelectorPoller(Poller):
     def __init__(self, selector: selectors.BaseSelector | None = None) -> None:
         super().__init__()
         self._selector = selector if selector is not None else selectors.DefaultSelector()
-        self._watched: dict[IOHandle, Any] = {}  # what each handle was registered with
+        self._watched: dict[IOHandle, Any] = {}  # the object by which each handle was registered
 
     def add(self, handle: IOHandle, interest: int) -> None:
         """Watch the handle's descriptor."""
@@ -43,7 +43,7 @@ class SelectorPoller(Poller):
             return
         if self.find(handle._fd) is not None:
             raise OSError(errno.EEXIST, f"descriptor {handle._fd} is watched already")
-        # A selector of somebody else's may know more of the user's object than of its descriptor.
+        # A foreign selector may need the user's object and not its descriptor.
         watched = getattr(handle, "fileobj", None)
         if watched is None:
             watched = handle._fd
@@ -52,7 +52,7 @@ class SelectorPoller(Poller):
         self._enter(handle, interest)
 
     def modify(self, handle: IOHandle, interest: int) -> None:
-        """Watch for something else from now on."""
+        """Watch for `interest` from now on."""
         if not interest:
             self.remove(handle)
         elif not handle._interest:
@@ -62,7 +62,7 @@ class SelectorPoller(Poller):
             handle._interest = interest
 
     def remove(self, handle: IOHandle) -> None:
-        """Watch no more; does nothing if the handle is not watched."""
+        """End the watch; do nothing if the handle is not watched."""
         if handle._interest:
             try:
                 self._selector.unregister(self._watched.pop(handle))
@@ -100,10 +100,10 @@ class SelectorPoller(Poller):
         self._selector.close()
 
     def name(self) -> str:
-        """The class of the selector."""
+        """Return the name of the selector's class."""
         return type(self._selector).__name__
 
     def fileno(self) -> int:
-        """The selector's descriptor where it has one, else -1."""
+        """Return the selector's descriptor if it has one, else -1."""
         fileno = getattr(self._selector, "fileno", None)
         return -1 if fileno is None else int(fileno())
