@@ -1,11 +1,11 @@
-/* Callbacks that are used again, and running one. */
+/* The freelist of callbacks, and running a callback. */
 #ifndef WHORL_CORE_CALLBACK_H
 #define WHORL_CORE_CALLBACK_H
 
 #include "whorl/core/context.h"
 #include "whorl/core/references.h"
 
-/* A reference to None for where there was none: nobody counts those since 3.12. */
+/* A reference to None for an empty place: references to None are not counted since 3.12. */
 #if PY_VERSION_HEX >= 0x030C0000
 #define WHORL_NONE Py_None
 #define WHORL_DROP_NONE()
@@ -20,7 +20,7 @@
 #define WHORL_ALWAYS_INLINE
 #endif
 
-/* Have the memory of an entry, if there is one at that place, brought into the processor's cache meanwhile.
+/* Prefetch the memory of the entry at that place, if there is one, into the processor's cache.
    Python cannot name memory. GCC leaves out calls of a function that does nothing else: so it is inlined. */
 WHORL_ALWAYS_INLINE static inline void whorl_fetch(PyObject *entries, Py_ssize_t place) {
 #if defined(__GNUC__)
@@ -33,7 +33,7 @@ WHORL_ALWAYS_INLINE static inline void whorl_fetch(PyObject *entries, Py_ssize_t
 #endif
 }
 
-/* Callbacks that have run and that nobody knew of: plain ones, and guarded ones. */
+/* The freelists: callbacks that have run and had no other reference, plain ones and guarded ones. */
 typedef struct {
     PyObject **entries;
     Py_ssize_t count, room;
@@ -41,7 +41,8 @@ typedef struct {
 
 static whorl_freelist whorl_freelists[2];
 
-/* Make room for so many of each kind. The collector would look at a list of Python's, and show it. */
+/* Make room for so many callbacks of each kind. The collector would look at a list of Python's, and show
+   it. */
 static inline void whorl_set_freelist_size(Py_ssize_t room) {
     int index;
     for (index = 0; index < 2; index++) {
@@ -50,7 +51,8 @@ static inline void whorl_set_freelist_size(Py_ssize_t room) {
     }
 }
 
-/* Keep a callback; return whether there was room. The collector would look at a list of Python's. */
+/* Put a callback on its freelist; return whether there was room. The collector would look at a list of
+   Python's. */
 static inline int whorl_freelist_put(PyObject *callback, int guarded) {
     whorl_freelist *list = whorl_freelists + (guarded != 0);
     if (list->count >= list->room)
@@ -59,7 +61,8 @@ static inline int whorl_freelist_put(PyObject *callback, int guarded) {
     return 1;
 }
 
-/* Return a callback that was kept, or None. Python cannot tell whether somebody refers to it meanwhile. */
+/* Return a callback of the freelist, or None. Python cannot tell whether other code refers to it
+   meanwhile. */
 static inline void *whorl_freelist_pop(int guarded) {
     whorl_freelist *list = whorl_freelists + (guarded != 0);
     PyObject *entry;
@@ -68,11 +71,12 @@ static inline void *whorl_freelist_pop(int guarded) {
     entry = list->entries[--list->count];
     if (whorl_has_single_reference(entry))
         return entry;
-    Py_DECREF(entry); /* Somebody has found it where the collector shows it. */
+    Py_DECREF(entry); /* Other code has found it among the objects that the collector shows. */
     return WHORL_NONE;
 }
 
-/* Fill in a callback all of whose places hold None. Python would drop each old value by itself. */
+/* Set the attributes of a callback; until now all of them hold None. Python would drop each old value by
+   itself. */
 #define WHORL_FILL_IN(entry, owner, called, arguments, context) \
     do { \
         Py_INCREF(owner); \
@@ -89,7 +93,8 @@ static inline void *whorl_freelist_pop(int guarded) {
         (entry)->_snapshot = (context); \
     } while (0)
 
-/* Drop all that a callback refers to. In Python the program's code could run between one and the next. */
+/* Drop all objects that a callback refers to. In Python the program's code could run between one and the
+   next. */
 #define WHORL_FORGET(entry) \
     do { \
         PyObject *owner = (PyObject *)(entry)->_loop, *called = (entry)->_callback; \

@@ -24,8 +24,8 @@ cdef inline int reraise_pending() except -1:
 
 
 cdef inline object snapshot_context():
-    # None is an empty context: what is to run in it gets one of its own when it runs. Of those that would wait
-    # meanwhile CPython keeps no more than 255 for the next ones, and the collector looks at each.
+    # None is an empty context: the callback gets a context of its own when it runs. If each waiting callback
+    # had one, the collector would look at all of them. CPython keeps no more than 255 freed contexts for reuse.
     return None if context_is_empty() else PyContext_CopyCurrent()
 
 
@@ -42,7 +42,7 @@ cdef inline unsigned long thread_ident() noexcept:
 
 
 cdef extern from *:
-    # One byte where `bint` takes four: for attributes of what there are many of.
+    # One byte instead of the four of `bint`, for attributes of classes with many instances.
     ctypedef bint flag "_Bool"
 
 

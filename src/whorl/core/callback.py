@@ -1,4 +1,4 @@
-"""One call waiting for its turn: what asyncio calls a Handle.
+"""A call that waits for its turn: asyncio calls it a Handle.
 
 The loop's queues hold `Runnable` objects: callbacks, timers that fell due, and the I/O handles
 themselves, so that an event needs no object of its own.
@@ -24,42 +24,42 @@ if not cython.compiled:
     get_ident = thread_ident = threading.get_ident
 
     def fetch(entries: list[Any], place: int) -> None:
-        """Have the memory of an entry brought into the processor's cache; uncompiled nobody can."""
+        """Prefetch the memory of an entry into the processor's cache; uncompiled, do nothing."""
 
     def has_single_reference(thing: object) -> bool:
-        """Return whether only the caller refers to an object; uncompiled nobody can tell."""
+        """Return whether only the caller refers to an object; uncompiled, always return False."""
         return False
 
     def set_freelist_size(room: int) -> None:
-        """For callbacks that are kept; uncompiled none are."""
+        """Set how many callbacks the freelist may keep; uncompiled, there is no freelist."""
 
     def freelist_put(callback: Any, guarded: bool) -> bool:
-        """Keep a callback, whether it is kept."""
+        """Put a callback on the freelist; return whether there was room."""
         return False
 
     def freelist_pop(guarded: bool) -> Callback | None:
-        """A callback that was kept, None if there is none."""
+        """Return a callback of the freelist, None if there is none."""
         return None
 
     def freelist_pop_guarded(guarded: bool) -> GuardedCallback | None:
-        """The same of the guarded ones."""
+        """Return a guarded callback of the freelist, None if there is none."""
         return None
 
     def fill_in(entry: Any, loop: AbstractLoop, callback: Any, args: Any, context: Any) -> None:
-        """Fill in a new callback, or one that was kept."""
+        """Set the attributes of a callback that is new or comes from the freelist."""
         type(entry).__init__(entry, loop, callback, args, context)
 
     def forget(callback: Any) -> None:
-        """Drop all that a callback refers to."""
+        """Drop all objects that a callback refers to."""
 
     def has_run(callback: Any) -> bool:
-        """Run a callback, whether it raised nothing; uncompiled it raises."""
+        """Run a callback; return False if it raised, and leave the error set. Uncompiled, raise it."""
         callback._snapshot.run(callback._callback, *callback._args)
         del callback  # A traceback may keep this frame, which must not keep the callback.
         return True
 
     def reraise_pending() -> Any:
-        """Raise what is still set."""
+        """Raise the error that is still set."""
 
     def run_in_context(context: Any, callback: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Call `callback` in `context`."""
@@ -81,7 +81,7 @@ if not cython.compiled:
 
 
 def current_context() -> contextvars.Context:
-    """A copy of the calling code's context."""
+    """Return a copy of the calling code's context."""
     return copy_context()
 
 
@@ -91,29 +91,29 @@ def call_in_context(context: contextvars.Context, callback: Callable[..., Any], 
 
 
 def current_thread() -> int:
-    """The number of the calling thread."""
+    """Return the number of the calling thread."""
     return get_ident()
 
 
 class Runnable:
-    """Something a queue of the loop can hold: it is run once, in the turn after it was queued."""
+    """An entry for a queue of the loop: it runs once, in the turn after it was queued."""
 
     __slots__ = ()
 
     def _execute(self) -> None:
-        """Do it. What this raises is for the loop to report."""
+        """Run the entry. The loop reports what this raises."""
         raise NotImplementedError
 
 
 class AbstractLoop:
-    """The interface of a loop: what callbacks and handles ask of it, and users by `handle.loop`."""
+    """The interface of a loop, for callbacks and handles, and for users by `handle.loop`."""
 
     __slots__ = ("_debug",)
 
     def _set_up_abstract(self) -> None:
         self._debug = False
 
-    # What users call.
+    # The methods that users call.
 
     def is_closed(self) -> bool:
         raise NotImplementedError
@@ -152,7 +152,7 @@ class AbstractLoop:
     ) -> Callback:
         raise NotImplementedError
 
-    # What callbacks and handles tell it.
+    # The methods that callbacks and handles call.
 
     def _timer_cancelled(self, timer: Runnable) -> None:
         raise NotImplementedError
@@ -182,20 +182,20 @@ class AbstractLoop:
         raise NotImplementedError
 
     def _shown_class(self, cls: type) -> type:
-        """What `isinstance` is to see in a callback of the given class."""
+        """Return the class that `isinstance` sees in a callback of the class `cls`."""
         return cls
 
     def _describe(self, callback: Callback) -> str:
-        """The representation of a callback."""
+        """Return the representation of a callback."""
         state = " cancelled" if callback._cancelled else ""
         return f"<{type(callback).__name__}{state} {callback._callback!r}>"
 
 
 class Callback(Runnable):
-    """A function, its arguments and the context it is to run in.
+    """A function, its arguments and the context in which it runs.
 
-    `cancel` may be called from any thread and any number of times; a cancelled callback is
-    skipped, and it forgets its function and arguments at once.
+    `cancel` may be called from any thread and any number of times. The loop skips a cancelled
+    callback, which forgets its function and arguments at once.
     """
 
     __slots__ = (
@@ -219,21 +219,21 @@ class Callback(Runnable):
         self._loop = loop
         self._callback = callback
         self._args = args
-        # The context to run in; None: one that is empty, and not made yet.
+        # The context to run in; None: an empty one, which is not made yet.
         self._snapshot: Any = snapshot_context() if context is None else context
         self._cancelled = False
         self._source_traceback: Any = None
         self._repr: str | None = None
 
     def _execute(self) -> None:
-        # None, too, is tried: that it cannot be called is an error of the run, as in asyncio.
+        # A callback of None is tried, too: calling it is an error of the run, as in asyncio.
         if not self._cancelled and self._args is not None and not has_run(self):
             reraise_pending()
         if not cython.compiled:
             del self  # A traceback may keep this frame, which must not keep the callback.
 
     def _run(self) -> None:
-        """Do it now, and let the loop report what it raises: for those who know asyncio's private name."""
+        """Run the callback and let the loop report its error: for code that uses asyncio's private name."""
         try:
             self._execute()
         except BaseException as error:
@@ -258,11 +258,11 @@ class Callback(Runnable):
 
     @property
     def _context(self) -> Any:
-        """The context the function runs in, by the name that asyncio has for it."""
+        """The context in which the function runs, by asyncio's private name."""
         return self.get_context()
 
     def get_context(self) -> contextvars.Context:
-        """The context the function runs in (asyncio: ``Handle.get_context``, 3.12)."""
+        """Return the context in which the function runs (asyncio: ``Handle.get_context``, 3.12)."""
         context: contextvars.Context = new_context() if self._snapshot is None else self._snapshot
         if self._loop is not None:
             self._snapshot = context
@@ -270,11 +270,11 @@ class Callback(Runnable):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """The class this shows to `isinstance` besides its own: the loop's face decides."""
+        """The class that `isinstance` sees besides the callback's own: the loop's face decides."""
         return type(self) if self._loop is None else self._loop._shown_class(type(self))
 
     def __repr__(self) -> str:
-        if self._loop is None:  # one that is kept for later, as the collector shows it
+        if self._loop is None:  # a callback of the freelist, as the collector shows it
             return f"<{type(self).__name__}>"
         return self._repr or self._loop._describe(self)
 
@@ -282,9 +282,9 @@ class Callback(Runnable):
 class GuardedCallback(Callback):
     """A callback whose `cancel`, from another thread, waits for a call that is under way.
 
-    So who has cancelled it knows that it does not run, and will not (asyncio since 3.14). Who runs it says so
-    and then looks whether it is cancelled; who cancels it says that and then looks whether it is run: one of
-    them sees the other. A lock is made only where somebody has to wait.
+    So after `cancel` the callback does not run, and will not (asyncio since 3.14). The running thread sets
+    `_runner` and then reads `_cancelled`; the cancelling thread sets `_cancelled` and then reads `_runner`.
+    So one of them sees the other. A lock is made only if a thread has to wait.
     """
 
     __slots__ = ("_ended", "_runner")
@@ -297,11 +297,11 @@ class GuardedCallback(Callback):
         context: contextvars.Context | None = None,
     ) -> None:
         super().__init__(loop, callback, args, context)
-        self._runner = 0  # the thread that runs it
+        self._runner = 0  # the thread that runs it now, or 0
         self._ended: Any = None  # a lock that is released at the end of the call
 
     def _execute(self) -> None:
-        if has_single_reference(self):  # but by who runs it: nobody can cancel it
+        if has_single_reference(self):  # only the caller has it: nobody can cancel it
             Callback._execute(self)
             return
         outer = self._runner
@@ -315,15 +315,15 @@ class GuardedCallback(Callback):
                 ended.release()
 
     def _await_end(self) -> None:
-        """Wait until no other thread runs it."""
+        """Wait until no other thread runs the callback."""
         while self._runner != 0 and self._runner != thread_ident():
             ended = self._end_lock()
-            if self._runner != 0:  # else it may have ended without a look at the lock
+            if self._runner != 0:  # else the call may have ended before the lock was set
                 ended.acquire()
                 ended.release()
 
     def _end_lock(self) -> Any:
-        """The lock that is released at the end of the call, for all who wait for that."""
+        """Return the lock that is released at the end of the call; all waiting threads share it."""
         _one_waiter.acquire()
         try:
             ended = self._ended
@@ -348,28 +348,28 @@ class GuardedCallback(Callback):
         return self._cancelled
 
 
-_one_waiter = threading.Lock()  # at a time makes the lock that it waits for
+_one_waiter = threading.Lock()  # One waiter at a time makes the lock that it waits for.
 
 
 def run_catching(entry: Callback, guarded: bool) -> bool:
-    """Run a callback, and keep it for the next `new_callback` if nobody else refers to it.
+    """Run a callback, and put it on the freelist if only the caller refers to it.
 
-    Returns whether nothing was raised; else the error is still set, for `reraise_pending`. `guarded`: it is a
-    guarded one that nobody else refers to. Making and freeing objects that the collector watches is a third
-    of the cost of a callback.
+    Return False if it raised; then the error is still set, for `reraise_pending`. `guarded`: the entry is a
+    `GuardedCallback` with no other reference. Making and freeing objects that the collector watches is a
+    third of the cost of a callback.
     """
     if entry._cancelled or entry._args is None:
         return True
     if not has_run(entry):
         return False
     if has_single_reference(entry) and not entry._cancelled and entry._source_traceback is None:
-        forget(entry)  # Whatever that ends may schedule, and take one of the spare ones.
+        forget(entry)  # This may free objects whose end schedules, and takes from the freelist.
         freelist_put(entry, guarded)
     return True
 
 
 def recycle_guarded(entry: GuardedCallback) -> None:
-    """Keep a guarded callback that others knew of while it ran, if they do no more."""
+    """Put a guarded callback on the freelist if the others that referred to it during its run do no more."""
     if (
         has_single_reference(entry)
         and not entry._cancelled
@@ -387,12 +387,12 @@ def new_callback(
     args: tuple[Any, ...],
     context: contextvars.Context | None,
 ) -> Callback:
-    """A `Callback`, made without the cost of a call by name."""
+    """Return a `Callback`, made without the cost of calling its class."""
     snapshot = snapshot_context() if context is None else context
     entry = freelist_pop(False)
     if entry is None:
         entry = Callback.__new__(Callback)
-    entry._cancelled = False  # Somebody may have cancelled a spare one.
+    entry._cancelled = False  # Other code may have cancelled one of the freelist.
     fill_in(entry, loop, callback, args, snapshot)
     return entry
 
@@ -403,12 +403,12 @@ def new_guarded_callback(
     args: tuple[Any, ...],
     context: contextvars.Context | None,
 ) -> GuardedCallback:
-    """A `GuardedCallback`, made in the same way."""
+    """Return a `GuardedCallback`, made as `new_callback` makes a `Callback`."""
     snapshot = snapshot_context() if context is None else context
     entry = freelist_pop_guarded(True)
     if entry is None:
         entry = GuardedCallback.__new__(GuardedCallback)
-    entry._cancelled = False  # Somebody may have cancelled a spare one.
+    entry._cancelled = False  # Other code may have cancelled one of the freelist.
     fill_in(entry, loop, callback, args, snapshot)
     return entry
 

@@ -1,4 +1,4 @@
-"""What the sources ask of Cython where it is not installed: that nothing is compiled."""
+"""A stand-in for the module `cython` where Cython is not installed; it says that nothing is compiled."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Handles and requests: the things that keep a loop alive.
+"""Handles and requests: the objects that keep a loop alive.
 
-A *handle* is long-lived: it is started and stopped, and it must be closed. Closing has two
-steps: `close` stops it and gives its resources back at once, and in the closing phase of that
-turn the callback runs and the loop lets go of it. A *request* is one operation in flight.
+A *handle* is long-lived: it is started and stopped, and it must be closed. Closing has two steps.
+`close` stops the handle and releases its resources at once. In the closing phase of that turn the
+callback runs, and the loop forgets the handle. A *request* is one operation in flight.
 
 The loop stays alive while there is an active handle that is referenced, a request in flight, or
 a handle being closed.
@@ -28,7 +28,7 @@ CLOSED = int(Life.CLOSED)
 
 
 class Handle(Runnable):
-    """A long-lived thing of a loop (libuv: ``uv_handle_t``).
+    """A long-lived object of a loop (libuv: ``uv_handle_t``).
 
     `data` is the user's. A handle starts inactive and referenced.
     """
@@ -50,13 +50,13 @@ class Handle(Runnable):
         self._loop._handle_opened(self)
 
     def _set_up(self, loop: AbstractLoop) -> None:
-        """Set the attributes: all that `__init__` does but for having the loop know of the handle."""
+        """Set the attributes, as `__init__` does, but do not add the handle to the loop's open ones."""
         self._loop = loop
         self.data: Any = None
         self._life = OPEN
         self._active = False
         self._referenced = True
-        self._listed = False  # whether it is among the loop's open handles
+        self._listed = False  # whether the handle is among the loop's open ones
         self._close_callback: Callable[[Any], object] | None = None
 
     @property
@@ -65,7 +65,7 @@ class Handle(Runnable):
         return self._loop
 
     def close(self, callback: Callable[[Self], object] | None = None) -> None:
-        """Stop, give resources back, and call `callback(handle)` in the closing phase.
+        """Stop the handle, release its resources, and call `callback(handle)` in the closing phase.
 
         Closing a handle again does nothing (libuv: ``uv_close``).
         """
@@ -94,7 +94,7 @@ class Handle(Runnable):
         return self._referenced
 
     def is_active(self) -> bool:
-        """Return whether it was started, or has something under way."""
+        """Return whether the handle was started, or has an operation under way."""
         return self._active
 
     def is_closing(self) -> bool:
@@ -102,10 +102,10 @@ class Handle(Runnable):
         return self._life != OPEN
 
     def _flush_held(self) -> None:
-        """Send what the loop's collector was asked to wait with, if there is any."""
+        """Send the data that this handle holds for the loop's `WriteCoalescer`, if any."""
 
     def _begin_close(self) -> None:
-        """The first step of closing, once."""
+        """Do the first step of closing, once."""
         if self._life != OPEN:
             return
         self._life = CLOSING
@@ -116,14 +116,14 @@ class Handle(Runnable):
             self._loop._handle_closing(self)
 
     def _release_now(self) -> None:
-        """Call `_release`. Compiled classes may do so without a look at what a subclass has in its place."""
+        """Call `_release`. Compiled classes may do so without a lookup of a subclass's override."""
         self._release()
 
     def _release(self) -> None:
-        """Give back what the handle holds, at the first step of closing."""
+        """Release the resources of the handle, at the first step of closing."""
 
     def _drop_loop_reference(self) -> None:
-        """Be in no cycle with the loop: for a closed handle that nobody but the loop knows."""
+        """Drop the reference to the loop, to end the cycle: for a closed internal handle of the loop."""
         self._loop = None  # type: ignore[assignment]
 
     def _check_open(self) -> None:
@@ -143,7 +143,7 @@ class Handle(Runnable):
                 self._loop._count_active(-1)
 
     def _finish_close(self) -> None:
-        """The second step: the loop calls this in its closing phase."""
+        """Do the second step of closing: the loop calls this in its closing phase."""
         self._life = CLOSED
         self._loop._handle_closed(self)
         callback = self._close_callback
@@ -158,7 +158,7 @@ class Handle(Runnable):
 
 
 class Request:
-    """One operation in flight; the loop stays alive until it is done (libuv: ``uv_req_t``)."""
+    """An operation in flight; the loop stays alive until it is done (libuv: ``uv_req_t``)."""
 
     __slots__ = ("__weakref__", "_loop", "_pending", "data")
 
@@ -178,7 +178,7 @@ class Request:
         return self._pending
 
     def cancel(self) -> bool:
-        """Try to cancel; whether it took. What is already under way cannot be taken back."""
+        """Try to cancel; return whether that worked. An operation that has begun cannot be undone."""
         return False
 
     def _begin(self) -> None:
@@ -192,9 +192,9 @@ class Request:
 
 
 class Completion(Runnable):
-    """A call that the pending phase owes: the end of a request.
+    """The call at the end of a request, queued for the pending phase.
 
-    If the loop is closed before, `abandon` is called in its place.
+    If the loop is closed before, `drop` calls `abandon` instead.
     """
 
     __slots__ = ("_abandon", "_args", "_callback")
@@ -213,12 +213,12 @@ class Completion(Runnable):
         self._callback(*self._args)
 
     def drop(self) -> None:
-        """It will not run."""
+        """Call `abandon`, since this completion will not run."""
         if self._abandon is not None:
             self._abandon()
 
 
 class LateCompletion(Completion):
-    """One that comes after everything else that has arrived with it, asyncs too: a signal, as in libuv."""
+    """A completion that runs after all entries posted with it, also after Asyncs: a signal, as in libuv."""
 
     __slots__ = ()

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from typing import Final
 
-#: How many events one poll hands over. More wait in the kernel for the next turn, so a burst
-#: never keeps timers waiting for longer than this many events take.
+#: The number of events that one poll hands over. More events wait in the kernel for the next turn, so a
+#: burst never keeps timers waiting for longer than this many events take.
 EVENTS_PER_POLL: Final = 1024
 
-#: How often the pending queue is emptied after a poll before the loop goes on to its other
-#: phases: enough for chains of completions, not enough to starve timers (libuv: 8).
+#: The number of times that the pending queue is emptied after a poll, before the other phases.
+#: It is enough for chains of completions, and not enough to starve timers (libuv: 8).
 PENDING_ROUNDS: Final = 8
 
-#: While there is work, polls are skipped once this many in a row have found nothing: what a program can
-#: observe of its own turns (a few `sleep(0)` until data is there) stays as if every turn polled.
+#: While there is work, the loop skips polls once this many in a row have found nothing. A program that
+#: takes only a few turns (a few `sleep(0)` until data is there) sees every turn poll.
 EMPTY_POLLS_BEFORE_SKIP: Final = 32
 
-#: Stands for such a row, for a single turn: the last poll slept until another thread ended that, and
-#: brought nothing else.
+#: A value of `empty_polls` by which a single turn may skip its poll. The last poll slept until another
+#: thread ended that, and found nothing else.
 WOKEN_BY_THREAD: Final = EMPTY_POLLS_BEFORE_SKIP + 1
 
-#: At most this many turns in a row then do without a poll, which halves the cost of a short turn ...
+#: At most this many turns in a row then skip their poll, which halves the cost of a short turn ...
 TURNS_WITHOUT_POLL: Final = 15
 
-#: ... and none that begins later than this after the last poll, in nanoseconds: a tenth of what other
-#: processes add to a latency anyway.
+#: ... and no turn skips it that begins later than this after the last poll, in nanoseconds. Other processes
+#: add ten times as much to a latency anyway.
 LONGEST_WITHOUT_POLL_NS: Final = 50_000
 
 #: The longest sleep, in nanoseconds (24 hours): far deadlines fit every kernel interface.
 LONGEST_POLL_NS: Final = 24 * 3600 * 1_000_000_000
 
-#: For how long a sleep may be put off by asking for events, in nanoseconds: a second, which nobody wants.
+#: The longest spin before a sleep, in nanoseconds: a second, which is more than any program wants.
 LONGEST_SPIN_NS: Final = 1_000_000_000
 
 #: A deadline that never falls due: infinity, and all that int64 nanoseconds cannot hold.
@@ -39,33 +39,33 @@ NEVER_NS: Final = (1 << 63) - 1
 #: The most one read takes from the kernel, in bytes.
 READ_SIZE: Final = 256 * 1024
 
-#: From this size on what a read brings is received into an object of its own, in bytes: copying it out of
-#: memory that is used again would take longer than making the object.
+#: From this size on, in bytes, a read receives into an object of its own. Copying the data out of reused
+#: memory would take longer than making the object.
 LONG_READ: Final = 8 * 1024
 
-#: A message from this size to below LONG_READ, in bytes, takes the memory of the one before if nobody has it
-#: any more. For shorter ones CPython's own allocator is quick.
+#: A message from this size to below LONG_READ, in bytes, reuses the memory of an earlier one that has no
+#: other reference. For shorter messages CPython's own allocator is quick.
 SHORTEST_AGAIN: Final = 480
 
-#: The most such memory that a kernel object keeps, in bytes, for as many messages as a turn may bring to
-#: readers before the first of them is read.
+#: The most memory for messages that a kernel object keeps, in bytes. It is enough for the messages that one
+#: turn may bring to readers before the first of them is read.
 MOST_KEPT: Final = 256 * 1024
 
-#: The most that one such read takes, in bytes: what the processor's cache still holds when it is sent on.
+#: The most that one long read takes, in bytes: the processor's cache still holds so much when it is sent on.
 LONGEST_READ: Final = 128 * 1024
 
-#: The same for a stream reader, in bytes, which keeps what it was given for longer: two such blocks that are
-#: freed together are not yet given back to the system by the C library (man 3 mallopt, M_TRIM_THRESHOLD).
+#: The same for a stream reader, in bytes, which keeps its data for longer. The C library does not yet give
+#: two such blocks back to the system when they are freed together (man 3 mallopt, M_TRIM_THRESHOLD).
 LONGEST_FED: Final = 64 * 1024
 
-#: Room for any datagram of UDP, in bytes; those of other sockets may have READ_SIZE.
+#: Room for any datagram of UDP, in bytes; a datagram of another kind of socket may have READ_SIZE.
 DATAGRAM_ROOM: Final = 64 * 1024
 
 #: The block in which the datagrams of one call are received, in bytes: 16 of UDP.
 DATAGRAM_BLOCK: Final = 16 * DATAGRAM_ROOM
 
-#: The most that one read takes of what inotify has noted, in bytes: some 2,000 changes. Others get their
-#: turn before the next read.
+#: The most that one read of inotify takes, in bytes: some 2,000 changes. Other handles get their turn
+#: before the next read.
 CHANGES_SIZE: Final = 64 * 1024
 
 #: From this size a send lets other threads run while the kernel copies, in bytes.
@@ -77,100 +77,100 @@ MESSAGE_SIZE: Final = 64 * 1024
 #: The most descriptors that one message may carry (Linux: SCM_MAX_FD).
 DESCRIPTORS_PER_MESSAGE: Final = 253
 
-#: How much of a file one call sends, in bytes, so that other threads need not wait for all of it.
+#: The most of a file that one call sends, in bytes, so that other threads need not wait for all of it.
 SENDFILE_SIZE: Final = 1 << 30
 
-#: How much of a file is read at once where the kernel cannot send it, to a socket and to a transport
+#: The most of a file that is read at once if the kernel cannot send it, for a socket and for a transport
 #: (asyncio: the same).
 SENDFILE_READ_SIZE: Final = 256 * 1024
 SENDFILE_WRITE_SIZE: Final = 16 * 1024
 
-#: How many buffers one gathering write may carry (Linux: UIO_MAXIOV).
+#: The most buffers that one gathering write carries (Linux: UIO_MAXIOV).
 WRITE_VECTORS: Final = 64
 
-#: Cancelled timers are swept out of the heap when there are more than this many of them ...
+#: The heap sweeps cancelled timers out when there are more than this many of them ...
 SWEEP_MIN_CANCELLED: Final = 100
 
 #: ... and they are more than one in this many of all timers.
 SWEEP_FRACTION: Final = 2
 
-#: Empty places at the beginning of a line of timers are given back when they are at least so many.
+#: A line of timers gives the empty places at its beginning back when there are at least so many.
 LINE_GAP: Final = 64
 
-#: For so many timers a heap makes room at first, and so much it keeps: 4 KiB.
+#: The number of timers for which a heap has room at first and always: 4 KiB.
 LEAST_PLACES: Final = 256
 
-#: Those that are due are sorted, all at once, when more than this many have been taken out of the heap ...
+#: The heap sorts all due timers at once when more than this many have been taken out of it ...
 SORT_MIN_DUE: Final = 64
 
-#: ... and they are more than one in this many of those that wait: looking for them takes a look at each.
+#: ... and they are more than one in this many of the waiting timers: finding the due ones reads all of them.
 SORT_FRACTION: Final = 32
 
-#: So many entries before it is needed the memory of one is asked for, where many are run one after the other:
-#: timers lie in memory in the order in which they were made, not in that in which they fall due.
+#: A batch prefetches the memory of the entry that comes so many places later. Timers lie in memory in the
+#: order in which they were made, not in the order in which they fall due.
 ENTRIES_AHEAD: Final = 8
 
-#: How many threads the pool has unless WHORL_THREADPOOL_SIZE says otherwise (libuv: 4).
+#: The number of threads in the pool, unless WHORL_THREADPOOL_SIZE sets another (libuv: 4).
 THREADPOOL_SIZE: Final = 4
 
-#: The most threads it may have (libuv: 1024).
+#: The most threads that the pool may have (libuv: 1024).
 THREADPOOL_MAX_SIZE: Final = 1024
 
-#: How many connections a listener accepts in one go before others get their turn.
+#: The number of connections that a listener accepts in one go before other handles get their turn.
 ACCEPTS_PER_EVENT: Final = 128
 
-#: How long a listener rests when descriptors or memory ran out, in nanoseconds (asyncio: 1 s).
+#: The pause of a listener after descriptors or memory ran out, in nanoseconds (asyncio: 1 s).
 ACCEPT_REST_NS: Final = 1_000_000_000
 
-#: How many callbacks that have run are kept for the next ones: a burst's worth, 1.6 MiB after one of so many.
-#: What a burst makes anew, the collector looks at again and again.
+#: The most callbacks on the freelist: enough for a burst, and 1.6 MiB after a burst of so many.
+#: The collector looks again and again at the callbacks that a burst makes anew.
 SPARE_CALLBACKS: Final = 16384
 
-#: How many writes that are over are kept for the next ones: one for each connection of a busy server.
+#: The most write requests on the freelist: one for each connection of a busy server.
 SPARE_WRITES: Final = 1024
 
-#: A loop that collects holds no larger write than this, in bytes: of larger ones the system call is no large
-#: part.
+#: The largest write that a collecting loop holds, in bytes. The system call is only a small part of the cost
+#: of a larger write.
 SMALL_WRITE: Final = 4 * 1024
 
-#: So much is held back at most for one connection, in bytes ...
+#: The most data that is held for one connection, in bytes ...
 MOST_HELD: Final = 16 * 1024
 
-#: ... and until a callback ends, or writes again, so many ticks after the first write that is held. A tick is
-#: a nanosecond at most.
+#: ... and its longest wait, in ticks after the first held write. Then the data leaves when a callback ends or
+#: writes again. A tick is a nanosecond at most.
 LONGEST_HELD_TICKS: Final = 1_000_000
 
-#: How many sends one writable event may make before other handles get their turn.
+#: The number of sends that one writable event may make before other handles get their turn.
 WRITES_PER_EVENT: Final = 16
 
-#: How many datagrams one readable event may bring before other handles get their turn (libuv: 32).
+#: The number of datagrams that one readable event may bring before other handles get their turn (libuv: 32).
 DATAGRAMS_PER_EVENT: Final = 16
 
-#: How many attempts a task's wait for a socket makes in one go before others get their turn.
+#: The number of attempts that a task's wait for a socket makes in one go before others get their turn.
 ATTEMPTS_PER_EVENT: Final = 16
 
-#: How many events a socket may have while nobody waits for it before it is no longer watched.
+#: The number of events that a socket may have while no task waits for it, before its watch ends.
 IDLE_EVENTS: Final = 8
 
-#: Chunks of a stream that are shorter than this are put together, in bytes, so that a peer who sends
-#: single bytes fills no list.
+#: A stream joins chunks that are shorter than this, in bytes, so that a peer cannot fill the list with
+#: single bytes.
 SHORT_CHUNK: Final = 512
 
-#: How much of a file in memory is read without a thread, in bytes: copying it takes some 10 microseconds.
+#: The most of a file in memory that is read without a thread, in bytes: copying takes some 10 microseconds.
 READ_NOW_SIZE: Final = 64 * 1024
 
-#: How much of a file one step of a copy moves where the kernel cannot do it, in bytes.
+#: The most of a file that one step of a copy moves if the kernel cannot copy, in bytes.
 COPY_SIZE: Final = 64 * 1024
 
-#: How many buffers one read or write of a file may carry (Linux: UIO_MAXIOV).
+#: The most buffers that one read or write of a file may carry (Linux: UIO_MAXIOV).
 FILE_VECTORS: Final = 1024
 
-#: How often a temporary name is tried again when somebody else has it (glibc: 238328).
+#: The number of names that are tried for a temporary file if earlier ones are taken (glibc: 238328).
 TEMPORARY_NAMES: Final = 10_000
 
-#: How much an open file of the asyncio face reads at once, and keeps before it writes, in bytes: a trip to a
-#: thread costs as much as copying this.
+#: The size of an open file's buffer for reads and for writes (asyncio face), in bytes. A trip to a thread
+#: costs as much as copying this.
 FILE_BUFFER: Final = 64 * 1024
 
-#: How many answers about numeric addresses are remembered.
+#: The number of answers about numeric addresses that are remembered.
 PLAIN_ANSWERS: Final = 256

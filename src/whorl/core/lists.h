@@ -46,8 +46,8 @@ static inline void *whorl_only_one(PyObject *batch, PyObject *type) {
     return Py_NewRef(Py_None);
 }
 
-/* Take everything out of a list of which nobody else knows. Python would give the memory back, which the next
-   turn asks for again; where the list is short and holds None only, it is kept. */
+/* Empty a list that has no other user. Python would give the memory back, which the next turn asks for again.
+   If the list is short and holds None only, its memory is kept. */
 static inline int whorl_empty(PyObject *list) {
     Py_ssize_t size = PyList_GET_SIZE(list);
 #ifndef Py_GIL_DISABLED
@@ -65,7 +65,7 @@ static inline int whorl_empty(PyObject *list) {
     return PyList_SetSlice(list, 0, size, NULL);
 }
 
-/* Take the last entry out of a list of which nobody else knows. Python's list.pop may make it smaller. */
+/* Take the last entry out of a list that has no other user. Python's list.pop may make it smaller. */
 static inline PyObject *whorl_last_taken(PyObject *list) {
     Py_ssize_t last = PyList_GET_SIZE(list) - 1;
     PyObject *entry;

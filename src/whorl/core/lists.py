@@ -1,4 +1,4 @@
-"""Lists of which nobody but the loop knows, taken from and filled in few steps.
+"""Operations on the loop's private lists, in few steps.
 
 Compiled, a list that becomes empty again and again keeps its memory: CPython's own operations would give it
 back and ask for it anew in every turn.
@@ -20,7 +20,7 @@ if not cython.compiled:
         entries.append(entry)
 
     def taken(batch: list[Any], index: int) -> Any:
-        """An entry of a batch, which has None in its place from now on."""
+        """Return an entry of a batch, and leave None in its place."""
         entry, batch[index] = batch[index], None
         return entry
 
@@ -29,7 +29,7 @@ if not cython.compiled:
         return entries.pop()
 
     def only_one(batch: list[Any], cls: type) -> Any:
-        """Take out the only entry, if it is of that class; uncompiled, it is a batch as any other."""
+        """Take out the only entry, if it is of that class. Uncompiled, return None, so a batch runs."""
 
     def empty(batch: list[Any]) -> None:
         """Take everything out."""

@@ -1,4 +1,4 @@
-"""What a loop has counted since it was made."""
+"""The counters of a loop since it was made."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LoopMetrics(NamedTuple):
 
 
 class LoopUtilization(NamedTuple):
-    """How busy a loop was while it ran. Durations are in nanoseconds."""
+    """The idle and the active time of a loop while it ran. Durations are in nanoseconds."""
 
     idle_ns: int  #: time spent sleeping in the poller
     active_ns: int  #: the rest
@@ -29,11 +29,11 @@ class LoopUtilization(NamedTuple):
 
     @classmethod
     def of(cls, idle_ns: int, ran_ns: int) -> LoopUtilization:
-        """That of a loop that ran for `ran_ns`."""
+        """Return the utilization of a loop that ran for `ran_ns` and slept for `idle_ns` of that."""
         active_ns = ran_ns - idle_ns
         return cls(idle_ns, active_ns, active_ns / ran_ns if ran_ns else 0.0)
 
     def since(self, earlier: LoopUtilization) -> LoopUtilization:
-        """What came after an earlier one."""
+        """Return the utilization since an earlier one."""
         idle_ns = self.idle_ns - earlier.idle_ns
         return LoopUtilization.of(idle_ns, idle_ns + self.active_ns - earlier.active_ns)

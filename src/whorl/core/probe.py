@@ -1,4 +1,4 @@
-"""The probe: where an observer may listen to the loop.
+"""The probe: the interface by which an observer listens to the loop.
 
 A loop without a probe pays one comparison per turn. A probe that raises is logged and removed;
 the loop goes on.
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 
 class Probe:
-    """What an observer may override. All durations are in nanoseconds."""
+    """The methods that an observer may override. All durations are in nanoseconds."""
 
     def turn_began(self, turn: int, ready: int) -> None:
-        """A turn begins; `ready` entries wait for it."""
+        """Note that a turn begins; `ready` entries wait for it."""
 
     def polled(self, slept_ns: int, events: int) -> None:
-        """The poller came back."""
+        """Note that the poller came back."""
 
     def callback_ran(self, entry: Runnable, took_ns: int) -> None:
-        """An entry of the queue ran: a callback, a timer, or an I/O handle."""
+        """Note that an entry of the queue ran: a callback, a timer, or an I/O handle."""
 
     def timer_due(self, entry: Runnable, late_ns: int) -> None:
-        """A timer fell due, this long after its deadline."""
+        """Note that a timer fell due, and how long after its deadline it was collected."""
 
     def handle_opened(self, handle: Handle) -> None:
-        """A handle was made."""
+        """Note that a handle was made."""
 
     def handle_closed(self, handle: Handle) -> None:
-        """A handle was closed and its callback ran."""
+        """Note that a handle was closed and its callback ran."""

@@ -6,7 +6,7 @@ import enum
 
 
 class RunMode(enum.IntEnum):
-    """How long `Loop.run` goes on (libuv: ``uv_run_mode``)."""
+    """The duration of `Loop.run` (libuv: ``uv_run_mode``)."""
 
     DEFAULT = 0  #: until nothing is alive, or `Loop.stop`
     ONCE = 1  #: one turn; sleeps if nothing is ready
@@ -14,7 +14,7 @@ class RunMode(enum.IntEnum):
 
 
 class Event(enum.IntFlag):
-    """What a descriptor is watched for, and what was seen of it (libuv: ``uv_poll_event``)."""
+    """The events for which a descriptor is watched, and those that were seen (libuv: ``uv_poll_event``)."""
 
     READABLE = 1
     WRITABLE = 2
@@ -25,7 +25,7 @@ class Event(enum.IntFlag):
 
 
 class FsChange(enum.IntFlag):
-    """What happened to a watched file (libuv: ``uv_fs_event``)."""
+    """The change of a watched file (libuv: ``uv_fs_event``)."""
 
     RENAME = 1  #: it was created, removed or renamed
     CHANGE = 2  #: its contents or attributes were changed

@@ -5,7 +5,7 @@
 #include <Python.h>
 #include <string.h>
 
-/* Have a function call another when it is called, one that hands what it does not know to what Cython made.
+/* Let a function call another, which hands arguments that it does not know to the function that Cython made.
    CPython keeps the address in the function (PEP 590), where Python cannot write. */
 static inline void whorl_exchange(PyObject *function, vectorcallfunc ours, vectorcallfunc *compiled) {
     Py_ssize_t offset = Py_TYPE(function)->tp_vectorcall_offset;
