@@ -1,5 +1,5 @@
-/* Timers that the collector does not see. It looks at every new object some two times; a timer to which only
-   its heap refers need not be among them, as the heap answers for it. */
+/* Timers that the collector does not see. It looks at every new object some two times. A timer to which only
+   its heap refers need not be among those objects, since the heap visits it. */
 #ifndef WHORL_CORE_TIMERS_HEAP_H
 #define WHORL_CORE_TIMERS_HEAP_H
 
@@ -30,7 +30,7 @@ struct whorl_visit {
 
 static traverseproc whorl_traverse_lists;
 
-/* Visit a list that a heap refers to, and what the hidden timers in it refer to. If somebody else has found
+/* Visit a list that a heap refers to, and what the hidden timers in it refer to. If other code has found
    the list or such a timer, what they refer to counts as in use. The collector calls no Python. */
 static inline int whorl_visit_list(PyObject *list, void *arg) {
     struct whorl_visit *outer = (struct whorl_visit *)arg;
@@ -53,7 +53,7 @@ static inline int whorl_traverse_heap(PyObject *heap, visitproc visit, void *arg
     return whorl_traverse_lists(heap, whorl_visit_list, &inner);
 }
 
-/* Have the class of heaps be visited so. Cython writes `tp_traverse` itself and lets nobody add to it. */
+/* Let the class of heaps be visited so. Cython writes `tp_traverse` itself and offers no way to add to it. */
 static inline void whorl_answer_for_timers(PyObject *heap_class) {
     PyTypeObject *heap = (PyTypeObject *)heap_class;
     if (heap->tp_traverse == whorl_traverse_heap)

@@ -55,7 +55,7 @@ cdef inline Place new_place(int64_t deadline, Py_ssize_t slot) noexcept:
 
 cdef inline bint slot_before(list timers, Py_ssize_t a, Py_ssize_t b) noexcept:
     if timers is None or a >= PyList_GET_SIZE(timers) or b >= PyList_GET_SIZE(timers):
-        return False  # The collector has cleared it.
+        return False  # The collector has cleared the list.
     return before(<TimedCallback>PyList_GET_ITEM(timers, a), <TimedCallback>PyList_GET_ITEM(timers, b))
 
 
@@ -77,12 +77,12 @@ cdef inline Py_ssize_t first_of_four(list timers, Place *places, Py_ssize_t posi
 
 
 cdef inline uint64_t in_order(int64_t deadline) noexcept:
-    # In the same order; the difference of two is never too large.
+    # Unsigned numbers in the same order; the difference of two never overflows.
     return <uint64_t>deadline ^ <uint64_t>INT64_MIN
 
 
 cdef inline Place *sort_places(Place *source, Place *target, Py_ssize_t count) noexcept:
-    # By their deadlines, a digit of 8 bits after the other, from one memory to the other and back.
+    # Sort by the deadlines, a digit of 8 bits after the other, from one memory to the other and back.
     cdef Py_ssize_t starts[256]
     cdef Py_ssize_t position, start, digit, shift = 0
     cdef uint64_t least = in_order(source[0].deadline), most = least
@@ -108,7 +108,7 @@ cdef inline Place *sort_places(Place *source, Place *target, Py_ssize_t count) n
 
 
 cdef inline bint sort_equals(list timers, Place *places, Py_ssize_t count) noexcept:
-    # Those that are due in one nanosecond, as long as they are few: whether they all are.
+    # Sort the timers that are due in one nanosecond; return False if more than a few are.
     cdef Py_ssize_t position, hole, first = 0
     cdef Place place
     for position in range(1, count):

@@ -1,14 +1,14 @@
-"""Which timer falls due next: a line of timers that came in order, and a heap of the others.
+"""The order of timers: a line of timers that came in order, and a heap of the others.
 
-A timer that is not due before the last of the line joins the line, which costs next to nothing, and so
-do most: programs know few different delays. The others go into the heap. Cancelling only marks a timer;
-both are swept when cancelled timers are more than half of all, so that cancelling costs O(1) however many
-there are.
+A timer that is not due before the last of the line joins the line, which costs next to nothing. Most timers
+do, since programs use few different delays. The others go into the heap. Cancelling only marks a timer. Line
+and heap are swept when cancelled timers are more than half of all. So cancelling costs O(1), however many
+timers there are.
 
-The heap holds no objects but *places*, each a deadline and the number of a slot, in memory of its own: to
-find out which is first takes a look at nothing else, unless two are due in the same nanosecond. The timers
+The heap holds no objects but *places*, each a deadline and the number of a slot, in memory of its own. To
+find the first place, the heap reads nothing else, unless two are due in the same nanosecond. The timers
 lie in their slots, a list, which the collector sees. Four places have the same parent; together they fill a
-line of the processor's cache. Behind the places that are taken stand the slots that are free.
+line of the processor's cache. The free slots stand behind the places that are taken.
 
     _places   10.2:3  10.5:0  11.7:2  10.9:5 |  :1  :4
     _timers   0: ---  1: None  2: ---  3: ---  4: None  5: ---
@@ -56,7 +56,7 @@ class TimerHeap:
     )
 
     def __init__(self) -> None:
-        self._timers: list[Any] = []  # those of the heap, each in its slot
+        self._timers: list[Any] = []  # the timers of the heap, each in its slot
         self._line: list[Any] = []
         self._first = 0  # the line goes from here on; before that, places that are empty
         self._entries = 0  # how many are in the heap
@@ -69,7 +69,7 @@ class TimerHeap:
 
     def clear(self) -> None:
         """Forget all timers."""
-        former = self._timers, self._line  # kept until all is in order again: they may free anything
+        former = self._timers, self._line  # kept until all is in order again: dropping it may run any code
         self._timers, self._line = [], []
         self._first = self._entries = self._room = self._cancelled = self._keepers = 0
         self._places = no_places(self)
@@ -82,7 +82,7 @@ class TimerHeap:
         return self._entries + len(self._line) - self._first
 
     def timers(self) -> list[TimedCallback]:
-        """All entries, in no particular order."""
+        """Return all entries, in no particular order."""
         timers = [timer for timer in self._timers if timer is not None] + self._line[self._first :]
         for timer in timers:
             take_in(timer)
@@ -91,7 +91,7 @@ class TimerHeap:
     def push(self, timer: TimedCallback) -> None:
         """Schedule a timer.
 
-        By now it has turned out whether the one before is of interest to anybody but the heap.
+        By now the previous timer has shown whether anything but the heap refers to it.
         """
         self._numbers += 1
         timer._number = self._numbers
@@ -124,7 +124,7 @@ class TimerHeap:
         self._sift_up(0, position, new_place(timer._deadline_ns, slot))
 
     def _sift_up(self, top: int, position: int, place: Pair) -> None:
-        """Let an entry rise from `position` to where it belongs, at `top` or below."""
+        """Let an entry rise from `position` to its place, at `top` or below."""
         timers, places = self._timers, self._places
         while position > top:
             parent = (position - 1) >> 2
@@ -135,9 +135,9 @@ class TimerHeap:
         places[position] = place
 
     def _sift_down(self, top: int, place: Pair) -> None:
-        """Put an entry where it belongs, at `top` or below.
+        """Put an entry in its place, at `top` or below.
 
-        As a rule that is at the bottom: so the others rise first, and then it, if it must.
+        As a rule that is at the bottom. So the others rise first, and then the entry, if it must.
         """
         timers, places, size = self._timers, self._places, self._entries
         position = top
@@ -150,17 +150,17 @@ class TimerHeap:
         self._sift_up(top, position, place)
 
     def _next(self) -> TimedCallback | None:
-        """The timer that falls due first; cancelled ones before it are let go."""
+        """Return the timer that falls due first; drop the cancelled ones before it."""
         while True:
             timer = self._earliest()
             if timer is None or not timer._cancelled:
                 return timer
             self._cancelled -= 1
             self._take(timer)
-            timer = None  # now, before the next one is looked for: its end may schedule others
+            timer = None  # before the search for the next one: freeing this one may schedule others
 
     def _earliest(self) -> TimedCallback | None:
-        """The first entry, cancelled or not."""
+        """Return the first entry, cancelled or not."""
         line = self._line
         if len(line) == 0:
             return self._timers[self._places[0].slot] if self._entries > 0 else None
@@ -201,17 +201,17 @@ class TimerHeap:
 
     def _pack(self) -> None:
         """Take the cancelled timers out of the heap, and give back room that it does not need."""
-        timers: list[Any] = []  # first, as this may run the collector, and that anything
+        timers: list[Any] = []  # made first: this may run the collector, which may run any code
         for position in range(self._entries):
             timer: TimedCallback = self._timers[self._places[position].slot]
             if not timer._cancelled:
                 timers.append(timer)
-        former = self._timers  # kept until all is in order again: it may free anything
+        former = self._timers  # kept until all is in order again: dropping it may run any code
         size = len(timers)
         self._cancelled -= self._entries - size
         self._timers = timers
         self._entries = size
-        reserve_capacity(self, min(self._room, max(LEAST_PLACES, 2 * size)))  # no more: that might be refused
+        reserve_capacity(self, min(self._room, max(LEAST_PLACES, 2 * size)))  # never more: that might fail
         for slot in range(size):
             timer = timers[slot]
             self._places[slot] = new_place(timer._deadline_ns, slot)
@@ -219,12 +219,12 @@ class TimerHeap:
         del former
 
     def _heapify(self) -> None:
-        """Put places that are in no order into that of a heap."""
+        """Put unordered places into the order of a heap."""
         for position in range((self._entries - 2) >> 2, -1, -1):
             self._sift_down(position, self._places[position])
 
     def next_deadline(self) -> int:
-        """When the first timer falls due, in nanoseconds; `NEVER_NS` if there is none."""
+        """Return when the first timer falls due, in nanoseconds; `NEVER_NS` if there is none."""
         timer = self._next()
         return NEVER_NS if timer is None else timer._deadline_ns
 
@@ -249,12 +249,12 @@ class TimerHeap:
             self._pack()
 
     def _sort_due(self, latest: int) -> None:
-        """Let those of the heap that are due by then join the line, in order.
+        """Let the timers of the heap that are due by `latest` join the line, in order.
 
-        To sort them takes a fraction of the time that taking out one after the other does.
+        Sorting them takes a fraction of the time of taking out one after the other.
         """
         due: list[Any] = []
-        merged: list[Any] = []  # both first, as this may run the collector, and that anything
+        merged: list[Any] = []  # both made first: this may run the collector, which may run any code
         if not append_sorted(self, latest, due):
             return
         line, end, index, count = self._line, self._first, 0, len(due)
@@ -274,7 +274,7 @@ class TimerHeap:
         self._forget_due(latest)
 
     def _forget_due(self, latest: int) -> None:
-        """Take those that are due by then out of the heap."""
+        """Take the timers that are due by `latest` out of the heap."""
         places, entries, kept = self._places, self._entries, 0
         for position in range(entries):
             place = places[position]
@@ -289,7 +289,7 @@ class TimerHeap:
         self._heapify()
 
     def note_cancelled(self, timer: TimedCallback) -> None:
-        """Let go of a cancelled timer if it is the last of the line, else count it; sweep when too many."""
+        """Drop a cancelled timer at the end of the line, else count it; sweep if there are too many."""
         self._keepers -= timer._keeps_alive
         line = self._line
         size = len(line)
@@ -303,7 +303,7 @@ class TimerHeap:
             self._sweep()
 
     def _shorten_line(self) -> None:
-        """Take the cancelled timers at the end of the line out at once, as their end may schedule some."""
+        """Take the cancelled timers at the line's end out in one step: freeing them may schedule others."""
         line = self._line
         size = len(line)
         while size > self._first:
@@ -324,7 +324,7 @@ class TimerHeap:
             timer: TimedCallback = self._line[position]
             if not timer._cancelled:
                 line.append(timer)
-        former = self._line  # kept until all is in order again: it may free anything
+        former = self._line  # kept until all is in order again: dropping it may run any code
         self._cancelled -= len(former) - self._first - len(line)
         self._line = line
         self._first = 0
@@ -347,13 +347,13 @@ else:
     new_place = Pair
 
     def leave_out_at(timers: list[Any], position: int) -> None:
-        """Let the collector have nothing to do with a timer to which nobody else refers."""
+        """Hide a timer from the collector if only the heap refers to it; uncompiled, do nothing."""
 
     def take_in(timer: TimedCallback) -> None:
-        """Let it be one of the collector's objects again, as somebody else may refer to it."""
+        """Show a timer to the collector again, as other code may refer to it; uncompiled, do nothing."""
 
     def order_of(timer: TimedCallback) -> tuple[int, float, int]:
-        """What orders timers."""
+        """Return the sort key of a timer."""
         return timer._deadline_ns, timer._seconds, timer._number
 
     def before(a: TimedCallback, b: TimedCallback) -> bool:
@@ -367,7 +367,7 @@ else:
         return a.deadline < b.deadline
 
     def first_of_four(timers: list[Any], places: list[Pair], position: int, size: int) -> int:
-        """Which of the four places from `position` on comes first; there may be fewer."""
+        """Return the position of the first of the four places from `position` on; there may be fewer."""
         first = position
         for other in range(position + 1, min(position + 4, size)):
             if place_before(timers, places[other], places[first]):
@@ -375,27 +375,27 @@ else:
         return first
 
     def append_sorted(heap: TimerHeap, latest: int, due: list[Any]) -> bool:
-        """Append the timers of the heap that are due by then, in order; whether that was possible."""
+        """Append the timers of the heap that are due by `latest`, in order; return whether that worked."""
         found = [place.slot for place in heap._places[: heap._entries] if place.deadline <= latest]
         due += sorted([heap._timers[slot] for slot in found], key=order_of)
         return True
 
     def replace(line: list[Any], first: int, end: int, by: list[Any]) -> None:
-        """Put a list in the place of a part of another."""
+        """Replace the part of a line from `first` to `end` by another list."""
         line[first:end] = by
 
     def reserve_capacity(heap: TimerHeap, room: int) -> None:
-        """Have `room` places; those that are not taken get slots of their own."""
+        """Make room for `room` places; the places that are not taken get slots of their own."""
         size = heap._entries
         heap._places[size:] = [new_place(0, slot) for slot in range(size, room)]
         heap._room = room
 
     def no_places(heap: TimerHeap) -> list[Pair]:
-        """Give the places back that there are."""
+        """Free the heap's places; return the empty memory."""
         return []
 
     def recovering(method: Callable[..., Any]) -> Callable[..., Any]:
-        """A method that puts the timers in order again when it fails.
+        """Return a method that puts the timers in order again when it fails.
 
         Uncompiled, a signal handler may raise between any two steps. Compiled, none runs in between.
         """
@@ -410,8 +410,8 @@ else:
         return call
 
     def recover(heap: TimerHeap) -> None:
-        """Have all timers that are scheduled in the line, each once."""
-        former = heap._timers + heap._line  # kept until all is in order again: they may free anything
+        """Put all scheduled timers into the line, each once."""
+        former = heap._timers + heap._line  # kept until all is in order again: dropping it may run any code
         timers = {id(timer): timer for timer in former if timer is not None and timer._scheduled}
         heap.clear()
         heap._line = sorted(timers.values(), key=order_of)
@@ -420,7 +420,7 @@ else:
     take_all_due = TimerHeap.take_due
 
     def take_due(self: TimerHeap, now_ns: int, into: list[Any]) -> None:
-        """The same. What the list was given before an interrupt is scheduled no longer."""
+        """Do the same; after an interrupt, mark the timers already appended as no longer scheduled."""
         before = len(into)
         try:
             take_all_due(self, now_ns, into)

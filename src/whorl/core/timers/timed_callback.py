@@ -1,7 +1,7 @@
 """Timers: calls with a deadline.
 
-Order is total and stable: by deadline in integer nanoseconds, then by the float the caller gave
-(two floats may fall into one nanosecond), then by the order of scheduling. `timer_heap` keeps it.
+Order is total and stable: by deadline in integer nanoseconds, then by the caller's float, then by the
+order of scheduling. Two floats may fall into one nanosecond. `core/timers/heap` keeps this order.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ NOT_A_TIME = -NEVER_NS - 1  # the deadline that NaN makes
 
 
 def deadline_of(when: float) -> int:
-    """The nanosecond at which a time in seconds has been reached.
+    """Return the nanosecond at which a time in seconds has been reached.
 
-    Infinity, and whatever is too far for 64 bits, never comes; NaN is due at once, as in asyncio,
+    Infinity, and any time too far for 64 bits, never comes. NaN is due at once, as in asyncio,
     and before everything else, so that the order stays total.
     """
     return deadline_at(seconds_of(when))
 
 
 def seconds_of(when: float) -> float:
-    """A time as a float. Unlike `float`, this takes no text."""
+    """Return a time as a float. Unlike `float`, this takes no text."""
     return when if type(when) is float else math.ldexp(when, 0)
 
 
 def deadline_at(seconds: float) -> int:
-    """`deadline_of` for floats."""
+    """Return what `deadline_of` returns, for a float."""
     if seconds >= NEVER_FLOAT:
         return NEVER_NS
     if seconds > -NEVER_FLOAT:
@@ -66,19 +66,19 @@ class TimedCallback(Callback):
         super().__init__(loop, callback, args, context)
         self._deadline_ns = deadline_ns
         self._keeps_alive = when is not None
-        self._asked: Any = when  # what the caller gave; None: nothing, or just the float `_seconds`
-        # What orders those that are due in the same nanosecond.
+        self._asked: Any = when  # the caller's argument; None: none, or just the float `_seconds`
+        # The order of timers that are due in the same nanosecond.
         self._seconds = deadline_ns / 1e9 if when is None else ordered(seconds_of(when))
         self._number = 0
         self._scheduled = False
 
     @property
     def _when(self) -> Any:
-        """The time that the caller asked for, by the name that asyncio has for it; None if it was nobody."""
+        """The time that the caller asked for, by asyncio's private name; None for the timers of handles."""
         return self._seconds if self._asked is None and self._keeps_alive else self._asked
 
     def when(self) -> float:
-        """The deadline, in seconds of the loop's clock (asyncio: ``TimerHandle.when``)."""
+        """Return the deadline, in seconds of the loop's clock (asyncio: ``TimerHandle.when``)."""
         if self._asked is not None:
             asked: float = self._asked
             return asked
@@ -96,7 +96,7 @@ class TimedCallback(Callback):
             self._loop._timer_cancelled(self)
 
     def _fell_due(self) -> None:
-        """It has left the heap, and waits for its call."""
+        """Note that the timer has left the heap, and waits for its call."""
         self._scheduled = False
 
     def __hash__(self) -> int:
@@ -140,8 +140,8 @@ def new_timer(
     args: tuple[Any, ...],
     context: Context | None,
 ) -> TimedCallback:
-    """A `TimedCallback` for a time in seconds, made without the cost of a call by name."""
-    seconds = seconds_of(when)  # asked for once: it may be anybody's `__float__`
+    """Return a `TimedCallback` for a time in seconds, made without the cost of calling its class."""
+    seconds = seconds_of(when)  # asked for once: it may run a `__float__` of the program
     timer = new_timer_at(loop, seconds, callback, args, context)
     timer._asked = when
     return timer
@@ -155,7 +155,7 @@ def new_timer_after(
     args: tuple[Any, ...],
     context: Context | None,
 ) -> TimedCallback:
-    """The same for so many seconds after a time in nanoseconds."""
+    """Return a `TimedCallback` for `delay` seconds after a time in nanoseconds."""
     now = now_ns / 1e9
     if type(delay) is float or type(delay) is int:
         seconds = delay
@@ -170,7 +170,7 @@ def new_timer_at(
     args: tuple[Any, ...],
     context: Context | None,
 ) -> TimedCallback:
-    """The same for a float."""
+    """Return a `TimedCallback` for a time that is a float."""
     timer = TimedCallback.__new__(TimedCallback)
     timer._loop = loop
     timer._callback = callback
@@ -192,9 +192,9 @@ if not cython.compiled:
     from whorl.core.callback import snapshot_context
 
     def ceil_ns(seconds: float) -> int:
-        """The first whole nanosecond that is not before a time in seconds."""
+        """Return the first whole nanosecond that is not before a time in seconds."""
         return math.ceil(seconds * 1e9)
 
     def ordered(seconds: float) -> float:
-        """What orders timers that are due in the same nanosecond: NaN is in order with nothing."""
+        """Return the order of timers that are due in the same nanosecond; 0 for NaN, which has no order."""
         return seconds if seconds == seconds else 0.0
