@@ -1,4 +1,4 @@
 """The host: threads, signals, children, name resolution.
 
-They belong to the process, so all loops share them.
+They belong to the process, so all its loops share them.
 """

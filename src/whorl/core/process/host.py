@@ -18,12 +18,12 @@ from typing import Any
 
 from whorl.core.process.signal_dispatch import SignalTable
 
-# Python's own, unless somebody had put another in its place before.
+# Python's own function, unless other code had replaced it before.
 _SYSTEMS_OWN = socket.getaddrinfo if socket.getaddrinfo.__module__ == "socket" else None
 
 
 def call_at_forks(before: Callable[[], object], after: Callable[[], object]) -> None:
-    """Call these in this process around each of its forks by Python, for ever (os.register_at_fork)."""
+    """Call two functions around each of this process's forks by Python, for ever (os.register_at_fork)."""
     os.register_at_fork(before=before, after_in_parent=after)
 
 
@@ -35,14 +35,14 @@ class Host:
         return get_ident() == _main_thread
 
     def main_thread(self) -> int | None:
-        """The number of that thread."""
+        """Return the number of the thread that may handle signals."""
         return _main_thread
 
     #: A number for this process; it differs in a forked child.
     process_id: Callable[[], int] = staticmethod(os.getpid)
 
     def set_wakeup_fd(self, fd: int) -> int:
-        """Where Python writes the numbers of signals from now on; returns where it did before."""
+        """Set the descriptor to which Python writes the numbers of signals; return the former one."""
         return signal.set_wakeup_fd(fd, warn_on_full_buffer=False)
 
     def set_signal(self, number: int, handler: Any) -> Any:
@@ -53,7 +53,7 @@ class Host:
         return former
 
     def get_signal(self, number: int) -> Any:
-        """The handler of a signal; None if it was not installed by Python (signal.getsignal)."""
+        """Return the handler of a signal; None if it was not installed by Python (signal.getsignal)."""
         return signal.getsignal(number)
 
     def restore_signal(self, number: int, handler: Any) -> None:
@@ -61,10 +61,10 @@ class Host:
         signal.signal(number, handler)
 
     def raise_signal(self, number: int) -> None:
-        """Have a signal delivered to this thread (signal.raise_signal)."""
+        """Send a signal to this thread (signal.raise_signal)."""
         signal.raise_signal(number)
 
-    #: Who listens to which signal. A host with signals of its own has a table of its own.
+    #: The listeners of each signal. A host with signals of its own has a table of its own.
     signals: SignalTable
 
     def thread_pool(self) -> Any:
@@ -72,13 +72,13 @@ class Host:
         return None
 
     def has_plain_numbers(self) -> bool:
-        """Return whether `getaddrinfo` is Python's own, so that what it says of numbers is known."""
+        """Return whether `getaddrinfo` is Python's own, so that its results for numbers are known."""
         return type(self).getaddrinfo is Host.getaddrinfo and socket.getaddrinfo is _SYSTEMS_OWN
 
     def getaddrinfo(
         self, host: Any, port: Any, family: int = 0, kind: int = 0, protocol: int = 0, flags: int = 0
     ) -> list[tuple[Any, ...]]:
-        """Resolve a name; blocks (socket.getaddrinfo).
+        """Resolve a name; this blocks (socket.getaddrinfo).
 
         A name with a zero byte in it, which Python would cut off there, is not known (gaierror).
         """
@@ -88,7 +88,7 @@ class Host:
         return socket.getaddrinfo(host, port, family, kind, protocol, flags)
 
     def getnameinfo(self, address: Any, flags: int = 0) -> tuple[str, str]:
-        """The names of an address; blocks (socket.getnameinfo)."""
+        """Return the names of an address; this blocks (socket.getnameinfo)."""
         return socket.getnameinfo(address, flags)
 
     # Children.
@@ -96,10 +96,10 @@ class Host:
     def spawn(
         self, args: Any, *, moves: dict[int, int] | None = None, **options: Any
     ) -> subprocess.Popen[bytes]:
-        """Start a program (subprocess.Popen); returns when it runs, and raises what kept it from that.
+        """Start a program (subprocess.Popen); return when it runs, and raise the error if it cannot.
 
-        `moves` says which descriptors of ours are to be which others of the child's; ours must lie above
-        all of those.
+        `moves` gives, for each descriptor of the child, the one of ours that becomes it. Ours must lie above
+        all of the child's.
         """
         if not moves:
             return subprocess.Popen(args, **options)
@@ -113,7 +113,7 @@ class Host:
                     with contextlib.suppress(OSError):
                         os.set_inheritable(fd, False)
 
-        # Not by pass_fds: what runs in every child after a fork may close what lies on such a number.
+        # Not by pass_fds: functions that run in every child after a fork may close such a number.
         options.update(close_fds=False, preexec_fn=move)
         occupied = _occupy(targets)
         try:
@@ -123,10 +123,10 @@ class Host:
                 os.close(fd)
 
     def reap(self, pid: int, pidfd: int) -> int | None:
-        """The exit code of a child, which is gone from the system with that; None while it runs.
+        """Return the exit code of a child, and reap it; return None while it runs.
 
-        Negative: the signal that ended it. `pidfd` names the child beyond doubt if it is not -1. Raises
-        ChildProcessError if somebody else has reaped it (man 2 waitid).
+        A negative code is the signal that ended the child. `pidfd`, if it is not -1, names the child beyond
+        doubt. Raises ChildProcessError if other code has reaped it (man 2 waitid).
         """
         if pidfd >= 0:
             try:
@@ -154,7 +154,7 @@ class Host:
             except ProcessLookupError:
                 raise
             except OSError:
-                pass  # Where the call is forbidden, `kill` says what may be done.
+                pass  # If the call is forbidden, `kill` decides what is allowed.
             else:
                 return
         os.kill(pid, number)
@@ -164,26 +164,26 @@ class Host:
         os.kill(pid, number)
 
     def await_exit(self, pid: int, callback: Callable[[], object]) -> None:
-        """Call back, in another thread, when a child has ended; it is not reaped by that.
+        """Call `callback` in another thread when a child has ended; do not reap the child.
 
-        Raises RuntimeError if there can be no more threads.
+        Raises RuntimeError if no thread can be started.
         """
 
         def wait() -> None:
             try:
                 os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
             except ChildProcessError:
-                pass  # Somebody has reaped it.
+                pass  # Other code has reaped the child.
             callback()
 
         threading.Thread(target=wait, name=f"whorl-child-{pid}", daemon=True).start()
 
 
-Host.signals = SignalTable(Host())  # signals are the process's, not a loop's
+Host.signals = SignalTable(Host())  # signals belong to the process, not to a loop
 
 
 def _note_main_thread() -> None:
-    """Remember which thread handles signals; in a forked child it is the one that forked."""
+    """Remember which thread handles signals; in a forked child that is the thread that forked."""
     global _main_thread
     _main_thread = threading.main_thread().ident
 
@@ -194,7 +194,7 @@ os.register_at_fork(after_in_child=_note_main_thread)  # threading's own functio
 
 
 def _occupy(targets: dict[int, int]) -> list[int]:
-    """Open each number that is free; what starting a program opens must not lie on one of them."""
+    """Open each free number, so that starting a program opens nothing on one of them; return those."""
     occupied = []
     for target, source in targets.items():
         fd = fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, target)

@@ -1,10 +1,10 @@
-"""Signals for many listeners: one Python handler for each signal, whoever waits for it.
+"""Signals for many listeners: one Python handler for each signal, however many listeners it has.
 
-Python runs signal handlers in the main thread, and lets only that one install them. So a listener of
-another thread's has the main thread's running loop install the handler. The handler tells every
-listener; the last one that leaves gives the signal back to what was there before.
+Python runs signal handlers in the main thread, and lets only that thread install them. So for a listener of
+another thread, the main thread's running loop installs the handler. The handler notifies every listener. The
+last listener that leaves restores the handler that was there before.
 
-Whoever calls `signal.signal` meanwhile has taken the signal over, and keeps it.
+If other code calls `signal.signal` meanwhile, it has taken the signal over, and keeps it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
 
     class MainLoop(Protocol):
-        """A loop, as far as it is asked to act in the main thread."""
+        """A loop, as the table uses it to act in the main thread."""
 
         _thread_id: int | None  # the thread that runs it
 
@@ -35,32 +35,32 @@ if TYPE_CHECKING:
         def raise_signal(self, number: int) -> None: ...
 
     class Listener(Protocol):
-        """Who waits for a signal."""
+        """An object that waits for a signal."""
 
         def _signal_raised(self, number: int) -> bool:
-            """Take note of a signal, inside a signal handler; whether that was possible."""
+            """Take note of a signal, inside a signal handler; return whether that was possible."""
 
 
 def _no_loop() -> None:
-    """What a reference to a loop gives that is gone."""
+    """Return None, like a reference to a loop that is gone."""
 
 
 class SignalTable:
-    """Who listens to which signal, in one process."""
+    """The listeners of each signal, in one process."""
 
     def __init__(self, host: SignalHost) -> None:
         self._host = host
         # Guards changes of the listeners. A handler that interrupts one sees the tuple before or after.
         self._lock = threading.RLock()
-        # For each listener, whether it waits for one signal only: those are told after the others.
+        # For each listener, whether it waits for one signal only: such a listener comes after the others.
         self._listeners: dict[int, tuple[tuple[weakref.ref[Listener], bool], ...]] = {}
         self._former: dict[int, Any] = {}  # the handlers that ours has replaced
-        self.main_loop: Callable[[], MainLoop | None] = _no_loop  # the one that ran last in the main thread
+        self.main_loop: Callable[[], MainLoop | None] = _no_loop  # the loop that ran last in the main thread
 
     # The main thread.
 
     def loop_began(self, loop: MainLoop) -> None:
-        """A loop begins to run in the main thread, and another one was the last that did."""
+        """Note the loop that begins to run in the main thread, where another one ran last."""
         self.main_loop = weakref.ref(loop)
 
     def _in_main_thread(self, action: Callable[[int], object], number: int) -> None:
@@ -78,7 +78,7 @@ class SignalTable:
     # Listening.
 
     def listen(self, number: int, listener: Listener, once: bool) -> None:
-        """Tell `listener` of each signal `number`; after all others if it wants `once` to be told.
+        """Notify `listener` of each signal `number`; after all others if it waits for one only (`once`).
 
         Raises RuntimeError outside the main thread if no loop runs there, OSError for a signal that cannot
         be caught.
@@ -94,20 +94,20 @@ class SignalTable:
             raise
 
     def unlisten(self, number: int, listener: Listener) -> None:
-        """Tell `listener` no more."""
+        """Stop notifying `listener` of a signal."""
         if self._leave(number, listener) or number not in self._former:
             return
         try:
             self._in_main_thread(self._give_back, number)
         except RuntimeError:
-            pass  # The next signal finds that nobody listens, and does it.
+            pass  # The next signal finds no listener, and restores the former handler.
 
     def is_installed(self, number: int) -> bool:
         """Return whether the handler of a signal is ours."""
         return number in self._former and self._host.get_signal(number) == self._arrived
 
     def replace_former(self, number: int, handler: Any) -> bool:
-        """Let `handler` have the signal once nobody listens any more; whether somebody does now."""
+        """Let `handler` have the signal after the last listener; return whether our handler has it now."""
         if not self.is_installed(number):
             return False
         self._former[number] = handler
@@ -117,7 +117,7 @@ class SignalTable:
         return tuple(each for each in self._listeners.get(number, ()) if each[0]() is not None)
 
     def _leave(self, number: int, listener: Listener) -> bool:
-        """Forget a listener; whether others are left."""
+        """Forget a listener; return whether others are left."""
         with self._lock:
             left = tuple(each for each in self._living(number) if each[0]() is not listener)
             if left:
@@ -139,21 +139,21 @@ class SignalTable:
                 self._restore(number)
 
     def _restore(self, number: int) -> None:
-        """Install what was there before, unless somebody has taken the signal over."""
+        """Install the former handler, unless other code has taken the signal over."""
         is_ours = self.is_installed(number)
         former = self._former.pop(number, signal.SIG_DFL)
         if is_ours:
-            # A handler that was not installed by Python is one that Python cannot install again.
+            # Python cannot install a handler again that was not installed by Python.
             self._host.restore_signal(number, signal.SIG_DFL if former is None else former)
 
     def _arrived(self, number: int, frame: object) -> None:
-        """The handler that Python calls, between any two instructions of the main thread."""
+        """Notify the listeners; Python calls this handler between any two instructions of the main thread."""
         told = False
         for ref, _ in self._listeners.get(number, ()):
             listener = ref()
             if listener is not None and listener._signal_raised(number):
                 told = True
         if not told and number in self._former:
-            # All listeners were stopped in other threads, or this is a forked child and they are not its own.
+            # All listeners were stopped in other threads, or belong to the parent of this forked child.
             self._restore(number)
             self._host.raise_signal(number)
