@@ -1,4 +1,4 @@
 """Every system call and the time, as methods of one object.
 
-A test, a simulation or a fault takes its place. Compiled, a call makes no Python object.
+A test, a simulation or an injected fault can replace it. Compiled, a call makes no Python object.
 """

@@ -135,7 +135,7 @@ cdef inline Py_ssize_t send_one(
 cdef inline Py_ssize_t send_content(
     DatagramCalls calls, DatagramSocket sock, object data, const void *content, Py_ssize_t size, object address
 ) except? -65536:
-    # The address is written last: what stands in the book may change whenever code of Python's runs.
+    # The address is written last: the entries of the book may change whenever Python code runs.
     cdef sockaddr_storage room
     cdef sockaddr_storage *target = NULL
     cdef unsigned int length = 0

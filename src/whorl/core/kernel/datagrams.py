@@ -1,9 +1,9 @@
 """The kernel's calls for datagrams: messages that keep their bounds and carry addresses.
 
 The compiled code writes and reads the addresses of IPv4, IPv6 and UNIX sockets itself and moves
-several datagrams in one call (recvmmsg, sendmmsg). For every other family, and for an address
-that it does not understand at once (a name, a wrong type), Python's own socket object is asked,
-so that the answer and the errors are Python's. Uncompiled, it is always asked.
+several datagrams in one call (recvmmsg, sendmmsg). It calls Python's own socket object for every other
+family, and for an address that it does not understand at once (a name, a wrong type). So the results and
+the errors are Python's. Uncompiled, it always calls the socket object.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KNOWN_FAMILIES = (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)
 if not cython.compiled:
 
     def receive_datagrams(calls: DatagramCalls, sock: DatagramSocket, into: list[Any], limit: int) -> int:
-        """Receive what there is, up to `limit` datagrams."""
+        """Receive the waiting datagrams, up to `limit`."""
         received = 0
         limit = 1 if sock.has_own_methods else limit
         while received < limit:
@@ -67,7 +67,7 @@ if not cython.compiled:
 
 
 def receive_by_object(calls: DatagramCalls, sock: DatagramSocket, into: list[Any]) -> int:
-    """Receive one datagram by the socket object; 1 or the negative error number."""
+    """Receive one datagram by the socket object; return 1 or the negative error number."""
     if sock.has_own_methods:
         try:
             data, address = sock.sock.recvfrom(READ_SIZE)
@@ -88,7 +88,7 @@ def receive_by_object(calls: DatagramCalls, sock: DatagramSocket, into: list[Any
 
 
 def send_by_object(sock: DatagramSocket, data: ReadableBuffer, address: Any) -> int:
-    """Send one datagram by the socket object; its size or the negative error number."""
+    """Send one datagram by the socket object; return its size or the negative error number."""
     try:
         sent: int = sock.sock.send(data) if address is None else sock.sock.sendto(data, address)
     except OSError as error:
@@ -101,7 +101,7 @@ def send_by_object(sock: DatagramSocket, data: ReadableBuffer, address: Any) -> 
 class DatagramSocket:
     """A socket as the data path of datagrams needs it: the object, its descriptor and its family.
 
-    One with methods of its own is always asked itself, and its exceptions are handed on.
+    If the object overrides methods of Python's class, they are always called, and their errors are raised.
     """
 
     __slots__ = ("family", "fd", "has_own_methods", "sock")
@@ -115,36 +115,36 @@ class DatagramSocket:
 
 
 class DatagramCalls(MessageMemory):
-    """The part of the kernel that is about datagrams. The rules are those of `Kernel`."""
+    """The part of the kernel for datagrams. The rules are those of `Kernel`."""
 
     __slots__ = ("_addresses", "_block", "_receives_many", "_sends_many")
 
     def __init__(self) -> None:
         MessageMemory.__init__(self)
         self._addresses: AddressBook | None = None  # made when it is needed
-        self._block: bytearray | None = None  # where datagrams are received; made when it is needed
+        self._block: bytearray | None = None  # the memory for received datagrams; made when it is needed
         self._receives_many = True  # whether this kernel has recvmmsg, as far as is known
         self._sends_many = True  # the same for sendmmsg
 
     # The data path.
 
     def recv_datagrams(self, sock: DatagramSocket, into: list[Any], limit: int) -> int:
-        """Receive up to `limit` datagrams: each appends its bytes, and then its sender's address.
+        """Receive up to `limit` datagrams; for each, append its bytes, and then its sender's address.
 
-        Returns how many (man 2 recvmmsg). The longest datagram of UDP fits; of others, what is
-        longer than READ_SIZE is cut, as in asyncio.
+        Return their number (man 2 recvmmsg). The longest datagram of UDP fits. Other datagrams are
+        cut to READ_SIZE, as in asyncio.
         """
         return receive_datagrams(self, sock, into, limit)
 
     def send_datagram(self, sock: DatagramSocket, data: ReadableBuffer, address: Any) -> int:
-        """Send one datagram, to the connected peer if `address` is None; its size (man 2 sendto)."""
+        """Send one datagram, to the connected peer if `address` is None; return its size (man 2 sendto)."""
         return send_one(self, sock, data, address)
 
     def send_datagrams(self, sock: DatagramSocket, queue: list[Any], first: int) -> int:
-        """Send datagrams of a queue from `first` on; how many were sent (man 2 sendmmsg).
+        """Send datagrams of a queue from `first` on; return how many were sent (man 2 sendmmsg).
 
-        Each begins with its data, which is a bytes object, and its address or None. An error is
-        that of the first one, and raised only if it is the first one's.
+        Each entry begins with its data, a bytes object, and its address or None. Only an error of the first
+        datagram is returned or raised.
         """
         return send_queued(self, sock, queue, first)
 
@@ -163,7 +163,7 @@ class DatagramCalls(MessageMemory):
         return received
 
     def recvfrom_into(self, sock: Any, buffer: WriteableBuffer, size: int) -> tuple[int, Any] | int:
-        """Receive at most `size` bytes into a buffer; how many, and their sender's address.
+        """Receive at most `size` bytes into a buffer; return their number and their sender's address.
 
         Raises ValueError if the buffer is smaller.
         """
@@ -174,7 +174,7 @@ class DatagramCalls(MessageMemory):
         return received
 
     def sendto(self, sock: Any, data: ReadableBuffer, address: Any) -> int:
-        """Send to an address, whatever its kind; how many bytes (man 2 sendto)."""
+        """Send to an address of any kind; return how many bytes were sent (man 2 sendto)."""
         try:
             sent: int = sock.sendto(data, address)
         except OSError as error:
@@ -182,7 +182,7 @@ class DatagramCalls(MessageMemory):
         return sent
 
     def receive_error(self, sock: Any) -> tuple[int, Any] | int:
-        """Why an earlier datagram was lost, an error number, and where it was sent (man 7 ip, IP_RECVERR)."""
+        """Return the error number and the address of an earlier lost datagram (man 7 ip, IP_RECVERR)."""
         try:
             _, reports, _, address = sock.recvmsg(0, 512, socket.MSG_ERRQUEUE)
         except OSError as error:
@@ -191,13 +191,13 @@ class DatagramCalls(MessageMemory):
         return code, address
 
     def disconnect(self, sock: Any) -> int:
-        """Let a connected datagram socket send to everybody again (man 2 connect, AF_UNSPEC)."""
+        """Let a connected datagram socket send to any address again (man 2 connect, AF_UNSPEC)."""
         libc = ctypes.CDLL(None, use_errno=True)
         nowhere = bytes(128)  # AF_UNSPEC is 0
         return 0 if libc.connect(sock.fileno(), nowhere, 16) == 0 else -ctypes.get_errno()
 
     def interface_index(self, name: str) -> int:
-        """The number of a network interface, or the negative error number (man 3 if_nametoindex)."""
+        """Return the number of a network interface, or the negative error number (man 3 if_nametoindex)."""
         try:
             return int(name) if name.isdecimal() else socket.if_nametoindex(name)
         except OSError:

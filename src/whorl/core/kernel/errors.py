@@ -9,9 +9,9 @@ from typing import Any
 
 
 def negative_errno(error: OSError) -> int:
-    """The negative error number of a system call that Python reported as an exception.
+    """Return the negative error number of a system call that Python reported as an exception.
 
-    Errors that are no system call's (name resolution, a socket's own timeout) are raised again.
+    Raise errors again that do not come from a system call (name resolution, a socket's own timeout).
     """
     if error.errno is None and isinstance(error, (BlockingIOError, InterruptedError)):
         return -errno.EAGAIN  # raised by an object that stands in for a socket
@@ -21,13 +21,13 @@ def negative_errno(error: OSError) -> int:
 
 
 def os_error(code: int) -> OSError:
-    """The exception for an error number; negative ones, as the kernel returns them, serve too."""
+    """Return the exception for an error number; negative ones, as the kernel returns them, serve too."""
     code = abs(code)
     return OSError(code, os.strerror(code))
 
 
 def check_result(value: Any) -> Any:
-    """Return what a method of the kernel returned; raise OSError if it is a negative error number."""
+    """Return the result of a kernel's method; raise OSError if it is a negative error number."""
     if isinstance(value, int) and value < 0:
         raise os_error(value)
     return value

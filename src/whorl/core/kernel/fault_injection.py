@@ -1,12 +1,12 @@
-"""A kernel that refuses and cuts short on purpose, so that what is rare elsewhere is common here.
+"""A kernel that refuses and cuts short on purpose, so that rare results become common.
 
-It is the real kernel, and every answer it gives is one the real one may give: reads and writes
-move fewer bytes than they could, or are refused with EAGAIN, EINTR or ENOBUFS; accepting and
-opening fail as they do when descriptors or memory run out. A seed decides about all of them.
+It is the real kernel, and the real one may give each of its answers. Reads and writes move fewer bytes than
+they could, or are refused with EAGAIN, EINTR or ENOBUFS. Accepting and opening fail as they do when
+descriptors or memory run out. A seed decides about all of them.
 
-A refusal keeps the kernel's promise: after EAGAIN, and after a transfer that was cut short, an
-event says when to go on. The edge of an edge-triggered watch has passed by then and would not
-come again, so the watch is armed anew. After EINTR and ENOBUFS no event comes, as in life.
+A refusal keeps the kernel's promise: after EAGAIN, and after a transfer that was cut short, an event tells
+when to go on. The edge of an edge-triggered watch has passed by then and would not come again, so the watch
+is armed anew. After EINTR and ENOBUFS no event comes, as with the real kernel.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LARGEST_CUT_BITS = 18
 
 
 class FaultRates(NamedTuple):
-    """How often each fault is injected where it can be: probabilities from 0 to 1."""
+    """The rate of each fault, a probability from 0 to 1 for each call that can have it."""
 
     short: float = 0.3  #: a read or write moves fewer bytes than it could
     again: float = 0.15  #: EAGAIN from a read, a write or accept
@@ -63,11 +63,11 @@ class FaultKernel(Kernel):
     # Data.
 
     def recv(self, fd: int, limit: int) -> bytes | int:
-        """Receive, perhaps less than there is."""
+        """Receive, perhaps fewer bytes than there are."""
         return self._receive("recv", super().recv, fd, limit)
 
     def read(self, fd: int, limit: int) -> bytes | int:
-        """Read, perhaps less than there is."""
+        """Read, perhaps fewer bytes than there are."""
         return self._receive("read", super().read, fd, limit)
 
     def recv_into(self, fd: int, buffer: WriteableBuffer) -> int:
@@ -228,18 +228,18 @@ class FaultKernel(Kernel):
             return self._refuse(name, errno.ECONNREFUSED)
         return self._refuse_transfer(name, fd)
 
-    # Files. Memory may always know nothing.
+    # Files. The answer may always be missing from memory.
 
     def status_now(self, path: str | bytes, follow: bool) -> Any:
-        """The status of a file, unless it is not in memory."""
+        """Return the status of a file, unless it is not in memory."""
         return -errno.EAGAIN if self._happens(self.rates.again) else super().status_now(path, follow)
 
     def content_now(self, path: str | bytes, limit: int) -> Any:
-        """All of a file, unless it is not in memory."""
+        """Return all of a file, unless it is not in memory."""
         return -errno.EAGAIN if self._happens(self.rates.again) else super().content_now(path, limit)
 
     def open_now(self, path: str | bytes) -> int:
-        """A descriptor, unless something is not in memory."""
+        """Return a descriptor, unless some part of the path is not in memory."""
         return -errno.EAGAIN if self._happens(self.rates.again) else super().open_now(path)
 
     def read_now(self, fd: int, size: int, offset: int) -> Any:
@@ -261,7 +261,7 @@ class FaultKernel(Kernel):
         return super().open_directory(path)
 
     def read_file(self, fd: int, size: int, offset: int) -> bytes | int:
-        """Read, perhaps less than there is."""
+        """Read, perhaps fewer bytes than there are."""
         if self._happens(self.rates.interrupted):
             return self._refuse("read_file", errno.EINTR)
         return super().read_file(fd, self._cut_of_file("read_file", size), offset)
@@ -287,7 +287,7 @@ class FaultKernel(Kernel):
             return super().write_file(fd, [part], offset)
 
     def copy_range(self, target: int, source: int, offset: int, count: int) -> int:
-        """Copy, perhaps less than there is, or not at all between such files."""
+        """Copy, perhaps fewer bytes than there are."""
         if self._happens(self.rates.interrupted):
             return self._refuse("copy_range", errno.EINTR)
         return super().copy_range(target, source, offset, self._cut_of_file("copy_range", count))
@@ -318,29 +318,29 @@ class FaultKernel(Kernel):
     # Sockets.
 
     def open_socket(self, family: int, kind: int, protocol: int) -> Any:
-        """A new socket, unless there are too many."""
+        """Return a new socket, unless there are too many."""
         if self._happens(self.rates.unopened):
             return self._refuse("open_socket", errno.EMFILE, errno.ENFILE, errno.ENOBUFS)
         return super().open_socket(family, kind, protocol)
 
     def duplicate(self, fd: int, lowest: int = 0) -> int:
-        """Another descriptor for the same file, unless there are too many."""
+        """Return another descriptor for the same file, unless there are too many."""
         if self._happens(self.rates.unopened):
             return self._refuse("duplicate", errno.EMFILE)
         return super().duplicate(fd, lowest)
 
     def pidfd_open(self, pid: int) -> int:
-        """A descriptor for a child, unless there are too many or it is forbidden."""
+        """Return a descriptor for a child, unless there are too many or it is forbidden."""
         if self._happens(self.rates.unopened):
             return self._refuse("pidfd_open", errno.EMFILE, errno.ENOSYS, errno.EPERM)
         return super().pidfd_open(pid)
 
     def accept(self, sock: Any) -> Any:
-        """The next connection, unless it went away or there are too many."""
+        """Return the next connection, unless it went away or there are too many."""
         return self._refuse_connection(sock.fileno()) or super().accept(sock)
 
     def accept_descriptor(self, fd: int) -> Any:
-        """The next connection as a descriptor, unless it went away or there are too many."""
+        """Return the next connection as a descriptor, unless it went away or there are too many."""
         return self._refuse_connection(fd) or super().accept_descriptor(fd)
 
     def _refuse_connection(self, fd: int) -> int:
@@ -362,22 +362,22 @@ class FaultKernel(Kernel):
             return self._refuse("connect", errno.EINTR)
         return result
 
-    # What must not fail, and what is forgotten.
+    # Descriptors that must not fail, and descriptors that are closed.
 
     def eventfd(self) -> int:
-        """The loop's wakeup: a write to it never fails in life either."""
+        """Return the loop's wakeup without faults: a write to it never fails with the real kernel either."""
         fd = super().eventfd()
         self._spared.add(fd)
         return fd
 
     def inotify_create(self) -> int:
-        """Notices of changes: each is read whole or not at all."""
+        """Return an inotify instance without faults: each of its events is read whole or not at all."""
         fd = super().inotify_create()
         self._spared.add(fd)
         return fd
 
     def socket_pair(self) -> Any:
-        """The wakeup where there is no eventfd, and the pipe for signals."""
+        """Return sockets without faults: the wakeup if there is no eventfd, and the pipe for signals."""
         pair = super().socket_pair()
         if not isinstance(pair, int):
             self._spared.update(sock.fileno() for sock in pair)
@@ -408,7 +408,7 @@ class FaultKernel(Kernel):
         return -code
 
     def _refuse_transfer(self, call: str, fd: int) -> int:
-        """The refusal of a read or write, 0 if it may go on."""
+        """Return the refusal of a read or write, 0 if it may go on."""
         if self._happens(self.rates.again):
             self._arm_anew(fd)
             return self._refuse(call, errno.EAGAIN)
@@ -421,13 +421,13 @@ class FaultKernel(Kernel):
         return 0
 
     def _cut(self, size: int) -> int:
-        """How many of `size` bytes a transfer may move: all, or fewer, at least one."""
+        """Return how many of `size` bytes a transfer may move: all, or fewer, at least one."""
         if size < 2 or not self._happens(self.rates.short):
             return size
         return min(size, self._random.randint(1, 2 << self._random.randrange(_LARGEST_CUT_BITS)))
 
     def _cut_chunks(self, chunks: list[bytes], first: int, offset: int) -> list[bytes] | None:
-        """The beginning of what is to be sent; None for all of it."""
+        """Return the part of the chunks that may be sent; None for all of them."""
         rest = sum(map(len, chunks[first:])) - offset
         cut = self._cut(rest)
         if cut >= rest:
@@ -447,7 +447,7 @@ class FaultKernel(Kernel):
         self._arm_anew(fd)
 
     def _arm_anew(self, fd: int) -> None:
-        """Have an edge-triggered watch report what is there once more."""
+        """Let an edge-triggered watch report the present events once more."""
         epfd, mask, generation = self._watches.get(fd, (-1, 0, 0))
         if mask & _EPOLLET:
             super().epoll_ctl(epfd, _MOD, fd, mask, generation)

@@ -1,4 +1,4 @@
-"""The kernel's calls for descriptors that travel through UNIX sockets, and what a descriptor is.
+"""The kernel's calls for descriptors that travel through UNIX sockets, and for the kind of a descriptor.
 
 The rules are those of `Kernel`.
 """
@@ -21,7 +21,7 @@ _ROOM = socket.CMSG_SPACE(DESCRIPTORS_PER_MESSAGE * array.array("i").itemsize)
 
 
 def _passed(messages: list[tuple[int, int, bytes]]) -> list[int]:
-    """The descriptors in what came beside the data."""
+    """Return the descriptors in the ancillary data."""
     found = array.array("i")
     for level, kind, data in messages:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
@@ -30,12 +30,12 @@ def _passed(messages: list[tuple[int, int, bytes]]) -> list[int]:
 
 
 class FdPassingCalls:
-    """The part of the kernel that passes descriptors on, and says what they are."""
+    """The part of the kernel that passes descriptors on, and tells their kind."""
 
     def receive_descriptors(self, sock: Any, limit: int) -> tuple[bytes, list[int], bool] | int:
         """Receive data and the descriptors that come with it, which are ours to close (man 7 unix).
 
-        And whether some of them were lost because this process can have no more.
+        Return also whether some descriptors were lost because this process can have no more.
         """
         try:
             data, messages, flags, _ = sock.recvmsg(limit, _ROOM, socket.MSG_CMSG_CLOEXEC)
@@ -46,7 +46,7 @@ class FdPassingCalls:
     def receive_descriptors_into(
         self, sock: Any, buffer: WriteableBuffer
     ) -> tuple[int, list[int], bool] | int:
-        """The same into a buffer: how many bytes, the descriptors, and whether some were lost."""
+        """Receive the same into a buffer; return the byte count, the descriptors, whether some were lost."""
         try:
             size, messages, flags, _ = sock.recvmsg_into([buffer], _ROOM, socket.MSG_CMSG_CLOEXEC)
         except OSError as error:
@@ -54,7 +54,7 @@ class FdPassingCalls:
         return size, _passed(messages), bool(flags & socket.MSG_CTRUNC)
 
     def send_descriptors(self, sock: Any, data: ReadableBuffer, fds: list[int]) -> int:
-        """Send data with descriptors; how many bytes went. The descriptors go with the first of them."""
+        """Send data with descriptors; return how many bytes were sent. The descriptors go with the first."""
         rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))
         try:
             sent: int = sock.sendmsg([data], [rights], socket.MSG_NOSIGNAL)
@@ -63,7 +63,7 @@ class FdPassingCalls:
         return sent
 
     def socket_kind(self, fd: int) -> tuple[int, int] | int:
-        """The family and the type of a socket, by its descriptor; -ENOTSOCK for other files."""
+        """Return the family and the type of a socket, by its descriptor; -ENOTSOCK for other files."""
         if fd < 0:
             return -errno.EBADF
         try:

@@ -59,7 +59,7 @@ cdef inline object mount_key(statx_t *status):
 
 
 cdef inline int look_up(FileCalls calls, object path, bint follow, statx_t *status) except? -65536:
-    # What a path leads to, opened for nothing but its status, if that is in memory and of a local disk.
+    # Open a path for its status only, if the file is in memory and on a local disk.
     cdef bytes encoded = path if PyBytes_CheckExact(path) else PyUnicode_EncodeFSDefault(path)
     cdef int fd
     if not calls._opens_now or <Py_ssize_t>c_strlen(PyBytes_AS_STRING(encoded)) != PyBytes_GET_SIZE(encoded):
@@ -132,7 +132,7 @@ cdef inline object file_content_now(FileCalls calls, object path, Py_ssize_t lim
         if size > <uint64_t>limit:
             return -EAGAIN
         content = read_file_now(calls, fd, <Py_ssize_t>size + 1, 0)
-        # One byte more than there was: the file has grown, and may be longer than that by now.
+        # If one byte more than the size was read, the file has grown, and may be even longer by now.
         return content if not PyBytes_CheckExact(content) or <uint64_t>len(content) <= size else -EAGAIN
     finally:
         c_close(fd)

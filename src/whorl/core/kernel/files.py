@@ -1,10 +1,10 @@
 """The kernel's calls for the file system.
 
-Most of them may block and are made in a thread. Those whose names end in `_now` never do: they answer
-from what Linux has in memory, or with -EAGAIN, and then the call has to be made in a thread.
+Most of them may block and are made in a thread. Calls whose names end in `_now` never block. They answer
+from the memory of Linux, or return -EAGAIN, and then the call has to be made in a thread.
 
-Paths are what `os` takes. Compiled, `open_now` and `status_now` ask by openat2 (RESOLVE_CACHED), and only
-of file systems on local disks or in memory; uncompiled, they leave everything to the threads.
+A path is of any type that `os` takes. Compiled, `open_now` and `status_now` call openat2 (RESOLVE_CACHED),
+only for file systems on local disks or in memory. Uncompiled, they leave everything to the threads.
 """
 
 from __future__ import annotations
@@ -36,44 +36,44 @@ _AT_FDCWD = -100
 _AT_SYMLINK_NOFOLLOW = 0x100
 _FICLONE = 0x40049409
 
-#: Times that are none, for `set_times`: the present, and what the file has.
+#: Special times for `set_times`: the present, and the time that the file has.
 TIME_NOW = (1 << 63) - 1
 TIME_OMIT = (1 << 63) - 2
 _IN_NANOSECONDS = {TIME_NOW: (1 << 30) - 1, TIME_OMIT: (1 << 30) - 2}
 
-#: File systems whose open and stat wait for no other machine or program, by `f_type` (man 2 statfs):
-#: ext, xfs, btrfs, tmpfs, overlayfs, f2fs, ramfs, squashfs, erofs, bcachefs, iso9660, vfat.
+#: File systems whose open and stat wait for no other machine or program, by `f_type` (man 2 statfs).
+#: They are: ext, xfs, btrfs, tmpfs, overlayfs, f2fs, ramfs, squashfs, erofs, bcachefs, iso9660, vfat.
 _LOCAL_TYPES = frozenset(
     {0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x794C7630, 0xF2F52010}
     | {0x858458F6, 0x73717368, 0xE0F5E1E2, 0xCA451A4E, 0x9660, 0x4D44}
 )
 
-#: How many mounted file systems are remembered, so that mounting all day takes no memory.
+#: The number of mounted file systems that are remembered, so that repeated mounting takes no memory.
 _MOUNTS_KNOWN = 256
 
-# Bound once: tools that look for blocking calls in a running loop replace what `os` has.
+# Bound once: tools that look for blocking calls in a running loop replace functions of `os`.
 _fstat = os.fstat
 
 if not cython.compiled:
 
     def file_status_now(calls: FileCalls, path: Path, follow: bool) -> Any:
-        """Uncompiled there is no such call."""
+        """Return -EAGAIN: uncompiled there is no such call."""
         return -errno.EAGAIN
 
     def open_file_now(calls: FileCalls, path: Path) -> int:
-        """Uncompiled there is no such call."""
+        """Return -EAGAIN: uncompiled there is no such call."""
         return -errno.EAGAIN
 
     def file_content_now(calls: FileCalls, path: Path, limit: int) -> Any:
-        """Uncompiled there is no such call."""
+        """Return -EAGAIN: uncompiled there is no such call."""
         return -errno.EAGAIN
 
     def mount_of(fd: int) -> tuple[int, int] | None:
-        """Uncompiled nobody asks."""
+        """Return None: uncompiled, no mount is needed."""
         return None
 
     def read_file_now(calls: FileCalls, fd: int, size: int, offset: int) -> Any:
-        """Read what is in memory up to the end of the file, or all of `size`."""
+        """Read up to the end of the file, or all of `size`, if that is in memory."""
         data = bytearray(size)
         done = 0
         with memoryview(data) as view:
@@ -97,7 +97,7 @@ if not cython.compiled:
 
 
 class FileSystemStatus(NamedTuple):
-    """What a file system says of itself (man 2 statfs; libuv: ``uv_statfs_t``). Sizes are in blocks."""
+    """The figures of a file system (man 2 statfs; libuv: ``uv_statfs_t``). Sizes are in blocks."""
 
     type: int  #: its kind, a magic number
     bsize: int  #: the size of a block, in bytes
@@ -138,7 +138,7 @@ _libc: list[Any] = []  # the C library, once it is needed
 
 
 def _call(name: str, *args: Any) -> int:
-    """A function of the C library; its result or the negative error number."""
+    """Call a function of the C library; return its result or the negative error number."""
     if not _libc:
         _libc.append(ctypes.CDLL(None, use_errno=True))
     result: int = getattr(_libc[0], name)(*args)
@@ -146,7 +146,7 @@ def _call(name: str, *args: Any) -> int:
 
 
 def _attempt(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """What a call returns, 0 for None, or the negative error number."""
+    """Return the result of a call, 0 for None, or the negative error number."""
     try:
         result = call(*args, **options)
     except OSError as error:
@@ -155,7 +155,7 @@ def _attempt(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
 
 
 class FileCalls(DatagramCalls):
-    """The part of the kernel that is about files. The rules are those of `Kernel`, but these calls block."""
+    """The part of the kernel for files. The rules are those of `Kernel`, but these calls block."""
 
     __slots__ = ("_local_mounts", "_opens_now", "_reads_now")
 
@@ -165,31 +165,31 @@ class FileCalls(DatagramCalls):
         self._opens_now = True  # whether this kernel has openat2 with RESOLVE_CACHED, as far as is known
         self._reads_now = True  # the same for preadv2 with RWF_NOWAIT
 
-    # Answers from memory. None of these calls blocks; -EXDEV says that `learn_mount` has to be asked first.
+    # Answers from memory. None of these calls blocks; after -EXDEV, call `learn_mount` first.
 
     def status_now(self, path: Path, follow: bool) -> Any:
-        """The status of a file (os.stat_result), if it is in memory (man 2 openat2, RESOLVE_CACHED)."""
+        """Return a file's status (os.stat_result), if it is in memory (man 2 openat2, RESOLVE_CACHED)."""
         return file_status_now(self, path, follow)
 
     def content_now(self, path: Path, limit: int) -> Any:
-        """All of a regular file, if it is in memory and at most `limit` bytes long."""
+        """Return all of a regular file, if it is in memory and at most `limit` bytes long."""
         return file_content_now(self, path, limit)
 
     def open_now(self, path: Path) -> int:
-        """A descriptor to read a regular file, if what is needed for that is in memory."""
+        """Return a descriptor to read a regular file, if all that opening needs is in memory."""
         return open_file_now(self, path)
 
     def read_now(self, fd: int, size: int, offset: int) -> Any:
-        """`size` bytes, or what there is up to the end of the file, if all that is in memory.
+        """Return `size` bytes, or the rest of a shorter file, if all of them are in memory.
 
-        Never less than that (man 2 preadv2, RWF_NOWAIT).
+        It never returns fewer (man 2 preadv2, RWF_NOWAIT).
         """
         if size < 0 or offset < 0 or not self._reads_now:
             return -errno.EAGAIN
         return read_file_now(self, fd, size, offset)
 
     def learn_mount(self, path: Path) -> None:
-        """Find out whether a file lies on a local file system, for the next `_now`; blocks."""
+        """Find out whether a file lies on a local file system, for the next `_now`; this blocks."""
         if not self._opens_now or not hasattr(os, "O_PATH") or len(self._local_mounts) >= _MOUNTS_KNOWN:
             return
         fd = _attempt(os.open, path, os.O_PATH | os.O_CLOEXEC)
@@ -203,13 +203,13 @@ class FileCalls(DatagramCalls):
         os.close(fd)
 
     def known_mounts(self) -> dict[Any, bool]:
-        """The mounted file systems that have been met, and whether they are local."""
+        """Return the mounted file systems that have been met, and whether they are local."""
         return dict(self._local_mounts)
 
     # Descriptors.
 
     def open_file(self, path: Path, flags: int, mode: int) -> int:
-        """A new descriptor, which no child inherits (man 2 open)."""
+        """Return a new descriptor, which no child inherits (man 2 open)."""
         return int(_attempt(os.open, path, flags | os.O_CLOEXEC, mode))
 
     def close_fd(self, fd: int) -> int:
@@ -217,29 +217,29 @@ class FileCalls(DatagramCalls):
         return int(_attempt(os.close, fd))
 
     def read_file(self, fd: int, size: int, offset: int) -> bytes | int:
-        """Read at most `size` bytes at an offset, -1: where the last read ended (man 2 pread)."""
+        """Read at most `size` bytes at an offset; -1 is the end of the last read (man 2 pread)."""
         if offset < 0:
             return _attempt(os.read, fd, size)  # type: ignore[no-any-return]
         return _attempt(os.pread, fd, size, offset)  # type: ignore[no-any-return]
 
     def read_file_into(self, fd: int, views: Views, offset: int) -> int:
-        """Read into several buffers; how many bytes (man 2 preadv)."""
+        """Read into several buffers; return how many bytes were read (man 2 preadv)."""
         if offset < 0:
             return int(_attempt(os.readv, fd, views))
         return int(_attempt(os.preadv, fd, views, offset))
 
     def write_file(self, fd: int, views: Views, offset: int) -> int:
-        """Write several buffers at an offset, -1: where the last write ended (man 2 pwritev)."""
+        """Write several buffers at an offset; -1 is the end of the last write (man 2 pwritev)."""
         if offset < 0:
             return int(_attempt(os.writev, fd, views))
         return int(_attempt(os.pwritev, fd, views, offset))
 
     def seek_file(self, fd: int, offset: int, whence: int) -> int:
-        """Move the position of a descriptor; where it is then (man 2 lseek)."""
+        """Move the position of a descriptor; return the new one (man 2 lseek)."""
         return int(_attempt(os.lseek, fd, offset, whence))
 
     def copy_range(self, target: int, source: int, offset: int, count: int) -> int:
-        """Copy within the kernel from a file to a file; how many bytes (man 2 copy_file_range)."""
+        """Copy within the kernel from a file to a file; return how many bytes (man 2 copy_file_range)."""
         call = getattr(os, "copy_file_range", None)
         if call is None:
             return -errno.ENOSYS
@@ -250,13 +250,13 @@ class FileCalls(DatagramCalls):
         return int(_attempt(fcntl.ioctl, target, _FICLONE, source))
 
     def await_writable(self, fd: int) -> None:
-        """Wait until a descriptor takes data; for copies into what does not block."""
+        """Wait until a descriptor takes data; for copies to a non-blocking descriptor."""
         poll = select.poll()
         poll.register(fd, select.POLLOUT)
         poll.poll()
 
     def status_of(self, fd: int) -> Any:
-        """The status of an open file, an os.stat_result (man 2 fstat)."""
+        """Return the status of an open file, an os.stat_result (man 2 fstat)."""
         return _attempt(_fstat, fd)
 
     def is_terminal(self, fd: int) -> bool:
@@ -271,14 +271,14 @@ class FileCalls(DatagramCalls):
         """Bring a file to the disk (man 2 fsync, man 2 fdatasync)."""
         return int(_attempt(os.fdatasync if data_only else os.fsync, fd))
 
-    # What is known of files, and may be changed. `file` is a path or a descriptor.
+    # The attributes of files. `file` is a path or a descriptor.
 
     def status(self, path: Path, follow: bool) -> Any:
-        """The status of a file, an os.stat_result (man 2 stat, man 2 lstat)."""
+        """Return the status of a file, an os.stat_result (man 2 stat, man 2 lstat)."""
         return _attempt(os.stat, path, follow_symlinks=follow)
 
     def file_system(self, path: Path) -> FileSystemStatus | int:
-        """What the file system says of itself (man 2 statfs)."""
+        """Return the figures of the file system (man 2 statfs)."""
         raw = _RawStatus()
         code = _call("statfs", os.fsencode(path), ctypes.byref(raw))
         if code < 0:
@@ -293,7 +293,7 @@ class FileCalls(DatagramCalls):
         return _call("utimensat", _AT_FDCWD, os.fsencode(file), times, 0 if follow else _AT_SYMLINK_NOFOLLOW)
 
     def access(self, path: Path, mode: int) -> int:
-        """Return whether the process may read, write or execute a file; 0 or why not (man 2 access)."""
+        """Return 0 if the process may read, write or execute a file, or the error (man 2 access)."""
         return _call("access", os.fsencode(path), mode)
 
     def set_mode(self, file: Path | int, mode: int) -> int:
@@ -301,7 +301,7 @@ class FileCalls(DatagramCalls):
         return int(_attempt(os.chmod, file, mode))
 
     def set_owner(self, file: Path | int, user: int, group: int, follow: bool) -> int:
-        """Set the owner and the group, -1: as they were (man 2 chown)."""
+        """Set the owner and the group; -1 leaves one as it is (man 2 chown)."""
         return int(_attempt(os.chown, file, user, group, follow_symlinks=follow))
 
     # Names.
@@ -319,7 +319,7 @@ class FileCalls(DatagramCalls):
         return int(_attempt(os.mkdir, path, mode))
 
     def random_name(self) -> str:
-        """Six characters that nobody can guess."""
+        """Return six unpredictable characters."""
         letters = "abcdefghijklmnopqrstuvwxyz0123456789"
         return "".join(letters[byte % len(letters)] for byte in os.urandom(6))
 
@@ -336,21 +336,21 @@ class FileCalls(DatagramCalls):
         return int(_attempt(os.symlink, path, new_path))
 
     def read_link(self, path: Path) -> Any:
-        """Where a symbolic link leads (man 2 readlink)."""
+        """Return the target of a symbolic link (man 2 readlink)."""
         return _attempt(os.readlink, path)
 
     def real_path(self, path: Path) -> Any:
-        """The absolute path without symbolic links; the file must exist (man 3 realpath)."""
+        """Return the absolute path without symbolic links; the file must exist (man 3 realpath)."""
         return _attempt(os.path.realpath, path, strict=True)
 
     # Directories.
 
     def open_directory(self, path: Path) -> Any:
-        """What gives a directory's entries, as `os.scandir` does; it must be closed."""
+        """Return an iterator over a directory's entries, like `os.scandir`; it must be closed."""
         return _attempt(os.scandir, path)
 
     def read_directory(self, entries: Iterator[Any], limit: int) -> Any:
-        """At most `limit` further entries, each a name and its type, the S_IFMT part of a mode."""
+        """Return at most `limit` further entries, each a name and its type, the S_IFMT part of a mode."""
         return _attempt(lambda: [(entry.name, _type_of(entry)) for entry in itertools.islice(entries, limit)])
 
 
@@ -361,7 +361,7 @@ def _timespec(nanoseconds: int) -> _Timespec:
 
 
 def _type_of(entry: os.DirEntry[Any]) -> int:
-    """The type of a directory's entry; 0 if it is gone meanwhile."""
+    """Return the type of a directory's entry; 0 if it is gone meanwhile."""
     if entry.is_symlink():
         return stat.S_IFLNK
     if entry.is_dir(follow_symlinks=False):

@@ -1,6 +1,6 @@
 """The kernel's calls for changes of files: inotify. The rules are those of `Kernel`.
 
-What a watch sees is read from its descriptor by `Kernel.read`.
+`Kernel.read` reads the events from the descriptor.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ except ImportError:
 if not cython.compiled:
 
     def new_notifier() -> int:
-        """A new inotify instance."""
+        """Return a new inotify instance."""
         libc = ctypes.CDLL(None, use_errno=True)
         fd: int = libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
         return fd if fd >= 0 else -ctypes.get_errno()
@@ -38,21 +38,21 @@ if not cython.compiled:
 
 
 class NotifyCalls(TerminalCalls):
-    """The part of the kernel that tells of changes of files."""
+    """The part of the kernel for changes of files."""
 
     def status(self, path: str | bytes, follow: bool) -> Any:
-        """The status of a path, an os.stat_result, or the negative error number (man 2 stat)."""
+        """Return the status of a path, an os.stat_result, or the negative error number (man 2 stat)."""
         try:
             return os.stat(path, follow_symlinks=follow)
         except OSError as error:
             return negative_errno(error)
 
     def inotify_create(self) -> int:
-        """A new, non-blocking inotify instance (man 2 inotify_init1)."""
+        """Return a new, non-blocking inotify instance (man 2 inotify_init1)."""
         return new_notifier()
 
     def inotify_add(self, fd: int, path: bytes, mask: int) -> int:
-        """Watch a path; the number of the watch, the same for all paths of a file (man 2 inotify_add_watch).
+        """Watch a path; return the watch's number, one for all paths of a file (man 2 inotify_add_watch).
 
         Raises ValueError for a path with a zero byte in it.
         """

@@ -40,7 +40,7 @@ static inline int64_t whorl_read_ticks(void) {
 #endif
 }
 
-/* Whether somebody has put a function of Python's in the place of `time.monotonic`; -1: to be looked at. */
+/* Whether a Python function has replaced `time.monotonic`; -1: unknown. */
 static int whorl_clock_answer = -1;
 
 #if PY_VERSION_HEX >= 0x030C0000 && !defined(Py_GIL_DISABLED)

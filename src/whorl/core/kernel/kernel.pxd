@@ -85,7 +85,7 @@ cdef int64_t LONGEST_SPIN_NS
 
 
 cdef inline bytearray new_scratch():
-    # Not cleared: that would touch all of it, which takes longer than making the rest of a loop.
+    # Not cleared: clearing would touch all of the memory, which takes longer than making the rest of a loop.
     return PyByteArray_FromStringAndSize(NULL, READ_SIZE)
 
 
@@ -131,7 +131,7 @@ cdef inline object receive_short(Kernel kernel, transfer_t transfer, int fd, Py_
 
 
 cdef inline object receive_long(transfer_t transfer, int fd, Py_ssize_t limit):
-    # Into an object of this size, which is cut to what came.
+    # Receive into an object of this size, which is then cut to the received length.
     cdef PyObject *data = new_bytes(NULL, limit)
     cdef Py_ssize_t size = transfer(fd, room_of(data), limit)
     cdef int code
@@ -346,7 +346,7 @@ cdef inline int wait_for_events(Kernel kernel, int epfd, int64_t timeout_ns, Eve
         if count == -ENOSYS or count == -EPERM or count == -EINVAL:
             kernel._fine_sleep = False
     if timeout_ns < 0 or not kernel._fine_sleep:
-        # Rounded up: a sleep that ends early would only be followed by another one.
+        # Rounded up: after a sleep that ends early, the loop would only sleep again.
         timeout_ms = -1 if timeout_ns < 0 else <int>((timeout_ns + 999999) // 1000000)
         with nogil:
             if held == NULL:

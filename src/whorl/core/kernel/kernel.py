@@ -1,20 +1,19 @@
 """The kernel: every system call the loop makes, and the time, through one object.
 
-The loop asks its kernel for everything that lies outside the process, so whoever passes another
-kernel decides what the world does: a subclass that overrides these methods may be a simulated
-network in virtual time, or a real one that refuses and shortens calls on purpose.
+The loop asks its kernel for everything that lies outside the process. So a program can replace the world by
+another kernel. A subclass that overrides these methods may be a simulated network in virtual time, or the
+real one that refuses and shortens calls on purpose.
 
 The rules of the interface:
 
 * A call returns its result or the negative error number. Only misuse raises (a wrong type, an
   address that cannot be converted, a host name that cannot be resolved).
 * Calls on the data path take descriptors. Calls with addresses or options take socket objects,
-  because Python's `socket` knows every address family; they work on whatever `open_socket` made.
-* No call blocks but `epoll_wait` and those for files, which are made in threads.
+  because Python's `socket` knows every address family. They work on any object that `open_socket` made.
+* No call blocks but `epoll_wait` and the calls for files, which are made in threads.
 
-Compiled, the data path is direct calls into libc; uncompiled, the functions below do the same by
-`os`, `socket` and `select`. Both builds behave alike, except that an uncompiled sleep is rounded
-up to milliseconds.
+Compiled, the data path calls libc directly. Uncompiled, the functions below do the same by `os`, `socket`
+and `select`. Both builds behave alike, except that an uncompiled sleep is rounded up to milliseconds.
 """
 
 from __future__ import annotations
@@ -52,28 +51,28 @@ if TYPE_CHECKING:
 
 if not cython.compiled:
     _STALE = 0xFFFFFFFF  # a generation that no watch has
-    _CLOCK = (time.monotonic_ns,)  # where those who replace functions in all modules do not find it
+    _CLOCK = (time.monotonic_ns,)  # hidden from tools that replace functions in all modules
 
     def monotonic_ns() -> int:
-        """The monotonic clock, in nanoseconds."""
+        """Return the monotonic clock, in nanoseconds."""
         return _CLOCK[0]()
 
     read_ticks = monotonic_ns
 
     def clock_is_patched() -> bool:
-        """Return whether somebody has put a function of Python's in the place of `time.monotonic`."""
+        """Return whether a Python function has replaced `time.monotonic`."""
         return type(time.monotonic) is not BuiltinFunctionType
 
     def new_scratch() -> bytearray:
-        """No room: uncompiled, what is received lands in a bytes object at once."""
+        """Return an empty buffer: uncompiled, received data lands in a bytes object at once."""
         return bytearray()
 
-    # A socket is read and written as any file is.
+    # A socket is read and written like any file.
     socket_recv = file_read = os.read
     socket_send = file_write = os.write
 
     def receive(kernel: Kernel, transfer: Any, fd: int, limit: int) -> bytes | int:
-        """What a read gives, as bytes."""
+        """Return the result of a read, as bytes."""
         if limit > sys.maxsize:
             raise OverflowError(f"a limit of {limit} bytes does not fit a C ssize_t")
         try:
@@ -85,7 +84,7 @@ if not cython.compiled:
     receive_short = receive
 
     def receive_into(transfer: Any, fd: int, buffer: Buffer) -> int:
-        """What a read gives, into a buffer."""
+        """Read into a buffer; return the number of bytes."""
         try:
             return os.readv(fd, (buffer,))
         except OSError as error:
@@ -124,7 +123,7 @@ if not cython.compiled:
             return negative_errno(error)
 
     def room_for_events(batch: EventBatch) -> bytearray:
-        """No room: uncompiled, events are rows of a list."""
+        """Return an empty buffer: uncompiled, events are rows of a list."""
         return bytearray()
 
     def batch_size(batch: EventBatch) -> int:
@@ -145,7 +144,7 @@ if not cython.compiled:
         batch._rows.append((fd, mask, generation))
 
     # The standard library's epoll tags events with the descriptor alone, so the generations are
-    # kept here; a watch whose end the kernel refused is known to be stale.
+    # kept here. If the kernel refused to end a watch, the watch is noted as stale.
 
     def new_epoll(kernel: Kernel) -> int:
         try:
@@ -171,7 +170,7 @@ if not cython.compiled:
         if operation == 2:
             generations.pop(fd, None)
         elif operation == 1 and fd in generations:
-            # Its former file was closed underneath the watch, which lives on if a duplicate does.
+            # The former file was closed underneath its watch, which lives on if a duplicate does.
             generations[fd] = _STALE
         elif generations.get(fd) != _STALE:
             generations[fd] = generation
@@ -194,7 +193,7 @@ if not cython.compiled:
         return len(found)
 
     def spin_and_sleep(kernel: Kernel, poll: Any, timeout_ns: int) -> Any:
-        """Ask again and again for a while before sleeping."""
+        """Poll again and again for `spin_ns`, then sleep."""
         began = monotonic_ns()
         spin_ns = min(kernel.spin_ns, LONGEST_SPIN_NS)
         while (spent := monotonic_ns() - began) < spin_ns and (timeout_ns < 0 or spent < timeout_ns):
@@ -203,7 +202,7 @@ if not cython.compiled:
         return sleep(kernel, poll, max(0, timeout_ns - spent) if timeout_ns > 0 else timeout_ns)
 
     def sleep(kernel: Kernel, poll: Any, timeout_ns: int) -> Any:
-        """Sleep, and hold a signal back meanwhile if the program asked for that."""
+        """Poll with a timeout, and block a signal meanwhile if the program asked for that."""
         seconds = timeout_ns / 1e9 if timeout_ns >= 0 else None
         if not kernel.blocked_signal:
             return poll(seconds, EVENTS_PER_POLL)
@@ -232,12 +231,12 @@ if not cython.compiled:
 
 
 def patched_clock() -> float:
-    """The time by the function that somebody has put in the place of `time.monotonic`, in seconds."""
+    """Return the time by the function that has replaced `time.monotonic`, in seconds."""
     return time.monotonic()
 
 
 class EventBatch:
-    """The events one `epoll_wait` gives: descriptor, mask and generation of each."""
+    """The events of one `epoll_wait`: descriptor, mask and generation of each."""
 
     __slots__ = ("_count", "_room", "_rows")
 
@@ -247,19 +246,19 @@ class EventBatch:
         self._rows: list[tuple[int, int, int]] = []
 
     def __len__(self) -> int:
-        """How many events there are."""
+        """Return the number of events."""
         return batch_size(self)
 
     def fd(self, index: int) -> int:
-        """The descriptor of an event."""
+        """Return the descriptor of an event."""
         return batch_fd(self, index)
 
     def mask(self, index: int) -> int:
-        """The epoll mask of an event."""
+        """Return the epoll mask of an event."""
         return batch_mask(self, index)
 
     def generation(self, index: int) -> int:
-        """The generation that was given with the watch."""
+        """Return the generation that was given with the watch."""
         return batch_generation(self, index)
 
     def put(self, fd: int, mask: int, generation: int) -> None:
@@ -296,58 +295,58 @@ class Kernel(SocketCalls):
         self._scratch = new_scratch()  # where short messages are received
         self._epolls: dict[int, Any] = {}  # uncompiled: the epoll objects by descriptor
         self._fine_sleep = True  # whether this kernel sleeps in nanoseconds (epoll_pwait2)
-        self.blocked_signal = 0  # a signal that is held back during a sleep; 0: none
-        self.spin_ns = 0  # for so long a sleep is put off, asking for events all the while
-        # Whether edge-triggered events can be relied upon. Uncompiled they cannot: a signal handler
-        # may raise between the kernel's answer and the queue, and an edge lost there is lost for ever.
+        self.blocked_signal = 0  # a signal that is blocked during a sleep; 0: none
+        self.spin_ns = 0  # the time for which `epoll_wait` polls before it sleeps
+        # Whether edge-triggered events are reliable. Uncompiled they are not: a signal handler may
+        # raise between the kernel's answer and the queue, and an edge lost there is lost for ever.
         self.keeps_edges = bool(cython.compiled)
         # Whether a busy loop may leave out polls. A simulated world counts them: its traces depend on it.
         self.may_skip_polls = type(self) is Kernel
         # Whether connections may be accepted without a socket object. Other kernels may know nothing else.
         self.accepts_descriptors = ACCEPTS_DESCRIPTORS and type(self) is Kernel
-        # Whether a loop may wait by io_uring, past `epoll_wait`. That would leave a simulated world.
+        # Whether a loop may wait by io_uring, past `epoll_wait`. This would leave a simulated world.
         self.offers_rings = type(self) is Kernel
 
     def now(self) -> int:
-        """The monotonic clock, in nanoseconds (man 3 clock_gettime)."""
+        """Return the monotonic clock, in nanoseconds (man 3 clock_gettime)."""
         return monotonic_ns()
 
     def seconds(self) -> float:
-        """The same in seconds."""
+        """Return the monotonic clock, in seconds."""
         return self.now() / 1e9
 
     def ticks(self) -> int:
-        """A counter that is cheaper to read than the clock, and that advances at least once a nanosecond.
+        """Return a counter that is cheaper than the clock, and that advances at least once a nanosecond.
 
-        Two differ by an upper bound of the time between them; it may jump.
+        The difference of two counts is an upper bound of the time between them. The counter may jump.
         """
         return read_ticks()
 
     def random_bytes(self, size: int) -> bytes:
-        """Unpredictable bytes; may block soon after the system's start (man 2 getrandom)."""
+        """Return unpredictable bytes; this may block soon after the system's start (man 2 getrandom)."""
         return os.urandom(size)
 
     # Data, by descriptor.
 
     def recv(self, fd: int, limit: int) -> bytes | int:
-        """Receive from a stream socket; no bytes at its end (man 2 recv).
+        """Receive from a stream socket; return no bytes at its end (man 2 recv).
 
-        With a limit from LONG_READ to below READ_SIZE, the memory for that much is the result's own.
+        With a limit from LONG_READ to below READ_SIZE, the call receives into the result's own memory.
         """
         return receive(self, socket_recv, fd, limit)
 
     def recv_short(self, fd: int, limit: int) -> bytes | int:
-        """The same where little is expected: it is copied out of memory that is used again."""
+        """Receive as `recv` does if little data is expected: it is copied out of reused memory."""
         if type(self) is not Kernel:
             return self.recv(fd, limit)
         return receive_short(self, socket_recv, fd, limit)
 
     def recv_into(self, fd: int, buffer: Buffer) -> int:
-        """Receive into a writable buffer; returns how many bytes, 0 at the end."""
+        """Receive into a writable buffer; return the number of bytes, 0 at the end."""
         return receive_into(socket_recv, fd, buffer)
 
     def send(self, fd: int, data: Buffer, offset: int) -> int:
-        """Send `data` from `offset` on; returns how many bytes the kernel took (man 2 send)."""
+        """Send `data` from `offset` on; return how many bytes the kernel took (man 2 send)."""
         return transmit(socket_send, fd, data, offset)
 
     def send_many(self, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
@@ -355,7 +354,7 @@ class Kernel(SocketCalls):
         return transmit_vectors(True, fd, chunks, first, offset)
 
     def read(self, fd: int, limit: int) -> bytes | int:
-        """Read from a pipe or another file; no bytes at its end (man 2 read)."""
+        """Read from a pipe or another file; return no bytes at its end (man 2 read)."""
         return receive(self, file_read, fd, limit)
 
     def read_into(self, fd: int, buffer: Buffer) -> int:
@@ -363,7 +362,7 @@ class Kernel(SocketCalls):
         return receive_into(file_read, fd, buffer)
 
     def write(self, fd: int, data: Buffer, offset: int) -> int:
-        """Write `data` from `offset` on; returns how many bytes were taken (man 2 write)."""
+        """Write `data` from `offset` on; return how many bytes the kernel took (man 2 write)."""
         return transmit(file_write, fd, data, offset)
 
     def write_many(self, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
@@ -373,7 +372,7 @@ class Kernel(SocketCalls):
     def sendfile(self, target: int, source: int, offset: int, count: int) -> int:
         """Send at most `count` bytes of the file `source`, from `offset` on, to the socket `target`.
 
-        How many went, 0 at the file's end (man 2 sendfile).
+        Return how many bytes were sent, 0 at the file's end (man 2 sendfile).
         """
         return send_file(target, source, offset, count)
 
@@ -384,7 +383,7 @@ class Kernel(SocketCalls):
     # Readiness.
 
     def epoll_create(self) -> int:
-        """A new epoll (man 2 epoll_create1)."""
+        """Return a new epoll (man 2 epoll_create1)."""
         return new_epoll(self)
 
     def epoll_ctl(self, epfd: int, operation: int, fd: int, mask: int, generation: int) -> int:
@@ -392,17 +391,17 @@ class Kernel(SocketCalls):
         return change_watch(self, epfd, operation, fd, mask, generation)
 
     def epoll_wait(self, epfd: int, timeout_ns: int, events: EventBatch) -> int:
-        """Sleep for events; how many. Runs Python's signal handlers, and raises what they raise."""
+        """Sleep for events; return their number. Run Python's signal handlers, and raise their errors."""
         return wait_for_events(self, epfd, timeout_ns, events)
 
     def eventfd(self) -> int:
-        """A new non-blocking counter, 0 at first (man 2 eventfd)."""
+        """Return a new non-blocking counter, 0 at first (man 2 eventfd)."""
         return new_eventfd()
 
     # Other descriptors.
 
     def pipe(self) -> tuple[int, int] | int:
-        """The read end and the write end of a new non-blocking pipe (man 2 pipe2)."""
+        """Return the read end and the write end of a new non-blocking pipe (man 2 pipe2)."""
         try:
             ends = os.pipe()
         except OSError as error:
@@ -412,7 +411,7 @@ class Kernel(SocketCalls):
         return ends
 
     def duplicate(self, fd: int, lowest: int = 0) -> int:
-        """Another descriptor for the same open file, not below `lowest` (man 2 fcntl, F_DUPFD_CLOEXEC)."""
+        """Duplicate a descriptor; the new one is not below `lowest` (man 2 fcntl, F_DUPFD_CLOEXEC)."""
         try:
             return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, lowest)
         except OSError as error:
@@ -427,14 +426,14 @@ class Kernel(SocketCalls):
         return 0
 
     def file_flags(self, fd: int) -> int:
-        """What a descriptor was opened for and with, or the negative error number (man 2 fcntl, F_GETFL)."""
+        """Return a descriptor's access mode and flags, or the negative error number (fcntl, F_GETFL)."""
         try:
             return fcntl.fcntl(fd, fcntl.F_GETFL)
         except OSError as error:
             return negative_errno(error)
 
     def file_mode(self, fd: int) -> int:
-        """The type and mode of a file, or the negative error number (man 2 fstat)."""
+        """Return the type and mode of a file, or the negative error number (man 2 fstat)."""
         try:
             return os.fstat(fd).st_mode
         except OSError as error:
@@ -451,14 +450,14 @@ class Kernel(SocketCalls):
     # Files that are sent.
 
     def file_size(self, fd: int) -> int:
-        """The size of a file in bytes, or the negative error number (man 2 fstat)."""
+        """Return the size of a file in bytes, or the negative error number (man 2 fstat)."""
         try:
             return os.fstat(fd).st_size
         except OSError as error:
             return negative_errno(error)
 
     def set_file_position(self, fd: int, offset: int) -> int:
-        """Read on from here (man 2 lseek, SEEK_SET)."""
+        """Set the position from which the file is read on (man 2 lseek, SEEK_SET)."""
         try:
             os.lseek(fd, offset, os.SEEK_SET)
         except OSError as error:
@@ -468,7 +467,7 @@ class Kernel(SocketCalls):
     # Children.
 
     def pidfd_open(self, pid: int) -> int:
-        """A descriptor for a child, readable when it has ended (man 2 pidfd_open)."""
+        """Return a descriptor for a child, readable when it has ended (man 2 pidfd_open)."""
         try:
             return os.pidfd_open(pid)
         except OSError as error:

@@ -64,7 +64,7 @@ cdef inline bytes message_again(MessageMemory kernel, const char *content, Py_ss
 
 
 cdef inline bytes keep_message(MessageMemory kernel, const char *content, Py_ssize_t size):
-    # One message more. If they are too large together, or nobody could tell that they are dropped, others go.
+    # Keep one message more. Drop others if all are too large together, or if references cannot be counted.
     cdef bytes message = PyBytes_FromStringAndSize(content, size)
     if kernel._kept + size > MOST_KEPT or not REUSES:
         kernel._messages.clear()

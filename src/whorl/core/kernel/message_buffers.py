@@ -1,4 +1,4 @@
-"""The memory of messages that were received: the next ones take it, once nobody has them any more."""
+"""The memory of received messages: later messages reuse it once no reference to the earlier ones is left."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""A kernel for one socket that brings its own methods: they are called where the system is called for others.
+"""A kernel for one socket that overrides methods: it calls them in the place of the system.
 
-asyncio receives and sends by the methods of the socket object that it is given. So a subclass of
-Python's that counts, delays or wraps what goes through it, and a test that replaces a method, see
-every byte here too.
+asyncio receives and sends by the methods of the socket object that it is given. A subclass of Python's socket
+may count, delay or wrap the data, and a test may replace a method. They see every byte here too.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-_SENDS_VECTORS = sys.version_info >= (3, 12)  # before, asyncio's transports do not use sendmsg
+_SENDS_VECTORS = sys.version_info >= (3, 12)  # in earlier versions asyncio's transports do not use sendmsg
 
 
 def has_own_methods(sock: Any) -> bool:
@@ -33,29 +32,29 @@ def has_own_methods(sock: Any) -> bool:
 
 
 class SocketKernel(Kernel):
-    """The real kernel, but for what one socket's own methods do."""
+    """The real kernel, except that it calls one socket's overridden methods."""
 
     def __init__(self, sock: Any) -> None:
         super().__init__()
         self._object = sock
-        self.error: Exception | None = None  # the last one of its methods that says more than a number
+        self.error: Exception | None = None  # the last exception of its methods
 
     def recv(self, fd: int, limit: int) -> bytes | int:
-        """What the socket's `recv` gives."""
+        """Return the result of the socket's `recv`."""
         data: bytes | int = self._outcome(lambda: bytes(self._object.recv(limit)))
         return data
 
     def recv_into(self, fd: int, buffer: WriteableBuffer) -> int:
-        """How much the socket's `recv_into` has put into the buffer."""
+        """Return how many bytes the socket's `recv_into` has put into the buffer."""
         return int(self._outcome(lambda: self._object.recv_into(buffer)))
 
     def send(self, fd: int, data: ReadableBuffer, offset: int) -> int:
-        """How much of the data the socket's `send` takes."""
+        """Return how many bytes of the data the socket's `send` takes."""
         rest = memoryview(data)[offset:] if offset else data
         return int(self._outcome(lambda: self._object.send(rest)))
 
     def send_many(self, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
-        """How much of the chunks the socket's `sendmsg` takes, or its `send`, as in asyncio."""
+        """Return how many bytes of the chunks the socket's `sendmsg`, or its `send`, takes, as in asyncio."""
         if not _SENDS_VECTORS or not hasattr(self._object, "sendmsg"):
             return self.send(fd, chunks[first], offset)
         vectors: list[Any] = chunks[first : first + WRITE_VECTORS]
@@ -64,7 +63,7 @@ class SocketKernel(Kernel):
         return int(self._outcome(lambda: self._object.sendmsg(vectors)))
 
     def _outcome(self, call: Callable[[], Any]) -> Any:
-        """What a method gives, or a negative error number."""
+        """Return the result of a method, or a negative error number; keep the exception in `error`."""
         try:
             return call()
         except Exception as error:
@@ -77,14 +76,14 @@ class SocketKernel(Kernel):
 
 
 def error_of(kernel: Kernel, code: int) -> BaseException:
-    """The exception for a call of this kernel's that failed with an error number."""
+    """Return the exception for a call of this kernel's that failed with an error number."""
     if isinstance(kernel, SocketKernel) and kernel.error is not None:
         return kernel.error
     return os_error(code)
 
 
 def kernel_for(kernel: Kernel, sock: Any) -> Kernel:
-    """The kernel by which to receive from a socket and send to it."""
+    """Return the kernel by which to receive from a socket and send to it."""
     if type(kernel) is Kernel and has_own_methods(sock):
         return SocketKernel(sock)
     return kernel

@@ -63,7 +63,7 @@ cdef class AddressBook:
     cdef uint8_t _places[PLACES]
 
 
-# From the kernel's form.
+# Conversion from the kernel's form.
 
 
 cdef inline object shown(AddressBook book, sockaddr_storage *address, unsigned int length):
@@ -129,12 +129,12 @@ cdef inline object read_address(sockaddr_storage *address, unsigned int length):
     return None
 
 
-# To the kernel's form.
+# Conversion to the kernel's form.
 
 
 cdef inline unsigned int written(AddressBook book, int family, object address, sockaddr_storage **into) except? 65536:
-    # The length, or 0 if only Python knows what to do with this address. It stands where `into` points to, or
-    # where that points to afterwards.
+    # Return the length, or 0 if only Python can convert this address. `into` points to the written address;
+    # it may be moved to another one.
     cdef Py_ssize_t place
     if book is not None and PyTuple_CheckExact(address):
         place = book._places[pointer_place(<PyObject *>address)]
@@ -145,7 +145,7 @@ cdef inline unsigned int written(AddressBook book, int family, object address, s
 
 
 cdef inline long long small_number(object number, long long largest) noexcept:
-    # A number from 0 to `largest`, or -1: it is for Python to say what is wrong with it.
+    # Return a number from 0 to `largest`, or -1: then Python reports what is wrong with it.
     cdef int overflow = 0
     cdef long long value
     if not PyLong_CheckExact(number):
@@ -164,7 +164,7 @@ cdef inline bint numeric_host(int family, object host, void *into) except -1:
 
 
 cdef inline unsigned int write_address(int family, object address, sockaddr_storage *into) except? 65536:
-    # Returns the length, or 0 if only Python knows what to do with this address.
+    # Return the length, or 0 if only Python can convert this address.
     cdef sockaddr_in *ipv4
     cdef sockaddr_in6 *ipv6
     cdef long long port, flow_info = 0, scope_id = 0

@@ -1,11 +1,11 @@
-"""Which sockets bring methods of their own: subclasses, stand-ins, Python's class where one was replaced."""
+"""Detects sockets that override methods: subclasses, stand-ins, and Python's class if one was replaced."""
 
 from __future__ import annotations
 
 import socket
 from typing import Any
 
-SOCKET = socket.socket  # whatever may be put in its place later
+SOCKET = socket.socket  # kept here, as other code may replace it later
 NAMES = ("recv", "recv_into", "recvfrom", "recvfrom_into", "send", "sendmsg", "sendto", "connect", "accept")
 PLAIN: dict[str, Any] = {name: getattr(SOCKET, name) for name in NAMES}
 
@@ -13,7 +13,7 @@ PLAIN: dict[str, Any] = {name: getattr(SOCKET, name) for name in NAMES}
 def overrides_method(sock: Any, *names: str) -> bool:
     """Return whether a socket has another method of one of these names than Python's socket class.
 
-    An object that is no socket of Python's has.
+    For an object that is no Python socket, return True.
     """
     kind = type(sock)
     if not issubclass(kind, SOCKET):

@@ -19,7 +19,7 @@ try:
 except ImportError:
     from whorl.core import cython_shim as cython
 
-# Bound once: tools that look for blocking calls in a running loop replace what `os` has, and make their
+# Bound once: tools that look for blocking calls in a running loop replace functions of `os`, and make their
 # exceptions for asyncio's own files.
 _stat = os.stat
 _unlink = os.unlink
@@ -33,16 +33,16 @@ ACCEPTS_DESCRIPTORS = bool(cython.compiled)
 if not cython.compiled:
 
     def accept_stream(calls: SocketCalls, fd: int) -> Any:
-        """Nothing: uncompiled, connections are accepted by the socket object."""
+        """Return None: uncompiled, the socket object accepts connections."""
         return -errno.ENOSYS
 
     def name_in(given: bytes | int) -> Any:
-        """Nothing, for the same reason."""
+        """Return None: uncompiled, the socket object accepts connections."""
         raise NotImplementedError("uncompiled, connections are accepted by the socket object")
 
 
 class SocketCalls(FileCalls):
-    """The calls of a kernel that are about sockets, and about the names that UNIX sockets have."""
+    """The calls of a kernel for sockets, and for the names of UNIX sockets."""
 
     __slots__ = ("_own_address", "_own_name")
 
@@ -54,7 +54,7 @@ class SocketCalls(FileCalls):
     # Sockets, as objects.
 
     def open_socket(self, family: int, kind: int, protocol: int) -> Any:
-        """A new non-blocking socket object, or the negative error number (man 2 socket)."""
+        """Return a new non-blocking socket object, or the negative error number (man 2 socket)."""
         try:
             sock = socket.socket(family, kind, protocol)
         except OSError as error:
@@ -63,7 +63,7 @@ class SocketCalls(FileCalls):
         return sock
 
     def adopt_socket(self, fd: int) -> Any:
-        """A socket object for a descriptor that is a socket, or the negative error number."""
+        """Return a socket object for a descriptor that is a socket, or the negative error number."""
         try:
             sock = socket.socket(fileno=fd)
         except OSError as error:
@@ -100,7 +100,7 @@ class SocketCalls(FileCalls):
         return 0
 
     def accept(self, sock: Any) -> Any:
-        """The next connection, as a non-blocking socket object and the peer's address (man 2 accept)."""
+        """Accept a connection; return a non-blocking socket object and the peer's address (man 2 accept)."""
         try:
             connection, address = sock.accept()
         except OSError as error:
@@ -109,21 +109,21 @@ class SocketCalls(FileCalls):
         return connection, address
 
     def accept_descriptor(self, fd: int) -> Any:
-        """The next connection of a listening socket: its descriptor, the peer's address and its own name.
+        """Accept a connection; return its descriptor, the peer's address and its own name.
 
-        UNIX sockets have the name of the socket that listens (man 7 unix): theirs is not asked for, and None.
-        `name_of` makes a name of the address. The connection does not block, and of TCP it does not wait for
-        more to send (man 2 accept4, TCP_NODELAY). Only for kernels with `accepts_descriptors`, and families
-        whose addresses are known here: ACCEPTED_FAMILIES.
+        The own name of a UNIX socket is that of the listening socket (man 7 unix), so it is None here.
+        `name_of` makes a name of the address. The connection does not block, and TCP does not wait for more
+        data to send (man 2 accept4, TCP_NODELAY). Only for kernels with `accepts_descriptors`, and for the
+        families whose addresses are known here: ACCEPTED_FAMILIES.
         """
         return accept_stream(self, fd)
 
     def name_of(self, address: bytes | int) -> Any:
-        """An address of `accept_descriptor` as Python's `socket` shows it; one of IPv4 is a number there."""
+        """Return an address of `accept_descriptor` (a number for IPv4) as Python's `socket` shows it."""
         return name_in(address)
 
     def socket_of(self, fd: int, family: int, number: int) -> Any:
-        """The socket object for a descriptor of `accept_descriptor`; for -1 one that is closed."""
+        """Return the socket object for a descriptor of `accept_descriptor`; for -1, a closed one."""
         if fd >= 0:
             sock = socket.socket(family, socket.SOCK_STREAM, number, fileno=fd)
             sock.setblocking(False)
@@ -136,7 +136,7 @@ class SocketCalls(FileCalls):
         return sock
 
     def connect(self, sock: Any, address: Any) -> int:
-        """Begin to connect a socket; -EINPROGRESS when it goes on (man 2 connect)."""
+        """Begin to connect a socket; return -EINPROGRESS if that goes on (man 2 connect)."""
         try:
             sock.connect(address)
         except OSError as error:
@@ -144,7 +144,7 @@ class SocketCalls(FileCalls):
         return 0
 
     def socket_error(self, sock: Any) -> int:
-        """Take a socket's pending error, as a positive number; 0 if there is none (SO_ERROR)."""
+        """Take a socket's pending error; return it as a positive number, 0 if there is none (SO_ERROR)."""
         try:
             code: int = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         except OSError as error:
@@ -160,7 +160,7 @@ class SocketCalls(FileCalls):
         return 0
 
     def get_option(self, sock: Any, level: int, option: int) -> int:
-        """A socket option's integer value, or the negative error number (man 2 getsockopt)."""
+        """Return a socket option's integer value, or the negative error number (man 2 getsockopt)."""
         try:
             value: int = sock.getsockopt(level, option)
         except OSError as error:
@@ -168,14 +168,14 @@ class SocketCalls(FileCalls):
         return value
 
     def socket_name(self, sock: Any) -> Any:
-        """A socket's own address, or the negative error number (man 2 getsockname)."""
+        """Return a socket's own address, or the negative error number (man 2 getsockname)."""
         try:
             return sock.getsockname()
         except OSError as error:
             return negative_errno(error)
 
     def peer_name(self, sock: Any) -> Any:
-        """The peer's address, or the negative error number (man 2 getpeername)."""
+        """Return the peer's address, or the negative error number (man 2 getpeername)."""
         try:
             return sock.getpeername()
         except OSError as error:
@@ -200,7 +200,7 @@ class SocketCalls(FileCalls):
     # The file system, as far as UNIX sockets live in it.
 
     def path_status(self, path: str | bytes) -> tuple[int, int] | int:
-        """The mode and the inode number of a file, or the negative error number (man 2 stat)."""
+        """Return the mode and the inode number of a file, or the negative error number (man 2 stat)."""
         try:
             status = _stat(path)
         except OSError as error:
