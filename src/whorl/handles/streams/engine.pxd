@@ -43,7 +43,7 @@ cdef class Stream(IOHandle):
     cdef flag _hung_up
     cdef flag _urgent
 
-    # Sinks: what a subclass does with what happens.
+    # The sink: methods that a subclass overrides.
     cdef object _data_arrived(self, bytes data)
     cdef object _end_arrived(self)
     cdef object _read_failed(self, int code)

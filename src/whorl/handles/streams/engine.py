@@ -4,8 +4,8 @@ Facts about readiness that shape this file:
 
 * TCP sockets are watched edge-triggered, for both directions at once: one `epoll_ctl` in their
   life. An edge comes once. So the engine remembers that there may be *more to read* until a read
-  gives less than was asked for, and queues itself again for the rest; a paused reader keeps that
-  note for the time when it resumes.
+  returns less than its limit, and queues itself again for the rest. A paused reader keeps that
+  note until it resumes.
 * After a hang-up no new edge will come, so reading goes on to the end, short reads or not.
 * UNIX sockets and pipes are watched level-triggered: edge-triggered they would report every read
   of the peer as a chance to write.
@@ -38,7 +38,7 @@ HANGUP = int(Event.HANGUP)
 ENDS = DISCONNECT | HANGUP | ERROR
 INCOMING = READABLE | PRIORITIZED | ENDS
 OUTGOING = WRITABLE | HANGUP | ERROR
-#: Seen only, of a turn that an interrupt cut short between reading and writing: it goes on with the writing.
+#: A flag in `_seen`: an interrupt cut a turn short between reading and writing. The next turn writes first.
 CUT_SHORT = 64
 EAGAIN = -errno.EAGAIN
 EINTR = -errno.EINTR
@@ -71,36 +71,36 @@ class Stream(IOHandle):
         machine: LoopLifecycle = loop
         self._kernel = machine._kernel
         self._poller = machine._poller
-        self._attached_fd = -1  # the descriptor, also once it is closed: it is shown
-        self._sock: Any = None  # the socket object whose descriptor this is, if there is one
+        self._attached_fd = -1  # the descriptor, kept for display when it is closed
+        self._sock: Any = None  # the socket object of the descriptor, if there is one
         self._is_socket = False
         self._reading = False  # whether the user wants data
         self._more_to_read = False  # whether the kernel may hold data that no event will announce
         self._hung_up = False  # whether the peer is gone or will write no more
-        self._urgent = False  # whether there is urgent data, at which a read ends before the end of what came
-        self._last_read = 0  # how much the last read brought
-        self._chunks: Any = None  # what waits to be sent: a list, once there was something
-        self._first = 0  # the first of them that was not sent wholly
-        self._offset = 0  # how much of it was sent
-        self._unsent = 0  # bytes waiting in all
-        self._sent_total = 0  # bytes the kernel has taken
+        self._urgent = False  # whether there is urgent data, at which a read ends early
+        self._last_read = 0  # the size of the last read
+        self._chunks: Any = None  # the list of unsent chunks, once there was one
+        self._first = 0  # the index of the first chunk that was not sent wholly
+        self._offset = 0  # the number of its bytes that were sent
+        self._unsent = 0  # the number of unsent bytes in all chunks
+        self._sent_total = 0  # the number of bytes that the kernel has taken
 
     # The sink.
 
     def _data_arrived(self, data: bytes) -> None:
-        """Bytes were read."""
+        """Handle bytes that were read."""
 
     def _end_arrived(self) -> None:
-        """The peer has written its last byte: there is nothing more to read, and it is time to stop."""
+        """Handle the end of the stream, after the peer's last byte; reading should stop."""
 
     def _read_failed(self, code: int) -> None:
-        """Reading failed with this error number: it is time to stop."""
+        """Handle a failed read with this error number; reading should stop."""
 
     def _write_failed(self, code: int) -> None:
-        """Writing failed with this error number; what was unsent is still queued."""
+        """Handle a failed write with this error number; the unsent data is still queued."""
 
     def _sent_some(self) -> None:
-        """The kernel took bytes that had been queued; `_unsent` is 0 if all of them."""
+        """Note that the kernel took queued bytes; `_unsent` is 0 if it took all of them."""
 
     # Beginning and ending.
 
@@ -124,7 +124,7 @@ class Stream(IOHandle):
             self._kernel.close(fd)
 
     def _update_interest(self) -> None:
-        """Let the poller watch for what can be used."""
+        """Let the poller watch for the events that the stream can use."""
         if self._edge:
             if not self._interest:
                 self._poller.add(self, READABLE | WRITABLE | DISCONNECT | PRIORITIZED)
@@ -138,7 +138,7 @@ class Stream(IOHandle):
             self._poller.modify(self, wanted)
 
     def _on_events(self, seen: int) -> None:
-        """Read once, then write what waits."""
+        """Read once, then write the unsent data."""
         if seen & ENDS:
             self._hung_up = True
         if seen & PRIORITIZED:
@@ -146,7 +146,7 @@ class Stream(IOHandle):
         if seen & INCOMING:
             self._more_to_read = True
         is_read = is_done = False
-        waits = self._unsent > 0  # What is written while it is read tries the kernel by itself.
+        waits = self._unsent > 0  # Data that is written during the read tries the kernel by itself.
         try:
             if seen & CUT_SHORT and self._unsent:
                 self._flush()
@@ -158,7 +158,7 @@ class Stream(IOHandle):
             is_done = True
         finally:  # `except` would cost each event a look at the exception that is being handled.
             if not is_done:
-                # An interrupt: what was not done must not wait for an event that may not come again.
+                # An interrupt: the rest must not wait for an event that may not come again.
                 if not is_read and self._unsent and seen & OUTGOING:
                     self._seen |= CUT_SHORT
                 self._run_again()
@@ -166,7 +166,7 @@ class Stream(IOHandle):
             self._run_again()
 
     def _run_again(self) -> None:
-        """Take another turn without an event of the kernel's."""
+        """Take another turn without an event of the kernel."""
         if not self._queued:
             self._queued = True
             self._loop._queue_pending(self)
@@ -186,7 +186,7 @@ class Stream(IOHandle):
                 self._update_interest()
 
     def _read(self) -> None:
-        """Read once and hand it to the sink."""
+        """Read once and hand the data to the sink."""
         limit = self._read_limit()
         if self._is_socket:
             self._took(self._kernel.recv(self._fd, limit), limit)
@@ -194,7 +194,7 @@ class Stream(IOHandle):
             self._took(self._kernel.read(self._fd, limit), limit)
 
     def _read_limit(self) -> int:
-        """How much to ask for: a little more than came the last time, if that was much."""
+        """Return the limit of the next read: a little more than the last read, if that was large."""
         last = self._last_read
         if last < LONG_READ:
             return READ_SIZE
@@ -204,12 +204,12 @@ class Stream(IOHandle):
         return limit
 
     def _took(self, data: bytes | int, limit: int) -> None:
-        """Do what the result of a read asks for."""
+        """Handle the result of a read."""
         if isinstance(data, bytes):
             size = len(data)
             if size < limit and self._last_read in (limit, limit // 2):
-                # The read before took all that it had asked for, and this one the rest of a message, it
-                # seems: the next of that length is to be read at once.
+                # The previous read reached its limit, and this one seems to be the rest of a message. So the
+                # next message of that length is read at once.
                 self._last_read += size
             else:
                 self._last_read = size
@@ -220,14 +220,14 @@ class Stream(IOHandle):
             self._note_read(data, limit)
 
     def _note_read(self, result: int, limit: int) -> None:
-        """Note what a read says of the next one; tell the sink of the end and of errors."""
+        """Note whether there may be more to read; tell the sink of the end and of errors."""
         if result > 0:
             if result < limit and not self._hung_up and not self._urgent:
                 self._more_to_read = False
         elif result == EAGAIN:
             self._more_to_read = self._urgent = False
         elif result != EINTR:
-            self._more_to_read = result == 0  # The end stays there, for those who read once more.
+            self._more_to_read = result == 0  # The end stays readable for a reader that starts again.
             if result == 0:
                 self._end_arrived()
             else:
@@ -236,7 +236,7 @@ class Stream(IOHandle):
     # Writing.
 
     def _send(self, data: Any, size: int) -> int:
-        """Send `data`, and queue what the kernel does not take; 0 or the negative error number.
+        """Send `data`, and queue the part that the kernel does not take; return 0 or the negative error.
 
         A subclass may also return 1: the data is held, and will be sent soon.
         """
@@ -253,7 +253,7 @@ class Stream(IOHandle):
         return self._queue_rest(data, sent, size)
 
     def _queue_rest(self, data: Any, sent: int, size: int) -> int:
-        """Queue what the kernel did not take: it took `sent` bytes, or none, by that error number."""
+        """Queue the part that the kernel did not take; `sent` is the taken size or a negative error."""
         if sent < 0:
             if sent != EAGAIN and sent != EINTR and sent != ENOBUFS:
                 return sent
@@ -266,12 +266,12 @@ class Stream(IOHandle):
         return 0
 
     def _enqueue(self, data: Any, sent: int, size: int) -> None:
-        """Queue `data`, of which `sent` bytes have gone out; what is mutable is copied."""
+        """Queue `data`, of which `sent` bytes have gone out; copy it if it is mutable."""
         if sent >= size:
             return  # An empty chunk would take the next one's offset.
         if type(data) is not bytes:
             data = bytes(memoryview(data)[sent:])
-            size = len(data)  # Another thread may have changed it while it was being sent.
+            size = len(data)  # Another thread may have resized it during the send.
             sent = 0
             if not size:
                 return
@@ -283,7 +283,7 @@ class Stream(IOHandle):
         self._unsent += size - sent
 
     def _send_all(self, chunks: list[bytes], size: int) -> None:
-        """Send the chunks, of which none is empty, and queue what the kernel does not take in this list."""
+        """Send the chunks, none of them empty, and keep this list as the queue of the unsent ones."""
         self._poller.empty_polls = 0
         if self._unsent:
             self._chunks += chunks
@@ -296,7 +296,7 @@ class Stream(IOHandle):
             self._update_interest()
 
     def _flush(self) -> None:
-        """Send what waits, as far as the kernel takes it."""
+        """Send the unsent data, as far as the kernel takes it."""
         before = self._unsent
         for _ in range(WRITES_PER_EVENT):
             sent = self._send_first()
@@ -319,7 +319,7 @@ class Stream(IOHandle):
             self._sent_some()
 
     def _send_first(self) -> int:
-        """One call of the kernel's with what is first in the queue."""
+        """Send the first chunks of the queue in one call of the kernel; return its result."""
         if len(self._chunks) - self._first == 1:
             if self._is_socket:
                 return self._kernel.send(self._fd, self._chunks[self._first], self._offset)
@@ -329,7 +329,7 @@ class Stream(IOHandle):
         return self._kernel.write_many(self._fd, self._chunks, self._first, self._offset)
 
     def _advance(self, sent: int) -> None:
-        """Forget what has been sent."""
+        """Take `sent` bytes out of the queue."""
         self._sent_total += sent
         if sent == self._unsent:
             self._drop_unsent()
@@ -349,7 +349,7 @@ class Stream(IOHandle):
             self._first = 0
 
     def _drop_unsent(self) -> None:
-        """Forget what waits to be sent."""
+        """Drop the unsent data."""
         if self._chunks is not None:
             self._chunks.clear()
         self._first = 0

@@ -1,9 +1,9 @@
-"""The listener: takes the connections that arrive at a listening socket.
+"""The listener, which takes the connections that arrive at a listening socket.
 
-What `accept` answers when it brings no connection is one of four things: there is none; this one
-is gone already (the next may be fine); the process or the system has run out of descriptors or
-memory; or the socket cannot listen. When something has run out, the connection stays where it is
-and would be reported in every turn, so the listener rests for a while.
+If `accept` returns no connection, there are four cases. There is none; this one is gone already (the next
+may be fine); the process or the system has run out of descriptors or memory; or the socket cannot listen.
+When a resource has run out, the connection stays in the kernel and would be reported in every turn. So the
+listener rests for a while.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ GONE = frozenset(
 
 
 class Listener(IOHandle):
-    """Calls `accepted(sock)` with each connection of a listening socket.
+    """A handle that calls `accepted(sock)` with each connection of a listening socket.
 
-    `refused(code)` is called with an error number when connections can be taken no more: for a
-    while (see `EXHAUSTED`), or for good. The socket stays its owner's, who closes it.
+    It calls `refused(code)` with an error number when it can take connections no more: for a while
+    (see `EXHAUSTED`), or for good. The owner of the socket keeps it and closes it.
     """
 
     __slots__ = ("_accepted", "_kernel", "_poller", "_refused", "_rest", "_sock")
@@ -64,12 +64,12 @@ class Listener(IOHandle):
         self._rest: TimedCallback | None = None  # the end of the rest, while it rests
 
     def resume(self) -> None:
-        """Take connections."""
+        """Accept connections."""
         if self._rest is None and not self._interest:
             self._poller.add(self, READABLE)
 
     def pause(self) -> None:
-        """Leave connections where they are."""
+        """Leave connections in the kernel."""
         self._poller.remove(self)
 
     def _on_events(self, seen: int) -> None:

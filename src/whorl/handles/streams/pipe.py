@@ -1,7 +1,7 @@
 """Pipe: UNIX sockets, the two ends of plain pipes, and handles that travel through them.
 
-A descriptor goes with the first byte of the data it was given with. So data that was queued before is sent
-first and by itself, and never in one call with what follows.
+A descriptor goes with the first byte of its data. So data that was queued before is sent first and by itself,
+and never in one call with later data.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Name = str | bytes | os.PathLike[str]
 class Pipe(StreamHandle):
     """A UNIX socket, connected or listening, or one end of a pipe (libuv: ``uv_pipe_t``).
 
-    Names are paths; one that begins with a zero byte is in Linux's abstract name space. A name
+    Names are paths; a name that begins with a zero byte is in Linux's abstract name space. A name
     that is too long is an error (ENAMETOOLONG), never cut.
 
     With `ipc`, handles may be sent and received together with data, between processes too.
@@ -63,9 +63,9 @@ class Pipe(StreamHandle):
     def open(self, fd: int) -> None:
         """Take over a UNIX socket or an end of a pipe; the handle will close it.
 
-        What the descriptor was opened for decides whether it is readable and writable. Raises
-        OSError: EBUSY if the handle has a descriptor, EEXIST if another handle of the loop watches
-        this one, EINVAL if it is a file of another kind.
+        The access mode of the descriptor decides whether the handle is readable and writable. Raises OSError.
+        EBUSY: the handle has a descriptor. EEXIST: another handle of the loop watches this one. EINVAL: it is
+        a file of another kind.
         """
         self._check_open()
         self._check_unused()
@@ -113,10 +113,10 @@ class Pipe(StreamHandle):
     def connect(
         self, name: Name, on_connect: Callable[[Connect, OSError | None], object] | None = None
     ) -> Connect:
-        """Connect; `on_connect(request, error)` is called when that is over.
+        """Connect the socket; call `on_connect(request, error)` when that is over.
 
-        What the system refuses goes to the callback always. Raises OSError: EALREADY while it is
-        connecting, EISCONN once it is connected, EINVAL or ENAMETOOLONG if this is no name.
+        The callback gets any error of the system. Raises OSError: EALREADY while the handle is connecting,
+        EISCONN once it is connected, EINVAL or ENAMETOOLONG if this is no name.
         """
         self._check_open()
         self._check_unconnected()
@@ -133,15 +133,15 @@ class Pipe(StreamHandle):
         return request
 
     def getsockname(self) -> str | bytes:
-        """The socket's own name; empty if it has none, bytes if it is abstract."""
+        """Return the socket's own name; empty if it has none, bytes if it is abstract."""
         return self._name(self._kernel.socket_name)
 
     def getpeername(self) -> str | bytes:
-        """The peer's name; empty if it has none, bytes if it is abstract."""
+        """Return the peer's name; empty if it has none, bytes if it is abstract."""
         return self._name(self._kernel.peer_name)
 
     def chmod(self, events: int) -> None:
-        """Let everybody read (READABLE) or write (WRITABLE) a bound socket's path (``uv_pipe_chmod``).
+        """Let all users read (READABLE) or write (WRITABLE) a bound socket's path (``uv_pipe_chmod``).
 
         Raises OSError: EINVAL for other flags or none, EBADF if the socket has no path.
         """
@@ -168,8 +168,8 @@ class Pipe(StreamHandle):
     ) -> Write:
         """Send all of `data`, and with its first byte the descriptor of `handle` (``uv_write2``).
 
-        The handle may be closed as soon as this has returned; it stays what it is here. Raises OSError:
-        EINVAL without `ipc` or without data, EBADF if `handle` has no descriptor, what `write` raises.
+        The handle may be closed as soon as this has returned; in this process it stays as it is. Raises
+        OSError as `write` does, EINVAL without `ipc` or without data, EBADF if `handle` has no descriptor.
         """
         chunk = self._to_send(data, handle)
         copy: int = check_result(self._kernel.duplicate(handle.fileno()))
@@ -193,9 +193,9 @@ class Pipe(StreamHandle):
         return request
 
     def try_write2(self, data: Buffer, handle: IOHandle) -> int:
-        """Send what the kernel takes of `data` at once, with the handle; how many bytes (``uv_try_write2``).
+        """Send what the kernel takes at once of `data`, with the handle; return the size (``uv_try_write2``).
 
-        Raises BlockingIOError if it takes nothing, or if writes are waiting: the handle was not sent then.
+        Raises BlockingIOError if it takes nothing, or if writes are waiting; the handle was not sent then.
         """
         chunk = self._to_send(data, handle)
         if self._connecting is not None or self._unsent:
@@ -205,18 +205,18 @@ class Pipe(StreamHandle):
         return sent
 
     def pending_count(self) -> int:
-        """How many handles were received and wait for `accept`."""
+        """Return how many received handles wait for `accept`."""
         return len(self._received)
 
     def pending_type(self) -> HandleKind:
-        """The kind of the handle that `accept` takes next; UNKNOWN if there is none."""
+        """Return the kind of the handle that `accept` takes next; UNKNOWN if there is none."""
         return kind_of(self._kernel, self._received[0]) if self._received else HandleKind.UNKNOWN
 
     def accept(self, client: Any) -> None:
-        """Make `client`, a fresh handle, the connection that has arrived, or the next handle received.
+        """Make `client`, a fresh handle, the connection that has arrived, or the next received handle.
 
-        For a received handle `client` is of the kind that `pending_type` says, a UDP too. What nobody accepts
-        is closed together with this handle. Raises BlockingIOError if there is nothing.
+        For a received handle `client` must be of the kind that `pending_type` returns, perhaps a UDP. Handles
+        that are not accepted are closed together with this one. Raises BlockingIOError if there is none.
         """
         if not self._ipc:
             StreamHandle.accept(self, client)
@@ -232,7 +232,7 @@ class Pipe(StreamHandle):
         del self._received[0]
 
     def _to_send(self, data: Buffer, handle: IOHandle) -> bytes | memoryview:
-        """The data to be sent with a handle, if that can be done."""
+        """Return the data to be sent with a handle; raise an error if it cannot be sent."""
         self._check_writable()
         if not isinstance(handle, IOHandle):
             raise TypeError(f"a handle with a descriptor was expected, got {handle!r}")
@@ -268,7 +268,7 @@ class Pipe(StreamHandle):
         else:
             self._read_message()
         if self._some_lost and self._reading:
-            # Descriptors did not fit into this process any more.
+            # This process had no room for some descriptors.
             self._stop_reading()
             self._read_failed(errno.EMFILE)
         self._some_lost = False
@@ -293,7 +293,7 @@ class Pipe(StreamHandle):
         self._received.extend(fds)
         return size
 
-    # What is below.
+    # The socket and its name.
 
     def _name(self, ask: Callable[[Any], Any]) -> str | bytes:
         if self.is_closing() or self._sock is None:
@@ -318,7 +318,7 @@ class Pipe(StreamHandle):
 
 
 def encode(name: Name) -> bytes:
-    """A name as the kernel knows it."""
+    """Return a name in the kernel's form."""
     encoded = os.fsencode(name)
     is_abstract = encoded.startswith(b"\0")
     if not encoded or (not is_abstract and b"\0" in encoded):

@@ -1,12 +1,11 @@
-"""The stream handle: a byte stream with libuv's callbacks; what TCP and Pipe share.
+"""The stream handle: a byte stream with libuv's callbacks; the base of TCP, Pipe and TTY.
 
-Requests end in their own time, never inside the call that began them: a write that the kernel
-took at once is *owed* its callback, and the handle is *fed*: it asks for a turn in the pending
-phase, apart from the events that it may have, to pay what it owes. Callbacks come in the order
-connect, writes, shutdown; those of requests still in flight when the handle is closed come with
-ECANCELED, before the callback of `close`.
+A request never ends inside the call that began it. If the kernel took a write at once, the request waits in
+the handle's queue `_owed` for its callback. The handle then queues itself for the pending phase (`_fed`),
+apart from its events, to call back. Callbacks come in the order connect, writes, shutdown. When the handle
+is closed, the callbacks of requests in flight come with ECANCELED, before the callback of `close`.
 
-What an event leads to, and in which order, is libuv's; descriptors are watched level-triggered for
+The reactions to an event, and their order, are libuv's; descriptors are watched level-triggered for
 that reason. The turn that brings a connection does nothing else with the stream.
 """
 
@@ -81,16 +80,16 @@ class StreamHandle(Stream):
 
     def __init__(self, loop: Loop) -> None:
         super().__init__(loop)
-        self._readable = False  # whether it is, or is about to be, connected for reading
+        self._readable = False  # whether the stream is, or is about to be, connected for reading
         self._writable = False  # the same for writing; false after `shutdown`
         self._read_callback: Any = None
         self._get_buffer: Any = None
         self._read_context: Any = None
-        self._writes = RequestQueue()  # those not sent wholly
-        self._owed = RequestQueue()  # those that are over, and not called back
+        self._writes = RequestQueue()  # the writes that were not sent wholly
+        self._owed = RequestQueue()  # the finished requests whose callbacks have not run
         self._fed = False  # whether it stands in the loop's pending queue
         self._connecting: Connect | None = None
-        self._delayed_error = 0  # how connecting failed at once
+        self._delayed_error = 0  # the error by which connecting failed at once
         self._shutting: Shutdown | None = None
         self._listener: Listener | None = None
         self._accepted: Any = None  # the connection that waits for `accept`
@@ -104,14 +103,14 @@ class StreamHandle(Stream):
         callback: Callable[[Self, Any, OSError | None], object],
         get_buffer: Callable[[Self, int], Buffer] | None = None,
     ) -> None:
-        """Call `callback(stream, data, error)` with what arrives, as bytes.
+        """Call `callback(stream, data, error)` with the data that arrives, as bytes.
 
-        At the end of the stream `data` is empty and `error` None; after that, and after an
-        error, reading has been stopped.
+        At the end of the stream `data` is empty and `error` None. After that, and after an error, the stream
+        reads no more.
 
-        With `get_buffer(stream, size)` the caller supplies the memory for each read, `size` being
-        a suggestion; `data` is then a memoryview of the part that was filled. A buffer without
-        room is an error of the read (ENOBUFS).
+        With `get_buffer(stream, size)` the caller supplies the memory for each read; `size` is a suggestion.
+        `data` is then a memoryview of the part that was filled. A buffer without room is an error of the read
+        (ENOBUFS).
 
         Raises OSError: EALREADY if it reads already, ENOTCONN if there is nothing to read from.
         """
@@ -133,7 +132,7 @@ class StreamHandle(Stream):
         self._activate()
 
     def read_stop(self) -> None:
-        """Read no more; what arrives stays in the kernel. Does nothing if it does not read."""
+        """Stop reading; data that arrives stays in the kernel. Does nothing if the stream does not read."""
         if self._reading:
             self._stop_reading()
             self._deactivate()
@@ -186,7 +185,7 @@ class StreamHandle(Stream):
             Stream._note_read(self, result, limit)
 
     def _read_failed(self, code: int) -> None:
-        """Nothing more can be read or written; as in libuv, the stream stops after its callback."""
+        """End reading and writing after an error; as in libuv, the stream stops after its callback."""
         self._readable = self._writable = False
         try:
             call_with_three(self._read_context, self._read_callback, self, b"", os_error(code))
@@ -196,7 +195,7 @@ class StreamHandle(Stream):
                 self._deactivate()
 
     def _tell_reader(self, error: OSError | None) -> None:
-        """Tell that nothing more will be read."""
+        """Call the read callback with the end or an error; nothing more will be read."""
         self._deactivate()
         call_with_three(self._read_context, self._read_callback, self, b"", error)
 
@@ -205,8 +204,8 @@ class StreamHandle(Stream):
     def write(self, data: Buffer, callback: Callable[[Write, OSError | None], object] | None = None) -> Write:
         """Send all of `data`; `callback(request, error)` is called when the kernel has taken it.
 
-        Writes go out in order, also those made before the stream is connected. What is mutable
-        is copied unless it is sent at once.
+        Writes go out in order, also those made before the stream is connected. Mutable data is copied unless
+        it is sent at once.
 
         Raises OSError: EBADF without a descriptor, EPIPE if nothing can be written.
         """
@@ -218,7 +217,7 @@ class StreamHandle(Stream):
         if size and self._connecting is not None:
             self._enqueue(chunk, 0, size)
         elif size and self._owed._size and self._owes_failure():
-            self._enqueue(chunk, 0, size)  # It will most likely fail too, but in its turn.
+            self._enqueue(chunk, 0, size)  # This write will most likely fail too, but in its turn.
             self._update_interest()
         elif size:
             code = self._send(chunk, size)
@@ -230,13 +229,13 @@ class StreamHandle(Stream):
         elif self._unsent or self._connecting is not None or self._writes._size:
             self._writes.push(request)
         else:
-            self._owed.push(request)  # it is over: the way of most
+            self._owed.push(request)  # It is finished, as most writes are.
         if not self._unsent:
             self._run_again()
         return request
 
     def try_write(self, data: Buffer) -> int:
-        """Send what the kernel takes of `data` at once; returns how many bytes.
+        """Send the part of `data` that the kernel takes at once; return how many bytes.
 
         Raises BlockingIOError if it takes nothing, or if writes are waiting.
         """
@@ -254,7 +253,7 @@ class StreamHandle(Stream):
         return sent
 
     def shutdown(self, callback: Callable[[Shutdown, OSError | None], object] | None = None) -> Shutdown:
-        """Write no more, and let the peer know once all has been written.
+        """End writing, and let the peer know once all data has been written.
 
         Raises OSError (ENOTCONN) if nothing can be written, or no more.
         """
@@ -274,7 +273,7 @@ class StreamHandle(Stream):
 
     @property
     def write_queue_size(self) -> int:
-        """How many bytes wait to be sent."""
+        """The number of bytes that wait to be sent."""
         return self._unsent
 
     def _check_writable(self) -> None:
@@ -293,7 +292,7 @@ class StreamHandle(Stream):
         return False
 
     def _write_failed(self, code: int) -> None:
-        """The first write has failed; the others are tried in their turn."""
+        """End the first write with an error; the other writes are tried in their turn."""
         self._complete_writes()
         request: Any = self._writes.pop()
         self._advance(request._target - self._sent_total)
@@ -305,7 +304,7 @@ class StreamHandle(Stream):
     # Connecting.
 
     def _check_unconnected(self) -> None:
-        """Refuse to connect again. The kernel does, but not the first time after a connection was made."""
+        """Raise OSError on a second connect. The kernel refuses it too, but not right after a connection."""
         if self._connecting is not None:
             raise os_error(errno.EALREADY)
         if self._readable and self._sock is not None:
@@ -313,7 +312,7 @@ class StreamHandle(Stream):
                 raise os_error(errno.EISCONN)
 
     def _begin_connect(self, callback: Any, code: int) -> Connect:
-        """Wait for the connection, or have it reported that it failed at once with `code`."""
+        """Wait for the connection, or report in the next turn that it failed at once with `code`."""
         request = Connect(self, callback)
         self._connecting = request
         self._readable = self._writable = True
@@ -325,7 +324,7 @@ class StreamHandle(Stream):
         return request
 
     def _finish_connect(self, seen: int) -> None:
-        """Find out how connecting went."""
+        """End the connect request with its result, if there is one by now."""
         code = self._delayed_error
         if not code:
             if not seen & (WRITABLE | ERROR | HANGUP):
@@ -403,7 +402,7 @@ class StreamHandle(Stream):
         raise NotImplementedError
 
     def _begin(self, readable: bool, writable: bool) -> None:
-        """What was attached is connected."""
+        """Note in which directions the attached descriptor is connected."""
         self._readable = readable
         self._writable = writable
 
@@ -412,25 +411,25 @@ class StreamHandle(Stream):
             raise os_error(errno.EBUSY)
 
     def _check_free(self, fd: int) -> None:
-        """Refuse a descriptor that another handle of the loop watches."""
+        """Raise OSError if another handle of the loop watches the descriptor."""
         if self._poller.find(fd) is not None:
             raise os_error(errno.EEXIST)
 
     def set_blocking(self, blocking: bool) -> None:
-        """Set or clear the descriptor's blocking mode, for whoever else has it (``uv_stream_set_blocking``).
+        """Set or clear the descriptor's blocking mode, for its other users (``uv_stream_set_blocking``).
 
-        The handle itself goes on as before: sockets are never waited for, only pipes and terminals are.
+        The handle itself works as before: its calls never block on sockets, only on pipes and terminals.
         """
         if self._life != OPEN or self._fd < 0:
             raise os_error(errno.EBADF)
         check_result(self._kernel.set_blocking(self._fd, bool(blocking)))
 
     def send_buffer_size(self, size: int | None = None) -> int:
-        """The size of the kernel's buffer for sending, after setting it unless `size` is None."""
+        """Return the size of the kernel's buffer for sending, after setting it unless `size` is None."""
         return self._buffer_size(socket.SO_SNDBUF, size)
 
     def receive_buffer_size(self, size: int | None = None) -> int:
-        """The size of the kernel's buffer for receiving, after setting it unless `size` is None."""
+        """Return the size of the kernel's buffer for receiving, after setting it unless `size` is None."""
         return self._buffer_size(socket.SO_RCVBUF, size)
 
     def _buffer_size(self, option: int, size: int | None) -> int:
@@ -455,7 +454,7 @@ class StreamHandle(Stream):
             self._loop._queue_pending(self)
 
     def _execute(self) -> None:
-        """Take a turn: for events, or for having been fed. One that has both stands in two queues."""
+        """Take a turn, for events or from the pending queue. A handle with both stands in two queues."""
         if self._queued:
             seen = self._seen
             self._seen = 0
@@ -471,17 +470,17 @@ class StreamHandle(Stream):
         try:
             self._react(seen)
         except BaseException:
-            # What has not been done yet must not wait for an event that may never come.
+            # The rest must not wait for an event that may never come.
             if self._life == OPEN:
                 self._run_again()
             raise
 
     def _react(self, seen: int) -> None:
-        """Do what the events allow; without events, end the requests that are over."""
+        """Do what the events allow; without events, call back for the finished requests."""
         if seen:
             seen &= self._interest | ERROR | HANGUP
             if seen == ERROR or seen == HANGUP:
-                seen |= self._interest  # It came alone: reading or writing will tell what it means.
+                seen |= self._interest  # It came alone: reading or writing will find the error.
             if not seen:
                 return
         if self._connecting is not None:
@@ -495,7 +494,7 @@ class StreamHandle(Stream):
             self._settle()
 
     def _settle(self) -> None:
-        """End the requests that are over."""
+        """Call back for the finished requests, and shut the writing side if that is due."""
         self._complete_writes()
         if self._owed._size:
             self._pay()
@@ -503,7 +502,7 @@ class StreamHandle(Stream):
             self._shut()
 
     def _complete_writes(self) -> None:
-        """Owe the writes that have been sent their callbacks."""
+        """Move the writes that have been sent to the queue of finished requests."""
         while self._writes._size:
             request: Any = self._writes._first
             if request._target > self._sent_total:
@@ -511,7 +510,7 @@ class StreamHandle(Stream):
             self._owed.owe(self._writes.pop(), 0)
 
     def _fail_writes(self, code: int) -> None:
-        """Give up all that has not been sent."""
+        """Drop all unsent data, and end its writes with `code`."""
         self._drop_unsent()
         while self._writes._size:
             self._owed.owe(self._writes.pop(), code)
@@ -524,7 +523,7 @@ class StreamHandle(Stream):
         request._finish(-code)
 
     def _pay(self) -> None:
-        """Call back for the requests that are over by now."""
+        """Call back for the requests that are finished by now."""
         for _ in range(self._owed._size):
             if not self._owed._size:
                 break
@@ -557,7 +556,7 @@ class StreamHandle(Stream):
         Handle._finish_close(self)
 
     def _cancel_requests(self) -> None:
-        """End what is in flight: as it went, if it is over, else with ECANCELED."""
+        """End all requests: the finished ones with their result, the others with ECANCELED."""
         if self._connecting is not None:
             self._owed.owe(self._connecting, errno.ECANCELED)
             self._connecting = None

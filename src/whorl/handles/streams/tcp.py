@@ -81,10 +81,10 @@ class TCP(StreamHandle):
     def connect(
         self, address: tuple[Any, ...], on_connect: Callable[[Connect, OSError | None], object] | None = None
     ) -> Connect:
-        """Connect; `on_connect(request, error)` is called when that is over.
+        """Connect the socket; call `on_connect(request, error)` when that is over.
 
-        Raises OSError for what the system refuses at once, EALREADY while it is connecting and
-        EISCONN once it is connected; a refused connection goes to the callback always.
+        Raises OSError if the system refuses at once, EALREADY while the handle is connecting, EISCONN once it
+        is connected. The callback always gets the error of a refused connection.
         """
         self._check_open()
         self._check_unconnected()
@@ -117,21 +117,21 @@ class TCP(StreamHandle):
             self._set_keepalive()
 
     def simultaneous_accepts(self, enable: bool) -> None:
-        """Does nothing on this system (libuv: ``uv_tcp_simultaneous_accepts``)."""
+        """Do nothing on this system (libuv: ``uv_tcp_simultaneous_accepts``)."""
         self._check_open()
 
     def getsockname(self) -> Any:
-        """The socket's own address."""
+        """Return the socket's own address."""
         self._check_socket()
         return check_result(self._kernel.socket_name(self._sock))
 
     def getpeername(self) -> Any:
-        """The peer's address."""
+        """Return the peer's address."""
         self._check_socket()
         return check_result(self._kernel.peer_name(self._sock))
 
     def close_reset(self, callback: Callable[[Self], object] | None = None) -> None:
-        """Close with a reset: what is unsent is lost, and the peer gets ECONNRESET.
+        """Close with a reset: unsent data is lost, and the peer gets ECONNRESET.
 
         Raises OSError (EINVAL) after `shutdown` while it is in flight.
         """

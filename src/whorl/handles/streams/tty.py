@@ -1,9 +1,9 @@
 """TTY: terminals, with their modes.
 
 A descriptor of a terminal is often shared: with the shell, with other programs of a pipeline, with
-`sys.stdout`. Whoever makes it non-blocking makes it so for all of them. So the handle opens the terminal
-once more, for itself, and leaves the descriptor it was given as it is. Where that is impossible it works on
-a duplicate and writes to it block.
+`sys.stdout`. The non-blocking mode would hold for all of them. So the handle opens the terminal once more,
+for itself, and leaves the given descriptor as it is. If that is impossible, it works on a duplicate, and
+writes to it block.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class TTYMode(enum.Enum):
-    """What a terminal does with what is typed and written (libuv: ``uv_tty_mode_t``)."""
+    """The processing of typed and written characters by a terminal (libuv: ``uv_tty_mode_t``)."""
 
     NORMAL = enum.auto()  #: as the handle found it: lines, echo, Ctrl-C
-    RAW = enum.auto()  #: each key at once, no echo, Ctrl-C is a key; what is written is as in NORMAL
+    RAW = enum.auto()  #: each key at once, no echo, Ctrl-C is a key; output is as in NORMAL
     IO = enum.auto()  #: bytes as they are, both ways: for programs that talk to each other
 
 
@@ -40,12 +40,12 @@ class TTY(StreamHandle):
     def __init__(self, loop: Loop) -> None:
         super().__init__(loop)
         self._mode = TTYMode.NORMAL
-        self._original: Any = None  # the settings that were found; None while they are in force
+        self._original: Any = None  # the original settings; None while they are in force
 
     def open(self, fd: int) -> None:
         """Work on the terminal of a descriptor, which stays its owner's.
 
-        Whether the handle is readable and writable is what the descriptor was opened for. Raises OSError:
+        The access mode of the descriptor decides whether the handle is readable and writable. Raises OSError:
         EINVAL if it is no terminal, EBUSY if the handle has one.
         """
         self._check_open()
@@ -57,7 +57,7 @@ class TTY(StreamHandle):
         own = -1 if is_master else self._kernel.reopen_terminal(fd, access)
         if own < 0:
             own = check_result(self._kernel.duplicate(fd))
-            if is_master:  # it is nobody else's terminal, and cannot be opened again
+            if is_master:  # no other handle has this terminal, and it cannot be opened again
                 self._kernel.set_blocking(own, False)
         self._attach(None, own, False, False)
         self._begin(access != os.O_WRONLY, access != os.O_RDONLY)
@@ -68,9 +68,9 @@ class TTY(StreamHandle):
         return self._mode
 
     def set_mode(self, mode: TTYMode) -> None:
-        """Change what the terminal does, once what was written has gone out (``uv_tty_set_mode``).
+        """Change the terminal's mode, once the written data has gone out (``uv_tty_set_mode``).
 
-        The settings that were found are in force again in the mode NORMAL, when the handle is closed, after
+        The original settings are in force again in the mode NORMAL, when the handle is closed, after
         `reset_mode`, and when the program ends.
         """
         self._check_terminal()
@@ -90,7 +90,7 @@ class TTY(StreamHandle):
             _remember(loop._host.process_id(), self._kernel, self._fd, self._original)
 
     def get_winsize(self) -> tuple[int, int]:
-        """How many columns and rows the terminal has (``uv_tty_get_winsize``)."""
+        """Return the columns and rows of the terminal (``uv_tty_get_winsize``)."""
         self._check_terminal()
         size: tuple[int, int] = check_result(self._kernel.terminal_size(self._fd))
         return size
@@ -110,7 +110,7 @@ class TTY(StreamHandle):
 
 
 def changed(settings: list[Any], mode: TTYMode) -> list[Any]:
-    """The settings of a terminal for a mode, made from those that were found (man 3 termios)."""
+    """Return the settings of a terminal for a mode, made from the original ones (man 3 termios)."""
     iflag, oflag, cflag, lflag, *speeds, characters = settings
     if mode is TTYMode.NORMAL:
         return settings
@@ -147,9 +147,9 @@ def _forget(fd: int) -> None:
 
 
 def reset_mode() -> None:
-    """Give all terminals the settings that were found (``uv_tty_reset_mode``).
+    """Give all terminals their original settings again (``uv_tty_reset_mode``).
 
-    It runs by itself at the end of the program, also if that is an exception. A program that ends itself by
+    It runs by itself at the end of the program, also after an exception. A program that ends itself by
     `os._exit`, or on a signal, calls it before; it may be called in a signal handler.
     """
     process = Host().process_id()
