@@ -29,7 +29,7 @@ cdef class Datagrams(IOHandle):
     cdef readonly Py_ssize_t _unsent
     cdef Py_ssize_t _header
 
-    # Sinks: what a subclass does with what happens.
+    # The sink: methods that a subclass overrides.
     cdef object _datagram_arrived(self, object data, object address)
     cdef object _receive_failed(self, int code)
     cdef object _receive_refused(self, object error)

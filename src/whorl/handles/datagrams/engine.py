@@ -4,8 +4,8 @@
     `_enqueue` -> writable -> send_datagrams, several at once
 
 The socket is watched level-triggered: an edge-triggered one would wake up for every datagram that
-the kernel has sent. Datagrams that were received and could not be delivered, because the user
-stopped reading or an error left the turn, are kept for later; there is one batch of them at most.
+the kernel has sent. The engine keeps received datagrams that it could not deliver, because the user
+stopped reading or an error left the turn. There is one batch of them at most.
 
 A subclass is the sink: it overrides `_datagram_arrived`, `_receive_failed`, `_receive_refused`,
 `_datagram_sent`, `_datagram_failed`, `_datagram_refused` and `_sent_some`.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from whorl.core.loop.loop import Loop
 
-    # The data, where it goes (None: where the socket is connected), and whatever the sink adds.
+    # The data, its address (None: the connected peer), and the values that the sink adds.
     Queued: TypeAlias = tuple[bytes, Any, Any]
 
 OPEN = int(Life.OPEN)
@@ -61,41 +61,41 @@ class Datagrams(IOHandle):
         super().__init__(loop)
         self._kernel = loop._kernel
         self._poller = loop._poller
-        self._attached_fd = -1  # the descriptor, also once it is closed: it is shown
+        self._attached_fd = -1  # the descriptor, kept for display when it is closed
         self._sock: Any = None
         self._socket: Any = None
         self._reading = False  # whether the user wants datagrams
-        self._arrived: list[Any] = []  # what was received: data, address, data, address ...
-        self._next = 0  # the first in there that was not delivered
-        self._batch = DATAGRAMS_PER_EVENT  # how many may be received in one turn
-        self._queue: list[Queued] = []  # what waits to be sent
-        self._first = 0  # the first in there that was not sent
-        self._unsent = 0  # how many bytes wait
+        self._arrived: list[Any] = []  # the received batch: data, address, data, address ...
+        self._next = 0  # the index of the first one that was not delivered
+        self._batch = DATAGRAMS_PER_EVENT  # the number of datagrams that may be received in one turn
+        self._queue: list[Queued] = []  # the datagrams that wait to be sent
+        self._first = 0  # the index of the first one that was not sent
+        self._unsent = 0  # the number of bytes that wait
         self._header = 0  # bytes that each waiting datagram counts beyond its data
 
     # The sink.
 
     def _datagram_arrived(self, data: bytes, address: Any) -> None:
-        """A datagram was received."""
+        """Handle a received datagram."""
 
     def _receive_failed(self, code: int) -> None:
-        """Receiving failed with this error number. It goes on."""
+        """Handle a failed receive with this error number; receiving goes on."""
 
     def _receive_refused(self, error: Exception) -> None:
-        """A socket with methods of its own raised this."""
+        """Handle an exception of a socket that overrides methods."""
         raise error
 
     def _datagram_sent(self, datagram: Queued) -> None:
-        """The kernel took a datagram that had been queued."""
+        """Note that the kernel took a queued datagram."""
 
     def _datagram_failed(self, datagram: Queued, code: int) -> None:
-        """The kernel refused a datagram that had been queued. The next ones are tried later."""
+        """Note that the kernel refused a queued datagram; the next ones are tried later."""
 
     def _datagram_refused(self, datagram: Queued, error: BaseException) -> None:
-        """A datagram that had been queued cannot be sent: its address is none."""
+        """Note that a queued datagram cannot be sent, since its address is invalid."""
 
     def _sent_some(self) -> None:
-        """What the kernel takes now of the queue has been sent; it may be empty."""
+        """Note that the kernel has taken all of the queue that it takes now; the queue may be empty."""
 
     # Beginning and ending.
 
@@ -118,13 +118,13 @@ class Datagrams(IOHandle):
             self._kernel.close_socket(self._sock)
 
     def _drop_unsent(self) -> None:
-        """Forget what waits to be sent."""
+        """Drop the datagrams that wait to be sent."""
         self._queue = []
         self._first = 0
         self._unsent = 0
 
     def _update_interest(self) -> None:
-        """Let the poller watch for what can be used."""
+        """Let the poller watch for the events that the engine can use."""
         wanted = 0
         if self._reading:
             wanted |= READABLE
@@ -134,7 +134,7 @@ class Datagrams(IOHandle):
             self._poller.modify(self, wanted)
 
     def _on_events(self, seen: int) -> None:
-        """Receive one batch, then send what waits."""
+        """Receive one batch, then send the queued datagrams."""
         try:
             if self._reading and (seen & (READABLE | HANGUP | ERROR) or self._arrived):
                 self._receive()
@@ -142,13 +142,13 @@ class Datagrams(IOHandle):
                 if self._life == OPEN:
                     self._flush()
         except BaseException:
-            # What was received and not delivered will cause no event.
+            # Received datagrams that were not delivered will cause no event.
             if self._life == OPEN and self._arrived:
                 self._run_again()
             raise
 
     def _run_again(self) -> None:
-        """Take another turn without an event of the kernel's."""
+        """Take another turn without an event of the kernel."""
         if not self._queued:
             self._queued = True
             self._loop._queue_pending(self)
@@ -192,7 +192,7 @@ class Datagrams(IOHandle):
     # Sending.
 
     def _enqueue(self, data: Any, address: Any, extra: Any) -> None:
-        """Queue a datagram; what is mutable is copied."""
+        """Queue a datagram; copy its data if it is mutable."""
         if type(data) is not bytes:
             data = bytes(data)
         self._queue.append((data, address, extra))
@@ -200,7 +200,7 @@ class Datagrams(IOHandle):
         self._update_interest()
 
     def _flush(self) -> None:
-        """Send what waits, as far as the kernel takes it."""
+        """Send the queued datagrams, as far as the kernel takes them."""
         for _ in range(WRITES_PER_EVENT):
             if not self._queue:
                 break
@@ -229,7 +229,7 @@ class Datagrams(IOHandle):
         return False
 
     def _advance(self, sent: int) -> None:
-        """Forget what has been sent."""
+        """Drop the datagrams that have been sent from the queue."""
         for _ in range(sent):
             self._datagram_sent(self._take_first())
 

@@ -1,4 +1,4 @@
-"""Multicast groups: the socket options that join and leave them, and say how datagrams travel to them."""
+"""Multicast groups: the socket options that join and leave them, and direct datagrams to them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def source_membership(
 
 
 def outgoing_interface(family: int, interface: str | None, index_of: InterfaceIndex) -> Option:
-    """Where datagrams to a group leave; None: where the system thinks best."""
+    """Return the option for the interface by which datagrams to a group leave; None: the system chooses."""
     if interface is not None and family_of_host(interface) != family:
         raise os_error(errno.EINVAL)
     if family == socket.AF_INET:
@@ -71,7 +71,7 @@ def _ipv6(host: str) -> bytes:
 
 
 def _index(interface: str | None, index_of: InterfaceIndex) -> int:
-    """The interface that the zone of an IPv6 address names: "::%eth0"; 0 without one."""
+    """Return the interface that the zone of an IPv6 address names: "::%eth0"; 0 without one."""
     if interface is None:
         return 0
     if family_of_host(interface) != socket.AF_INET6:

@@ -1,8 +1,8 @@
 """UDP: datagrams with libuv's callbacks.
 
-As with streams, a send ends in its own time, never inside the call that began it: what the kernel
-took at once is *owed* its callback. When the handle is closed, sends in flight end with ECANCELED,
-before the callback of `close`.
+As with streams, a send never ends inside the call that began it. If the kernel took the datagram at once,
+the send waits in the queue `_owed` for its callback. When the handle is closed, sends in flight end with
+ECANCELED, before the callback of `close`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ENOBUFS = -errno.ENOBUFS
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
 _IP_RECVERR, _IPV6_RECVERR = 11, 25  # Linux's numbers, which Python names only since 3.14
 
-#: How many reports of lost datagrams one event may bring.
+#: The most reports of lost datagrams that one event may bring.
 _REPORTS_PER_EVENT = 32
 
 
@@ -82,7 +82,7 @@ class UDP(Datagrams):
         self._reports_errors = False  # whether the kernel queues reports of lost datagrams
         self._receive_callback: Any = None
         self._receive_context: Any = None
-        self._owed = RequestQueue()  # sends that are over, and not called back
+        self._owed = RequestQueue()  # finished sends whose callbacks have not run
         self._send_count = 0  # requests whose callbacks have not been called yet ...
         self._send_size = 0  # ... and their bytes
         if not recvmmsg:
@@ -125,9 +125,9 @@ class UDP(Datagrams):
     ) -> None:
         """Give the socket its address.
 
-        `ipv6only`: no IPv4; `reuseaddr`: although another socket has it, which then receives no
-        more; `reuseport`: share it, each socket getting a part of the datagrams; `recverr`: have
-        lost datagrams reported to the callback of `recv_start`, with the address they were sent to.
+        `ipv6only`: no IPv4. `reuseaddr`: take an address of another socket, which then receives no more.
+        `reuseport`: share it; each socket gets a part of the datagrams. `recverr`: report lost datagrams to
+        the callback of `recv_start`, with the address they were sent to.
         """
         self._check_open()
         family = family_of(address)
@@ -166,12 +166,12 @@ class UDP(Datagrams):
         self._connected = False
 
     def getsockname(self) -> Any:
-        """The socket's own address."""
+        """Return the socket's own address."""
         self._check_socket()
         return check_result(self._kernel.socket_name(self._sock))
 
     def getpeername(self) -> Any:
-        """The address it is connected to; OSError (ENOTCONN) if it is not."""
+        """Return the address of the connected peer; raise OSError (ENOTCONN) if there is none."""
         self._check_socket()
         return check_result(self._kernel.peer_name(self._sock))
 
@@ -208,7 +208,7 @@ class UDP(Datagrams):
         self._activate()
 
     def recv_stop(self) -> None:
-        """Receive no more; what arrives waits in the kernel. Does nothing if it does not receive."""
+        """Stop receiving; datagrams that arrive wait in the kernel. Does nothing if it does not receive."""
         if self._reading:
             self._stop_reading()
             self._deactivate()
@@ -227,7 +227,7 @@ class UDP(Datagrams):
         call_in_context(self._receive_context, self._receive_callback, (self, b"", address, os_error(code)))
 
     def _take_reports(self) -> None:
-        """Hand over what became of lost datagrams; the kernel reports an error until they are taken."""
+        """Hand over the reports of lost datagrams; the kernel signals an error until they are taken."""
         for _ in range(_REPORTS_PER_EVENT):
             report = self._kernel.receive_error(self._sock)
             if isinstance(report, int):
@@ -244,10 +244,10 @@ class UDP(Datagrams):
         address: tuple[Any, ...] | None = None,
         callback: Callable[[UdpSend, OSError | None], object] | None = None,
     ) -> UdpSend:
-        """Send a datagram; `callback(request, error)` is called when the kernel has taken or refused it.
+        """Send a datagram; call `callback(request, error)` when the kernel has taken or refused it.
 
         `address` is None if and only if the handle is connected; else OSError (EISCONN,
-        EDESTADDRREQ) is raised. What is mutable is copied unless it is sent at once.
+        EDESTADDRREQ) is raised. Mutable data is copied unless it is sent at once.
         """
         self._prepare(address)
         chunk = contiguous(data)
@@ -267,7 +267,7 @@ class UDP(Datagrams):
         return request
 
     def try_send(self, data: Buffer, address: tuple[Any, ...] | None = None) -> int:
-        """Send a datagram at once; how many bytes it has.
+        """Send a datagram at once; return its size in bytes.
 
         Raises BlockingIOError if the kernel does not take it or sends are in flight.
         """
@@ -279,7 +279,7 @@ class UDP(Datagrams):
     def try_send2(self, datagrams: Sequence[tuple[Buffer, tuple[Any, ...] | None]]) -> int:
         """Send several datagrams at once, each with its address, in as few system calls as possible.
 
-        Returns how many were sent; raises the error of the first one if none was. BlockingIOError
+        Return how many were sent; raise the error of the first one if none was. It is BlockingIOError
         if the kernel takes none or sends are in flight (libuv: ``uv_udp_try_send2``).
         """
         for _, address in datagrams:
@@ -299,16 +299,16 @@ class UDP(Datagrams):
 
     @property
     def send_queue_size(self) -> int:
-        """How many bytes are in sends whose callbacks have not been called."""
+        """The number of bytes in sends whose callbacks have not been called."""
         return self._send_size
 
     @property
     def send_queue_count(self) -> int:
-        """How many sends there are whose callbacks have not been called."""
+        """The number of sends whose callbacks have not been called."""
         return self._send_count
 
     def _prepare(self, address: tuple[Any, ...] | None) -> None:
-        """Check where a datagram is to go, and make the socket if there is none."""
+        """Check the address of a datagram, and make the socket if there is none."""
         if self._life != OPEN:
             raise os_error(errno.EBADF)
         if address is None:
@@ -343,7 +343,7 @@ class UDP(Datagrams):
         Datagrams._drop_unsent(self)
 
     def _pay(self) -> None:
-        """Call back for the sends that are over by now."""
+        """Call back for the sends that are finished by now."""
         for _ in range(self._owed._size):
             if not self._owed._size:
                 break
@@ -366,7 +366,7 @@ class UDP(Datagrams):
     def set_source_membership(
         self, group: str, interface: str | None, source: str, *, join: bool = True
     ) -> None:
-        """The same for the datagrams of one sender."""
+        """Join or leave a multicast group for the datagrams of one sender."""
         self._check_open()
         option = source_membership(group, interface, source, join, self._kernel.interface_index)
         self._join(group, option)
@@ -378,32 +378,32 @@ class UDP(Datagrams):
         self._set(option)
 
     def set_multicast_loop(self, enable: bool) -> None:
-        """Return whether datagrams to a group come back to this machine's own members."""
+        """Set whether datagrams to a group come back to this machine's own members."""
         self._set(self._choose(socket.IP_MULTICAST_LOOP, socket.IPV6_MULTICAST_LOOP, int(bool(enable))))
 
     def set_multicast_ttl(self, ttl: int) -> None:
-        """How many hops datagrams to a group may make, 1 to 255."""
+        """Set how many hops datagrams to a group may make, 1 to 255."""
         self._set(self._choose(socket.IP_MULTICAST_TTL, socket.IPV6_MULTICAST_HOPS, checked_ttl(ttl)))
 
     def set_multicast_interface(self, interface: str | None) -> None:
-        """Where datagrams to a group leave; None: where the system thinks best."""
+        """Set the interface by which datagrams to a group leave; None: the system chooses."""
         self._check_socket()
         self._set(outgoing_interface(self._sock.family, interface, self._kernel.interface_index))
 
     def set_broadcast(self, enable: bool) -> None:
-        """Return whether datagrams may go to broadcast addresses."""
+        """Set whether datagrams may go to broadcast addresses."""
         self._set((socket.SOL_SOCKET, socket.SO_BROADCAST, int(bool(enable))))
 
     def set_ttl(self, ttl: int) -> None:
-        """How many hops datagrams may make, 1 to 255."""
+        """Set how many hops datagrams may make, 1 to 255."""
         self._set(self._choose(socket.IP_TTL, socket.IPV6_UNICAST_HOPS, checked_ttl(ttl)))
 
     def send_buffer_size(self, size: int | None = None) -> int:
-        """The size of the kernel's buffer for sending, after setting it unless `size` is None."""
+        """Return the size of the kernel's buffer for sending, after setting it unless `size` is None."""
         return self._buffer_size(socket.SO_SNDBUF, size)
 
     def receive_buffer_size(self, size: int | None = None) -> int:
-        """The size of the kernel's buffer for receiving, after setting it unless `size` is None."""
+        """Return the size of the kernel's buffer for receiving, after setting it unless `size` is None."""
         return self._buffer_size(socket.SO_RCVBUF, size)
 
     def _buffer_size(self, option: int, size: int | None) -> int:
@@ -413,7 +413,7 @@ class UDP(Datagrams):
         return int(check_result(self._kernel.get_option(self._sock, socket.SOL_SOCKET, option)))
 
     def _choose(self, ipv4: int, ipv6: int, value: int) -> tuple[int, int, int]:
-        """The option that means the same in the socket's family."""
+        """Return the option that means the same in the socket's family."""
         self._check_socket()
         if self._sock.family == socket.AF_INET6:
             return socket.IPPROTO_IPV6, ipv6, value
@@ -434,7 +434,7 @@ class UDP(Datagrams):
             if self._life == OPEN:
                 self._pay()
         except BaseException:
-            # What has not been done yet must not wait for an event that may never come.
+            # The rest must not wait for an event that may never come.
             if self._life == OPEN:
                 self._run_again()
             raise
@@ -450,14 +450,14 @@ class UDP(Datagrams):
 
 
 def checked_ttl(ttl: int) -> int:
-    """A number of hops; OSError (EINVAL) unless it is from 1 to 255."""
+    """Return a number of hops; raise OSError (EINVAL) unless it is from 1 to 255."""
     if not 1 <= ttl <= 255:
         raise os_error(errno.EINVAL)
     return ttl
 
 
 def new_send(handle: UDP, callback: Any) -> UdpSend:
-    """A `UdpSend` that does not keep the loop alive yet, made without the cost of a call by name."""
+    """Return a `UdpSend` that does not keep the loop alive yet, without the cost of calling its class."""
     request = UdpSend.__new__(UdpSend)
     request._set_up(handle, callback)
     request._size = 0
