@@ -1,4 +1,4 @@
 """`Timer`, `Async`, `Signal`, `Poll`, `Idle`, `Prepare`, `Check`, `FsEvent`, `FsPoll`.
 
-Handles that only call back. Compiled where a turn runs them.
+These handles only call back. The files are compiled if a turn runs their handles.
 """

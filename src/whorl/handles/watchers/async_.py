@@ -1,4 +1,4 @@
-"""Async: how another thread, or a signal handler, has a function called by the loop."""
+"""Async: lets another thread, or a signal handler, call a function in the loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPEN = int(Life.OPEN)
 
 
 def put_last(handles: dict[Any, None], waiting: list[Any], first: int) -> None:
-    """Put those of `waiting` from `first` on behind all others."""
+    """Move the handles of `waiting` from index `first` on behind all others."""
     for index in range(first, len(waiting)):
         if waiting[index] in handles:
             del handles[waiting[index]]
@@ -31,7 +31,7 @@ def put_last(handles: dict[Any, None], waiting: list[Any], first: int) -> None:
 
 
 class Async(Handle):
-    """Wakes the loop and has it call `callback(handle)` (libuv: ``uv_async_t``).
+    """A handle that wakes the loop and lets it call `callback(handle)` (libuv: ``uv_async_t``).
 
     It is active from the beginning until it is closed: it keeps the loop alive. Without a
     callback it only wakes the loop.
@@ -45,16 +45,16 @@ class Async(Handle):
         super().__init__(loop)
         self._callback: Callable[[Any], object] | None = callback
         self._context: Any = current_context()
-        self._sent = False  # whether a call is owed
+        self._sent = False  # whether it was sent and has not been called
         loop._async_handles[self] = None
         loop._asyncs_made += 1
         self._activate()
 
     def send(self) -> None:
-        """Have the callback called after the next poll; from any thread and from signal handlers.
+        """Let the callback be called after the next poll; from any thread and from signal handlers.
 
-        Several sends before the call are one: what is done before `send` is seen by a call that
-        begins afterwards. After `close` this does nothing, so that a thread may come late.
+        Several sends before the call count as one. The call begins after the last of them, so it sees all
+        changes made before it. After `close` this does nothing, so a thread may come late.
         """
         if self._life == OPEN and not self._sent:
             self._sent = True
@@ -62,13 +62,13 @@ class Async(Handle):
             loop._async_sent(self)
 
     def _execute(self) -> None:
-        """Call all asyncs of the loop that were sent, in libuv's order: that in which they were made.
+        """Call all sent Asyncs of the loop in libuv's order, in which they were made.
 
-        Those made during a call come behind that one from then on, before the others that are left.
+        An Async made during a call comes right behind the called one from then on, before the rest.
         """
         loop: Any = self._loop
         handles: dict[Any, None] = loop._async_handles
-        loop._sent_async = None  # first: who is sent from now on sets it again
+        loop._sent_async = None  # cleared first: a later send sets it again
         waiting = list(handles)
         made = loop._asyncs_made
         try:
@@ -82,13 +82,13 @@ class Async(Handle):
             if loop._sent_async is not None:
                 self._forget_sent()
         except BaseException:
-            loop._async_sent(self)  # for those that are left
+            loop._async_sent(self)  # for the Asyncs that are left
             raise
 
     def _forget_sent(self) -> None:
-        """Take no turn for asyncs that were sent, and have been called or closed."""
+        """Take no turn for sent Asyncs that have been called or closed by now."""
         loop: Any = self._loop
-        loop._sent_async = None  # first: who is sent from now on sets it again
+        loop._sent_async = None  # cleared first: a later send sets it again
         for handle in list(loop._async_handles):
             if handle._sent:
                 loop._sent_async = handle

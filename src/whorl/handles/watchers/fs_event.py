@@ -1,13 +1,13 @@
-"""FsEvent: tells of changes of files and folders, by inotify.
+"""FsEvent: reports changes of files and folders, by inotify.
 
 Some facts about inotify:
 
-* An instance watches *files*, each once, whatever the path; the watch of a folder tells of its entries too.
+* An instance watches *files*, each once, by any path; the watch of a folder reports its entries too.
 * It ends a watch by itself when the file is gone or its file system unmounted (IN_IGNORED).
-* Its queue is bounded. When it overflows, one event says so and everything after it is lost.
+* Its queue is bounded. When it overflows, an event reports that, and everything after it is lost.
 
-So all handles of a loop share one instance, and all handles on a file its watch; a handle knows the path
-that it was started with. An overflow is told to every handle, as an error.
+So all handles of a loop share one instance, and all handles on a file share its watch. A handle keeps the
+path of its start. Every handle gets an overflow as an error.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ Changed = Callable[[Any, Any, FsChange, OSError | None], object]
 
 
 class FsEvent(Handle):
-    """Watches a file or a folder (libuv: ``uv_fs_event_t``)."""
+    """A watch of a file or a folder (libuv: ``uv_fs_event_t``)."""
 
     __slots__ = ("_callback", "_context", "_notifier", "_path", "_watch")
 
@@ -79,18 +79,18 @@ class FsEvent(Handle):
         self._watch = -1
 
     def start(self, path: Path, callback: Callable[[Self, Any, FsChange, OSError | None], object]) -> None:
-        """Call `callback(handle, name, changes, error)` whenever something changes.
+        """Call `callback(handle, name, changes, error)` at each change.
 
-        `name` is the last part of `path`, or of what has changed in the folder; bytes if `path` is. `changes`
-        is `FsChange.RENAME` for what was created, removed or renamed, `FsChange.CHANGE` for contents and
-        attributes. Folders below the folder are not watched. After the file itself was removed or moved
-        elsewhere nothing more may come; its path can be watched again by a new start.
+        `name` is the last part of `path`, or the name of the changed entry of the folder; bytes if `path` is.
+        `changes` is `FsChange.RENAME` for a created, removed or renamed file, `FsChange.CHANGE` for contents
+        and attributes. Folders below the folder are not watched. After the file itself was removed or moved
+        elsewhere, no more calls may come; a new start can watch its path again.
 
-        When more changes than the kernel keeps for a program come at once, the rest is lost: `error` is
-        OSError (EOVERFLOW) then, `name` empty and `changes` 0, and the handle goes on.
+        If more changes come at once than the kernel keeps for a program, the rest is lost. Then `error` is
+        OSError (EOVERFLOW), `name` is empty and `changes` 0, and the handle goes on.
 
-        Raises OSError: EINVAL if it is started, ENOENT, EACCES, ENOSPC when the user's watches are used up,
-        EMFILE when the instances are.
+        Raises OSError: EINVAL if it is started, ENOENT, EACCES, ENOSPC if the user has no watches left,
+        EMFILE if the user has no instances left.
         """
         if self.is_closing() or self.is_active():
             raise OSError(errno.EINVAL, "FsEvent handle is closed or started")
@@ -109,7 +109,7 @@ class FsEvent(Handle):
         self._activate()
 
     def stop(self) -> None:
-        """Watch no more; what has changed and was not yet reported is forgotten."""
+        """Stop watching; drop changes that were not yet reported."""
         notifier, self._notifier = self._notifier, None
         if notifier is not None:
             watch, self._watch = self._watch, -1
@@ -119,13 +119,13 @@ class FsEvent(Handle):
         self._deactivate()
 
     def getpath(self) -> str | bytes:
-        """The path that it was started with. Raises OSError (EINVAL) if it is not started."""
+        """Return the path of the start. Raises OSError (EINVAL) if the handle is not started."""
         if self._notifier is None:
             raise os_error(errno.EINVAL)
         return self._path
 
     def _changed(self, name: bytes, changes: FsChange, error: OSError | None) -> None:
-        """Something has changed; `name` is empty if it is the file itself."""
+        """Call back for a change; `name` is empty for the watched file itself."""
         callback, context, path = self._callback, self._context, self._path
         if callback is None:
             return
@@ -141,7 +141,7 @@ class FsEvent(Handle):
 
 
 class Notifier(IOHandle):
-    """The inotify instance of a loop; there is one while handles watch something."""
+    """The inotify instance of a loop; there is one while any handle watches."""
 
     loop: Loop
 
@@ -149,7 +149,7 @@ class Notifier(IOHandle):
         super().__init__(loop)
         loop._mark_internal(self)
         self._handles: dict[int, list[FsEvent]] = {}  # those of each watch, in the order of their starts
-        # What the kernel said, and of the first of it what handles have not been told.
+        # The kernel's events (`_noted`), and the calls for the first of them that were not made yet (`_due`).
         self._noted: collections.deque[tuple[int, int, bytes]] = collections.deque()
         self._due: collections.deque[tuple[FsEvent, int, bytes, FsChange, OSError | None]] = (
             collections.deque()
@@ -168,7 +168,7 @@ class Notifier(IOHandle):
         self.loop._shared[_KIND] = self
 
     def renew(self) -> None:
-        """Watch the same paths with an instance of this process's own, which was forked."""
+        """Watch the same paths with a new instance, in a forked child."""
         watched = [handle for handles in self._handles.values() for handle in handles]
         self._release()
         self._handles.clear()
@@ -177,19 +177,19 @@ class Notifier(IOHandle):
             handle._watch = -1
             try:
                 handle._watch = self.watch(handle._path, handle)
-            except OSError as error:  # it is gone
+            except OSError as error:  # The path is gone.
                 self._due.append((handle, -1, b"", FsChange(0), error))
         if self._due:
             self.loop._post_from_any_thread(Completion(self._report, ()))
 
     @classmethod
     def of(cls, loop: Loop) -> Notifier:
-        """The instance of a loop."""
+        """Return the instance of a loop."""
         found: Notifier | None = loop._shared.get(_KIND)
         return cls(loop) if found is None else found
 
     def watch(self, path: str | bytes, handle: FsEvent) -> int:
-        """Watch a path for a handle; the number of the watch."""
+        """Watch a path for a handle; return the number of the watch."""
         watch = self.loop._kernel.inotify_add(self._fd, os.fsencode(path), _WATCHED)
         if watch < 0:
             raise OSError(-watch, os.strerror(-watch), path)
@@ -197,7 +197,7 @@ class Notifier(IOHandle):
         return watch
 
     def unwatch(self, watch: int, handle: FsEvent) -> None:
-        """End what a handle watches; the kernel's watch with its last handle."""
+        """End the watch of a handle, and with the last handle the kernel's watch."""
         handles = self._handles.get(watch, [])
         if handle in handles:
             handles.remove(handle)
@@ -206,7 +206,7 @@ class Notifier(IOHandle):
                 self.loop._kernel.inotify_remove(self._fd, watch)  # it may be gone already
 
     def rest(self) -> None:
-        """Give the instance back if nothing is watched."""
+        """Close the instance if nothing is watched."""
         if not self._handles:
             self.close()
 
@@ -220,7 +220,7 @@ class Notifier(IOHandle):
         self._report()
 
     def _note(self, data: bytes) -> None:
-        """Take apart what the kernel said."""
+        """Split the kernel's data into events, and note them."""
         position = 0
         while position < len(data):
             watch, mask, _, size = _HEAD.unpack_from(data, position)
@@ -229,7 +229,7 @@ class Notifier(IOHandle):
             position += size
 
     def _report(self) -> None:
-        """Tell the handles what has been noted."""
+        """Call the handles for the noted events."""
         try:
             while self._due or self._noted:
                 if not self._due:
@@ -243,13 +243,13 @@ class Notifier(IOHandle):
                 self.loop._post_from_any_thread(Completion(self._report, ()))
 
     def _assign(self, watch: int, mask: int, name: bytes) -> None:
-        """Find out whom an event is for."""
+        """Queue the calls of the handles that an event is for."""
         if mask & IN_Q_OVERFLOW:
             lost = OSError(errno.EOVERFLOW, "changes came too fast, some were lost")
             for each, handles in self._handles.items():
                 self._due.extend((handle, each, b"", FsChange(0), lost) for handle in handles)
         elif mask & IN_IGNORED:
-            # The kernel may give the number to another file, so the handles must let go of it.
+            # The kernel may give the number to another file, so the handles must forget it.
             for handle in self._handles.pop(watch, []):
                 handle._watch = -1
         else:

@@ -1,4 +1,4 @@
-"""FsPoll: looks at a file again and again, where its changes are not told (network file systems)."""
+"""FsPoll: looks at a file again and again, for file systems that report no changes (network file systems)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Polled = Callable[[Any, OSError | None, os.stat_result | None, os.stat_result | 
 
 
 class FsPoll(Handle):
-    """Tells when the status of a path has changed (libuv: ``uv_fs_poll_t``)."""
+    """A handle that reports changes of the status of a path (libuv: ``uv_fs_poll_t``)."""
 
     __slots__ = ("_callback", "_context", "_polling")
 
@@ -44,8 +44,8 @@ class FsPoll(Handle):
         """Look at `path` every `interval_ns`; call `callback(handle, error, previous, current)` on a change.
 
         The first look is made at once and calls only if it fails. While looking fails, the callback gets each
-        new error once, with the last status that was seen, or None, and None; after that the first look that
-        succeeds is a change. A look is made in the thread pool, and the next one not before it is over.
+        new error once. `previous` is then the last seen status, or None, and `current` is None. After that,
+        the first look that succeeds is a change. The thread pool looks; the next look waits for its end.
 
         Raises OSError (EINVAL) if the handle is started, ValueError for an interval that is not positive.
         """
@@ -61,7 +61,7 @@ class FsPoll(Handle):
         self._activate()
 
     def stop(self) -> None:
-        """Look no more; a look that is under way is forgotten."""
+        """Stop looking; drop the result of a look that is under way."""
         polling, self._polling = self._polling, None
         if polling is not None:
             polling.end()
@@ -69,7 +69,7 @@ class FsPoll(Handle):
         self._deactivate()
 
     def getpath(self) -> str | bytes:
-        """The path that it was started with. Raises OSError (EINVAL) if it is not started."""
+        """Return the path of the start. Raises OSError (EINVAL) if the handle is not started."""
         if self._polling is None:
             raise os_error(errno.EINVAL)
         return self._polling.path
@@ -83,7 +83,7 @@ class FsPoll(Handle):
 
 
 class Polling:
-    """What a handle does from its start to its stop."""
+    """The looks of a handle, from its start to its stop."""
 
     def __init__(self, handle: FsPoll, path: str | bytes, interval_ns: int) -> None:
         self.path = path
@@ -91,22 +91,22 @@ class Polling:
         self._loop = handle.loop
         self._interval_ns = interval_ns
         self._seen: os.stat_result | None = None  # the last status that was seen
-        self._error = 0  # how the last look failed
+        self._error = 0  # the error number of the last look, or 0
         self._work: Work | None = Work(self._loop, self._status, self._looked)
         self._began = self._loop.now()
-        self._timer = Timer(self._loop)  # does not keep the loop alive: the handle does
+        self._timer = Timer(self._loop)  # The handle keeps the loop alive, not this timer.
         self._loop._mark_internal(self._timer)
         self._timer.unref()
 
     def end(self) -> None:
-        """Look no more."""
+        """End the looks."""
         self._handle = None
         self._timer.close()
         if self._work is not None:
             self._work.cancel()
 
     def _status(self) -> Any:
-        """Look; called in a thread of the pool."""
+        """Return the status of the path; a thread of the pool calls this."""
         return self._loop._kernel.status(self.path, True)
 
     def _look(self, timer: Timer) -> None:
@@ -118,10 +118,10 @@ class Polling:
         handle = self._handle
         if handle is None:
             return
-        if error is not None:  # what is no path
+        if error is not None:  # The path is of a wrong type or value.
             handle.stop()
             raise error
-        # As far from the last look as a whole number of intervals is, however long it took.
+        # The next look comes a whole number of intervals after the last one began, however long that took.
         since = self._loop.now() - self._began
         self._timer.start(self._look, self._interval_ns - since % self._interval_ns)
         if isinstance(found, int):
@@ -144,7 +144,7 @@ class Polling:
 
 
 def _differs(one: os.stat_result, other: os.stat_result) -> bool:
-    """Return whether a file changed between two looks; reading it is no change."""
+    """Return whether a file changed between two looks; a read of the file is no change."""
     return any(
         getattr(one, name) != getattr(other, name)
         for name in (

@@ -1,4 +1,4 @@
-"""What kind of handle fits a descriptor."""
+"""The kind of handle that fits a descriptor."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _INTERNET = (int(socket.AF_INET), int(socket.AF_INET6))
 
 
 def kind_of(kernel: Kernel, fd: int) -> HandleKind:
-    """The kind of a descriptor; UNKNOWN if it is none."""
+    """Return the kind of a descriptor; UNKNOWN if it is none."""
     if kernel.is_terminal(fd):
         return HandleKind.TTY
     mode = kernel.file_mode(fd) if fd >= 0 else -1
@@ -50,5 +50,5 @@ def kind_of(kernel: Kernel, fd: int) -> HandleKind:
 
 
 def guess_handle(file: int | HasFileno) -> HandleKind:
-    """The kind of handle for a descriptor, or a file or socket object (``uv_guess_handle``)."""
+    """Return the kind of handle for a descriptor, or a file or socket object (``uv_guess_handle``)."""
     return kind_of(Kernel(), file if isinstance(file, int) else file.fileno())

@@ -2,7 +2,7 @@
 
 Idle handles run first; while one is started, the loop does not sleep. Prepare handles run right
 before the poll, Check handles right after it. Of one kind, the handle that was started last runs
-first, as in libuv; one that is started while its phase runs waits for the next turn.
+first, as in libuv. A handle that is started while its phase runs waits for the next turn.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class LoopWatcher(Handle):
-    """What Idle, Prepare and Check share; they differ in the phase."""
+    """The base of Idle, Prepare and Check, which differ in the phase."""
 
     __slots__ = ("_args", "_callback", "_context", "_started_in")
 
@@ -29,10 +29,10 @@ class LoopWatcher(Handle):
         self._callback: Any = None
         self._args: tuple[Any, ...] = ()
         self._context: Any = None
-        self._started_in = 0  # the pass over a phase before which or during which it was started
+        self._started_in = 0  # the pass over a phase before or during which it was started
 
     def _phase(self) -> list[Any]:
-        """The loop's list of the started handles of this kind, in the order in which they run."""
+        """Return the loop's list of the started handles of this kind, in the order in which they run."""
         raise NotImplementedError
 
     def start(self, callback: Callable[[Self], object]) -> None:
@@ -51,7 +51,7 @@ class LoopWatcher(Handle):
         self._activate()
 
     def stop(self) -> None:
-        """Call no more. Does nothing if the handle is not started."""
+        """Stop calling back. Does nothing if the handle is not started."""
         if self._active:
             self._phase().remove(self)
             self._deactivate()
@@ -67,7 +67,7 @@ class LoopWatcher(Handle):
 
 
 class Idle(LoopWatcher):
-    """Runs in every turn, and keeps the loop from sleeping (libuv: ``uv_idle_t``)."""
+    """A handle that runs in every turn, and keeps the loop from sleeping (libuv: ``uv_idle_t``)."""
 
     __slots__ = ()
 
@@ -77,7 +77,7 @@ class Idle(LoopWatcher):
 
 
 class Prepare(LoopWatcher):
-    """Runs in every turn right before the loop polls (libuv: ``uv_prepare_t``)."""
+    """A handle that runs in every turn right before the loop polls (libuv: ``uv_prepare_t``)."""
 
     __slots__ = ()
 
@@ -87,7 +87,7 @@ class Prepare(LoopWatcher):
 
 
 class Check(LoopWatcher):
-    """Runs in every turn right after the loop polled (libuv: ``uv_check_t``)."""
+    """A handle that runs in every turn right after the loop polled (libuv: ``uv_check_t``)."""
 
     __slots__ = ()
 

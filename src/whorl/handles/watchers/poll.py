@@ -1,4 +1,4 @@
-"""Poll: tells when a descriptor that somebody else reads and writes is ready."""
+"""Poll: reports when a descriptor is ready that other code reads and writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from whorl.core.loop.loop import Loop
 
     class HasFileno(Protocol):
-        """A file object, a socket, or whatever else has a descriptor."""
+        """A file object, a socket, or any other object with a descriptor."""
 
         def fileno(self) -> int: ...
 
@@ -32,10 +32,10 @@ EVENT_SETS = tuple(Event(number) for number in range(WATCHABLE + 1))
 
 
 class Poll(IOHandle):
-    """Watches a descriptor (libuv: ``uv_poll_t``), which stays its owner's: `close` leaves it open.
+    """A watch of a descriptor (libuv: ``uv_poll_t``), which stays its owner's: `close` leaves it open.
 
-    The descriptor becomes non-blocking. Raises PermissionError for what cannot be watched, such
-    as a regular file, and OSError (EEXIST) if a handle of this loop watches the descriptor.
+    The descriptor becomes non-blocking. Raises PermissionError for a file that cannot be watched, such
+    as a regular one, and OSError (EEXIST) if a handle of this loop watches the descriptor.
     """
 
     __slots__ = ("_callback", "_context", "_poller")
@@ -68,7 +68,7 @@ class Poll(IOHandle):
         """Call `callback(handle, events, error)` whenever one of `events` is there.
 
         `events` are flags of `Event`: READABLE, WRITABLE, DISCONNECT, PRIORITIZED. They are
-        levels: what is not taken is reported again in the next turn. A handle that is started
+        levels: an event that is not handled is reported again in the next turn. A handle that is started
         already watches for the new events instead. An error of the descriptor stops the handle
         and calls it with OSError (EBADF) and no events.
         """
@@ -87,14 +87,14 @@ class Poll(IOHandle):
         self._activate()
 
     def stop(self) -> None:
-        """Watch no more; what was seen and not yet reported is forgotten."""
+        """Stop watching; drop seen events that were not yet reported."""
         self._poller.remove(self)
         self._deactivate()
         self._callback = None
         self._context = None
 
     def _on_events(self, seen: int) -> None:
-        # An error or a hang-up may come alone; it counts as everything that is waited for.
+        # An error or a hang-up may come alone; it counts as all events of the interest.
         seen &= self._interest | ERROR | HANGUP
         if seen == ERROR or seen == HANGUP:
             seen |= self._interest

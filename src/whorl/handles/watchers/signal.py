@@ -20,12 +20,12 @@ _UNCATCHABLE = (signal.SIGKILL, signal.SIGSTOP)
 
 
 class Signal(Handle):
-    """Tells of a signal (libuv: ``uv_signal_t``); any number of handles, on any loops, may share one.
+    """A listener for a signal (libuv: ``uv_signal_t``); many handles, on any loops, may share a signal.
 
-    They are told in the order in which they were started, those that wait for one signal only last.
+    They get it in the order in which they were started. Handles that wait for one signal only come last.
 
-    While a handle is started, the signal does nothing else: no handler of Python's runs and nothing is
-    terminated. What was there before is there again when the last handle has been stopped.
+    While a handle is started, the signal does nothing else: no Python handler runs and nothing is terminated.
+    The former handler is installed again when the last handle has been stopped.
     """
 
     __slots__ = ("_callback", "_context", "_number", "_once", "_start")
@@ -34,34 +34,34 @@ class Signal(Handle):
 
     def __init__(self, loop: Loop) -> None:
         super().__init__(loop)
-        self._number = 0  # the signal it waits for; 0 while it is stopped
+        self._number = 0  # the number of the awaited signal; 0 while the handle is stopped
         self._callback: Callable[[Any, int], object] | None = None
         self._context: Any = None
         self._once = False
-        self._start = 0  # counts the starts: what arrived before the last one is not reported
+        self._start = 0  # the number of starts; a signal that arrived before the last start is not reported
 
     @property
     def signum(self) -> int:
-        """The signal that it waits for; 0 while it is stopped."""
+        """The number of the awaited signal; 0 while the handle is stopped."""
         return self._number
 
     def start(self, number: int, callback: Callable[[Self, int], object]) -> None:
         """Call `callback(handle, number)` whenever the signal has arrived.
 
-        Signals that arrive faster than Python runs handlers may count as one, as in the kernel. Started
-        again, the handle has the new signal and callback. Outside the main thread the handler is installed
-        a moment later, by the loop that runs there; RuntimeError if there is none.
+        Signals that arrive faster than Python runs handlers may count as one, as in the kernel. Another start
+        changes the signal and the callback. In another thread than the main one, the loop of the main thread
+        installs the handler a moment later; RuntimeError if no loop runs there.
 
-        Raises OSError (EINVAL) for what is no signal, or cannot be caught.
+        Raises OSError (EINVAL) if the number is no signal, or the signal cannot be caught.
         """
         self._begin(number, callback, once=False)
 
     def start_oneshot(self, number: int, callback: Callable[[Self, int], object]) -> None:
-        """The same for one signal: the handle is stopped once it has been reported."""
+        """Call back once: the handle is stopped when the signal is reported."""
         self._begin(number, callback, once=True)
 
     def stop(self) -> None:
-        """Wait no more; what has arrived and was not yet reported is forgotten."""
+        """Stop waiting; drop signals that were not yet reported."""
         if self._number:
             number, self._number = self._number, 0
             self.loop._host.signals.unlisten(number, self)
@@ -99,9 +99,9 @@ class Signal(Handle):
         self._number = number
 
     def _signal_raised(self, number: int) -> bool:
-        """The signal has arrived; called inside Python's signal handler, in the main thread."""
+        """Post a signal's report; called inside Python's signal handler, in the main thread."""
         if not self.loop._is_in_creating_process():
-            return False  # The loop is one of the process that this one was forked from.
+            return False  # The loop belongs to the parent of this forked process.
         self.loop._post_from_any_thread(LateCompletion(self._report, (self._start, number)))
         return True
 

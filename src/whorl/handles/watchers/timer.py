@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class TimerEntry(TimedCallback):
-    """A place among the loop's timers, which a timer takes again and again once it was called."""
+    """A timer's entry in the loop's heap; the timer uses it again after each call."""
 
     __slots__ = ("_timer",)
 
     def __init__(self, timer: Timer) -> None:
         super().__init__(timer._loop, 0, None, list, ())
-        self._timer: Timer | None = timer  # None: it is given up
+        self._timer: Timer | None = timer  # None: the entry is given up
 
     def _fell_due(self) -> None:
         TimedCallback._fell_due(self)
@@ -42,7 +42,7 @@ class TimerEntry(TimedCallback):
             timer._fall_due()
 
     def _give_up(self) -> None:
-        """Cancel it; it is not used again."""
+        """Cancel the entry; it is not used again."""
         self._cancelled = True
         self._timer = None
         self._callback = None
@@ -53,8 +53,8 @@ class TimerEntry(TimedCallback):
 class Timer(Handle):
     """A timer (libuv: ``uv_timer_t``).
 
-    Times are in nanoseconds and relative to `Loop.now`: to the time at which the turn's events
-    were collected, however long the turn has taken since then. Timers that fall due at the same
+    Times are in nanoseconds and relative to `Loop.now`, the time at which the turn's events were
+    collected, however long the turn has taken since then. Timers that fall due at the same
     nanosecond run in the order in which they were started.
     """
 
@@ -64,8 +64,8 @@ class Timer(Handle):
         super().__init__(loop)
         self._callback: Callable[[Any], object] | None = None
         self._context: Any = None
-        self._entry: TimerEntry | None = None  # its place among the loop's timers
-        self._is_owed = False  # whether a call is to come: until it is due, and until it is made
+        self._entry: TimerEntry | None = None  # the timer's entry in the loop's heap
+        self._is_owed = False  # whether a call will come: true from the start until the call
         self._repeat_ns = 0
 
     def start(self, callback: Callable[[Self], object], timeout_ns: int, repeat_ns: int = 0) -> None:
@@ -83,7 +83,7 @@ class Timer(Handle):
         self._arm(timeout)
 
     def stop(self) -> None:
-        """Call no more, even if the timer is due already. Does nothing if it is not started."""
+        """Stop the timer, even if it is due already. Does nothing if it is not started."""
         if self._is_owed:
             self._is_owed = False
             entry = self._entry
@@ -105,7 +105,7 @@ class Timer(Handle):
 
     @property
     def repeat_ns(self) -> int:
-        """The time between calls, 0: it does not repeat. A change counts when it is armed again."""
+        """The time between calls; 0: no repeats. A change counts when the timer is armed again."""
         return self._repeat_ns
 
     @repeat_ns.setter
@@ -113,14 +113,14 @@ class Timer(Handle):
         self._repeat_ns = duration(value)
 
     def due_in_ns(self) -> int:
-        """How long until it falls due; 0 if it is due, or not started."""
+        """Return the time until the timer falls due; 0 if it is due, or not started."""
         entry = self._entry
         if entry is None or not self._is_owed:
             return 0
         return max(0, entry._deadline_ns - self.loop.now())
 
     def _arm(self, timeout_ns: int) -> None:
-        """Take a place among the loop's timers."""
+        """Schedule the timer's entry."""
         self.stop()
         loop: Any = self._loop
         entry = self._entry
@@ -154,7 +154,7 @@ class Timer(Handle):
 
 
 def new_entry(timer: Timer) -> TimerEntry:
-    """A place for a timer, made without the cost of a call by name."""
+    """Return an entry for a timer, made without the cost of calling its class."""
     entry = TimerEntry.__new__(TimerEntry)
     entry._loop = timer._loop
     entry._args = ()
@@ -169,7 +169,7 @@ def new_entry(timer: Timer) -> TimerEntry:
 
 
 def duration(value: int) -> int:
-    """The number of nanoseconds, if it is one; more than `NEVER_NS` are so many."""
+    """Return a number of nanoseconds, at most `NEVER_NS`; raise an error if it is none or negative."""
     if not isinstance(value, int):
         raise TypeError(f"a time in nanoseconds is an int, not {type(value).__name__}")
     nanoseconds = within_64_bits(value)
@@ -182,5 +182,5 @@ if not cython.compiled:
     from whorl.core.callback import call_with_one
 
     def within_64_bits(value: int) -> int:
-        """The number, or the nearest that 64 bits hold."""
+        """Return the number, or the nearest that 64 bits hold."""
         return max(-NEVER_NS, min(value, NEVER_NS))
