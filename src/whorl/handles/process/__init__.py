@@ -1,4 +1,4 @@
-"""`Process`, and how the end of a child is noticed.
+"""`Process`, and the watch for the end of a child.
 
 The machine and asyncio wait for children in one way.
 """

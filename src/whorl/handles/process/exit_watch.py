@@ -1,4 +1,4 @@
-"""Waiting for the end of a child: by its pidfd, or by a thread where there are none."""
+"""Waiting for the end of a child: by its pidfd, or by a thread if there are no pidfds."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 READABLE = int(Event.READABLE)
 
 
-#: What Popen shows of a child that somebody else has reaped, as in asyncio.
+#: The exit code in Popen for a child that other code has reaped, as in asyncio.
 UNKNOWN_EXIT_CODE = 255
 
 
 class ExitWatch(IOHandle):
-    """Reaps one child, and calls `on_exit(code)` in a turn of the loop.
+    """A watch that reaps one child, and calls `on_exit(code)` in a turn of the loop.
 
-    `code` is the exit status, or the negative number of the signal that ended the child, or None if
-    somebody else has reaped it and nobody noted what came out.
+    `code` is the exit status, or the negative number of the signal that ended the child. It is None if other
+    code has reaped the child and did not note its exit code in the Popen object.
     """
 
     loop: Loop
@@ -40,14 +40,14 @@ class ExitWatch(IOHandle):
         self._awaited = False  # whether a thread waits
         self._fd = loop._kernel.pidfd_open(process.pid)
         if self._fd == -errno.ESRCH:
-            loop.call_soon(self._look)  # Somebody has reaped it already: signals of children may be ignored.
+            loop.call_soon(self._look)  # It was reaped already, as when the program ignores SIGCHLD.
         elif self._fd < 0 or not self._watch():
             self._awaited = True
             loop._host.await_exit(process.pid, self._ended_elsewhere)
         self._fd = max(self._fd, -1)
 
     def _watch(self) -> bool:
-        """Watch the pidfd; whether that can be done."""
+        """Watch the pidfd; return whether that worked."""
         try:
             self.loop._poller.add(self, READABLE)
         except OSError:
@@ -57,9 +57,9 @@ class ExitWatch(IOHandle):
         return True
 
     def send_signal(self, number: int, *, must_run: bool = False) -> None:
-        """Send the child a signal; if it has ended, nothing happens, or ProcessLookupError is raised.
+        """Send the child a signal; if it has ended, do nothing, or raise ProcessLookupError if `must_run`.
 
-        Raises PermissionError, and OSError (EINVAL) for what is no signal.
+        Raises PermissionError, and OSError (EINVAL) if the number is no signal.
         """
         try:
             if self._process.returncode is not None or self.is_closing():
@@ -70,13 +70,13 @@ class ExitWatch(IOHandle):
                 raise
 
     def is_awaited(self) -> bool:
-        """Return whether a thread waits for the child; it reaps it also if the loop is closed by then."""
+        """Return whether a thread waits for the child; it reaps the child even if the loop is closed then."""
         return self._awaited
 
     def leave_to_itself(self) -> None:
-        """Watch no more; a thread reaps the child when it ends."""
+        """Stop the watch; a thread reaps the child when it ends."""
         if self._awaited:
-            self._on_exit = None  # The thread that is waiting does it, or the loop if it still runs then.
+            self._on_exit = None  # The waiting thread reaps the child, or the loop if it still runs then.
         else:
             self.close()
             if self._process.returncode is None:
@@ -86,14 +86,14 @@ class ExitWatch(IOHandle):
         self._look()
 
     def _ended_elsewhere(self) -> None:
-        """The child has ended; called in a thread that was waiting for that."""
+        """Let the loop reap the child; the thread that waited for its end calls this."""
         try:
             self.loop.call_soon_threadsafe(self._look)
         except RuntimeError:
             self._reap_alone()  # The loop is closed.
 
     def _look(self) -> None:
-        """Reap the child, if that was not done before."""
+        """Reap the child unless it was reaped before; if it has ended, close the watch and call `on_exit`."""
         if self.is_closing():
             return
         try:
@@ -110,7 +110,7 @@ class ExitWatch(IOHandle):
             on_exit(code)
 
     def _reap(self) -> bool:
-        """Reap the child and note its exit code, if there is one; whether it has ended."""
+        """Reap the child and note its exit code, if there is one; return whether it has ended."""
         try:
             code = self.loop._host.reap(self._process.pid, self._fd)
         except ChildProcessError:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class StdioKind(enum.Enum):
-    """What a child gets as one of its descriptors (libuv: ``uv_stdio_flags``)."""
+    """The kind of one of a child's descriptors (libuv: ``uv_stdio_flags``)."""
 
     IGNORE = enum.auto()
     CREATE_PIPE = enum.auto()
@@ -37,7 +37,7 @@ class StdioKind(enum.Enum):
 
 @dataclass(frozen=True)
 class Stdio:
-    """One descriptor of a child (libuv: ``uv_stdio_container_t``); made by the methods below."""
+    """A descriptor of a child (libuv: ``uv_stdio_container_t``); made by the methods below."""
 
     kind: StdioKind
     fd: int = -1
@@ -47,24 +47,24 @@ class Stdio:
 
     @classmethod
     def ignore(cls) -> Self:
-        """Nothing; the first three are ``/dev/null`` then."""
+        """Give the child nothing; one of its first three descriptors is ``/dev/null`` then."""
         return cls(StdioKind.IGNORE)
 
     @classmethod
     def inherit_fd(cls, fd: int) -> Self:
-        """A descriptor of this process."""
+        """Give the child a descriptor of this process."""
         return cls(StdioKind.INHERIT_FD, fd=fd)
 
     @classmethod
     def inherit_stream(cls, stream: StreamHandle) -> Self:
-        """The descriptor of a stream handle, which keeps it."""
+        """Give the child the descriptor of a stream handle, which keeps it."""
         return cls(StdioKind.INHERIT_STREAM, handle=stream)
 
     @classmethod
     def create_pipe(cls, pipe: Pipe, *, child_reads: bool = False, child_writes: bool = False) -> Self:
-        """A new pipe, of which the fresh handle `pipe` becomes the other end.
+        """Give the child a new pipe; the fresh handle `pipe` becomes the other end.
 
-        One that goes both ways, or is to send handles, is a pair of UNIX sockets.
+        A pipe that goes both ways, or that sends handles, is a pair of UNIX sockets.
         """
         return cls(StdioKind.CREATE_PIPE, handle=pipe, child_reads=child_reads, child_writes=child_writes)
 
@@ -103,9 +103,9 @@ class Process(Handle):
 
         `file` is the program if it is not `args[0]`. `env` replaces the environment. With `uid` or
         `gid` the child leaves all other groups too. A `detached` child leads a session of its own.
-        `stdio` says what its descriptors 0, 1, 2 ... are; what is not said is ``/dev/null``, and nothing
-        else is inherited. Raises OSError for what kept the program from running, EBUSY if the handle has
-        started one before (``uv_spawn``).
+        `stdio` lists its descriptors 0, 1, 2 ...; those of the first three that are not listed are
+        ``/dev/null``, and nothing else is inherited. Raises OSError if the program cannot run, EBUSY if the
+        handle has started one before (``uv_spawn``).
         """
         if self.is_closing():
             raise OSError(errno.EINVAL, "Process handle is closed")
@@ -163,22 +163,22 @@ class Process(Handle):
 
 
 class Descriptors:
-    """What a child gets as its descriptors, while it is being started."""
+    """The descriptors of a child, while it is being started."""
 
     def __init__(self, loop: Loop, stdio: Sequence[Stdio]) -> None:
         self._loop = loop
         self._kernel: Kernel = loop._kernel
         self._stdio = [*stdio, *[Stdio.ignore()] * (3 - len(stdio))]
         self._ours: list[tuple[Pipe, int]] = []  # the handles, and the ends of pipes that they will have
-        self._childs: list[int] = []  # what is open only until the child has it
+        self._childs: list[int] = []  # descriptors that are open only until the child has them
         for entry in self._stdio:
             self._check(entry)
         created = [entry.handle for entry in self._stdio if entry.kind is StdioKind.CREATE_PIPE]
         if len({id(handle) for handle in created}) < len(created):
-            raise os_error(errno.EBUSY)  # One handle cannot have two ends.
+            raise os_error(errno.EBUSY)  # A handle cannot have two ends.
 
     def _check(self, entry: Stdio) -> None:
-        """Refuse what cannot be given, before anything is made."""
+        """Raise an error for an entry that cannot be given, before anything is opened."""
         if not isinstance(entry, Stdio):
             raise TypeError(f"a Stdio was expected, got {entry!r}")
         if entry.kind is StdioKind.CREATE_PIPE:
@@ -196,7 +196,7 @@ class Descriptors:
             raise os_error(errno.EBADF)
 
     def prepare(self) -> dict[str, Any]:
-        """Make the pipes; the options for the host."""
+        """Make the pipes; return the options for the host."""
         sources = [self._source_of(entry) for entry in self._stdio]
         options: dict[str, Any] = {
             name: subprocess.DEVNULL if source is None else source
@@ -208,7 +208,7 @@ class Descriptors:
         return options
 
     def _source_of(self, entry: Stdio) -> int | None:
-        """The descriptor of ours that the child is to get; None for nothing."""
+        """Return our descriptor that the child gets; None for nothing."""
         if entry.kind is StdioKind.CREATE_PIPE:
             return self._new_pipe(entry)
         if entry.kind is StdioKind.INHERIT_STREAM:
@@ -234,7 +234,7 @@ class Descriptors:
         return theirs
 
     def _moved_apart(self, extra: dict[int, int]) -> dict[int, int]:
-        """The same with sources above all targets, so that no move overwrites another one's source."""
+        """Return the moves with sources above all targets, so that no move overwrites another's source."""
         lowest = max(extra) + 1
         moves = {}
         for number, fd in extra.items():
@@ -243,19 +243,19 @@ class Descriptors:
         return moves
 
     def close_childs(self) -> None:
-        """Close what only the child uses."""
+        """Close the descriptors that only the child uses."""
         for fd in self._childs:
             self._kernel.close(fd)
         self._childs.clear()
 
     def close_all(self) -> None:
-        """Nothing was started: close the pipes."""
+        """Close the pipes, since no program was started."""
         self.close_childs()
         for _, fd in self._ours:
             self._kernel.close(fd)
 
     def open_handles(self) -> None:
-        """The handles get their ends of the pipes."""
+        """Give the handles their ends of the pipes."""
         for handle, fd in self._ours:
             handle.open(fd)
 
