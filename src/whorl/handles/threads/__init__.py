@@ -1,4 +1,4 @@
 """The thread pool; names and random bytes by it.
 
-A call that blocks needs a thread.
+A blocking call needs a thread.
 """

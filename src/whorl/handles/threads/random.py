@@ -19,7 +19,7 @@ MOST_RANDOM_BYTES = 0x7FFFFFFF
 class Random(Work):
     """A request for `size` random bytes, fit for keys (libuv: ``uv_random_t``).
 
-    They are made in the thread pool, because soon after the start of the system that may take a while.
+    The thread pool makes the bytes, because that may take a while soon after the start of the system.
     `on_done(request, data, error)` is called when they are there. Raises ValueError for a size below 0,
     OverflowError for one above 2**31 - 1.
     """

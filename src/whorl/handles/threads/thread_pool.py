@@ -1,6 +1,6 @@
-"""The thread pool: where blocking work is done without blocking the loop.
+"""The thread pool, which does blocking work without blocking the loop.
 
-One pool serves all loops of the process. Its threads are started when there is work for them,
+A single pool serves all loops of the process. Its threads are started when there is work for them,
 are daemons, and wait for more. Slow work (name resolution) occupies at most half of them, so that
 a resolver that does not answer never keeps the rest waiting.
 
@@ -67,9 +67,9 @@ class Work(Request):
             raise
 
     def cancel(self) -> bool:
-        """Take the work back if no thread has begun it; whether that was so.
+        """Take the work back if no thread has begun it; return whether that was so.
 
-        `on_done` is called even then, by the loop.
+        The loop calls `on_done` even then.
         """
         if not self._pool.withdraw(self):
             return False
@@ -77,7 +77,7 @@ class Work(Request):
         return True
 
     def _submit(self, slow: bool) -> None:
-        """Have it done."""
+        """Submit the work to the pool."""
         self._pool.submit(self, slow=slow)
 
     def _execute(self) -> None:
@@ -109,41 +109,41 @@ class ThreadPool:
         if not 1 <= size <= THREADPOOL_MAX_SIZE:
             raise ValueError(f"a thread pool has 1 to {THREADPOOL_MAX_SIZE} threads, not {size}")
         self._size = size
-        self._changed = threading.Condition()  # guards all that follows
+        self._changed = threading.Condition()  # guards all attributes below
         self._quick: collections.deque[tuple[int, Work]] = collections.deque()
         self._slow: collections.deque[tuple[int, Work]] = collections.deque()
-        self._submitted = 0  # how much work there has been: the number of the last
+        self._submitted = 0  # the number of submitted works, which is also the number of the last one
         self._threads = 0
         self._waiting = 0  # threads that wait for work
         self._slow_busy = 0  # threads that do slow work
 
     @property
     def size(self) -> int:
-        """How many threads there may be."""
+        """The largest number of threads."""
         return self._size
 
     @property
     def slow_size(self) -> int:
-        """How many of them may do slow work at a time: half of them, rounded up."""
+        """The number of threads that may do slow work at a time: half of all, rounded up."""
         return (self._size + 1) // 2
 
     @property
     def threads(self) -> int:
-        """How many threads have been started."""
+        """The number of started threads."""
         return self._threads
 
     @property
     def busy(self) -> int:
-        """How many threads are at work."""
+        """The number of threads at work."""
         return self._threads - self._waiting
 
     @property
     def queue_length(self) -> int:
-        """How much work waits for a thread."""
+        """The number of works that wait for a thread."""
         return len(self._quick) + len(self._slow)
 
     def submit(self, work: Work, *, slow: bool = False) -> None:
-        """Have `work` done as soon as a thread is free."""
+        """Queue `work` for the next free thread."""
         with self._changed:
             self._submitted += 1
             lane = self._slow if slow else self._quick
@@ -159,7 +159,7 @@ class ThreadPool:
                     raise
 
     def withdraw(self, work: Work) -> bool:
-        """Take back what no thread has begun; whether that was so."""
+        """Take back work that no thread has begun; return whether that was so."""
         with self._changed:
             for lane in (self._quick, self._slow):
                 for entry in lane:
@@ -174,7 +174,7 @@ class ThreadPool:
         self._threads += 1
 
     def _serve(self) -> None:
-        """The life of a thread."""
+        """Do work, for the life of a thread."""
         while True:
             work, slow = self._next()
             try:
@@ -186,7 +186,7 @@ class ThreadPool:
                         self._slow_busy -= 1
 
     def _next(self) -> tuple[Work, bool]:
-        """Wait for work that may be done now; it, and whether it is slow."""
+        """Wait for work that may be done now; return it, and whether it is slow."""
         with self._changed:
             while True:
                 lane = self._lane()
@@ -201,7 +201,7 @@ class ThreadPool:
                     self._waiting -= 1
 
     def _lane(self) -> collections.deque[tuple[int, Work]] | None:
-        """The queue whose first entry came first, of those that may be served now."""
+        """Return, of the queues that may be served now, the one whose first entry came first."""
         if self._slow and self._slow_busy < self.slow_size:
             if not self._quick or self._slow[0][0] < self._quick[0][0]:
                 return self._slow
@@ -212,24 +212,24 @@ _pools: dict[int, ThreadPool] = {}  # by process: threads do not survive a fork
 
 
 def pool_of(host: Host) -> ThreadPool:
-    """The pool for the work of a loop with this host; made when it is first asked for."""
+    """Return the pool for the work of a loop with this host; made when it is first asked for."""
     pool = host.thread_pool()
     if pool is None:
         process = host.process_id()
         pool = _pools.get(process)
         if pool is None:
-            # One step, without a lock that another thread may hold while the process is forked.
+            # This is one step, without a lock that another thread may hold while the process is forked.
             pool = _pools.setdefault(process, ThreadPool(size_wanted()))
     return pool  # type: ignore[no-any-return]
 
 
 def thread_pool(loop: Loop) -> ThreadPool:
-    """The pool that does the blocking work of a loop; one serves all loops of the process."""
+    """Return the pool that does the blocking work of a loop; one serves all loops of the process."""
     return pool_of(loop._host)
 
 
 def size_wanted() -> int:
-    """The size of the pool that the environment asks for."""
+    """Return the size of the pool that the environment asks for."""
     text = os.environ.get(SIZE_VARIABLE, "")
     if not text:
         return THREADPOOL_SIZE
