@@ -1,8 +1,8 @@
 """The file system (libuv: ``uv_fs_…``): a table of contents.
 
-Every function takes the loop first. With a `callback` the operation is begun, the function returns a
-request, and the loop calls `callback(request, result, error)` in the end. Without one the operation is
-done at once, and its result is returned or OSError raised.
+Every function takes the loop first. With a `callback` it begins the operation and returns a request, and the
+loop calls `callback(request, result, error)` at the end. Without a callback it does the operation at once,
+and returns the result or raises OSError.
 """
 
 from __future__ import annotations

@@ -11,12 +11,12 @@ from whorl.core.limits import COPY_SIZE, SENDFILE_SIZE
 if TYPE_CHECKING:
     from whorl.core.kernel.kernel import Kernel
 
-#: What `copyfile` may be told (libuv: ``UV_FS_COPYFILE_EXCL`` and so on).
+#: The flags of `copyfile` (libuv: ``UV_FS_COPYFILE_EXCL`` and so on).
 COPYFILE_EXCL = 1  #: fail if there is such a file
 COPYFILE_FICLONE = 2  #: share the blocks if the file system can
 COPYFILE_FICLONE_FORCE = 4  #: share the blocks, or fail
 
-#: What the kernel's ways of copying say to pairs of files that they cannot serve.
+#: The errors of the kernel's ways of copying for pairs of files that they cannot serve.
 _NOT_LIKE_THIS = (
     -errno.EINVAL,
     -errno.EIO,
@@ -32,7 +32,7 @@ _NOT_LIKE_THIS = (
 
 
 def send(kernel: Kernel, target: int, source: int, offset: int, length: int) -> int:
-    """Copy at most `length` bytes in one step; how many, or the negative error number."""
+    """Copy at most `length` bytes in one step; return how many, or the negative error number."""
     sent = kernel.copy_range(target, source, offset, min(length, SENDFILE_SIZE))
     if sent > 0 or sent == -errno.EINTR:
         return sent
@@ -40,7 +40,7 @@ def send(kernel: Kernel, target: int, source: int, offset: int, length: int) -> 
         sent = kernel.sendfile(target, source, offset, min(length, SENDFILE_SIZE))
         if sent not in _NOT_LIKE_THIS:
             return sent
-    # Nothing was there to copy, or it is a file whose size nobody knows, as those in /proc.
+    # There was nothing to copy, or the size of the file is unknown, as in /proc.
     return _send_piecewise(kernel, target, source, offset, length)
 
 
@@ -62,7 +62,7 @@ def _send_piecewise(kernel: Kernel, target: int, source: int, offset: int, lengt
 
 
 def _write_piece(kernel: Kernel, target: int, piece: bytes) -> int:
-    """Write a whole piece; 0 or the negative error number."""
+    """Write a whole piece; return 0 or the negative error number."""
     with memoryview(piece) as view:
         done = 0
         while done < len(piece):
@@ -77,7 +77,7 @@ def _write_piece(kernel: Kernel, target: int, piece: bytes) -> int:
 
 
 def copy_file(kernel: Kernel, path: str | bytes, new_path: str | bytes, flags: int) -> int:
-    """Copy the content and the permissions of a file; 0 or the negative error number."""
+    """Copy the content and the permissions of a file; return 0 or the negative error number."""
     if flags & ~(COPYFILE_EXCL | COPYFILE_FICLONE | COPYFILE_FICLONE_FORCE):
         return -errno.EINVAL
     source = _open(kernel, path, os.O_RDONLY, 0)

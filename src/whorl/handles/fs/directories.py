@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class DirentType(enum.IntEnum):
-    """What an entry is (libuv: ``uv_dirent_type_t``)."""
+    """The type of an entry (libuv: ``uv_dirent_type_t``)."""
 
     UNKNOWN = 0
     FILE = 1
@@ -108,7 +108,7 @@ def scandir(loop: Loop, path: Path, callback: None = None) -> Iterator[Dirent]: 
 @overload
 def scandir(loop: Loop, path: Path, callback: Done[Iterator[Dirent]]) -> FsRequest: ...
 def scandir(loop: Loop, path: Path, callback: Done[Iterator[Dirent]] | None = None) -> Any:
-    """The entries of a directory, by name, without ``.`` and ``..``; an iterator (``uv_fs_scandir``)."""
+    """Iterate over a directory's entries, sorted by name, without ``.`` and ``..`` (``uv_fs_scandir``)."""
     plain = path_of(path)
     return run(loop, Operation(functools.partial(_scan, loop._kernel, plain), plain), callback)
 
@@ -143,7 +143,7 @@ def readdir(loop: Loop, directory: Dir, count: int = ..., callback: None = None)
 @overload
 def readdir(loop: Loop, directory: Dir, count: int = ..., *, callback: Done[list[Dirent]]) -> FsRequest: ...
 def readdir(loop: Loop, directory: Dir, count: int = 64, callback: Done[list[Dirent]] | None = None) -> Any:
-    """At most `count` further entries in no order, none at the end (``uv_fs_readdir``)."""
+    """Read at most `count` further entries in no order, none at the end (``uv_fs_readdir``)."""
     call = functools.partial(_directory(directory)._read, number(count, 1, LONG, "a count"))
     return run(loop, Operation(call, directory.path), callback)
 

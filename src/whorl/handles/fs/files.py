@@ -1,4 +1,4 @@
-"""Open files: reading, writing and what else is done to a descriptor."""
+"""Open files: reading, writing and the other operations on a descriptor."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def close(loop: Loop, fd: int, callback: Done[int] | None = None) -> Any:
 
 def _close(kernel: Kernel, fd: int) -> int:
     code = kernel.close_fd(fd)
-    # It is closed even so, and by now somebody else may have got its number.
+    # It is closed even so, and by now its number may mean another file.
     return 0 if code in (-errno.EINTR, -errno.EINPROGRESS) else code
 
 
@@ -102,9 +102,9 @@ def read_into(
     offset: int = -1,
     callback: Done[int] | None = None,
 ) -> Any:
-    """Read into a buffer, or several one after the other; how many bytes (``uv_fs_read``).
+    """Read into a buffer, or several one after the other; the result is the byte count (``uv_fs_read``).
 
-    No buffer can be resized until it is over. At most 1024 buffers are filled.
+    No buffer can be resized until the read is over. At most 1024 buffers are filled.
     """
     fd, offset = descriptor(fd), number(offset, -1, LONG, "an offset")
     views = views_of(buffers, writable=True)
@@ -147,7 +147,7 @@ def write(
 
 
 def write_all(kernel: Kernel, fd: int, views: Sequence[memoryview], offset: int) -> int:
-    """Write all there is; what was written if an error comes later, else the negative error number."""
+    """Write all buffers; return how many bytes were written, or the error if the first write fails."""
     total = index = start = 0
     while True:
         batch = list(views[index : index + FILE_VECTORS])
@@ -180,9 +180,9 @@ def sendfile(
 def sendfile(
     loop: Loop, target: int, source: int, offset: int, length: int, callback: Done[int] | None = None
 ) -> Any:
-    """Copy from one descriptor to another; how many bytes (``uv_fs_sendfile``).
+    """Copy from one descriptor to another; the result is the byte count (``uv_fs_sendfile``).
 
-    Where the kernel cannot do that, by reading and writing.
+    If the kernel cannot copy, read and write.
     """
     target, source = descriptor(target), descriptor(source)
     offset, length = number(offset, 0, LONG, "an offset"), number(length, 0, LONG, "a length")
@@ -195,7 +195,7 @@ def fstat(loop: Loop, fd: int, callback: None = None) -> os.stat_result: ...
 @overload
 def fstat(loop: Loop, fd: int, callback: Done[os.stat_result]) -> FsRequest: ...
 def fstat(loop: Loop, fd: int, callback: Done[os.stat_result] | None = None) -> Any:
-    """The status of an open file (``uv_fs_fstat``)."""
+    """Return the status of an open file (``uv_fs_fstat``)."""
     return run(loop, Operation(functools.partial(loop._kernel.status_of, descriptor(fd))), callback)
 
 

@@ -1,4 +1,4 @@
-"""Files by their names: what is known of them, and making, changing and removing names."""
+"""Files by their names: reading and changing attributes; making, changing and removing names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _TEMPLATE_END = 6
 
 
-# What is known.
+# Reading attributes.
 
 
 @overload
@@ -38,7 +38,7 @@ def stat(loop: Loop, path: Path, callback: None = None) -> os.stat_result: ...
 @overload
 def stat(loop: Loop, path: Path, callback: Done[os.stat_result]) -> FsRequest: ...
 def stat(loop: Loop, path: Path, callback: Done[os.stat_result] | None = None) -> Any:
-    """The status of a file, of that to which a symbolic link leads (``uv_fs_stat``)."""
+    """Return the status of a file; for a symbolic link, that of its target (``uv_fs_stat``)."""
     return run(loop, _status(loop._kernel, path_of(path), True), callback)
 
 
@@ -47,7 +47,7 @@ def lstat(loop: Loop, path: Path, callback: None = None) -> os.stat_result: ...
 @overload
 def lstat(loop: Loop, path: Path, callback: Done[os.stat_result]) -> FsRequest: ...
 def lstat(loop: Loop, path: Path, callback: Done[os.stat_result] | None = None) -> Any:
-    """The status of a file, of a symbolic link itself (``uv_fs_lstat``)."""
+    """Return the status of a file; for a symbolic link, that of the link itself (``uv_fs_lstat``)."""
     return run(loop, _status(loop._kernel, path_of(path), False), callback)
 
 
@@ -61,7 +61,7 @@ def statfs(loop: Loop, path: Path, callback: None = None) -> FileSystemStatus: .
 @overload
 def statfs(loop: Loop, path: Path, callback: Done[FileSystemStatus]) -> FsRequest: ...
 def statfs(loop: Loop, path: Path, callback: Done[FileSystemStatus] | None = None) -> Any:
-    """What the file system says of itself on which a file lies (``uv_fs_statfs``)."""
+    """Return the figures of the file system on which a file lies (``uv_fs_statfs``)."""
     plain = path_of(path)
     return run(loop, Operation(functools.partial(loop._kernel.file_system, plain), plain), callback)
 
@@ -71,12 +71,12 @@ def access(loop: Loop, path: Path, mode: int, callback: None = None) -> int: ...
 @overload
 def access(loop: Loop, path: Path, mode: int, callback: Done[int]) -> FsRequest: ...
 def access(loop: Loop, path: Path, mode: int, callback: Done[int] | None = None) -> Any:
-    """Ask whether a file may be read (os.R_OK), written, executed; 0 or an error (``uv_fs_access``)."""
+    """Check whether a file may be read (os.R_OK), written, executed; 0 or an error (``uv_fs_access``)."""
     plain, mode = path_of(path), number(mode, 0, INT, "a mode")
     return run(loop, Operation(functools.partial(loop._kernel.access, plain, mode), plain), callback)
 
 
-# What may be changed.
+# Changing attributes.
 
 
 @overload
@@ -180,7 +180,7 @@ def mkdtemp(loop: Loop, template: Path, callback: None = None) -> str | bytes: .
 @overload
 def mkdtemp(loop: Loop, template: Path, callback: Done[str | bytes]) -> FsRequest: ...
 def mkdtemp(loop: Loop, template: Path, callback: Done[str | bytes] | None = None) -> Any:
-    """Make a directory of one's own (``uv_fs_mkdtemp``).
+    """Make a directory with a new name (``uv_fs_mkdtemp``).
 
     `template` ends with XXXXXX; the result is its path.
     """
@@ -200,7 +200,7 @@ def mkstemp(loop: Loop, template: Path, callback: None = None) -> tuple[int, str
 @overload
 def mkstemp(loop: Loop, template: Path, callback: Done[tuple[int, str | bytes]]) -> FsRequest: ...
 def mkstemp(loop: Loop, template: Path, callback: Done[tuple[int, str | bytes]] | None = None) -> Any:
-    """Make a file of one's own; `template` ends with XXXXXX (``uv_fs_mkstemp``).
+    """Make a file with a new name; `template` ends with XXXXXX (``uv_fs_mkstemp``).
 
     The result is a descriptor to read and write it, and its path.
     """
@@ -221,7 +221,7 @@ def mkstemp(loop: Loop, template: Path, callback: Done[tuple[int, str | bytes]] 
 
 
 def _temporary(kernel: Kernel, template: str | bytes, make: Any) -> tuple[Any, int]:
-    """A new path and what `make` gave for it; or the negative error number twice."""
+    """Return a new path and the result of `make` for it, or the negative error number twice."""
     text = os.fsdecode(template)
     if not text.endswith("X" * _TEMPLATE_END):
         return -errno.EINVAL, -errno.EINVAL
@@ -230,7 +230,7 @@ def _temporary(kernel: Kernel, template: str | bytes, make: Any) -> tuple[Any, i
 
 
 def make_temporary(kernel: Kernel, before: str, after: str, is_bytes: bool, make: Any) -> Any:
-    """A new path, with six characters in the middle, and what `make` gave for it; or the error number."""
+    """Return a new path, with six characters in the middle, and the result of `make`, or the error number."""
     made = -errno.EEXIST
     for _ in range(TEMPORARY_NAMES):
         path = before + kernel.random_name() + after
@@ -283,7 +283,7 @@ def readlink(loop: Loop, path: Path, callback: None = None) -> str | bytes: ...
 @overload
 def readlink(loop: Loop, path: Path, callback: Done[str | bytes]) -> FsRequest: ...
 def readlink(loop: Loop, path: Path, callback: Done[str | bytes] | None = None) -> Any:
-    """Where a symbolic link leads (``uv_fs_readlink``)."""
+    """Return the target of a symbolic link (``uv_fs_readlink``)."""
     plain = path_of(path)
     return run(loop, Operation(functools.partial(loop._kernel.read_link, plain), plain), callback)
 
@@ -293,7 +293,7 @@ def realpath(loop: Loop, path: Path, callback: None = None) -> str | bytes: ...
 @overload
 def realpath(loop: Loop, path: Path, callback: Done[str | bytes]) -> FsRequest: ...
 def realpath(loop: Loop, path: Path, callback: Done[str | bytes] | None = None) -> Any:
-    """The absolute path of a file that exists, without symbolic links (``uv_fs_realpath``)."""
+    """Return the absolute path of a file that exists, without symbolic links (``uv_fs_realpath``)."""
     plain = path_of(path)
     return run(loop, Operation(functools.partial(loop._kernel.real_path, plain), plain), callback)
 

@@ -1,7 +1,7 @@
-"""Requests to the file system, and what all of them share: paths, numbers, buffers, errors.
+"""Requests to the file system, and their shared parts: paths, numbers, buffers, errors.
 
-An operation is asked of memory first where Linux can answer without blocking; then the request is over
-in the pending phase. Everything else is done by a thread of the pool. Without a callback it is done at once.
+If Linux can answer an operation from memory without blocking, the request ends in the pending phase. A thread
+of the pool does every other operation. Without a callback the operation is done at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Path: TypeAlias = "str | bytes | os.PathLike[str] | os.PathLike[bytes]"
 Result = TypeVar("Result")
 
-#: What the loop calls in the end: `callback(request, result, error)`.
+#: The callback at the end of a request: `callback(request, result, error)`.
 Done: TypeAlias = "Callable[[FsRequest, Result | None, BaseException | None], object]"
 
 LONG = (1 << 63) - 1
@@ -38,10 +38,10 @@ _BYTES = ("B", "b", "c")
 
 
 class Operation:
-    """What is to be done: `call` returns a result or the negative error number.
+    """An operation: `call` does it and returns a result or the negative error number.
 
-    `paths` are those of the error. `views` are the memory it works on, which nobody may resize meanwhile.
-    `now` answers from memory, or with a negative number. `dispose` gives back a result that nobody wants.
+    `paths` are the paths in the error. `views` hold its memory, which cannot be resized meanwhile.
+    `now` returns a result from memory, or a negative number. `dispose` releases an undelivered result.
     """
 
     __slots__ = ("call", "dispose", "now", "paths", "repeats", "views")
@@ -60,10 +60,10 @@ class Operation:
         self.views = views
         self.now = now
         self.dispose = dispose
-        self.repeats = repeats  # whether it is done again when a signal has interrupted it
+        self.repeats = repeats  # whether to call again after an interruption by a signal
 
     def attempt(self) -> tuple[Any, OSError | None]:
-        """Do it: the result, and None or why there is none."""
+        """Do the operation; return the result and None, or None and the error."""
         result = self.call()
         while result.__class__ is int and result < 0:
             if result != -errno.EINTR or not self.repeats:
@@ -72,7 +72,7 @@ class Operation:
         return result, None
 
     def perform(self) -> Any:
-        """Do it at once; raises OSError."""
+        """Do the operation at once; return the result or raise OSError."""
         try:
             result, error = self.attempt()
         finally:
@@ -82,21 +82,21 @@ class Operation:
         return result
 
     def error(self, code: int) -> OSError:
-        """The exception for a negative error number."""
+        """Return the exception for a negative error number."""
         text = os.strerror(-code)
         if len(self.paths) == 2:
             return OSError(-code, text, self.paths[0], None, self.paths[1])
         return OSError(-code, text, *self.paths)
 
     def release(self) -> None:
-        """Let go of the memory."""
+        """Release the views."""
         for view in self.views:
             view.release()
         self.views = ()
 
 
 class FsRequest(Work):
-    """One operation on the file system (libuv: ``uv_fs_t``).
+    """A request to the file system (libuv: ``uv_fs_t``).
 
     `cancel` succeeds while no thread has begun; the callback then gets OSError (ECANCELED). A descriptor
     that was opened for a loop that has been closed meanwhile is closed.
@@ -108,12 +108,12 @@ class FsRequest(Work):
         if not callable(callback):
             raise TypeError(f"a callable object was expected as callback, got {callback!r}")
         self._operation = operation
-        self._undelivered: list[Any] = []  # the result, until somebody has it
+        self._undelivered: list[Any] = []  # the result, until it is delivered or disposed of
         super().__init__(loop, operation.attempt, callback)
 
     @property
     def path(self) -> str | bytes | None:
-        """The path it is about, if it is about one (libuv: ``uv_fs_get_path``)."""
+        """The path of the operation, if it has one (libuv: ``uv_fs_get_path``)."""
         paths = self._operation.paths
         return paths[0] if paths else None
 
@@ -150,7 +150,7 @@ class FsRequest(Work):
         super()._finish(result, error)
 
     def _abandon(self) -> None:
-        """The loop is closed: what was opened for it is given back, once."""
+        """Dispose of an undelivered result, once: the loop is closed."""
         while self._undelivered:
             try:
                 result = self._undelivered.pop()
@@ -161,7 +161,7 @@ class FsRequest(Work):
 
 
 def run(loop: Loop, operation: Operation, callback: Done[Any] | None) -> Any:
-    """Begin a request; or do it at once if there is no callback, and return its result."""
+    """Begin a request and return it; without a callback, do the operation at once and return its result."""
     loop._check_closed()
     if callback is None:
         return operation.perform()
@@ -169,7 +169,7 @@ def run(loop: Loop, operation: Operation, callback: Done[Any] | None) -> Any:
 
 
 def learning(kernel: Kernel, operation: Operation) -> Operation:
-    """The same operation, which also finds out whether the next one of its kind can be answered at once."""
+    """Return the operation with a step that learns whether memory may answer the next one of its kind."""
 
     def call() -> Any:
         kernel.learn_mount(operation.paths[0])
@@ -178,11 +178,11 @@ def learning(kernel: Kernel, operation: Operation) -> Operation:
     return Operation(call, *operation.paths, dispose=operation.dispose, repeats=operation.repeats)
 
 
-# What users give.
+# The arguments of users.
 
 
 def path_of(path: Path) -> str | bytes:
-    """A path as text or bytes; raises TypeError, and ValueError for a zero byte in it."""
+    """Return a path as text or bytes; raise TypeError, and ValueError for a zero byte in it."""
     plain = os.fspath(path)
     if b"\0" in os.fsencode(plain):
         raise ValueError(f"embedded null byte in the path {plain!r}")
@@ -190,7 +190,7 @@ def path_of(path: Path) -> str | bytes:
 
 
 def number(value: int, lowest: int, highest: int, what: str) -> int:
-    """A number within bounds; raises TypeError, ValueError if it is too low, OverflowError if too high."""
+    """Return a number within bounds; raise TypeError, ValueError if too low, OverflowError if too high."""
     plain = operator.index(value)
     if plain < lowest:
         raise ValueError(f"{what} is at least {lowest}, not {plain}")
@@ -200,13 +200,13 @@ def number(value: int, lowest: int, highest: int, what: str) -> int:
 
 
 def descriptor(fd: int) -> int:
-    """A descriptor; that one is none is for the kernel to say, so a negative one becomes the largest."""
+    """Return a descriptor, for a negative one the largest int, which the kernel refuses."""
     plain = number(fd, -INT - 1, INT, "a descriptor")
     return plain if plain >= 0 else INT
 
 
 def nanoseconds(seconds: float) -> int:
-    """Seconds as the kernel's calls take them; infinity is the present, NaN what the file has.
+    """Return seconds as the kernel's calls take them; infinity is the present, NaN the file's own time.
 
     Source: ``UV_FS_UTIME_NOW`` and ``UV_FS_UTIME_OMIT``.
     """
@@ -225,9 +225,9 @@ def nanoseconds(seconds: float) -> int:
 
 
 def views_of(buffers: ReadableBuffer | Sequence[ReadableBuffer], writable: bool) -> list[memoryview]:
-    """The memory of one buffer or several, which is held fast from now on.
+    """Return views of one buffer or several, which cannot be resized from now on.
 
-    Raises TypeError, BufferError for what cannot be written to in one piece, OSError (EINVAL) for no buffer.
+    Raises TypeError, BufferError if a buffer is not writable memory in one piece, OSError (EINVAL) for none.
     """
     views: list[memoryview] = []
     try:
