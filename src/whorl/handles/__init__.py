@@ -1,4 +1,4 @@
-"""Handles: things with a descriptor, a timer or a thread, and libuv's vocabulary for them."""
+"""Handles: objects with a descriptor, a timer or a thread, named as in libuv."""
 
 from __future__ import annotations
 

@@ -8,14 +8,14 @@ from typing import Any
 
 
 def family_of(address: tuple[Any, ...]) -> int:
-    """The family of a numeric address; OSError (EINVAL) if it is none."""
+    """Return the family of a numeric address; raise OSError (EINVAL) if it is none."""
     if not isinstance(address, tuple) or not address or not isinstance(address[0], str):
         raise TypeError(f"an address is a tuple of host and port, not {address!r}")
     return family_of_host(address[0])
 
 
 def family_of_host(host: str) -> int:
-    """The family of a numeric host; OSError (EINVAL) if it is none."""
+    """Return the family of a numeric host; raise OSError (EINVAL) if it is none."""
     if not isinstance(host, str):
         raise TypeError(f"a numeric host was expected, not {host!r}")
     number = host.partition("%")[0]

@@ -1,4 +1,4 @@
-"""What streams and UDP handles have in flight: writes, connections, shutdowns, and their queues."""
+"""The requests of streams and UDP handles: writes, connections, shutdowns, and their queues."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class StreamRequest(Request):
         self._begin()
 
     def _set_up(self, handle: Handle, callback: Ended | None) -> None:
-        """Set the attributes: all that `__init__` does but for keeping the loop alive."""
+        """Set the attributes, as `__init__` does, but do not keep the loop alive yet."""
         if callback is not None and not callable(callback):
             raise TypeError(f"a callable object was expected, got {callback!r}")
         handle._loop._check_closed()
@@ -41,11 +41,11 @@ class StreamRequest(Request):
         self.handle = handle
         self._callback: Any = callback
         self._context: Any = None if callback is None else current_context()
-        self._code = 0  # how it went
-        self._next: StreamRequest | None = None  # the one behind it in its queue
+        self._code = 0  # the error number of the result, or 0
+        self._next: StreamRequest | None = None  # the next request in its queue
 
     def _finish(self, code: int) -> None:
-        """End the request, well if `code` is 0."""
+        """End the request and call back; a `code` of 0 is success, any other an error number."""
         self._end()
         callback, self._callback = self._callback, None
         if callback is not None:
@@ -59,7 +59,7 @@ class Write(StreamRequest):
 
     def __init__(self, handle: Handle, callback: Ended | None) -> None:
         StreamRequest.__init__(self, handle, callback)
-        self._target = 0  # what the stream will have sent when this has been sent
+        self._target = 0  # the stream's total of sent bytes once this write has been sent
 
 
 class Connect(StreamRequest):
@@ -69,7 +69,7 @@ class Connect(StreamRequest):
 
 
 class Shutdown(StreamRequest):
-    """The end of writing, once all has been written (libuv: ``uv_shutdown_t``)."""
+    """The end of writing, once all data has been written (libuv: ``uv_shutdown_t``)."""
 
     __slots__ = ()
 
@@ -85,7 +85,7 @@ class RequestQueue:
         self._size = 0
 
     def push(self, request: StreamRequest) -> None:
-        """Let a request be the last."""
+        """Append a request."""
         if self._last is None:
             self._first = request
         else:
@@ -94,12 +94,12 @@ class RequestQueue:
         self._size += 1
 
     def owe(self, request: StreamRequest, code: int) -> None:
-        """Let a request that is over be the last, with how it went."""
+        """Append a finished request, with the code of its result."""
         request._code = code
         self.push(request)
 
     def pop(self) -> StreamRequest:
-        """Take the first one out."""
+        """Take the first request out."""
         request = self._first
         assert request is not None
         self._first = request._next
@@ -110,13 +110,13 @@ class RequestQueue:
         return request
 
 
-# Writes that are over and that nobody knew of, each the `_next` of the one after it; compiled only.
+# The freelist: finished writes that had no other reference, linked by `_next`; compiled only.
 _spare: StreamRequest | None = None
 _spares = 0
 
 
 def new_write(handle: Handle, callback: Ended | None) -> Write:
-    """A `Write` that does not keep the loop alive yet, made without the cost of a call by name."""
+    """Return a `Write` that does not keep the loop alive yet, made without the cost of calling its class."""
     global _spare, _spares
     spare: Any = _spare
     if spare is None:
@@ -125,7 +125,7 @@ def new_write(handle: Handle, callback: Ended | None) -> Write:
         _spare = spare._next
         spare._next = None
         _spares -= 1
-        # Somebody may have found it where the collector shows it.
+        # Other code may have found it among the objects that the collector shows.
         request = spare if has_single_reference(spare) else Write.__new__(Write)
     request._set_up(handle, callback)
     request._target = 0
@@ -133,13 +133,13 @@ def new_write(handle: Handle, callback: Ended | None) -> Write:
 
 
 def recycle_write(request: StreamRequest) -> None:
-    """Keep a write that is over for the next `new_write`, if nobody else refers to it.
+    """Put a finished write on the freelist for `new_write`, if only the caller refers to it.
 
     Making and freeing objects that the collector watches is a third of the cost of a write.
     """
     global _spare, _spares
     if has_single_reference(request) and type(request) is Write and _spares < SPARE_WRITES:
-        request.data = None  # first: its end may be anything
+        request.data = None  # first: freeing it may run any code
         if request._pending:
             return
         request._loop = request.handle = request._context = None  # type: ignore[assignment]
@@ -149,7 +149,7 @@ def recycle_write(request: StreamRequest) -> None:
 
 
 def contiguous(data: Buffer) -> bytes | memoryview:
-    """Return the bytes of `data` in one piece; they are copied only if they are not."""
+    """Return the bytes of `data` in one piece; copy them only if they are in several."""
     if isinstance(data, bytes):
         return data
     view = memoryview(data)
