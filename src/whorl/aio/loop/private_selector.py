@@ -190,9 +190,7 @@ def _key_of(handle: IOHandle) -> selectors.SelectorKey:
     if not isinstance(handle, DescriptorWatch):
         reads, writes = mask & selectors.EVENT_READ, mask & selectors.EVENT_WRITE
         return selectors.SelectorKey(fd, fd, mask, (handle if reads else None, handle if writes else None))
-    if (
-        handle.receiver is None and handle.sender is None
-    ):  # A descriptor may be watched for more than is wanted.
+    if handle.receiver is None and handle.sender is None:  # The watch may ask for more than is wanted.
         mask = selectors.EVENT_READ if handle.reader is not None else 0
         mask |= selectors.EVENT_WRITE if handle.writer is not None else 0
     return selectors.SelectorKey(handle.fileobj or fd, fd, mask, (handle.reader, handle.writer))
