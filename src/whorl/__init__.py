@@ -52,7 +52,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> _typing.Any:
-    """`whorl.fs` is imported when it is first asked for."""
+    """Import `whorl.fs` at its first use."""
     if name == "fs":
         import importlib
 

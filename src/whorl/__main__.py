@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line; says what to install when Click is missing."""
+    """Run the command line; report how to install Click if it is missing."""
     try:
         import click  # noqa: F401
     except ImportError:

@@ -23,11 +23,11 @@ def commands() -> None:
 @click.argument("program", metavar="SCRIPT.py | PACKAGE.MODULE:FUNCTION")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(server: bool, program: str, arguments: tuple[str, ...]) -> None:
-    """Run a program whose event loops are Whorl's.
+    """Run a program on Whorl's event loops.
 
-    A script runs as it does under Python; its asyncio.run uses Whorl. A function is called without
-    arguments, and run to its end if it is a coroutine function. What stands after the program's name is
-    in its sys.argv.
+    A script runs as it does under Python; its asyncio.run uses Whorl. A function is called without arguments,
+    and run to its end if it is a coroutine function. The arguments after the program's name are in its
+    sys.argv.
     """
     try:
         launcher.launch(program, arguments, whorl.server_loop if server else whorl.new_event_loop)
@@ -38,6 +38,6 @@ def run(server: bool, program: str, arguments: tuple[str, ...]) -> None:
 @commands.command()
 @click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
 def info(as_json: bool) -> None:
-    """Say what this Whorl is, and what the system offers it."""
+    """Print the facts about this Whorl, and the system's features for it."""
     facts = report.facts()
     click.echo(json.dumps(facts, indent=2) if as_json else report.as_text(facts))

@@ -1,4 +1,4 @@
-"""Files for coroutines on a loop of Whorl's: what users of `open`, `os` and `os.path` know."""
+"""Files for coroutines on one of Whorl's loops: the functions of `open`, `os` and `os.path`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running a program so that its event loops are Whorl's, with nothing of ours in its tracebacks."""
+"""Running a program on Whorl's event loops, without Whorl's frames in its tracebacks."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Any, NoReturn
 
 import whorl
 
-INTERRUPTED = 130  # what shells report for a program that Ctrl-C ended: 128 + SIGINT
+INTERRUPTED = 130  # the code that shells report for a program that Ctrl-C ended: 128 + SIGINT
 
 
 class NotAProgram(Exception):
-    """What was named is neither a script nor `package.module:function`."""
+    """The given name is neither a script nor `package.module:function`."""
 
 
 def launch(
@@ -84,7 +84,7 @@ async def _finished(awaitable: Any) -> Any:
 
 
 def _beyond_this_file(traceback: TracebackType | None) -> TracebackType | None:
-    """The part of `traceback` that begins in the program; nothing if the program was never reached."""
+    """Return the part of `traceback` that begins in the program; None if the program was never reached."""
     ours = (__file__, runpy.__file__, importlib.__file__)
     while traceback is not None:
         file_name = traceback.tb_frame.f_code.co_filename

@@ -1,8 +1,8 @@
-"""What `whorl info` tells: this Whorl, this Python, and what the operating system offers.
+"""The report of `whorl info`: this Whorl, this Python, and the features of the operating system.
 
-Each system call is tried with arguments that it must refuse: how it refuses tells whether it is there,
-forbidden (by a container's seccomp rules, for instance) or unknown, and nothing is left to clean up. Only
-io_uring is tried in earnest: many systems know the call and do not let it work.
+Each system call is tried with arguments that it must refuse. Its error shows whether it is there, forbidden
+(by a container's seccomp rules, for instance) or unknown, and nothing is left to clean up. Only io_uring is
+tried in earnest: many systems know the call and do not let it work.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LIBC_CALLS: dict[str, tuple[int | None, ...]] = {
 
 
 def facts() -> dict[str, Any]:
-    """Everything there is to tell, as JSON knows it."""
+    """Return the whole report, as JSON has it."""
     return {
         "whorl": whorl.__version__,
         "build": "compiled" if whorl.compiled else "pure",
@@ -46,7 +46,7 @@ def facts() -> dict[str, Any]:
 
 
 def as_text(facts: dict[str, Any]) -> str:
-    """The same for people."""
+    """Return the report as text for people."""
     rows = {name: value for name, value in facts.items() if name != "offered"}
     rows |= facts["offered"]
     width = max(map(len, rows))
@@ -54,7 +54,7 @@ def as_text(facts: dict[str, Any]) -> str:
 
 
 def offered() -> dict[str, str]:
-    """For each system call that Whorl can make use of: "yes", or why not."""
+    """Return, for each system call that Whorl can use, "yes" or the reason why not."""
     if sys.platform != "linux":
         return dict.fromkeys((*_LIBC_CALLS, *_NEWER_CALLS, "io_uring"), "no: a system call of Linux")
     libc = ctypes.CDLL(None, use_errno=True)
@@ -78,7 +78,7 @@ def _verdict(libc: ctypes.CDLL, function: str, arguments: tuple[int | None, ...]
 
 
 def _poller(wanted: str | None) -> str:
-    """What a loop waits with that is asked for this."""
+    """Return the name of the poller that a loop uses if this one is wanted."""
     loop = whorl.Loop(poller=wanted)
     try:
         return loop.poller_name()

@@ -1,6 +1,6 @@
-"""What the system offers this program: processors, memory, addresses, a title.
+"""The system as this program sees it: processors, memory, addresses, a title.
 
-What Python has itself is not repeated here: `os.getloadavg`, `os.uname`, `socket.gethostname`, `pwd`,
+Functions that Python has are not repeated here: `os.getloadavg`, `os.uname`, `socket.gethostname`, `pwd`,
 `resource.getrusage`, `os.getpriority`, `tempfile.gettempdir`, `os.path.expanduser`.
 """
 
@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-#: Where /proc and /sys are.
+#: The places of /proc and /sys.
 ROOT = "/"
 
 # Version 1 of cgroups says "no limit" by the largest number of bytes in whole pages.
@@ -46,9 +46,9 @@ class InterfaceAddress(NamedTuple):
 
 
 def available_parallelism() -> int:
-    """How many threads can do something at the same time, at least 1 (``uv_available_parallelism``).
+    """Return the number of threads that can run at the same time, at least 1 (``uv_available_parallelism``).
 
-    As many as there are processors that this thread may use, or fewer if a cgroup limits their time.
+    It is the number of processors that this thread may use, or fewer if a cgroup limits their time.
     """
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = _processor_quota()
@@ -56,7 +56,7 @@ def available_parallelism() -> int:
 
 
 def cpu_info() -> list[CPU]:
-    """The processors that are switched on (``uv_cpu_info``)."""
+    """Return the processors that are switched on (``uv_cpu_info``)."""
     models = re.findall(r"^(?:model name|cpu model)\s*: (.*)$", _read("proc/cpuinfo"), re.MULTILINE)
     speeds = re.findall(r"^cpu MHz\s*: ([\d.]+)$", _read("proc/cpuinfo"), re.MULTILINE)
     tick = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -70,7 +70,7 @@ def cpu_info() -> list[CPU]:
 
 
 def _processor_quota() -> float | None:
-    """How many processors' time the cgroups of this process allow; None for no limit."""
+    """Return the number of processors that equals the process's allowed processor time; None for no limit."""
     quotas = []
     for text in _settings("", "cpu.max"):
         quota, period = text.split()
@@ -85,17 +85,17 @@ def _processor_quota() -> float | None:
 
 
 def total_memory() -> int:
-    """How much memory the machine has (``uv_get_total_memory``)."""
+    """Return the size of the machine's memory (``uv_get_total_memory``)."""
     return _memory("MemTotal")
 
 
 def free_memory() -> int:
-    """How much of it could be used without swapping (``uv_get_free_memory``)."""
+    """Return the memory that could be used without swapping (``uv_get_free_memory``)."""
     return _memory("MemAvailable")
 
 
 def constrained_memory() -> int | None:
-    """The most that the cgroups of this process allow it, or None (``uv_get_constrained_memory``)."""
+    """Return the most memory that the process's cgroups allow, or None (``uv_get_constrained_memory``)."""
     limits = [
         int(text) for name in ("memory.max", "memory.high") for text in _settings("", name) if text != "max"
     ]
@@ -108,7 +108,7 @@ def constrained_memory() -> int | None:
 
 
 def available_memory() -> int:
-    """How much this process may still take, as far as is known (``uv_get_available_memory``)."""
+    """Return the memory that this process may still take, if known (``uv_get_available_memory``)."""
     limit = constrained_memory()
     if limit is None:
         return free_memory()
@@ -118,7 +118,7 @@ def available_memory() -> int:
 
 
 def resident_memory() -> int:
-    """How much memory this process occupies now (``uv_resident_set_memory``)."""
+    """Return the memory that this process occupies now (``uv_resident_set_memory``)."""
     return int(_read("proc/self/statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -133,14 +133,14 @@ def _memory(name: str) -> int:
 
 
 def uptime() -> float:
-    """How long the system has been running, in seconds, time asleep included (``uv_uptime``)."""
+    """Return the seconds since the system's start, time asleep included (``uv_uptime``)."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def interface_addresses() -> list[InterfaceAddress]:
-    """The addresses of the network interfaces that are up (``uv_interface_addresses``).
+    """Return the addresses of the network interfaces that are up (``uv_interface_addresses``).
 
-    Raises ImportError, which says what to install, without psutil.
+    Raises ImportError, which says how to install it, without psutil.
     """
     psutil = _library("psutil", "system")
     states = psutil.net_if_stats()
@@ -157,7 +157,7 @@ def interface_addresses() -> list[InterfaceAddress]:
 
 
 def _interface(address: str, netmask: str | None) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface:
-    """An address with its network."""
+    """Return an address with its network."""
     host = ipaddress.ip_address(address)
     prefix: int = host.max_prefixlen
     if netmask is not None:
@@ -169,25 +169,28 @@ def _interface(address: str, netmask: str | None) -> ipaddress.IPv4Interface | i
 
 
 def process_title() -> str:
-    """What `ps` shows of this process (``uv_get_process_title``). Raises ImportError without setproctitle."""
+    """Return the title that `ps` shows of this process (``uv_get_process_title``).
+
+    Raises ImportError without setproctitle.
+    """
     title: str = _library("setproctitle", "system").getproctitle()
     return title
 
 
 def set_process_title(title: str) -> None:
-    """Let `ps` show something else (``uv_set_process_title``). Raises ImportError without setproctitle."""
+    """Let `ps` show another title (``uv_set_process_title``). Raises ImportError without setproctitle."""
     _library("setproctitle", "system").setproctitle(title)
 
 
 def _library(name: str, extra: str) -> Any:
-    """A library that is not always there."""
+    """Return an optional library."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
         raise ImportError(f"this needs {name}: install whorl[{extra}]", name=name) from error
 
 
-# What the system tells in files.
+# The files of the system.
 
 
 def _read(path: str) -> str:
@@ -195,7 +198,10 @@ def _read(path: str) -> str:
 
 
 def _settings(controller: str, name: str) -> list[str]:
-    """What the cgroups of this process say, its own first; of version 2 if `controller` is empty."""
+    """Return the content of a file of this process's cgroups, beginning with its direct one.
+
+    The cgroups are those of version 2 if `controller` is empty.
+    """
     found = []
     for folder in _cgroups(controller):
         try:
@@ -208,7 +214,7 @@ def _settings(controller: str, name: str) -> list[str]:
 
 
 def _cgroups(controller: str) -> list[Path]:
-    """The folders of the cgroups that this process is in, from its own up to the root."""
+    """Return the folders of this process's cgroups, from its direct one up to the root."""
     try:
         lines = _read("proc/self/cgroup").splitlines()
     except OSError:
@@ -218,6 +224,6 @@ def _cgroups(controller: str) -> list[Path]:
         if controller in controllers.split(","):
             top = Path(ROOT) / "sys/fs/cgroup" / controller
             own = top / path.lstrip("/")
-            # In a container the path may be that of the host, which is not to be seen.
+            # In a container the path may be that of the host, which is not visible.
             return [own, *[folder for folder in own.parents if folder == top or top in folder.parents]]
     return []

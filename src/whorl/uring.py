@@ -1,6 +1,6 @@
-"""Whether io_uring works here: a ring is set up and asked to do nothing, once.
+"""A check whether io_uring works here: it sets up a ring and submits one operation that does nothing.
 
-Nothing of Whorl's is done by it (docs/decisions/0018): this is for `whorl info`.
+Whorl does no work through this ring (docs/decisions/0018): the check is for `whorl info`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PARAMETERS = struct.Struct("=10I8IQ8IQ")
 
 
 def verdict() -> str:
-    """Tell "yes", or why not."""
+    """Return "yes", or the reason why not."""
     libc = ctypes.CDLL(None, use_errno=True)
     parameters = ctypes.create_string_buffer(_PARAMETERS.size)
     ctypes.set_errno(0)
@@ -39,7 +39,7 @@ def verdict() -> str:
 
 
 def _do_nothing(libc: ctypes.CDLL, fd: int, parameters: tuple[int, ...]) -> str:
-    """Submit one entry, and look whether its answer comes."""
+    """Submit one entry, and check whether its completion comes."""
     features, submission, completion = parameters[5], parameters[10:18], parameters[19:27]
     if not features & _SINGLE_MAP:
         return "no: older than Linux 5.4"
@@ -49,7 +49,7 @@ def _do_nothing(libc: ctypes.CDLL, fd: int, parameters: tuple[int, ...]) -> str:
     with contextlib.ExitStack() as stack:
         ring = stack.enter_context(mmap.mmap(fd, size))
         entries = stack.enter_context(mmap.mmap(fd, _ENTRY_SIZE * parameters[0], offset=_ENTRIES_AT))
-        struct.pack_into("=Q", entries, 32, _TOKEN)  # all else is 0: the operation that does nothing
+        struct.pack_into("=Q", entries, 32, _TOKEN)  # all other fields are 0: the operation that does nothing
         struct.pack_into("=I", ring, array_at, 0)
         struct.pack_into("=I", ring, tail_at, 1)
         ctypes.set_errno(0)

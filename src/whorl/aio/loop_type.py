@@ -1,7 +1,7 @@
 """The type of the asyncio face's loop, for the modules that it is made of.
 
-They stand below `EventLoop`, so they cannot name it. `AnyLoop` says which of its attributes and private
-methods they use, besides what asyncio and the machine's loop have: a new one is a new line here.
+They stand below `EventLoop`, so they cannot name it. `AnyLoop` declares the attributes and private methods
+that they use, besides those of asyncio and of the machine's loop. A new one is a new line here.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
 
     class FdTable(Protocol):
-        """Which transport has which descriptor."""
+        """The table of transports by descriptor."""
 
         def add(self, fd: int, transport: Any) -> None: ...
         def discard(self, fd: int, transport: Any) -> None: ...
         def get(self, fd: int) -> Any: ...
 
     class Closeable(Protocol):
-        """A transport of a pipe, or what waits for the end of a child."""
+        """A transport of a pipe, or the watch of a child's exit."""
 
         def close(self) -> None: ...
 

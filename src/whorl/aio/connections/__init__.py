@@ -1,4 +1,4 @@
 """`create_connection`, servers, datagram endpoints, pipes, `sendfile`, `start_tls`, subprocesses.
 
-What happens once for a connection. Only accepting is compiled.
+The steps that happen once for a connection. Only accepting is compiled.
 """

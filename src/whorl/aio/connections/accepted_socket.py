@@ -1,4 +1,4 @@
-"""Accepted connections that have a socket object, and those that came to nothing."""
+"""Accepted connections that have a socket object, and those that failed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from whorl.aio.transports.connection_set import ConnectionSet
 
     class Server(Protocol):
-        """A server, as those that accept its connections see it."""
+        """A server, as the code that accepts its connections sees it."""
 
         _clients: ConnectionSet
         _context: Context  # each connection gets a copy
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         _ssl_shutdown_timeout: float | None
 
     class Acceptor(Protocol):
-        """What has accepted a connection for a server."""
+        """An object that accepts connections for a server."""
 
         _face: AnyLoop
         _server: Server
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def serve(acceptor: Acceptor, connection: Any, address: Any) -> None:
-    """A connection: make its protocol and its transport, in a context of its own."""
+    """Make the protocol and the transport of a connection, in a context for this connection."""
     loop, server = acceptor._face, acceptor._server
     if loop._debug:
         logger.debug("%r got a new connection from %r: %r", server, address, connection)
@@ -93,7 +93,7 @@ async def _make_tls_transport(acceptor: Acceptor, connection: Any, address: Any,
 def connection_failed(
     loop: Any, error: BaseException, connection: Any, protocol: Any, transport: Any
 ) -> None:
-    """A connection got no protocol, no transport or no TLS: close it, and say so in debug mode."""
+    """Close a connection that got no protocol, no transport or no TLS, and log it in debug mode."""
     if transport is not None:
         transport.close()
     else:
@@ -102,7 +102,7 @@ def connection_failed(
 
 
 def say_failed(loop: Any, error: BaseException, protocol: Any, transport: Any) -> None:
-    """Say in debug mode that a connection failed, which was closed; raise what ends the program."""
+    """Log in debug mode that a connection failed, which was closed; raise the errors that end the program."""
     if isinstance(error, SystemExit | KeyboardInterrupt):
         raise error
     if loop._debug:

@@ -1,6 +1,6 @@
 """Accepting connections: each gets a protocol and a transport, without a task.
 
-That is in the turn after the one that accepts it, as on asyncio, where a task does it.
+Both are made in the turn after the one that accepts the connection, as on asyncio, where a task does it.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ if TYPE_CHECKING:
 OPEN = int(Life.OPEN)
 READABLE = int(Event.READABLE)
 
-# As they were when this module was imported: whoever replaces them is asked.
+# The methods at the import of this module: if a program replaces them, the replacement is called.
 _Socket = socket.socket
 _METHODS = ClassSnapshot(
     [(_Socket, name, getattr(_Socket, name)) for name in ("accept", "recv", "recv_into", "send", "sendmsg")]
 )
 _CALL_SOON = Loop.call_soon
 
-# Errors of accept(2) after which there is something to accept still, but nothing to accept it with.
+# Errors of accept(2) after which connections still wait, but resources to accept them are missing.
 EXHAUSTED = (-errno.EMFILE, -errno.ENFILE, -errno.ENOBUFS, -errno.ENOMEM)
 NOTHING_THERE = (-errno.EAGAIN, -errno.EINTR)
 
 if not cython.compiled:
 
     def is_initialized(acceptor: Any) -> bool:
-        """Return whether there is something to give up."""
+        """Return whether there are accepted connections to close."""
         return hasattr(acceptor, "_accepted")
 
     def copy_of(context: Any) -> Any:
-        """A copy of a context."""
+        """Return a copy of a context."""
         return context.copy()
 
     def new(cls: Any) -> Any:
-        """An object of a class, without its `__init__`."""
+        """Return an object of a class, without calling `__init__`."""
         return cls.__new__(cls)
 
     def begin_in_context(
@@ -71,7 +71,7 @@ if not cython.compiled:
 
 
 class Acceptor(IOHandle):
-    """Accepts the connections of one listening socket."""
+    """The acceptor of one listening socket."""
 
     __slots__ = (
         "_accepted",
@@ -94,12 +94,13 @@ class Acceptor(IOHandle):
         self._clients: ConnectionSet = server._clients
         self._table: FdTable = loop._transports
         self._retry_timer: TimedCallback | None = None
-        # What has no transport yet: descriptors, each with the peer's address and its own name.
+        # The connections without a transport yet: descriptors, each with the peer's address and its local
+        # name.
         self._accepted: list[tuple[int, bytes | int, Any]] = []
         self._exhausted = False  # whether resources ran out, and nothing was accepted since
         self._fd = sock.fileno()
-        # The family, the protocol number and the name that its connections have, or None of those that may
-        # have others: if a connection may do without a socket object.
+        # The family, the protocol number and the name of its connections, if they may do without a socket
+        # object. None if they may have others.
         self._kind: tuple[int, int, Any] | None = None
         if server._ssl_context is None and loop._kernel.accepts_descriptors:
             if type(sock) is _Socket and sock.family in ACCEPTED_FAMILIES:
@@ -138,7 +139,10 @@ class Acceptor(IOHandle):
                 raise os_error(accepted)
 
     def _accepts_descriptors(self) -> bool:
-        """Whether a connection needs no socket object: nobody sees one or has replaced what makes it."""
+        """Return whether a connection needs no socket object.
+
+        It needs none if no program sees it, and none has replaced the functions that make it.
+        """
         loop = self._face
         return (
             self._kind is not None
@@ -153,31 +157,31 @@ class Acceptor(IOHandle):
         """Make the protocol and the transport in the next turn."""
         try:
             self._accepted.append(accepted)
-        except BaseException:  # There is no memory for it, and nobody else knows the descriptor.
+        except BaseException:  # There is no memory for it, and no other code knows the descriptor.
             self._face._kernel.close(accepted[0])
             raise
         self._run_again()
 
     def _run_again(self) -> None:
-        """Take another turn, for what was accepted in this one."""
+        """Run again in the next turn, for the connections that were accepted in this one."""
         machine: LoopLifecycle = self._face
         if not self._queued:
             machine._enqueue(self)
             self._queued = True
 
     def _begin_accepted(self) -> None:
-        """Make the protocols and the transports of what was accepted a turn ago."""
+        """Make the protocols and the transports of the connections that were accepted a turn ago."""
         try:
             while self._accepted:
-                context = copy_of(self._server._context)  # before: what has been taken must get its transport
+                context = copy_of(self._server._context)  # first: a popped connection must get its transport
                 accepted = self._accepted.pop(0)
                 begin_in_context(self, accepted[0], accepted, context)
         finally:
-            if self._accepted:  # An interrupt costs the others nothing.
+            if self._accepted:  # An interrupt leaves the other connections in place.
                 self._run_again()
 
     def _begin(self, fd: int, accepted: tuple[int, bytes | int, Any], context: Any) -> None:
-        """A connection without a socket object: make its protocol and its transport."""
+        """Make the protocol and the transport of a connection without a socket object."""
         loop = self._face
         machine: LoopLifecycle = loop
         protocol: Any = None
@@ -201,7 +205,7 @@ class Acceptor(IOHandle):
             say_failed(loop, error, protocol, made)
 
     def _take_a_rest(self, error: OSError) -> None:
-        """Descriptors or memory ran out: say so once, and try again later."""
+        """Report once that descriptors or memory ran out, and try again later."""
         self._retry_timer = self._face.call_later(ACCEPT_REST_NS / 1e9, self._resume)
         self._face._poller.remove(self)
         if self._exhausted:
@@ -228,7 +232,7 @@ class Acceptor(IOHandle):
         self._give_up_accepted()
 
     def _give_up_accepted(self) -> None:
-        """Close what was accepted and will get no transport."""
+        """Close the accepted connections that will get no transport."""
         while self._accepted:
             fd, _, _ = self._accepted.pop()
             self._face._kernel.close(fd)

@@ -19,8 +19,8 @@ from whorl.core.kernel.errors import check_result, os_error
 if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop
 
-# Before 3.13, an address that this machine does not have was an error of its own.
-# And an empty list of hosts was none.
+# Before 3.13, an address that this machine does not have raised a special error. And an empty list of hosts
+# was no error.
 _NAMES_ABSENT_ADDRESS = _SERVES_NO_HOSTS = sys.version_info < (3, 13)
 
 # Hosts.
@@ -37,7 +37,7 @@ async def bind_hosts(
     reuse_port: bool | None,
     keep_alive: bool | None,
 ) -> list[Any]:
-    """A bound socket for each address of one host or of several; no host means all addresses."""
+    """Return a bound socket for each address of one host or of several; no host means all addresses."""
     infos = await _resolve_hosts(loop, host, port, family, flags)
     if reuse_address is None:
         reuse_address = os.name == "posix" and sys.platform != "cygwin"
@@ -56,7 +56,7 @@ class Options(NamedTuple):
 
 
 async def _resolve_hosts(loop: AnyLoop, host: Any, port: Any, family: int, flags: int) -> list[AddressInfo]:
-    """The addresses of all hosts, each once."""
+    """Return the addresses of all hosts, each once."""
     hosts: Iterable[Any] = [None if host == "" else host]
     if isinstance(host, Iterable) and not isinstance(host, str):
         hosts = host
@@ -72,7 +72,7 @@ async def _resolve_host(loop: AnyLoop, host: Any, port: Any, family: int, flags:
 
 
 def _bind_all(loop: AnyLoop, infos: list[AddressInfo], options: Options) -> list[Any]:
-    """A bound socket for each address, but those of families that this machine does not have."""
+    """Return a bound socket for each address, except for families that this machine does not have."""
     sockets: list[Any] = []
     absent: OSError | None = None
     try:
@@ -103,7 +103,7 @@ def _bind_all(loop: AnyLoop, infos: list[AddressInfo], options: Options) -> list
 
 
 def _open(loop: AnyLoop, info: AddressInfo) -> Any:
-    """A socket for an address, or None if there are no sockets of its kind."""
+    """Return a socket for an address, or None if there are no sockets of its kind."""
     family, kind, protocol = info[:3]
     sock = loop._kernel.open_socket(family, kind, protocol)
     if not isinstance(sock, int):
@@ -130,7 +130,7 @@ def _configure(loop: AnyLoop, sock: Any, family: int, options: Options) -> None:
     if options.keep_alive:
         check_result(set_option(sock, socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1))
     if family == socket.AF_INET6:
-        # The IPv4 address has a socket of its own.
+        # The IPv4 address gets another socket.
         check_result(set_option(sock, socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1))
 
 
@@ -138,7 +138,7 @@ def _configure(loop: AnyLoop, sock: Any, family: int, options: Options) -> None:
 
 
 def bind_path(loop: AnyLoop, path: str | bytes, mode: int | None) -> Any:
-    """A socket at a path, in the place of what an earlier server left there."""
+    """Return a socket at a path, in the place of a socket that an earlier server left there."""
     kernel = loop._kernel
     sock = kernel.open_socket(socket.AF_UNIX, socket.SOCK_STREAM, 0)
     if isinstance(sock, int):
@@ -159,7 +159,7 @@ def bind_path(loop: AnyLoop, path: str | bytes, mode: int | None) -> Any:
 
 
 def remove_stale(loop: AnyLoop, path: str | bytes) -> None:
-    """Remove the socket that somebody left at a path."""
+    """Remove the socket that an earlier server left at a path."""
     found = loop._kernel.path_status(path)
     if isinstance(found, int):
         result = found
@@ -171,7 +171,7 @@ def remove_stale(loop: AnyLoop, path: str | bytes) -> None:
 
 
 def path_of(loop: AnyLoop, sock: Any) -> tuple[str | bytes, int] | None:
-    """Where a UNIX socket is in the file system, and its inode number; None if it is not there."""
+    """Return the path of a UNIX socket in the file system, and its inode number; None if it is not there."""
     path = loop._kernel.socket_name(sock)
     if isinstance(path, int) or _is_abstract(path):
         return None

@@ -116,7 +116,7 @@ async def _resolve(loop: AnyLoop, address: Any, family: int, proto: int, flags: 
 
 
 def interleaved(infos: Iterable[AddressInfo], first_family_count: int = 1) -> list[AddressInfo]:
-    """The addresses with their families taking turns, the first family beginning with so many."""
+    """Return the addresses with their families taking turns; the first family begins with so many."""
     by_family: dict[int, list[AddressInfo]] = {}
     for info in infos:
         by_family.setdefault(info[0], []).append(info)
@@ -134,7 +134,7 @@ async def _connect_any(
     delay: float | None,
     all_errors: bool,
 ) -> Any:
-    """A socket connected to the first of the addresses that answers."""
+    """Return a socket connected to the first of the addresses that answers."""
     failures: list[list[OSError]] = []  # one list for each address that was tried
     sock = None
     try:
@@ -156,7 +156,7 @@ async def _connect_any(
 
 
 def _combined(errors: list[OSError], all_errors: bool) -> Exception:
-    """The one exception for all failed attempts."""
+    """Return the one exception for all failed attempts."""
     if all_errors:
         return ExceptionGroup("create_connection failed", errors)
     if not errors:
@@ -169,7 +169,7 @@ def _combined(errors: list[OSError], all_errors: bool) -> Exception:
 async def _connect_one(
     loop: AnyLoop, failures: list[list[OSError]], info: AddressInfo, local_infos: list[AddressInfo] | None
 ) -> Any:
-    """Make, bind and connect one socket; note what fails."""
+    """Make, bind and connect one socket; record the errors."""
     errors: list[OSError] = []
     failures.append(errors)
     family, kind, protocol, _, address = info
@@ -196,7 +196,7 @@ async def _connect_one(
 def _bind_local(
     loop: AnyLoop, sock: Any, family: int, local_infos: list[AddressInfo], errors: list[OSError]
 ) -> None:
-    """Bind to the first local address that is of this family and can be had."""
+    """Bind to the first local address that is of this family and is available."""
     for local_family, _, _, _, address in local_infos:
         if local_family != family:
             continue
@@ -210,7 +210,7 @@ def _bind_local(
 
 
 def bind_error(code: int, address: Any) -> OSError:
-    """The error of a `bind`, with the address in its text."""
+    """Return the error of a `bind`, with the address in its text."""
     error = os_error(code)
     reason = str(error) if _SHOWS_ERROR_NUMBERS else str(error.strerror)
     return OSError(error.errno, f"error while attempting to bind on address {address!r}: {reason.lower()}")
@@ -321,7 +321,7 @@ async def create_connection_transport(
     ssl_shutdown_timeout: float | None = None,
     context: Context | None = None,
 ) -> tuple[asyncio.Transport, ProtocolT]:
-    """A protocol and its transport over a connected socket, once both know each other."""
+    """Return a protocol and its transport over a connected socket, once both know each other."""
     try:
         sock.setblocking(False)
         context = copy_context() if context is None else context
@@ -365,7 +365,7 @@ def make_socket_transport(
     server: Any = None,
     context: Context | None = None,
 ) -> asyncio.Transport:
-    """A transport over a connected socket; `waiter` is done when the protocol was told."""
+    """Return a transport over a connected socket; `waiter` is done after `connection_made`."""
     release_fd_for_transport(loop, sock)
     transport: Any = SocketTransport(
         loop, sock, protocol, waiter, extra=extra, server=server, context=context
@@ -374,14 +374,14 @@ def make_socket_transport(
 
 
 def allow_holding(transport: Any) -> None:
-    """Let a collecting loop hold what is written: it made the socket, so no program has its descriptor."""
+    """Let a collecting loop hold writes: the loop made the socket, so no program has its descriptor."""
     if isinstance(transport, TLSStream):
         transport = transport._ssl_protocol._transport
     if isinstance(transport, StreamTransport):
         transport._allow_holding()
 
 
-# What is refused.
+# The refused arguments.
 
 
 def check_tls_timeouts(ssl: Any, handshake_timeout: float | None, shutdown_timeout: float | None) -> None:

@@ -1,4 +1,4 @@
-"""Datagram endpoints: UDP, UNIX and whatever else sends messages; made, and as users see them."""
+"""Datagram endpoints: UDP, UNIX and other messages; how they are made, and their public class."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
     ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
 
-# Since 3.13 any socket will do that is no stream.
+# Since 3.13, every socket is accepted that is no stream.
 _ONLY_DATAGRAM_SOCKETS = sys.version_info < (3, 13)
 
 
 class _BothTransports(asyncio.Transport, asyncio.DatagramTransport):
-    """What asyncio's own datagram transport is to `isinstance`."""
+    """The class of asyncio's datagram transport, for `isinstance`."""
 
 
 @bind_compiled_methods
@@ -36,10 +36,10 @@ class _BothTransports(asyncio.Transport, asyncio.DatagramTransport):
 class DatagramTransport(DatagramEndpoint, DatagramNames):
     """A datagram endpoint; plain Python, so that methods can be replaced on an instance.
 
-    It has the methods of a transport that writes a stream, as asyncio's has: they raise NotImplementedError.
+    It has the methods of a transport that writes a stream, as asyncio's has. They raise NotImplementedError.
     """
 
-    max_size = 256 * 1024  # asyncio's name for the longest datagram that is received whole
+    max_size = 256 * 1024  # asyncio's name for the size of the longest datagram that is received whole
     _header_size = 8
 
     @property  # type: ignore[misc]
@@ -57,7 +57,7 @@ class DatagramTransport(DatagramEndpoint, DatagramNames):
         return transport_repr(self, bool(is_read), bool(is_written))
 
     def __del__(self, _warn: Any = warnings.warn) -> None:
-        if getattr(self, "_sock", None) is not None:  # There is none if it was refused by its loop.
+        if getattr(self, "_sock", None) is not None:  # There is none if its loop refused it.
             try:
                 _warn(f"unclosed transport {self!r}", ResourceWarning, source=self)
             finally:
@@ -65,7 +65,7 @@ class DatagramTransport(DatagramEndpoint, DatagramNames):
 
 
 class _EndpointOptions(NamedTuple):
-    """What the caller wants of an endpoint, in the order in which errors show it."""
+    """The caller's options for an endpoint, in the order in which errors show them."""
 
     local_addr: Any
     remote_addr: Any
@@ -149,7 +149,7 @@ def make_datagram_transport(
     waiter: asyncio.Future[None] | None = None,
     extra: dict[str, Any] | None = None,
 ) -> asyncio.DatagramTransport:
-    """A transport over a datagram socket; `waiter` is done when the protocol was told."""
+    """Return a transport over a datagram socket; `waiter` is done after `connection_made`."""
     ensure_no_transport(loop, sock)
     transport: Any = DatagramTransport(loop, sock, protocol, address, waiter, extra)
     return transport  # type: ignore[no-any-return]
@@ -173,7 +173,7 @@ def _check_socket(sock: Any, wish: _EndpointOptions) -> None:
 
 
 async def _attempts(loop: AnyLoop, wish: _EndpointOptions) -> list[_Attempt]:
-    """What to try, one after the other."""
+    """Return the addresses to try, one after the other."""
     if not (wish.local_addr or wish.remote_addr):
         if wish.family == 0:
             raise ValueError("unexpected address family")
@@ -215,7 +215,7 @@ async def _resolve(loop: AnyLoop, address: Any, wish: _EndpointOptions) -> list[
 
 
 async def _open_any(loop: AnyLoop, wish: _EndpointOptions, attempts: list[_Attempt]) -> tuple[Any, Any]:
-    """The first socket that can be had, and the address its datagrams go to."""
+    """Return the first socket that can be made, and the address its datagrams go to."""
     errors: list[OSError] = []
     try:
         for attempt in attempts:

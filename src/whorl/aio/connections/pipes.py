@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 async def connect_read_pipe(
     loop: AnyLoop, protocol_factory: Callable[[], ProtocolT], pipe: Any
 ) -> tuple[asyncio.ReadTransport, ProtocolT]:
-    """Give a protocol what a file object's descriptor says; the transport will close the object.
+    """Give a protocol the data of a file object's descriptor; the transport will close the object.
 
-    Raises ValueError for what is no pipe, socket or terminal. Source: ``asyncio.loop.connect_read_pipe``.
+    Raises ValueError for anything but pipes, sockets and terminals. Source:
+    ``asyncio.loop.connect_read_pipe``.
     """
     protocol = protocol_factory()
     waiter = loop.create_future()
@@ -44,7 +45,8 @@ async def connect_write_pipe(
 ) -> tuple[asyncio.WriteTransport, ProtocolT]:
     """Write to a file object's descriptor; the transport will close the object.
 
-    Raises ValueError for what is no pipe, socket or terminal. Source: ``asyncio.loop.connect_write_pipe``.
+    Raises ValueError for anything but pipes, sockets and terminals. Source:
+    ``asyncio.loop.connect_write_pipe``.
     """
     protocol = protocol_factory()
     waiter = loop.create_future()
@@ -66,7 +68,7 @@ def make_read_pipe_transport(
     waiter: asyncio.Future[None] | None = None,
     extra: dict[str, Any] | None = None,
 ) -> ReadPipeTransport:
-    """The transport that reads a pipe; the waiter is done once the protocol knows it."""
+    """Return the transport that reads a pipe; the waiter is done once the protocol knows it."""
     return ReadPipeTransport(loop, pipe, protocol, waiter, extra)
 
 
@@ -77,12 +79,12 @@ def make_write_pipe_transport(
     waiter: asyncio.Future[None] | None = None,
     extra: dict[str, Any] | None = None,
 ) -> WritePipeTransport:
-    """The transport that writes to a pipe; the waiter is done once the protocol knows it."""
+    """Return the transport that writes to a pipe; the waiter is done once the protocol knows it."""
     return WritePipeTransport(loop, pipe, protocol, waiter, extra)
 
 
 def _described(transport: ReadPipe | WritePipe, is_polling: bool) -> list[str]:
-    """The words that show a pipe's transport, its state in the poller among them."""
+    """Return the representation of a pipe's transport, with its state in the poller."""
     words = repr_parts(transport)
     if transport._fd >= 0 and transport.loop.is_closed():
         words.append("open")
@@ -94,7 +96,7 @@ def _described(transport: ReadPipe | WritePipe, is_polling: bool) -> list[str]:
 
 
 def _give_up(transport: ReadPipe | WritePipe, warn: Any) -> None:
-    """Nobody refers to a transport any more: if it is open, complain and close it."""
+    """Handle the loss of the last reference to a transport: if it is open, warn and close it."""
     if getattr(transport, "_sock", None) is not None:  # There is none if the file was refused.
         try:
             warn(f"unclosed transport {transport!r}", ResourceWarning, source=transport)
@@ -104,7 +106,7 @@ def _give_up(transport: ReadPipe | WritePipe, warn: Any) -> None:
 
 @named("_UnixReadPipeTransport")
 class ReadPipeTransport(ReadPipe, PipeNames):
-    """What users see of a pipe that is read; `isinstance` finds ``asyncio.ReadTransport`` too."""
+    """The public transport of a pipe that is read; `isinstance` finds ``asyncio.ReadTransport`` too."""
 
     get_extra_info = Inherited(ReadPipe.get_extra_info)
 
@@ -122,9 +124,9 @@ class ReadPipeTransport(ReadPipe, PipeNames):
 @bind_compiled_methods
 @named("_UnixWritePipeTransport")
 class WritePipeTransport(WritePipe, WritePipeNames):
-    """What users see of a pipe that is written to; `isinstance` finds ``asyncio.Transport`` too.
+    """The public transport of a pipe that is written to; `isinstance` finds ``asyncio.Transport`` too.
 
-    It has the methods of a transport that reads, as asyncio's has: they raise NotImplementedError.
+    It has the methods of a transport that reads, as asyncio's has. They raise NotImplementedError.
     """
 
     @property  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Names and addresses: resolution in the loop's own threads."""
+"""Names and addresses: resolution in the threads of the loop's executor."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def getaddrinfo(
     proto: int = 0,
     flags: int = 0,
 ) -> list[Any]:
-    """Resolve a name, in the loop's own threads; a numeric host and port need none.
+    """Resolve a name, in the threads of the loop's executor; a numeric host and port need none.
 
     Source: ``asyncio.loop.getaddrinfo``.
     """
@@ -43,7 +43,7 @@ async def getaddrinfo(
 def _log_getaddrinfo(
     loop: AnyLoop, host: Any, port: Any, family: int, kind: int, protocol: int, flags: int
 ) -> list[Any]:
-    """Debug mode: resolve a name, and say how long it took."""
+    """Resolve a name in debug mode, and log how long it took."""
     options = {"family": family, "type": kind, "proto": protocol, "flags": flags}
     words = [f"{host}:{port!r}", *(f"{name}={value!r}" for name, value in options.items() if value)]
     question = ", ".join(words)
@@ -60,7 +60,7 @@ def _log_getaddrinfo(
 
 
 async def getnameinfo(loop: AnyLoop, sockaddr: Any, flags: int = 0) -> tuple[str, str]:
-    """The names of an address.
+    """Return the names of an address.
 
     Source: ``asyncio.loop.getnameinfo``.
     """
@@ -74,9 +74,9 @@ _PLAIN_FLAGS = socket.AI_PASSIVE | socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
 def without_asking(
     loop: AnyLoop, host: Any, port: Any, family: int, kind: int, protocol: int, flags: int
 ) -> list[AddressInfo] | None:
-    """What `getaddrinfo` answers if host and port are plain numbers; None if it must be asked.
+    """Return the answer of `getaddrinfo` if host and port are plain numbers; None if it must be called.
 
-    It must if somebody replaced it, if the answer is an error, and for any unusual question.
+    It must be called if a program replaced it, if the answer is an error, and for any unusual question.
     """
     if loop._debug or not loop._host.has_plain_numbers():
         return None
@@ -84,7 +84,7 @@ def without_asking(
         return None
     try:
         answer = _plain_answer(host, port, family, kind, protocol, flags)
-    except TypeError:  # for getaddrinfo to complain of
+    except TypeError:  # getaddrinfo reports this error
         return None
     return None if answer is None else [answer]
 
@@ -119,9 +119,9 @@ async def ensure_resolved(
     flags: int = 0,
     loop: Any,
 ) -> list[AddressInfo]:
-    """The addresses of a host and port; a numeric host is answered without asking anybody.
+    """Return the addresses of a host and port; a numeric host is answered without a call of `getaddrinfo`.
 
-    The loop calls it by the name that asyncio has for it, for those who replace it there.
+    The loop calls this by the name that asyncio has for it, for programs that replace it there.
     """
     host, port = address[:2]
     known = numeric_address(host, port, family, type, proto, *address[2:])
@@ -143,13 +143,13 @@ _KINDS = {int(kind): kind for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM)}
 def numeric_address(
     host: Any, port: Any, family: int, kind: int, protocol: int, flow_info: int = 0, scope_id: int = 0
 ) -> AddressInfo | None:
-    """What getaddrinfo would answer if `host` and `port` are numbers; None if they must be resolved."""
+    """Return the answer of getaddrinfo if `host` and `port` are numbers; None if they must be resolved."""
     if host is None or protocol not in (0, *_PROTOCOLS.values()) or kind not in _PROTOCOLS:
         return None
     number = _port_number(port)
     if isinstance(host, bytes):
         host = host.decode("idna")
-    if number is None or "%" in host:  # A zone is for getaddrinfo to understand.
+    if number is None or "%" in host:  # getaddrinfo has to interpret a zone.
         return None
     families = (socket.AF_INET, socket.AF_INET6) if family == socket.AF_UNSPEC else (family,)
     for candidate in families:
@@ -165,7 +165,7 @@ def numeric_address(
 
 
 def _port_number(port: Any) -> int | None:
-    """The number of a port, or None if it is the name of a service."""
+    """Return the number of a port, or None if it is the name of a service."""
     if port is None or port in (b"", ""):
         return 0
     try:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _WOULD_BLOCK = (-errno.EAGAIN, -errno.EINTR)
 
-# Since 3.14, the file's position is set also where nothing was sent, and before it is read piece by
-# piece from its beginning; until then it is read from where it stands.
+# Since 3.14, the file's position is set even if nothing was sent. With offset 0, it is also set before the
+# file is read piece by piece; older Pythons start at the current position.
 _ALWAYS_SEEKS = sys.version_info >= (3, 14)
 
 # Over sockets.
@@ -31,7 +31,7 @@ _ALWAYS_SEEKS = sys.version_info >= (3, 14)
 async def sock_sendfile(
     loop: AnyLoop, sock: Any, file: Any, offset: int = 0, count: int | None = None, *, fallback: bool = True
 ) -> int:
-    """Send `count` bytes of a file from `offset` on, None: all; how many were sent.
+    """Send `count` bytes of a file from `offset` on, None: all; return the number of bytes sent.
 
     The file's position is behind them afterwards, also after an error. Without `fallback`, raises
     SendfileNotAvailableError if the kernel cannot send this file. Source: ``asyncio.loop.sock_sendfile``.
@@ -49,7 +49,7 @@ async def sock_sendfile(
 
 
 def check_sendfile_params(loop: AnyLoop, sock: Any, file: Any, offset: Any, count: Any) -> None:
-    """Refuse text files, sockets without a stream, and what are no numbers of bytes."""
+    """Refuse text files, sockets without a stream, and invalid numbers of bytes."""
     if "b" not in getattr(file, "mode", "b"):
         raise ValueError("file should be opened in binary mode")
     if sock.type != socket.SOCK_STREAM:
@@ -68,7 +68,7 @@ def check_sendfile_params(loop: AnyLoop, sock: Any, file: Any, offset: Any, coun
 async def sock_sendfile_native(
     loop: AnyLoop, sock: Any, file: Any, offset: int, count: int | None, transport: Any = None
 ) -> int:
-    """Let the kernel send the file; `transport` is who owns the socket, if there is one."""
+    """Let the kernel send the file; `transport` owns the socket, if there is one."""
     try:
         source = file.fileno()
     except (AttributeError, io.UnsupportedOperation) as error:
@@ -100,7 +100,7 @@ async def sock_sendfile_native(
 
 
 def _refused(code: int, total: int) -> Exception:
-    """The exception for a refusal after so many bytes; after none, the file may be sent otherwise."""
+    """Return the exception for an error after so many bytes; after none, the file may be sent otherwise."""
     error = os_error(code)
     refusal: Exception = error
     if not total:
@@ -134,7 +134,7 @@ def _go_on(waiter: asyncio.Future[None]) -> None:
 
 
 async def sock_sendfile_fallback(loop: AnyLoop, sock: Any, file: Any, offset: int, count: int | None) -> int:
-    """Read the file in another thread and send what was read."""
+    """Read the file in another thread and send its data."""
     if hasattr(file, "seek") if _ALWAYS_SEEKS else offset:
         file.seek(offset)
     buffer = memoryview(bytearray(min(count or SENDFILE_READ_SIZE, SENDFILE_READ_SIZE)))
@@ -151,7 +151,7 @@ async def sock_sendfile_fallback(loop: AnyLoop, sock: Any, file: Any, offset: in
 async def _read_piece(
     loop: AnyLoop, file: Any, buffer: memoryview, count: int | None, total: int
 ) -> memoryview:
-    """The next bytes of the file, none at its end or if `total` of `count` is all."""
+    """Return the next bytes of the file, none at its end or if `total` of `count` is all."""
     if count:
         buffer = buffer[: max(count - total, 0)]
         if not buffer:
@@ -161,7 +161,7 @@ async def _read_piece(
 
 
 def _leave_behind(file: Any, offset: int, total: int) -> None:
-    """Put the file's position behind what was sent of it."""
+    """Set the file's position behind the bytes that were sent."""
     if total and hasattr(file, "seek"):
         file.seek(offset + total)
 
@@ -178,11 +178,11 @@ async def sendfile(
     *,
     fallback: bool = True,
 ) -> int:
-    """Send `count` bytes of a file from `offset` on, None: all; how many were sent.
+    """Send `count` bytes of a file from `offset` on, None: all; return the number of bytes sent.
 
-    Reading pauses and writing is refused meanwhile. Without `fallback`, raises
-    SendfileNotAvailableError if the kernel cannot send this file, RuntimeError if it can send none
-    over this transport. Source: ``asyncio.loop.sendfile``.
+    Reading pauses and writing is refused meanwhile. Without `fallback`, raises SendfileNotAvailableError if
+    the kernel cannot send this file. Raises RuntimeError if it can send none over this transport. Source:
+    ``asyncio.loop.sendfile``.
     """
     if transport.is_closing():
         raise RuntimeError("Transport is closing")
@@ -203,7 +203,7 @@ async def sendfile(
 
 
 async def sendfile_native(loop: AnyLoop, transport: Any, file: Any, offset: int, count: int | None) -> int:
-    """Send by the kernel, once the transport has sent what it has; it leaves the poller meanwhile."""
+    """Send by the kernel, once the transport has sent its data; the transport leaves the poller meanwhile."""
     waiter = transport._make_empty_waiter()
     reads = transport.is_reading()
     transport.pause_reading()
@@ -229,7 +229,7 @@ def _check_open(transport: Any) -> None:
 
 
 async def sendfile_fallback(loop: AnyLoop, transport: Any, file: Any, offset: int, count: int | None) -> int:
-    """Read the file in another thread and write what was read, as fast as the peer takes it."""
+    """Read the file in another thread and write its data, as fast as the peer takes it."""
     if hasattr(file, "seek") if _ALWAYS_SEEKS else offset:
         file.seek(offset)
     buffer = memoryview(bytearray(min(count or SENDFILE_WRITE_SIZE, SENDFILE_WRITE_SIZE)))
@@ -277,7 +277,7 @@ class _SendfileProtocol(asyncio.Protocol):
             self._transport.resume_reading()
         if self._lost:
             return
-        # What the protocol missed: the last it heard must be true.
+        # Make up for the missed call: the protocol's last call must match the transport's state.
         is_paused = self._transport._protocol_paused
         if self._was_paused and not is_paused:
             self._protocol.resume_writing()

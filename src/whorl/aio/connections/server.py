@@ -32,9 +32,9 @@ _CLOSES_CONNECTIONS = sys.version_info >= (3, 14)
 
 
 class Server(asyncio.Server):
-    """What create_server gives (asyncio: ``asyncio.Server``).
+    """The result of create_server (asyncio: ``asyncio.Server``).
 
-    asyncio's own class is the base for the sake of `isinstance` only.
+    asyncio's class is the base for the sake of `isinstance` only.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Server(asyncio.Server):
         return tuple(trsock.TransportSocket(sock) for sock in self._sockets or ())
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        """The loop it belongs to."""
+        """Return the loop of the server."""
         return self._loop
 
     def is_serving(self) -> bool:
@@ -107,7 +107,7 @@ class Server(asyncio.Server):
             self._serving_forever_fut = None
 
     def close(self) -> None:
-        """Accept no more connections; those that there are go on."""
+        """Accept no more connections; the open ones go on."""
         sockets, self._sockets = self._sockets, None
         if sockets is None:
             return
@@ -131,7 +131,7 @@ class Server(asyncio.Server):
             transport.close()
 
     def abort_clients(self) -> None:
-        """Close all connections at once, without sending what is unsent (3.13)."""
+        """Close all connections at once, without sending unsent data (3.13)."""
         for transport in self._clients.transports():
             transport.abort()
 
@@ -151,12 +151,12 @@ class Server(asyncio.Server):
         await self.wait_closed()
 
     def _attach(self, transport: Any) -> None:
-        """A connection begins."""
+        """Count a connection that begins."""
         assert self._sockets is not None
         self._clients.add(transport)
 
     def _detach(self, transport: Any) -> None:
-        """A connection is over."""
+        """Count a connection that is over."""
         self._clients.discard(transport)
         if self._sockets is None:
             self._wake_if_done()
@@ -201,7 +201,7 @@ async def create_server(
     ssl_shutdown_timeout: float | None = None,
     start_serving: bool = True,
 ) -> Server:
-    """A server on all addresses of the given hosts, or on a socket that is bound already.
+    """Return a server on all addresses of the given hosts, or on a socket that is bound already.
 
     Source: ``asyncio.loop.create_server``.
     """
@@ -245,7 +245,7 @@ def _check_no_flag(ssl: Any) -> None:
 
 
 async def _start(server: Server, start_serving: bool) -> None:
-    """Begin to serve if that is wanted; a server that nobody gets is closed."""
+    """Begin to serve if that is wanted; close the server if that raises."""
     if start_serving:
         try:
             await server.start_serving()
@@ -271,10 +271,10 @@ async def create_unix_server(
     cleanup_socket: bool = sys.version_info >= (3, 13),
     mode: int | None = None,
 ) -> Server:
-    """A server on a UNIX socket: a path (text, bytes or a path object), an abstract name, or a socket.
+    """Return a server on a UNIX socket: a path (text, bytes or a path object), an abstract name, or a socket.
 
-    The socket is removed when the server is closed, unless `cleanup_socket` is false; by default it
-    is kept before Python 3.13, as asyncio does. `mode` sets its permissions. Source:
+    The socket is removed when the server is closed, unless `cleanup_socket` is false. By default it is kept
+    before Python 3.13, as asyncio does. `mode` sets its permissions. Source:
     ``asyncio.loop.create_unix_server``.
     """
     _check_no_flag(ssl)

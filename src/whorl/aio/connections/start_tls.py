@@ -1,4 +1,4 @@
-"""TLS over a transport: on connections that are new, and on those that talk in the clear already."""
+"""TLS over a transport: on new connections, and on connections that send in the clear already."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 try:
     import ssl
-except ImportError:  # A Python may be built without it.
+except ImportError:  # A Python may be built without the `ssl` module.
     ssl = None  # type: ignore[assignment]
 
 from whorl.aio.sockets.watch import ensure_no_transport
@@ -34,7 +34,7 @@ def make_ssl_transport(
     ssl_shutdown_timeout: float | None = None,
     context: Context | None = None,
 ) -> asyncio.Transport:
-    """A TLS transport over a connected socket; `waiter` is done after the handshake."""
+    """Return a TLS transport over a connected socket; `waiter` is done after the handshake."""
     ensure_no_transport(loop, rawsock)
     tls = TLSProtocol(
         loop,
@@ -62,7 +62,7 @@ async def start_tls(
     ssl_handshake_timeout: float | None = None,
     ssl_shutdown_timeout: float | None = None,
 ) -> asyncio.Transport | None:
-    """Begin to speak TLS on a connection; the transport to be used from then on.
+    """Begin to speak TLS on a connection; return the transport to be used from then on.
 
     Source: ``asyncio.loop.start_tls``.
     """
@@ -84,7 +84,7 @@ async def start_tls(
         ssl_shutdown_timeout=ssl_shutdown_timeout,
         call_connection_made=False,
     )
-    transport.pause_reading()  # Nothing may arrive before the TLS protocol knows its transport.
+    transport.pause_reading()  # No data may come before the TLS protocol knows its transport.
     transport.set_protocol(tls)
     if server_side:
         _move_stream_data(protocol, tls)
@@ -100,12 +100,12 @@ async def start_tls(
         resumed.cancel()
         raise
     finally:
-        # The error must not keep alive what keeps the error: the protocol is told of it, too.
+        # The error must not keep alive the objects that keep the error: the protocol gets it, too.
         del waiter, transport, protocol, tls, connected, resumed
 
 
 def _move_stream_data(protocol: asyncio.BaseProtocol, tls: TLSProtocol) -> None:
-    """What a stream reader has received and nobody has read yet belongs to the handshake."""
+    """Move the unread data of a stream reader to the handshake, to which it belongs."""
     if not isinstance(protocol, asyncio.StreamReaderProtocol):
         return
     buffer = getattr(getattr(protocol, "_stream_reader", None), "_buffer", None)

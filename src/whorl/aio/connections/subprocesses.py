@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 _WAITS_FOR_EXIT_ONLY = (
     "_exit_waiters" in base_subprocess.BaseSubprocessTransport._process_exited.__code__.co_names
 )
-# What asyncio logs about a child that somebody else has reaped; since 3.12 it watches them by pidfds, too.
+# The text that asyncio logs about a child that other code has reaped; since 3.12 it watches them by pidfds,
+# too.
 _EXIT_UNKNOWN = (
     "child process pid %d exit status already read:  will report returncode 255"
     if sys.version_info >= (3, 12)
@@ -56,8 +57,8 @@ async def subprocess_exec(
 ) -> tuple[asyncio.SubprocessTransport, ProtocolT]:
     """Start a program; the keywords are those of `subprocess.Popen`.
 
-    Raises ValueError for what has no meaning here, and what Popen raises.
-    Source: ``asyncio.loop.subprocess_exec``.
+    Raises ValueError for keywords that have no meaning here, and the errors of Popen. Source:
+    ``asyncio.loop.subprocess_exec``.
     """
     _check_options(universal_newlines, shell, False, bufsize, text, encoding, errors)
     what = f"execute program {program!r}"
@@ -82,10 +83,10 @@ async def subprocess_shell(
     text: bool | None = None,
     **kwargs: Any,
 ) -> tuple[asyncio.SubprocessTransport, ProtocolT]:
-    """Have the shell run a command; the keywords are those of `subprocess.Popen`.
+    """Let the shell run a command; the keywords are those of `subprocess.Popen`.
 
-    Raises ValueError for what has no meaning here, and what Popen raises.
-    Source: ``asyncio.loop.subprocess_shell``.
+    Raises ValueError for keywords that have no meaning here, and the errors of Popen. Source:
+    ``asyncio.loop.subprocess_shell``.
     """
     if not isinstance(cmd, (bytes, str)):
         raise ValueError("cmd must be a string")
@@ -97,7 +98,7 @@ async def subprocess_shell(
 def _check_options(
     universal_newlines: Any, shell: Any, uses_shell: bool, bufsize: Any, text: Any, encoding: Any, errors: Any
 ) -> None:
-    """Refuse what would make text of the bytes, and what belongs to the other method."""
+    """Refuse options that would turn the bytes into text, and those that belong to the other method."""
     if universal_newlines:
         raise ValueError("universal_newlines must be False")
     if bool(shell) != uses_shell:
@@ -137,7 +138,7 @@ async def _start(
 
 
 def _shown_pipes(stdin: Any, stdout: Any, stderr: Any) -> str:
-    """What is known of the three streams of a program that is about to be started."""
+    """Return the known facts about the three streams of a program that is about to be started."""
     named = {subprocess.PIPE: "<pipe>", subprocess.STDOUT: "<stdout>"}
 
     def shown(stream: Any) -> str:
@@ -179,7 +180,7 @@ async def make_subprocess_transport(
         await transport._connect()
     except (SystemExit, KeyboardInterrupt, GeneratorExit):
         transport._close_raw_pipes()
-        transport.close()  # There is nobody who could wait.
+        transport.close()  # No caller is left that could wait.
         raise
     except BaseException:
         await transport._abandon()
@@ -193,9 +194,9 @@ async def make_subprocess_transport(
 def _spawn(loop: AnyLoop, args: Any, **options: Any) -> subprocess.Popen[bytes]:
     """Start a program, which takes until it runs; no loop is seen to run in this thread meanwhile.
 
-    Tools that refuse blocking calls in a running loop let Popen pass in asyncio's own files only.
+    Tools that refuse blocking calls in a running loop let Popen pass in asyncio's files only.
     """
-    loop._collector.send_all()  # The program may be given what is written to.
+    loop._collector.send_all()  # The program may inherit the connections that are written to.
     events._set_running_loop(None)
     try:
         return loop._host.spawn(args, **options)
@@ -205,7 +206,7 @@ def _spawn(loop: AnyLoop, args: Any, **options: Any) -> subprocess.Popen[bytes]:
 
 @named("_UnixSubprocessTransport")
 class SubprocessTransport(asyncio.SubprocessTransport):
-    """A program that runs, and the transports of its pipes (``asyncio.SubprocessTransport``)."""
+    """A running program, and the transports of its pipes (``asyncio.SubprocessTransport``)."""
 
     def __init__(
         self,
@@ -225,7 +226,7 @@ class SubprocessTransport(asyncio.SubprocessTransport):
         self._exit_waiters: list[asyncio.Future[int]] = []
         self._reaped: list[asyncio.Future[None]] = []
         self._finished = False
-        # What happens before the protocol knows its transport has to wait.
+        # Calls that come before the protocol knows its transport have to wait.
         self._pending_calls: collections.deque[tuple[Any, ...]] | None = collections.deque()
         self._pipes: dict[int, Any] = {}
         self._proc: Any = _spawn(loop, args, universal_newlines=False, **options)
@@ -245,16 +246,16 @@ class SubprocessTransport(asyncio.SubprocessTransport):
             logger.debug("process %r created: pid %s", program, self._pid)
 
     def _undo_spawn(self) -> None:
-        """The end of the child cannot be watched: be rid of it."""
+        """Begin to serve if that is wanted; close the server if that raises."""
         self._proc.kill()
         self._proc.wait()
         self._close_raw_pipes()
 
     async def _connect(self) -> None:
-        """Give each pipe its transport, then tell the protocol of its own.
+        """Give each pipe its transport, then give the protocol the transport of the process.
 
-        The turns are asyncio's, where another task does this: whoever waits for it goes on right after
-        `connection_made`, before what the program says.
+        The turns are asyncio's, where another task does this. So the task that waits for it goes on right
+        after `connection_made`, before the output of the program comes.
         """
         loop = self._loop
         await asyncio.tasks.sleep(0)
@@ -270,7 +271,7 @@ class SubprocessTransport(asyncio.SubprocessTransport):
         await asyncio.tasks.sleep(0)
 
     async def _abandon(self) -> None:
-        """Kill the child, and wait until it is reaped: nobody will ever know of it."""
+        """Kill the child, and wait until it is reaped: no other code will ever know of it."""
         self._close_raw_pipes()
         loop = self._loop
         if self._watch is not None:
@@ -287,7 +288,7 @@ class SubprocessTransport(asyncio.SubprocessTransport):
             if pipe is not None and self._pipes[fd] is None:
                 self._loop._kernel.close_file(pipe)
 
-    # Looking.
+    # Attributes.
 
     def __repr__(self) -> str:
         words = [type(self).__name__]
@@ -301,20 +302,20 @@ class SubprocessTransport(asyncio.SubprocessTransport):
         return f"<{' '.join(words)}>"
 
     def get_pid(self) -> int:
-        """The number of the process."""
+        """Return the number of the process."""
         return self._pid
 
     def get_returncode(self) -> int | None:
-        """The exit code, negative for a signal; None while the process runs."""
+        """Return the exit code, negative for a signal; None while the process runs."""
         return self._returncode
 
     def get_pipe_transport(self, fd: int) -> Any:
-        """The transport of stdin (0), stdout (1) or stderr (2); None if that is no pipe."""
+        """Return the transport of stdin (0), stdout (1) or stderr (2); None if that is no pipe."""
         pipe = self._pipes.get(fd)
         return None if pipe is None else pipe.pipe
 
     def get_protocol(self) -> Any:
-        """The protocol that is called."""
+        """Return the protocol that is called."""
         return self._protocol
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
@@ -348,7 +349,7 @@ class SubprocessTransport(asyncio.SubprocessTransport):
     # The end.
 
     async def _wait(self) -> int:
-        """The exit code, once there is one; what `asyncio.subprocess.Process.wait` calls."""
+        """Return the exit code, once there is one; `asyncio.subprocess.Process.wait` calls this."""
         if self._returncode is None:
             waiter: asyncio.Future[int] = self._loop.create_future()
             self._exit_waiters.append(waiter)
@@ -374,16 +375,16 @@ class SubprocessTransport(asyncio.SubprocessTransport):
             self._kill_popen()
 
     def _kill_popen(self) -> None:
-        """Kill the child, and have it reaped also if the loop will not do it."""
+        """Kill the child, and have it reaped even if the loop will not do it."""
         try:
             self._proc.kill()
         except (ProcessLookupError, PermissionError):
-            pass  # It may have ended just now, or may have become another user's.
+            pass  # The process may have ended just now, or may have become another user's.
         if self._loop.is_closed() and not (self._watch is not None and self._watch.is_awaited()):
             try:
                 self._loop._host.await_exit(self._pid, self._proc.poll)
             except RuntimeError:
-                pass  # The interpreter ends; the system reaps what it leaves.
+                pass  # The interpreter ends; the system reaps the children that are left.
 
     def __del__(self, _warn: Any = warnings.warn) -> None:
         if not getattr(self, "_closed", True):
@@ -391,13 +392,13 @@ class SubprocessTransport(asyncio.SubprocessTransport):
             self.close()
 
     def _child_ended(self, code: int | None) -> None:
-        """The child was reaped, by us or by somebody else."""
+        """Handle the end of the child, which was reaped by this loop or by other code."""
         self._loop._children.discard(self._watch)
         self._watch = None
         if code is None:
             code = UNKNOWN_EXIT_CODE
             logger.warning(_EXIT_UNKNOWN, self._pid)
-        # A turn later, as in asyncio: what was read in this one reaches the protocol before.
+        # One turn later, as in asyncio: data that was read in this one gets to the protocol before.
         self._loop.call_soon(self._process_exited, code, context=self._context)
 
     def _process_exited(self, returncode: int) -> None:
@@ -433,7 +434,7 @@ class SubprocessTransport(asyncio.SubprocessTransport):
         self._try_finish()
 
     def _try_finish(self) -> None:
-        """Once the process has exited and all its pipes are closed, the connection is lost."""
+        """Lose the connection once the process has exited and all its pipes are closed."""
         if self._returncode is None or self._finished:
             return
         if all(pipe is not None and pipe.disconnected for pipe in self._pipes.values()):
@@ -452,7 +453,7 @@ class SubprocessTransport(asyncio.SubprocessTransport):
 
 @named("WriteSubprocessPipeProto")
 class PipeProtocol(asyncio.BaseProtocol):
-    """What the transport of one pipe tells that of the process."""
+    """The protocol of one pipe's transport, which passes its calls on to the transport of the process."""
 
     def __init__(self, process: SubprocessTransport, fd: int) -> None:
         self.proc: Any = process
@@ -480,7 +481,7 @@ class PipeProtocol(asyncio.BaseProtocol):
 
 @named("ReadSubprocessPipeProto")
 class ReadPipeProtocol(PipeProtocol, asyncio.Protocol):
-    """The same for a pipe that is read."""
+    """The same protocol for a pipe that is read."""
 
     def data_received(self, data: bytes) -> None:
         self.proc._pipe_data_received(self.fd, data)
@@ -492,7 +493,7 @@ def _set_done(future: asyncio.Future[None]) -> None:
 
 
 def close_children(loop: AnyLoop) -> None:
-    """Watch no children any more: the loop is closed. Whoever has their Popen object reaps them."""
+    """Watch no children any more: the loop is closed. Code that has their Popen objects reaps them."""
     for watch in list(loop._children):
         watch.close()
     loop._children.clear()

@@ -1,4 +1,4 @@
-"""Open files for coroutines, over Python's own io classes; `whorl.fs`.
+"""Open files for coroutines, over Python's io classes; `whorl.fs`.
 
 A file blocks, so each call is a request of the thread pool.
 """

@@ -1,7 +1,7 @@
-"""Waiting for the file system: what coroutines make of the machine's requests.
+"""Waiting for the file system: how coroutines use the machine's requests.
 
-What Linux answers from memory comes in the next turn. Everything else is done by the pool's threads; a
-cancelled wait takes back what no thread has begun, and gives back what was opened for it.
+A result that Linux has in memory comes in the next turn. The pool's threads do everything else. A cancelled
+wait takes back a request that no thread has begun, and closes a file that was opened for it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from whorl.handles.fs.request import FsRequest, Operation
 
 
 def running_loop() -> EventLoop:
-    """The running loop; raises RuntimeError if there is none, or it is not one of Whorl's."""
+    """Return the running loop; raise RuntimeError if there is none, or it is not one of Whorl's."""
     loop = asyncio.get_running_loop()
     if not isinstance(loop, EventLoop):
         kind = f"{type(loop).__module__}.{type(loop).__qualname__}"
@@ -32,13 +32,13 @@ def next_turn() -> Generator[None, None, None]:
 
 
 async def await_call(function: Callable[..., Any], *args: Any) -> Any:
-    """What a function of `whorl.handles.fs` gives; raises its error."""
+    """Return the result of a function of `whorl.handles.fs`; raise its error."""
     loop = running_loop()
     return await await_request(loop, functools.partial(function, loop, *args))
 
 
 async def await_operation(loop: EventLoop, operation: Operation) -> Any:
-    """What an operation gives; raises its error."""
+    """Return the result of an operation; raise its error."""
     return await await_request(loop, functools.partial(FsRequest, loop, operation))
 
 
@@ -73,6 +73,6 @@ def _settle(
 
 
 def _give_back(request: FsRequest, result: Any) -> None:
-    """Nobody wants this result any more."""
+    """Drop the result of a request whose caller is gone."""
     if request._operation.dispose is not None:
         request._operation.dispose(result)

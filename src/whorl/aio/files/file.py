@@ -1,14 +1,14 @@
 """Open files for coroutines.
 
-A file is Python's own io object, used in the pool's threads, by one operation at a time in the order in
-which they were begun. Three things spare the threads:
+A file is Python's io object, used in the pool's threads. One operation runs at a time, in the order of the
+calls. Three things avoid a thread:
 
-* A file that was opened for reading begins without the io object. What is in memory is then read in place.
-* Lines are fetched by the batch. Whatever else is asked first takes the file back to where its reader is.
-* What fits into the buffer of a file that is written is put there.
+* A file that was opened for reading begins without the io object. Data in memory is then read in place.
+* Lines are fetched by the batch. Any other operation first takes the file back to the reader's position.
+* A write that fits into the buffer of the file is put there.
 
-A cancelled operation that no thread has begun is not done. One that is under way goes on, and nothing else
-begins before it has ended; the position is afterwards where it was before, if it was reading.
+A cancelled operation that no thread has begun is not done. A running one goes on, and no other begins before
+it has ended. If it was reading, the position is afterwards the one from before.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ if TYPE_CHECKING:
 
 
 class File(Generic[AnyStr]):
-    """An open file; made by `open`. Its methods are those of Python's files, to be awaited."""
+    """An open file; made by `open`.
+
+    Its methods are those of Python's files, to be awaited.
+    """
 
     def __init__(self, loop: AnyLoop, fd: int, mode: Mode, name: Any, *, is_plain: bool) -> None:
         self._loop = loop
@@ -51,23 +54,23 @@ class File(Generic[AnyStr]):
         # Without an io object, until one is needed: only a regular file that is read.
         self._stack: Any = None if is_plain else make_stack(self._kernel, fd, mode, name)
         self._position = 0  # while there is no io object
-        self._lines: collections.deque[Any] = collections.deque()  # read, and not asked for yet
+        self._lines: collections.deque[Any] = collections.deque()  # read, and not returned yet
         self._lines_begin: Any = 0  # where the batch began
-        self._lines_taken = 0  # how many of it were asked for; in binary, how many bytes
-        self._lines_error: BaseException | None = None  # what comes after them
+        self._lines_taken = 0  # the number of returned items; in binary mode, of bytes
+        self._lines_error: BaseException | None = None  # the error after them
         self._saw_end = False  # whether the file ended after the batch
         self._rewind: Any = None  # where a cancelled operation began to read
-        self._room = 0  # how many bytes the buffer surely takes
+        self._room = 0  # the number of bytes that the buffer surely takes
         self._turn = asyncio.Lock()
         self._is_busy = False  # whether a thread uses the io object
-        self._idle: asyncio.Future[None] | None = None  # who waits for it
+        self._idle: asyncio.Future[None] | None = None  # done when no thread uses it
         self._ending: asyncio.Future[None] | None = None  # done when it is closed
 
-    # What needs no waiting.
+    # Attributes and checks that need no waiting.
 
     @property
     def name(self) -> Any:
-        """What was opened: a path or a descriptor."""
+        """The opened path or descriptor."""
         return self._name
 
     @property
@@ -77,7 +80,7 @@ class File(Generic[AnyStr]):
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
+        """True once `close` was called."""
         return self._ending is not None
 
     @property
@@ -87,16 +90,16 @@ class File(Generic[AnyStr]):
 
     @property
     def errors(self) -> str | None:
-        """What is done about errors of the encoding."""
+        """The name of the error handling of the encoding."""
         return None if self._mode.is_binary else self._mode.errors or "strict"
 
     @property
     def newlines(self) -> Any:
-        """The ends of lines seen so far, in text whose ends of lines are translated."""
+        """The ends of lines seen so far, if the text's ends of lines are translated."""
         return None if self._mode.is_binary or self._stack is None else self._stack.newlines
 
     def fileno(self) -> int:
-        """The descriptor; raises ValueError if the file is closed."""
+        """Return the descriptor; raise ValueError if the file is closed."""
         self._check_open()
         return self._fd
 
@@ -122,7 +125,7 @@ class File(Generic[AnyStr]):
     # Reading.
 
     async def read(self, size: int | None = -1) -> AnyStr:
-        """Read `size` bytes or characters, or all there is; less only at the end."""
+        """Read `size` bytes or characters, or all there is; fewer only at the end."""
         size = -1 if size is None else size
         if self._stack is None and not self._is_taken():
             found = self._read_now(size)
@@ -132,27 +135,27 @@ class File(Generic[AnyStr]):
         return await self._read_by(lambda stack: stack.read(size))  # type: ignore[no-any-return]
 
     async def read1(self, size: int = -1) -> bytes:
-        """Read what one call gives, at most `size` bytes."""
+        """Read the data that one call gives, at most `size` bytes."""
         self._check_binary("read1")
         return await self._read_by(lambda stack: stack.read1(size))  # type: ignore[no-any-return]
 
     async def readinto(self, buffer: WriteableBuffer) -> int:
-        """Read into a buffer, which cannot be resized meanwhile; how many bytes."""
+        """Read into a buffer, which cannot be resized meanwhile; return the number of bytes."""
         self._check_binary("readinto")
         with memoryview(buffer) as view:
             if view.readonly:
                 raise TypeError("readinto() needs a writable buffer")
-            # A thread may still write when the caller is cancelled: it has its own view.
+            # A thread may still write when the caller is cancelled: the view belongs to it.
             return await self._read_by(functools.partial(read_into, view[:]))  # type: ignore[no-any-return]
 
     async def readline(self, size: int = -1) -> AnyStr:
-        """Read a line, at most `size` bytes or characters of it; nothing at the end."""
+        """Read a line, at most `size` bytes or characters of it; return nothing at the end."""
         if size is not None and size >= 0:
             return await self._read_by(lambda stack: stack.readline(size))  # type: ignore[no-any-return]
         if self._lines and not self._is_taken():
             return self._take_line()  # type: ignore[no-any-return]
         line = await self._next_line()
-        self._saw_end = False  # There may be more by the next time.
+        self._saw_end = False  # There may be more at the next call.
         return line  # type: ignore[no-any-return]
 
     async def readlines(self, hint: int = -1) -> list[AnyStr]:
@@ -176,7 +179,7 @@ class File(Generic[AnyStr]):
         return line  # type: ignore[no-any-return]
 
     async def _next_line(self) -> Any:
-        """Fetch a batch of lines and take the first; nothing at the end."""
+        """Fetch a batch of lines and return the first; nothing at the end."""
         self._check_reads()
         async with self._turn:
             await self._until_idle()
@@ -216,7 +219,7 @@ class File(Generic[AnyStr]):
     # Reading in place.
 
     def _read_now(self, size: int) -> tuple[Any, int] | None:
-        """What is asked for and the position after it, if that is in memory; None: a thread has to do it."""
+        """Return the data and the position after it, if it is in memory; else None, as a thread has to."""
         self._check_reads()
         if self._lines or not self._can_read_now(size):
             return None
@@ -238,7 +241,7 @@ class File(Generic[AnyStr]):
         return text
 
     async def _after_reading(self, position: int) -> None:
-        """The position moves only if nobody is cancelled."""
+        """Set the position in the next turn, unless the caller is cancelled."""
         self._is_busy = True
         try:
             await next_turn()
@@ -249,7 +252,7 @@ class File(Generic[AnyStr]):
     # Writing.
 
     async def write(self, data: AnyStr | ReadableBuffer) -> int:
-        """Write; how many bytes or characters, which is all."""
+        """Write; return the number of bytes or characters, which is all."""
         self._check_open()
         if not self._mode.is_binary and not isinstance(data, str):
             raise TypeError(f"write() argument must be str, not {type(data).__name__}")
@@ -269,7 +272,7 @@ class File(Generic[AnyStr]):
         await self._do(lambda stack: stack.writelines(pieces))
 
     async def flush(self) -> None:
-        """Give what is in the buffer to the kernel."""
+        """Give the content of the buffer to the kernel."""
         if self._stack is None:
             self._check_open()
             await next_turn()
@@ -277,7 +280,7 @@ class File(Generic[AnyStr]):
             await self._do(lambda stack: stack.flush(), leaves_room=self._buffers())
 
     async def truncate(self, size: int | None = None) -> int:
-        """Cut or extend the file, at the position by default; its size then."""
+        """Cut or extend the file, at the position by default; return its new size."""
         return int(await self._do(lambda stack: stack.truncate(size)))
 
     def _buffers(self) -> bool:
@@ -288,11 +291,11 @@ class File(Generic[AnyStr]):
     # The position.
 
     async def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move the position; where it is then. In text only to where `tell` has been, or an end."""
+        """Move the position and return it. In text only to a value of `tell`, or to an end."""
         return int(await self._do(lambda stack: stack.seek(offset, whence)))
 
     async def tell(self) -> int:
-        """The position; in text a number that only `seek` understands."""
+        """Return the position; in text a number that only `seek` understands."""
         if self._stack is None and not self._lines and not self._is_taken():
             self._check_open()
             await next_turn()
@@ -302,7 +305,7 @@ class File(Generic[AnyStr]):
     # The end.
 
     async def close(self) -> None:
-        """Write what is in the buffer, and give the descriptor back. Closing again does nothing.
+        """Write the content of the buffer, and close the descriptor. Closing again does nothing.
 
         This is done even if the caller is cancelled.
         """
@@ -351,7 +354,7 @@ class File(Generic[AnyStr]):
 
     def __del__(self) -> None:
         if getattr(self, "_idle", self) is self or self._ending is not None:
-            return  # It was never made, or is closed.
+            return  # It was never initialized, or is closed.
         warnings.warn(f"unclosed file {self!r}", ResourceWarning, source=self, stacklevel=1)
         if self._stack is None:
             self._kernel.close_fd(self._fd)
@@ -367,7 +370,7 @@ class File(Generic[AnyStr]):
             return await self._run(act, reads=True)
 
     async def _do(self, act: Callable[[Any], Any], *, leaves_room: bool = False) -> Any:
-        """Let a thread do something with the io object."""
+        """Let a thread call a function of the io object."""
         self._check_open()
         async with self._turn:
             await self._until_idle()
@@ -382,7 +385,7 @@ class File(Generic[AnyStr]):
         return self._mode.buffering if self._mode.buffering > 1 else FILE_BUFFER
 
     async def _until_idle(self) -> None:
-        """Wait for an operation whose caller was cancelled while a thread did it."""
+        """Wait for an operation that a thread was doing when its caller was cancelled."""
         while self._is_busy:
             self._idle = self._loop.create_future()
             await self._idle
@@ -416,7 +419,7 @@ class File(Generic[AnyStr]):
         return (begin, result) if tells else result
 
     def _act(self, act: Callable[[Any], Any], reads: bool) -> tuple[Any, Any]:
-        """In a thread: go to where the reader is, and do it; where that was, and the result."""
+        """Call `act` in a thread, at the reader's position; return that position and the result."""
         stack = self._io()
         self._go_back(stack)
         begin = stack.tell() if reads and stack.seekable() else None
@@ -442,7 +445,7 @@ class File(Generic[AnyStr]):
             self._idle.set_result(None)
 
     def _go_back(self, stack: Any) -> None:
-        """To where a cancelled operation began, or to the line after the last one that was asked for."""
+        """Move to the beginning of a cancelled operation, or to the line after the last returned one."""
         if self._rewind is not None:
             stack.seek(self._rewind)
         elif self._lines and self._lines_begin is not None:
@@ -458,7 +461,7 @@ class File(Generic[AnyStr]):
         self._saw_end = False
 
     def _io(self) -> Any:
-        """The io object; made when it is first needed."""
+        """Return the io object; make it when it is first needed."""
         if self._stack is None:
             self._check_open()
             stack = make_stack(self._kernel, self._fd, self._mode, self._name)
@@ -470,7 +473,7 @@ class File(Generic[AnyStr]):
     # Checks.
 
     def _is_taken(self) -> bool:
-        """Return whether somebody else is at work; raises ValueError if the file is closed."""
+        """Return whether another operation is running; raise ValueError if the file is closed."""
         self._check_open()
         return self._is_busy or self._turn.locked() or self._rewind is not None
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Opening(Generic[AnyStr]):
-    """What `open` returns: to be awaited, or entered by `async with`."""
+    """The result of `open`: to be awaited, or entered by `async with`."""
 
     def __init__(self, path: Path | int, mode: Mode) -> None:
         self._path = path
@@ -80,7 +80,7 @@ class Opening(Generic[AnyStr]):
 
 
 def _open_in_thread(kernel: Kernel, path: str | bytes, mode: Mode) -> Any:
-    """A descriptor and whether it is that of a regular file that is read; or the negative error number."""
+    """Return a descriptor and whether it is of a regular file that is read; or the negative error number."""
     fd = open_again(kernel, path, mode.flags)
     if fd < 0:
         return fd
@@ -132,7 +132,7 @@ def open(  # noqa: A001
 ) -> Opening[Any]:
     """Open a file: ``file = await open(...)``, or ``async with open(...) as file``.
 
-    The arguments are those of Python's `open`; a descriptor becomes the file's own. Raises OSError,
-    ValueError, and RuntimeError on a loop that is not Whorl's.
+    The arguments are those of Python's `open`; the file takes over a descriptor. Raises OSError, ValueError,
+    and RuntimeError on a loop that is not Whorl's.
     """
     return Opening(path, parse(mode, buffering, encoding, errors, newline))

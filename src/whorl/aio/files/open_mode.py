@@ -1,4 +1,4 @@
-"""How a file is to be opened: what the arguments of `open` mean."""
+"""The way a file is to be opened: the meaning of the arguments of `open`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import locale
 import os
 from typing import NamedTuple
 
-#: Codecs whose whole state is in the bytes themselves: all of a file can be decoded in one step.
+#: Codecs that keep no state besides the bytes themselves: all of a file can be decoded in one step.
 _STATELESS = frozenset({"utf-8", "ascii", "iso8859-1"})
 
-#: What these make of a character that cannot be encoded is no longer than any other character.
+#: The error handlers that encode an unknown character in no more bytes than any other character.
 _SHORT_ERRORS = frozenset({None, "strict", "ignore", "replace", "surrogateescape"})
 
 
@@ -28,7 +28,7 @@ class Mode(NamedTuple):
     encoding: str | None
     errors: str | None
     newline: str | None
-    codec: str  #: what the encoding is called in the end
+    codec: str  #: the canonical name of the encoding
     decodes_at_once: bool  #: whether all of a file can be decoded without the state of a decoder
 
 
@@ -81,7 +81,7 @@ def _flags(mode: str) -> int:
 
 
 def largest_size(mode: Mode, text: str) -> int | None:
-    """How many bytes a text has at most when it is written; None: nobody knows."""
+    """Return the greatest number of bytes of a text when it is written; None if that is unknown."""
     if not mode.decodes_at_once or mode.errors not in _SHORT_ERRORS:
         return None
     return len(text) * 4 * (2 if mode.newline == "\r\n" else 1)

@@ -17,7 +17,7 @@ from whorl.handles.fs.request import Operation, Path, path_of
 
 
 class Entry(NamedTuple):
-    """An entry of a directory: what it is itself, not where a symbolic link leads."""
+    """An entry of a directory: a symbolic link counts as itself, not as the file that it leads to."""
 
     name: Any
     path: Any
@@ -39,11 +39,11 @@ class Entry(NamedTuple):
         return self.path
 
 
-# What is known.
+# Status.
 
 
 async def stat(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
-    """The status of a file (os.stat)."""
+    """Return the status of a file (os.stat)."""
     plain = path_of(path)
     found = running_loop()._kernel.status_now(plain, follow_symlinks)
     if found.__class__ is not int:
@@ -53,7 +53,7 @@ async def stat(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
 
 
 async def lstat(path: Path) -> os.stat_result:
-    """The status of a file, of a symbolic link itself (os.lstat)."""
+    """Return the status of a file, of a symbolic link itself (os.lstat)."""
     return await stat(path, follow_symlinks=False)
 
 
@@ -78,7 +78,7 @@ async def is_symlink(path: Path) -> bool:
 
 
 async def _mode(path: Path, follow_symlinks: bool = True) -> int:
-    """The type and permissions of a file, 0 if there is none."""
+    """Return the type and permissions of a file, 0 if there is none."""
     running_loop()
     try:
         return (await stat(path, follow_symlinks=follow_symlinks)).st_mode
@@ -96,11 +96,11 @@ async def access(path: Path, mode: int) -> bool:
 
 
 async def statfs(path: Path) -> FileSystemStatus:
-    """What the file system says of itself on which a file lies."""
+    """Return the status of the file system on which a file lies."""
     return await await_call(fs.statfs, path)  # type: ignore[no-any-return]
 
 
-# What may be changed.
+# Changes.
 
 
 async def chmod(path: Path, mode: int) -> None:
@@ -109,7 +109,7 @@ async def chmod(path: Path, mode: int) -> None:
 
 
 async def chown(path: Path, uid: int, gid: int, *, follow_symlinks: bool = True) -> None:
-    """Set the owner and the group of a file, -1: as they were (os.chown)."""
+    """Set the owner and the group of a file, -1: unchanged (os.chown)."""
     await await_call(fs.chown if follow_symlinks else fs.lchown, path, uid, gid)
 
 
@@ -171,7 +171,7 @@ async def rmdir(path: Path) -> None:
 
 
 async def rename(path: Path, new_path: Path) -> None:
-    """Give a file another name, which may be that of a file that is there (os.rename)."""
+    """Give a file another name, which may be that of an existing file (os.rename)."""
     await await_call(fs.rename, path, new_path)
 
 
@@ -189,12 +189,12 @@ async def symlink(target: Path, path: Path) -> None:
 
 
 async def readlink(path: Path) -> Any:
-    """Where a symbolic link leads (os.readlink)."""
+    """Return the path that a symbolic link leads to (os.readlink)."""
     return await await_call(fs.readlink, path)
 
 
 async def realpath(path: Path) -> Any:
-    """The absolute path of a file that exists, without symbolic links (os.path.realpath, strict)."""
+    """Return the absolute path of an existing file, without symbolic links (os.path.realpath, strict)."""
     return await await_call(fs.realpath, path)
 
 
@@ -207,22 +207,22 @@ async def copyfile(path: Path, new_path: Path, flags: int = 0) -> None:
 
 
 async def scandir(path: Path = ".") -> list[Entry]:
-    """The entries of a directory, by name."""
+    """Return the entries of a directory, by name."""
     plain: Any = path_of(path)
     found = await await_call(fs.scandir, plain)
     return [Entry(entry.name, os.path.join(plain, entry.name), entry.type) for entry in found]
 
 
 async def listdir(path: Path = ".") -> list[Any]:
-    """The names in a directory, in order (os.listdir)."""
+    """Return the names in a directory, in order (os.listdir)."""
     return [entry.name for entry in await await_call(fs.scandir, path)]
 
 
 async def walk(top: Path) -> AsyncIterator[tuple[Any, list[Any], list[Any]]]:
-    """The directories below `top`, each with the names of its directories and its files (os.walk).
+    """Return the directories below `top`, each with the names of its directories and its files (os.walk).
 
-    Symbolic links count as files. What cannot be read is left out; names that are taken out of the list of
-    directories are not entered.
+    Symbolic links count as files. Unreadable directories are left out; names that are taken out of the list
+    of directories are not entered.
     """
     plain: Any = path_of(top)
     try:

@@ -1,4 +1,4 @@
-"""Paths for coroutines: `pathlib.Path`, whose methods that ask the file system are to be awaited."""
+"""Paths for coroutines: `pathlib.Path`, with methods for the file system that are to be awaited."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class Path(pathlib.PurePosixPath):
-    """A path; it is a pure path of `pathlib`, so that all that asks nothing works as there."""
+    """A path; it is a pure path of `pathlib`, so methods without the file system work as there."""
 
     __slots__ = ()
 
-    # What is known.
+    # Status.
 
     async def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
-        """The status of the file."""
+        """Return the status of the file."""
         return await os_functions.stat(self, follow_symlinks=follow_symlinks)
 
     async def lstat(self) -> os.stat_result:
-        """The status of the file, of a symbolic link itself."""
+        """Return the status of the file, of a symbolic link itself."""
         return await os_functions.lstat(self)
 
     async def exists(self) -> bool:
@@ -48,15 +48,15 @@ class Path(pathlib.PurePosixPath):
         return await os_functions.is_symlink(self)
 
     async def readlink(self) -> Self:
-        """Where the symbolic link leads."""
+        """Return the path that the symbolic link leads to."""
         return type(self)(await os_functions.readlink(self))
 
     async def resolve(self) -> Self:
-        """The absolute path without symbolic links; the file must exist."""
+        """Return the absolute path without symbolic links; the file must exist."""
         return type(self)(await os_functions.realpath(self))
 
     async def iterdir(self) -> AsyncIterator[Self]:
-        """The paths of the directory's entries, by name."""
+        """Return the paths of the directory's entries, by name."""
         for name in await os_functions.listdir(self):
             yield self / name
 
@@ -74,13 +74,13 @@ class Path(pathlib.PurePosixPath):
         return file_opening.open(self, mode, buffering, encoding, errors, newline)
 
     async def read_bytes(self) -> bytes:
-        """All of the file."""
+        """Return all of the file."""
         return await whole_file.read_bytes(self)
 
     async def read_text(
         self, encoding: str | None = None, errors: str | None = None, newline: str | None = None
     ) -> str:
-        """All of the text file."""
+        """Return all of the text file."""
         return await whole_file.read_text(self, encoding, errors, newline)
 
     async def write_bytes(self, data: ReadableBuffer) -> int:
@@ -97,14 +97,14 @@ class Path(pathlib.PurePosixPath):
         """Make a file of this text."""
         return await whole_file.write_text(self, data, encoding, errors, newline)
 
-    # What may be changed, and names.
+    # Changes, and names.
 
     async def chmod(self, mode: int) -> None:
         """Set the permissions."""
         await os_functions.chmod(self, mode)
 
     async def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
-        """Make a directory; with `parents` also those above it that are missing."""
+        """Make a directory; with `parents` also the missing ones above it."""
         if parents:
             await os_functions.makedirs(self, mode, exist_ok)
             return
@@ -132,7 +132,7 @@ class Path(pathlib.PurePosixPath):
         await os_functions.rmdir(self)
 
     async def rename(self, target: str | os.PathLike[str]) -> Self:
-        """Give the file another name; the new path."""
+        """Give the file another name; return the new path."""
         await os_functions.rename(self, target)
         return type(self)(target)
 

@@ -1,7 +1,7 @@
-"""What Python's own io classes stand on: an open file whose system calls go through the loop's kernel.
+"""The base of Python's io classes: an open file with system calls that go through the loop's kernel.
 
-The buffers, the decoding and the positions of text are Python's, so files of ours and of Python's agree.
-All of it is used in threads, by one of them at a time.
+The buffers, the decoding and the positions of text are Python's, so Whorl's files and Python's agree. All of
+it is used in threads, by one of them at a time.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RawFile(io.RawIOBase):
         return self._seekable
 
     def fileno(self) -> int:
-        """The descriptor; raises ValueError if it is closed."""
+        """Return the descriptor; raise ValueError if it is closed."""
         if self.closed:
             raise ValueError("I/O operation on closed file")
         return self._fd
@@ -57,7 +57,7 @@ class RawFile(io.RawIOBase):
         return self._kernel.is_terminal(self.fileno())
 
     def readinto(self, buffer: WriteableBuffer) -> int | None:
-        """Read; how many bytes, None if there are none for now."""
+        """Read; return the number of bytes, None if there are none for now."""
         if not self._mode.reads:
             raise io.UnsupportedOperation("not readable")
         with memoryview(buffer) as view:
@@ -67,7 +67,7 @@ class RawFile(io.RawIOBase):
                     return self._checked(count)
 
     def write(self, data: ReadableBuffer) -> int | None:
-        """Write; how many bytes, None if there is no room for now."""
+        """Write; return the number of bytes, None if the kernel takes none for now."""
         if not self._mode.writes:
             raise io.UnsupportedOperation("not writable")
         with memoryview(data) as view:
@@ -84,14 +84,14 @@ class RawFile(io.RawIOBase):
         raise os_error(count)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move the position; where it is then."""
+        """Move the position and return it."""
         position = self._kernel.seek_file(self.fileno(), offset, whence)
         if position < 0:
             raise os_error(position)
         return position
 
     def truncate(self, size: int | None = None) -> int:
-        """Cut or extend the file; its size then."""
+        """Cut or extend the file; return its new size."""
         wanted = self.tell() if size is None else size
         code = self._kernel.resize(self.fileno(), wanted)
         if code < 0:
@@ -99,7 +99,7 @@ class RawFile(io.RawIOBase):
         return wanted
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         if self.closed:
             return
         super().close()
@@ -109,7 +109,7 @@ class RawFile(io.RawIOBase):
 
 
 def make_stack(kernel: Kernel, fd: int, mode: Mode, name: Any) -> Any:
-    """Python's io object for a descriptor, which it closes."""
+    """Return Python's io object for a descriptor, which it closes."""
     raw = RawFile(kernel, fd, mode, name)
     if mode.buffering == 0:
         return raw
@@ -129,17 +129,17 @@ def make_stack(kernel: Kernel, fd: int, mode: Mode, name: Any) -> Any:
     return text
 
 
-# What is done with it, in a thread.
+# Operations on the io object, in a thread.
 
 
 def read_into(view: memoryview, stack: Any) -> Any:
-    """Read into memory, and let go of it."""
+    """Read into memory, and release it."""
     with view:
         return stack.readinto(view)
 
 
 def write_through(data: str | bytes | memoryview, flushes: bool, stack: Any) -> Any:
-    """Write, perhaps to the kernel at once, and let go of the memory."""
+    """Write, perhaps to the kernel at once, and release the memory."""
     try:
         written = stack.write(data)
         if flushes:
@@ -151,7 +151,7 @@ def write_through(data: str | bytes | memoryview, flushes: bool, stack: Any) -> 
 
 
 def read_lines(limit: int | None, stack: Any) -> list[Any]:
-    """Lines to the end, or until there are more than `limit` bytes or characters."""
+    """Return lines to the end, or until there are more than `limit` bytes or characters."""
     lines, size = [], 0
     while (limit is None or size <= limit) and (line := stack.readline()):
         lines.append(line)
@@ -160,7 +160,7 @@ def read_lines(limit: int | None, stack: Any) -> list[Any]:
 
 
 def read_batch(stack: Any) -> tuple[list[Any], bool, BaseException | None]:
-    """Many lines, whether the file ended after them, and an error that comes after them."""
+    """Return many lines, whether the file ended after them, and an error that comes after them."""
     lines: list[Any] = []
     size = 0
     try:
@@ -178,7 +178,7 @@ def read_batch(stack: Any) -> tuple[list[Any], bool, BaseException | None]:
 
 
 def lines_of(content: Any) -> list[Any]:
-    """The lines of bytes, or of a text whose ends of lines have been translated."""
+    """Return the lines of bytes, or of a text with translated ends of lines."""
     if isinstance(content, bytes):
         return io.BytesIO(content).readlines()
     return io.StringIO(content, newline="\n").readlines()

@@ -1,4 +1,4 @@
-"""A temporary file that stays in memory until it is large: what users of `tempfile` know, for coroutines."""
+"""A temporary file that stays in memory until it is large: `tempfile`'s class for coroutines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def _make_with(kernel: Kernel, names: Names, content: memoryview) -> Any:
-    """None and the descriptor of a nameless file that has this content; or the negative error number."""
+    """Return None and the descriptor of a nameless file with this content; or the negative error number."""
     made = make_unnamed(kernel, names)
     if type(made) is not tuple:
         return made
@@ -46,9 +46,9 @@ def _make_with(kernel: Kernel, names: Names, content: memoryview) -> Any:
 class SpooledTemporaryFile:
     """A file in memory, until it has more than `max_size` bytes; then one without a name on the disk.
 
-    Of 0 it stays in memory until `rollover`, `fileno` or a `truncate` that extends it. It is used at once,
-    awaited, or entered by ``async with``; its methods are those of Python's files, to be awaited
-    (tempfile.SpooledTemporaryFile).
+    If `max_size` is 0, it stays in memory until `rollover`, `fileno` or a `truncate` that extends it. It is
+    used at once, awaited, or entered by ``async with``. Its methods are those of Python's files, to be
+    awaited (tempfile.SpooledTemporaryFile).
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class SpooledTemporaryFile:
         self._file: File[Any] | None = None  # once it is on the disk
         self._turn = asyncio.Lock()
 
-    # What needs no waiting.
+    # Attributes and checks that need no waiting.
 
     @property
     def name(self) -> Any:
@@ -88,7 +88,7 @@ class SpooledTemporaryFile:
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
+        """True once `close` was called."""
         return bool(self._memory.closed) if self._file is None else self._file.closed
 
     @property
@@ -98,16 +98,16 @@ class SpooledTemporaryFile:
 
     @property
     def errors(self) -> str | None:
-        """What is done about errors of the encoding."""
+        """The name of the error handling of the encoding."""
         return None if self._mode.is_binary else self._mode.errors or "strict"
 
     @property
     def newlines(self) -> Any:
-        """The ends of lines seen so far, in text whose ends of lines are translated."""
+        """The ends of lines seen so far, if the text's ends of lines are translated."""
         return getattr(self._memory, "newlines", None) if self._file is None else self._file.newlines
 
     def fileno(self) -> int:
-        """The descriptor. A file in memory is written to the disk for that; `rollover` uses a thread."""
+        """Return the descriptor; write a file in memory to the disk now (`rollover` uses a thread)."""
         if self._file is None:
             kernel, content, position = self._kernel_and_content()
             if self._turn.locked():
@@ -123,7 +123,7 @@ class SpooledTemporaryFile:
         return self._file.fileno()
 
     def isatty(self) -> bool:
-        """False, unless the file is closed: then it raises ValueError."""
+        """Return False; raise ValueError if the file is closed."""
         self._check_open()
         return False
 
@@ -142,22 +142,22 @@ class SpooledTemporaryFile:
     def _asked(self, method: str) -> bool:
         return bool(getattr(self._memory if self._file is None else self._file, method)())
 
-    # What is awaited.
+    # Methods to be awaited.
 
     async def read(self, size: int | None = -1) -> Any:
-        """Read `size` bytes or characters, or all there is; less only at the end."""
+        """Read `size` bytes or characters, or all there is; fewer only at the end."""
         return await self._do("read", size)
 
     async def read1(self, size: int = -1) -> Any:
-        """Read what one call gives, at most `size` bytes."""
+        """Read the data that one call gives, at most `size` bytes."""
         return await self._do("read1", size)
 
     async def readinto(self, buffer: WriteableBuffer) -> Any:
-        """Read into a buffer; how many bytes."""
+        """Read into a buffer; return the number of bytes."""
         return await self._do("readinto", buffer)
 
     async def readline(self, size: int = -1) -> Any:
-        """Read a line, at most `size` bytes or characters of it; nothing at the end."""
+        """Read a line, at most `size` bytes or characters of it; return nothing at the end."""
         return await self._do("readline", size)
 
     async def readlines(self, hint: int = -1) -> list[Any]:
@@ -165,7 +165,7 @@ class SpooledTemporaryFile:
         return await self._do("readlines", hint)  # type: ignore[no-any-return]
 
     async def write(self, data: str | ReadableBuffer) -> int:
-        """Write; how many bytes or characters, which is all."""
+        """Write; return the number of bytes or characters, which is all."""
         return await self._do("write", data, grows=True)  # type: ignore[no-any-return]
 
     async def writelines(self, lines: Iterable[str | ReadableBuffer]) -> None:
@@ -173,25 +173,25 @@ class SpooledTemporaryFile:
         await self._do("writelines", list(lines), grows=True)
 
     async def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move the position; where it is then."""
+        """Move the position and return it."""
         return await self._do("seek", offset, whence)  # type: ignore[no-any-return]
 
     async def tell(self) -> int:
-        """The position; in text a number that only `seek` understands."""
+        """Return the position; in text a number that only `seek` understands."""
         return await self._do("tell")  # type: ignore[no-any-return]
 
     async def truncate(self, size: int | None = None) -> int:
-        """Cut or extend the file, at the position by default; its size then."""
+        """Cut or extend the file, at the position by default; return its new size."""
         if size is not None and size > self._max_size:
             await self.rollover()
         return await self._do("truncate", size)  # type: ignore[no-any-return]
 
     async def flush(self) -> None:
-        """Give what is in the buffer to the kernel."""
+        """Give the content of the buffer to the kernel."""
         await self._do("flush")
 
     async def _do(self, method: str, *arguments: Any, grows: bool = False) -> Any:
-        """Do it in memory, or with the file on the disk; what grows too large changes places."""
+        """Do an operation in memory or on the disk; a file that grows too large moves to the disk."""
         async with self._turn:
             if self._file is None:
                 result = getattr(self._memory, method)(*arguments)
@@ -233,7 +233,7 @@ class SpooledTemporaryFile:
         self._adopt(file)
 
     def _kernel_and_content(self) -> tuple[Kernel, memoryview, int]:
-        """The loop's kernel, what the file has in memory, and where it is in it."""
+        """Return the loop's kernel, the file's content in memory, and the position."""
         self._check_open()
         self._memory.flush()
         return running_loop()._kernel, memoryview(self._bytes.getvalue()), self._memory.tell()
@@ -253,7 +253,7 @@ class SpooledTemporaryFile:
     # The end.
 
     async def close(self) -> None:
-        """Let go of the memory, or of the file, which is gone then. Closing again does nothing."""
+        """Release the memory, or the file, which is gone then. Closing again does nothing."""
         if self._file is not None:
             await self._file.close()
         else:

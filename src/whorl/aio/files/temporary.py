@@ -1,4 +1,4 @@
-"""Temporary files and directories for coroutines: what users of `tempfile` know."""
+"""Temporary files and directories for coroutines: the functions of `tempfile`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Part = str | bytes | None
 
 
 class Names(NamedTuple):
-    """Of what the name of a temporary file consists."""
+    """The parts of a temporary file's name."""
 
     prefix: str
     suffix: str
@@ -36,7 +36,7 @@ class Names(NamedTuple):
 
     @classmethod
     def of(cls, suffix: Part, prefix: Part, folder: Path | None) -> Names:
-        """Of bytes if one of them is; TypeError if they are mixed."""
+        """Return bytes parts if one of them is bytes; raise TypeError if they are mixed."""
         parts = [suffix, prefix, None if folder is None else path_of(folder)]
         kinds = {isinstance(part, bytes) for part in parts if part is not None}
         if len(kinds) > 1:
@@ -45,19 +45,19 @@ class Names(NamedTuple):
         return cls("tmp" if texts[1] is None else texts[1], texts[0] or "", texts[2], kinds == {True})
 
     def make(self, kernel: Kernel, create: Callable[[Any], int]) -> Any:
-        """A new path and what `create` gave for it; or the negative error number."""
+        """Return a new path and the result of `create` for it; or the negative error number."""
         folder = os.path.abspath(tempfile.gettempdir() if self.folder is None else self.folder)
         return make_temporary(kernel, os.path.join(folder, self.prefix), self.suffix, self.is_bytes, create)
 
 
 def _make_file(kernel: Kernel, names: Names) -> Any:
-    """A path and its descriptor; or the negative error number."""
+    """Return a path and its descriptor; or the negative error number."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
     return names.make(kernel, lambda path: kernel.open_file(path, flags, 0o600))
 
 
 def make_unnamed(kernel: Kernel, names: Names) -> Any:
-    """None and the descriptor of a file that has no name any more; or the negative error number."""
+    """Return None and the descriptor of a file that has no name any more; or the negative error number."""
     made = _make_file(kernel, names)
     if type(made) is not tuple:
         return made
@@ -73,7 +73,7 @@ def give_file_back(kernel: Kernel, made: tuple[str | bytes | None, int]) -> None
 
 
 async def _finish(loop: AnyLoop, operation: Operation, ignored: type[OSError] | tuple[()] = ()) -> None:
-    """Do it, also if the caller is cancelled meanwhile."""
+    """Do this, also if the caller is cancelled meanwhile."""
     future = loop.create_future()
 
     def settle(request: FsRequest, result: Any, error: BaseException | None) -> None:
@@ -90,7 +90,7 @@ async def _finish(loop: AnyLoop, operation: Operation, ignored: type[OSError] | 
 
 
 class NamedFile(File[AnyStr]):
-    """A file whose name is removed when it is closed, or left by `async with`."""
+    """A file with a name that is removed when the file is closed, or left by `async with`."""
 
     def __init__(self, loop: AnyLoop, fd: int, mode: Mode, path: Any, removes_on_close: bool) -> None:
         self._path: Any = path  # None: removed
@@ -132,7 +132,7 @@ class NamedFile(File[AnyStr]):
 
 
 class TemporaryOpening(Opening[AnyStr]):
-    """What `TemporaryFile` and `NamedTemporaryFile` return: to be awaited, or entered by `async with`."""
+    """The result of `TemporaryFile` and `NamedTemporaryFile`: to be awaited, or entered by `async with`."""
 
     def __init__(self, mode: Mode, names: Names, is_named: bool, delete: bool, delete_on_close: bool) -> None:
         super().__init__("", mode)
@@ -177,7 +177,7 @@ def TemporaryFile(  # noqa: N802 - as tempfile names it
     *,
     errors: str | None = None,
 ) -> Opening[Any]:
-    """A file without a name, which is gone when it is closed (tempfile.TemporaryFile).
+    """Open a file without a name, which is gone when it is closed (tempfile.TemporaryFile).
 
     ``file = await TemporaryFile(...)``, or ``async with TemporaryFile(...) as file``.
     """
@@ -198,10 +198,10 @@ def NamedTemporaryFile(  # noqa: N802
     errors: str | None = None,
     delete_on_close: bool = True,
 ) -> Opening[Any]:
-    """The same for a file whose path is its `name` (tempfile.NamedTemporaryFile).
+    """Open a file with its path as `name` (tempfile.NamedTemporaryFile).
 
-    It is removed when it is closed, unless `delete` is false; without `delete_on_close`, only when
-    ``async with`` is left. That somebody else has removed it by then is no error.
+    It is removed when it is closed, unless `delete` is false; without `delete_on_close`, only when ``async
+    with`` is left. If other code has removed it by then, that is no error.
     """
     names = Names.of(suffix, prefix, dir)
     opening = parse(mode, buffering, encoding, errors, newline)
@@ -214,7 +214,7 @@ async def mkstemp(
     dir: Path | None = None,  # noqa: A002
     text: bool = False,
 ) -> tuple[int, Any]:
-    """Make a file of one's own; a descriptor to read and write it, and its path (tempfile.mkstemp)."""
+    """Make a new file; return a descriptor to read and write it, and its path (tempfile.mkstemp)."""
     loop, names = running_loop(), Names.of(suffix, prefix, dir)
     kernel = loop._kernel
     call, dispose = functools.partial(_make_file, kernel, names), functools.partial(give_file_back, kernel)
@@ -226,7 +226,7 @@ async def mkstemp(
 
 
 async def mkdtemp(suffix: Part = None, prefix: Part = None, dir: Path | None = None) -> Any:  # noqa: A002
-    """Make a directory of one's own; its path (tempfile.mkdtemp)."""
+    """Make a new directory; return its path (tempfile.mkdtemp)."""
     loop, names = running_loop(), Names.of(suffix, prefix, dir)
     kernel = loop._kernel
 
@@ -238,12 +238,12 @@ async def mkdtemp(suffix: Part = None, prefix: Part = None, dir: Path | None = N
 
 
 async def gettempdir() -> str:
-    """The directory for temporary files (tempfile.gettempdir); it tries out some, once."""
+    """Return the directory for temporary files (tempfile.gettempdir); it tries out some, once."""
     return await await_operation(running_loop(), Operation(tempfile.gettempdir))  # type: ignore[no-any-return]
 
 
 class TemporaryDirectory:
-    """A directory that is removed with all that is in it (tempfile.TemporaryDirectory).
+    """A directory that is removed with all its content (tempfile.TemporaryDirectory).
 
     ``async with TemporaryDirectory() as path``; awaited, it has a `name`, and is removed by `cleanup`.
     """
@@ -292,7 +292,7 @@ class TemporaryDirectory:
         return tempfile.TemporaryDirectory(**self._options, ignore_cleanup_errors=self._ignores_errors)
 
     async def cleanup(self) -> None:
-        """Remove it, also if the caller is cancelled. Doing so again does nothing."""
+        """Remove the directory, also if the caller is cancelled. Doing so again does nothing."""
         directory, self._directory = self._directory, None
         if directory is not None:
             await _finish(running_loop(), Operation(functools.partial(_clean, directory)))

@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 
 async def read_bytes(path: Path) -> bytes:
-    """All of a file.
-
-    Raises OSError.
-    """
+    """Return all of a file. Raises OSError."""
     loop, plain = running_loop(), path_of(path)
     content = loop._kernel.content_now(plain, READ_NOW_SIZE)
     if content.__class__ is bytes:
@@ -38,20 +35,14 @@ async def read_bytes(path: Path) -> bytes:
 async def read_text(
     path: Path, encoding: str | None = None, errors: str | None = None, newline: str | None = None
 ) -> str:
-    """All of a text file; the options are those of `open`.
-
-    Raises OSError, UnicodeDecodeError.
-    """
+    """Return all of a text file; the options are those of `open`. Raises OSError, UnicodeDecodeError."""
     content = await read_bytes(path)
     with io.TextIOWrapper(io.BytesIO(content), io.text_encoding(encoding), errors, newline) as text:
         return text.read()
 
 
 async def write_bytes(path: Path, data: ReadableBuffer) -> int:
-    """Make a file of these bytes, in the place of what was there; how many they are.
-
-    Raises OSError.
-    """
+    """Make a file of these bytes, in the place of an earlier one; return their number. Raises OSError."""
     loop, plain = running_loop(), path_of(path)
     views = views_of(memoryview(data), writable=False)
     operation = Operation(functools.partial(_write_whole, loop._kernel, plain, views), plain, views=views)
@@ -65,10 +56,7 @@ async def write_text(
     errors: str | None = None,
     newline: str | None = None,
 ) -> int:
-    """Make a file of this text; how many characters it has.
-
-    Raises OSError, UnicodeEncodeError.
-    """
+    """Make a file of this text; return its number of characters. Raises OSError, UnicodeEncodeError."""
     if not isinstance(data, str):
         raise TypeError(f"data must be str, not {type(data).__name__}")
     content = io.BytesIO()
@@ -81,7 +69,7 @@ async def write_text(
 
 
 def _read_whole(kernel: Kernel, path: str | bytes) -> Any:
-    """In a thread: a file's content, or the negative error number."""
+    """Return, in a thread, a file's content, or the negative error number."""
     fd = open_again(kernel, path, os.O_RDONLY)
     if fd < 0:
         return fd
@@ -89,7 +77,7 @@ def _read_whole(kernel: Kernel, path: str | bytes) -> Any:
         status = kernel.status_of(fd)
         if isinstance(status, int):
             return status
-        size = status.st_size + 1  # One more, so that the end is seen by the first read.
+        size = status.st_size + 1  # One more, so that the first read sees the end.
         pieces: list[bytes] = []
         while True:
             piece = kernel.read_file(fd, max(size, COPY_SIZE), -1)
@@ -106,7 +94,7 @@ def _read_whole(kernel: Kernel, path: str | bytes) -> Any:
 
 
 def _write_whole(kernel: Kernel, path: str | bytes, views: list[memoryview]) -> int:
-    """In a thread: make a file; how many bytes, or the negative error number."""
+    """Make a file in a thread; return the number of bytes, or the negative error number."""
     fd = open_again(kernel, path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     if fd < 0:
         return fd
@@ -123,7 +111,7 @@ def _write_whole(kernel: Kernel, path: str | bytes, views: list[memoryview]) -> 
 
 
 def open_again(kernel: Kernel, path: str | bytes, flags: int) -> int:
-    """In a thread: open a file, whatever signals come."""
+    """Open a file in a thread, whichever signals come."""
     while True:
         fd = kernel.open_file(path, flags, 0o666)
         if fd != -errno.EINTR:

@@ -1,4 +1,4 @@
-"""Futures and tasks of Whorl's own.
+"""Whorl's futures and tasks, for programs that switch tasks all the time.
 
-For programs that switch tasks all the time. Compiled, as each step runs here.
+Compiled, as each step runs here.
 """

@@ -4,8 +4,8 @@
 
 #include <Python.h>
 
-/* Set a StopIteration with a value; without one, the end of an iteration needs no exception.
-   Python's `raise` would also make a traceback, which nobody sees. */
+/* Set a StopIteration with a value; without one, the end of an iteration needs no exception. Python's `raise`
+   would also make a traceback, which no code reads. */
 static inline int whorl_stop_with(PyObject *value) {
     PyObject *stop;
     if (value == Py_None)

@@ -1,8 +1,8 @@
-"""Futures of Whorl's own, compiled: the results that its own tasks wait for.
+"""Whorl's futures, compiled: the results that Whorl's tasks wait for.
 
-They behave as `asyncio.Future` does, and asyncio's functions take them as such. A task of ours that waits
-for one stands in its list of callbacks itself, and goes into the loop's ready queue itself when the future
-is done: switching tasks makes no object.
+They behave as `asyncio.Future` does, and asyncio's functions accept them as such. A Whorl task that waits for
+one stands in its list of callbacks itself. When the future is done, the task goes into the loop's ready queue
+itself: switching tasks makes no object.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ try:
 except ImportError:
     from whorl.core import cython_shim as cython
 
-# Whether StopIteration as the exception of a future is refused, or becomes a RuntimeError.
+# Whether a future refuses StopIteration as its exception, or makes a RuntimeError of it.
 REFUSES_STOP = sys.version_info < (3, 11, 8) or (3, 12) <= sys.version_info < (3, 12, 2)
 REFUSES_SECOND_INIT = sys.version_info >= (3, 15)
 WARNS_OF_THROW = sys.version_info >= (3, 12)  # of the three arguments that generators used to take
@@ -41,7 +41,7 @@ if not cython.compiled:
 class Future(Runnable):
     """A result that is not there yet (asyncio: ``asyncio.Future``).
 
-    Raises as `asyncio.Future` does. `isinstance` says that it is one.
+    Raises as `asyncio.Future` does. `isinstance` reports it as one.
     """
 
     __slots__ = (
@@ -73,7 +73,7 @@ class Future(Runnable):
         self._traceback: Any = None
         self._message: Any = None
         self._cancelled_error: BaseException | None = None  # kept, so that it is raised only once
-        self._is_retrieved = True  # whether nothing need be said of an exception when this is gone
+        self._is_retrieved = True  # whether the exception need not be reported when this is gone
         self._asyncio_future_blocking = False  # set while an `await` hands this to its task
         # The first callback, and the others. Without a context it is a task, to be executed.
         self._first: Any = None
@@ -91,10 +91,10 @@ class Future(Runnable):
     def __class_getitem__(cls, item: Any) -> GenericAlias:
         return GenericAlias(cls, item)
 
-    # What it is.
+    # State and result.
 
     def get_loop(self) -> Any:
-        """The loop it belongs to."""
+        """Return the loop of the future."""
         if self._loop is None:
             raise RuntimeError("Future object is not initialized.")
         return self._loop
@@ -108,11 +108,11 @@ class Future(Runnable):
         return self._status == CANCELLED
 
     def result(self) -> Any:
-        """The result; raises the exception that was set, CancelledError, or InvalidStateError."""
+        """Return the result; raise the exception that was set, CancelledError, or InvalidStateError."""
         return self._take_result()
 
     def exception(self) -> BaseException | None:
-        """The exception, or None; raises CancelledError or InvalidStateError."""
+        """Return the exception, or None; raise CancelledError or InvalidStateError."""
         if self._status == CANCELLED:
             raise self._make_cancelled_error()
         return self._outcome("Exception is not set.")
@@ -133,13 +133,13 @@ class Future(Runnable):
                 del self, error  # which the frame in the traceback would keep
 
     def _restore_traceback(self, error: BaseException) -> None:
-        """Let an exception look as it did when it was set, whoever has raised it since."""
+        """Restore the traceback that an exception had when it was set, whichever code has raised it since."""
         if self._status == FINISHED:
             error.__traceback__ = self._traceback
             self._traceback = None  # which may hold frames that hold this future
 
     def _outcome(self, complaint: str) -> BaseException | None:
-        """What waiting for this raises; then it need not be logged any more."""
+        """Return the exception that waiting for this raises; it need not be logged any more."""
         if self._status == CANCELLED:
             return self._make_cancelled_error()
         if self._status != FINISHED:
@@ -156,18 +156,18 @@ class Future(Runnable):
             return asyncio.CancelledError()
         return asyncio.CancelledError(self._message)
 
-    # What becomes of it.
+    # Changes of state.
 
     def set_result(self, result: Any) -> None:
-        """Be done with a result. Raises InvalidStateError if this is done already."""
+        """Set the result. Raises InvalidStateError if this is done already."""
         self._finish(result)
 
     def set_exception(self, exception: BaseException | type[BaseException]) -> None:
-        """Be done with an exception. Raises InvalidStateError if this is done already."""
+        """Set the exception. Raises InvalidStateError if this is done already."""
         self._fail(exception)
 
     def cancel(self, msg: Any = None) -> bool:
-        """Be cancelled, unless this is done already; whether it was not."""
+        """Cancel this, unless it is done already; return whether it was not."""
         return self._cancel(msg)
 
     def _finish(self, result: Any) -> None:
@@ -212,12 +212,12 @@ class Future(Runnable):
         return True
 
     def _refuse(self) -> None:
-        """Raise what changing a future raises that is done, or never began."""
+        """Raise the error for a change of a future that is done, or never began."""
         if self._loop is None:
             raise RuntimeError("Future object is not initialized.")
         raise asyncio.InvalidStateError(f"{self._state}: {self!r}")
 
-    # Who wants to know.
+    # Callbacks.
 
     def add_done_callback(self, fn: Callable[[Any], object], *, context: Context | None = None) -> None:
         """Call `fn(self)` by the loop when this is done, in `context`, or in a copy of the caller's."""
@@ -229,7 +229,7 @@ class Future(Runnable):
             self._append(fn, current_context() if context is None else context)
 
     def remove_done_callback(self, fn: object) -> int:
-        """Forget a callback, however often it was added; returns how often that was."""
+        """Remove a callback, however often it was added; return the number of times."""
         if self._loop is None:
             raise RuntimeError("Future object is not initialized.")
         # Comparing may call anything, which may change the callbacks meanwhile.
@@ -257,7 +257,7 @@ class Future(Runnable):
         return [(self._first, self._first_context), *(self._more or ())]
 
     def _call_all(self) -> None:
-        """Let the loop call everybody who wants to know that this is done."""
+        """Let the loop call all callbacks, as this is done."""
         first, context, more = self._first, self._first_context, self._more
         self._first = self._first_context = self._more = None
         self._call(first, context)
@@ -278,7 +278,7 @@ class Future(Runnable):
     def __iter__(self) -> FutureIterator:
         return FutureIterator(self)
 
-    # What asyncio's own functions look at.
+    # The attributes that asyncio's functions read.
 
     @property
     def _state(self) -> str:
@@ -324,7 +324,7 @@ class Future(Runnable):
         self._end()
 
     def _end(self) -> None:
-        """Nobody refers to this any more: complain about what nobody has looked at."""
+        """Report an exception that was never retrieved, when the last reference is gone."""
         if not self._is_retrieved and self._loop is not None:
             self._complain(f"{self.__class__.__name__} exception was never retrieved")
 
@@ -338,7 +338,7 @@ class Future(Runnable):
 if not cython.compiled:
 
     def field_of_uninitialized(future: Future, name: str) -> Any:
-        """A field of a future whose `__init__` nobody called reads as in the compiled build: 0 or None."""
+        """Return a field of a future without a call of `__init__`: 0 or None, as in the compiled build."""
         if name in Future.__slots__ and not name.startswith("__"):
             return 0 if name == "_status" else None
         raise AttributeError(
@@ -350,7 +350,7 @@ if not cython.compiled:
 
 @cython.binding(True)  # type: ignore[untyped-decorator]
 def new_future(loop: Any) -> Future:
-    """A future of a loop, made without the cost of a call by name."""
+    """Return a future of a loop, made without the cost of a call by name."""
     if loop._debug or not cython.compiled:
         return Future(loop=loop)
     future = Future.__new__(Future)
@@ -361,7 +361,7 @@ def new_future(loop: Any) -> Future:
 
 
 def origin() -> Any:
-    """Debug mode: the stack of the code that called into Whorl."""
+    """Return, in debug mode, the stack of the code that called into Whorl."""
     frame: Any = sys._getframe(0)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("whorl."):
         frame = frame.f_back
@@ -369,7 +369,7 @@ def origin() -> Any:
 
 
 class FutureIterator:
-    """What `await` iterates over: it gives the future to the task, and then the result to the awaiter."""
+    """The iterator of an `await`: it gives the future to the task, and then the result to the awaiter."""
 
     __slots__ = ("_future",)
 
@@ -397,7 +397,7 @@ class FutureIterator:
         return self.__next__()
 
     def throw(self, kind: Any, value: Any = None, traceback: Any = None) -> Future:
-        """Raise what was thrown, as a generator that catches nothing does."""
+        """Raise the thrown exception, as a generator that catches nothing does."""
         self._future = None
         if (value is not None or traceback is not None) and WARNS_OF_THROW:
             warnings.warn(
@@ -421,5 +421,5 @@ class FutureIterator:
         raise value if traceback is None else value.with_traceback(traceback)
 
     def close(self) -> None:
-        """Wait no longer."""
+        """End the wait."""
         self._future = None

@@ -51,8 +51,8 @@ static inline void whorl_delist_from(struct whorl_member *member) {
     member->owner = NULL;
 }
 
-/* Return the members as a list. Making it may start the collector, which changes the ring: so it is made
-   first, and what does not fit is left out. Python cannot tell which member is being freed. */
+/* Return the members as a list. Making it may start the collector, which changes the ring: so the list is
+   made first, and members that do not fit are left out. Python does not show which member is being freed. */
 static inline PyObject *whorl_listed_in(struct whorl_member *ring) {
     Py_ssize_t count = 0, filled = 0;
     struct whorl_member *member;
@@ -63,7 +63,7 @@ static inline PyObject *whorl_listed_in(struct whorl_member *ring) {
     if (members == NULL)
         return NULL;
     for (member = ring->next; member != ring && filled < count; member = member->next)
-        if (Py_REFCNT(member->owner) > 0) { /* not one that is being freed */
+        if (Py_REFCNT(member->owner) > 0) { /* not a member that is being freed */
             Py_INCREF(member->owner);
             PyList_SET_ITEM(members, filled++, member->owner);
         }

@@ -1,7 +1,7 @@
-"""Tasks of Whorl's own, compiled, for programs whose time goes into switching tasks.
+"""Whorl's tasks, compiled, for programs that spend their time on switching tasks.
 
-They behave as `asyncio.Task` does. What is faster: a task stands in the loop's ready queue itself, without
-a callback around it, and what wakes it is one look at the future it waited for.
+They behave as `asyncio.Task` does. Two things are faster. A task stands in the loop's ready queue itself,
+without a callback around it. And to wake it takes one look at the future it waited for.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ except ImportError:
 
 UNSET = object()
 
-# Where the running Python keeps which task runs: in a dictionary, or behind functions only.
+# The place where the running Python keeps the current task: a dictionary, or functions only.
 KEEPS_DICTIONARY = sys.version_info < (3, 14)
 _current: Any = tasks._current_tasks if KEEPS_DICTIONARY else {}  # type: ignore[attr-defined, unused-ignore]
 _enter: Any = tasks._enter_task
 _leave: Any = tasks._leave_task
 
-# asyncio's helpers for tasks of whatever kind.
+# asyncio's helpers for tasks of any kind.
 _register: Any = tasks._register_task
 _get_stack: Any = base_tasks._task_get_stack
 _print_stack: Any = base_tasks._task_print_stack
@@ -50,39 +50,39 @@ if not cython.compiled:
         """Make a ring without members."""
 
     def enlist(ring: Any, member: Any, owner: Task) -> None:
-        """Take a task into the ring."""
+        """Add a task to the ring."""
 
     def delist(member: Any) -> None:
-        """Take a task out of its ring."""
+        """Remove a task from its ring."""
 
     def listed(ring: Any) -> list[Any]:
-        """All tasks in the ring."""
+        """Return all tasks in the ring."""
         return []
 
     def enter_context(context: Context) -> None:
-        """Let what follows run in a context; uncompiled, contexts run functions (`_execute_uncompiled`)."""
+        """Enter a context; uncompiled, contexts run functions (`_execute_uncompiled`)."""
 
     def exit_context(context: Context) -> None:
         """Leave a context again."""
 
     def send(coro: Any) -> Any:
-        """Let a coroutine go on; what it waits for next."""
+        """Let a coroutine go on; return the object it waits for next."""
         return coro.send(None)
 
     def has_returned() -> bool:
-        """Whether the last `send` gave what the coroutine returned; uncompiled, that is an exception."""
+        """Return whether the last `send` gave the return value; uncompiled, that is an exception."""
         return False
 
 
 class Task(Future):
-    """A coroutine that runs on a loop, and a future of what it returns (asyncio: ``asyncio.Task``).
+    """A coroutine that runs on a loop, and a future of its result (asyncio: ``asyncio.Task``).
 
-    `eager_start` lets it run up to its first wait at once. Raises as `asyncio.Task` does. `isinstance` says
-    that it is one.
+    `eager_start` lets it run up to its first wait at once. Raises as `asyncio.Task` does. `isinstance`
+    reports it as one.
     """
 
-    # Where it is: in the ready queue, or in the callbacks of the future it waits for (`_fut_waiter`), or
-    # running. A future that is done moves it from the second place to the first.
+    # The place of a task: the ready queue, the callbacks of the future it waits for (`_fut_waiter`), or none
+    # while it runs. A future that is done moves it from the callbacks to the ready queue.
     __slots__ = (
         "_context",
         "_coro",
@@ -110,12 +110,12 @@ class Task(Future):
         self._coro: Any = None
         self._context: Context = None  # type: ignore[assignment]
         self._machine: Loop | None = None  # its loop, if that is one of Whorl's
-        self._error: BaseException | None = None  # what to throw into the coroutine
+        self._error: BaseException | None = None  # the exception to throw into the coroutine
         self._fut_waiter: Any = None
         self._must_cancel = False
         self._num_cancels_requested = 0
         self._name: str | None = None
-        self._number = 0  # what its name is made of, unless it was given one
+        self._number = 0  # the number in its name, unless it was given one
         self._log_destroy_pending = False  # until it has begun
         if not cython.compiled:
             self._member: Any = None
@@ -133,7 +133,7 @@ class Task(Future):
             raise TypeError(f"a contextvars.Context was expected, got {type(context).__name__}")
 
     def _start(self, coro: Any, name: Any, context: Context | None) -> None:
-        """Be a task that has not run yet."""
+        """Set up a task that has not run yet."""
         global _tasks_made
         loop = self._loop
         self._machine = loop if isinstance(loop, Loop) else None
@@ -164,11 +164,11 @@ class Task(Future):
             exit_context(self._context)
 
     def _resume(self) -> None:
-        """`_execute` for loops that are not Whorl's, which know contexts themselves."""
+        """Do what `_execute` does for loops that are not Whorl's, which handle contexts themselves."""
         self._step(self._take_error())
 
     def _wakeup(self, future: Any) -> None:
-        """What futures that are not ours call when they are done."""
+        """Go on, as a future that is not Whorl's is done and calls this."""
         try:
             future.result()
         except BaseException as error:
@@ -180,7 +180,7 @@ class Task(Future):
                 del self
 
     def _take_error(self) -> BaseException | None:
-        """What to throw into the coroutine, which was waiting for something."""
+        """Return the exception to throw into the coroutine, which was waiting."""
         waiter = self._fut_waiter
         if waiter is not None:
             future: Future = waiter
@@ -193,7 +193,7 @@ class Task(Future):
         return error
 
     def _step(self, error: Any) -> None:
-        """Let the coroutine go on, up to where it waits."""
+        """Let the coroutine go on, up to its next wait."""
         if self._status != PENDING:
             raise asyncio.InvalidStateError(f"_step(): already done: {self!r}, {error!r}")
         if self._must_cancel:
@@ -205,7 +205,7 @@ class Task(Future):
         if not KEEPS_DICTIONARY:
             _enter(loop, self)
         elif _current.setdefault(loop, self) is not self:
-            _enter(loop, self)  # which complains
+            _enter(loop, self)  # which raises
         try:
             self._advance(error)
         finally:
@@ -255,7 +255,7 @@ class Task(Future):
             self._wait_for(result)
 
     def _wait_for_own(self, future: Future) -> None:
-        """Wait for a future or task of ours."""
+        """Wait for one of Whorl's futures or tasks."""
         if future._loop is not self._loop or not future._asyncio_future_blocking or future is self:
             self._wait_for(future)
             return
@@ -269,7 +269,7 @@ class Task(Future):
             self._must_cancel = False
 
     def _wait_for(self, awaited: Any) -> None:
-        """Wait for anything that a coroutine may have yielded, or throw into it what is wrong with that."""
+        """Wait for any object that a coroutine has yielded, or throw an error about it into the coroutine."""
         blocking = getattr(awaited, "_asyncio_future_blocking", None)
         if blocking is None:
             if inspect.isgenerator(awaited):
@@ -301,7 +301,7 @@ class Task(Future):
             self._loop.call_soon(self._resume, context=self._context)
 
     def _run_eagerly(self) -> None:
-        """Run up to the first wait, inside whatever runs now."""
+        """Run up to the first wait, inside the code that runs now."""
         loop = self._loop
         previous = _swap(loop, self)
         try:
@@ -320,7 +320,7 @@ class Task(Future):
     # Cancelling.
 
     def cancel(self, msg: Any = None) -> bool:
-        """Throw CancelledError into the coroutine soon; whether it was still running."""
+        """Throw CancelledError into the coroutine soon; return whether it was still running."""
         self._is_retrieved = True
         if self._status != PENDING:
             return False
@@ -333,11 +333,11 @@ class Task(Future):
         return True
 
     def cancelling(self) -> int:
-        """How often it was asked to cancel, less how often that was taken back."""
+        """Return the number of requests to cancel, less those that were taken back."""
         return self._num_cancels_requested
 
     def uncancel(self) -> int:
-        """Take one request to cancel back; how many are left."""
+        """Take one request to cancel back; return the number that is left."""
         if self._num_cancels_requested > 0:
             self._num_cancels_requested -= 1
             if self._num_cancels_requested == 0 and TAKES_CANCEL_BACK:
@@ -345,47 +345,47 @@ class Task(Future):
         return self._num_cancels_requested
 
     def set_result(self, result: Any) -> None:
-        """Always raises RuntimeError: what its coroutine returns is its result."""
+        """Raise RuntimeError, always: the coroutine's return value is the result."""
         raise RuntimeError("Task does not support set_result operation")
 
     def set_exception(self, exception: Any) -> None:
-        """Always raises RuntimeError: what its coroutine raises is its exception."""
+        """Raise RuntimeError, always: the coroutine's exception is the exception."""
         raise RuntimeError("Task does not support set_exception operation")
 
-    # Looking.
+    # Attributes.
 
     def get_coro(self) -> Any:
-        """The coroutine it runs."""
+        """Return the coroutine that the task runs."""
         return self._coro
 
     def get_context(self) -> Context:
-        """The context it runs in."""
+        """Return the context that the coroutine runs in."""
         return self._context
 
     def get_name(self) -> str:
-        """Its name."""
+        """Return the name of the task."""
         if self._name is None:
             self._name = f"Task-{self._number}"
         return self._name
 
     def set_name(self, value: object) -> None:
-        """Give it another name."""
+        """Set another name."""
         self._name = str(value)
 
     def get_stack(self, *, limit: int | None = None) -> list[Any]:
-        """The frames of its coroutine, or of the exception that ended it; oldest first."""
+        """Return the frames of its coroutine, or of the exception that ended it; oldest first."""
         frames: list[Any] = _get_stack(self, limit)
         return frames
 
     def print_stack(self, *, limit: int | None = None, file: Any = None) -> None:
-        """Print what `get_stack` gives, as a traceback."""
+        """Print the frames of `get_stack`, as a traceback."""
         _print_stack(self, limit, file)
 
     def __repr__(self) -> str:
         return str(_describe(self))
 
     def _end(self) -> None:
-        delist(self._member)  # Whoever is told of it may keep it; it never runs again.
+        delist(self._member)  # The exception handler may keep it; it never runs again.
         if self._status == PENDING and self._log_destroy_pending and self._loop is not None:
             context: dict[str, Any] = {"task": self, "message": "Task was destroyed but it is pending!"}
             if self._source_traceback:
@@ -405,10 +405,7 @@ TAKES_CANCEL_BACK = sys.version_info >= (3, 13)
 def create_task(
     loop: Any, coro: Any, *, name: Any = UNSET, context: Any = UNSET, eager_start: Any = UNSET, **options: Any
 ) -> Any:
-    """A task of ours that runs a coroutine.
-
-    Source: ``asyncio.loop.create_task``.
-    """
+    """Return a Whorl task that runs a coroutine. Source: ``asyncio.loop.create_task``."""
     if loop._task_factory is not None:
         given = {"name": name, "context": context, "eager_start": eager_start}
         options.update((key, value) for key, value in given.items() if value is not UNSET)
@@ -422,7 +419,7 @@ def create_task(
 
 
 def new_task(loop: Any, coro: Any, name: Any, context: Context | None) -> Task:
-    """A task of one of Whorl's loops, made without the cost of a call by name."""
+    """Return a task of one of Whorl's loops, made without the cost of a call by name."""
     machine: Loop = loop
     if machine._closed:
         machine._check_closed()
@@ -445,12 +442,12 @@ def register_each_task() -> None:
 
 
 def living_tasks() -> list[Any]:
-    """All tasks of ours that exist; compiled only."""
+    """Return all of Whorl's tasks that exist; compiled only."""
     return listed(_members)
 
 
 def _swap(loop: Any, task: Any) -> Any:
-    """Let another task be the one that runs; returns the one before."""
+    """Make another task the current one; return the one before."""
     if not KEEPS_DICTIONARY:
         return tasks._swap_current_task(loop, task)  # type: ignore[attr-defined]
     previous = _current.pop(loop, None)

@@ -1,4 +1,4 @@
-"""What ends or is lost: asynchronous generators that nobody exhausts, and what a loop shows of itself."""
+"""Asynchronous generators that the program does not exhaust, and the representation of a loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def asyncgen_firstiter(loop: AnyLoop, generator: Finalized) -> None:
-    """A generator is iterated for the first time: it is the loop's to close."""
+    """Note a generator that is iterated for the first time: the loop has to close it."""
     if loop._asyncgens_shutdown_called:
         warnings.warn(
             f"asynchronous generator {generator!r} was scheduled after loop.shutdown_asyncgens() call",
@@ -26,7 +26,7 @@ def asyncgen_firstiter(loop: AnyLoop, generator: Finalized) -> None:
 
 
 def asyncgen_finalizer(loop: AnyLoop, generator: Finalized) -> None:
-    """Nobody refers to an unfinished generator any more; this may happen in any thread."""
+    """Close a generator that lost its last reference unfinished; this may run in any thread."""
     loop._asyncgens.discard(generator)
     if not loop.is_closed():
         loop.call_soon_threadsafe(loop.create_task, generator.aclose())
@@ -55,7 +55,7 @@ async def shutdown_asyncgens(loop: AnyLoop) -> None:
 
 
 def loop_repr(loop: AnyLoop) -> str:
-    """The representation of a loop."""
+    """Return the representation of a loop."""
     return (
         f"<{type(loop).__name__} running={loop.is_running()} closed={loop.is_closed()} "
         f"debug={loop.get_debug()}>"

@@ -24,31 +24,31 @@ Watched: Any = OverrideObserver if COMPILED else NoObserver
 
 
 def own(loop: AnyLoop) -> Callable[[], float]:
-    """The loop's own clock, which is the kernel's."""
+    """Return the loop's clock, which is the kernel's."""
     return loop._kernel.seconds  # No method of the loop: a reference to itself would keep it alive.
 
 
 def read_own(loop: AnyLoop) -> float:
-    """What the class's clock says, whatever was put in its place by a subclass or on the loop."""
+    """Return the time of the class's clock, whatever replaces it in a subclass or on the loop."""
     follows_patch = loop._follows_patch and type(loop._kernel).now is Kernel.now
     return patched_clock() if follows_patch else own(loop)()
 
 
 def use_kernel_clock(loop: AnyLoop) -> None:
-    """Let a loop go by the kernel's clock, or by that of its class if somebody replaced it there."""
+    """Let a loop go by the kernel's clock, or by the clock of its class if that was replaced."""
     loop._clock_function = own(loop)
-    loop._follows_patch = False  # until the next look
+    loop._follows_patch = False  # until the next check
     loop._time_replaced = type(loop).time is not TIME or type(loop).call_at is not CALL_AT
 
 
 def follow_patched_monotonic(loop: AnyLoop) -> None:
-    """Go by what somebody has put in the place of `time.monotonic`, as asyncio does, or no longer.
+    """Begin to go by a replaced `time.monotonic`, as asyncio does, or stop that.
 
-    A loop whose own `time` was replaced, or whose kernel has a time of its own, stays with that.
+    A loop with a replaced `time`, or with a kernel that has its own time, stays with that.
     """
     loop._follows_patch = not loop._follows_patch
     if type(loop._kernel).now is not Kernel.now:
-        return  # It does not ask the system.
+        return  # This kernel does not ask the system.
     if loop._follows_patch and loop._clock_function == own(loop):
         loop._clock_function = patched_clock
         loop._time_replaced = True

@@ -145,7 +145,7 @@ class EventLoop(Running, clock.Watched, AnyLoop):  # type: ignore[misc]
     _signal_arrived = _handle_signal = signal_handlers.signal_arrived
     _wants_signals = signal_handlers.wants_signals
 
-    # What asyncio's loop has by private names, for those who know them.
+    # The attributes that asyncio's loop has by private names, for programs that use them.
     _ready = property(private_ready.ready, private_ready.replace)
     _scheduled = property(private_attributes.scheduled)
     _selector = property(private_selector.selector, private_selector.replace)

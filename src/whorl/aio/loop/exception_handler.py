@@ -1,4 +1,4 @@
-"""What happens to errors that nobody caught, and what debug mode says about callbacks."""
+"""The handling of uncaught errors, and the reports of debug mode about callbacks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ is_coroutine_function: Callable[[object], bool] = (
     getattr(coroutines, "_iscoroutinefunction", None) or coroutines.iscoroutinefunction
 )
 
-# From 3.14 on, cancelling what was posted by call_soon_threadsafe waits for a call that is under way.
+# From 3.14 on, cancelling a callback of call_soon_threadsafe waits for a running call.
 GUARDS_POSTS = hasattr(asyncio.events, "_ThreadSafeHandle")
 
 # From 3.12 on, a handler runs in the context of the task or callback that failed.
@@ -41,15 +41,12 @@ _USES_CONTEXT = sys.version_info >= (3, 12)
 
 
 def get_exception_handler(loop: AnyLoop) -> Handler | None:
-    """The handler that was set, or None.
-
-    Source: ``asyncio.loop.get_exception_handler``.
-    """
+    """Return the handler that was set, or None. Source: ``asyncio.loop.get_exception_handler``."""
     return loop._exception_handler
 
 
 def set_exception_handler(loop: AnyLoop, handler: Handler | None) -> None:
-    """Call `handler(loop, context)` for errors that nobody caught; None: log them.
+    """Call `handler(loop, context)` for uncaught errors; None: log them.
 
     Source: ``asyncio.loop.set_exception_handler``.
     """
@@ -59,7 +56,7 @@ def set_exception_handler(loop: AnyLoop, handler: Handler | None) -> None:
 
 
 def call_exception_handler(loop: AnyLoop, context: Context) -> None:
-    """Report an error: `context` has a message and what else is known of it.
+    """Report an error: `context` has a message and the other known facts about it.
 
     Source: ``asyncio.loop.call_exception_handler``.
     """
@@ -97,7 +94,7 @@ def _log_by_default(loop: AnyLoop, context: Context, complaint: str) -> None:
 
 
 def _context_of(context: Context) -> Any:
-    """The contextvars context of whatever failed, if it has one."""
+    """Return the contextvars context of the failed task or callback, if it has one."""
     for key in ("task", "future", "handle"):
         failed = context.get(key)
         if failed is not None:
@@ -132,11 +129,11 @@ def _shown(key: str, value: Any) -> str:
     return f"{origins[key]} created at (most recent call last):\n{stack}"
 
 
-# What the machine asks its face.
+# The functions that the machine calls.
 
 
 def callback_failed(loop: AnyLoop, entry: Runnable, error: BaseException) -> None:
-    """An entry of a queue raised: report it, or let it end the run if it is meant to."""
+    """Report an exception of a queue's entry, or let it end the run if it is meant to."""
     if isinstance(error, SystemExit | KeyboardInterrupt):
         raise error
     entry = _handle_for(loop, entry)
@@ -149,17 +146,17 @@ def callback_failed(loop: AnyLoop, entry: Runnable, error: BaseException) -> Non
 
 
 def callback_ran(loop: AnyLoop, entry: Runnable, took_ns: int) -> None:
-    """Debug mode: say so if an entry took long."""
+    """Log in debug mode that an entry took long."""
     took = took_ns / 1e9
     if took < loop.slow_callback_duration or isinstance(entry, DescriptorWatch):
-        return  # What a descriptor's watch calls is looked at itself.
+        return  # The callbacks that a descriptor's watch calls are timed themselves.
     owner = getattr(getattr(entry, "_callback", None), "__self__", None)
     shown = repr(owner) if isinstance(owner, asyncio.Task) else str(_handle_for(loop, entry))
     logger.warning("Executing %s took %.3f seconds", shown, took)
 
 
 class _Method:
-    """A method of one of our transports, by the name that asyncio's has."""
+    """A method of one of Whorl's transports, by the name that asyncio's has."""
 
     def __init__(self, transport: Any, name: str) -> None:
         kind = type(transport).__name__
@@ -168,7 +165,7 @@ class _Method:
         self.__qualname__ = _INHERITED.get((kind, name), f"{kind}.{name}")
 
     def __call__(self) -> None:
-        """Do nothing: it has happened."""
+        """Do nothing: the call was made already."""
 
 
 _INHERITED = {
@@ -177,14 +174,17 @@ _INHERITED = {
 
 
 def _handle_for(loop: AnyLoop, entry: Runnable) -> Runnable:
-    """What asyncio has in place of an entry: no transport is a handle there, but what reads its socket is."""
+    """Return the handle that asyncio has in place of an entry.
+
+    In asyncio, a transport is no handle, but the callback that reads its socket is one.
+    """
     if isinstance(entry, asyncio.BaseTransport):
         return Callback(loop, _Method(entry, "_read_ready"), ())
     return entry
 
 
 def check_callback(loop: AnyLoop, callback: object, method: str) -> None:
-    """Debug mode: refuse what cannot be called, and coroutines."""
+    """Refuse, in debug mode, objects that cannot be called, and coroutines."""
     if asyncio.coroutines.iscoroutine(callback) or is_coroutine_function(callback):
         raise TypeError(f"coroutines cannot be used with {method}()")
     if not callable(callback):
@@ -192,7 +192,7 @@ def check_callback(loop: AnyLoop, callback: object, method: str) -> None:
 
 
 def note_origin(loop: AnyLoop, callback: Callback) -> None:
-    """Debug mode: note where a callback was scheduled."""
+    """Record, in debug mode, the place where a callback was scheduled."""
     frame: Any = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("whorl."):
         frame = frame.f_back
@@ -200,14 +200,14 @@ def note_origin(loop: AnyLoop, callback: Callback) -> None:
 
 
 def shown_class(loop: AnyLoop, cls: type) -> type:
-    """What `isinstance` sees in a callback besides its own class."""
+    """Return the class that `isinstance` sees in a callback besides its real class."""
     if issubclass(cls, GuardedCallback) and GUARDS_POSTS:
         return asyncio.events._ThreadSafeHandle  # type: ignore[attr-defined, no-any-return, unused-ignore]
     return asyncio.TimerHandle if issubclass(cls, TimedCallback) else asyncio.Handle
 
 
 def describe(loop: AnyLoop, callback: Callback) -> str:
-    """The representation of a callback, as asyncio shows its handles."""
+    """Return the representation of a callback, as asyncio shows its handles."""
     words = [shown_class(loop, type(callback)).__name__]
     if callback._cancelled:
         words.append("cancelled")
@@ -222,7 +222,7 @@ def describe(loop: AnyLoop, callback: Callback) -> str:
 
 
 def _source_of(loop: AnyLoop, callback: Callback) -> str:
-    """A callback's function, its arguments, and where it is defined."""
+    """Return a callback's function, its arguments, and the place of its definition."""
     options = {"debug": loop._debug} if _SHORTENS else {}
     function: Any = callback._callback
     owner = getattr(function, "__self__", None)

@@ -1,4 +1,4 @@
-"""Running a loop: what it remembers for asyncio's face, and what surrounds the turns, as asyncio has it."""
+"""Running a loop: the state it keeps for the asyncio face, and the steps around the turns, as in asyncio."""
 
 from __future__ import annotations
 
@@ -47,15 +47,16 @@ else:
     except ImportError:
         from whorl.core.cython_shim import binding
 
-# Bound once: each of them is asked in every run. `events` is asked each time: some put other functions there.
+# Bound once: each of these functions is called in every run. `events` is read each time: some programs put
+# other functions there.
 _get_hooks = sys.get_asyncgen_hooks
 _set_hooks = sys.set_asyncgen_hooks
 TIME = clock.TIME
 CALL_AT = clock.CALL_AT
 
-COLLECTING = (False, True, "turn")  # what may be said of `collect_writes`
+COLLECTING = (False, True, "turn")  # the allowed values of `collect_writes`
 
-_CALLER = 1 if cython.compiled else 2  # how far a warning is from it: compiled functions have no frame
+_CALLER = 1 if cython.compiled else 2  # frames from a warning to the caller: compiled functions have none
 
 _ask_for_debug_mode: Any = coroutines._is_debug_mode  # type: ignore[attr-defined]
 _DEBUG_VARIABLE = os.fsencode("PYTHONASYNCIODEBUG")
@@ -64,12 +65,12 @@ _DEBUG_VARIABLE = os.fsencode("PYTHONASYNCIODEBUG")
 _SHUTDOWN_ASYNCGENS = async_generators.shutdown_asyncgens.__code__
 _SHUTDOWN_EXECUTOR = executor.shutdown_default_executor.__code__
 
-# The methods that a run calls, for each class of loops that is ours.
+# The methods that a run calls, for each of Whorl's loop classes.
 _methods: dict[type, ClassSnapshot] = {}
 
 
 def snapshot_methods(kind: type) -> None:
-    """Note the methods of a class of loops that a run calls, to notice when somebody replaces one."""
+    """Record the methods of a class of loops that a run calls, to notice replacements."""
     names = "_run_once call_at call_soon create_task get_debug run_forever stop time".split()
     _methods[kind] = ClassSnapshot([(kind, name, getattr(kind, name)) for name in names])
 
@@ -77,8 +78,8 @@ def snapshot_methods(kind: type) -> None:
 def starts_in_debug_mode() -> bool:
     """Return whether loops are made in debug mode.
 
-    asyncio looks for a variable of the environment. That it is not there costs it an exception, of which the
-    dictionary behind `os.environ` knows nothing.
+    asyncio reads a variable of the environment. If it is missing, that read costs an exception; the
+    dictionary behind `os.environ` needs none.
     """
     variables = getattr(os.environ, "_data", None)
     ask: Any = coroutines._is_debug_mode  # type: ignore[attr-defined]
@@ -93,9 +94,9 @@ def starts_in_debug_mode() -> bool:
 
 
 class Running(Loop):
-    """The part of asyncio's loop that runs it, and the attributes of all of it."""
+    """The part of asyncio's loop that runs it, and the attributes of the whole loop."""
 
-    # The class has an instance dictionary all the same; filled, it makes finding each method slower.
+    # The class has an instance dictionary all the same; a filled one makes it slower to find each method.
     __slots__ = (
         "_asyncgens_shutdown_called",
         "_children",
@@ -120,7 +121,7 @@ class Running(Loop):
         host: Host | None,
     ) -> None:
         self._set_up_loop(poller, kernel, host)
-        # No method of the loop: a reference to itself would keep it alive.
+        # This is not a method of the loop: a reference to itself would keep it alive.
         self._clock_function: Callable[[], float] = self._kernel.seconds
         kind: Any = type(self)
         self._time_replaced = kind.time is not TIME or kind.call_at is not CALL_AT
@@ -155,13 +156,13 @@ class Running(Loop):
         spin_ns: int = UNCHANGED,
         collect_writes: bool | Literal["turn"] = UNCHANGED,
     ) -> None:
-        """Say how the loop sleeps and writes; what is not named stays as it is.
+        """Set how the loop sleeps and writes; an omitted option keeps its value.
 
-        `block_signal` and `spin_ns` are those of `whorl.Loop.configure`, with what it raises.
-        `collect_writes`: False, as at first: each write leaves before it returns, as in asyncio. True, or
-        "turn", which says the same: small writes to TCP, UNIX and TLS connections wait while other callbacks
-        of the turn wait to run, a millisecond at most, and leave together (`whorl.server_loop`).
+        `block_signal` and `spin_ns` are those of `whorl.Loop.configure`, and raise the same errors.
 
+        `collect_writes`: False, the default: each write leaves before it returns, as in asyncio. True or
+        "turn", which mean the same: small writes to TCP, UNIX and TLS connections wait while other callbacks
+        of the turn wait to run. They wait a millisecond at most, and leave together (`whorl.server_loop`).
         Raises ValueError for any other `collect_writes`.
         """
         if collect_writes is not UNCHANGED and collect_writes not in COLLECTING:
@@ -187,11 +188,11 @@ class Running(Loop):
             try:
                 self._run_forever_cleanup()
             except BaseException:  # An interrupt: it must not keep this loop, or another one, from running.
-                Running._end_run(self)  # It needs no memory to say that the loop runs no more.
+                Running._end_run(self)  # To record that the loop runs no more needs no memory.
                 raise
 
     def _run_turns_of_others(self) -> None:
-        """Turn by a method that a subclass or a test has put in the place of ours."""
+        """Run turns by a method that a subclass or a test has put in the place of Whorl's."""
         face: Any = self
         while True:
             face._run_once()
@@ -199,7 +200,7 @@ class Running(Loop):
                 break
 
     def run_until_complete(self, future: Generator[Any, None, Result] | Awaitable[Result]) -> Result:
-        """Run until the future, or the task made of a coroutine, is done; its result.
+        """Run until the future, or the task made of a coroutine, is done; return its result.
 
         Raises RuntimeError if the loop was stopped before. Source: ``asyncio.loop.run_until_complete``.
         """
@@ -212,7 +213,7 @@ class Running(Loop):
         is_ours = type(future) is CoroutineType or not asyncio.futures.isfuture(future)
         awaited: Any = self._ensure_future(future)
         if is_ours:
-            # Whoever waits for it gets an exception, so nothing need be said when it is destroyed.
+            # The caller gets an exception, so the destroyed task need not be reported.
             awaited._log_destroy_pending = False
         try:
             awaited.add_done_callback(_run_until_complete_cb)
@@ -231,8 +232,8 @@ class Running(Loop):
     def _complete_shutdown_inline(self, coroutine: Any) -> bool:
         """Do what `shutdown_asyncgens` or `shutdown_default_executor` does if nothing is to be shut down.
 
-        False, and nothing was done, for other coroutines, and unless it is certain that nothing else would
-        happen in the turns that such a coroutine takes.
+        Returns False, and does nothing, for other coroutines. It does so too unless it is certain that
+        nothing else would happen in the turns that such a coroutine takes.
         """
         code = coroutine.cr_code
         ends_asyncgens = code is _SHUTDOWN_ASYNCGENS
@@ -265,7 +266,7 @@ class Running(Loop):
         return True
 
     def _ensure_future(self, future: Any) -> Any:
-        """What `asyncio.ensure_future` makes of it, in fewer steps for what it mostly is."""
+        """Return the result of `asyncio.ensure_future`, in fewer steps for the usual argument."""
         loop: Any = self
         if type(future) is CoroutineType:
             try:
@@ -290,7 +291,7 @@ class Running(Loop):
         Loop._check_may_run(self)
 
     def _begin_run(self) -> None:
-        """What precedes the first turn of every run. If it raises, the loop does not run."""
+        """Prepare the first turn of a run. If this raises, the loop does not run."""
         self._check_may_run()
         try:
             kind: Any = type(self)
@@ -304,18 +305,18 @@ class Running(Loop):
             raise
 
     def _end_run(self) -> None:
-        """What follows the last turn of every run. Called again if it raises, it does what is left."""
+        """Clean up after the last turn of a run. If this raises, a second call does the rest."""
         self._thread_id = None
         self._stopping = False
         unset_running(self)  # type: ignore[arg-type]
         Loop._end_run(self)
 
     def _run_forever_setup(self) -> None:
-        """The same by the name that asyncio has for it since 3.13."""
+        """Do the same by the name that asyncio has for it since 3.13."""
         self._begin_run()
 
     def _run_forever_cleanup(self) -> None:
-        """The same by the name that asyncio has for it since 3.13."""
+        """Do the same by the name that asyncio has for it since 3.13."""
         self._end_run()
 
     def set_debug(self, enabled: bool) -> None:
@@ -328,10 +329,10 @@ class Running(Loop):
             self.call_soon_threadsafe(track_origins, self, self._debug)
 
     def close(self) -> None:
-        """Give everything back; what is scheduled is forgotten.
+        """Close the loop and release everything it holds; scheduled callbacks are dropped.
 
-        Raises RuntimeError if the loop runs. Closing again does nothing. Handles of the machine's that
-        are open are closed, with a ResourceWarning. Source: ``asyncio.loop.close``.
+        Raises RuntimeError if the loop runs. Closing again does nothing. Open handles of the machine are
+        closed, with a ResourceWarning. Source: ``asyncio.loop.close``.
         """
         if self._thread_id is not None:
             raise RuntimeError("Cannot close a running event loop")
@@ -351,8 +352,8 @@ class Running(Loop):
             face._remove_all_signal_handlers()
         if self._children:
             face._close_children()
-        # The poller is closed by now, so this only gives descriptors back: nothing that a forked child
-        # shares with its parent is touched.
+        # The poller is closed by now, so this only closes descriptors: nothing that a forked child shares
+        # with its parent is changed.
         for handle in left_open:
             handle.close()
         for handle in left_open:
@@ -360,9 +361,9 @@ class Running(Loop):
 
     def __del__(self) -> None:
         if getattr(self, "_poller", None) is None or self._closed:
-            return  # It was never made, or it is done.
+            return  # The loop was never initialized, or it is closed.
         if warnings is None:
-            return  # The interpreter is ending, and what this module knew is gone.
+            return  # The interpreter is ending, and the names of this module are gone.
         warnings.warn(f"unclosed event loop {self!r}", ResourceWarning, source=self, stacklevel=1)
         if self._thread_id is None:
             self.close()
@@ -370,9 +371,9 @@ class Running(Loop):
 
 @binding(True)
 def run_once(loop: AnyLoop) -> None:
-    """One turn, for those who drive a loop by asyncio's private names; it sleeps if there is nothing to do.
+    """Run one turn, for programs that drive a loop by asyncio's private names.
 
-    Raises RuntimeError inside a turn: turns do not nest.
+    The turn sleeps if there is nothing to do. Raises RuntimeError inside a turn: turns do not nest.
     """
     loop._step(True)
 
@@ -387,7 +388,7 @@ def set_running(loop: AnyLoop) -> None:
 
 
 def unset_running(loop: AnyLoop) -> None:
-    """Take `set_running` back, also if that was cut short."""
+    """Undo `set_running`, also if that was interrupted."""
     events._set_running_loop(None)
     if loop._saved_origin_depth is not None:
         track_origins(loop, False)
@@ -398,7 +399,7 @@ def unset_running(loop: AnyLoop) -> None:
 
 
 def track_origins(loop: AnyLoop, enabled: bool) -> None:
-    """Let coroutines remember where they were made, or no longer, in this thread."""
+    """Begin, or stop, recording the origin of the coroutines that are made in this thread."""
     if enabled and loop._saved_origin_depth is None:
         loop._saved_origin_depth = sys.get_coroutine_origin_tracking_depth()
         sys.set_coroutine_origin_tracking_depth(constants.DEBUG_STACK_DEPTH)

@@ -1,6 +1,6 @@
-"""asyncio's private `_ready`: what runs in the next turn, for those who put handles there or take them out.
+"""asyncio's private `_ready`: the queue of the next turn, for programs that add or remove handles there.
 
-All of it belongs to the loop's own thread, but for `add_callback_signalsafe` and `write_to_self`.
+All of it belongs to the loop's thread, but for `add_callback_signalsafe` and `write_to_self`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class ReadyQueue(MutableSequence[Any]):
-    """The queue of a loop with the methods of `collections.deque`, which asyncio's is.
+    """The queue of a loop with the methods of `collections.deque`, which asyncio's queue is.
 
-    It takes handles of asyncio's own class, too; anything else is a TypeError.
+    It takes handles of asyncio's class, too; anything else is a TypeError.
     """
 
     __slots__ = ("_loop",)
@@ -56,17 +56,17 @@ class ReadyQueue(MutableSequence[Any]):
         self.insert(0, handle)
 
     def extendleft(self, handles: Iterable[Any]) -> None:
-        """`appendleft` each of them, so that the last one comes first."""
+        """Call `appendleft` with each of them, so that the last one comes first."""
         for handle in handles:
             self.insert(0, handle)
 
     def popleft(self) -> Any:
-        """Take out what would run first. Raises IndexError if there is nothing."""
+        """Remove and return the first handle. Raises IndexError if there is none."""
         return self.pop(0)
 
 
 def _entry_of(loop: AnyLoop, handle: Any) -> Runnable:
-    """What the loop's queue takes for a handle, which may be its own or one of asyncio's class."""
+    """Return the entry of the loop's queue for a handle of Whorl's or of asyncio's class."""
     if isinstance(handle, Runnable):
         return handle
     if isinstance(handle, asyncio.Handle):
@@ -75,7 +75,7 @@ def _entry_of(loop: AnyLoop, handle: Any) -> Runnable:
 
 
 def _handle_of(loop: AnyLoop, entry: Any) -> Any:
-    """The handle that an entry was made for, or the entry; what is no callback is put into one."""
+    """Return the handle of an entry, or the entry itself; an entry that is no callback is wrapped in one."""
     if not isinstance(entry, Callback):
         return Callback(loop, loop._run_entry, (entry,))
     return entry._args[0] if entry._callback is _run and entry._args else entry
@@ -87,21 +87,21 @@ def _run(handle: Any) -> None:
 
 
 def _do_nothing() -> None:
-    """What ends a sleep by being there."""
+    """Do nothing: the presence of this entry ends the loop's sleep."""
 
 
 def ready(loop: AnyLoop) -> ReadyQueue:
-    """The queue."""
+    """Return the queue."""
     return ReadyQueue(loop)
 
 
 def replace(loop: AnyLoop, handles: Iterable[Any]) -> None:
-    """Let these run, and nothing else that was ready."""
+    """Let these handles run in place of all that were ready."""
     ReadyQueue(loop)[:] = handles
 
 
 def call_soon(loop: AnyLoop, callback: Any, args: Any, context: Any) -> Callback:
-    """`loop.call_soon` without its checks."""
+    """Do what `loop.call_soon` does, without its checks."""
     entry = Callback(loop, callback, tuple(args), context)
     if loop.get_debug():
         loop._note_origin(entry)
@@ -116,7 +116,7 @@ def add_callback(loop: AnyLoop, handle: Any) -> None:
 
 
 def add_callback_signalsafe(loop: AnyLoop, handle: Any) -> None:
-    """The same for other threads and signal handlers; ends the loop's sleep."""
+    """Do the same for other threads and signal handlers; end the loop's sleep."""
     if not handle._cancelled:
         loop._post_from_any_thread(_entry_of(loop, handle))
 

@@ -1,7 +1,7 @@
-"""asyncio's private `_selector`: what the loop watches and sleeps by, as an object of the `selectors` module.
+"""asyncio's private `_selector`: the loop's watches and its sleep, as an object of the `selectors` module.
 
-Those who deal in time of their own replace its `select`, or the whole of it, and call the former one from
-theirs. Whoever asks for it makes the loop poll through it from then on, which takes a little longer.
+Programs with their own time replace its `select`, or the whole object, and call the former one from theirs.
+Once a program has read this attribute, the loop polls through it, which takes a little longer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def selector(loop: AnyLoop) -> Any:
-    """What the loop sleeps by; None once it is closed."""
+    """Return the object that the loop sleeps by; None once the loop is closed."""
     if loop.is_closed():
         return None
     poller = loop._poller
@@ -34,14 +34,14 @@ def selector(loop: AnyLoop) -> Any:
 
 
 def replace(loop: AnyLoop, other: Any) -> None:
-    """Let the loop sleep by `other.select`, which calls that of the former one, or knows what to wait for."""
+    """Let the loop sleep by `other.select`, which calls the former `select`, or knows what to wait for."""
     if selector(loop) is not None:
         poller: Any = loop._poller
         poller._selector = other
 
 
 def process_events(loop: AnyLoop, event_list: list[Any]) -> None:
-    """Let what `_selector.select` found run, for those who make the turns of a loop themselves."""
+    """Let the events of `_selector.select` run, for programs that make the turns of a loop themselves."""
     poller: Any = loop._poller
     if isinstance(poller, _Detour) and not poller.is_polling:
         loop._ready_queue.extend(poller._own.take_found())
@@ -51,7 +51,7 @@ _PROCESS_EVENTS = process_events
 
 
 def ask_for_events(loop: AnyLoop) -> None:
-    """Have a method `_process_events` of a subclass called with all that is found."""
+    """Let the loop call a subclass's method `_process_events` with all events that are found."""
     if type(loop)._process_events is not _PROCESS_EVENTS and selector(loop) is not None:
         poller: Any = loop._poller
         if isinstance(poller, _Detour):
@@ -59,7 +59,7 @@ def ask_for_events(loop: AnyLoop) -> None:
 
 
 class _Detour(Poller):
-    """Polls by the `select` of its selector, which ends in the poller that this one stands for."""
+    """A poller that polls by the `select` of its selector, which ends in the replaced poller."""
 
     def __init__(self, poller: Poller) -> None:
         super().__init__()
@@ -68,14 +68,14 @@ class _Detour(Poller):
         self._own = LoopSelector(poller)
         self._selector: Any = self._own
         self.is_polling = False
-        self.told: Callable[[], Any] | None = None  # the loop that wants to know of events
+        self.told: Callable[[], Any] | None = None  # the loop that gets the events
 
     def add(self, handle: IOHandle, interest: int) -> None:
         """Watch the handle's descriptor."""
         self._poller.add(handle, interest)
 
     def modify(self, handle: IOHandle, interest: int) -> None:
-        """Watch for something else from now on."""
+        """Watch for other events from now on."""
         self._poller.modify(handle, interest)
 
     def remove(self, handle: IOHandle) -> None:
@@ -83,15 +83,15 @@ class _Detour(Poller):
         self._poller.remove(handle)
 
     def find(self, fd: int) -> IOHandle | None:
-        """The handle that watches a descriptor, or None."""
+        """Return the handle that watches a descriptor, or None."""
         return self._poller.find(fd)
 
     def handles(self) -> list[IOHandle]:
-        """All watched handles, in order of their descriptors."""
+        """Return all watched handles, in order of their descriptors."""
         return self._poller.handles()
 
     def poll(self, timeout_ns: int, into: list[Any]) -> int:
-        """Sleep by the selector; collect what it found."""
+        """Sleep by the selector; collect the handles that it found."""
         events = self._selector.select(None if timeout_ns < 0 else timeout_ns / 1e9)
         if self.told is not None:
             self.is_polling = True
@@ -104,11 +104,11 @@ class _Detour(Poller):
         return len(found)
 
     def hand_over(self) -> None:
-        """Have `fileno` tell what there is from now on."""
+        """Let `fileno` report the current state from now on."""
         self._poller.hand_over()
 
     def renew(self) -> None:
-        """Watch the same handles with another object of the kernel's."""
+        """Watch the same handles with another object of the kernel."""
         self._poller.renew()
 
     def close(self) -> None:
@@ -116,16 +116,19 @@ class _Detour(Poller):
         self._poller.close()
 
     def fileno(self) -> int:
-        """A descriptor that is readable when `poll` would find something, or -1."""
+        """Return a descriptor that is readable when `poll` would find something, or -1."""
         return self._poller.fileno()
 
     def name(self) -> str:
-        """That of the poller this one stands for."""
+        """Return the same value of the poller that this one replaces."""
         return self._poller.name()
 
 
 class LoopSelector(selectors.BaseSelector):
-    """What a loop watches. What `select` found runs in the next turn, whoever called it."""
+    """The watches of a loop.
+
+    The handles that `select` found run in the next turn, whichever code called it.
+    """
 
     def __init__(self, poller: Poller) -> None:
         self._poller = poller
@@ -135,33 +138,33 @@ class LoopSelector(selectors.BaseSelector):
                 handle.show()  # A `select` that is called twice in a turn must not sleep through a wakeup.
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Sleep until something is ready or `timeout` seconds have passed; all that is ready and waits."""
+        """Sleep until something is ready or `timeout` seconds have passed; return all that is ready."""
         timeout_ns = -1 if timeout is None else max(0, math.ceil(timeout * 1e9))
         self._poller.poll(0 if self._found else timeout_ns, self._found)
         return [(_key_of(handle), _mask_of(handle._seen)) for handle in self._found]
 
     def take_found(self) -> list[Any]:
-        """The handles that were found since this was called last."""
+        """Return the handles that were found since the last call."""
         found, self._found = self._found, []
         return found
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        """What is watched, by its descriptor, its own one for wakeups too."""
+        """Return the watches by descriptor, with the loop's descriptor for wakeups too."""
         return _Watched(self._poller)
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> NoReturn:
-        """Refused: `loop.add_reader` and `add_writer` do it."""
+        """Refuse: `loop.add_reader` and `add_writer` do it."""
         raise RuntimeError("the loop registers what it watches itself: use add_reader() and add_writer()")
 
     def unregister(self, fileobj: Any) -> NoReturn:
-        """Refused: `loop.remove_reader` and `remove_writer` do it."""
+        """Refuse: `loop.remove_reader` and `remove_writer` do it."""
         raise RuntimeError(
             "the loop registers what it watches itself: use remove_reader() and remove_writer()"
         )
 
 
 class _Watched(Mapping[Any, selectors.SelectorKey]):
-    """The keys of what is watched; they are found by a descriptor, or by what has one."""
+    """The keys of the watches; they are found by a descriptor, or by an object that has one."""
 
     def __init__(self, poller: Poller) -> None:
         self._poller = poller
@@ -181,15 +184,13 @@ class _Watched(Mapping[Any, selectors.SelectorKey]):
 
 
 def _key_of(handle: IOHandle) -> selectors.SelectorKey:
-    """asyncio's data are the callbacks of a descriptor, for reading and for writing."""
+    """Return a key. asyncio's data are the callbacks of a descriptor, for reading and for writing."""
     fd = handle._fd
     mask = _mask_of(handle._interest)
     if not isinstance(handle, DescriptorWatch):
         reads, writes = mask & selectors.EVENT_READ, mask & selectors.EVENT_WRITE
         return selectors.SelectorKey(fd, fd, mask, (handle if reads else None, handle if writes else None))
-    if (
-        handle.receiver is None and handle.sender is None
-    ):  # A descriptor may be watched for more than is wanted.
+    if handle.receiver is None and handle.sender is None:  # The watch may ask for more than is wanted.
         mask = selectors.EVENT_READ if handle.reader is not None else 0
         mask |= selectors.EVENT_WRITE if handle.writer is not None else 0
     return selectors.SelectorKey(handle.fileobj or fd, fd, mask, (handle.reader, handle.writer))

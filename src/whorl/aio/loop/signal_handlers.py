@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 def add_signal_handler(
     loop: AnyLoop, sig: int, callback: Callable[[*Arguments], object], *args: *Arguments
 ) -> None:
-    """Call `callback(*args)` in a turn of the loop whenever the signal arrives.
+    """Call `callback(*args)` in a turn of the loop whenever the process gets the signal.
 
-    Raises ValueError for a number that is no signal, RuntimeError for one that cannot be caught and
-    outside the main thread. Source: ``asyncio.loop.add_signal_handler``.
+    Raises ValueError for an invalid signal number. Raises RuntimeError for a signal that cannot be caught,
+    and outside the main thread. Source: ``asyncio.loop.add_signal_handler``.
     """
     if asyncio.coroutines.iscoroutine(callback) or is_coroutine_function(callback):
         raise TypeError("coroutines cannot be used with add_signal_handler()")
@@ -46,7 +46,7 @@ def add_signal_handler(
 
 
 def remove_signal_handler(loop: AnyLoop, sig: int) -> bool:
-    """Give the signal back to Python's default; whether there was a handler.
+    """Give the signal back to Python's default; return whether there was a handler.
 
     Source: ``asyncio.loop.remove_signal_handler``.
     """
@@ -76,19 +76,19 @@ def remove_all_signal_handlers(loop: AnyLoop) -> None:
 
 
 def signal_arrived(loop: AnyLoop, number: int) -> None:
-    """A signal was written to the loop's pipe: queue its handler, if it has one."""
+    """Queue the handler, if there is one, of a signal that was written to the loop's pipe."""
     handler = loop._signal_handlers.get(number)
     if handler is not None:
         loop._post_from_any_thread(handler)
 
 
 def wants_signals(loop: AnyLoop) -> bool:
-    """Return whether signals that arrive between two runs must be kept for the next."""
+    """Return whether signals that come between two runs must be kept for the next."""
     return bool(loop._signal_handlers) or Loop._wants_signals(loop)
 
 
 def _nothing(number: int, frame: object) -> None:
-    """A handler for Python: that there is one makes it write the number to the loop's pipe."""
+    """Do nothing: as Python has a handler, it writes the signal's number to the loop's pipe."""
 
 
 def _check_signal(sig: Any) -> None:
@@ -109,7 +109,7 @@ def _arm(loop: AnyLoop) -> None:
 
 
 def _release(loop: AnyLoop) -> None:
-    """Give the pipe's place back if nobody needs it; a running loop keeps it until it stops."""
+    """Give the pipe's place back if it is not needed; a running loop keeps it until it stops."""
     if loop.is_running():
         return
     try:

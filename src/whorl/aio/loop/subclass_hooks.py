@@ -1,7 +1,7 @@
-"""Subclasses of the loop that override what asyncio's methods call by private names.
+"""Subclasses of the loop that override the private methods that asyncio's methods call.
 
-asyncio's `call_soon` calls `_call_soon`, and so on. Ours do not; a subclass that overrides one of these
-names gets public methods that do.
+asyncio's `call_soon` calls `_call_soon`, and so on. Whorl's methods do not. A subclass that overrides one of
+these names gets public methods that do.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _call_soon(
 def _call_soon_threadsafe(
     loop: AnyLoop, callback: Callable[..., object], *args: Any, context: Context | None = None
 ) -> Callback:
-    """The same, from any thread (``asyncio.loop.call_soon_threadsafe``)."""
+    """Do the same from any thread (``asyncio.loop.call_soon_threadsafe``)."""
     handle = Loop.call_soon_threadsafe(loop, callback, *args, context=context)
     loop._write_to_self()
     return handle
@@ -46,7 +46,7 @@ def _add_reader(loop: AnyLoop, fd: Any, callback: Callable[..., object], *args: 
 
 
 def _remove_reader(loop: AnyLoop, fd: Any) -> bool:
-    """End `add_reader`; whether there was a reader (``asyncio.loop.remove_reader``)."""
+    """End `add_reader`; return whether there was a reader (``asyncio.loop.remove_reader``)."""
     ensure_no_transport(loop, fd)
     was_there: bool = loop._remove_reader(fd)
     return was_there
@@ -59,13 +59,13 @@ def _add_writer(loop: AnyLoop, fd: Any, callback: Callable[..., object], *args: 
 
 
 def _remove_writer(loop: AnyLoop, fd: Any) -> bool:
-    """End `add_writer`; whether there was a writer (``asyncio.loop.remove_writer``)."""
+    """End `add_writer`; return whether there was a writer (``asyncio.loop.remove_writer``)."""
     ensure_no_transport(loop, fd)
     was_there: bool = loop._remove_writer(fd)
     return was_there
 
 
-#: What asyncio calls by a private name, in which method.
+#: The private names that asyncio calls, each with the method that calls it.
 _CALLERS: tuple[tuple[str, str, Any], ...] = (
     ("_call_soon", "call_soon", _call_soon),
     ("_write_to_self", "call_soon_threadsafe", _call_soon_threadsafe),
@@ -77,7 +77,7 @@ _CALLERS: tuple[tuple[str, str, Any], ...] = (
 
 
 def install(kind: type, ours: type) -> None:
-    """Let the methods of a new subclass call what it overrides."""
+    """Let the public methods of a new subclass call the private ones that it overrides."""
     for called, name, calling in _CALLERS:
         is_overridden = getattr(kind, called) is not getattr(ours, called)
         if is_overridden and getattr(kind, name) is getattr(ours, name):

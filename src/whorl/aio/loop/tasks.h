@@ -1,4 +1,4 @@
-/* Making asyncio's own futures and tasks. */
+/* Making CPython's futures and tasks. */
 #ifndef WHORL_AIO_LOOP_TASKS_H
 #define WHORL_AIO_LOOP_TASKS_H
 
@@ -14,7 +14,7 @@ static inline PyObject *whorl_future_of(PyObject *cls, PyObject *arguments) {
     return made;
 }
 
-static PyObject *whorl_spare_arguments; /* a tuple with room for one, of which nobody knows */
+static PyObject *whorl_spare_arguments; /* a tuple of one item, to which no other code has a reference */
 
 /* Make a task from a tuple that is used again. Python's tuples never change. */
 static inline PyObject *whorl_task_of(PyObject *cls, PyObject *coroutine) {
@@ -37,27 +37,27 @@ static inline PyObject *whorl_task_of(PyObject *cls, PyObject *coroutine) {
         Py_DECREF(coroutine);
         return made;
     }
-    PyObject_GC_Track(arguments); /* somebody keeps it */
+    PyObject_GC_Track(arguments); /* other code keeps it */
 #endif
     Py_DECREF(arguments);
     return made;
 }
 
-/* `create_task` of a loop and a coroutine; of more than those Cython's knows. */
+/* `create_task` of a loop and a coroutine; with more arguments, Cython's function runs. */
 typedef PyObject *(*whorl_task_maker)(PyObject *loop, PyObject *coroutine);
 
 static whorl_task_maker whorl_plain_task;
 static vectorcallfunc whorl_compiled_create_task;
 
-/* Return whether there are no names, or only that which asyncio gives a task without one, before 3.14.
-   Python would make a dictionary of them. */
+/* Return whether there is no name, or only the name that asyncio gives an unnamed task before 3.14. Python
+   would make a dictionary of them. */
 static inline int whorl_says_nothing(PyObject *names, PyObject *const *values) {
     return names == NULL || PyTuple_GET_SIZE(names) == 0
            || (PyTuple_GET_SIZE(names) == 1 && values[0] == Py_None
                && whorl_is_named(PyTuple_GET_ITEM(names, 0), "name"));
 }
 
-/* Make a task, if nothing else is asked for. Cython sorts arguments more slowly. */
+/* Make a task, if there are no further options. Cython sorts arguments more slowly. */
 static PyObject *whorl_create_task(PyObject *function, PyObject *const *arguments, size_t count,
                                    PyObject *names) {
     if (PyVectorcall_NARGS(count) == 2 && whorl_says_nothing(names, arguments + 2)) {
@@ -69,7 +69,8 @@ static PyObject *whorl_create_task(PyObject *function, PyObject *const *argument
     return whorl_compiled_create_task(function, arguments, count, names);
 }
 
-/* Have `create_task` take its arguments so. Python cannot write the address by which a function is called. */
+/* Let `create_task` take its arguments in this way. Python cannot write the address by which a function is
+   called. */
 static inline void whorl_take_create_task(PyObject *create_task, whorl_task_maker maker) {
     whorl_plain_task = maker;
     whorl_exchange(create_task, whorl_create_task, &whorl_compiled_create_task);

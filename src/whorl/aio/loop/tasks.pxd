@@ -13,17 +13,17 @@ cdef tuple _NONE
 
 
 cdef inline bint says_nothing(dict options) except -1:
-    # What asyncio's own functions name a task that has no name, before Python 3.14.
+    # The name that asyncio's functions give a task that has no name, before Python 3.14.
     return not options or (len(options) == 1 and options.get("name", options) is None)
 
 
 cdef inline bint makes_tasks_plainly(RunningLoop loop) except -1:
-    # Nobody has a say in it, and nothing is to be written down.
+    # No other code takes part in it, and nothing is to be recorded.
     return not loop._closed and loop._task_factory is None and not loop._debug
 
 
 cdef inline object plain_task(object loop, object coroutine):
-    # None if there is more to do than to make one of CPython's own tasks for the running loop.
+    # None if there is more to do than to make one of CPython's tasks for the running loop.
     if (
         isinstance(loop, RunningLoop)
         and makes_tasks_plainly(<RunningLoop>loop)

@@ -34,8 +34,9 @@ else:
 _OPTIONS = {"name", "context", "eager_start"}
 _HAS_EAGER_TASKS = sys.version_info >= (3, 12)
 
-# Who names no loop is given the one that runs. With CPython's own classes, in C, that spares the dictionary
-# for the name. Not with those of 3.11, which ask the system for the number of the process each time.
+# A call without a loop makes the object for the running loop. With CPython's classes, in C, that spares the
+# dictionary for the name. The classes of 3.11 are not used so: they ask the system for the number of the
+# process each time.
 _asyncio: Any
 try:
     import _asyncio
@@ -44,30 +45,30 @@ except ImportError:
 _OF_RUNNING: Any = _asyncio if sys.version_info >= (3, 12) else None
 _FUTURE: Any = getattr(_OF_RUNNING, "Future", None)
 _TASK: Any = getattr(_OF_RUNNING, "Task", None)
-_NAMES = vars(tasks)  # in which others put their own class
+_NAMES = vars(tasks)  # in which programs put other classes
 _running_loop: Any = getattr(_OF_RUNNING, "_get_running_loop", None)
 _NONE: tuple[()] = ()
 
 if not cython.compiled:
 
     def future_of(cls: Any, none: tuple[()]) -> Any:
-        """A future of the running loop."""
+        """Return a future of the running loop."""
 
     def take_arguments(create_task: Any) -> None:
-        """Let plain tasks be made in C; uncompiled nobody can."""
+        """Let plain tasks be made in C; uncompiled, this does nothing."""
 
     def says_nothing(options: dict[str, Any]) -> bool:
         """Return whether these options are those that a task has without them."""
         return not options
 
     def makes_tasks_plainly(loop: AnyLoop) -> bool:
-        """Return whether nobody has a say in it; uncompiled nobody asks."""
+        """Return whether no other code takes part in making a task; uncompiled, return False."""
         return False
 
 
 @binding(True)
 def create_future(loop: AnyLoop) -> asyncio.Future[Any]:
-    """A future of this loop.
+    """Return a future of this loop.
 
     Source: ``asyncio.loop.create_future``.
     """
@@ -78,10 +79,10 @@ def create_future(loop: AnyLoop) -> asyncio.Future[Any]:
 
 @binding(True)
 def create_task(loop: AnyLoop, coro: Running[Result], **options: Any) -> asyncio.Task[Result]:
-    """A task that runs a coroutine on this loop.
+    """Return a task that runs a coroutine on this loop.
 
-    `options` are those of the running Python's `asyncio.Task`; `eager_start` is accepted by all, and
-    has no effect where there are no eager tasks. Source: ``asyncio.loop.create_task``.
+    `options` are those of the running Python's `asyncio.Task`. All versions accept `eager_start`; it has no
+    effect where there are no eager tasks. Source: ``asyncio.loop.create_task``.
     """
     if cython.compiled and says_nothing(options) and makes_tasks_plainly(loop):
         return tasks.Task(coro, loop=loop)  # type: ignore[arg-type, unused-ignore]
@@ -106,7 +107,7 @@ def create_task(loop: AnyLoop, coro: Running[Result], **options: Any) -> asyncio
         del task  # A traceback through here must not keep the task.
 
 
-# It is asked which options it takes.
+# `inspect` finds here which options it takes.
 create_task.__signature__ = inspect.signature(ask_factory)  # type: ignore[attr-defined]
 take_arguments(create_task)
 
@@ -124,7 +125,7 @@ def set_task_factory(loop: AnyLoop, factory: Callable[..., Any] | None) -> None:
 
 @binding(True)
 def get_task_factory(loop: AnyLoop) -> Callable[..., Any] | None:
-    """The task factory, or None.
+    """Return the task factory, or None.
 
     Source: ``asyncio.loop.get_task_factory``.
     """

@@ -1,4 +1,4 @@
-"""A loop whose futures and tasks are Whorl's own: the opt-in for programs that switch tasks all the time."""
+"""A loop with Whorl's futures and tasks: the opt-in for programs that switch tasks all the time."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from whorl.aio.loop.lifecycle import snapshot_methods
 
 
 class CompiledTasksEventLoop(EventLoop):
-    """An `EventLoop` that makes `whorl.Future` and `whorl.Task` objects, where others make CPython's.
+    """An `EventLoop` that makes `whorl.Future` and `whorl.Task` objects, where other loops make CPython's.
 
-    What they give up: `python -m asyncio ps` and other programs that look into a running process from
-    outside do not see them. `asyncio.all_tasks`, `current_task`, call graphs and stacks do.
+    Their price: `python -m asyncio ps` and other programs that look into a running process from outside do
+    not see them. `asyncio.all_tasks`, `current_task`, call graphs and stacks do.
     """
 
     __slots__ = ()
@@ -37,9 +37,10 @@ snapshot_methods(CompiledTasksEventLoop)
 
 
 class TaskRegistry(set[Any]):
-    """What a `WeakSet` of tasks keeps: weak references, and with them those to all tasks of ours.
+    """The content of a `WeakSet` of tasks: weak references, and with them those to all of Whorl's tasks.
 
-    asyncio asks this set for all tasks. To put each of ours into it would cost more than to run it.
+    asyncio reads this set to find all tasks. To put each of Whorl's tasks into it would cost more than to run
+    it.
     """
 
     def __iter__(self) -> Iterator[Any]:
@@ -48,12 +49,12 @@ class TaskRegistry(set[Any]):
             yield weakref.ref(task)
 
     def copy(self) -> Any:
-        """What newer Pythons iterate over in place of the set itself."""
+        """Return the object that newer Pythons iterate over in place of the set itself."""
         return list(self)
 
 
 def _show_tasks() -> None:
-    """Let `asyncio.all_tasks` see our tasks."""
+    """Let `asyncio.all_tasks` see Whorl's tasks."""
     registered = _registry()
     if registered is None:
         register_each_task()
@@ -62,7 +63,7 @@ def _show_tasks() -> None:
 
 
 def _registry() -> Any:
-    """The set of those tasks that are not CPython's own; None if it is nowhere to be found."""
+    """Return the set of tasks that are not CPython's; None if it is not found."""
     for name in ("_scheduled_tasks", "_all_tasks"):
         if sys.version_info < (3, 14) and hasattr(tasks, name):
             return getattr(tasks, name)

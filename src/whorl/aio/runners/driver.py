@@ -1,4 +1,4 @@
-"""Driving a loop one turn at a time, from a host that has a loop of its own."""
+"""Driving a loop one turn at a time, from a host that runs another loop."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _swap_task: Any = getattr(tasks, "_swap_current_task", None)
 class Driver:
     """Runs a loop one turn at a time; the host decides when, and sleeps in its place.
 
-    The host calls `step` when `fileno` is readable or `timeout` has passed; `timeout` is to be asked
-    after each step. From `Driver(loop)` to `close` the loop counts as running, and is the running loop
-    of the thread during a step. All of this belongs to one thread, that of the host.
+    The host calls `step` when `fileno` is readable or `timeout` has passed; it has to call `timeout` again
+    after each step. From `Driver(loop)` to `close` the loop counts as running, and is the running loop of the
+    thread during a step. All of this belongs to one thread, that of the host.
     """
 
     def __init__(self, loop: AnyLoop) -> None:
-        """Raises RuntimeError if the loop is closed, or runs, or has a poller without a descriptor."""
+        """Raise RuntimeError if the loop is closed, or runs, or has a poller without a descriptor."""
         loop._check_closed()
         if loop.is_running():
             raise RuntimeError("This event loop is already running")
@@ -42,13 +42,13 @@ class Driver:
             raise
 
     def fileno(self) -> int:
-        """A descriptor that is readable when there is something to do."""
+        """Return a descriptor that is readable when there is something to do."""
         return self._loop.backend_fd()
 
     def timeout(self) -> float | None:
-        """The seconds until a step is due even if the descriptor stays silent; None: no limit.
+        """Return the seconds until a step is due even if the descriptor stays silent; None: no limit.
 
-        What is asked of the loop after this, in this thread or another, makes the descriptor readable.
+        A later call of the loop's methods, in this thread or another, makes the descriptor readable.
         """
         rest_ns = self._rest_ns()
         return None if rest_ns < 0 else rest_ns / 1e9
@@ -58,10 +58,10 @@ class Driver:
         return self._loop._prepare_external_poll()
 
     def step(self) -> bool:
-        """One turn, which does not sleep; False if the loop was stopped, which closes the driver.
+        """Run one turn, which does not sleep; return False if the loop was stopped, which closes the driver.
 
-        Raises what leaves a run: KeyboardInterrupt and SystemExit out of a callback. RuntimeError
-        inside a turn, and after `close`.
+        Raises the errors that end a run: KeyboardInterrupt and SystemExit out of a callback. Raises
+        RuntimeError inside a turn, and after `close`.
         """
         self._check_open()
         loop = self._loop
@@ -75,7 +75,7 @@ class Driver:
         finally:
             try:
                 self._leave(host, task)
-            except BaseException:  # An interrupt: the host goes on with its own loop and task.
+            except BaseException:  # An interrupt: the host goes on with its loop and task.
                 self._leave(host, task)
                 raise
         if loop._stopping:
@@ -83,7 +83,7 @@ class Driver:
         return self._is_open
 
     def _leave(self, host: Any, task: Any) -> None:
-        """Let the host have its running loop and its task back; may be called again."""
+        """Give the host its running loop and its task back; may be called again."""
         lifecycle.unset_running(self._loop)
         events._set_running_loop(host)
         if task is not None:
@@ -94,7 +94,7 @@ class Driver:
             raise RuntimeError("the driver is closed")
 
     def close(self) -> None:
-        """Let the loop go: it runs no more, and may be run by others or closed."""
+        """Release the loop: it runs no more, and may be run in another way or closed."""
         if self._is_open:
             try:
                 self._loop._stopping = False

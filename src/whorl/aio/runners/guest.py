@@ -1,4 +1,4 @@
-"""Guest mode: a program on a loop of Whorl's, as the guest of a host that has a loop of its own.
+"""Guest mode: a program on one of Whorl's loops, as the guest of a host with another loop.
 
     host's thread     step, step ... nothing to do: "wait for 3 s"            step ...
                                           |                                    ^
@@ -31,15 +31,17 @@ def start_guest_run(
     done_callback: Callable[[Future[Result]], object],
     loop: EventLoop | None = None,
 ) -> EventLoop:
-    """Run a coroutine in the host's thread while the host runs its own loop; returns the guest's at once.
+    """Run a coroutine in the host's thread while the host runs another loop; return the guest's loop at once.
 
-    `run_sync_soon_threadsafe(function)` has the host call a function in its thread, soon; it is called
-    from any thread, and must not call the function itself. In the end `done_callback(outcome)` is called
-    in the host's thread: `outcome.result()` gives what `main` returned, or raises what it raised or what
-    left the run. Before that, as after `asyncio.run`, other tasks are cancelled, asynchronous generators
-    and the default executor are shut down and, unless it was given, the loop is closed.
+    `run_sync_soon_threadsafe(function)` has the host call a function in its thread, soon. It is called from
+    any thread, and must not call the function itself.
 
-    To be called in the host's thread. Raises RuntimeError if the loop that is given is closed or runs.
+    In the end `done_callback(outcome)` is called in the host's thread. `outcome.result()` returns the result
+    of `main`, or raises its exception or the one that ended the run. Before that, as after `asyncio.run`,
+    other tasks are cancelled, and asynchronous generators and the default executor are shut down. The loop is
+    closed, unless it was given.
+
+    Call this in the host's thread. Raises RuntimeError if the given loop is closed or runs.
     """
     guest = _Guest(run_sync_soon_threadsafe, done_callback, loop)
     guest.start(main)
@@ -57,7 +59,7 @@ class _Guest:
         self._schedule = schedule
         self._done = done
         self._outcome: Future[Any] = Future()
-        self._error: BaseException | None = None  # what left the run
+        self._error: BaseException | None = None  # the exception that ended the run
         self._driver = Driver(self.loop)
         self._sleeps: SimpleQueue[float | None] = SimpleQueue()  # seconds; None: the end
         self._thread = threading.Thread(target=self._wait, name="whorl-guest", daemon=True)
@@ -74,7 +76,7 @@ class _Guest:
             raise
 
     def _tick(self) -> None:
-        """In the host's thread: one turn, then let others have theirs."""
+        """Run one turn in the host's thread, then let other code of the host run."""
         try:
             goes_on = self._driver.step()
         except BaseException as error:
@@ -93,13 +95,13 @@ class _Guest:
             self._sleeps.put(-1 if timeout is None else timeout)
 
     def _fail(self, error: BaseException) -> None:
-        """Note what left the run; the program is cancelled, and may clean up."""
+        """Record the exception that ended the run, and cancel the program, which may clean up."""
         if self._error is None:
             self._error = error
         self._main.cancel()
 
     def _wait(self) -> None:
-        """In a thread of its own: sleep when told to, and have the host make a turn after that."""
+        """Sleep, in the waiting thread, on each request, and let the host make a turn after that."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._driver, selectors.EVENT_READ)
             while (timeout := self._sleeps.get()) is not None:
@@ -123,7 +125,7 @@ class _Guest:
 
 
 async def _run_and_tidy(main: Coroutine[Any, Any, Result], loop: EventLoop) -> Result:
-    """Run the program, then end whatever it left."""
+    """Run the program, then end the tasks, generators and threads that it left."""
     try:
         return await main
     finally:

@@ -1,4 +1,4 @@
-"""The event loop policy: how a whole process is made to use Whorl, as long as Python has policies."""
+"""The event loop policy: it makes a whole process use Whorl, as long as Python has policies."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from whorl.aio.loop.event_loop import EventLoop
 _known: dict[str, Any] = vars(events)
 _set_policy = _known.get("_set_event_loop_policy") or _known.get("set_event_loop_policy")
 
-# The default one, and not its base: as long as Python has child watchers, programs ask it for them.
+# The default policy, and not its base: as long as Python has child watchers, programs ask it for them.
 _Base: Any = vars(unix_events).get("_UnixDefaultEventLoopPolicy", object)
 
 
 class EventLoopPolicy(_Base):  # type: ignore[misc]
-    """asyncio's default policy, with loops of Whorl's.
+    """asyncio's default policy, with Whorl's loops.
 
-    Its child watchers, until Python 3.13, are asyncio's; loops of Whorl's watch their children themselves.
+    Its child watchers, until Python 3.13, are asyncio's. Whorl's loops watch their children themselves.
     """
 
     def __init__(self, loop_factory: Callable[[], EventLoop] = EventLoop) -> None:
@@ -30,17 +30,15 @@ class EventLoopPolicy(_Base):  # type: ignore[misc]
         return self._make_loop()
 
     def new_event_loop(self) -> EventLoop:
-        """A new loop."""
+        """Return a new loop."""
         return self._loop_factory()
 
 
 def install(loop_factory: Callable[[], EventLoop] = EventLoop) -> None:
     """Let every `asyncio.run` of this process run on Whorl, from now on.
 
-    `loop_factory` makes the loops, `whorl.server_loop` for example.
-
-    Raises RuntimeError where Python has no policies any more: pass `whorl.new_event_loop` as
-    `loop_factory` there.
+    `loop_factory` makes the loops, `whorl.server_loop` for example. Raises RuntimeError where Python has no
+    policies any more: pass `whorl.new_event_loop` as `loop_factory` there.
     """
     if _set_policy is None:
         raise RuntimeError(

@@ -17,9 +17,9 @@ KINDS_OF_TASKS = {"cpython": EventLoop, "compiled": CompiledTasksEventLoop}
 
 
 def new_event_loop(*, tasks: str = "cpython", **options: Any) -> EventLoop:
-    """A loop of Whorl's; `options` are those of `EventLoop`.
+    """Return a new loop; `options` are those of `EventLoop`.
 
-    `tasks` is "cpython", or "compiled" for futures and tasks of Whorl's own, which switch faster.
+    `tasks` is "cpython", or "compiled" for Whorl's futures and tasks, which switch faster.
     """
     if tasks not in KINDS_OF_TASKS:
         raise ValueError(f"tasks must be one of {sorted(KINDS_OF_TASKS)}, not {tasks!r}")
@@ -27,7 +27,7 @@ def new_event_loop(*, tasks: str = "cpython", **options: Any) -> EventLoop:
 
 
 def server_loop(*, tasks: str = "cpython", **options: Any) -> EventLoop:
-    """A loop for servers: it collects the answers of a turn (`EventLoop.configure`, ``collect_writes``).
+    """Return a loop for servers, which collects a turn's answers (`EventLoop.configure`, ``collect_writes``).
 
     The options are those of `new_event_loop`.
     """
@@ -39,7 +39,7 @@ def server_loop(*, tasks: str = "cpython", **options: Any) -> EventLoop:
 def _factory(
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None, options: dict[str, Any]
 ) -> Callable[[], asyncio.AbstractEventLoop]:
-    """What makes the loops of a run: the factory given, or one of ours with these options."""
+    """Return the factory of a run's loops: the given one, or one of Whorl's with these options."""
     if loop_factory is None:
         return functools.partial(new_event_loop, **options) if options else EventLoop
     if options:
@@ -50,7 +50,7 @@ def _factory(
 
 
 class Runner(asyncio.Runner):  # type: ignore[misc]  # final for type checkers only
-    """An `asyncio.Runner` whose loop is Whorl's; `options` are those of `new_event_loop`."""
+    """An `asyncio.Runner` on one of Whorl's loops; `options` are those of `new_event_loop`."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ def run(
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     **options: Any,
 ) -> Result:
-    """Run a coroutine on a loop of Whorl's, and close everything after it (asyncio: ``asyncio.run``).
+    """Run a coroutine on a new loop, and close everything after it (asyncio: ``asyncio.run``).
 
     `loop_factory` makes the loop, `server_loop` for example; without one, `options` are those of
     `new_event_loop`. Raises TypeError for both.

@@ -1,4 +1,4 @@
-"""add_reader and add_writer: callbacks for any descriptor of the user's, level-triggered."""
+"""`add_reader` and `add_writer`: callbacks for any descriptor of the user's, level-triggered."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def _find(loop: AnyLoop, fileobj: Any) -> DescriptorWatch | None:
-    """The watch of a descriptor; that of a closed socket is found by the socket itself."""
+    """Return the watch of a descriptor; the watch of a closed socket is found by the socket itself."""
     fd = number_of(fileobj)
     if is_possible(fd):
         found = loop._poller.find(fd)
@@ -39,7 +39,7 @@ def _find(loop: AnyLoop, fileobj: Any) -> DescriptorWatch | None:
 
 
 def _ours(loop: AnyLoop, fileobj: Any) -> DescriptorWatch:
-    """The watch in which a callback is to be put, new if need be."""
+    """Return the watch for a new callback; make one if there is none."""
     loop._check_closed()
     if loop._debug:
         loop._check_thread()
@@ -63,7 +63,7 @@ def _entry(loop: AnyLoop, callback: Callable[..., object], args: tuple[Any, ...]
 
 @cython.binding(True)  # type: ignore[untyped-decorator]
 def watch_reader(loop: AnyLoop, fd: Any, callback: Callable[..., object], *args: Any) -> Callback:
-    """`add_reader` without asking who else uses the descriptor; returns what can be cancelled."""
+    """Do what `add_reader` does, with no check of other users of the descriptor; return the callback."""
     watched = _ours(loop, fd)
     entry = _entry(loop, callback, args)
     watched.set_reader(entry)
@@ -72,7 +72,7 @@ def watch_reader(loop: AnyLoop, fd: Any, callback: Callable[..., object], *args:
 
 @cython.binding(True)  # type: ignore[untyped-decorator]
 def watch_writer(loop: AnyLoop, fd: Any, callback: Callable[..., object], *args: Any) -> Callback:
-    """`add_writer` without asking who else uses the descriptor; returns what can be cancelled."""
+    """Do what `add_writer` does, with no check of other users of the descriptor; return the callback."""
     watched = _ours(loop, fd)
     entry = _entry(loop, callback, args)
     watched.set_writer(entry)
@@ -88,7 +88,7 @@ def forget_writer(loop: AnyLoop, fd: int, writer: Callback) -> None:
 
 @cython.binding(True)  # type: ignore[untyped-decorator]
 def unwatch_reader(loop: AnyLoop, fd: Any) -> bool:
-    """`remove_reader` without asking who else uses the descriptor."""
+    """Do what `remove_reader` does without checking other uses of the descriptor."""
     if loop._closed:
         return False
     watched = _find(loop, fd)
@@ -97,7 +97,7 @@ def unwatch_reader(loop: AnyLoop, fd: Any) -> bool:
 
 @cython.binding(True)  # type: ignore[untyped-decorator]
 def unwatch_writer(loop: AnyLoop, fd: Any) -> bool:
-    """`remove_writer` without asking who else uses the descriptor."""
+    """Do what `remove_writer` does without checking other uses of the descriptor."""
     if loop._closed:
         return False
     watched = _find(loop, fd)
@@ -106,10 +106,10 @@ def unwatch_writer(loop: AnyLoop, fd: Any) -> bool:
 
 @cython.binding(True)  # type: ignore[untyped-decorator]
 def add_reader(loop: AnyLoop, fd: Any, callback: Callable[..., object], *args: Any) -> None:
-    """Call `callback(*args)` whenever the descriptor is readable.
+    """Call `callback(*args)` whenever the descriptor is readable. Replaces a former reader.
 
-    Replaces a former reader. Raises ValueError for what is no descriptor, RuntimeError if a
-    transport uses it, PermissionError for a regular file. Source: ``asyncio.loop.add_reader``.
+    Raises ValueError for an invalid descriptor, RuntimeError if a transport uses it, PermissionError for a
+    regular file. Source: ``asyncio.loop.add_reader``.
     """
     ensure_no_transport(loop, fd)
     _ours(loop, fd).set_reader(_entry(loop, callback, args))
@@ -124,7 +124,7 @@ def add_writer(loop: AnyLoop, fd: Any, callback: Callable[..., object], *args: A
 
 @cython.binding(True)  # type: ignore[untyped-decorator]
 def remove_reader(loop: AnyLoop, fd: Any) -> bool:
-    """End `add_reader`; whether there was a reader (``asyncio.loop.remove_reader``)."""
+    """End `add_reader`; return whether there was a reader (``asyncio.loop.remove_reader``)."""
     ensure_no_transport(loop, fd)
     was_there: bool = unwatch_reader(loop, fd)
     return was_there
@@ -132,7 +132,7 @@ def remove_reader(loop: AnyLoop, fd: Any) -> bool:
 
 @cython.binding(True)  # type: ignore[untyped-decorator]
 def remove_writer(loop: AnyLoop, fd: Any) -> bool:
-    """End `add_writer`; whether there was a writer (``asyncio.loop.remove_writer``)."""
+    """End `add_writer`; return whether there was a writer (``asyncio.loop.remove_writer``)."""
     ensure_no_transport(loop, fd)
     was_there: bool = unwatch_writer(loop, fd)
     return was_there

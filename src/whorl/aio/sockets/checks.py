@@ -1,4 +1,4 @@
-"""Which sockets of the user's the loop refuses."""
+"""Checks that refuse unsuitable sockets of the user's."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def check_plain_socket(sock: Any) -> None:
 
 
 def check_unix_socket(sock: Any) -> None:
-    """Refuse what is no UNIX stream socket."""
+    """Refuse anything but UNIX stream sockets."""
     if sock.family != socket.AF_UNIX or sock.type != socket.SOCK_STREAM:
         raise ValueError(f"A UNIX Domain Stream Socket was expected, got {sock!r}")

@@ -1,4 +1,4 @@
-"""The sock_ methods: sockets of the user's, without transports.
+"""The `sock_` methods: sockets of the user's, without transports.
 
 Each tries at once, and waits for the poller only if the call would have blocked.
 """
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
     from whorl.aio.loop_type import AnyLoop
 
-    # Tries once; the result, the negative error number, or None to be tried again.
+    # An attempt returns the result, the negative error number, or None to be tried again.
     Attempt: TypeAlias = Callable[[], Any]
 
 WOULD_BLOCK = (-errno.EAGAIN, -errno.EINTR)
 
 
 async def sock_recv(loop: AnyLoop, sock: Any, n: int) -> bytes:
-    """Receive at most `n` from a stream socket; no bytes at its end.
+    """Receive at most `n` bytes from a stream socket; return no bytes at its end.
 
     Source: ``asyncio.loop.sock_recv``.
     """
@@ -43,12 +43,12 @@ async def sock_recv(loop: AnyLoop, sock: Any, n: int) -> bytes:
             return await sock_methods_overridden.receive(loop, sock, "recv", n)  # type: ignore[no-any-return]
         try:
             answer = receive(loop, sock, n)
-        except (TypeError, OverflowError):  # The socket says it in Python's words.
+        except (TypeError, OverflowError):  # The socket raises the error in Python's words.
             return await sock_methods_overridden.receive(loop, sock, "recv", n)  # type: ignore[no-any-return]
     if type(answer) is bytes:
         return answer
     wait: Any = answer
-    try:  # As `_outcome` does, without a coroutine for it.
+    try:  # This does what `_outcome` does, without a coroutine for it.
         await wait
     except BaseException:
         wait.withdraw()
@@ -58,10 +58,7 @@ async def sock_recv(loop: AnyLoop, sock: Any, n: int) -> bytes:
 
 
 async def sock_recv_into(loop: AnyLoop, sock: Any, buf: WriteableBuffer) -> int:
-    """Receive into a buffer; how many bytes.
-
-    Source: ``asyncio.loop.sock_recv_into``.
-    """
+    """Receive into a buffer; return the number of bytes. Source: ``asyncio.loop.sock_recv_into``."""
     _check(loop, sock)
     if overrides_method(loop, sock, "recv_into"):
         return await sock_methods_overridden.receive(loop, sock, "recv_into", buf)  # type: ignore[no-any-return]
@@ -118,7 +115,7 @@ async def _send_rest(loop: AnyLoop, sock: Any, data: bytes | memoryview, sent: i
 
 
 async def sock_recvfrom(loop: AnyLoop, sock: Any, bufsize: int) -> tuple[bytes, Any]:
-    """Receive a datagram, cut to `bufsize` bytes, and its sender's address.
+    """Receive a datagram, cut to `bufsize` bytes, and the address of its sender.
 
     Source: ``asyncio.loop.sock_recvfrom``.
     """
@@ -134,9 +131,10 @@ async def sock_recvfrom(loop: AnyLoop, sock: Any, bufsize: int) -> tuple[bytes, 
 async def sock_recvfrom_into(
     loop: AnyLoop, sock: Any, buf: WriteableBuffer, nbytes: int = 0
 ) -> tuple[int, Any]:
-    """Receive a datagram into a buffer: how many bytes, at most `nbytes`, and its sender's address.
+    """Receive a datagram into a buffer; return the number of bytes and the address of its sender.
 
-    Raises ValueError if the buffer is smaller. Source: ``asyncio.loop.sock_recvfrom_into``.
+    It receives at most `nbytes`. Raises ValueError if the buffer is smaller. Source:
+    ``asyncio.loop.sock_recvfrom_into``.
     """
     _check(loop, sock)
     size = nbytes or len(buf)  # type: ignore[arg-type]
@@ -154,10 +152,7 @@ async def sock_recvfrom_into(
 
 
 async def sock_sendto(loop: AnyLoop, sock: Any, data: ReadableBuffer, address: Any) -> int:
-    """Send a datagram to an address; how many bytes.
-
-    Source: ``asyncio.loop.sock_sendto``.
-    """
+    """Send a datagram to an address; return the number of bytes. Source: ``asyncio.loop.sock_sendto``."""
     _check(loop, sock)
     if overrides_method(loop, sock, "sendto"):
         return await sock_methods_overridden.sendto(loop, sock, data, address)  # type: ignore[no-any-return]
@@ -183,7 +178,7 @@ async def sock_connect(loop: AnyLoop, sock: Any, address: Any) -> None:
     result = loop._kernel.connect(sock, address)
     if result in (-errno.EINPROGRESS, -errno.EINTR):
         result = await _when_writable(loop, sock, -errno.EAGAIN, partial(loop._kernel.socket_error, sock))
-        await _turn()  # asyncio takes one between the event and the task.
+        await _turn()  # asyncio takes one turn between the event and the task.
         if result:
             raise OSError(result, f"Connect call failed {address}")
     elif result < 0:
@@ -191,7 +186,7 @@ async def sock_connect(loop: AnyLoop, sock: Any, address: Any) -> None:
 
 
 async def sock_accept(loop: AnyLoop, sock: Any) -> tuple[socket.socket, Any]:
-    """The next connection of a listening socket, and the peer's address.
+    """Return the next connection of a listening socket, and the peer's address.
 
     Source: ``asyncio.loop.sock_accept``.
     """
@@ -209,7 +204,7 @@ async def sock_accept(loop: AnyLoop, sock: Any) -> tuple[socket.socket, Any]:
 
 
 async def _when_readable(loop: AnyLoop, sock: Any, first: int, attempt: Attempt) -> Any:
-    """What an attempt gives as soon as it does not block; `first` is what the first one gave."""
+    """Return the result of an attempt as soon as it does not block; `first` is the first attempt's result."""
     if first not in WOULD_BLOCK:
         raise os_error(first)
     watch = watch_for(loop, sock)
@@ -221,7 +216,7 @@ async def _when_readable(loop: AnyLoop, sock: Any, first: int, attempt: Attempt)
 
 
 async def _when_writable(loop: AnyLoop, sock: Any, first: int, attempt: Attempt) -> Any:
-    """The same for attempts that wait to be writable; 0 means that the first one did something."""
+    """Do the same for attempts that wait to be writable; 0 means that the first attempt did a part."""
     if first != 0 and first not in WOULD_BLOCK:
         raise os_error(first)
     watch = watch_for(loop, sock)
@@ -234,12 +229,12 @@ async def _when_writable(loop: AnyLoop, sock: Any, first: int, attempt: Attempt)
 
 @types.coroutine
 def _turn() -> Generator[None, None, None]:
-    """Go on in the next turn. Tests put functions of their own in the place of `asyncio.sleep`."""
+    """Go on in the next turn. Tests put their own functions in the place of `asyncio.sleep`."""
     yield
 
 
 async def _outcome(wait: SocketWait) -> Any:
-    """What the attempt gives; nobody waits any longer if the task leaves."""
+    """Return the attempt's result; leave the descriptor if the task is cancelled."""
     try:
         await wait
     except BaseException:

@@ -1,8 +1,10 @@
-"""The `sock_` methods for sockets that bring methods of their own, which are called as asyncio calls them.
+"""The `sock_` methods for sockets with overridden methods, which are called as asyncio calls them.
 
-That is a subclass of Python's socket class, an object that stands in for a socket, and Python's class itself
-if somebody has replaced a method of it. Such a socket may say that it would block whenever it likes, so the
-descriptor is watched level-triggered, and a method is called again for as long as it is ready.
+Such a socket is an instance of a subclass of Python's socket class, or an object that stands in for a socket.
+It is also any socket of Python's class while a method of that class is replaced.
+
+Such a socket may report that it would block whenever it likes. So its descriptor is watched level-triggered,
+and a method is called again for as long as the descriptor is ready.
 """
 
 from __future__ import annotations
@@ -23,22 +25,23 @@ if TYPE_CHECKING:
 
     from whorl.aio.loop_type import AnyLoop
 
-    # Tries once: a tuple with the result, None to be called again at once, or -EAGAIN to be called later.
+    # An attempt returns a tuple with the result, None to be called again at once, or -EAGAIN to be called
+    # later.
     Attempt: TypeAlias = Callable[[], Any]
 
 BLOCKED = (BlockingIOError, InterruptedError)
 
 
 def overrides_method(loop: AnyLoop, sock: Any, name: str) -> bool:
-    """Return whether a socket has another method of this name than Python's socket class.
+    """Return whether a socket's method of this name differs from the one of Python's socket class.
 
-    In a world that is not the real one sockets are always that world's.
+    In a simulated world, sockets always belong to that world.
     """
     return type(loop._kernel) is Kernel and socket_overrides.overrides_method(sock, name)
 
 
 async def receive(loop: AnyLoop, sock: Any, name: str, *arguments: Any) -> Any:
-    """What a method that receives gives, once it does not block."""
+    """Return the result of a receiving method, once it does not block."""
     try:
         return getattr(sock, name)(*arguments)
     except BLOCKED:
@@ -64,7 +67,7 @@ async def sendall(loop: AnyLoop, sock: Any, data: ReadableBuffer) -> None:
 
 
 async def sendto(loop: AnyLoop, sock: Any, data: ReadableBuffer, address: Any) -> Any:
-    """Send a datagram by the socket's `sendto`; what that gives."""
+    """Send a datagram by the socket's `sendto`; return its result."""
     try:
         return sock.sendto(data, address)
     except BLOCKED:
@@ -88,7 +91,7 @@ def _check_connected(sock: Any, address: Any) -> tuple[None]:
 
 
 async def accept(loop: AnyLoop, sock: Any) -> tuple[Any, Any]:
-    """The next connection that the socket's `accept` gives."""
+    """Return the next connection that the socket's `accept` gives."""
 
     def accept_one() -> tuple[Any, Any]:
         connection, address = sock.accept()
@@ -104,7 +107,7 @@ async def accept(loop: AnyLoop, sock: Any) -> tuple[Any, Any]:
 
 
 async def _when_readable(loop: AnyLoop, sock: Any, attempt: Callable[[], Any]) -> Any:
-    watch = watch_for(loop, sock.fileno())  # the number: nothing is known of how such an object behaves
+    watch = watch_for(loop, sock.fileno())  # the number: the behaviour of such an object is unknown
     wait = SocketWait(loop, watch, _unless_blocked(lambda: (attempt(),)), -1)
     watch.set_receiver(wait)
     return await _outcome(wait)

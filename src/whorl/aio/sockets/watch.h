@@ -1,5 +1,5 @@
-/* Python's class of sockets, and how it was when it was looked at last: an interpreter gives a class that is
-   changed another number. */
+/* Python's class of sockets, and its state at the last check. An interpreter gives a changed class another
+   number. */
 #ifndef WHORL_AIO_SOCKETS_WATCH_H
 #define WHORL_AIO_SOCKETS_WATCH_H
 
@@ -23,7 +23,7 @@ static inline int whorl_look_at_sockets(void) {
     return as_ever;
 }
 
-/* Note the class and its methods. Python cannot tell whether a method is a C function without arguments. */
+/* Note the class and its methods. Python does not show whether a method is a C function without arguments. */
 static inline int whorl_learn_sockets(PyObject *cls) {
     if (!PyType_Check(cls))
         return 0;
@@ -49,7 +49,7 @@ static inline int whorl_is_plain(PyObject *sock) {
     return whorl_look_at_sockets();
 }
 
-/* Return what `fileno` gives. Python would look for the method, at each call of `sock_recv`. */
+/* Return the result of `fileno`. Python would look the method up at each call of `sock_recv`. */
 static inline PyObject *whorl_descriptor_in(PyObject *sock) {
     if (whorl_is_plain(sock))
         return ((PyMethodDescrObject *)whorl_plain_fileno)->d_method->ml_meth(sock, NULL);

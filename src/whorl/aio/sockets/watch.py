@@ -1,13 +1,14 @@
-"""What waits for a descriptor of the user's: callbacks, and tasks in the `sock_` methods.
+"""The watch of a user's descriptor: its callbacks, and the tasks in the `sock_` methods.
 
-A callback (`add_reader`) is called whenever the descriptor is ready, so it is watched
-level-triggered. A task waits once: for an attempt that does not block. A socket whose tasks take
-turns in that stays watched edge-triggered between them, as long as it lives, and an attempt that
-could only block is not made: what it has received was all there was, and no event came since.
+A callback (`add_reader`) is called whenever the descriptor is ready, so it is watched level-triggered. A task
+waits once: for an attempt that does not block.
 
-Such a watch is *parked* while nobody waits: whoever else wants the descriptor takes it over. That of a
-socket object whose reader was removed is parked too, until the first event: who removes a reader mostly
-adds one again.
+The socket of such tasks stays watched edge-triggered between them, as long as it lives. An attempt that could
+only block is not made: the last receive took all data, and no event came since.
+
+Such a watch is *idle* while no callback is set and no task waits: any other user of the descriptor takes it
+over. The watch of a socket object whose reader was removed is idle too, until the first event. Programs that
+remove a reader mostly add one again.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ if not cython.compiled:
     from whorl.core.callback import has_single_reference
 
     def learn_sockets(socket_class: Any) -> None:
-        """Note what Python's class of sockets is."""
+        """Record Python's class of sockets and its methods."""
 
     def is_plain(sock: Any) -> bool:
-        """Return whether this is a socket of Python's class, which receives and sends as it always did."""
+        """Return whether this is a socket of Python's class, with its original `recv` and `send`."""
         return type(sock) is SOCKET and SOCKET.recv is PLAIN["recv"] and SOCKET.send is PLAIN["send"]
 
     def descriptor_in(sock: Any) -> int:
-        """What `fileno` of a socket gives."""
+        """Return the result of a socket's `fileno`."""
         fd: int = sock.fileno()
         return fd
 
@@ -69,11 +70,11 @@ learn_sockets(SOCKET)
 
 
 class SocketWait(ReusableFuture):
-    """What a task awaits until an attempt does not block; then its result.
+    """A reusable future that a task awaits until an attempt does not block; then it holds the result.
 
-    The task that waits is stepped in the turn of the event, not in the next one. `attempt` gives
-    the result, a negative error number, or None if it did a part and is to be made again; without
-    one, at most `size` bytes are received.
+    The waiting task is stepped in the turn of the event, not in the next one. `attempt` returns the result, a
+    negative error number, or None if it did a part and is to be made again. Without an attempt, at most
+    `size` bytes are received.
     """
 
     __slots__ = ("_attempt", "_result", "_size", "_watched")
@@ -88,21 +89,21 @@ class SocketWait(ReusableFuture):
         self._result: Any = None
 
     def take(self) -> Any:
-        """What the attempt gave."""
+        """Return the result of the attempt, and drop it here."""
         result, self._result = self._result, None
         return result
 
     def withdraw(self) -> None:
-        """Leave the descriptor: nobody awaits the result any more."""
+        """Leave the descriptor: no task awaits the result any more."""
         watched = self._watched
         self._watched = None
         if watched is not None:
             watched.forget(self)
 
-    # For the descriptor.
+    # The method that the watch calls.
 
     def _try(self, fd: int) -> int:
-        """Make the attempt: whether it is OVER, has to WAIT, or did a part and may go on (AGAIN)."""
+        """Make the attempt; return OVER, WAIT if it would block, or AGAIN if it did a part and may go on."""
         result: Any = None
         try:
             for _ in range(ATTEMPTS_PER_EVENT):
@@ -130,9 +131,9 @@ class SocketWait(ReusableFuture):
 
 
 class DescriptorWatch(IOHandle):
-    """What is to be done when a descriptor is readable, and when it is writable.
+    """The watch of a descriptor: the callbacks or tasks for readable, and those for writable.
 
-    With a socket object it may stay watched while nobody waits.
+    With a socket object the descriptor may stay watched while no task waits.
     """
 
     __slots__ = (
@@ -159,7 +160,7 @@ class DescriptorWatch(IOHandle):
         loop._mark_internal(self)
         self._runner = loop
         self._fd = fd
-        self.fileobj: Any = None  # what the callbacks were registered with, which they keep alive
+        self.fileobj: Any = None  # the object that the callbacks were registered with, which they keep alive
         self.reader: Callback | None = None
         self.writer: Callback | None = None
         self.receiver: SocketWait | None = None
@@ -170,10 +171,10 @@ class DescriptorWatch(IOHandle):
         self._drained = False  # whether all was received, and no event came since
         self._hung_up = False  # whether the peer will write no more, so that no event may come
         self._urgent = False  # whether there is urgent data, at which receiving ends before all was received
-        self._brings_much = False  # whether what was received last was long
-        self._idle_events = 0  # how many came while nobody waited
+        self._brings_much = False  # whether the last receive was long
+        self._idle_events = 0  # the number of events while no task waited
         self._latest: SocketWait | None = None  # the wait that was used last
-        self._spare: SocketWait | None = None  # and the one before
+        self._spare: SocketWait | None = None  # the wait that was used before the last
         if self._runner._poller.can_keep_idle_watches and isinstance(sock, Socket):
             self._owner = weakref.ref(sock)
             self._is_stream = sock.type == socket.SOCK_STREAM
@@ -197,7 +198,7 @@ class DescriptorWatch(IOHandle):
                 if sender is not None:  # The event may not come again.
                     self.attempt_soon()
                 elif writer is not None and not writer._cancelled and seen & (WRITABLE | HANGUP | ERROR):
-                    self._runner._enqueue(writer)  # It was collected, and runs as what else was.
+                    self._runner._enqueue(writer)  # It was collected, and runs like all such events.
                 raise
         if seen == 0 or seen & (WRITABLE | HANGUP | ERROR):
             # A writer that the reader has just removed was cancelled, and does not run.
@@ -230,7 +231,7 @@ class DescriptorWatch(IOHandle):
             self._runner._callback_failed(callback, error)
 
     def _serve(self, wait: SocketWait) -> None:
-        """Make the attempt that somebody waits for."""
+        """Make the attempt that a task waits for."""
         if not wait._is_wanted():  # The task was cancelled, and has not seen it yet.
             self.forget(wait)
             return
@@ -255,21 +256,22 @@ class DescriptorWatch(IOHandle):
             self._urgent = False
 
     def _wake_now(self, wait: SocketWait) -> None:
-        """Call at once who awaits this: if it were cancelled before its turn, what it gets would be lost."""
+        """Call the waiting task at once: if it were cancelled before its turn, the result would be lost."""
         call = wait._first_call()
         if call is not None:
             self._call(call)
 
     def attempt_soon(self) -> None:
-        """Look again in the next turn, without an event of the kernel's."""
+        """Make the attempts again in the next turn, without an event of the kernel."""
         if not self._queued:
             self._queued = True
             self._loop._queue_pending(self)
 
     def _count_idle_event(self, seen: int) -> None:
-        """Nobody waits. After a while without one, the events are no longer worth their cost.
+        """Count an event that came while no task waits.
 
-        Level-triggered the event would come again and again.
+        After IDLE_EVENTS of them, the watch ends: events without a wait are no longer worth their cost. A
+        level-triggered watch ends at once, because its event would come again and again.
         """
         if seen & (DISCONNECT | HANGUP | ERROR):
             self._hung_up = True
@@ -283,7 +285,7 @@ class DescriptorWatch(IOHandle):
                 self._runner._poller.remove(self)
 
     def update_drained(self, size: int, limit: int) -> None:
-        """So much was received where so much was asked for; if it was less, there was no more."""
+        """Record whether the last receive took all data: it did if it received less than `limit`."""
         self._brings_much = size >= LONG_READ
         if self._edge and self._is_stream and not self._hung_up and not self._urgent:
             self._drained = 0 < size < min(limit, READ_SIZE)
@@ -293,18 +295,18 @@ class DescriptorWatch(IOHandle):
         return self._owner is not None and self._owner() is sock
 
     def is_stale(self) -> bool:
-        """Return whether the socket it was made for has gone, and its number may mean another file."""
+        """Return whether the watch's socket is gone, and its number may mean another file."""
         if self._owner is None or self.reader is not None or self.writer is not None:
             return False
         sock = self._owner()
         return sock is None or sock.fileno() != self._fd
 
-    # Who waits.
+    # Waits and callbacks.
 
     def _new_wait(self, size: int) -> SocketWait:
-        """A wait to receive: one that was used before, if nobody has it any more.
+        """Return a wait to receive: a used one, if it has no other reference.
 
-        That is the last but one: whoever asks may just be served by the last.
+        It is the wait before the last: the last one may just be serving the caller.
         """
         wait = self._spare
         self._spare = self._latest
@@ -318,14 +320,14 @@ class DescriptorWatch(IOHandle):
         return wait
 
     def _watch(self, replaced: bool) -> None:
-        """Let the poller watch for what somebody waits for.
+        """Let the poller watch for the events that callbacks or tasks wait for.
 
-        One that is replaced may be for another file with the same number, which the kernel does not
-        watch yet: so it is told again.
+        A replacement may be for another file with the same number. The kernel does not watch that file yet,
+        so the poller registers the descriptor again.
         """
         calls = self.reader is not None or self.writer is not None
         busy = calls or self.receiver is not None or self.sender is not None
-        # A datagram may be refused for the sake of its receiver, which no edge tells of.
+        # A datagram may be refused because of its receiver, which no edge reports.
         edge = (
             self._owner is not None
             and not calls
@@ -345,7 +347,7 @@ class DescriptorWatch(IOHandle):
         elif self._owner is not None and self._interest == READABLE:
             wanted = READABLE
             edge = False
-            self._seen = 0  # What was seen was for the reader that there was.
+            self._seen = 0  # The recorded events were for the former reader.
         if wanted != self._interest or replaced or (wanted and edge != self._edge):
             self._rewatch(wanted, edge)
         self._is_idle_watch = bool(wanted) and not busy
@@ -369,7 +371,7 @@ class DescriptorWatch(IOHandle):
             raise
 
     def set_reader(self, callback: Callback | None) -> bool:
-        """Call this when readable from now on; whether anybody else waited for that before.
+        """Call this when readable from now on; return whether a callback or a task was waiting.
 
         A task that did waits in vain, as in asyncio.
         """
@@ -389,7 +391,7 @@ class DescriptorWatch(IOHandle):
         return former is not None or waited is not None
 
     def set_writer(self, callback: Callback | None) -> bool:
-        """Call this when writable from now on; whether anybody else waited for that before."""
+        """Call this when writable from now on; return whether a callback or a task was waiting."""
         former, waited = self.writer, self.sender
         self.writer = callback
         self.sender = None
@@ -406,9 +408,9 @@ class DescriptorWatch(IOHandle):
         return former is not None or waited is not None
 
     def _keep_other_direction(self, others: int) -> None:
-        """Of what was seen before a callback was set, leave what is the other direction's.
+        """Drop the events of one direction that were seen before its callback was set.
 
-        It is seen again in the next turn, as what is called back is watched level-triggered.
+        The callback's direction is watched level-triggered, so these events are seen again in the next turn.
         """
         self._seen = others if self._seen & (HANGUP | ERROR) else self._seen & others
 
@@ -437,7 +439,7 @@ class DescriptorWatch(IOHandle):
             raise
 
     def forget(self, wait: SocketWait) -> None:
-        """A wait is over before its attempt has succeeded."""
+        """Remove a wait that ended before its attempt succeeded."""
         if wait is self.receiver:
             self.receiver = None
         elif wait is self.sender:
@@ -448,7 +450,7 @@ class DescriptorWatch(IOHandle):
             self._watch(False)
 
     def detach_all(self) -> None:
-        """Forget all who wait, and leave the descriptor to a transport."""
+        """Forget all callbacks and waits, and leave the descriptor to a transport."""
         for callback in (self.reader, self.writer):
             if callback is not None:
                 callback.cancel()
@@ -456,14 +458,14 @@ class DescriptorWatch(IOHandle):
         self._watch(False)
 
 
-#: The handles that do not mind if others use their descriptor too.
+#: The classes of handles that allow other users of their descriptor.
 SHARE = (DescriptorWatch, ReadPipe, WritePipe)
 
 
 def descriptor_of(fileobj: Any) -> int:
-    """The descriptor of an int or of an object with `fileno()`.
+    """Return the descriptor of an int or of an object with `fileno()`.
 
-    Raises ValueError if there is none, OverflowError for a number that is beyond all descriptors.
+    Raises ValueError if there is none, OverflowError for a number beyond all descriptors.
     """
     fd = number_of(fileobj)
     if fd > 0 and not is_possible(fd):
@@ -474,7 +476,7 @@ def descriptor_of(fileobj: Any) -> int:
 
 
 def number_of(fileobj: Any) -> int:
-    """What an int or `fileno()` gives, -1 for a closed socket; ValueError for anything else."""
+    """Return the descriptor of an int or `fileno()`, -1 for a closed socket; ValueError for anything else."""
     if isinstance(fileobj, int):
         return fileobj
     try:
@@ -496,15 +498,15 @@ def ensure_no_transport(loop: AnyLoop, fileobj: Any) -> None:
         return
     handle = loop._poller.find(fd)
     if handle is None:
-        handle = loop._transports.get(fd)  # One that is not watched at the moment.
+        handle = loop._transports.get(fd)  # A handle that is not watched at the moment.
     if handle is not None and not isinstance(handle, SHARE) and not handle.is_closing():
-        if isinstance(fileobj, asyncio.BaseTransport):  # Ours has `fileno`, asyncio's has not.
+        if isinstance(fileobj, asyncio.BaseTransport):  # Whorl's transport has `fileno`, asyncio's has not.
             raise ValueError(f"Invalid file object: {fileobj!r}")
         raise RuntimeError(f"File descriptor {fileobj!r} is used by transport {handle!r}")
 
 
 def release_fd_for_transport(loop: AnyLoop, sock: Any) -> None:
-    """For a transport: whoever waits for its descriptor waits in vain, as in asyncio."""
+    """Detach all waits from a descriptor that a transport takes: they wait in vain, as in asyncio."""
     ensure_no_transport(loop, sock)
     found = loop._poller.find(descriptor_of(sock))
     if isinstance(found, DescriptorWatch) and not found._is_idle_watch:
@@ -513,7 +515,7 @@ def release_fd_for_transport(loop: AnyLoop, sock: Any) -> None:
 
 
 def new_watch(loop: AnyLoop, fd: int, sock: Any = None) -> DescriptorWatch:
-    """A watch where there was none."""
+    """Return a new watch of a descriptor that had none."""
     other = loop._poller.find(fd)
     if isinstance(other, (ReadPipe, WritePipe)):
         other._make_room()
@@ -521,7 +523,7 @@ def new_watch(loop: AnyLoop, fd: int, sock: Any = None) -> DescriptorWatch:
 
 
 def watch_for(loop: AnyLoop, sock: Any) -> DescriptorWatch:
-    """The watch of a socket on which a task is going to wait."""
+    """Return the watch of a socket on which a task is going to wait."""
     loop._check_closed()
     fd = descriptor_of(sock)
     found = loop._poller.find(fd)
@@ -534,20 +536,20 @@ def watch_for(loop: AnyLoop, sock: Any) -> DescriptorWatch:
     if watch.is_stale():
         loop._poller.remove(watch)
         return new_watch(loop, fd, sock)
-    watch._owner = None  # Several objects share the descriptor, and nobody can tell when it is closed.
+    watch._owner = None  # Several objects share the descriptor, so no check finds out when it is closed.
     watch._watch(False)
     return watch
 
 
 def received(loop: Loop, watch: DescriptorWatch | None, fd: int, limit: int) -> bytes | int:
-    """At most `limit` bytes, or `-errno`."""
+    """Return at most `limit` bytes, or `-errno`."""
     if watch is None or watch._brings_much:
         return loop._kernel.recv(fd, limit)
     return loop._kernel.recv_short(fd, limit)
 
 
 def receive(loop: AnyLoop, sock: Any, limit: int) -> bytes | SocketWait:
-    """At most `limit` bytes of a socket, or what to await for them."""
+    """Return at most `limit` bytes of a socket, or a wait that gives them."""
     if limit < 0:
         raise ValueError("negative buffersize in recv")
     fd = descriptor_in(sock)
@@ -575,16 +577,16 @@ def receive(loop: AnyLoop, sock: Any, limit: int) -> bytes | SocketWait:
 
 
 def receive_usually(loop: AnyLoop, sock: Any, limit: Any) -> bytes | SocketWait | None:
-    """The same for a plain socket and a usual limit; None if `receive` has to decide."""
+    """Do the same for a plain socket and a usual limit; return None if `receive` has to decide."""
     if loop._debug or not is_plain(sock) or type(limit) is not int or not 0 < limit <= READ_SIZE:
         return None
     return receive(loop, sock, limit)
 
 
 def send_usually(loop: AnyLoop, sock: Any, data: Any) -> int | bool | None:
-    """Send bytes by such a socket: whether it took them all, how much it took if it was less, or `-errno`.
+    """Send bytes by such a socket; return True if it took them all, else their number, or `-errno`.
 
-    None if nothing was tried.
+    Returns None if nothing was tried.
     """
     if loop._debug or not is_plain(sock) or type(data) is not bytes:
         return None

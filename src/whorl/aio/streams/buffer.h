@@ -4,7 +4,8 @@
 
 #include <Python.h>
 
-/* Empty a list. Python would give its memory back; if it had one item it is kept, as the next is not far. */
+/* Empty a list. Python would free its memory; if it had one item the memory is kept, as the next item comes
+   soon. */
 static inline int whorl_drop_all(PyObject *list) {
 #ifndef Py_GIL_DISABLED
     if (PyList_CheckExact(list) && PyList_GET_SIZE(list) == 1) {

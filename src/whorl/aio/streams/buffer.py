@@ -1,4 +1,4 @@
-"""What a stream's reader has received and nobody has read yet, and how it is fed."""
+"""The received bytes of a stream's reader that are not read yet, and the function that feeds it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ except ImportError:
 if not cython.compiled:
 
     def cut(flat: bytearray, size: int) -> bytes:
-        """A copy of the first bytes."""
+        """Return a copy of the first bytes."""
         return bytes(memoryview(flat)[:size])
 
     def drop_all(chunks: list[bytes]) -> None:
@@ -23,20 +23,20 @@ if not cython.compiled:
 
 
 class StreamBuffer:
-    """Bytes in order: added as they arrive, taken by number or up to a separator.
+    """Bytes in order: received chunks are added, and taken by number or up to a separator.
 
-    They are kept as the chunks in which they arrived, so that a chunk that is taken whole is never copied.
-    When a search has to look across the end of a chunk, all become one bytearray, until that has been read.
+    They are kept as the chunks in which they came, so that a chunk that is taken whole is never copied. When
+    a search has to look across the end of a chunk, all become one bytearray, until that has been read.
     """
 
     __slots__ = ("_chunks", "_flat", "_lent", "_offset", "_size")
 
     def __init__(self, content: bytes | bytearray = b"") -> None:
         self._chunks: list[bytes] = []
-        self._offset = 0  # how much of the first chunk was taken
-        self._size = 0  # bytes in the chunks that were not
-        self._flat: bytearray | None = None  # what holds the bytes in place of the chunks
-        self._lent = False  # whether somebody else knows that
+        self._offset = 0  # the number of bytes of the first chunk that were taken
+        self._size = 0  # the number of bytes in the chunks that were not taken
+        self._flat: bytearray | None = None  # the bytearray that holds the bytes in place of the chunks
+        self._lent = False  # whether other code refers to the bytearray
         if content:
             self.replace(content)
 
@@ -44,11 +44,11 @@ class StreamBuffer:
         return self._count()
 
     def _count(self) -> int:
-        """How many bytes there are."""
+        """Return the number of bytes."""
         return self._size if self._flat is None else len(self._flat)
 
     def replace(self, content: bytes | bytearray) -> None:
-        """Hold this and nothing else."""
+        """Hold these bytes and nothing else."""
         self._chunks.clear()
         self._offset = self._size = 0
         self._flat = None
@@ -57,7 +57,7 @@ class StreamBuffer:
             self._flat = content if isinstance(content, bytearray) else bytearray(content)
 
     def lend(self) -> bytearray:
-        """The bytes as the one bytearray that holds them from now on: who changes it changes this."""
+        """Return the one bytearray that holds the bytes from now on: to change it changes this buffer."""
         if self._flat is None:
             self._flatten()
         self._lent = True
@@ -65,7 +65,7 @@ class StreamBuffer:
         return self._flat
 
     def add(self, data: Any) -> None:
-        """Add bytes at the end; raises what `bytearray.extend` raises."""
+        """Add bytes at the end; raise the errors of `bytearray.extend`."""
         if self._flat is not None:
             self._flat.extend(data)
             return
@@ -86,7 +86,7 @@ class StreamBuffer:
         self._size += size
 
     def take(self, limit: int) -> bytes:
-        """The first `limit` bytes, or as many as there are."""
+        """Return and remove the first `limit` bytes, or as many as there are."""
         if self._flat is not None:
             return self._take_flat(limit)
         if not self._size or limit <= 0:
@@ -110,7 +110,7 @@ class StreamBuffer:
         return data if limit == rest else self._take_more(data, limit - rest)
 
     def _take_more(self, data: bytes, limit: int) -> bytes:
-        """`data` and `limit` bytes more, or as many as there are."""
+        """Return `data` and `limit` bytes more, or as many as there are."""
         pieces = [data]
         count = 0  # chunks that are taken whole
         for chunk in self._chunks:
@@ -144,7 +144,7 @@ class StreamBuffer:
         return data
 
     def find(self, separator: bytes, start: int) -> int:
-        """Where the first separator begins that lies after `start` bytes; -1 if there is none."""
+        """Return the index of the first separator after `start` bytes; -1 if there is none."""
         if self._flat is None:
             if not self._size:
                 return -1
@@ -159,7 +159,10 @@ class StreamBuffer:
         return self._flat.find(separator, start)
 
     def take_until(self, separator: bytes, limit: int) -> bytes | None:
-        """All up to the first separator and that; None if there is none or it begins after `limit` bytes."""
+        """Return and remove the bytes to the end of the first separator.
+
+        Returns None if there is none or it begins after `limit` bytes.
+        """
         found = self.find(separator, 0)
         if found < 0 or found > limit:
             return None
@@ -178,5 +181,5 @@ class StreamBuffer:
 
 @cython.binding(True)  # type: ignore[untyped-decorator]
 def feed_data(reader: Any, data: Any) -> None:
-    """`StreamReader.feed_data`: something arrived."""
+    """Add received data: `StreamReader.feed_data`."""
     reader._received.put(data)

@@ -1,4 +1,4 @@
-"""What a stream reader has and waits for: transports put it in here, the reader takes it out."""
+"""The state of a stream reader and its wait: transports put data in here, the reader takes it out."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if not cython.compiled:
     from whorl.core.callback import has_single_reference
 
     def attributes_of(thing: Any) -> dict[str, Any]:
-        """The dictionary of an object of a class written in Python."""
+        """Return the dictionary of an object of a class written in Python."""
         attributes: dict[str, Any] = thing.__dict__
         return attributes
 
     def new_wait(loop: Loop) -> StreamWait:
-        """What a reader waits for."""
+        """Return a new wait for a reader."""
         return StreamWait(loop)
 
 
@@ -37,7 +37,7 @@ class StreamWait(ReusableFuture):
     __slots__ = ()
 
     def set_result(self, result: None) -> None:
-        """Something arrived."""
+        """Wake the reader: there is data, or the end."""
         self._wake()
 
     def _wake(self) -> None:
@@ -46,16 +46,16 @@ class StreamWait(ReusableFuture):
             self._wake_soon()
 
     def set_exception(self, error: BaseException) -> None:
-        """Nothing will arrive."""
+        """Raise an error in the waiting reader: no data will come."""
         self._future.set_exception(error)
 
 
 class StreamFeed(StreamBuffer):
-    """The state of a reader of ours, under asyncio's names but for the underscore, and what it received.
+    """The state of a Whorl reader, under asyncio's names without the underscore, and its received data.
 
-    `source` is a weak reference to the reader: what arrives for one that is gone is dropped. While
-    `is_direct` is set, a transport that has data for the reader's protocol may put it in here, and calls
-    nobody.
+    `source` is a weak reference to the reader: data for a reader that is gone is dropped. While `is_direct`
+    is set, a transport that has data for the reader's protocol may put it in here, without a call of the
+    protocol.
     """
 
     __slots__ = (
@@ -76,10 +76,10 @@ class StreamFeed(StreamBuffer):
     def __init__(self, loop: Loop) -> None:
         StreamBuffer.__init__(self)
         self._loop: Loop = loop
-        self._wait: StreamWait | None = None  # one that was used before
+        self._wait: StreamWait | None = None  # a used wait, to be used again
         self.limit: Any = 0
-        self._low = 0  # a transport that was paused reads again when no more than this is there
-        self._high = 0  # and it is paused beyond this
+        self._low = 0  # a paused transport reads again at this number of bytes or fewer
+        self._high = 0  # and it is paused above this number
         self.eof = False
         self.exception: BaseException | None = None
         self.waiter: Any = None
@@ -89,7 +89,7 @@ class StreamFeed(StreamBuffer):
         self.is_direct = False
 
     def take_over(self, state: dict[str, Any]) -> None:
-        """Take what it keeps out of the attributes of a reader of asyncio's."""
+        """Take the state out of the attributes of a reader of asyncio's."""
         self.eof = state.pop("_eof")
         self.exception = state.pop("_exception")
         self.paused = state.pop("_paused")
@@ -99,11 +99,11 @@ class StreamFeed(StreamBuffer):
         self.set_limit(state.pop("_limit"))
 
     def is_open_to(self, protocol: Any) -> bool:
-        """Whether a transport may put in here what arrives for this protocol, which is one of asyncio's."""
+        """Return whether a transport may put data for this protocol, one of asyncio's, in here."""
         return self.is_direct and "data_received" not in attributes_of(protocol)
 
     def set_limit(self, limit: Any) -> None:
-        """Set how much there may be: any number, also one that no buffer will ever reach."""
+        """Set the limit of the buffer: any number, also one that no buffer will ever reach."""
         self.limit = limit
         if type(limit) is int and 0 < limit < ORDINARY:
             self._low = limit
@@ -115,12 +115,12 @@ class StreamFeed(StreamBuffer):
     # For transports.
 
     def _arrived(self, data: bytes) -> None:
-        """What `data_received` of the reader's protocol does."""
+        """Do what `data_received` of the reader's protocol does."""
         if self.source() is not None:
             self.put(data)
 
     def put(self, data: Any) -> None:
-        """What `feed_data` of the reader does."""
+        """Do what `feed_data` of the reader does."""
         assert not self.eof, "feed_data after feed_eof"
         if not data:
             return
@@ -137,14 +137,14 @@ class StreamFeed(StreamBuffer):
             try:
                 self.transport.pause_reading()
             except NotImplementedError:
-                self.transport = None  # It cannot be paused, and need not be asked again.
+                self.transport = None  # It cannot be paused, so it is not called again.
             else:
                 self.paused = True
 
     # For the reader.
 
     def read(self, n: int) -> bytes | None:
-        """At most `n` bytes, none at the end; None if one has to wait, or wants all there will be."""
+        """Return at most `n` bytes, none at the end; None if the reader has to wait, or wants all."""
         if self.exception is not None:
             raise self.exception
         if n <= 0 or (not self.eof and not self._count()):
@@ -152,18 +152,18 @@ class StreamFeed(StreamBuffer):
         return self.take_and_resume(n)
 
     def has_failed(self) -> bool:
-        """Whether there is an exception for whoever reads: asked by the name of a method it costs a third."""
+        """Return whether there is an exception for the reader: to call this method by name costs a third."""
         return self.exception is not None
 
     def take_and_resume(self, n: int) -> bytes:
-        """At most `n` bytes; the transport reads again if there was too much and is no more."""
+        """Return at most `n` bytes; let the transport read again if there was too much and is no more."""
         data = self.take(n)
         if self.paused:
             self.resume()
         return data
 
     def line(self) -> bytes | None:
-        """A line with its end; None if there is none within the limit, or an error to be raised."""
+        """Return a line with its end; None if there is none within the limit, or an error to be raised."""
         if self.exception is not None:
             return None
         line = self.take_until(b"\n", self._low)
@@ -178,7 +178,7 @@ class StreamFeed(StreamBuffer):
             self.transport.resume_reading()
 
     def wait(self, method: str) -> Any:
-        """What to await until something arrives; whoever is not woken has to `leave`."""
+        """Return the wait for data; a caller that is not woken has to call `leave`."""
         if self.waiter is not None:
             raise RuntimeError(
                 f"{method}() called while another coroutine is already waiting for incoming data"
@@ -197,6 +197,6 @@ class StreamFeed(StreamBuffer):
         return wait
 
     def leave(self, wait: Any) -> None:
-        """Somebody waits no longer."""
+        """End a wait that was not woken."""
         if self.waiter is wait:
             self.waiter = None

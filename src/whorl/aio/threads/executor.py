@@ -1,4 +1,4 @@
-"""Functions that block, run in other threads or processes."""
+"""Blocking functions that run in other threads or processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run_in_executor(
     func: Callable[[*Arguments], Result],
     *args: *Arguments,
 ) -> asyncio.Future[Result]:
-    """Call `func(*args)` in an executor; None: in the loop's own threads.
+    """Call `func(*args)` in an executor; None: in the loop's default executor.
 
     Source: ``asyncio.loop.run_in_executor``.
     """
@@ -54,7 +54,7 @@ def _make_executor(loop: AnyLoop) -> Executor:
 
 
 def check_default_executor(loop: AnyLoop) -> None:
-    """Raise RuntimeError once the loop's own threads are shut down."""
+    """Raise RuntimeError once the loop's default executor is shut down."""
     if loop._executor_shutdown_called:
         raise RuntimeError("Executor shutdown has been called")
 
@@ -70,9 +70,9 @@ def set_default_executor(loop: AnyLoop, executor: Executor) -> None:
 
 
 async def shutdown_default_executor(loop: AnyLoop, timeout: float | None = None) -> None:
-    """Wait until the loop's own threads have ended, at most `timeout` seconds; it gets no new ones.
+    """Wait until the threads of the default executor have ended, at most `timeout` seconds.
 
-    Source: ``asyncio.loop.shutdown_default_executor``.
+    The loop gets no new ones. Source: ``asyncio.loop.shutdown_default_executor``.
     """
     loop._executor_shutdown_called = True
     executor = loop._default_executor
@@ -96,7 +96,7 @@ async def shutdown_default_executor(loop: AnyLoop, timeout: float | None = None)
 
 
 def _shut_down(loop: AnyLoop, executor: Executor, done: asyncio.Future[None]) -> None:
-    """In a thread of its own: wait for the executor's threads, then tell the loop."""
+    """Wait, in a separate thread, for the executor's threads, then notify the loop."""
     failure: BaseException | None = None
     try:
         executor.shutdown(wait=True)

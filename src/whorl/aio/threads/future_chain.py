@@ -1,4 +1,4 @@
-"""A future of the loop that gets what one of `concurrent.futures` has, as `asyncio.wrap_future` makes it."""
+"""A future of the loop with the result of a thread's future, as `asyncio.wrap_future` makes it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _chain: Any = futures._chain_future  # type: ignore[attr-defined]
 _copy_state: Any = futures._copy_future_state  # type: ignore[attr-defined]
 in_terms_of_asyncio: Any = futures._convert_future_exc  # type: ignore[attr-defined]
 
-# From 3.14 on, a result that comes in the loop's own thread while it runs is there at once, not a turn later.
+# From 3.14 on, a result that comes in the loop's thread while the loop runs is there at once, not a turn
+# later.
 ASKS_WHICH_LOOP_RUNS = any(
     isinstance(inner, CodeType) and "_get_running_loop" in inner.co_names
     for inner in _chain.__code__.co_consts
@@ -26,9 +27,9 @@ ASKS_WHICH_LOOP_RUNS = any(
 
 
 class ChainedFuture:
-    """What stands between the two: a result goes from the thread's to the loop's, a cancellation back.
+    """The link of the two: a result goes from the thread's future to the loop's, a cancellation back.
 
-    asyncio's function for this serves any two futures and asks at each step which kinds they are.
+    asyncio's function for this accepts any two futures, and checks their kinds at each step.
     """
 
     __slots__ = ("_future", "_loop", "_source")
@@ -41,12 +42,12 @@ class ChainedFuture:
         self._source = source
 
     def cancel_source(self, future: asyncio.Future[Any]) -> None:
-        """The loop's future is done."""
+        """Cancel the thread's future if the loop's is cancelled."""
         if future.cancelled():
             self._source.cancel()
 
     def source_done(self, source: concurrent.futures.Future[Any]) -> None:
-        """The thread's future is done; in whichever thread that was."""
+        """Copy the result of the thread's future, from whichever thread it was done in."""
         loop = self._loop
         if loop._closed:
             return
@@ -57,7 +58,7 @@ class ChainedFuture:
             loop.call_soon_threadsafe(self.copy_result)
 
     def copy_result(self) -> None:
-        """Let the loop's future be done as the thread's is."""
+        """Give the loop's future the result of the thread's."""
         future, source = self._future, self._source
         if future.done():
             _copy_state(source, future)  # which knows whether that is wrong
@@ -74,12 +75,12 @@ class ChainedFuture:
 
 
 def is_as_known() -> bool:
-    """Return whether asyncio's own function for this is in its place."""
+    """Return whether asyncio's function for this is in its place."""
     return futures._chain_future is _chain  # type: ignore[attr-defined]
 
 
 def wrap_future(loop: AnyLoop, source: Any) -> Any:
-    """A future of the loop that gets the result of `source`, and cancels it if it is cancelled.
+    """Return a future of the loop that gets the result of `source`, and cancels it if it is cancelled.
 
     Source: ``asyncio.wrap_future``.
     """
@@ -89,7 +90,7 @@ def wrap_future(loop: AnyLoop, source: Any) -> Any:
 
 
 def chain_future(loop: AnyLoop, future: asyncio.Future[Any], source: concurrent.futures.Future[Any]) -> Any:
-    """Have a new future of the loop follow `source`; the former."""
+    """Let a new future of the loop follow `source`; return the new future."""
     follower = ChainedFuture(loop, future, source)  # type: ignore[arg-type, unused-ignore]
     future.add_done_callback(follower.cancel_source)
     source.add_done_callback(follower.source_done)

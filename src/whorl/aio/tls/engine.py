@@ -4,16 +4,16 @@
          \\____________\\__________\\________\\____________^   abort(), an error, the connection is lost
 
 Each state leads to the next one and every state to CLOSED; `_enter` is the only way. FLUSHING begins
-with `close()`, with the peer's close_notify and with the end of the connection: what was written before
-is still sent. What had arrived before is still delivered, unless the user closed. `connection_lost` of
-the transport underneath ends every state.
+with `close()`, with the peer's close_notify and with the end of the connection. Data that was written
+before is still sent. Data that was received before is still delivered, unless the user closed.
+`connection_lost` of the transport underneath ends every state.
 
     ciphertext -> _incoming -> SSLObject.read -> data_received      (into a buffer that all connections share,
                                                     or, of much at once, into the bytes that are delivered)
     write -> _backlog -> SSLObject.write -> _outgoing -> the write of the transport underneath
 
-The transport underneath is asked to report every unsent byte, if it is ours. So what cannot be sent
-waits here, in the clear, and the watermarks speak of all that has not been given to the kernel.
+The transport underneath reports every unsent byte, if it is one of Whorl's. So data that cannot be sent
+waits here, in the clear, and the watermarks count all bytes that were not given to the kernel.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 try:
     import ssl
-except ImportError:  # A Python may be built without it.
+except ImportError:  # A Python may be built without the `ssl` module.
     ssl = None  # type: ignore[assignment]
 
 from whorl.aio.streams.feed import StreamFeed
@@ -40,21 +40,22 @@ OPEN = int(TLSState.OPEN)
 FLUSHING = int(TLSState.FLUSHING)
 CLOSED = int(TLSState.CLOSED)
 
-#: What reads records for an `ssl.SSLObject` of Python's own.
+#: The type of the object that reads records for an `ssl.SSLObject` of Python's class.
 NATIVE: Any = None if ssl is None else ssl._ssl._SSLSocket  # type: ignore[attr-defined]
 
-#: Memory for more, and one record, the C library takes from the kernel for each message, and gives it back.
+#: For more bytes than this, and one record, the C library takes memory from the kernel for each message, and
+#: frees it again.
 MOST_BY_RECORDS = 111 * 1024
 
 if not cython.compiled:
 
     def taken(scratch: bytearray, size: int) -> bytes:
-        """A copy of the first bytes."""
+        """Return a copy of the first bytes."""
         return bytes(memoryview(scratch)[:size])
 
 
 def flat_view(buffer: Any) -> memoryview:
-    """A view of single bytes, whatever a protocol gave as its buffer."""
+    """Return a view of single bytes, whichever buffer a protocol gave."""
     view = buffer if type(buffer) is memoryview else memoryview(buffer)
     return view if view.itemsize == 1 and view.ndim == 1 else view.cast("B")
 
@@ -68,13 +69,13 @@ class TLSEngine(TLSWritePath):
 
     def __init__(self, loop: Any, sslobj: Any, incoming: Any, outgoing: Any, scratch: memoryview) -> None:
         super().__init__(loop, sslobj, outgoing)
-        self._incoming = incoming  # ciphertext that has arrived and was not decrypted
+        self._incoming = incoming  # received ciphertext that is not decrypted yet
         self._scratch: Any = scratch.obj
         self._scratch_view = scratch
         self._by_records = RecordReader(incoming, scratch)
-        self._buffer: Any = scratch  # where the transport underneath puts what it reads
+        self._buffer: Any = scratch  # the buffer that the transport underneath reads into
         self._app_is_buffered = False
-        self._app_feed: StreamFeed | None = None  # where data goes in place of a stream reader's protocol
+        self._app_feed: StreamFeed | None = None  # gets data in place of a stream reader's protocol
         self._closing = False  # whether the user closed, or the peer's close_notify came
         self._has_eof = False  # whether the peer of the transport underneath has finished writing
         self._app_reading_paused = False
@@ -82,42 +83,43 @@ class TLSEngine(TLSWritePath):
         self._read_high = 0
         self._read_low = 0
         self._read_error: Any = None
-        self._read_all = False  # whether the last read took all that had arrived
+        self._read_all = False  # whether the last read took all received data
         self._read_end = False  # whether it found the peer's close_notify
 
-    # What the rest of the protocol does, in plain Python.
+    # The methods that the rest of the protocol defines, in plain Python.
 
     def _peer_finished(self) -> None:
-        """The peer's close_notify was read, while OPEN."""
+        """Handle the peer's close_notify, which was read while OPEN."""
         raise NotImplementedError
 
-    # What it may call: the methods that every packet goes through are C functions in the compiled build.
+    # The methods that the rest may call: those that every packet goes through are C functions in the compiled
+    # build.
 
     def deliver(self) -> bool:
-        """Give the protocol what has arrived; whether that was all."""
+        """Give the protocol the received data; return whether that was all."""
         return self._read(0)
 
     def control_reading(self) -> None:
         """Let the transport underneath read, unless too much waits for a protocol that is paused."""
         self._control_reading()
 
-    # What the transport underneath calls.
+    # The methods that the transport underneath calls.
 
     def get_buffer(self, sizehint: int) -> Any:
-        """Where the transport underneath may write what it reads."""
+        """Return the buffer that the transport underneath may read into."""
         if self._in_openssl:
             self._refuse_entry()
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """It has written so many bytes there."""
+        """Handle so many bytes that the transport wrote into that buffer."""
         if self._in_openssl:
             self._refuse_entry()
         self._by_records.lose_track()
         self._arrived(self._buffer[:nbytes])
 
     def _scratch_filled(self, size: int) -> None:
-        """A transport of ours has written so many bytes into the shared buffer, without asking for one."""
+        """Handle so many bytes that Whorl's transport wrote into the shared buffer, without `get_buffer`."""
         if self._in_openssl:
             self._refuse_entry()
         if size > RECORD_SIZE and self._is_by_records(size):
@@ -128,7 +130,7 @@ class TLSEngine(TLSWritePath):
         self._arrived(taken(self._scratch, size) if size < RECORD_SIZE else self._scratch_view[:size])
 
     def data_received(self, data: Any) -> None:
-        """The same, for transports that bring their own buffers."""
+        """Do the same for transports that provide their buffers."""
         if self._in_openssl:
             self._refuse_entry()
         self._by_records.lose_track()
@@ -146,9 +148,9 @@ class TLSEngine(TLSWritePath):
     # Reading.
 
     def _read(self, fresh: int) -> bool:
-        """Give the protocol what has arrived; whether that was all.
+        """Give the protocol the received data; return whether that was all.
 
-        `fresh` is how much of it is in the shared buffer, for those who asked `_is_by_records`, or 0.
+        `fresh` is the number of its bytes in the shared buffer, if `_is_by_records` returned true, or 0.
         """
         if self._state != OPEN and self._state != FLUSHING:
             return True
@@ -168,9 +170,9 @@ class TLSEngine(TLSWritePath):
         return done
 
     def _is_by_records(self, size: int) -> bool:
-        """Whether what has arrived may be decrypted record by record, with its rest in the shared buffer.
+        """Return whether received data may be decrypted record by record, with its rest in the shared buffer.
 
-        No code of the program's reads it, and little waits from before.
+        This requires that no code of the program's reads it, and that little waits from before.
         """
         return (
             self._state == OPEN
@@ -181,7 +183,7 @@ class TLSEngine(TLSWritePath):
         )
 
     def _read_records(self, size: int) -> bool:
-        """Decrypt what has arrived in the shared buffer and give it to the protocol; whether that was all."""
+        """Decrypt the data in the shared buffer and give it to the protocol; return whether that was all."""
         reader = self._by_records
         self._in_openssl = True
         try:
@@ -195,7 +197,7 @@ class TLSEngine(TLSWritePath):
         return self._after_delivery(OPEN, is_all, is_end)
 
     def _read_and_copy(self) -> bool:
-        """Decrypt into the shared buffer, and give the protocol a copy; whether that was all."""
+        """Decrypt into the shared buffer, and give the protocol a copy; return whether that was all."""
         state = self._state
         size = self._decrypt(self._scratch_view, READ_SIZE)
         is_all, is_end = self._read_all, self._read_end  # The protocol may cause another read.
@@ -211,12 +213,12 @@ class TLSEngine(TLSWritePath):
             self._app_protocol.data_received(data)
 
     def _read_into_buffer(self) -> bool:
-        """Decrypt into the protocol's own buffer; whether that was all."""
+        """Decrypt into the buffer that the protocol provides; return whether that was all."""
         pending = self._incoming.pending or self._records.pending()
         if not pending:
             return True
         state = self._state
-        protocol = self._app_protocol  # It may replace itself meanwhile, but the buffer is its own.
+        protocol = self._app_protocol  # It may replace itself meanwhile, but the buffer belongs to it.
         buffer = protocol.get_buffer(pending)
         if type(buffer) is not bytearray:
             buffer = flat_view(buffer)
@@ -225,20 +227,20 @@ class TLSEngine(TLSWritePath):
             raise RuntimeError("get_buffer() returned an empty buffer")
         then = self._state
         size = self._decrypt(buffer, room)
-        del buffer  # It is the protocol's again.
+        del buffer  # It belongs to the protocol again.
         is_all, is_end = self._read_all, self._read_end
         if size and self._state == then:
             protocol.buffer_updated(size)
         return self._after_delivery(state, is_all, is_end)
 
     def _after_delivery(self, state: int, is_all: bool, is_end: bool) -> bool:
-        """See to the end, to errors and to the rest; whether all that had arrived was delivered."""
+        """Handle the end, errors and the rest; return whether all received data was delivered."""
         error = self._read_error
         if error is not None:
             self._read_error = None
             raise error
         if self._state != state:
-            return True  # The protocol has closed, and whoever did that took care of the rest.
+            return True  # The protocol has closed, and the code that did that took care of the rest.
         if is_end:
             if state == OPEN:
                 self._peer_finished()
@@ -254,10 +256,10 @@ class TLSEngine(TLSWritePath):
             self._go_on()
 
     def _decrypt(self, target: Any, room: int) -> int:
-        """Fill the buffer with what has arrived; how many bytes.
+        """Fill the buffer with decrypted data; return the number of bytes.
 
-        `_read_all` and `_read_end` say the rest. An error after some bytes waits in `_read_error` until
-        these are delivered.
+        `_read_all` and `_read_end` hold the other results. An error after some bytes waits in `_read_error`
+        until these are delivered.
         """
         size: int = 0
         count: int = 0
@@ -280,7 +282,7 @@ class TLSEngine(TLSWritePath):
                 if count == 0:
                     self._read_end = True
                     return size
-                # A read with room for a whole record leaves nothing of it.
+                # A read into a buffer for a whole record leaves nothing of it.
                 is_whole = room - size >= RECORD_SIZE
                 size += count
                 if not self._incoming.pending and (is_whole or not self._records.pending()):
@@ -297,7 +299,7 @@ class TLSEngine(TLSWritePath):
         return size
 
     def _discard(self) -> bool:
-        """Decrypt what has arrived for nobody; whether the peer's close_notify was there."""
+        """Decrypt the received data and drop it; return whether the peer's close_notify was there."""
         if self._in_openssl:
             self._refuse_entry()
         self._in_openssl = True
@@ -327,7 +329,7 @@ class TLSEngine(TLSWritePath):
             self._transport.resume_reading()
 
     def _resume_app_reading(self) -> None:
-        """The user wants data again."""
+        """Deliver data again, as the user wants it."""
         if self._app_reading_paused:
             self._app_reading_paused = False
             self._loop.call_soon(self._continue_reading)

@@ -56,7 +56,7 @@ cdef inline bytes new_buffer(Py_ssize_t size):
 
 
 cdef inline object buffer_tail(bytes room, Py_ssize_t start):
-    # Bytes that nobody has seen yet may be written to; the view is released before anybody does.
+    # These bytes may be written to: no other code has them before the view is released.
     return PyMemoryView_FromMemory(PyBytes_AS_STRING(room) + start, len(room) - start, PyBUF_WRITE)
 
 
@@ -66,6 +66,6 @@ cdef inline bytes take_bytes(RecordReader reader):
     if not is_sole(data):
         return PyBytes_FromStringAndSize(PyBytes_AS_STRING(reader._room), size)
     Py_INCREF(reader._room)
-    reader._room = None  # What is resized has one reference.
+    reader._room = None  # The resized object must have one reference.
     resize_bytes(&data, size)
     return <bytes>owned(data)

@@ -1,4 +1,4 @@
-"""Records of TLS: where they end in what arrives, by their headers (RFC 8446, 5.1), and what they hold."""
+"""Records of TLS: their ends, which their headers give (RFC 8446, 5.1), and their content."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from whorl.aio.tls.states import RECORD_SIZE
 
 try:
     import ssl
-except ImportError:  # A Python may be built without it.
+except ImportError:  # A Python may be built without the `ssl` module.
     ssl = None  # type: ignore[assignment]
 
 try:
@@ -16,33 +16,33 @@ try:
 except ImportError:
     from whorl.core import cython_shim as cython
 
-#: What an `ssl.SSLObject` raises that needs more to go on.
+#: The errors of an `ssl.SSLObject` that needs more to go on.
 AGAIN: Any = () if ssl is None else (ssl.SSLWantReadError, ssl.SSLSyscallError)
 
-HEADER_SIZE = 5  # a type, a version of two bytes, and the length of what follows in two
+HEADER_SIZE = 5  # a type, a version of two bytes, and the length of the body in two
 VERSION_MAJOR = 3
 LEAST_TYPE, GREATEST_TYPE = 20, 24  # change_cipher_spec, alert, handshake, application_data, heartbeat
-LONGEST_BODY = (1 << 14) + 2048  # TLS 1.2 allows this much for what encryption and compression add
+LONGEST_BODY = (1 << 14) + 2048  # TLS 1.2 allows encryption and compression to add this much
 
 if not cython.compiled:
 
     def new_buffer(size: int) -> Any:
-        """Where so many bytes can be put."""
+        """Return a buffer for so many bytes."""
         return bytearray(size)
 
     def buffer_tail(room: Any, start: int) -> memoryview:
-        """A view of what follows there."""
+        """Return a view of the buffer from `start` on."""
         return memoryview(room)[start:]
 
     def take_bytes(reader: RecordReader) -> bytes:
-        """What was put into the reader's room."""
+        """Return the bytes that were put into the reader's buffer."""
         return bytes(memoryview(reader._room)[: reader._filled])
 
 
 class RecordScanner:
-    """A walk along one connection's records, over pieces that arrive as they please.
+    """A walk along one connection's records, over pieces of any size.
 
-    `is_known` turns False, for good, with the first thing that is no header of a record.
+    `is_known` turns False, for good, at the first bytes that are no header of a record.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class RecordScanner:
         return self._missing == 0 and self._seen == 0
 
     def lose_track(self) -> None:
-        """Something arrived that was not shown."""
+        """Stop the walk: the scanner did not see some received data."""
         self.is_known = False
 
     def pass_by(self, data: bytearray, size: int) -> None:
@@ -66,9 +66,9 @@ class RecordScanner:
             at = self._record_end(data, at, size)
 
     def whole(self, data: bytearray, at: int, size: int, enough: int) -> int:
-        """Where whole records end, in data[at:size]; no more of them once they are `enough` bytes.
+        """Return the end of the whole records in data[at:size]; stop once they are `enough` bytes.
 
-        A record that has not arrived to its end is walked along as well, but not counted.
+        An incomplete record is walked along as well, but not counted.
         """
         end: int = at
         place: int = at
@@ -103,11 +103,11 @@ class RecordScanner:
 
 
 class RecordReader(RecordScanner):
-    """Decrypts what arrives in `scratch`, in whole records, into bytes that nobody has to copy.
+    """Decrypts received data in `scratch`, in whole records, into bytes that are delivered without a copy.
 
     An SSL object that is given whole records, few at a time, needs little memory, which stays in the
-    processor's cache; and one that is not asked for a record that is not there raises no exception.
-    `incoming` is the `ssl.MemoryBIO` it reads from.
+    processor's cache. It raises no exception if it is never asked for a missing record. `incoming` is the
+    `ssl.MemoryBIO` it reads from.
     """
 
     def __init__(self, incoming: Any, scratch: memoryview) -> None:
@@ -115,22 +115,23 @@ class RecordReader(RecordScanner):
         self._incoming = incoming
         self._scratch: Any = scratch.obj
         self._scratch_view = scratch
-        self._room: Any = None  # what is being filled, before it is shown to anybody
+        self._room: Any = None  # the buffer that is being filled, before other code gets it
         self._filled = 0  # bytes in it
         self.part = 0  # bytes in `incoming` that are less than a record
-        self.is_all = True  # whether the last call took all that had arrived
+        self.is_all = True  # whether the last call took all received data
         self.is_end = False  # whether it found the peer's close_notify
-        self.error: Exception | None = None  # what stopped it, after what it returned
+        self.error: Exception | None = None  # the error that stopped it, after the returned data
 
     def decrypt(self, records: Any, size: int) -> bytes:
-        """What is in the first bytes of the shared buffer, decrypted by `records`, and in `incoming` before.
+        """Return the data in `incoming` and in the first bytes of the shared buffer, decrypted by `records`.
 
-        What is not a whole record is left in `incoming`. The walk is `is_known` before. RuntimeError from
-        within itself: a callback of the SSL context must not have its own connection read.
+        An incomplete record is left in `incoming`. The walk has to be `is_known` before. Raises RuntimeError
+        from within itself: a callback of the SSL context must not have its connection read.
         """
         if self._room is not None:
             raise RuntimeError("this connection is being read already")
-        # What is decrypted is never longer, and each record is given room for the longest.
+        # Decrypted data is never longer, and the buffer has space for a record of the greatest size at each
+        # read.
         self._room = new_buffer(self._incoming.pending + size + RECORD_SIZE)
         try:
             self._filled = self.part = 0

@@ -1,6 +1,6 @@
 """The half of a TLS connection's data path that writes: a backlog, encrypted and sent in batches.
 
-What the transport underneath does not take waits here, in the clear. `tls_layer` draws the states.
+Data that the transport underneath does not take waits here, in the clear. `tls.engine` draws the states.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from whorl.aio.tls.states import RECORD_SIZE, TLSState
 
 try:
     import ssl
-except ImportError:  # A Python may be built without it.
+except ImportError:  # A Python may be built without the `ssl` module.
     ssl = None  # type: ignore[assignment]
 
 CONNECTING = int(TLSState.CONNECTING)
@@ -22,10 +22,10 @@ OPEN = int(TLSState.OPEN)
 FLUSHING = int(TLSState.FLUSHING)
 CLOSED = int(TLSState.CLOSED)
 
-#: How much is encrypted before the transport underneath is asked to send it, in bytes.
+#: The number of bytes that are encrypted before the transport underneath gets them.
 WRITE_BATCH = 128 * 1024
 
-#: How many such batches one turn sends before others get theirs.
+#: The number of such batches that one turn sends before other callbacks run.
 BATCHES_PER_TURN = 16
 
 #: After this many writes to a lost connection each further one logs a warning, as in asyncio.
@@ -36,9 +36,10 @@ READ, WRITE, PENDING = (None,) * 3 if ssl is None else (SSLObject.read, SSLObjec
 
 
 def records_of(sslobj: Any) -> Any:
-    """What reads and writes records for an `ssl.SSLObject`: what that asks, which saves its own frames.
+    """Return the object that reads and writes records for an `ssl.SSLObject`.
 
-    A class of the program's own, or one with methods of the program's, is asked.
+    It is the object that the `SSLObject` calls, which saves the frames of the latter. An instance of a
+    program's subclass, or of a class with replaced methods, is used itself.
     """
     if type(sslobj) is not SSLObject:
         return sslobj
@@ -54,17 +55,17 @@ class TLSWritePath:
         self._loop = loop
         self._sslobj = sslobj
         self._records = records_of(sslobj)
-        self._in_openssl = False  # whether one of the two is at work, and may call the program's callbacks
+        self._in_openssl = False  # whether one of both is running, and may call the program's callbacks
         self._outgoing = outgoing  # ciphertext to be sent
-        self._transport: Any = None  # the one underneath
-        self._is_own = False  # whether it is one of ours
+        self._transport: Any = None  # the transport underneath
+        self._is_own = False  # whether that is one of Whorl's
         self._app_protocol: Any = None
         self._state = CONNECTING
-        self._backlog: list[bytes] = []  # what waits to be encrypted
-        self._first = 0  # the first chunk of it that was not taken wholly
-        self._offset = 0  # how much of that was taken
+        self._backlog: list[bytes] = []  # the chunks that wait to be encrypted
+        self._first = 0  # the index of the first chunk that was not taken wholly
+        self._offset = 0  # the number of its bytes that were taken
         self._waiting = 0  # bytes in the backlog
-        self._write_blocked = False  # whether nothing can be encrypted until something arrives
+        self._write_blocked = False  # whether nothing can be encrypted until data is received
         self._lost_writes = 0
         self._transport_paused = False  # whether the transport underneath takes no more
         self._app_writing_paused = False
@@ -73,47 +74,48 @@ class TLSWritePath:
         self._is_told = False  # whether the protocol knows its transport
 
     def _enter(self, state: int) -> None:
-        """The one way from state to state; RuntimeError for one that does not exist."""
+        """Change the state, in the only way; raise RuntimeError for a change that does not exist."""
         if state != self._state + 1 and state != CLOSED:
             raise RuntimeError(f"no way from {TLSState(self._state)!r} to {TLSState(state)!r}")
         self._state = state
 
     def _refuse_entry(self) -> None:
-        """RuntimeError: the SSL object is at work, and does not bear to be entered by its own callbacks."""
+        """Raise RuntimeError: the SSL object is running, and its callbacks must not enter it again."""
         raise RuntimeError("a callback of OpenSSL's must not have its own connection go on")
 
-    # What the rest of the protocol does, in plain Python.
+    # The methods that the rest of the protocol defines, in plain Python.
 
     def _go_on(self) -> None:
-        """Something arrived or can be sent, and the connection is not OPEN."""
+        """Continue in a state other than OPEN: data was received, or can be sent."""
         raise NotImplementedError
 
     def _fatal_error(self, error: BaseException, message: str = "Fatal error on transport") -> None:
-        """Report an error and let the connection go."""
+        """Report an error and end the connection."""
         raise NotImplementedError
 
     def _report(self, error: BaseException, message: str) -> None:
-        """Report an error of the protocol's."""
+        """Report an exception of the protocol."""
         raise NotImplementedError
 
     def limit_holding(self) -> None:
-        """The watermarks have changed: the transport underneath may hold no more than they allow."""
+        """Apply changed watermarks: the transport underneath may hold no more than they allow."""
         raise NotImplementedError
 
-    # What it may call: the methods that every packet goes through are C functions in the compiled build.
+    # The methods that the rest may call: those that every packet goes through are C functions in the compiled
+    # build.
 
     def send_waiting(self) -> None:
-        """Encrypt what waits and send it, as far as the transport underneath takes it."""
+        """Encrypt the waiting data and send it, as far as the transport underneath takes it."""
         self._send_backlog()
 
-    # What the transport underneath calls.
+    # The methods that the transport underneath calls.
 
     def pause_writing(self) -> None:
-        """The transport underneath takes no more."""
+        """Stop writing: the transport underneath takes no more."""
         self._transport_paused = True
 
     def resume_writing(self) -> None:
-        """The transport underneath takes more."""
+        """Continue to write: the transport underneath takes more."""
         self._transport_paused = False
         self._continue_writing()
 
@@ -174,14 +176,14 @@ class TLSWritePath:
         return True
 
     def _append(self, data: Any, size: int) -> None:
-        """Queue data; what is mutable is copied."""
+        """Queue data; mutable data is copied."""
         if size:
             chunk = data if type(data) is bytes else bytes(data)
             self._backlog.append(chunk)
-            self._waiting += len(chunk)  # Another thread may have changed what is mutable.
+            self._waiting += len(chunk)  # Another thread may have changed a mutable buffer.
 
     def _append_first(self, rest: Any, size: int) -> None:
-        """Queue the rest of a write before what callbacks of OpenSSL's have written meanwhile."""
+        """Queue the rest of a write before the data that callbacks of OpenSSL's have written meanwhile."""
         later = self._backlog
         self._backlog = []
         self._append(rest, size)
@@ -190,9 +192,10 @@ class TLSWritePath:
             self._loop.call_soon(self._continue_writing)
 
     def _send_backlog(self) -> None:
-        """Encrypt what waits and send it, as far as the transport underneath takes it.
+        """Encrypt the waiting data and send it, as far as the transport underneath takes it.
 
-        Within a callback of OpenSSL's nothing: the call that it interrupts sends it when it comes back.
+        Within a callback of OpenSSL's this does nothing: the call that it interrupts sends the data when it
+        comes back.
         """
         if self._in_openssl:
             return
@@ -211,7 +214,7 @@ class TLSWritePath:
             self._control_writing()
 
     def _send_outgoing(self) -> bool:
-        """Hand what is encrypted to the transport underneath; whether there was anything."""
+        """Hand the ciphertext to the transport underneath; return whether there was any."""
         data = self._outgoing.read()
         if not data:
             return False
@@ -237,7 +240,7 @@ class TLSWritePath:
             self._in_openssl = False
 
     def _next_piece(self, room: int) -> Any:
-        """What is first in the backlog: a part of a large chunk, or small ones for one record."""
+        """Return the first data of the backlog: a part of a large chunk, or small chunks for one record."""
         chunk = self._backlog[self._first]
         size = len(chunk) - self._offset
         if size >= RECORD_SIZE or size == self._waiting:
@@ -254,7 +257,7 @@ class TLSWritePath:
         return b"".join(pieces)
 
     def _advance(self, count: int) -> None:
-        """Forget what was encrypted."""
+        """Remove the encrypted bytes from the backlog."""
         self._waiting -= count
         while count > 0:
             rest = len(self._backlog[self._first]) - self._offset
@@ -275,14 +278,14 @@ class TLSWritePath:
         self._waiting = 0
 
     def _unsent(self) -> int:
-        """How many bytes wait to be given to the kernel, in the clear or encrypted."""
+        """Return the number of bytes that wait to be given to the kernel, in the clear or encrypted."""
         size: int = self._waiting + self._outgoing.pending
         if self._is_own and self._transport is not None:
             size += self._transport.get_write_buffer_size()
         return size
 
     def _control_writing(self) -> None:
-        """Tell the protocol when the watermarks are passed."""
+        """Call the protocol's `pause_writing` or `resume_writing` when the watermarks are passed."""
         if not self._app_writing_paused and not self._waiting and not self._transport_paused:
             if not self._outgoing.pending:
                 return  # Nothing waits anywhere.

@@ -4,8 +4,8 @@
 
 #include "whorl/core/references.h"
 
-/* Return the same method as a descriptor of this class; anything else as it is.
-   Python cannot make descriptors of methods that are written in C. */
+/* Return the same method as a descriptor of this class; return anything else unchanged. Python cannot make
+   descriptors of methods that are written in C. */
 static inline PyObject *whorl_method_of(PyObject *cls, PyObject *method) {
     if (Py_TYPE(method) != &PyMethodDescr_Type || !PyType_Check(cls))
         return Py_NewRef(method);

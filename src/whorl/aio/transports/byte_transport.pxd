@@ -69,7 +69,7 @@ cdef class WriteTransport(BaseTransport):
     @cython.locals(chunk=bytes, chunks=list, size=Py_ssize_t)
     cdef object _send_lines(self, object list_of_data)
 
-    # What a subclass decides.
+    # The methods that a subclass defines.
     cdef object _check_writable(self, str method)
     cdef bint _count_lost_write(self) except -1
     cdef object _sent_all(self)

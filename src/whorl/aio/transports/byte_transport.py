@@ -1,11 +1,11 @@
-"""What the transports of sockets and of pipes share: a byte stream that works for a protocol.
+"""The base of socket and pipe transports: a byte stream that works for a protocol.
 
     OPEN --close()--> CLOSING --all sent--> LOST --connection_lost()--> CLOSED
       \\------------------abort(), an error--------^
 
-In CLOSING nothing is read any more and what is unsent still goes out. In LOST nothing is sent
-either and `connection_lost` stands in the ready queue. Reading and half-closing are flags beside
-that: a transport is read while it is OPEN, not paused, and the peer has not finished writing.
+In CLOSING the transport reads no more, and unsent data still goes out. In LOST it sends nothing either,
+and `connection_lost` stands in the ready queue. Reading and half-closing are flags beside these states.
+A transport is read while it is OPEN, not paused, and the peer has not finished writing.
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ if not cython.compiled:
         transport._context.run(transport._handle_events, seen)
 
     def end_in_context(transport: Any) -> Any:
-        """Tell the protocol of the end in the transport's context."""
+        """Run `_end` in the transport's context, which calls `connection_lost`."""
         transport._context.run(transport._end, None)
 
     size_of = len
 
     def method_of(cls: type, method: Any) -> Any:
-        """The method as it is: uncompiled, there are no method descriptors."""
+        """Return the method unchanged: uncompiled, there are no method descriptors."""
         return method
 
 
-#: What the running Python says that may be written.
+#: The types of data that the running Python allows to be written.
 WRITABLE_KINDS = (
     "bytes-like object" if sys.version_info < (3, 14) else "bytes, bytearray, or memoryview object"
 )
 
 
 def as_bytes_like(data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
-    """The same bytes as an object whose length is their number; TypeError for other types."""
+    """Return the bytes as an object whose length is the number of bytes. Raise TypeError for other types."""
     if type(data) is bytearray or (
         type(data) is memoryview and data.itemsize == 1 and data.ndim == 1 and data.c_contiguous
     ):
@@ -78,9 +78,10 @@ def as_bytes_like(data: bytes | bytearray | memoryview) -> bytes | bytearray | m
 
 
 def method_of_class(cls: type, method: Any) -> Any:
-    """The descriptor of an inherited method as one of `cls` itself; whatever is none, as it is.
+    """Return the descriptor of an inherited method as one of `cls` itself.
 
-    The interpreter calls a descriptor without detours only for objects of exactly its class.
+    Anything that is no such descriptor is returned unchanged. The interpreter calls a descriptor without
+    detours only for objects of exactly its class.
     """
     return method_of(cls, method)
 
@@ -108,7 +109,7 @@ class BaseTransport(Stream):
         self._context: Any = None
         self._state = OPEN
         self._started = False  # whether connection_made was called
-        self._is_own_entry = False  # whether it queues itself to begin and to end, in place of callbacks
+        self._is_own_entry = False  # whether it queues itself, in place of callbacks, to begin and to end
         self._paused = False  # whether the user paused reading
         Handle._activate(self)
 
@@ -119,7 +120,7 @@ class BaseTransport(Stream):
         self._context = copy_context() if context is None else context
 
     def _schedule_connection_made(self, waiter: asyncio.Future[None] | None) -> None:
-        """Have the protocol told of its transport in the next turn, and begin then."""
+        """Schedule `connection_made` for the next turn, and begin then."""
         loop: Any = self._loop
         loop.call_soon(self._protocol.connection_made, self, context=self._context)
         loop.call_soon(self._begin, waiter, context=self._context)
@@ -143,17 +144,17 @@ class BaseTransport(Stream):
 
     @property
     def _extra(self) -> dict[str, Any]:
-        """What is known of the connection, by name; most programs never ask."""
+        """The known facts about the connection, by name; most programs never ask for them."""
         if self._known is None:
             self._known = {}
         return self._known
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """What is known of the connection: socket, sockname, peername, pipe and others."""
+        """Return a known fact about the connection: socket, sockname, peername, pipe and others."""
         return self._extra.get(name, default)
 
     def get_protocol(self) -> asyncio.BaseProtocol | None:
-        """The protocol that is called."""
+        """Return the protocol that is called."""
         protocol: asyncio.BaseProtocol | None = self._protocol
         return protocol
 
@@ -196,7 +197,7 @@ class BaseTransport(Stream):
             events_in_context(self, seen)
 
     def _take_turn(self) -> None:
-        """Do what this stands in the ready queue for by itself: to begin, or to tell of the end."""
+        """Run as an entry of the ready queue: begin, or report the end to the protocol."""
         if not self._started:
             self._begin(None)
         elif self._state == LOST:
@@ -214,7 +215,7 @@ class BaseTransport(Stream):
     # The end.
 
     def _fatal_error(self, error: BaseException, message: str = "Fatal error on transport") -> None:
-        """End the connection because of an error; the system's own are no news to anybody."""
+        """End the connection because of an error; errors of the system are not reported."""
         if isinstance(error, OSError):
             if self._loop._debug:
                 logger.debug("%r: %s", self, message, exc_info=error)
@@ -229,7 +230,7 @@ class BaseTransport(Stream):
         )
 
     def _force_close(self, error: BaseException | None) -> None:
-        """Let the connection go because of an error, or of None."""
+        """Close the connection at once, because of an error or, for None, without one."""
         self._flush_held()
         if self._state >= LOST:
             return
@@ -238,7 +239,7 @@ class BaseTransport(Stream):
         self._lose(error)
 
     def _lose(self, error: BaseException | None) -> None:
-        """Have the protocol told in the next turn; if there is no memory for that, nothing has happened."""
+        """Schedule `connection_lost` for the next turn; change nothing if memory for that is missing."""
         if error is None and self._is_own_entry and not self._loop._debug:
             queues: LoopExecution = self._loop  # type: ignore[assignment]
             queues._enqueue(self)
@@ -253,7 +254,7 @@ class BaseTransport(Stream):
         self._end(error)
 
     def _end(self, error: BaseException | None) -> None:
-        """Tell the protocol that the connection is lost, and forget it."""
+        """Call the protocol's `connection_lost`, and forget the protocol."""
         protocol = self._protocol
         self._state = CLOSED
         try:
@@ -265,7 +266,7 @@ class BaseTransport(Stream):
     def _close_now(self) -> None:
         """Close the descriptor.
 
-        The protocol stays: a finalizer calls this too, perhaps after `close`, and then the call of
+        The protocol stays: a finalizer calls this too. It may come after `close`, while the call of
         `connection_lost` is still to come.
         """
         self._let_go()
@@ -276,7 +277,7 @@ class BaseTransport(Stream):
 
 
 class WriteTransport(BaseTransport):
-    """One that is written to, with watermarks (asyncio: ``asyncio.WriteTransport``)."""
+    """A transport that is written to, with watermarks (asyncio: ``asyncio.WriteTransport``)."""
 
     __slots__ = ("_high", "_lost_writes", "_low", "_protocol_paused", "_refuses_writes")
 
@@ -285,10 +286,10 @@ class WriteTransport(BaseTransport):
         self._high = HIGH_WATER
         self._low = LOW_WATER
         self._protocol_paused = False
-        self._refuses_writes = False  # whether `_check_writable` may have something to say
-        self._lost_writes = 0  # how often somebody wrote although nothing can be sent any more
+        self._refuses_writes = False  # whether `_check_writable` may refuse a write
+        self._lost_writes = 0  # the number of writes after nothing could be sent any more
 
-    # What a subclass decides.
+    # The methods that a subclass defines.
 
     def _check_writable(self, method: str) -> None:
         """Raise RuntimeError if nothing may be written now."""
@@ -298,7 +299,7 @@ class WriteTransport(BaseTransport):
         return self._state >= LOST
 
     def _sent_all(self) -> None:
-        """Go on with what had to wait until nothing is unsent."""
+        """Continue with the steps that waited until nothing is unsent."""
 
     # Writing.
 
@@ -349,12 +350,12 @@ class WriteTransport(BaseTransport):
     # Flow control.
 
     def get_write_buffer_size(self) -> int:
-        """How many bytes wait to be sent."""
+        """Return the number of bytes that wait to be sent."""
         self._flush_held()
         return self._unsent
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """The low and the high watermark, in bytes."""
+        """Return the low and the high watermark, in bytes."""
         return self._low, self._high
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
@@ -386,5 +387,5 @@ class WriteTransport(BaseTransport):
             self._report(error, "protocol.resume_writing() failed")
 
     def abort(self) -> None:
-        """Let the connection go at once; what is unsent is lost."""
+        """Close the connection at once; unsent data is lost."""
         self._force_close(None)

@@ -17,9 +17,10 @@ if not cython.compiled:
 
 
 class ConnectionSet:
-    """Transports, weakly: one that nobody refers to any more still complains that it was not closed.
+    """Weak references to transports.
 
-    Most of them keep the number of their place here themselves: a dictionary would take far more memory.
+    A transport without other references can still warn that it was not closed. Most transports store the
+    index of their place here themselves: a dictionary would take far more memory.
     """
 
     __slots__ = ("_free", "_others", "_places", "is_over")
@@ -28,13 +29,13 @@ class ConnectionSet:
         self._places: list[Any] = []  # a weak reference each, or None
         self._free: list[int] = []  # the places with None
         self._others: dict[int, Any] = {}
-        self.is_over = False  # whether somebody is to be told when the last one goes
+        self.is_over = False  # whether a callback runs when the last connection goes
 
     def __len__(self) -> int:
         return len(self._places) - len(self._free) + len(self._others)
 
     def enter(self, transport: Any) -> int:
-        """A connection begins, of a transport that keeps its place."""
+        """Add a transport that stores the index of its place."""
         known = weak_reference(transport)
         if not self._free:
             self._places.append(known)
@@ -44,7 +45,7 @@ class ConnectionSet:
         return place
 
     def leave(self, place: int) -> None:
-        """The connection at a place is over. Not twice."""
+        """Remove the connection at a place. Call this once only."""
         self._free.append(place)
         self._places[place] = None
         if len(self._free) == len(self._places):
@@ -52,15 +53,15 @@ class ConnectionSet:
             self._places.clear()
 
     def add(self, transport: Any) -> None:
-        """A connection begins."""
+        """Add a connection."""
         self._others[identity(transport)] = weak_reference(transport)
 
     def discard(self, transport: Any) -> None:
-        """A connection is over; once more changes nothing."""
+        """Remove a connection; a second call changes nothing."""
         self._others.pop(identity(transport), None)
 
     def transports(self) -> list[Any]:
-        """Those that are open."""
+        """Return the open connections."""
         # Collecting may end some meanwhile.
         found = [known() for known in [*self._places, *self._others.values()] if known is not None]
         return [transport for transport in found if transport is not None]

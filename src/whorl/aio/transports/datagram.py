@@ -1,7 +1,7 @@
 """The data path of asyncio's datagram transports, between the datagram engine and a protocol.
 
-The states are those of `base_transports`. What differs, as in asyncio: an error of the socket's
-is told to the protocol and ends nothing, and so does an error out of the protocol.
+The states are those of `byte_transport`. As in asyncio, an error of the socket is passed to the protocol and
+ends nothing. An exception out of the protocol ends nothing either.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ CLOSED = int(TransportState.CLOSED)
 EAGAIN = -errno.EAGAIN
 EINTR = -errno.EINTR
 
-#: From this count on each datagram to a lost connection logs a warning; the loss itself counts as one.
+#: From this count on, each datagram to a lost connection logs a warning; the loss itself counts as one.
 QUIET_SENDS = 5
 
 #: An address that every family refuses, for a datagram that waits without one.
 NOWHERE = ()
 
-#: Before 3.13 nothing was done about empty datagrams ...
+#: Before 3.13, asyncio ignored empty datagrams ...
 DROPS_EMPTY = sys.version_info < (3, 13)
 
-#: ... and since then a waiting datagram counts this many bytes more than it has.
+#: ... and since then a waiting datagram counts this many bytes in addition to its data.
 HEADER_SIZE = 0 if DROPS_EMPTY else 8
 
 WRITE_ERROR = "Fatal write error on datagram transport"
@@ -63,8 +63,8 @@ if not cython.compiled:
 class DatagramEndpoint(Datagrams):
     """A datagram socket and its protocol (asyncio: ``asyncio.DatagramTransport``).
 
-    Made by the loop's methods, not by users. `address` is the only one that datagrams may go to;
-    None: any. `context` is where the protocol's callbacks run; a copy of the caller's by default.
+    The loop's methods make these objects, not users. `address` is the only address that datagrams may go to;
+    None allows any. `context` is where the protocol's callbacks run; a copy of the caller's by default.
     """
 
     __slots__ = (
@@ -101,7 +101,7 @@ class DatagramEndpoint(Datagrams):
         self._address = address
         self._context = copy_context() if context is None else context
         self._state = OPEN
-        self._connected = False  # whether datagrams go to the peer, whatever address is given
+        self._connected = False  # whether datagrams go to the peer, whichever address is given
         self._started = False  # whether connection_made was called
         self._paused = False  # whether the user paused reading
         self._protocol_paused = False
@@ -140,14 +140,14 @@ class DatagramEndpoint(Datagrams):
             else:
                 waiter.set_exception(error)
 
-    # Looking.
+    # State and buffers.
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """What is known of the endpoint: socket, sockname, peername."""
+        """Return a known fact about the endpoint: socket, sockname, peername."""
         return self._extra.get(name, default)
 
     def get_protocol(self) -> asyncio.BaseProtocol | None:
-        """The protocol that is called."""
+        """Return the protocol that is called."""
         protocol: asyncio.BaseProtocol | None = self._protocol
         return protocol
 
@@ -164,11 +164,11 @@ class DatagramEndpoint(Datagrams):
         return self._state == OPEN and not self._paused
 
     def get_write_buffer_size(self) -> int:
-        """How many bytes wait to be sent; since 3.13 with 8 more for each datagram."""
+        """Return the number of bytes that wait to be sent; since 3.13 with 8 more for each datagram."""
         return self._unsent
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """The low and the high watermark, in bytes."""
+        """Return the low and the high watermark, in bytes."""
         return self._low, self._high
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
@@ -218,7 +218,7 @@ class DatagramEndpoint(Datagrams):
     # Sending.
 
     def sendto(self, data: bytes | bytearray | memoryview, addr: Any = None) -> None:
-        """Send a datagram to `addr`, or to where the endpoint is connected, or as soon as that is possible.
+        """Send a datagram to `addr`, or to the connected address, or as soon as that is possible.
 
         Errors go to the protocol's `error_received`. Source: ``asyncio.DatagramTransport.sendto``.
         """
@@ -259,7 +259,7 @@ class DatagramEndpoint(Datagrams):
         return self._connected or (address is None and self._extra["peername"] is not None)
 
     def _sent_now(self, data: Any, address: Any) -> bool:
-        """Try to send; false if that has to wait."""
+        """Try to send; return false if the datagram has to wait."""
         try:
             if self._connected or self._goes_to_peer(address):
                 sent = self._kernel.send_datagram(self._socket, data, None)
@@ -309,7 +309,7 @@ class DatagramEndpoint(Datagrams):
     # The end.
 
     def close(self) -> None:  # type: ignore[override]
-        """Receive no more, send what is unsent, then let the socket go."""
+        """Receive no more, send the unsent data, then close the socket."""
         if self._state != OPEN:
             return
         self._state = CLOSING
@@ -318,7 +318,7 @@ class DatagramEndpoint(Datagrams):
             self._lose(None)
 
     def abort(self) -> None:
-        """Let the socket go at once; what is unsent is lost."""
+        """Close the socket at once; unsent data is lost."""
         self._force_close(None)
 
     def _fatal_error(self, error: BaseException, message: str = "Fatal error on transport") -> None:
@@ -326,7 +326,7 @@ class DatagramEndpoint(Datagrams):
         self._force_close(error)
 
     def _force_close(self, error: BaseException | None) -> None:
-        """Let the socket go because of an error, or of None."""
+        """Close the socket because of an error or, for None, without one."""
         if self._state >= LOST:
             return
         self._stop_reading()
@@ -334,9 +334,9 @@ class DatagramEndpoint(Datagrams):
         self._lose(error)
 
     def _lose(self, error: BaseException | None) -> None:
-        """Have the protocol told in the next turn."""
+        """Schedule `connection_lost` for the next turn."""
         self._state = LOST
-        self._lost_sends = 1  # asyncio counts this one too
+        self._lost_sends = 1  # asyncio counts this write too
         self._poller.remove(self)
         loop: Any = self._loop
         loop.call_soon(self._call_connection_lost, error, context=self._context)

@@ -1,4 +1,4 @@
-"""Which transport has which descriptor."""
+"""The table of transports by descriptor."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if not cython.compiled:
 class TransportTable:
     """The open transports of a loop's sockets, by descriptor.
 
-    Weak: who forgets a transport that does nothing is told so.
+    The references are weak, so a forgotten transport still warns that it was not closed.
     """
 
     __slots__ = ("_count", "_known")
 
     def __init__(self) -> None:
-        self._known: list[Any] = []  # by descriptor, which are small numbers
+        self._known: list[Any] = []  # by descriptor; descriptors are small numbers
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, fd: int, transport: Any) -> None:
-        """A transport begins to use a descriptor; one that is closed (-1) is not noted."""
+        """Record that a transport uses a descriptor; a closed one (-1) is not recorded."""
         if fd < 0:
             return
         missing = fd + 1 - len(self._known)
@@ -43,13 +43,13 @@ class TransportTable:
         self._known[fd] = weak_reference(transport)
 
     def discard(self, fd: int, transport: Any) -> None:
-        """A transport uses a descriptor no longer; another one may do so already."""
+        """Record that a transport no longer uses a descriptor; another transport may use it already."""
         found = self.get(fd)
         if found is None or found is transport:
             self._forget(fd)
 
     def get(self, fd: int) -> Any:
-        """The transport of a descriptor, or None."""
+        """Return the transport of a descriptor, or None."""
         if fd < 0 or fd >= len(self._known):
             return None
         known = self._known[fd]
@@ -60,7 +60,7 @@ class TransportTable:
             self._known[fd] = None
             self._count -= 1
 
-    # As asyncio's own transports, which may run on our loop too, ask for it.
+    # asyncio's transports, which may run on our loop too, ask for it like this.
 
     def __setitem__(self, fd: int, transport: Any) -> None:
         self.add(fd, transport)
@@ -81,20 +81,20 @@ class TransportTable:
         return iter(self.keys())
 
     def keys(self) -> list[int]:
-        """The descriptors."""
+        """Return the descriptors."""
         return [fd for fd in range(len(self._known)) if self.get(fd) is not None]
 
     def values(self) -> list[Any]:
-        """The transports."""
+        """Return the transports."""
         return [transport for _, transport in self.items()]
 
     def items(self) -> list[tuple[int, Any]]:
-        """The descriptors with their transports."""
+        """Return the descriptors with their transports."""
         found = [(fd, self.get(fd)) for fd in range(len(self._known))]
         return [(fd, transport) for fd, transport in found if transport is not None]
 
     def pop(self, fd: int, default: Any = None) -> Any:
-        """Forget a transport; the default if there is none."""
+        """Remove a transport and return it; return the default if there is none."""
         found = self.get(fd)
         self._forget(fd)
         return default if found is None else found

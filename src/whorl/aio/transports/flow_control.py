@@ -1,4 +1,4 @@
-"""What transports share: watermarks, which say when a protocol is asked to pause, and reports of errors."""
+"""Flow control of all transports: watermarks, which decide when a protocol must pause, and error reports."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import sys
 from asyncio.log import logger
 from typing import Any, Final
 
-#: Above this many unsent bytes the protocol is asked to pause (asyncio: 64 KiB).
+#: Above this many unsent bytes the transport calls `pause_writing` (asyncio: 64 KiB).
 HIGH_WATER: Final = 64 * 1024
 
 
 def watermarks(high: int | None, low: int | None, default: int = HIGH_WATER) -> tuple[int, int]:
-    """The high and the low watermark, in bytes, from what the user gave.
+    """Return the high and the low watermark, in bytes, from the user's arguments.
 
-    `default` is the high one if nothing was given. Raises ValueError unless
-    high >= low >= 0 (``WriteTransport.set_write_buffer_limits``).
+    `default` is the high watermark if the user gave none. Raises ValueError unless high >= low >= 0
+    (``WriteTransport.set_write_buffer_limits``).
     """
     if high is None:
         high = default if low is None else 4 * low
@@ -26,12 +26,12 @@ def watermarks(high: int | None, low: int | None, default: int = HIGH_WATER) -> 
 
 
 def ceil_size(size: float) -> int:
-    """A size in bytes; one that memory cannot reach, such as infinity, is the largest there can be."""
+    """Return a size in bytes; a size beyond memory, such as infinity, becomes the largest possible one."""
     return sys.maxsize if size >= sys.maxsize else int(size)
 
 
 def call_pause_or_resume(transport: Any, call: str) -> None:
-    """Call `pause_writing` or `resume_writing`; an error of the protocol's is reported and ends nothing."""
+    """Call `pause_writing` or `resume_writing`; an exception of the protocol is reported and ends nothing."""
     try:
         getattr(transport._protocol, call)()
     except (SystemExit, KeyboardInterrupt):
@@ -41,7 +41,7 @@ def call_pause_or_resume(transport: Any, call: str) -> None:
 
 
 def report_fatal_error(transport: Any, error: BaseException, message: str) -> None:
-    """Report what ends a transport; errors of the system's are ordinary, and shown in debug mode only."""
+    """Report the error that ends a transport; errors of the system are shown in debug mode only."""
     if not isinstance(error, OSError):
         _report(transport, error, message)
     elif transport._loop.get_debug():

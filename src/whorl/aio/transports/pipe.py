@@ -1,8 +1,8 @@
 """The data path of asyncio's pipe transports: one direction of a pipe, a socket or a terminal.
 
-A descriptor belongs to one handle of the loop, but a terminal or a socket may be given to a
-reading and a writing transport, and to `add_reader`. A transport that finds its descriptor
-taken works on a duplicate of it, which is another one to the poller and the same file.
+A descriptor belongs to one handle of the loop. But a program may give a terminal or a socket to a reading and
+a writing transport, and to `add_reader`. A transport that finds its descriptor taken works on a duplicate of
+it. To the poller the duplicate is another descriptor; it refers to the same file.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ QUIET_WRITES = 5
 
 
 def attach_pipe(transport: BaseTransport, pipe: Any, complaint: str) -> int:
-    """Let a transport work on the descriptor of a file object; the type of file it is.
+    """Let a transport work on the descriptor of a file object, and return its file type.
 
-    Raises ValueError with `complaint` for what never makes anybody wait: regular files, directories.
+    Raises ValueError with `complaint` for files that never block: regular files, directories.
     """
     try:
         fd = pipe.fileno()
@@ -94,8 +94,8 @@ class ReadPipe(BaseTransport):
     def _start_reading(self) -> None:
         try:
             Stream._start_reading(self)
-        except PermissionError as error:  # It is no file that anybody waits for: /dev/null, say.
-            # Programs that get no input go on; on asyncio's loop this comes out of a callback, too.
+        except PermissionError as error:  # The file never blocks: /dev/null, for example.
+            # Programs that get no input go on; on asyncio's loop this call comes out of a callback, too.
             self._reading = False
             self._report(error, f"Exception in callback {type(self).__name__}._add_reader()")
 
@@ -105,12 +105,12 @@ class ReadPipe(BaseTransport):
         Stream._update_interest(self)
 
     def _make_room(self) -> None:
-        """Leave the descriptor to another handle of the loop."""
+        """Release the descriptor to another handle of the loop."""
         self._duplicate = without_descriptor(self, self._duplicate)
         self._update_interest()
 
     def _data_arrived(self, data: bytes) -> None:
-        # What this raises is reported, and the transport goes on, as in asyncio.
+        # An exception from here is reported, and the transport goes on, as in asyncio.
         self._protocol.data_received(data)
 
     def _end_arrived(self) -> None:
@@ -123,14 +123,14 @@ class ReadPipe(BaseTransport):
     def _read_failed(self, code: int) -> None:
         error = os_error(code)
         message = "Fatal read error on pipe transport"
-        if code == errno.EIO:  # This is how a terminal says that its other side is closed.
+        if code == errno.EIO:  # A terminal reports with this error that its other side is closed.
             self._fatal_error(error, message)
         else:
             self._report(error, message)
             self._force_close(error)
 
     def close(self) -> None:  # type: ignore[override]
-        """Read no more and let the pipe go."""
+        """Read no more and close the pipe."""
         self._force_close(None)
 
     def _release(self) -> None:
@@ -140,7 +140,7 @@ class ReadPipe(BaseTransport):
 class WritePipe(WriteTransport):
     """The end of a pipe that is written to (asyncio: ``asyncio.WriteTransport``).
 
-    Of a pipe and of a socket it notices by itself that nobody reads any more.
+    On pipes and sockets, the transport notices by itself when the reader is gone.
     """
 
     __slots__ = ("_duplicate", "_watches_peer")
@@ -161,7 +161,7 @@ class WritePipe(WriteTransport):
         self._schedule_connection_made(waiter)
 
     def _start_reading(self) -> None:
-        self._watch()  # All there is to read is that the reader is gone.
+        self._watch()  # A readable event means only that the reader is gone.
 
     def _update_interest(self) -> None:
         try:
@@ -170,7 +170,7 @@ class WritePipe(WriteTransport):
             self._fatal_error(error, "Fatal write error on pipe transport")
 
     def _watch(self) -> None:
-        """Let the poller watch for what can be used."""
+        """Let the poller watch for the events that are of use."""
         wanted = 0
         if self._watches_peer and self._started and self._state < LOST:
             wanted |= DISCONNECT
@@ -182,7 +182,7 @@ class WritePipe(WriteTransport):
             self._poller.modify(self, wanted)
 
     def _make_room(self) -> None:
-        """Leave the descriptor to another handle of the loop."""
+        """Release the descriptor to another handle of the loop."""
         self._duplicate = without_descriptor(self, self._duplicate)
         self._update_interest()
 
@@ -193,7 +193,7 @@ class WritePipe(WriteTransport):
             Stream._on_events(self, seen)
 
     def _reader_left(self) -> None:
-        """Nobody reads any more."""
+        """Handle the end of the reader: the other side reads no more."""
         if self._loop._debug:
             logger.info("%r was closed by peer", self)
         self._force_close(BrokenPipeError() if self._unsent else None)
@@ -205,7 +205,7 @@ class WritePipe(WriteTransport):
         WriteTransport.write(self, data)
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Write all of `list_of_data`, joined: what cannot be joined is a TypeError, as asyncio's."""
+        """Write all of `list_of_data`, joined; data that cannot be joined raises TypeError, as asyncio's."""
         self.write(b"".join(list_of_data))
 
     def _count_lost_write(self) -> bool:
@@ -231,18 +231,18 @@ class WritePipe(WriteTransport):
             self._lose(None)
 
     def write_eof(self) -> None:
-        """Let the pipe go once all is written, so that its reader reads to the end."""
+        """Close the pipe once all is written, so that its reader reads to the end."""
         if self._state == OPEN:
             self._state = CLOSING
             if not self._unsent:
                 self._lose(None)
 
     def can_write_eof(self) -> bool:
-        """True: closing a pipe is how its reader is told of the end."""
+        """Return True: closing a pipe signals the end to its reader."""
         return True
 
     def close(self) -> None:  # type: ignore[override]
-        """Let the pipe go once all is written."""
+        """Close the pipe once all is written."""
         self.write_eof()
 
     def _release(self) -> None:
@@ -250,9 +250,9 @@ class WritePipe(WriteTransport):
 
 
 def with_own_descriptor(transport: BaseTransport, duplicate: int) -> int:
-    """Have a transport that is about to be watched work on a descriptor that nobody else watches.
+    """Let a transport that is about to be watched work on a descriptor that no other handle watches.
 
-    Takes and returns the duplicate that it owns, -1 if it owns none.
+    Takes and returns the duplicate that the transport owns, or -1 if it owns none.
     """
     other = transport._poller.find(transport._fd)
     if other is None or other is transport:
@@ -261,7 +261,7 @@ def with_own_descriptor(transport: BaseTransport, duplicate: int) -> int:
 
 
 def without_descriptor(transport: BaseTransport, duplicate: int) -> int:
-    """Have a transport work on a new duplicate of its descriptor, which it owns and which is returned."""
+    """Let a transport work on a new duplicate of its descriptor, which it owns; return the duplicate."""
     new = transport._kernel.duplicate(transport._fd)
     if new < 0:
         raise os_error(new)

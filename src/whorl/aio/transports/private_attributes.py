@@ -1,7 +1,7 @@
-"""What programs read of asyncio's transports by names that are private there.
+"""The private attributes of asyncio's transports that programs read.
 
-Each gives what asyncio's object would have under that name at this moment. To change that changes nothing,
-but for the few that can be set.
+Each gives the value that asyncio's object would have under that name at this moment. To change such a value
+changes nothing, but for the few attributes that can be set.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _SOCKET: Any = vars(Stream)["_sock"]  # the attribute of every stream, whether i
 
 
 def _unsent(transport: Any) -> Iterator[memoryview]:
-    """The pieces that wait to be sent."""
-    transport.get_write_buffer_size()  # What was held back until the end of the callback is sent before.
+    """Return the pieces that wait to be sent."""
+    transport.get_write_buffer_size()  # Writes that were held until the end of the callback are sent before.
     skipped = transport._offset
     for chunk in (transport._chunks or [])[transport._first :]:
         yield memoryview(chunk)[skipped:]
@@ -30,7 +30,7 @@ def _unsent(transport: Any) -> Iterator[memoryview]:
 
 
 class Names:
-    """Those that all transports have, but for those of TLS."""
+    """The private attributes of all transports but those of TLS."""
 
     __slots__ = ()
 
@@ -40,7 +40,7 @@ class Names:
 
 
 class WriterNames(Names):
-    """Those of transports that are written to."""
+    """The private attributes of transports that are written to."""
 
     __slots__ = ()
 
@@ -54,7 +54,7 @@ class WriterNames(Names):
 
 
 class SocketNames(WriterNames):
-    """Those of a stream socket's transport."""
+    """The private attributes of a stream socket's transport."""
 
     __slots__ = ()
 
@@ -77,7 +77,7 @@ class SocketNames(WriterNames):
 
 
 class PipeNames(Names):
-    """Those of a pipe's transport."""
+    """The private attributes of a pipe's transport."""
 
     __slots__ = ()
 
@@ -91,12 +91,13 @@ class PipeNames(Names):
 
     @_pipe.setter
     def _pipe(self: Any, pipe: Any) -> None:
-        # Programs that write to the standard streams take the file away, so that nobody closes it.
+        # Programs that write to the standard streams take the file away, so that the transport does not close
+        # it.
         self._sock = pipe
 
 
 class WritePipeNames(PipeNames, WriterNames):
-    """Those of a pipe's transport that is written to."""
+    """The private attributes of a pipe's transport that is written to."""
 
     __slots__ = ()
 
@@ -110,7 +111,7 @@ class WritePipeNames(PipeNames, WriterNames):
 
 
 class DatagramNames(WriterNames):
-    """Those of a datagram endpoint's transport."""
+    """The private attributes of a datagram endpoint's transport."""
 
     __slots__ = ()
 
@@ -129,7 +130,7 @@ class DatagramNames(WriterNames):
 
 def _socket_of(transport: Any) -> Any:
     if transport._fd >= 0:
-        return transport.get_extra_info("socket")._sock  # It notes that its descriptor is handed out.
+        return transport.get_extra_info("socket")._sock  # It notes that a program has got its descriptor.
     return _SOCKET.__get__(transport)
 
 

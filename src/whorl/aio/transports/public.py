@@ -1,7 +1,7 @@
 """The transports as users see them: plain Python, so that methods can be replaced on an instance.
 
-`isinstance` finds asyncio's class and ours: a compiled class cannot derive from
-`asyncio.Transport`, so these answer for it by `__class__`.
+`isinstance` finds asyncio's class and ours. A compiled class cannot derive from `asyncio.Transport`, so these
+classes answer for it by `__class__`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Class = TypeVar("Class", bound=type)
 
 
 def named(name: str) -> Callable[[Class], Class]:
-    """Give a class the name that asyncio's has: programs and filters of warnings look for it."""
+    """Give a class the name of asyncio's class: programs and warning filters look for that name."""
 
     def rename(cls: Class) -> Class:
         cls.__name__ = cls.__qualname__ = name
@@ -48,7 +48,7 @@ OFTEN_CALLED = (
 
 
 def bind_compiled_methods(cls: Class) -> Class:
-    """Give a class descriptors of its own for compiled methods that it inherits."""
+    """Give a class its own descriptors for compiled methods that it inherits."""
     for name in OFTEN_CALLED:
         if hasattr(cls, name):
             setattr(cls, name, method_of_class(cls, getattr(cls, name)))
@@ -56,7 +56,7 @@ def bind_compiled_methods(cls: Class) -> Class:
 
 
 def repr_parts(transport: Any) -> list[str]:
-    """The first words that show a transport: its name, how far it is, its descriptor."""
+    """Return the first parts of a transport's representation: its name, state and descriptor."""
     words = [type(transport).__name__]
     if transport._state == TransportState.CLOSED:
         words.append("closed")
@@ -67,7 +67,7 @@ def repr_parts(transport: Any) -> list[str]:
 
 
 def transport_repr(transport: Any, is_read: bool, is_written: bool) -> str:
-    """How a transport is shown, in asyncio's words."""
+    """Return the representation of a transport, in asyncio's words."""
     words = repr_parts(transport)
     if transport._fd >= 0 and not transport.loop.is_closed():
         words.append(f"read={'polling' if is_read else 'idle'}")
@@ -76,11 +76,11 @@ def transport_repr(transport: Any, is_read: bool, is_written: bool) -> str:
     return f"<{' '.join(words)}>"
 
 
-_BASE = vars(asyncio.BaseTransport)  # not a copy: it shows what is replaced later
+_BASE = vars(asyncio.BaseTransport)  # not a copy: a method that is replaced later shows here
 
 
 class Inherited:
-    """A method that asyncio's transports have from `asyncio.BaseTransport`, where tests replace it."""
+    """A method that asyncio's transports inherit from `asyncio.BaseTransport`, where tests replace it."""
 
     def __init__(self, own: Any) -> None:
         self._name: str = own.__name__
@@ -111,11 +111,11 @@ class SocketTransport(StreamTransport, SocketNames):
     _sock = SOCKET
 
     def __repr__(self) -> str:
-        unsent = self.get_write_buffer_size()  # before its words are made: what is held back may fail
+        unsent = self.get_write_buffer_size()  # before the message is made: to send the held writes may fail
         return transport_repr(self, bool(self._reading), bool(unsent))
 
     def _was_dropped(self, _warn: Any = warnings.warn) -> None:
-        """Nobody refers to it any more, and it is open."""
+        """Warn and close a transport that is open and has no references any more."""
         try:
             _warn(f"unclosed transport {self!r}", ResourceWarning, source=self)
         finally:

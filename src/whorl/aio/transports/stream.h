@@ -4,8 +4,8 @@
 
 #include <Python.h>
 
-/* Call a method with one argument; return whether that went well. If not, its exception is set, for which
-   Python's `try` costs a look at each message. */
+/* Call a method with one argument; return whether it succeeded. If not, the exception stays set. Python's
+   `try` would cost a look at it for each message. */
 static inline int whorl_deliver_catching(PyObject *protocol, PyObject *method, PyObject *argument) {
     PyObject *result = PyObject_CallMethodOneArg(protocol, method, argument);
     Py_XDECREF(result);

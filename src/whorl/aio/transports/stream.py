@@ -38,7 +38,7 @@ if not cython.compiled:
     from whorl.core.lists import last_taken
 
     def is_made(transport: Any) -> bool:
-        """Return whether a transport has something to close; one that was never initialized has not."""
+        """Return whether a transport has something to close; an uninitialized one has not."""
         return getattr(transport, "_is_made", False)
 
     _raised = threading.local()  # compiled, an exception stays set in its thread
@@ -53,7 +53,7 @@ if not cython.compiled:
         return True
 
     def go_on_raising() -> None:
-        """Raise what the method has raised."""
+        """Raise the exception that the method raised."""
         try:
             raise _raised.error
         finally:
@@ -74,8 +74,8 @@ QUIET_WRITES = 4
 class StreamTransport(WriteTransport):
     """A connected stream socket (asyncio: ``asyncio.Transport``).
 
-    Made by the loop's methods, not by users. `context` is where the protocol's callbacks run; a copy of the
-    caller's by default.
+    The loop's methods make these objects, not users. `context` is where the protocol's callbacks run; a copy
+    of the caller's by default.
     """
 
     __slots__ = (
@@ -105,24 +105,24 @@ class StreamTransport(WriteTransport):
         machine: LoopLifecycle = loop
         self._collector: WriteCoalescer = machine._collector
         self._is_made = False  # whether there is something to close
-        self._peer: bytes | None = None  # as the kernel gave it, until it is among what is known
-        self._ipv4_peer = 0  # the same as a number
+        self._peer: bytes | None = None  # as the kernel gave it, until it is stored as peername
+        self._ipv4_peer = 0  # the same address as a number
         self._own_name: Any = None
-        # The family, the protocol number and a UNIX socket's own name, while there is no socket object.
+        # The family, the protocol number and a UNIX socket's name, while there is no socket object.
         self._kind: tuple[int, int, Any] | None = None
         self._server: Any = None
-        self._clients: ConnectionSet | None = None  # those of a server that knows it by this way
-        self._place = -1  # where it stands among those
+        self._clients: ConnectionSet | None = None  # a server's set, if it keeps this by its place
+        self._place = -1  # the index of its place in that set
         self._empty_waiter: asyncio.Future[None] | None = None
-        self._buffered = False  # whether the protocol brings its own buffers
-        self._is_layered = False  # whether it is TLS of ours
-        self._feed: StreamFeed | None = None  # where data goes in place of the protocol of a stream reader
+        self._buffered = False  # whether the protocol provides its buffers
+        self._is_layered = False  # whether the protocol is Whorl's TLS
+        self._feed: StreamFeed | None = None  # a stream reader's, which gets data in place of the protocol
         self._eof_written = False  # whether the user has written the last byte
-        self._write_shut = False  # whether that has gone out, and the peer was told
-        self._shown_socket: TransportSocket | None = None  # what programs are given as the socket
+        self._write_shut = False  # whether the shutdown of the writing side was sent to the peer
+        self._shown_socket: TransportSocket | None = None  # the object that programs are given as the socket
         self._may_hold = False  # whether writes may be held
-        self._most_held = MOST_HELD  # how many bytes of them
-        self._holds = False  # whether what is unsent is held: the collector has it sent
+        self._most_held = MOST_HELD  # the largest number of bytes that may be held
+        self._holds = False  # whether the unsent data is held: the collector has it sent
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class StreamTransport(WriteTransport):
             if server is not None:  # The loop has accepted it.
                 self._allow_holding()
             is_unix = sock.family == AF_UNIX
-            # What a socket's own method has kept to itself is announced by no edge.
+            # No edge announces data that a socket's own method has kept to itself.
             self._attach(sock, sock.fileno(), True, self._kernel is kernel and not is_unix)
             self._fill_extra(sock)
             if not is_unix:
@@ -167,11 +167,11 @@ class StreamTransport(WriteTransport):
         protocol: asyncio.BaseProtocol,
         context: Context,
     ) -> None:
-        """In place of `__init__`: work on the descriptor of a connection that was just accepted.
+        """Work on the descriptor of a connection that was just accepted, in place of `__init__`.
 
-        `kind` are the family and the protocol number of the listening socket, and of UNIX sockets its name: a
-        socket object is made when somebody asks for it. `accepted` is what the kernel's `accept_descriptor`
-        gave. If this raises, the descriptor is left to the caller.
+        `kind` holds the family and the protocol number of the listening socket, and for UNIX sockets its
+        name. A socket object is made when a program asks for it. `accepted` is the result of the kernel's
+        `accept_descriptor`. If this raises, the descriptor is left to the caller.
         """
         self._set_up(loop)
         machine: LoopLifecycle = loop
@@ -199,13 +199,13 @@ class StreamTransport(WriteTransport):
             raise
 
     def _register_with_server(self, server: Any, clients: ConnectionSet) -> None:
-        """Be one of a server's connections."""
+        """Add the transport to a server's connections."""
         self._place = clients.enter(self)
         self._server = server
         self._clients = clients
 
     def _release_socket(self) -> None:
-        """Leave the connection to whoever gave it."""
+        """Leave the connection's socket to the code that gave it."""
         loop: Any = self._loop
         if self._fd >= 0:
             loop._transports.discard(self._fd, self)
@@ -234,13 +234,13 @@ class StreamTransport(WriteTransport):
             extra["peername"] = None if isinstance(peer, int) else peer
 
     def fileno(self) -> int:
-        """The descriptor, or -1. The caller may send by it, so nothing is held from now on."""
+        """Return the descriptor, or -1. The caller may send by it, so nothing is held from now on."""
         self._flush_held()
         self._may_hold = False
         return self._fd
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """What is known of the connection: socket, sockname, peername and others."""
+        """Return a known fact about the connection: socket, sockname, peername and others."""
         if name == "socket":
             if self._kind is not None:
                 self._socket()
@@ -250,7 +250,7 @@ class StreamTransport(WriteTransport):
 
     @property
     def _extra(self) -> dict[str, Any]:
-        """What is known of the connection, by name."""
+        """The known facts about the connection, by name."""
         if self._known is None:
             self._known = {}
         if self._peer is not None or self._ipv4_peer:
@@ -262,7 +262,7 @@ class StreamTransport(WriteTransport):
         return self._known
 
     def _socket(self) -> Any:
-        """The socket object, which is made now if there was none; None if the transport is closed."""
+        """Return the socket object, which is made now if there was none; None if the transport is closed."""
         if self._kind is not None:
             family, number, _ = self._kind
             self._kind = None
@@ -317,18 +317,18 @@ class StreamTransport(WriteTransport):
         self._took(result, READ_SIZE)
 
     def _read_much(self) -> None:
-        """Read after a read that brought much."""
+        """Read again after a long read."""
         limit = self._read_limit()
         if self._feed is not None and LONGEST_FED < limit < READ_SIZE:
             limit = LONGEST_FED
         self._took(self._kernel.recv(self._fd, limit), limit)
 
     def _read_into_buffer(self) -> None:
-        """Let the kernel write into the protocol's own buffer."""
+        """Let the kernel write into the buffer that the protocol provides."""
         if self._is_layered:
             self._read_records()
             return
-        protocol = self._protocol  # It may replace itself meanwhile, but the buffer is its own.
+        protocol = self._protocol  # It may replace itself meanwhile, but the buffer belongs to it.
         try:
             buffer = protocol.get_buffer(-1)
             size = len(buffer)
@@ -354,7 +354,7 @@ class StreamTransport(WriteTransport):
                 self._fatal_error(error, "Fatal error: protocol.buffer_updated() call failed.")
 
     def _read_records(self) -> None:
-        """Let the kernel write into the buffer of TLS, which need not be asked for it."""
+        """Let the kernel write into the buffer of TLS, without a call to get the buffer."""
         layer: Any = self._protocol
         try:
             result = self._kernel.recv_into(self._fd, layer._scratch)
@@ -397,7 +397,7 @@ class StreamTransport(WriteTransport):
             self._fatal_error(error, "Fatal error: protocol.eof_received() call failed.")
             return
         if keep_open:
-            self._stop_reading()  # Until now it is shown to be read, as asyncio's.
+            self._stop_reading()  # Until now the representation shows it as reading, like asyncio's.
         else:
             self.close()
 
@@ -407,7 +407,7 @@ class StreamTransport(WriteTransport):
     # Writing.
 
     def _send(self, data: Any, size: int) -> int:
-        """Send `data`, or hold it: then 1, and the loop's collector has it sent."""
+        """Send `data`, or hold it: then return 1, and the loop's collector has it sent."""
         if self._holds:
             return self._hold_more(data, size)
         if self._collector.is_on and self._hold_first(data, size):
@@ -415,7 +415,7 @@ class StreamTransport(WriteTransport):
         return Stream._send(self, data, size)
 
     def _hold_first(self, data: Any, size: int) -> bool:
-        """Hold a write where none is held, if that may be; return whether it is held."""
+        """Hold a write if none is held and holding is allowed; return whether it is held."""
         if self._unsent or size > self._most_held or not self._may_hold:
             return False
         if self._shown_socket is not None and self._shown_socket.is_handed_out:
@@ -427,7 +427,7 @@ class StreamTransport(WriteTransport):
         return True
 
     def _hold_more(self, data: Any, size: int) -> int:
-        """Hold another write, or send all if it is large or late, or if they are too many."""
+        """Hold another write. Send all if it is large or late, or if there are too many."""
         fits = (
             size <= SMALL_WRITE
             and self._unsent + size <= self._most_held
@@ -466,7 +466,7 @@ class StreamTransport(WriteTransport):
         self._may_hold = self._kernel is loop._kernel
 
     def _hold_at_most(self, size: int) -> None:
-        """Hold at most so many bytes: more would pause whoever writes."""
+        """Hold at most so many bytes: more would pause the writer."""
         self._most_held = min(size, MOST_HELD)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
@@ -493,7 +493,7 @@ class StreamTransport(WriteTransport):
                 raise os_error(code)
 
     def can_write_eof(self) -> bool:
-        """True: stream sockets can be closed one side at a time."""
+        """Return True: stream sockets can be closed one side at a time."""
         return True
 
     def _check_writable(self, method: str) -> None:
@@ -503,7 +503,7 @@ class StreamTransport(WriteTransport):
             raise RuntimeError(f"unable to {method}; sendfile is in progress")
 
     def _count_lost_write(self) -> bool:
-        """Count a write that cannot be sent any more, and return whether it is one; warn of many."""
+        """Return whether a write is lost, as nothing can be sent any more; count it, and warn of many."""
         if self._state < LOST:
             return False
         if self._lost_writes >= QUIET_WRITES:
@@ -526,7 +526,7 @@ class StreamTransport(WriteTransport):
             self._empty_waiter.set_exception(error)
 
     def _sent_all(self) -> None:
-        """Go on with what had to wait until nothing is unsent."""
+        """Continue with the steps that waited until nothing is unsent."""
         if self._empty_waiter is not None and not self._empty_waiter.done():
             self._empty_waiter.set_result(None)
         if self._state == CLOSING:
@@ -537,7 +537,7 @@ class StreamTransport(WriteTransport):
                 self._fatal_error(os_error(code), "Fatal write error on socket transport")
 
     def _make_empty_waiter(self) -> asyncio.Future[None]:
-        """A future that is done when nothing is left to send; writing is refused meanwhile."""
+        """Return a future that is done when nothing is left to send; writing is refused meanwhile."""
         if self._empty_waiter is not None:
             raise RuntimeError("Empty waiter is already set")
         self._flush_held()
@@ -549,7 +549,7 @@ class StreamTransport(WriteTransport):
         return waiter
 
     def _wait_with(self, waiter: asyncio.Future[None]) -> None:
-        """Have a future told when nothing is left to send, or that nothing ever will be."""
+        """Complete a future when nothing is left to send, or when nothing can be sent any more."""
         self._empty_waiter = waiter
         self._refuses_writes = True
 
@@ -560,7 +560,7 @@ class StreamTransport(WriteTransport):
     # The end.
 
     def close(self) -> None:  # type: ignore[override]
-        """Read no more, send what is unsent, then let the connection go."""
+        """Read no more, send the unsent data, then close the connection."""
         self._flush_held()
         if self._state != OPEN:
             return
@@ -578,7 +578,7 @@ class StreamTransport(WriteTransport):
                 self._empty_waiter.set_exception(ConnectionError("Connection is closed by peer"))
 
     def _let_go(self) -> None:
-        """Close the socket and forget everybody."""
+        """Close the socket and drop all references."""
         if self._fd >= 0:
             loop: Any = self._loop
             table: FdTable = loop._transports
@@ -590,10 +590,10 @@ class StreamTransport(WriteTransport):
         Stream._release(self)
 
     def __del__(self) -> None:
-        # There is nothing to close if it was refused by its loop.
+        # There is nothing to close if the loop refused it.
         if is_made(self) and self._fd >= 0:
             dropped: Any = self
             dropped._was_dropped()
 
     def _was_dropped(self) -> None:
-        """Nobody refers to it any more, and it is open: a subclass says so, and closes it."""
+        """Handle the loss of the last reference to an open transport: a subclass warns, and closes it."""

@@ -1,7 +1,8 @@
 """TLS as its users see it: the protocol over any transport, and the transport it gives to a protocol.
 
-What every packet goes through is in `tls_layer`, `tls_output` and `tls_transport`. This file is what happens
-once for each connection: the handshake, the shutdown, timeouts and errors, as in ``asyncio.sslproto``.
+The code that every packet goes through is in `tls.engine`, `tls.write_path` and `tls_stream`. This file holds
+the steps that happen once for each connection: the handshake, the shutdown, timeouts and errors, as in
+``asyncio.sslproto``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 try:
     import ssl
-except ImportError:  # A Python may be built without it.
+except ImportError:  # A Python may be built without the `ssl` module.
     ssl = None  # type: ignore[assignment]
 
 from whorl.aio.tls.engine import TLSEngine
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 @bind_compiled_methods
 @named("_SSLProtocolTransport")
 class TLSTransport(TLSStream):
-    """A TLS connection, over whatever transport."""
+    """A TLS connection over any transport."""
 
     _start_tls_compatible = True
     _sendfile_compatible: _SendfileMode = constants._SendfileMode.FALLBACK
@@ -67,7 +68,7 @@ class TLSTransport(TLSStream):
         return f"<{shown} {self._layer.describe()}>"
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """What is known of the connection: ssl_object, peercert, cipher, and what is known underneath."""
+        """Return a fact about the connection: ssl_object, peercert, cipher, or one from underneath."""
         return self._layer.get_extra_info(name, default)
 
     def is_closing(self) -> bool:
@@ -75,21 +76,21 @@ class TLSTransport(TLSStream):
         return self._ssl_protocol._closing or self._layer.is_transport_closing()
 
     def close(self) -> None:
-        """Read no more, send what is unsent, tell the peer, then let the connection go."""
+        """Read no more, send the unsent data, send close_notify, then close the connection."""
         if self._ssl_protocol._closing:
             self._layer.forget()
         else:
             self._layer.start_shutdown()
 
     def abort(self) -> None:
-        """Let the connection go at once; what is unsent is lost."""
+        """Close the connection at once; unsent data is lost."""
         self._force_close(None)
 
     def _force_close(self, error: BaseException | None) -> None:
         self._layer.abort(error)
 
     def _test__append_write_backlog(self, data: bytes) -> None:
-        # CPython's own tests queue data in this way that nobody tries to send yet.
+        # CPython's tests queue data in this way, and expect that no code tries to send it yet.
         self._ssl_protocol._append(data, len(data))
 
     def __del__(self, _warn: Any = warnings.warn) -> None:
@@ -101,7 +102,7 @@ class TLSTransport(TLSStream):
 
 @named("SSLProtocol")
 class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
-    """TLS over the transport whose protocol this is made (asyncio: ``asyncio.sslproto.SSLProtocol``)."""
+    """The TLS protocol of one transport (asyncio: ``asyncio.sslproto.SSLProtocol``)."""
 
     def __init__(
         self,
@@ -141,11 +142,11 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
         self._app_transport.set_protocol(app_protocol)
 
     def describe(self) -> str:
-        """The state and the transport underneath, for people."""
+        """Return a representation with the state and the transport underneath."""
         return f"{TLSState(self._state).name.lower()} over {self._transport!r}"
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """What TLS knows, or else the transport underneath."""
+        """Return a fact that TLS knows, or else one of the transport underneath."""
         if name in self._extra:
             return self._extra[name]
         if self._transport is not None:
@@ -153,11 +154,11 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
         return default
 
     def is_transport_closing(self) -> bool:
-        """Return whether the transport underneath is."""
+        """Return whether the transport underneath is closed or being closed."""
         return self._transport is not None and bool(self._transport.is_closing())
 
     def limit_holding(self) -> None:
-        """Have the transport underneath hold no more than what would pause the protocol."""
+        """Limit the held bytes of the transport underneath to the number that would pause the protocol."""
         if isinstance(self._transport, StreamTransport):
             self._transport._hold_at_most(self._high)
 
@@ -187,12 +188,12 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
     def connection_made(self, transport: Any) -> None:
         """Begin the handshake."""
         self._transport = transport
-        if self._state != TLSState.CONNECTING:  # Closed before it began.
+        if self._state != TLSState.CONNECTING:  # The transport was closed before the handshake began.
             self._force_transport(None)
             return
         self._is_own = isinstance(transport, StreamTransport | TLSStream)
         if self._is_own:
-            # Its protocol was told to pause, maybe; to resume is for us to tell.
+            # The transport may have paused its protocol; TLS has to resume it.
             self._transport_paused = self._app_writing_paused = transport._protocol_paused
             transport.set_write_buffer_limits(high=0)
             self.limit_holding()
@@ -206,7 +207,7 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
         self._handshake()
 
     def connection_lost(self, error: BaseException | None) -> None:
-        """The transport underneath is gone."""
+        """Handle the loss of the transport underneath."""
         if self._in_openssl:
             self._loop.call_soon(self.connection_lost, error)
             return
@@ -227,7 +228,7 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
             self.forget()
 
     def eof_received(self) -> bool:
-        """The peer has finished writing, with or without close_notify."""
+        """Handle the end of the peer's writing, with or without close_notify."""
         if self._in_openssl:
             self._refuse_entry()
         self._has_eof = True
@@ -243,7 +244,7 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
         except Exception:
             self._transport.close()
             raise
-        return self._state == TLSState.FLUSHING  # Something is to be delivered or sent still.
+        return self._state == TLSState.FLUSHING  # There is still data to deliver or to send.
 
     def _go_on(self) -> None:
         if self._in_openssl:  # A callback of OpenSSL's has closed the connection.
@@ -268,7 +269,7 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
             self._handshake_done(None)
 
     def _ask_openssl(self, call: Callable[[], object]) -> None:
-        """Have the SSL object do something; RuntimeError if its own callbacks ask for that."""
+        """Call a method of the SSL object; raise RuntimeError if one of its callbacks asks for that."""
         if self._in_openssl:
             self._refuse_entry()
         self._in_openssl = True
@@ -287,7 +288,7 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
             self._enter(TLSState.OPEN)
             peercert = self._sslobj.getpeercert()
         except Exception as failure:
-            error = None  # A cycle otherwise, through the traceback.
+            error = None  # Otherwise the traceback would make a cycle.
             self._enter(TLSState.CLOSED)
             what = " on verifying the certificate" if isinstance(failure, ssl.CertificateError) else ""
             self._fatal_error(failure, f"SSL handshake failed{what}")
@@ -323,7 +324,7 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
     # The shutdown.
 
     def start_shutdown(self) -> None:
-        """Send what is unsent and close_notify, and wait for the peer's."""
+        """Send the unsent data and close_notify, and wait for the peer's close_notify."""
         if self._closing:
             return
         self._closing = True
@@ -340,7 +341,7 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
         self.start_shutdown()
 
     def _flush(self) -> None:
-        """Deliver and send what there is; then tell the peer that this was all."""
+        """Deliver and send the waiting data; then send close_notify to the peer."""
         try:
             if self._closing:
                 self._discard()
@@ -375,7 +376,7 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
                 self._shutdown_done()
 
     def _await_close_notify(self) -> None:
-        """Something arrived after our close_notify: more data, which nobody wants, or the peer's."""
+        """Handle input after our close_notify: more data, which is dropped, or the peer's close_notify."""
         try:
             if self._has_eof or self._discard():
                 self._shutdown_done()
@@ -409,9 +410,9 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
             self._fatal_error(error, "Error calling eof_received()")
 
     def forget(self) -> None:
-        """Let the context and what is known of the connection go: nobody waits for them any more.
+        """Drop the context and the known facts about the connection: no code waits for them any more.
 
-        asyncio does this at the second `close`; a protocol that keeps its transport would keep them.
+        asyncio does this at the second `close`. A protocol that keeps its transport would keep them.
         """
         self._is_forgotten = True
         if self._state == TLSState.CLOSED:
@@ -421,13 +422,13 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
     # Errors.
 
     def abort(self, error: BaseException | None) -> None:
-        """Let the connection go at once."""
+        """Close the connection at once."""
         self._closing = True
         self._enter(TLSState.CLOSED)
         self._force_transport(error)
 
     def _force_transport(self, error: BaseException | None) -> None:
-        """Have the transport underneath lose the connection, with this error if it can."""
+        """End the connection of the transport underneath, with this error if the transport allows it."""
         transport = self._transport
         if transport is None:
             return
@@ -465,7 +466,7 @@ def _positive(name: str, seconds: float | None, default: float) -> float:
 
 
 def default_context(server_side: bool, server_hostname: str | None) -> Any:
-    """What ``ssl=True`` stands for: a client that trusts what the system trusts."""
+    """Return the context for ``ssl=True``: a client that trusts the system's certificates."""
     if server_side:
         raise ValueError("Server side SSL needs a valid SSLContext")
     context = ssl.create_default_context()
@@ -475,7 +476,7 @@ def default_context(server_side: bool, server_hostname: str | None) -> Any:
 
 
 def scratch_of(loop: AnyLoop) -> memoryview:
-    """The buffer that all TLS connections of a loop share."""
+    """Return the buffer that all TLS connections of a loop share."""
     if loop._tls_scratch is None:
         loop._tls_scratch = memoryview(bytearray(READ_SIZE))
     return loop._tls_scratch

@@ -1,4 +1,4 @@
-"""The face of a TLS connection: what a protocol is given as its transport."""
+"""The transport that a TLS connection gives to its protocol."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class TLSStream:
         self.set_write_buffer_limits()
         self.set_read_buffer_limits()
 
-    # Looking.
+    # State and buffers.
 
     def get_protocol(self) -> asyncio.BaseProtocol | None:
-        """The protocol that is called; None when the connection is lost."""
+        """Return the protocol that is called, or None when the connection is lost."""
         protocol: asyncio.BaseProtocol | None = self._ssl_protocol._app_protocol
         return protocol
 
@@ -45,11 +45,11 @@ class TLSStream:
         return not self._ssl_protocol._app_reading_paused
 
     def get_write_buffer_size(self) -> int:
-        """How many bytes wait to be given to the kernel, in the clear or encrypted."""
+        """Return the number of bytes that wait to be given to the kernel, in the clear or encrypted."""
         return self._ssl_protocol._unsent()
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """The low and the high watermark, in bytes."""
+        """Return the low and the high watermark, in bytes."""
         return self._ssl_protocol._low, self._ssl_protocol._high
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
@@ -60,20 +60,20 @@ class TLSStream:
         layer._control_writing()
 
     def get_read_buffer_size(self) -> int:
-        """How many bytes have arrived that were not decrypted yet."""
+        """Return the number of received bytes that were not decrypted yet."""
         return int(self._ssl_protocol._incoming.pending)
 
     def get_read_buffer_limits(self) -> tuple[int, int]:
-        """How little and how much may wait there before the socket is read, and no more read."""
+        """Return the low and the high watermark of waiting bytes: reading resumes and pauses there."""
         return self._ssl_protocol._read_low, self._ssl_protocol._read_high
 
     def set_read_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set these watermarks, in bytes; ValueError unless high >= low >= 0."""
+        """Set the read watermarks, in bytes; ValueError unless high >= low >= 0."""
         layer = self._ssl_protocol
         layer._read_high, layer._read_low = watermarks(high, low, HIGH_WATER_READ)
         layer._control_reading()
 
-    # Doing.
+    # Reading, writing and closing.
 
     def pause_reading(self) -> None:
         """Give the protocol no data until `resume_reading`."""
@@ -99,9 +99,9 @@ class TLSStream:
         )
 
     def write_eof(self) -> None:
-        """Not possible: TLS ends in both directions at once (``asyncio.WriteTransport.write_eof``)."""
+        """Raise NotImplementedError: TLS ends both ways at once (``asyncio.WriteTransport.write_eof``)."""
         raise NotImplementedError
 
     def can_write_eof(self) -> bool:
-        """False: a TLS connection cannot be closed one side at a time."""
+        """Return False: a TLS connection cannot be closed one side at a time."""
         return False

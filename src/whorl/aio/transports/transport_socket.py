@@ -1,4 +1,4 @@
-"""The socket that programs are given of a transport, which notes when its descriptor is handed out."""
+"""The socket that programs get from a transport; it notes when a program takes the descriptor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from whorl.core.loop.write_coalescer import WriteCoalescer
 
-# The attribute of asyncio's class, past the one by which programs read it here.
+# The `_sock` attribute of asyncio's class, without the property by which programs read it here.
 _socket_of = vars(trsock.TransportSocket)["_sock"].__get__
 _keep = vars(trsock.TransportSocket)["_sock"].__set__
 
@@ -18,9 +18,9 @@ _keep = vars(trsock.TransportSocket)["_sock"].__set__
 class TransportSocket(trsock.TransportSocket):
     """A view of a connection's socket (asyncio: ``asyncio.trsock.TransportSocket``).
 
-    A program that has the descriptor may send by it. So what the loop holds leaves before it is handed out,
-    and the connection holds nothing from then on. Names and options are read and set without that. Whatever
-    else asyncio's class does, now or in a Python to come, counts as handing it out.
+    A program that has the descriptor may send by it. So the view sends held writes before it gives the
+    descriptor away, and the connection holds nothing from then on. Names and options are read and set without
+    that. Any other method of asyncio's class, now or in a later Python, counts as giving the descriptor away.
     """
 
     __slots__ = ("_collector", "is_handed_out")
@@ -55,19 +55,19 @@ class TransportSocket(trsock.TransportSocket):
         return _socket_of(self).proto  # type: ignore[no-any-return]
 
     def get_inheritable(self) -> bool:
-        """Return whether programs that are started get the descriptor."""
+        """Return whether started programs inherit the descriptor."""
         return _socket_of(self).get_inheritable()  # type: ignore[no-any-return]
 
     def getpeername(self) -> Any:
-        """The peer's address."""
+        """Return the peer's address."""
         return _socket_of(self).getpeername()
 
     def getsockname(self) -> Any:
-        """The socket's own address."""
+        """Return the socket's local address."""
         return _socket_of(self).getsockname()
 
     def getsockopt(self, *args: Any) -> Any:
-        """An option (``socket.socket.getsockopt``)."""
+        """Return the value of an option (``socket.socket.getsockopt``)."""
         return _socket_of(self).getsockopt(*args)
 
     def setsockopt(self, *args: Any) -> None:
