@@ -14,6 +14,7 @@ from tests.source_trees import all_sources
 WITHOUT_CLASSES = {
     "whorl.aio.sockets.add_reader",
     "whorl.aio.futures.task_factory",
+    "whorl.aio.interop.stock",
     "whorl.aio.loop.tasks",
     "whorl.core.lists",
 }

@@ -19,7 +19,7 @@ import pytest
 
 import whorl
 from tests.aio.compare_with_asyncio import is_as_in_asyncio
-from whorl.aio.threads.executor_job import ExecutorJob, is_stock_executor, is_stock_submit
+from whorl.aio.threads.executor_job import ExecutorJob
 
 pytestmark = pytest.mark.usefixtures("no_leak")
 
@@ -413,23 +413,6 @@ def test_futures_of_another_class_are_not_asked_in_other_threads() -> None:
     with asyncio.Runner(loop_factory=Loop) as runner:
         assert runner.run(asyncio.to_thread(int, 3)) == 3
     assert asking == {threading.get_ident()}
-
-
-def test_is_stock_executor_recognizes_the_executor_of_this_python() -> None:
-    with ThreadPoolExecutor(1) as executor:
-        assert is_stock_executor(executor)
-        assert not is_stock_executor(None)
-
-
-def test_is_stock_submit_rejects_another_submit() -> None:
-    submit = ThreadPoolExecutor.submit
-
-    def wrapped(*args: Any) -> Any:
-        return submit(*args)
-
-    assert is_stock_submit(submit)
-    assert not is_stock_submit(wrapped)
-    assert not is_stock_submit(ThreadPoolExecutor.shutdown)
 
 
 async def test_a_way_into_the_loop_that_fails_is_logged(

@@ -6,7 +6,7 @@ from whorl.aio.transports.byte_transport cimport PyContext_Enter, PyContext_Exit
 from whorl.aio.transports.connection_set cimport ConnectionSet
 from whorl.aio.transports.stream cimport StreamTransport
 from whorl.aio.transports.fd_table cimport TransportTable
-from whorl.aio.interop.class_snapshot cimport ClassSnapshot
+from whorl.aio.interop.stock cimport has_stock_sockets
 from whorl.core.kernel.kernel cimport Kernel
 from whorl.core.loop.lifecycle cimport LoopLifecycle
 from whorl.core.pollers.contract cimport IOHandle
@@ -21,9 +21,7 @@ cdef int OPEN
 cdef int READABLE
 cdef int ACCEPTS_PER_EVENT
 cdef object SocketTransport
-cdef object _Socket
 cdef object _CALL_SOON
-cdef ClassSnapshot _METHODS
 cdef tuple EXHAUSTED
 cdef tuple NOTHING_THERE
 

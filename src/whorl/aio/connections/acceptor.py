@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.aio.connections.accepted_socket import say_failed, serve
 from whorl.aio.connections.connect import make_socket_transport
-from whorl.aio.interop.class_snapshot import ClassSnapshot
+from whorl.aio.interop.stock import has_stock_sockets, is_stock_socket
 from whorl.aio.sockets.watch import release_fd_for_transport
 from whorl.aio.transports.connection_set import ConnectionSet
 from whorl.aio.transports.public import SocketTransport
@@ -38,11 +38,6 @@ if TYPE_CHECKING:
 OPEN = int(Life.OPEN)
 READABLE = int(Event.READABLE)
 
-# The methods at the import of this module: if a program replaces them, the replacement is called.
-_Socket = socket.socket
-_METHODS = ClassSnapshot(
-    [(_Socket, name, getattr(_Socket, name)) for name in ("accept", "recv", "recv_into", "send", "sendmsg")]
-)
 _CALL_SOON = Loop.call_soon
 
 # Errors of accept(2) after which connections still wait, but resources to accept them are missing.
@@ -103,7 +98,7 @@ class Acceptor(IOHandle):
         # object. None if they may have others.
         self._kind: tuple[int, int, Any] | None = None
         if server._ssl_context is None and loop._kernel.accepts_descriptors:
-            if type(sock) is _Socket and sock.family in ACCEPTED_FAMILIES:
+            if is_stock_socket(sock) and sock.family in ACCEPTED_FAMILIES:
                 own_name = loop._kernel.socket_name(sock) if sock.family == socket.AF_UNIX else None
                 self._kind = int(sock.family), sock.proto, None if isinstance(own_name, int) else own_name
         loop._poller.add(self, READABLE)
@@ -147,8 +142,7 @@ class Acceptor(IOHandle):
         return (
             self._kind is not None
             and not loop._debug
-            and socket.socket is _Socket
-            and _METHODS.is_current()
+            and has_stock_sockets()
             and getattr(loop._make_socket_transport, "__func__", None) is make_socket_transport
             and getattr(loop.call_soon, "__func__", None) is _CALL_SOON
         )

@@ -1,6 +1,4 @@
-cimport cython
-
-from whorl.aio.interop.class_snapshot cimport ClassSnapshot
+from whorl.aio.interop.stock cimport has_stock_loop_methods
 from whorl.core.loop.loop cimport Loop
 
 
@@ -20,7 +18,6 @@ cdef class Running(Loop):
     cdef public object _transports
     cdef public object slow_callback_duration
 
-    @cython.locals(methods=ClassSnapshot)
     cdef bint _complete_shutdown_inline(self, object coroutine) except -1
     cdef object _ensure_future(self, object future)
     cdef object _run_turns_of_others(self)

@@ -16,7 +16,8 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from whorl.aio.interop import handle_run_hook
-from whorl.aio.interop.class_snapshot import ClassSnapshot
+from whorl.aio.interop.stock import has_stock_loop_methods
+from whorl.aio.interop.stock import snapshot_methods as snapshot_methods  # for the rooms below
 from whorl.aio.loop import async_generators, clock, exception_handler
 from whorl.aio.threads import executor
 from whorl.aio.transports.fd_table import TransportTable
@@ -64,15 +65,6 @@ _DEBUG_VARIABLE = os.fsencode("PYTHONASYNCIODEBUG")
 
 _SHUTDOWN_ASYNCGENS = async_generators.shutdown_asyncgens.__code__
 _SHUTDOWN_EXECUTOR = executor.shutdown_default_executor.__code__
-
-# The methods that a run calls, for each of Whorl's loop classes.
-_methods: dict[type, ClassSnapshot] = {}
-
-
-def snapshot_methods(kind: type) -> None:
-    """Record the methods of a class of loops that a run calls, to notice replacements."""
-    names = "_run_once call_at call_soon create_task get_debug run_forever stop time".split()
-    _methods[kind] = ClassSnapshot([(kind, name, getattr(kind, name)) for name in names])
 
 
 def starts_in_debug_mode() -> bool:
@@ -240,15 +232,13 @@ class Running(Loop):
         if not ends_asyncgens and code is not _SHUTDOWN_EXECUTOR:
             return False
         face: Any = self
-        methods = _methods.get(type(self))
         frame = coroutine.cr_frame
         if (
             self._known_asyncgens
             or self._default_executor is not None
             or self._task_factory is not None
             or self._children
-            or methods is None
-            or not methods.is_current()
+            or not has_stock_loop_methods(type(self))
             or face.__dict__
             or handle_run_hook.patched_run() is not None
             or not self._is_quiet()

@@ -15,7 +15,7 @@ from asyncio import streams
 from collections.abc import Callable
 from typing import Any
 
-from whorl.aio.interop.class_snapshot import ClassSnapshot
+from whorl.aio.interop.stock import has_stock_stream_methods, has_stock_writer_attributes
 from whorl.aio.streams import buffer
 from whorl.aio.streams.feed import StreamFeed
 from whorl.core.loop.loop import Loop
@@ -243,29 +243,12 @@ async def start_unix_server(
     return await streams.start_unix_server(client_connected_cb, path, limit=limit, **options)
 
 
-# What asyncio's classes have that ours replace or rely on, as it was when this module was imported.
-_EXPECTED = ClassSnapshot(
-    [
-        (owner, name, getattr(owner, name))
-        for owner, names in (
-            (
-                _Reader,
-                [name for name in vars(StreamReader) if name in vars(_Reader) and not name.startswith("__")],
-            ),
-            (_Protocol, ["connection_made", "data_received"]),
-            (_Writer, [name for name in ("drain", "__init__", "__del__") if hasattr(_Writer, name)]),
-        )
-        for name in names
-    ]
-)
-
-
 def attach_feed(protocol: Any) -> StreamFeed | None:
     """Make the reader of a protocol of asyncio's one of ours, if nobody can tell.
 
     Where what arrives for the protocol may be put: None if only `data_received` will do.
     """
-    if type(protocol) is not _Protocol or not _EXPECTED.is_current():
+    if type(protocol) is not _Protocol or not has_stock_stream_methods():
         return None
     reader = protocol._stream_reader
     if type(reader) is StreamReader:
@@ -298,7 +281,6 @@ class _ReleasedTransport:
 
 
 _GIVEN = _ReleasedTransport()
-_OF_WRITERS = {"_transport", "_protocol", "_reader", "_loop", "_complete_fut"}
 
 
 def _adopt_writer(writer: Any) -> streams.StreamWriter:
@@ -306,9 +288,9 @@ def _adopt_writer(writer: Any) -> streams.StreamWriter:
 
     The interpreter finds the attributes of a new object faster than those of one whose class was changed.
     """
-    if type(writer) is not _Writer or type(writer._reader) is not StreamReader or not _EXPECTED.is_current():
+    if type(writer) is not _Writer or type(writer._reader) is not StreamReader:
         return writer  # type: ignore[no-any-return]
-    if writer.__dict__.keys() != _OF_WRITERS:
+    if not has_stock_stream_methods() or not has_stock_writer_attributes(writer):
         return writer  # type: ignore[no-any-return]
     own: Any = StreamWriter.__new__(StreamWriter)
     own._transport = writer._transport

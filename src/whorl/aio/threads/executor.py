@@ -9,7 +9,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
-from whorl.aio.threads.executor_job import is_stock_executor, submit_job
+from whorl.aio.interop.stock import is_stock_executor
+from whorl.aio.threads.executor_job import submit_job
 from whorl.aio.threads.future_chain import wrap_future
 
 if TYPE_CHECKING:

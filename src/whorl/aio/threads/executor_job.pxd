@@ -1,13 +1,9 @@
 cimport cython
 
-from whorl.aio.interop.class_snapshot cimport ClassSnapshot
 from whorl.core.loop.loop cimport Loop
 
-cdef object _Executor
 cdef object _thread
 cdef object _global_lock
-cdef bint _is_known
-cdef ClassSnapshot _methods
 
 
 @cython.final
@@ -23,5 +19,4 @@ cdef class ExecutorJob:
     cdef object _post(self)
 
 
-cpdef bint is_stock_executor(object executor) except -1
 cpdef object submit_job(object loop, object executor, object function, tuple args)

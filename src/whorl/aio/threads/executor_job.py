@@ -8,13 +8,9 @@ from __future__ import annotations
 from asyncio import events
 from collections.abc import Callable
 from concurrent.futures import _base, thread
-from concurrent.futures.thread import ThreadPoolExecutor
-from types import FunctionType, ModuleType
 from typing import Any
 
 from whorl.aio.futures.future import Future as OwnFuture
-from whorl.aio.interop.class_snapshot import ClassSnapshot
-from whorl.aio.threads import future_chain
 from whorl.aio.threads.future_chain import ASKS_WHICH_LOOP_RUNS, chain_future, in_terms_of_asyncio
 from whorl.core.loop.loop import Loop
 
@@ -28,7 +24,6 @@ try:
 except ImportError:
     from whorl.core import cython_shim as cython
 
-_Executor: Any = ThreadPoolExecutor
 _thread: Any = thread
 _global_lock: Any = _thread._global_shutdown_lock
 
@@ -114,56 +109,6 @@ class ExecutorJob:
             future.set_result(result)
         else:
             future.set_exception(in_terms_of_asyncio(error))
-
-
-# What `submit` does is done here in its place. Programs that trace calls replace it, or what it calls,
-# and a later Python may have another one.
-_NEEDED = {"_adjust_thread_count", "_broken", "_shutdown", "_shutdown_lock", "_work_queue", "put"}
-_KNOWN = _NEEDED | {
-    "BROKEN",
-    "BrokenThreadPool",
-    "Future",
-    "RuntimeError",
-    "_WorkItem",
-    "_base",
-    "_global_shutdown_lock",
-    "_resolve_work_item_task",
-}
-
-
-def _is_of(module: ModuleType, function: Any) -> bool:
-    """Return whether a function stands in this module."""
-    return type(function) is FunctionType and function.__globals__ is vars(module)
-
-
-def is_stock_submit(submit: Any) -> bool:
-    """Return whether this is an executor's method of that name, as far as it is known what that does."""
-    return _is_of(thread, submit) and _NEEDED <= set(submit.__code__.co_names) <= _KNOWN
-
-
-_is_known = (
-    is_stock_submit(_Executor.submit)
-    and _is_of(thread, _thread._WorkItem.run)
-    and _is_of(_base, _base.Future.set_result)
-)
-_methods = ClassSnapshot(
-    [
-        (_Executor, "submit", _Executor.submit),
-        (_thread._WorkItem, "run", _thread._WorkItem.run),
-        (_base.Future, "set_result", _base.Future.set_result),
-    ]
-)
-
-
-def is_stock_executor(executor: Any) -> bool:
-    """Whether it is the standard library's executor of threads, and nobody looks at what it is given."""
-    return (
-        type(executor) is _Executor
-        and _is_known
-        and _methods.is_current()
-        and "submit" not in executor.__dict__
-        and future_chain.is_as_known()
-    )
 
 
 def submit_job(loop: Any, executor: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:

@@ -1,5 +1,6 @@
 cimport cython
 
+from whorl.aio.interop.stock cimport has_stock_future_chain
 from whorl.core.loop.loop cimport Loop
 
 

@@ -8,13 +8,13 @@ from asyncio import events, futures
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+from whorl.aio.interop.stock import has_stock_future_chain
 from whorl.core.loop.loop import Loop
 
 if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop
 
 _FutureOfThread = concurrent.futures.Future
-_chain: Any = futures._chain_future  # type: ignore[attr-defined]
 _copy_state: Any = futures._copy_future_state  # type: ignore[attr-defined]
 in_terms_of_asyncio: Any = futures._convert_future_exc  # type: ignore[attr-defined]
 
@@ -22,7 +22,7 @@ in_terms_of_asyncio: Any = futures._convert_future_exc  # type: ignore[attr-defi
 # later.
 ASKS_WHICH_LOOP_RUNS = any(
     isinstance(inner, CodeType) and "_get_running_loop" in inner.co_names
-    for inner in _chain.__code__.co_consts
+    for inner in futures._chain_future.__code__.co_consts  # type: ignore[attr-defined]
 )
 
 
@@ -74,17 +74,12 @@ class ChainedFuture:
             future.set_exception(in_terms_of_asyncio(exception))
 
 
-def is_as_known() -> bool:
-    """Return whether asyncio's function for this is in its place."""
-    return futures._chain_future is _chain  # type: ignore[attr-defined]
-
-
 def wrap_future(loop: AnyLoop, source: Any) -> Any:
     """Return a future of the loop that gets the result of `source`, and cancels it if it is cancelled.
 
     Source: ``asyncio.wrap_future``.
     """
-    if type(source) is not _FutureOfThread or futures._chain_future is not _chain:  # type: ignore[attr-defined]
+    if type(source) is not _FutureOfThread or not has_stock_future_chain():
         return futures.wrap_future(source, loop=loop)
     return chain_future(loop, loop.create_future(), source)
 

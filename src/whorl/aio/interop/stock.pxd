@@ -1,0 +1,27 @@
+cimport cython
+
+from whorl.aio.interop.class_snapshot cimport ClassSnapshot
+
+cdef object _Reader
+cdef object _Protocol
+cdef object _Executor
+cdef object _Socket
+cdef object _chain
+cdef ClassSnapshot _METHODS_OF_STREAMS
+cdef ClassSnapshot _CONSTRUCTORS_OF_STREAMS
+cdef ClassSnapshot _METHODS_OF_EXECUTOR
+cdef ClassSnapshot _METHODS_OF_SOCKETS
+cdef dict _METHODS_OF_LOOPS
+cdef set _OF_WRITERS
+cdef bint _KNOWS_EXECUTOR
+
+
+cpdef bint has_stock_stream_methods() except -1
+cpdef bint has_stock_stream_constructors() except -1
+cpdef bint has_stock_writer_attributes(object writer) except -1
+cpdef bint has_stock_executor_methods() except -1
+cpdef bint has_stock_future_chain() except -1
+cpdef bint is_stock_executor(object executor) except -1
+cpdef bint has_stock_sockets() except -1
+@cython.locals(methods=ClassSnapshot)
+cpdef bint has_stock_loop_methods(object kind) except -1
