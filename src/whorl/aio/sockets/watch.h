@@ -10,7 +10,7 @@ static unsigned int whorl_version_of_sockets;
 static PyObject *whorl_plain_recv, *whorl_plain_send, *whorl_plain_fileno;
 
 /* Return whether the class has the methods that it always had. Its number is noted; Python hides it. */
-static inline int whorl_look_at_sockets(void) {
+static int whorl_look_at_sockets(void) {
     PyObject *cls = (PyObject *)whorl_sockets;
     PyObject *recv = PyObject_GetAttrString(cls, "recv"), *send = PyObject_GetAttrString(cls, "send");
     PyObject *fileno = PyObject_GetAttrString(cls, "fileno");
