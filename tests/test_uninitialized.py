@@ -15,6 +15,7 @@ WITHOUT_CLASSES = {
     "whorl.aio.sockets.add_reader",
     "whorl.aio.futures.task_factory",
     "whorl.aio.interop.stock",
+    "whorl.aio.sockets.interest",
     "whorl.aio.loop.tasks",
     "whorl.core.lists",
 }

@@ -2,6 +2,7 @@ cimport cython
 
 from whorl.aio.transports.pipe cimport ReadPipe, WritePipe
 from whorl.aio.interop.reusable_future cimport ReusableFuture
+from whorl.aio.sockets.interest cimport interest
 from whorl.core.callback cimport Callback, has_single_reference
 from whorl.core.loop.loop cimport Loop
 from whorl.core.pollers.contract cimport IOHandle, Poller
@@ -17,6 +18,17 @@ cdef int EINTR
 cdef int WAIT
 cdef int OVER
 cdef int AGAIN
+cdef int EDGE
+cdef int IDLE
+cdef int SHARED
+cdef int LOCAL_STREAM
+cdef int READER
+cdef int WRITER
+cdef int RECEIVER
+cdef int SENDER
+cdef int DRAINED
+cdef int HUNG_UP
+cdef int URGENT
 cdef int ATTEMPTS_PER_EVENT
 cdef int IDLE_EVENTS
 cdef Py_ssize_t READ_SIZE
@@ -46,12 +58,9 @@ cdef class DescriptorWatch(IOHandle):
     cdef public SocketWait sender
     cdef Loop _runner
     cdef object _owner
-    cdef bint _is_stream
-    cdef bint _both_ways
-    cdef bint _brings_much
-    cdef bint _drained
-    cdef bint _hung_up
-    cdef bint _urgent
+    cdef int _kind
+    cdef int _unread
+    cdef Py_ssize_t _last_size
     cdef int _idle_events
     cdef SocketWait _latest
     cdef SocketWait _spare
@@ -73,7 +82,7 @@ cdef class DescriptorWatch(IOHandle):
     cdef bint is_stale(self) except -1
     @cython.locals(wait=SocketWait)
     cdef SocketWait _new_wait(self, Py_ssize_t size)
-    @cython.locals(calls=bint, busy=bint, edge=bint, wanted=int)
+    @cython.locals(waiting=int, former=int, plan=int, wanted=int)
     cdef object _watch(self, bint replaced)
     cdef object _rewatch(self, int wanted, bint edge)
     @cython.locals(former=Callback, waited=SocketWait)
@@ -86,6 +95,9 @@ cdef class DescriptorWatch(IOHandle):
     cpdef object detach_all(self)
 
 
+@cython.locals(facts=int)
+cdef int facts_of(int seen) except -1
+cpdef int kind_of(object sock) except -1
 cpdef object descriptor_of(object fileobj)
 cpdef object number_of(object fileobj)
 cpdef bint is_possible(object fd) except -1

@@ -21,6 +21,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.interop.reusable_future import ReusableFuture
+from whorl.aio.sockets.interest import interest
+from whorl.aio.sockets.states import EDGE, IDLE, Kind, Waiting
 from whorl.aio.transports.pipe import ReadPipe, WritePipe
 from whorl.core.callback import Callback
 from whorl.core.kernel.errors import os_error
@@ -65,8 +67,34 @@ EINTR = -errno.EINTR
 WAIT = 0
 OVER = 1
 AGAIN = 2
+SHARED = int(Kind.SHARED)
+LOCAL_STREAM = int(Kind.LOCAL_STREAM)
+READER = int(Waiting.READER)
+WRITER = int(Waiting.WRITER)
+RECEIVER = int(Waiting.RECEIVER)
+SENDER = int(Waiting.SENDER)
+DRAINED = 1  # all data was received, and no event came since
+HUNG_UP = 2  # the peer will write no more, so that no event may come
+URGENT = 4  # there is urgent data, at which a receive ends before it has all
 Socket = SOCKET
 learn_sockets(SOCKET)
+
+
+def facts_of(seen: int) -> int:
+    """Return the facts on unread data that these events tell."""
+    facts = 0
+    if seen & (DISCONNECT | HANGUP | ERROR):
+        facts = HUNG_UP
+    if seen & PRIORITIZED:
+        facts |= URGENT
+    return facts
+
+
+def kind_of(sock: socket.socket) -> int:
+    """Return the `Kind` of a socket object."""
+    if sock.type != socket.SOCK_STREAM:
+        return int(Kind.DATAGRAMS)
+    return int(Kind.LOCAL_STREAM if sock.family == socket.AF_UNIX else Kind.REMOTE_STREAM)
 
 
 class SocketWait(ReusableFuture):
@@ -137,17 +165,14 @@ class DescriptorWatch(IOHandle):
     """
 
     __slots__ = (
-        "_both_ways",
-        "_brings_much",
-        "_drained",
-        "_hung_up",
         "_idle_events",
-        "_is_stream",
+        "_kind",
+        "_last_size",
         "_latest",
         "_owner",
         "_runner",
         "_spare",
-        "_urgent",
+        "_unread",
         "fileobj",
         "reader",
         "receiver",
@@ -166,19 +191,15 @@ class DescriptorWatch(IOHandle):
         self.receiver: SocketWait | None = None
         self.sender: SocketWait | None = None
         self._owner: Any = None  # a weak reference to the socket object
-        self._is_stream = False
-        self._both_ways = False  # whether a peer that reads costs no event, so that WRITABLE may stay
-        self._drained = False  # whether all was received, and no event came since
-        self._hung_up = False  # whether the peer will write no more, so that no event may come
-        self._urgent = False  # whether there is urgent data, at which receiving ends before all was received
-        self._brings_much = False  # whether the last receive was long
+        self._kind = SHARED
+        self._unread = 0  # the known facts on unread data: DRAINED, HUNG_UP, URGENT
+        self._last_size = 0  # the number of bytes that the last receive brought
         self._idle_events = 0  # the number of events while no task waited
         self._latest: SocketWait | None = None  # the wait that was used last
         self._spare: SocketWait | None = None  # the wait that was used before the last
         if self._runner._poller.can_keep_idle_watches and isinstance(sock, Socket):
             self._owner = weakref.ref(sock)
-            self._is_stream = sock.type == socket.SOCK_STREAM
-            self._both_ways = self._is_stream and sock.family != socket.AF_UNIX
+            self._kind = kind_of(sock)
 
     def _on_events(self, seen: int) -> None:
         if self._is_idle_watch:
@@ -186,12 +207,9 @@ class DescriptorWatch(IOHandle):
             return
         # Errors and hang-ups concern both directions, as the selectors module has it.
         writer, sender = self.writer, self.sender
-        if seen & (DISCONNECT | HANGUP | ERROR):
-            self._hung_up = True
-        if seen & PRIORITIZED:
-            self._urgent = True
-        if seen == 0 or seen & (READABLE | DISCONNECT | PRIORITIZED | HANGUP | ERROR):
-            self._drained = False
+        self._unread |= facts_of(seen)
+        if seen == 0 or seen & ~WRITABLE:
+            self._unread &= ~DRAINED
             try:
                 self._on_readable(seen)
             except BaseException:
@@ -252,8 +270,7 @@ class DescriptorWatch(IOHandle):
         elif outcome == AGAIN:
             self.attempt_soon()
         elif wait is self.receiver:
-            self._drained = self._edge
-            self._urgent = False
+            self._unread = (self._unread | DRAINED if self._edge else self._unread & ~DRAINED) & ~URGENT
 
     def _wake_now(self, wait: SocketWait) -> None:
         """Call the waiting task at once: if it were cancelled before its turn, the result would be lost."""
@@ -273,12 +290,9 @@ class DescriptorWatch(IOHandle):
         After IDLE_EVENTS of them, the watch ends: events without a wait are no longer worth their cost. A
         level-triggered watch ends at once, because its event would come again and again.
         """
-        if seen & (DISCONNECT | HANGUP | ERROR):
-            self._hung_up = True
-        if seen & PRIORITIZED:
-            self._urgent = True
+        self._unread |= facts_of(seen)
         if seen & ~WRITABLE:
-            self._drained = False
+            self._unread &= ~DRAINED
             self._idle_events += 1
             if self._idle_events > IDLE_EVENTS or not self._edge:
                 self._is_idle_watch = False
@@ -286,9 +300,9 @@ class DescriptorWatch(IOHandle):
 
     def update_drained(self, size: int, limit: int) -> None:
         """Record whether the last receive took all data: it did if it received less than `limit`."""
-        self._brings_much = size >= LONG_READ
-        if self._edge and self._is_stream and not self._hung_up and not self._urgent:
-            self._drained = 0 < size < min(limit, READ_SIZE)
+        self._last_size = size
+        if self._edge and self._kind >= LOCAL_STREAM and not self._unread & (HUNG_UP | URGENT):
+            self._unread = DRAINED if 0 < size < min(limit, READ_SIZE) else 0
 
     def belongs_to(self, sock: Any) -> bool:
         """Return whether the watch was made for this socket object."""
@@ -325,35 +339,23 @@ class DescriptorWatch(IOHandle):
         A replacement may be for another file with the same number. The kernel does not watch that file yet,
         so the poller registers the descriptor again.
         """
-        calls = self.reader is not None or self.writer is not None
-        busy = calls or self.receiver is not None or self.sender is not None
-        # A datagram may be refused because of its receiver, which no edge reports.
-        edge = (
-            self._owner is not None
-            and not calls
-            and (self._is_stream or self.sender is None)
-            and self._runner._poller.edge_triggered
+        waiting = (
+            (READER if self.reader is not None else 0)
+            | (WRITER if self.writer is not None else 0)
+            | (RECEIVER if self.receiver is not None else 0)
+            | (SENDER if self.sender is not None else 0)
         )
-        wanted = 0
-        if edge and (busy or (self._edge and self._interest)):
-            wanted = READABLE | DISCONNECT | PRIORITIZED
-            if self._both_ways or self.sender is not None:
-                wanted |= WRITABLE
-        elif busy:
-            if self.reader is not None or self.receiver is not None:
-                wanted |= READABLE
-            if self.writer is not None or self.sender is not None:
-                wanted |= WRITABLE
-        elif self._owner is not None and self._interest == READABLE:
-            wanted = READABLE
-            edge = False
+        former = self._interest | (EDGE if self._edge else 0)
+        plan = interest(self._kind, waiting, former, self._runner._poller.edge_triggered)
+        if plan == READABLE | IDLE:
             self._seen = 0  # The recorded events were for the former reader.
-        if wanted != self._interest or replaced or (wanted and edge != self._edge):
-            self._rewatch(wanted, edge)
-        self._is_idle_watch = bool(wanted) and not busy
-        if not calls:
+        wanted = plan & ~(EDGE | IDLE)
+        if wanted != self._interest or replaced or (wanted and plan & EDGE != former & EDGE):
+            self._rewatch(wanted, plan & EDGE != 0)
+        self._is_idle_watch = plan & IDLE != 0
+        if not waiting & (READER | WRITER):
             self.fileobj = None
-        if busy:
+        if waiting:
             self._idle_events = 0
             self._activate()
         else:
@@ -361,7 +363,7 @@ class DescriptorWatch(IOHandle):
 
     def _rewatch(self, wanted: int, edge: bool) -> None:
         """Have the poller watch in another way."""
-        self._drained = self._hung_up = self._urgent = False
+        self._unread = 0
         former = self._edge
         self._edge = edge
         try:
@@ -537,13 +539,14 @@ def watch_for(loop: AnyLoop, sock: Any) -> DescriptorWatch:
         loop._poller.remove(watch)
         return new_watch(loop, fd, sock)
     watch._owner = None  # Several objects share the descriptor, so no check finds out when it is closed.
+    watch._kind = SHARED
     watch._watch(False)
     return watch
 
 
 def received(loop: Loop, watch: DescriptorWatch | None, fd: int, limit: int) -> bytes | int:
     """Return at most `limit` bytes, or `-errno`."""
-    if watch is None or watch._brings_much:
+    if watch is None or watch._last_size >= LONG_READ:
         return loop._kernel.recv(fd, limit)
     return loop._kernel.recv_short(fd, limit)
 
@@ -557,7 +560,7 @@ def receive(loop: AnyLoop, sock: Any, limit: int) -> bytes | SocketWait:
     watch: DescriptorWatch | None = found if isinstance(found, DescriptorWatch) else None
     if watch is not None and not watch.belongs_to(sock):
         watch = None
-    if not limit or watch is None or not watch._drained:
+    if not limit or watch is None or not watch._unread & DRAINED:
         data = received(loop, watch, fd, limit) if limit else b""
         if isinstance(data, bytes):
             if watch is not None and watch._is_idle_watch:
