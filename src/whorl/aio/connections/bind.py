@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from whorl.aio.connections.connect import bind_error
-from whorl.aio.connections.resolver import AddressInfo
+from whorl.aio.connections.resolver import AddressInfo, resolve_or_raise
 from whorl.core.kernel.errors import check_result, os_error
 
 if TYPE_CHECKING:
@@ -41,8 +41,6 @@ async def bind_hosts(
     infos = await _resolve_hosts(loop, host, port, family, flags)
     if reuse_address is None:
         reuse_address = os.name == "posix" and sys.platform != "cygwin"
-    if reuse_port and not hasattr(socket, "SO_REUSEPORT"):
-        raise ValueError("reuse_port not supported by socket module")
     options = Options(bool(reuse_address), bool(reuse_port), bool(keep_alive))
     return _bind_all(loop, infos, options)
 
@@ -60,15 +58,11 @@ async def _resolve_hosts(loop: AnyLoop, host: Any, port: Any, family: int, flags
     hosts: Iterable[Any] = [None if host == "" else host]
     if isinstance(host, Iterable) and not isinstance(host, str):
         hosts = host
-    found = await asyncio.tasks.gather(*(_resolve_host(loop, each, port, family, flags) for each in hosts))
+    resolving = (
+        resolve_or_raise(loop, (each, port), names_host=True, family=family, flags=flags) for each in hosts
+    )
+    found = await asyncio.tasks.gather(*resolving)
     return list(dict.fromkeys(info for infos in found for info in infos))
-
-
-async def _resolve_host(loop: AnyLoop, host: Any, port: Any, family: int, flags: int) -> list[AddressInfo]:
-    infos = await loop._ensure_resolved((host, port), family=family, flags=flags, loop=loop)
-    if not infos:
-        raise OSError(f"getaddrinfo({host!r}) returned empty list")
-    return infos
 
 
 def _bind_all(loop: AnyLoop, infos: list[AddressInfo], options: Options) -> list[Any]:
@@ -123,15 +117,23 @@ def _configure(loop: AnyLoop, sock: Any, family: int, options: Options) -> None:
     set_option = loop._kernel.set_option
     if options.reuse_address:
         check_result(set_option(sock, socket.SOL_SOCKET, socket.SO_REUSEADDR, 1))
-    if options.reuse_port and set_option(sock, socket.SOL_SOCKET, socket.SO_REUSEPORT, 1) < 0:
-        raise ValueError(
-            "reuse_port not supported by socket module, SO_REUSEPORT defined but not implemented."
-        )
+    if options.reuse_port:
+        set_reuse_port(loop, sock)
     if options.keep_alive:
         check_result(set_option(sock, socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1))
     if family == socket.AF_INET6:
         # The IPv4 address gets another socket.
         check_result(set_option(sock, socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1))
+
+
+def set_reuse_port(loop: AnyLoop, sock: Any) -> None:
+    """Let other sockets that agree to it bind to the same port."""
+    if not hasattr(socket, "SO_REUSEPORT"):
+        raise ValueError("reuse_port not supported by socket module")
+    if loop._kernel.set_option(sock, socket.SOL_SOCKET, socket.SO_REUSEPORT, 1) < 0:
+        raise ValueError(
+            "reuse_port not supported by socket module, SO_REUSEPORT defined but not implemented."
+        )
 
 
 # Paths.

@@ -19,8 +19,14 @@ try:
 except ImportError:
     ssl_module = None  # type: ignore[assignment]
 
-from whorl.aio.connections.resolver import AddressInfo
-from whorl.aio.sockets.checks import check_plain_socket, check_unix_socket
+from whorl.aio.connections.arguments import (
+    check_host_or_socket,
+    check_path_or_socket,
+    check_server_hostname,
+    check_tls_timeouts,
+)
+from whorl.aio.connections.resolver import AddressInfo, resolve_or_raise
+from whorl.aio.sockets.checks import check_plain_socket, check_stream_socket
 from whorl.aio.sockets.watch import release_fd_for_transport
 from whorl.aio.transports.public import SocketTransport
 from whorl.aio.transports.stream import StreamTransport
@@ -65,33 +71,17 @@ async def create_connection(
 
     Source: ``asyncio.loop.create_connection``.
     """
-    if server_hostname is not None and not ssl:
-        raise ValueError("server_hostname is only meaningful with ssl")
-    if server_hostname is None and ssl:
-        if not host:
-            raise ValueError("You must set server_hostname when using ssl without a host")
-        server_hostname = host
+    if ssl and server_hostname is None:
+        server_hostname = host or None
+    check_server_hostname(ssl, server_hostname, "You must set server_hostname when using ssl without a host")
     check_tls_timeouts(ssl, ssl_handshake_timeout, ssl_shutdown_timeout)
-    if sock is not None:
-        check_plain_socket(sock)
-    if happy_eyeballs_delay is not None and interleave is None:
-        interleave = 1
+    check_host_or_socket(host, port, sock, "host and port was not specified and no sock specified")
     is_own = sock is None  # and will be made here
-    if host is not None or port is not None:
-        if sock is not None:
-            raise ValueError("host/port and sock can not be specified at the same time")
-        infos = await _resolve(loop, (host, port), family, proto, flags)
-        local_infos = None
-        if local_addr is not None:
-            local_infos = await _resolve(loop, local_addr, family, proto, flags)
-        if interleave:
-            infos = interleaved(infos, interleave)
-        sock = await _connect_any(loop, infos, local_infos, happy_eyeballs_delay, all_errors)
-    else:
-        if sock is None:
-            raise ValueError("host and port was not specified and no sock specified")
-        if sock.type != socket.SOCK_STREAM:
-            raise ValueError(f"A Stream Socket was expected, got {sock!r}")
+    if is_own:
+        options: dict[str, Any] = {"family": family, "proto": proto, "flags": flags}
+        infos = await resolve_or_raise(loop, (host, port), **options)
+        local_infos = None if local_addr is None else await resolve_or_raise(loop, local_addr, **options)
+        sock = await _connect_any(loop, infos, local_infos, happy_eyeballs_delay, interleave, all_errors)
     transport, protocol = await loop._create_connection_transport(
         sock,
         protocol_factory,
@@ -106,13 +96,6 @@ async def create_connection(
         shown = transport.get_extra_info("socket")
         logger.debug("%r connected to %s:%r: (%r, %r)", shown, host, port, transport, protocol)
     return transport, protocol
-
-
-async def _resolve(loop: AnyLoop, address: Any, family: int, proto: int, flags: int) -> list[AddressInfo]:
-    infos = await loop._ensure_resolved(address, family=family, proto=proto, flags=flags, loop=loop)
-    if not infos:
-        raise OSError("getaddrinfo() returned empty list")
-    return infos
 
 
 def interleaved(infos: Iterable[AddressInfo], first_family_count: int = 1) -> list[AddressInfo]:
@@ -132,9 +115,12 @@ async def _connect_any(
     infos: list[AddressInfo],
     local_infos: list[AddressInfo] | None,
     delay: float | None,
+    interleave: int | None,
     all_errors: bool,
 ) -> Any:
     """Return a socket connected to the first of the addresses that answers."""
+    if interleave or (interleave is None and delay is not None):
+        infos = interleaved(infos, interleave or 1)
     failures: list[list[OSError]] = []  # one list for each address that was tried
     sock = None
     try:
@@ -235,19 +221,12 @@ async def create_unix_connection(
     Source: ``asyncio.loop.create_unix_connection``.
     """
     assert server_hostname is None or isinstance(server_hostname, str)
-    if ssl and server_hostname is None:
-        raise ValueError("you have to pass server_hostname when using ssl")
-    if server_hostname is not None and not ssl:
-        raise ValueError("server_hostname is only meaningful with ssl")
+    check_server_hostname(ssl, server_hostname, "you have to pass server_hostname when using ssl")
     check_tls_timeouts(ssl, ssl_handshake_timeout, ssl_shutdown_timeout)
-    if path is not None:
-        if sock is not None:
-            raise ValueError("path and sock can not be specified at the same time")
+    check_path_or_socket(path, sock, "no path and sock were specified")
+    is_own = sock is None  # and will be made here
+    if is_own:
         sock = await _connect_path(loop, os.fspath(path))
-    else:
-        if sock is None:
-            raise ValueError("no path and sock were specified")
-        check_unix_socket(sock)
     transport, protocol = await loop._create_connection_transport(
         sock,
         protocol_factory,
@@ -256,7 +235,7 @@ async def create_unix_connection(
         ssl_handshake_timeout=ssl_handshake_timeout,
         ssl_shutdown_timeout=ssl_shutdown_timeout,
     )
-    if path is not None:
+    if is_own:
         allow_holding(transport)
     return transport, protocol
 
@@ -289,8 +268,7 @@ async def connect_accepted_socket(
 
     Source: ``asyncio.loop.connect_accepted_socket``.
     """
-    if sock.type != socket.SOCK_STREAM:
-        raise ValueError(f"A Stream Socket was expected, got {sock!r}")
+    check_stream_socket(sock)
     check_tls_timeouts(ssl, ssl_handshake_timeout, ssl_shutdown_timeout)
     check_plain_socket(sock)
     transport, protocol = await loop._create_connection_transport(
@@ -379,14 +357,3 @@ def allow_holding(transport: Any) -> None:
         transport = transport._ssl_protocol._transport
     if isinstance(transport, StreamTransport):
         transport._allow_holding()
-
-
-# The refused arguments.
-
-
-def check_tls_timeouts(ssl: Any, handshake_timeout: float | None, shutdown_timeout: float | None) -> None:
-    """Refuse the options of TLS where there is no TLS."""
-    if handshake_timeout is not None and not ssl:
-        raise ValueError("ssl_handshake_timeout is only meaningful with ssl")
-    if shutdown_timeout is not None and not ssl:
-        raise ValueError("ssl_shutdown_timeout is only meaningful with ssl")

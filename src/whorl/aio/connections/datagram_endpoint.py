@@ -10,7 +10,8 @@ from asyncio.log import logger
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from whorl.aio.connections.bind import remove_stale
+from whorl.aio.connections.bind import remove_stale, set_reuse_port
+from whorl.aio.connections.resolver import resolve_or_raise
 from whorl.aio.sockets.watch import ensure_no_transport
 from whorl.aio.transports.datagram import DatagramEndpoint
 from whorl.aio.transports.private_attributes import DatagramNames
@@ -103,19 +104,19 @@ async def create_datagram_endpoint(
     Source: ``asyncio.loop.create_datagram_endpoint``.
     """
     wish = _EndpointOptions(local_addr, remote_addr, family, proto, flags, reuse_port, allow_broadcast)
+    _check_arguments(sock, wish)
     remote = None
-    is_ours = sock is None
-    if sock is not None:
-        _check_socket(sock, wish)
-        sock.setblocking(False)
-    else:
+    is_own = sock is None  # and will be made here
+    if is_own:
         sock, remote = await _open_any(loop, wish, await _attempts(loop, wish))
+    else:
+        sock.setblocking(False)
     try:
         protocol = protocol_factory()
         waiter = loop.create_future()
         transport: Any = loop._make_datagram_transport(sock, protocol, remote, waiter)
     except BaseException:
-        if is_ours:
+        if is_own:
             loop._kernel.close_socket(sock)
         raise
     if loop._debug:
@@ -155,6 +156,19 @@ def make_datagram_transport(
     return transport  # type: ignore[no-any-return]
 
 
+def _check_arguments(sock: Any, wish: _EndpointOptions) -> None:
+    """Refuse what can be refused before a name is resolved."""
+    if sock is not None:
+        _check_socket(sock, wish)
+    elif not (wish.local_addr or wish.remote_addr):
+        if wish.family == 0:
+            raise ValueError("unexpected address family")
+    elif wish.family == socket.AF_UNIX:
+        for address in (wish.local_addr, wish.remote_addr):
+            if address is not None and not isinstance(address, str):
+                raise TypeError("string is expected")
+
+
 def _check_socket(sock: Any, wish: _EndpointOptions) -> None:
     """Refuse sockets that are no datagram sockets, and options that come too late."""
     if _ONLY_DATAGRAM_SOCKETS:
@@ -174,22 +188,21 @@ def _check_socket(sock: Any, wish: _EndpointOptions) -> None:
 
 async def _attempts(loop: AnyLoop, wish: _EndpointOptions) -> list[_Attempt]:
     """Return the addresses to try, one after the other."""
-    if not (wish.local_addr or wish.remote_addr):
-        if wish.family == 0:
-            raise ValueError("unexpected address family")
-        return [_Attempt(wish.family, wish.proto, None, None)]
-    if wish.family == socket.AF_UNIX:
-        for address in (wish.local_addr, wish.remote_addr):
-            if address is not None and not isinstance(address, str):
-                raise TypeError("string is expected")
+    if wish.family == socket.AF_UNIX or not (wish.local_addr or wish.remote_addr):
         if wish.local_addr and wish.local_addr[0] != "\0":
             remove_stale(loop, wish.local_addr)
         return [_Attempt(wish.family, wish.proto, wish.local_addr, wish.remote_addr)]
     found: dict[tuple[int, int], list[Any]] = {}
     for place, address in enumerate((wish.local_addr, wish.remote_addr)):
-        if address is not None:
-            for family, _, protocol, _, resolved in await _resolve(loop, address, wish):
-                found.setdefault((family, protocol), [None, None])[place] = resolved
+        if address is None:
+            continue
+        if not (isinstance(address, tuple) and len(address) == 2):
+            raise TypeError("2-tuple is expected")
+        infos = await resolve_or_raise(
+            loop, address, family=wish.family, type=socket.SOCK_DGRAM, proto=wish.proto, flags=wish.flags
+        )
+        for family, _, protocol, _, resolved in infos:
+            found.setdefault((family, protocol), [None, None])[place] = resolved
     attempts = [
         _Attempt(family, protocol, local, remote)
         for (family, protocol), (local, remote) in found.items()
@@ -198,17 +211,6 @@ async def _attempts(loop: AnyLoop, wish: _EndpointOptions) -> list[_Attempt]:
     if not attempts:
         raise ValueError("can not get address information")
     return attempts
-
-
-async def _resolve(loop: AnyLoop, address: Any, wish: _EndpointOptions) -> list[Any]:
-    if not (isinstance(address, tuple) and len(address) == 2):
-        raise TypeError("2-tuple is expected")
-    infos: list[Any] = await loop._ensure_resolved(
-        address, family=wish.family, type=socket.SOCK_DGRAM, proto=wish.proto, flags=wish.flags, loop=loop
-    )
-    if not infos:
-        raise OSError("getaddrinfo() returned empty list")
-    return infos
 
 
 # Sockets.
@@ -236,7 +238,7 @@ async def _open_one(loop: AnyLoop, wish: _EndpointOptions, attempt: _Attempt) ->
     remote = None
     try:
         if wish.reuse_port:
-            _reuse_port(loop, sock)
+            set_reuse_port(loop, sock)
         if wish.allow_broadcast:
             check_result(kernel.set_option(sock, socket.SOL_SOCKET, socket.SO_BROADCAST, 1))
         if wish.local_addr:
@@ -249,12 +251,3 @@ async def _open_one(loop: AnyLoop, wish: _EndpointOptions, attempt: _Attempt) ->
         kernel.close_socket(sock)
         raise
     return sock, remote
-
-
-def _reuse_port(loop: AnyLoop, sock: Any) -> None:
-    if not hasattr(socket, "SO_REUSEPORT"):
-        raise ValueError("reuse_port not supported by socket module")
-    if loop._kernel.set_option(sock, socket.SOL_SOCKET, socket.SO_REUSEPORT, 1) < 0:
-        raise ValueError(
-            "reuse_port not supported by socket module, SO_REUSEPORT defined but not implemented."
-        )

@@ -133,6 +133,17 @@ async def ensure_resolved(
     return infos
 
 
+async def resolve_or_raise(
+    loop: AnyLoop, address: Any, *, names_host: bool = False, **options: int
+) -> list[AddressInfo]:
+    """Return the addresses of a host and port, at least one; an error shows the host if `names_host`."""
+    infos = await loop._ensure_resolved(address, loop=loop, **options)
+    if not infos:
+        host = repr(address[0]) if names_host else ""
+        raise OSError(f"getaddrinfo({host}) returned empty list")
+    return infos
+
+
 _PROTOCOLS: dict[int, int] = {
     int(socket.SOCK_STREAM): int(socket.IPPROTO_TCP),
     int(socket.SOCK_DGRAM): int(socket.IPPROTO_UDP),

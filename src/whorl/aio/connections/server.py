@@ -13,9 +13,13 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.connections.acceptor import Acceptor
+from whorl.aio.connections.arguments import (
+    check_host_or_socket,
+    check_path_or_socket,
+    check_server_context,
+    check_tls_timeouts,
+)
 from whorl.aio.connections.bind import bind_hosts, bind_path, path_of, remove_path
-from whorl.aio.connections.connect import check_tls_timeouts
-from whorl.aio.sockets.checks import check_plain_socket, check_unix_socket
 from whorl.aio.streams.server_protocol import fast_server_protocol_factory
 from whorl.aio.transports.connection_set import ConnectionSet
 from whorl.core.kernel.errors import os_error
@@ -205,13 +209,11 @@ async def create_server(
 
     Source: ``asyncio.loop.create_server``.
     """
-    _check_no_flag(ssl)
+    check_server_context(ssl)
     check_tls_timeouts(ssl is not None, ssl_handshake_timeout, ssl_shutdown_timeout)
-    if sock is not None:
-        check_plain_socket(sock)
-    if host is not None or port is not None:
-        if sock is not None:
-            raise ValueError("host/port and sock can not be specified at the same time")
+    check_host_or_socket(host, port, sock, "Neither host/port nor sock were specified")
+    sockets = [sock]
+    if sock is None:
         sockets = await bind_hosts(
             loop,
             host,
@@ -222,12 +224,6 @@ async def create_server(
             reuse_port=reuse_port,
             keep_alive=keep_alive,
         )
-    else:
-        if sock is None:
-            raise ValueError("Neither host/port nor sock were specified")
-        if sock.type != socket.SOCK_STREAM:
-            raise ValueError(f"A Stream Socket was expected, got {sock!r}")
-        sockets = [sock]
     for each in sockets:
         each.setblocking(False)
     server = Server(
@@ -237,11 +233,6 @@ async def create_server(
     if loop._debug:
         logger.info("%r is serving", server)
     return server
-
-
-def _check_no_flag(ssl: Any) -> None:
-    if isinstance(ssl, bool):
-        raise TypeError("ssl argument must be an SSLContext or None")
 
 
 async def _start(server: Server, start_serving: bool) -> None:
@@ -277,16 +268,12 @@ async def create_unix_server(
     before Python 3.13, as asyncio does. `mode` sets its permissions. Source:
     ``asyncio.loop.create_unix_server``.
     """
-    _check_no_flag(ssl)
+    check_server_context(ssl)
     check_tls_timeouts(ssl, ssl_handshake_timeout, ssl_shutdown_timeout)
-    if path is not None:
-        if sock is not None:
-            raise ValueError("path and sock can not be specified at the same time")
+    check_path_or_socket(path, sock, "path was not specified, and no sock specified")
+    if sock is None:
         sock = bind_path(loop, os.fspath(path), mode)
     else:
-        if sock is None:
-            raise ValueError("path was not specified, and no sock specified")
-        check_unix_socket(sock)
         sock.setblocking(False)
     server = Server(loop, [sock], protocol_factory, ssl, backlog, ssl_handshake_timeout, ssl_shutdown_timeout)
     if cleanup_socket:

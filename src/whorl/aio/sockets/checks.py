@@ -17,6 +17,12 @@ def check_plain_socket(sock: Any) -> None:
         raise TypeError("Socket cannot be of type SSLSocket")
 
 
+def check_stream_socket(sock: Any) -> None:
+    """Refuse anything but stream sockets."""
+    if sock.type != socket.SOCK_STREAM:
+        raise ValueError(f"A Stream Socket was expected, got {sock!r}")
+
+
 def check_unix_socket(sock: Any) -> None:
     """Refuse anything but UNIX stream sockets."""
     if sock.family != socket.AF_UNIX or sock.type != socket.SOCK_STREAM:
