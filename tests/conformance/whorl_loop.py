@@ -13,7 +13,8 @@ from unittest.mock import Mock
 import whorl
 from whorl.aio.connections.acceptor import Acceptor
 from whorl.aio.connections.server import Server
-from whorl.core.kernel.kernel import Kernel, refusal
+from whorl.core.kernel.errors import negative_errno
+from whorl.core.kernel.kernel import Kernel
 from whorl.core.process.host import Host
 from whorl.core.states import Event
 from whorl.handles import Idle
@@ -35,12 +36,12 @@ class SuiteKernel(Kernel):
         try:
             sock = mocks[0].socket(family=family, type=kind, proto=protocol)
         except OSError as error:
-            return refusal(error)
+            return negative_errno(error)
         try:
             sock.setblocking(False)
         except OSError as error:
             sock.close()
-            return refusal(error)
+            return negative_errno(error)
         return sock
 
     def pidfd_open(self, pid: int) -> int:
