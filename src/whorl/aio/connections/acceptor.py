@@ -188,7 +188,7 @@ class Acceptor(IOHandle):
             if machine._poller.find(fd) is not None or self._table.get(fd) is not None:
                 release_fd_for_transport(loop, fd)
             transport: StreamTransport = new(SocketTransport)
-            transport._init_accepted(loop, fd, self._kind, accepted, protocol, context)  # type: ignore[arg-type]
+            transport._init_connected(loop, fd, self._kind, accepted, protocol, context, None, None)  # type: ignore[arg-type]
             made = transport
             made._register_with_server(self._server, self._clients)
         except BaseException as error:

@@ -27,11 +27,20 @@ from whorl.aio.connections.arguments import (
 )
 from whorl.aio.connections.resolver import AddressInfo, resolve_or_raise
 from whorl.aio.sockets.checks import check_plain_socket, check_stream_socket
+from whorl.aio.sockets.connect_attempt import ConnectAttempt
+from whorl.aio.sockets.connect_plain import (
+    connect_descriptor,
+    connect_to_numbers,
+    is_stock_loop,
+    transport_for,
+    transport_over_socket,
+)
 from whorl.aio.sockets.watch import release_fd_for_transport
 from whorl.aio.transports.public import SocketTransport
 from whorl.aio.transports.stream import StreamTransport
 from whorl.aio.transports.tls_stream import TLSStream
 from whorl.core.kernel.errors import os_error
+from whorl.core.kernel.sockets import ACCEPTED_FAMILIES
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -78,10 +87,20 @@ async def create_connection(
     check_host_or_socket(host, port, sock, "host and port was not specified and no sock specified")
     is_own = sock is None  # and will be made here
     if is_own:
-        options: dict[str, Any] = {"family": family, "proto": proto, "flags": flags}
-        infos = await resolve_or_raise(loop, (host, port), **options)
-        local_infos = None if local_addr is None else await resolve_or_raise(loop, local_addr, **options)
-        sock = await _connect_any(loop, infos, local_infos, happy_eyeballs_delay, interleave, all_errors)
+        attempt = None
+        if local_addr is None and not all_errors:
+            attempt = connect_to_numbers(loop, host, port, family, proto, flags)
+        if attempt is not None:
+            sock = await _connected(attempt, (host, port))
+        else:
+            options: dict[str, Any] = {"family": family, "proto": proto, "flags": flags}
+            infos = await resolve_or_raise(loop, (host, port), **options)
+            local_infos = None if local_addr is None else await resolve_or_raise(loop, local_addr, **options)
+            sock = await _connect_any(loop, infos, local_infos, happy_eyeballs_delay, interleave, all_errors)
+        if type(sock) is ConnectAttempt:
+            if not ssl:
+                return await _begin_transport(sock, protocol_factory)
+            sock = sock.to_socket()
     transport, protocol = await loop._create_connection_transport(
         sock,
         protocol_factory,
@@ -95,6 +114,35 @@ async def create_connection(
     if loop._debug:
         shown = transport.get_extra_info("socket")
         logger.debug("%r connected to %s:%r: (%r, %r)", shown, host, port, transport, protocol)
+    return transport, protocol
+
+
+async def _connected(attempt: ConnectAttempt, address: Any) -> ConnectAttempt:
+    """Return the attempt once it has succeeded."""
+    try:
+        await attempt
+        attempt.check(address)
+    except BaseException:
+        attempt.give_up()
+        raise
+    return attempt
+
+
+async def _begin_transport(
+    attempt: ConnectAttempt, protocol_factory: Callable[[], ProtocolT]
+) -> tuple[asyncio.Transport, ProtocolT]:
+    """Return a protocol and its transport for a socket without an object, once both know each other."""
+    try:
+        protocol = protocol_factory()
+        transport, wait = transport_for(attempt, protocol)
+    except BaseException:
+        attempt.give_up()
+        raise
+    try:
+        await wait
+    except BaseException:
+        transport.close()
+        raise
     return transport, protocol
 
 
@@ -132,7 +180,7 @@ async def _connect_any(
                 except OSError:
                     continue
         else:
-            attempts = [functools.partial(_connect_one, loop, failures, info, local_infos) for info in infos]
+            attempts = [functools.partial(_race_one, loop, failures, info, local_infos) for info in infos]
             sock = (await staggered.staggered_race(attempts, delay, loop=loop))[0]
         if sock is None:
             raise _combined([error for errors in failures for error in errors], all_errors)
@@ -161,6 +209,11 @@ async def _connect_one(
     family, kind, protocol, _, address = info
     sock = None
     try:
+        is_plain = local_infos is None and family in ACCEPTED_FAMILIES and kind == socket.SOCK_STREAM
+        if is_plain and is_stock_loop(loop):
+            attempt = connect_descriptor(loop, family, protocol, address)
+            if attempt is not None:
+                return await _connected(attempt, address)
         sock = loop._kernel.open_socket(family, kind, protocol)
         if isinstance(sock, int):
             code, sock = sock, None
@@ -177,6 +230,12 @@ async def _connect_one(
         raise
     finally:
         del errors, failures  # Their tracebacks refer to this frame.
+
+
+async def _race_one(*arguments: Any) -> Any:
+    """Do the same, but return a socket object: one that loses the race is closed when it is forgotten."""
+    sock = await _connect_one(*arguments)
+    return sock.to_socket() if type(sock) is ConnectAttempt else sock
 
 
 def _bind_local(
@@ -227,6 +286,10 @@ async def create_unix_connection(
     is_own = sock is None  # and will be made here
     if is_own:
         sock = await _connect_path(loop, os.fspath(path))
+        if type(sock) is ConnectAttempt:
+            if not ssl:
+                return await _begin_transport(sock, protocol_factory)
+            sock = sock.to_socket()
     transport, protocol = await loop._create_connection_transport(
         sock,
         protocol_factory,
@@ -241,6 +304,10 @@ async def create_unix_connection(
 
 
 async def _connect_path(loop: AnyLoop, path: str | bytes) -> Any:
+    if is_stock_loop(loop):
+        attempt = connect_descriptor(loop, socket.AF_UNIX, 0, path)
+        if attempt is not None:
+            return await _connected(attempt, path)
     sock = loop._kernel.open_socket(socket.AF_UNIX, socket.SOCK_STREAM, 0)
     if isinstance(sock, int):
         raise os_error(sock)
@@ -345,9 +412,13 @@ def make_socket_transport(
 ) -> asyncio.Transport:
     """Return a transport over a connected socket; `waiter` is done after `connection_made`."""
     release_fd_for_transport(loop, sock)
-    transport: Any = SocketTransport(
-        loop, sock, protocol, waiter, extra=extra, server=server, context=context
-    )
+    transport: Any = None
+    if extra is None and server is None:
+        transport = transport_over_socket(loop, sock, protocol, waiter, context)
+    if transport is None:
+        transport = SocketTransport(
+            loop, sock, protocol, waiter, extra=extra, server=server, context=context
+        )
     return transport  # type: ignore[no-any-return]
 
 

@@ -23,5 +23,6 @@ cpdef bint has_stock_executor_methods() except -1
 cpdef bint has_stock_future_chain() except -1
 cpdef bint is_stock_executor(object executor) except -1
 cpdef bint has_stock_sockets() except -1
+cpdef bint is_stock_socket(object sock) except -1
 @cython.locals(methods=ClassSnapshot)
 cpdef bint has_stock_loop_methods(object kind) except -1

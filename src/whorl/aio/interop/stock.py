@@ -174,7 +174,13 @@ def is_stock_executor(executor: Any) -> bool:
 
 # Sockets.
 
-_METHODS_OF_SOCKETS = _snapshot((_Socket, "accept recv recv_into send sendmsg"))
+_METHODS_OF_SOCKETS = _snapshot(
+    (
+        _Socket,
+        "__init__ accept bind close connect fileno getpeername getsockname getsockopt recv recv_into "
+        "send sendmsg setblocking setsockopt",
+    )
+)
 
 
 def has_stock_sockets() -> bool:
@@ -193,13 +199,20 @@ _METHODS_OF_LOOPS: dict[type, ClassSnapshot] = {}
 
 
 def snapshot_methods(kind: type) -> None:
-    """Note the methods of a class of loops that a run calls, to notice when somebody replaces one."""
+    """Note the methods of a class of loops that runs and connects call, to notice when one is replaced."""
     _METHODS_OF_LOOPS[kind] = _snapshot(
-        (kind, "_run_once call_at call_soon create_task get_debug run_forever stop time")
+        (
+            kind,
+            "_create_connection_transport _ensure_resolved _make_socket_transport _run_once call_at call_soon "
+            "create_future create_task get_debug getaddrinfo run_forever sock_connect stop time",
+        )
     )
 
 
 def has_stock_loop_methods(kind: type) -> bool:
-    """Return whether a class of loops is ours with all that runs call; if not, shutting down takes turns."""
+    """Return whether a class of loops is ours with all that runs and connects call.
+
+    If not, shutting down takes turns, and connections are made by the methods.
+    """
     methods = _METHODS_OF_LOOPS.get(kind)
     return methods is not None and methods.is_current()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.aio.sockets import sock_methods_overridden
 from whorl.aio.sockets.checks import check_plain_socket
+from whorl.aio.sockets.connect_plain import connect_socket
 from whorl.aio.sockets.sock_methods_overridden import overrides_method
 from whorl.aio.sockets.watch import SocketWait, receive, receive_usually, send_usually, watch_for
 from whorl.core.kernel.errors import os_error
@@ -167,6 +168,15 @@ async def sock_connect(loop: AnyLoop, sock: Any, address: Any) -> None:
 
     Source: ``asyncio.loop.sock_connect``.
     """
+    attempt = connect_socket(loop, sock, address)
+    if attempt is not None:
+        try:
+            await attempt
+            attempt.check(address)
+        except BaseException:
+            attempt.give_up()
+            raise
+        return
     _check(loop, sock)
     if sock.family in (socket.AF_INET, socket.AF_INET6):
         infos = await loop._ensure_resolved(

@@ -2,6 +2,7 @@ cimport cython
 
 from whorl.aio.transports.pipe cimport ReadPipe, WritePipe
 from whorl.aio.interop.reusable_future cimport ReusableFuture
+from whorl.aio.sockets.connect_attempt cimport ConnectAttempt
 from whorl.aio.sockets.interest cimport interest
 from whorl.core.callback cimport Callback, has_single_reference
 from whorl.core.loop.loop cimport Loop

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.interop.reusable_future import ReusableFuture
+from whorl.aio.sockets.connect_attempt import ConnectAttempt
 from whorl.aio.sockets.interest import interest
 from whorl.aio.sockets.states import EDGE, IDLE, Kind, Waiting
 from whorl.aio.transports.pipe import ReadPipe, WritePipe
@@ -461,7 +462,7 @@ class DescriptorWatch(IOHandle):
 
 
 #: The classes of handles that allow other users of their descriptor.
-SHARE = (DescriptorWatch, ReadPipe, WritePipe)
+SHARE = (ConnectAttempt, DescriptorWatch, ReadPipe, WritePipe)
 
 
 def descriptor_of(fileobj: Any) -> int:
@@ -514,12 +515,14 @@ def release_fd_for_transport(loop: AnyLoop, sock: Any) -> None:
     if isinstance(found, DescriptorWatch) and not found._is_idle_watch:
         watch: DescriptorWatch = found
         watch.detach_all()
+    elif isinstance(found, ConnectAttempt) and not found._is_idle_watch:
+        loop._poller.remove(found)
 
 
 def new_watch(loop: AnyLoop, fd: int, sock: Any = None) -> DescriptorWatch:
     """Return a new watch of a descriptor that had none."""
     other = loop._poller.find(fd)
-    if isinstance(other, (ReadPipe, WritePipe)):
+    if isinstance(other, (ConnectAttempt, ReadPipe, WritePipe)) and not other._is_idle_watch:
         other._make_room()
     return DescriptorWatch(loop, fd, sock)
 

@@ -85,7 +85,10 @@ cdef class StreamTransport(WriteTransport):
     @cython.locals(machine=LoopLifecycle)
     cdef object _set_up(self, AbstractLoop loop)
     @cython.locals(machine=LoopLifecycle, table=TransportTable)
-    cdef object _init_accepted(self, object loop, int fd, tuple kind, tuple accepted, object protocol, object context)
+    cdef object _init_connected(
+        self, object loop, int fd, tuple kind, tuple names, object protocol, object context, object sock,
+        object waiter
+    )
     cdef object _register_with_server(self, object server, ConnectionSet clients)
     cdef object _use(self, object protocol)
     cdef object _release_socket(self)

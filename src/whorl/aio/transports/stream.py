@@ -108,7 +108,7 @@ class StreamTransport(WriteTransport):
         self._peer: bytes | None = None  # as the kernel gave it, until it is stored as peername
         self._ipv4_peer = 0  # the same address as a number
         self._own_name: Any = None
-        # The family, the protocol number and a UNIX socket's name, while there is no socket object.
+        # The family, the protocol number and a UNIX server's name, while there is no socket object.
         self._kind: tuple[int, int, Any] | None = None
         self._server: Any = None
         self._clients: ConnectionSet | None = None  # a server's set, if it keeps this by its place
@@ -158,42 +158,54 @@ class StreamTransport(WriteTransport):
             self._release_socket()
             raise
 
-    def _init_accepted(
+    def _init_connected(
         self,
         loop: AnyLoop,
         fd: int,
         kind: tuple[int, int, Any],
-        accepted: tuple[int, bytes | int, Any],
+        names: tuple[int, bytes | int | None, Any],
         protocol: asyncio.BaseProtocol,
         context: Context,
+        sock: Any,
+        waiter: Any,
     ) -> None:
-        """Work on the descriptor of a connection that was just accepted, in place of `__init__`.
+        """Work on a connected descriptor, in place of `__init__`.
 
-        `kind` holds the family and the protocol number of the listening socket, and for UNIX sockets its
-        name. A socket object is made when a program asks for it. `accepted` is the result of the kernel's
-        `accept_descriptor`. If this raises, the descriptor is left to the caller.
+        `kind` holds the family and the protocol number, and for the connections of a UNIX server its name.
+        Without `sock` the loop has made the descriptor: a socket object is made when a program asks for it.
+        `names` is a result of the kernel's `accept_descriptor`. `waiter` is done after `connection_made`. If
+        this raises, the descriptor is left to the caller.
         """
         self._set_up(loop)
         machine: LoopLifecycle = loop
         machine._internal_handle_opened(self)
         self._context = context
-        self._kind = kind
-        peer = accepted[1]
+        if sock is None:
+            self._kind = kind
+        else:
+            self._shown_socket = TransportSocket(sock, self._collector)
+            self._known = {"socket": self._shown_socket}
+        peer = names[1]
+        self._own_name = names[2] if kind[2] is None else kind[2]
         if type(peer) is int:
             self._ipv4_peer = peer
-        else:
+        elif peer is not None:
             self._peer = peer  # type: ignore[assignment]
-        self._own_name = accepted[2] if kind[2] is None else kind[2]
-        self._attach(None, fd, True, kind[0] != AF_UNIX)
+        else:
+            self._extra.update(peername=None, sockname=self._own_name)
+        self._attach(sock, fd, True, kind[0] != AF_UNIX)
         try:
             connection_made = protocol.connection_made
             self._use(protocol)
             table: FdTable = loop._transports
             table.add(fd, self)
-            self._is_made = self._may_hold = True
-            self._is_own_entry = True
+            self._is_made = self._is_own_entry = True
+            self._may_hold = sock is None
             machine._enqueue(new_callback(machine, connection_made, (self,), context))
-            machine._enqueue(self)
+            if waiter is None:
+                machine._enqueue(self)
+            else:
+                machine._enqueue(new_callback(machine, self._begin, (waiter,), context))
         except BaseException:
             self._release_socket()
             raise
@@ -244,8 +256,10 @@ class StreamTransport(WriteTransport):
         if name == "socket":
             if self._kind is not None:
                 self._socket()
-        elif self._known is None and name != "peername" and name != "sockname":
-            return default  # Streams ask for the TLS context of each connection.
+        elif name != "peername" and name != "sockname":
+            if self._known is None:
+                return default  # Streams ask for the TLS context of each connection.
+            return self._known.get(name, default)
         return self._extra.get(name, default)
 
     @property

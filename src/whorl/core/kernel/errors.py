@@ -7,6 +7,9 @@ import os
 import socket
 from typing import Any
 
+#: The result of `Kernel.connect_descriptor` for an address that only a socket object can convert.
+UNKNOWN_ADDRESS = 1
+
 
 def negative_errno(error: OSError) -> int:
     """Return the negative error number of a system call that Python reported as an exception.

@@ -362,6 +362,19 @@ class FaultKernel(Kernel):
             return self._refuse("connect", errno.EINTR)
         return result
 
+    def open_descriptor(self, family: int, protocol: int) -> int:
+        """Return a new socket as a descriptor, unless there are too many."""
+        if self._happens(self.rates.unopened):
+            return self._refuse("open_descriptor", errno.EMFILE, errno.ENFILE, errno.ENOBUFS)
+        return super().open_descriptor(family, protocol)
+
+    def connect_descriptor(self, fd: int, family: int, address: Any) -> int:
+        """Begin to connect; an interrupted call goes on in the background."""
+        result = super().connect_descriptor(fd, family, address)
+        if result in (0, -errno.EINPROGRESS) and self._happens(self.rates.interrupted):
+            return self._refuse("connect_descriptor", errno.EINTR)
+        return result
+
     # Descriptors that must not fail, and descriptors that are closed.
 
     def eventfd(self) -> int:

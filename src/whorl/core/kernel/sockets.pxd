@@ -3,13 +3,29 @@ from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
-from whorl.core.kernel.socket_addresses cimport AF_INET, AF_INET6, AF_UNIX, read_address, sockaddr, sockaddr_in, sockaddr_storage
+from whorl.core.kernel.socket_addresses cimport (
+    AF_INET,
+    AF_INET6,
+    AF_UNIX,
+    read_address,
+    sockaddr,
+    sockaddr_in,
+    sockaddr_storage,
+    write_address,
+)
 from whorl.core.kernel.files cimport FileCalls, c_close
 
 cdef extern from "whorl/core/kernel/sockets.h":
     int c_accept "whorl_accept"(int fd, sockaddr *address, unsigned int *length) nogil
     int c_no_delay "whorl_no_delay"(int fd) nogil
+    int c_open_stream "whorl_open_stream"(int family, int protocol) nogil
+    int c_pending_error "whorl_pending_error"(int fd) nogil
+    int c_connect "connect"(int fd, const sockaddr *address, unsigned int length) nogil
+    int c_getpeername "getpeername"(int fd, sockaddr *address, unsigned int *length) nogil
     int c_getsockname "getsockname"(int fd, sockaddr *address, unsigned int *length) nogil
+
+
+cdef int UNKNOWN_ADDRESS
 
 
 cdef inline object accept_stream(SocketCalls calls, int fd):
@@ -33,6 +49,36 @@ cdef inline object accept_stream(SocketCalls calls, int fd):
     except BaseException:
         c_close(connection)
         raise
+
+
+cdef inline int open_stream(int family, int protocol) except? -65536:
+    cdef int fd = c_open_stream(family, protocol)
+    return fd if fd >= 0 else -c_errno
+
+
+cdef inline int connect_stream(int fd, int family, object address) except? -65536:
+    cdef sockaddr_storage target
+    cdef unsigned int length = write_address(family, address, &target)
+    if length == 0:
+        return UNKNOWN_ADDRESS
+    return 0 if c_connect(fd, <sockaddr *>&target, length) == 0 else -c_errno
+
+
+cdef inline object names_of_stream(int fd):
+    cdef sockaddr_storage peer, own
+    cdef unsigned int peer_length = sizeof(sockaddr_storage), own_length = sizeof(sockaddr_storage)
+    cdef object address = None, name = None
+    if c_getsockname(fd, <sockaddr *>&own, &own_length) == 0:
+        name = read_address(&own, own_length)
+        if own.ss_family != AF_UNIX:
+            c_no_delay(fd)
+    if c_getpeername(fd, <sockaddr *>&peer, &peer_length) == 0:
+        address = peer_address(&peer, peer_length)
+    return fd, address, name
+
+
+cdef inline int pending_error(int fd) noexcept:
+    return c_pending_error(fd)
 
 
 cdef inline object peer_address(sockaddr_storage *address, unsigned int length):
@@ -72,3 +118,7 @@ cdef class SocketCalls(FileCalls):
 
     cpdef object accept_descriptor(self, int fd)
     cpdef object name_of(self, object address)
+    cpdef int open_descriptor(self, int family, int protocol) except? -65536
+    cpdef int connect_descriptor(self, int fd, int family, object address) except? -65536
+    cpdef object names_of_descriptor(self, int fd)
+    cpdef int descriptor_error(self, int fd) except? -65536

@@ -11,7 +11,7 @@ import os
 import socket
 from typing import Any
 
-from whorl.core.kernel.errors import negative_errno
+from whorl.core.kernel.errors import UNKNOWN_ADDRESS, negative_errno
 from whorl.core.kernel.files import FileCalls
 
 try:
@@ -31,6 +31,12 @@ ACCEPTED_FAMILIES = (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)
 ACCEPTS_DESCRIPTORS = bool(cython.compiled)
 
 if not cython.compiled:
+
+    def _needs_object(*arguments: Any) -> Any:
+        """Refuse: uncompiled, connections are made by the socket object."""
+        raise NotImplementedError("uncompiled, connections are made by the socket object")
+
+    open_stream = connect_stream = names_of_stream = pending_error = _needs_object
 
     def accept_stream(calls: SocketCalls, fd: int) -> Any:
         """Return None: uncompiled, the socket object accepts connections."""
@@ -117,6 +123,30 @@ class SocketCalls(FileCalls):
         families whose addresses are known here: ACCEPTED_FAMILIES.
         """
         return accept_stream(self, fd)
+
+    # The same for connections that the loop makes. Only for kernels with `accepts_descriptors`.
+
+    def open_descriptor(self, family: int, protocol: int) -> int:
+        """Return a new non-blocking stream socket as a descriptor, or the negative error number."""
+        return open_stream(family, protocol)
+
+    def connect_descriptor(self, fd: int, family: int, address: Any) -> int:
+        """Begin to connect; return -EINPROGRESS if that goes on (man 2 connect).
+
+        Return UNKNOWN_ADDRESS for an address that only a socket object can convert.
+        """
+        return connect_stream(fd, family, address)
+
+    def names_of_descriptor(self, fd: int) -> Any:
+        """Return what `accept_descriptor` returns, for a connected socket; TCP sends small packets at once.
+
+        A name that the kernel refuses is None. The own name of a UNIX socket is there, too.
+        """
+        return names_of_stream(fd)
+
+    def descriptor_error(self, fd: int) -> int:
+        """Take a socket's pending error; return it as a positive number, 0 if there is none (SO_ERROR)."""
+        return pending_error(fd)
 
     def name_of(self, address: bytes | int) -> Any:
         """Return an address of `accept_descriptor` (a number for IPv4) as Python's `socket` shows it."""

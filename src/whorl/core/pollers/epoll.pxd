@@ -40,7 +40,7 @@ cdef class EpollPoller(Poller):
     cdef uint32_t _generations
     cdef bint _may_rest
 
-    @cython.locals(generation=uint32_t, mask=uint32_t, result=int, former=IOHandle)
+    @cython.locals(generation=uint32_t, mask=uint32_t, result=int, first=int, former=IOHandle)
     cpdef object add(self, IOHandle handle, int interest)
     @cython.locals(mask=uint32_t, result=int)
     cpdef object modify(self, IOHandle handle, int interest)

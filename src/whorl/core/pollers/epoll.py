@@ -127,10 +127,14 @@ class EpollPoller(Poller):
             return
         generation = (self._generations + 1) & 0xFFFFFFFF
         mask = mask_of(interest, handle._edge)
-        result = self._kernel.epoll_ctl(self._epfd, ADD, handle._fd, mask, generation)
         former = self.find(handle._fd)
-        if result == EEXIST and (former is None or former._is_idle_watch):
-            # The former watch is idle and gives way, or outlived a handle whose descriptor was closed.
+        # An idle watch gives way. If the number means another file by now, the kernel does not know it.
+        first = ADD if former is None or not former._is_idle_watch else MOD
+        result = self._kernel.epoll_ctl(self._epfd, first, handle._fd, mask, generation)
+        if result == ENOENT and first == MOD:
+            result = self._kernel.epoll_ctl(self._epfd, ADD, handle._fd, mask, generation)
+        elif result == EEXIST and former is None:
+            # The watch outlived a handle whose descriptor was closed.
             result = self._kernel.epoll_ctl(self._epfd, MOD, handle._fd, mask, generation)
         if result < 0:
             raise os_error(result)

@@ -1,0 +1,36 @@
+cimport cython
+
+from whorl.aio.streams.feed cimport StreamWait
+from whorl.core.kernel.kernel cimport Kernel
+from whorl.core.loop.loop cimport Loop
+from whorl.core.pollers.contract cimport IOHandle
+
+cdef int WRITABLE
+cdef int AF_INET6
+cdef object DONE
+
+
+cdef class ConnectAttempt(IOHandle):
+    cdef Loop _machine
+    cdef StreamWait _wait
+    cdef tuple _kind
+    cdef int _socket_fd
+    cdef int _code
+    cdef bint _is_own
+
+    cdef object _begin(self, Loop machine, int fd, tuple kind, bint goes_on)
+    @cython.locals(wait=StreamWait)
+    cpdef object _on_events(self, int seen)
+    cdef object _leave(self)
+    @cython.locals(kernel=Kernel, duplicate=int)
+    cpdef object _make_room(self)
+    cpdef object check(self, object address)
+    cpdef object give_up(self)
+    @cython.locals(wait=StreamWait)
+    cdef StreamWait reuse_wait(self)
+    cpdef int take_descriptor(self) except -2
+    cpdef object to_socket(self)
+
+
+cdef inline bint is_own(ConnectAttempt attempt) noexcept:
+    return attempt._is_own

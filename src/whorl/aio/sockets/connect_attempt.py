@@ -1,0 +1,131 @@
+"""A socket that is being connected: one wait for the poller.
+
+The watch is edge-triggered and stays when the socket is connected, as an idle one: a transport, which follows
+in the next turn, takes it over by one call of the kernel.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from whorl.aio.streams.feed import StreamWait
+from whorl.core.kernel.errors import os_error
+from whorl.core.pollers.contract import IOHandle
+from whorl.core.states import Event
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if TYPE_CHECKING:
+    from whorl.core.loop.loop import Loop
+
+WRITABLE = int(Event.WRITABLE)
+AF_INET6 = int(socket.AF_INET6)
+DONE: Iterator[None] = iter(())
+
+if not cython.compiled:
+
+    def is_own(attempt: Any) -> bool:
+        """Return whether the attempt has to close its descriptor."""
+        return getattr(attempt, "_is_own", False)
+
+
+class ConnectAttempt(IOHandle):
+    """A socket that is being connected. One task awaits it, and then calls `check`."""
+
+    __slots__ = ("_code", "_is_own", "_kind", "_machine", "_socket_fd", "_wait")
+
+    def _begin(self, machine: Loop, fd: int, kind: tuple[int, int, None], goes_on: bool) -> None:
+        """Set the attributes; let the poller tell when the connect ends, if it goes on."""
+        self._set_up(machine)
+        self._machine = machine
+        self._fd = self._socket_fd = fd
+        self._kind = kind  # the family and the protocol number
+        self._is_own = False  # whether the socket is to be closed here
+        self._code = 0  # the error number of the connect
+        self._wait: StreamWait | None = None
+        machine._internal_handle_opened(self)
+        if goes_on:
+            self._wait = StreamWait(machine)
+            self._edge = machine._poller.edge_triggered
+            machine._poller.add(self, WRITABLE)
+            self._activate()
+
+    def _on_events(self, seen: int) -> None:
+        if not self._active:  # It is connected, and no other handle has taken the watch over.
+            self._leave()
+            return
+        self._deactivate()
+        self._code = self._machine._kernel.descriptor_error(self._fd)
+        if self._edge and not self._code and self._fd == self._socket_fd:
+            self._is_idle_watch = True
+        else:
+            self._leave()
+        wait: StreamWait | None = self._wait
+        if wait is not None:
+            wait._wake()
+
+    def _leave(self) -> None:
+        """Leave the poller."""
+        self._machine._poller.remove(self)
+        if self._fd != self._socket_fd:
+            self._machine._kernel.close(self._fd)
+            self._fd = self._socket_fd
+
+    def _make_room(self) -> None:
+        """Release the descriptor to another handle of the loop, and watch a duplicate."""
+        kernel = self._machine._kernel
+        duplicate = kernel.duplicate(self._socket_fd)
+        if duplicate < 0:
+            raise os_error(duplicate)
+        self._leave()
+        self._fd = duplicate
+        self._machine._poller.add(self, WRITABLE)
+
+    def __del__(self) -> None:
+        if is_own(self):  # The task that awaited it is gone.
+            self._machine._kernel.close(self._socket_fd)
+
+    # For the task.
+
+    def __await__(self) -> Any:
+        """Wait until the connect has ended."""
+        return DONE if self._wait is None else self._wait
+
+    def check(self, address: tuple[Any, ...]) -> None:
+        """Raise the error of the connect, if there is one, with the address in its text."""
+        if self._code:
+            if self._kind[0] == AF_INET6:
+                address = (*address, 0, 0)[:4]
+            raise OSError(self._code, f"Connect call failed {address}")
+
+    def give_up(self) -> None:
+        """Leave the poller, and close the loop's own socket."""
+        self._deactivate()
+        self._leave()
+        if self._is_own:
+            self._is_own = False
+            self._machine._kernel.close(self._socket_fd)
+
+    def reuse_wait(self) -> StreamWait:
+        """Return a wait for the next thing to wait for."""
+        wait = self._wait
+        if wait is None:
+            return StreamWait(self._machine)
+        wait._reset()
+        return wait
+
+    def take_descriptor(self) -> int:
+        """Return the descriptor of the loop's own socket, which the caller has to close from now on."""
+        self._is_own = False
+        return self._socket_fd
+
+    def to_socket(self) -> Any:
+        """Return a socket object for the connection of the loop's own socket."""
+        self._leave()
+        family, protocol, _ = self._kind
+        return self._machine._kernel.socket_of(self.take_descriptor(), family, protocol)

@@ -1,0 +1,57 @@
+cimport cython
+
+from whorl.aio.interop.stock cimport has_stock_loop_methods, has_stock_sockets, is_stock_socket
+from whorl.aio.sockets.connect_attempt cimport ConnectAttempt
+from whorl.aio.sockets.watch cimport release_fd_for_transport
+from whorl.aio.streams.feed cimport StreamWait, attributes_of
+from whorl.aio.transports.fd_table cimport TransportTable
+from whorl.aio.transports.stream cimport StreamTransport
+from whorl.core.kernel.kernel cimport Kernel
+from whorl.core.loop.loop cimport Loop
+from whorl.core.pollers.contract cimport IOHandle, Poller
+
+cdef extern from "whorl/aio/connections/acceptor.h":
+    object new "whorl_new"(object cls)
+
+cdef extern from "Python.h":
+    object copy_context "PyContext_CopyCurrent"()
+    ctypedef object (*descrgetfunc)(object descriptor, object thing, void *owner)
+    ctypedef struct PyTypeObject:
+        descrgetfunc tp_descr_get
+    PyTypeObject *type_of "Py_TYPE"(object thing)
+
+cdef int AF_INET
+cdef int AF_INET6
+cdef int AF_UNIX
+cdef int SOCK_STREAM
+cdef int SOCK_DGRAM
+cdef int IPPROTO_TCP
+cdef int IPPROTO_UDP
+cdef int UNKNOWN_ADDRESS
+cdef tuple IN_PROGRESS
+cdef tuple METHODS
+cdef object FAMILY
+cdef object KIND
+cdef object PROTOCOL
+cdef object SocketTransport
+
+
+cdef inline int number_in(object sock, object member) except? -1:
+    # By name, `__get__` would be looked up and wrapped.
+    return type_of(member).tp_descr_get(member, sock, NULL)
+
+
+@cython.locals(machine=Loop, attributes=dict)
+cpdef bint is_stock_loop(object loop) except -1
+cpdef ConnectAttempt connect_to_numbers(object loop, object host, object port, int family, int protocol, int flags)
+@cython.locals(machine=Loop, kernel=Kernel, poller=Poller, table=TransportTable, fd=int, code=int, made=ConnectAttempt)
+cpdef ConnectAttempt connect_descriptor(object loop, int family, int protocol, object address)
+@cython.locals(machine=Loop, table=TransportTable, family=int, kind=int, fd=int, code=int, attempt=ConnectAttempt)
+cpdef ConnectAttempt connect_socket(object loop, object sock, object address)
+@cython.locals(wait=StreamWait)
+cpdef tuple transport_for(ConnectAttempt attempt, object protocol)
+@cython.locals(machine=Loop, transport=StreamTransport)
+cdef object transport_over(object loop, int fd, tuple kind, object sock, object protocol, object context, object waiter)
+@cython.locals(family=int, fd=int)
+cpdef object transport_over_socket(object loop, object sock, object protocol, object waiter, object context)
+

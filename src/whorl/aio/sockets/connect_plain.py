@@ -1,0 +1,198 @@
+"""Connecting plain sockets, by their descriptors.
+
+Most connections are made by nothing but the loop's own methods, to an address in numbers. They need no object
+of Python's `socket`, no name resolution and no coroutines in between. Each function here returns None where
+that is not so: a program has replaced a method, the address has to be resolved, or the kernel is not the real
+one. The caller then goes the general way, in `aio/connections/connect` and `aio/sockets/sock_methods`.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import TYPE_CHECKING, Any
+
+from whorl.aio.interop.stock import has_stock_loop_methods, has_stock_sockets, is_stock_socket
+from whorl.aio.sockets.connect_attempt import ConnectAttempt
+from whorl.aio.sockets.watch import release_fd_for_transport
+from whorl.aio.transports.public import SocketTransport
+from whorl.aio.transports.stream import StreamTransport
+from whorl.core.kernel.errors import UNKNOWN_ADDRESS, os_error
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if TYPE_CHECKING:
+    from whorl.aio.loop_type import AnyLoop, FdTable
+    from whorl.core.loop.loop import Loop
+
+AF_INET = int(socket.AF_INET)
+AF_INET6 = int(socket.AF_INET6)
+AF_UNIX = int(socket.AF_UNIX)
+SOCK_STREAM = int(socket.SOCK_STREAM)
+SOCK_DGRAM = int(socket.SOCK_DGRAM)
+IPPROTO_TCP = int(socket.IPPROTO_TCP)
+IPPROTO_UDP = int(socket.IPPROTO_UDP)
+IN_PROGRESS = (-errno.EINPROGRESS, -errno.EINTR)
+
+#: The methods that the general way calls on the loop.
+METHODS = (
+    "_create_connection_transport",
+    "_ensure_resolved",
+    "_make_socket_transport",
+    "create_future",
+    "getaddrinfo",
+    "sock_connect",
+)
+
+# The numbers behind the attributes of a socket object: Python's own attributes make an enum member each time.
+_OBJECT: Any = socket.socket.__mro__[1]
+FAMILY, KIND, PROTOCOL = (vars(_OBJECT)[name] for name in ("family", "type", "proto"))
+
+if not cython.compiled:
+    from contextvars import copy_context
+
+    def new(cls: Any) -> Any:
+        """Return an object of a class, without calling `__init__`."""
+        return cls.__new__(cls)
+
+    def attributes_of(thing: Any) -> dict[str, Any]:
+        """Return the dictionary of an object of a class written in Python."""
+        attributes: dict[str, Any] = thing.__dict__
+        return attributes
+
+    def number_in(sock: Any, member: Any) -> int:
+        """Return a number of a socket object."""
+        number: int = member.__get__(sock)
+        return number
+
+
+def is_stock_loop(loop: AnyLoop) -> bool:
+    """Return whether a loop connects sockets by nothing but its own methods, on the real kernel."""
+    machine: Loop = loop
+    if machine._debug or not machine._kernel.accepts_descriptors:
+        return False
+    if not has_stock_sockets() or not has_stock_loop_methods(type(loop)):
+        return False
+    attributes = attributes_of(loop)
+    if attributes:
+        for name in METHODS:
+            if name in attributes:
+                return False
+    return True
+
+
+def connect_to_numbers(
+    loop: AnyLoop, host: Any, port: Any, family: int, protocol: int, flags: int
+) -> ConnectAttempt | None:
+    """Begin to connect a new TCP socket to a host and a port that are numbers."""
+    if type(host) is not str or type(port) is not int or flags or protocol not in (0, IPPROTO_TCP):
+        return None
+    if not is_stock_loop(loop):
+        return None
+    attempt = None
+    if family in (0, AF_INET):
+        attempt = connect_descriptor(loop, AF_INET, IPPROTO_TCP, (host, port))
+    if attempt is None and family in (0, AF_INET6) and ":" in host:
+        attempt = connect_descriptor(loop, AF_INET6, IPPROTO_TCP, (host, port))
+    return attempt
+
+
+def connect_descriptor(loop: AnyLoop, family: int, protocol: int, address: Any) -> ConnectAttempt | None:
+    """Begin to connect a new stream socket to an address. Raises OSError if the kernel refuses at once."""
+    machine: Loop = loop
+    kernel = machine._kernel
+    poller = machine._poller
+    table: FdTable = loop._transports
+    fd = kernel.open_descriptor(family, protocol)
+    if fd < 0:
+        raise os_error(fd)
+    attempt: ConnectAttempt | None = None
+    try:
+        if poller.find(fd) is not None or table.get(fd) is not None:
+            release_fd_for_transport(loop, fd)
+        code = kernel.connect_descriptor(fd, family, address)
+        if code != UNKNOWN_ADDRESS:
+            if code and code not in IN_PROGRESS:
+                raise os_error(code)
+            made: ConnectAttempt = new(ConnectAttempt)
+            made._begin(machine, fd, (family, protocol, None), code != 0)
+            made._is_own = True
+            attempt = made
+    finally:
+        if attempt is None:
+            kernel.close(fd)
+    return attempt
+
+
+def connect_socket(loop: AnyLoop, sock: Any, address: Any) -> ConnectAttempt | None:
+    """Begin to connect a socket of Python's class. Raises OSError if the kernel refuses at once."""
+    if not is_stock_socket(sock) or not is_stock_loop(loop) or sock.gettimeout() != 0:
+        return None
+    machine: Loop = loop
+    family = number_in(sock, FAMILY)
+    kind = number_in(sock, KIND)
+    if family != AF_UNIX and (
+        family not in (AF_INET, AF_INET6)
+        or kind not in (SOCK_STREAM, SOCK_DGRAM)
+        or number_in(sock, PROTOCOL) not in (0, IPPROTO_TCP, IPPROTO_UDP)
+    ):
+        return None
+    fd: int = sock.fileno()
+    if fd < 0:
+        return None
+    table: FdTable = loop._transports
+    if machine._poller.find(fd) is not None or table.get(fd) is not None:
+        return None
+    code = machine._kernel.connect_descriptor(fd, family, address)
+    if code == UNKNOWN_ADDRESS:
+        return None
+    if code and code not in IN_PROGRESS:
+        raise os_error(code)
+    attempt: ConnectAttempt = new(ConnectAttempt)
+    attempt._begin(machine, fd, (family, 0, None), code != 0)
+    return attempt
+
+
+def transport_for(attempt: ConnectAttempt, protocol: Any) -> tuple[Any, StreamWait]:
+    """Return the transport of a connection, and the wait until the protocol knows it."""
+    wait = attempt.reuse_wait()
+    transport = transport_over(
+        attempt._machine, attempt._socket_fd, attempt._kind, None, protocol, copy_context(), wait
+    )
+    attempt.take_descriptor()
+    return transport, wait
+
+
+def transport_over(
+    loop: AnyLoop,
+    fd: int,
+    kind: tuple[int, int, None],
+    sock: Any,
+    protocol: Any,
+    context: Any,
+    waiter: Any,
+) -> Any:
+    """Return a transport over a connected descriptor, perhaps that of a socket object."""
+    machine: Loop = loop
+    names = machine._kernel.names_of_descriptor(fd)
+    transport: StreamTransport = new(SocketTransport)
+    transport._init_connected(loop, fd, kind, names, protocol, context, sock, waiter)
+    return transport
+
+
+def transport_over_socket(loop: AnyLoop, sock: Any, protocol: Any, waiter: Any, context: Any) -> Any:
+    """Return a transport over a connected socket of Python's class; None if the general way is needed."""
+    if not is_stock_socket(sock) or not is_stock_loop(loop):
+        return None
+    family = number_in(sock, FAMILY)
+    if family not in (AF_INET, AF_INET6, AF_UNIX) or number_in(sock, KIND) != SOCK_STREAM:
+        return None
+    fd: int = sock.fileno()
+    if fd < 0:
+        return None
+    kind = (family, number_in(sock, PROTOCOL), None)
+    context = copy_context() if context is None else context
+    return transport_over(loop, fd, kind, sock, protocol, context, waiter)
