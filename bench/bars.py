@@ -46,7 +46,7 @@ def _legend(loops: Sequence[str]) -> list[str]:
 
 
 def _grid(longest: float, unit: float, height: float, reference: str) -> list[str]:
-    """The line of the reference, and weak ones at its multiples."""
+    """Return the line of the reference, and weak lines at its multiples."""
     parts = []
     for number in range(1, int(longest / TICK) + 1):
         x = LEFT + number * TICK * unit

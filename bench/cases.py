@@ -124,7 +124,8 @@ ALL: tuple[Case, ...] = (*_PROTOCOL, *_OTHER_KINDS, *_TLS, *_CHURN, *_DATAGRAMS,
 
 
 def choose(patterns: list[str], everything: bool, machine: bool = False) -> list[Case]:
-    """The cases that match a pattern (a glob, or a part of a name); without patterns the short selection."""
+    """Return the cases that match a pattern (a glob or a part of a name); the default is the short selection.
+    """
     if machine:
         return [case for case in MACHINE if not patterns or any(_matches(case.name, one) for one in patterns)]
     if not patterns:
@@ -133,7 +134,7 @@ def choose(patterns: list[str], everything: bool, machine: bool = False) -> list
 
 
 def choose_scales(patterns: list[str]) -> list[Case]:
-    """The cases of all curves, or of those whose subject contains one of the patterns."""
+    """Return the cases of all curves, or of those whose subject contains one of the patterns."""
     return [
         case
         for subject, curve in SCALES.items()

@@ -38,7 +38,7 @@ def is_one(name: str) -> bool:
 
 
 async def fire_among(count: int) -> None:
-    """Timers that are made and fall due while others, made before the first batch, go on waiting."""
+    """Make timers and let them fall due, while others that were made before the first batch go on waiting."""
     loop = asyncio.get_running_loop()
     order = random.Random(1)
     while len(_waiting) < count:
@@ -52,7 +52,7 @@ async def fire_among(count: int) -> None:
 
 
 async def switch_among(count: int) -> None:
-    """Tasks that give way to each other."""
+    """Run tasks that give way to each other."""
     await asyncio.gather(*[_give_way(max(1, SWITCHES // count)) for _ in range(count)])
 
 
@@ -78,7 +78,7 @@ def hold(address: str, count: int) -> None:
 
 
 def connection(source: str, port: int) -> socket.socket:
-    """A connection from this address, from a port that others may use towards other servers (ip(7))."""
+    """Return a connection from this address. Other connections may share its port (ip(7))."""
     sock = socket.socket()
     sock.setsockopt(socket.IPPROTO_IP, socket.IP_BIND_ADDRESS_NO_PORT, 1)
     sock.bind((source, 0))

@@ -31,7 +31,7 @@ def register(case: Callable[[str, int], Callable[[Any], Any]]) -> None:
 
 
 async def batch(operation: str, library: str) -> None:
-    """One operation, many times."""
+    """Run one operation many times."""
     is_ours = type(asyncio.get_running_loop()).__module__.startswith("whorl")
     module = "whorl.fs" if library.startswith("fs-") and is_ours else library.removeprefix("fs-")
     act = ACTS[operation, module]

@@ -76,7 +76,7 @@ def choose(name: str) -> Choice:
 
 
 def factory(name: str) -> Factory:
-    """What makes loops called `name`, in the process that was started for it: where that is timed, alone."""
+    """Return the factory of loops called `name`, in a process that was started for it alone."""
     if name == "asyncio":
         return asyncio.SelectorEventLoop
     if name in PEERS:

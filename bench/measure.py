@@ -50,7 +50,7 @@ class Cores:
 
     @classmethod
     def of_this_machine(cls) -> "Cores":
-        """The first and the last core we may use: never two threads of one core, if there are two cores."""
+        """Return the first and the last usable core, never two threads of one core if there are two."""
         usable = sorted(os.sched_getaffinity(0))
         return cls(usable[0], usable[-1])
 
@@ -124,7 +124,7 @@ def _read_sample(found: dict[str, Any]) -> Sample:
 
 @contextlib.contextmanager
 def running_server(case: EchoCase, loop: Choice, cores: Cores, folder: str) -> Iterator[tuple[int, str]]:
-    """A server on its core, with idle connections if the case has some; its process id and its address."""
+    """Yield the process id and the address of a server on its core, with the case's idle connections."""
     address = f"unix:{folder}/socket" if case.transport == "unix" else case.transport
     if case.kind == "machine":
         command = [*_machine(loop), "echo", address]
@@ -148,7 +148,7 @@ def running_server(case: EchoCase, loop: Choice, cores: Cores, folder: str) -> I
 
 @contextlib.contextmanager
 def idle_connections(count: int, address: str, cores: Cores) -> Iterator[None]:
-    """Connections that stay and say nothing."""
+    """Keep silent connections open meanwhile."""
     if not count:
         yield
         return
@@ -166,7 +166,7 @@ def idle_connections(count: int, address: str, cores: Cores) -> Iterator[None]:
 
 
 def _machine(loop: Choice) -> list[str]:
-    """The program that speaks libuv's vocabulary: in C on libuv, in Python on Whorl."""
+    """Return the program with libuv's names: in C on libuv, in Python on Whorl."""
     if loop.name == LIBUV:
         return [programs.path("uv_bench")]
     return [sys.executable, str(FOLDER / "machine_face.py")]
@@ -205,7 +205,7 @@ def _run(command: list[str], loop: Choice, cores: set[int], seconds: float) -> d
 
 @contextlib.contextmanager
 def _pinned(cores: set[int]) -> Iterator[None]:
-    """Processes started meanwhile inherit these cores."""
+    """Let processes that are started meanwhile inherit these cores."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:

@@ -133,7 +133,7 @@ KINDS = {
 
 
 def listen(address: str) -> tuple[socket.socket, str]:
-    """A listening socket, and how a client names it."""
+    """Return a listening socket, and its name for clients."""
     family, _, path = address.partition(":")
     if family == "unix":
         listener = socket.socket(socket.AF_UNIX)

@@ -9,7 +9,7 @@ Message = dict[str, Any]
 
 
 async def serve_aiohttp(listener: socket.socket) -> object:
-    """An application of aiohttp, with a route."""
+    """Return an application of aiohttp, with a route."""
     from aiohttp import web
 
     async def answer(request: web.Request) -> web.Response:
@@ -24,7 +24,7 @@ async def serve_aiohttp(listener: socket.socket) -> object:
 
 
 async def serve_uvicorn(listener: socket.socket) -> object:
-    """An ASGI application under uvicorn with httptools."""
+    """Return an ASGI application under uvicorn with httptools."""
     import uvicorn
 
     config = uvicorn.Config(
@@ -67,5 +67,5 @@ class Service(asyncio.Protocol):
 
 
 async def serve_httptools(listener: socket.socket) -> object:
-    """A protocol that parses requests by httptools."""
+    """Return a protocol that parses requests by httptools."""
     return await asyncio.get_running_loop().create_server(Service, sock=listener)

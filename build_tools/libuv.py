@@ -39,7 +39,7 @@ class LibuvProblem(Exception):
 
 
 def ensure() -> Path:
-    """The static library; fetches and builds it if it is not there."""
+    """Return the static library; fetch and build it if it is missing."""
     with alone_in(FOLDER):
         if not LIBRARY.exists():
             _fetch()

@@ -108,7 +108,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def account_of(config: pytest.Config) -> dict[str, Any]:
-    """What a process that ran tests has to say: the memory it took, and which tests it left out."""
+    """Return the account of a process that ran tests: the memory it took, and the tests it left out."""
     left_out = dict(config.stash.get(left_out_of, {}))
     return {"peak": memory.peak(), "rest": memory.in_use(), "left out": left_out}
 
@@ -145,14 +145,14 @@ def takes_too_much(config: pytest.Config) -> bool:
 
 @pytest.fixture(scope="module", autouse=True)
 def memory_is_given_back() -> Iterator[None]:
-    """What the tests of a module leave to the collector and to the C library is gone before the next one."""
+    """Free the objects that the tests of a module leave to the collector and to the C library."""
     yield
     gc.collect()
     memory.give_back()
 
 
 def pytest_report_header() -> list[str]:
-    """Which build is tested, and which packages the environment had to do without."""
+    """Return the build under test, and the packages that are missing in the environment."""
     config = os.environ.get("WHORL_CONFIG", "not started by make")
     build = "compiled" if whorl.compiled else "pure"
     lines = [f"whorl: {whorl.__version__}, {build} build ({config}) in {Path(whorl.__file__).parent}"]
@@ -162,7 +162,7 @@ def pytest_report_header() -> list[str]:
 
 @pytest.fixture(scope="session")
 def expected_build() -> str:
-    """The build this run is about, "compiled" or "pure", as the one who started it said."""
+    """Return the requested build of this run, "compiled" or "pure"."""
     asked_for = os.environ.get("WHORL_BUILD", "auto")
     if asked_for == "auto":
         return "compiled" if whorl.compiled else "pure"

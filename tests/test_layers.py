@@ -213,7 +213,7 @@ def test_every_kind_of_import_may_close_a_circle(name: str, needed: str) -> None
 
 
 def needed_by(source: Source) -> set[str]:
-    """The modules of ours that a module imports in any way, and those that its declarations cimport."""
+    """Return Whorl's modules that a module imports in any way, or cimports in its declarations."""
     imported = (item.name for item in source.imports() if item.name.split(".")[0] == "whorl")
     return {module_of(name) for name in imported} | set(source.cimports())
 
@@ -263,7 +263,7 @@ def test_constants_types_and_computations_are_no_system_calls_in(text: str) -> N
 
 
 def guarded_uses(tree: ast.AST) -> Iterator[tuple[int, ModuleType, str]]:
-    """Each use of something in a guarded module that may do more than name a constant or a type."""
+    """Yield each use of a guarded module that may do more than name a constant or a type."""
     modules, names = guarded_imports(tree)
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
@@ -282,7 +282,7 @@ def guarded_uses(tree: ast.AST) -> Iterator[tuple[int, ModuleType, str]]:
 
 
 def guarded_imports(tree: ast.AST) -> tuple[dict[str, ModuleType], dict[str, tuple[ModuleType, str]]]:
-    """The local names of guarded modules, and of what is imported out of them."""
+    """Return the local names of guarded modules, and of objects imported out of them."""
     modules: dict[str, ModuleType] = {}
     names: dict[str, tuple[ModuleType, str]] = {}
     for node in ast.walk(tree):

@@ -19,7 +19,7 @@ GIB = 1 << 30
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty /proc and /sys."""
+    """Return a folder with an empty /proc and /sys."""
     monkeypatch.setattr(system, "ROOT", str(tmp_path))
     return tmp_path
 

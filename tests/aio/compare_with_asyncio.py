@@ -13,7 +13,7 @@ Scenario = Callable[[Any], Any]
 
 
 def outcome(make_loop: Callable[[], Any], scenario: Scenario) -> Any:
-    """What a scenario gives on a new loop: its result, or the type and the text of what it raises.
+    """Return a scenario's result on a new loop, or the type and the text of its exception.
 
     A scenario is a function or a coroutine function of the loop.
     """

@@ -59,7 +59,7 @@ seed_of = pytest.StashKey[int]()
 
 
 def kernel_for(node: pytest.Item) -> FaultKernel | None:
-    """The kernel that a test runs on; None: the real one."""
+    """Return the kernel that a test runs on, or None for the real one."""
     seed = node.stash.get(seed_of, None)
     if seed is None:
         return None
@@ -69,7 +69,7 @@ def kernel_for(node: pytest.Item) -> FaultKernel | None:
 
 
 def twins(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
-    """The tests that run over faults, too."""
+    """Yield the tests that run over faults, too."""
     if any(seeds_of in item.stash for item in items):
         return  # They are there: each folder that has this hook is asked once.
     able = [item for item in items if isinstance(item, pytest.Function) and can_run_over_faults(item)]
@@ -96,7 +96,7 @@ def twins(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
 
 
 def name_of(item: pytest.Item) -> str:
-    """The file of a test, as it is named above."""
+    """Return the file of a test, in the form of the names above."""
     return item.path.relative_to(FOLDER).as_posix() if item.path.is_relative_to(FOLDER) else ""
 
 
@@ -131,7 +131,7 @@ def run_for_every_seed(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
 
 
 def replay(item: pytest.Item, seed: int) -> str:
-    """How to run what failed once more."""
+    """Return the command that repeats a failed test."""
     build = "compiled" if whorl.compiled else "pure"
     test = item.nodeid.removesuffix(SUFFIX)
     return f"WHORL_FAULT_SEED={seed} make faults WHORL_BUILD={build} ARGS=\"'{test}'\""

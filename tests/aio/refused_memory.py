@@ -142,11 +142,11 @@ class Idle:
         return True
 
     def release(self) -> None:
-        """Nothing: there is one thread."""
+        """Do nothing, as there is one thread."""
 
 
 def ignore(loop: Any, context: Any) -> None:
-    """Errors are expected."""
+    """Ignore expected errors."""
 
 
 # Operations. What they make they note, so that it can be closed.

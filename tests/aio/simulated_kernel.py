@@ -66,11 +66,11 @@ class File:
         self.fd = kernel.take_fd(self)
 
     def readiness(self) -> int:
-        """What epoll would say."""
+        """Return the mask that epoll would report."""
         return 0
 
     def changed(self) -> None:
-        """A new edge for those who watch."""
+        """Make a new edge for all watches."""
         for epoll in self.kernel.epolls():
             if self.fd in epoll.watches:
                 epoll.watches[self.fd].has_edge = True
@@ -91,7 +91,7 @@ class Epoll(File):
         super().__init__(kernel)
 
     def collect(self) -> list[tuple[int, int, int]]:
-        """Descriptor, mask and generation of all that is ready."""
+        """Return the descriptor, mask and generation of each ready watch."""
         found = []
         for fd, watch in self.watches.items():
             ready = self.kernel.files[fd].readiness() & (watch.mask | EPOLLERR | EPOLLHUP)
@@ -226,7 +226,7 @@ class SimulatedSocket(File):
         return min(room, len(data))
 
     def establish(self) -> None:
-        """The connection is made."""
+        """Establish the connection."""
         self.is_connected = True
         self.changed()
 
@@ -240,7 +240,7 @@ class SimulatedSocket(File):
         self.changed()
 
     def reset(self) -> None:
-        """The peer has sent a reset."""
+        """Handle a reset from the peer."""
         self.fail(errno.ECONNRESET)
 
     def end(self) -> None:
@@ -333,7 +333,7 @@ class SimulatedKernel(Kernel):
     # The world's own affairs.
 
     def take_fd(self, file: File) -> int:
-        """The lowest free number."""
+        """Return the lowest free number."""
         fd = FIRST_FD
         while fd in self.files:
             fd += 1
@@ -356,7 +356,7 @@ class SimulatedKernel(Kernel):
             self.trace.append((self._clock, call, *details))
 
     def _happen(self) -> None:
-        """All that is due by now."""
+        """Do everything that is due by now."""
         while self._future and self._future[0][0] <= self._clock:
             heapq.heappop(self._future)[2]()
 
@@ -524,7 +524,7 @@ class SimulatedKernel(Kernel):
         return 0
 
     def accept_descriptor(self, fd: int) -> Any:
-        """Sockets of this world are objects only: `accepts_descriptors` is false."""
+        """Return -ENOSYS: sockets of this world are objects only, and `accepts_descriptors` is false."""
         return -errno.ENOSYS
 
     def name_of(self, address: bytes) -> Any:
@@ -556,7 +556,7 @@ class SimulatedKernel(Kernel):
         return -errno.EINPROGRESS
 
     def _arrive_at(self, sock: SimulatedSocket, address: Any) -> None:
-        """A packet that asks for a connection has reached the other host."""
+        """Handle a packet that asks the other host for a connection."""
         if sock.fd < 0:
             return
         code = -self._knock(sock, address, LATENCY_NS)

@@ -28,7 +28,7 @@ class Connection(NamedTuple):
 
 
 def socket_pair(kind: str, small: bool = False) -> tuple[socket.socket, socket.socket]:
-    """Two connected sockets that do not block; `small` ones take only some kilobytes at a time."""
+    """Return two connected sockets that do not block; `small` ones take only some kilobytes at a time."""
     if kind == "unix":
         pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         if small:
@@ -63,7 +63,7 @@ def reset(sock: socket.socket) -> None:
 
 
 async def receive(peer: socket.socket, size: int) -> bytes:
-    """Exactly `size` bytes from a socket."""
+    """Return exactly `size` bytes from a socket."""
     loop = asyncio.get_running_loop()
     received = bytearray()
     while len(received) < size:
@@ -74,7 +74,7 @@ async def receive(peer: socket.socket, size: int) -> bytes:
 
 
 async def receive_all(peer: socket.socket) -> bytes:
-    """What a socket gives until its end."""
+    """Return all data of a socket until its end."""
     loop = asyncio.get_running_loop()
     received = bytearray()
     while data := await loop.sock_recv(peer, 65536):
@@ -94,7 +94,7 @@ def fill(peer: socket.socket, data: bytes) -> int:
 
 
 async def settled_descriptors() -> dict[int, str]:
-    """The open descriptors after a sleep of the running loop, which opens some before its first one."""
+    """Return the open descriptors after a sleep of the loop, which opens some before its first one."""
     await asyncio.sleep(0.001)
     return open_descriptors()
 
@@ -106,7 +106,7 @@ async def turns(count: int) -> None:
 
 
 async def turns_while_idle(seconds: float = 0.05) -> int:
-    """How many turns the loop takes while nothing happens, but for the sleeps that a signal cut short."""
+    """Return the number of turns of an idle loop, without the sleeps that a signal cut short."""
     loop: Any = asyncio.get_running_loop()
 
     def turns_taken() -> int:
@@ -121,12 +121,12 @@ async def turns_while_idle(seconds: float = 0.05) -> int:
 
 @functools.lru_cache(maxsize=16)  # What runs for many seeds asks for the same again and again.
 def noise(size: int, seed: int = 0) -> bytes:
-    """Bytes without a pattern, the same for the same seed."""
+    """Return bytes without a pattern, the same for the same seed."""
     return random.Random(seed).randbytes(size)
 
 
 def digest(data: bytes | bytearray) -> str:
-    """A checksum."""
+    """Return a checksum."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 

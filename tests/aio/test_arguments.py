@@ -276,6 +276,6 @@ def test_a_method_has_the_name_and_the_arguments_that_asyncios_has(name: str) ->
 
 
 def parameters(method: Any) -> list[inspect.Parameter]:
-    """The parameters of a method after the loop, without their annotations."""
+    """Return the parameters of a method after the loop, without their annotations."""
     found = list(inspect.signature(method).parameters.values())
     return [one.replace(annotation=one.empty) for one in found[1:]]

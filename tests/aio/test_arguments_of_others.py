@@ -41,7 +41,7 @@ SHORT = 0.1
 
 
 def function(*args: Any) -> Any:
-    """Something to call."""
+    """Return a function to call."""
     return "called", args
 
 
@@ -117,7 +117,7 @@ def bound(place: Any) -> Any:
 
 
 def told(place: Any) -> Any:
-    """A socket that there is something to receive from."""
+    """Return a socket that has data to receive."""
     sock = place.pair()
     place.opened[-1].send(b"something")
     return sock

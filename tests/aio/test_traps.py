@@ -110,7 +110,7 @@ async def test_ssl_is_never_ignored_by_a_client(loop: whorl.EventLoop) -> None:
 
 
 def seconds_to_cancel(count: int) -> float:
-    """How long it takes to cancel this many timers, the last one first, among as many others."""
+    """Return the time to cancel this many timers, the last one first, among as many others."""
     loop = whorl.EventLoop()
     kept = [loop.call_later(1000 + index, print) for index in range(count)]
     timers = [loop.call_later(2000 + index, print) for index in range(count)]

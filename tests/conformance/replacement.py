@@ -105,7 +105,7 @@ def report_absent_methods(loop_class: Any, report: Callable[[str], None]) -> Non
     ]
 
     def get_missing(loop: Any, name: str) -> Any:
-        """A private part of a method, which is absent with it."""
+        """Return a private part of a method, which is absent with it."""
         for method in absent:
             if name.startswith(f"_{method}"):
                 report(method)

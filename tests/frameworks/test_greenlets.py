@@ -37,7 +37,7 @@ async def call(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def query(number: int) -> str:
-    """Blocking code, as it seems."""
+    """Run code that looks like blocking code."""
     name.set(f"query {number}")
     answers = [wait_for(asyncio.sleep(0.001, f"{number}.{part}")) for part in range(3)]
     assert name.get() == f"query {number}"

@@ -37,7 +37,7 @@ class Notebook:
         self.process = process
 
     async def run(self, cell: str, interrupts: bool = False) -> list[str]:
-        """What comes out of a cell: what it says, and its value or its error."""
+        """Return the outputs of a cell: its text, and its value or its error."""
         said: list[str] = []
 
         def note(message: dict[str, Any]) -> None:
@@ -57,7 +57,7 @@ class Notebook:
 
 @asynccontextmanager
 async def notebook(folder: Path) -> AsyncIterator[Notebook]:
-    """A kernel, and a client of it, over UNIX sockets in this folder."""
+    """Yield a kernel, and a client of it, over UNIX sockets in this folder."""
     file, _ = jupyter.write_connection_file(
         str(folder / "kernel.json"), transport="ipc", ip=str(folder / "zmq"), key=b"anything"
     )

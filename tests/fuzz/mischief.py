@@ -55,7 +55,7 @@ class Whole(int):
 
 
 def strange_buffers() -> list[Any]:
-    """Buffers of every shape, some of them empty, read-only or not in one piece."""
+    """Return buffers of every shape, some of them empty, read-only or not contiguous."""
     return [
         b"",
         b"x",
@@ -79,7 +79,7 @@ def strange_buffers() -> list[Any]:
 
 
 def released_buffer() -> memoryview:
-    """A buffer that is none any more. To iterate over it is an error that CPython itself overlooks."""
+    """Return a released buffer. CPython itself overlooks the error of iterating over it."""
     released = memoryview(b"released")
     released.release()
     return released

@@ -110,7 +110,7 @@ class Twins(RuleBasedStateMachine):
 
 
 def machine(subjects: Sequence[types.ModuleType]) -> type[Twins]:
-    """What makes random programs about some subjects."""
+    """Return the class that makes random programs about some subjects."""
 
     def operations(effects: Any) -> Any:
         return st.one_of(*[subject.operations(effects) for subject in subjects])
@@ -122,7 +122,7 @@ def machine(subjects: Sequence[types.ModuleType]) -> type[Twins]:
 
 
 def chosen(seed: int, names: Sequence[str]) -> list[types.ModuleType]:
-    """The subjects with these names; without any, up to three that the seed chooses."""
+    """Return the subjects with these names; without any, up to three that the seed chooses."""
     if names:
         return [subject for subject in SUBJECTS if subject.__name__.rpartition(".")[2] in names]
     rng = random.Random(seed)
@@ -130,7 +130,7 @@ def chosen(seed: int, names: Sequence[str]) -> list[types.ModuleType]:
 
 
 def descriptors() -> dict[int, str]:
-    """What is open, and what it is in the words of the system."""
+    """Return the open descriptors, with the system's names of their targets."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(FileNotFoundError):  # that of the folder itself

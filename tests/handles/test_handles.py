@@ -179,7 +179,7 @@ IN_BOTH_ORDERS = pytest.mark.parametrize(
 
 @pytest.fixture
 def started(start: Callable[[Loop], Any], loop: Loop) -> Any:
-    """An active handle."""
+    """Return an active handle."""
     handle = start(loop)
     yield handle
     for thing in handle.data if isinstance(handle.data, tuple) else [handle.data]:

@@ -67,7 +67,7 @@ def _compare(name: str, script: str, expected: list[str]) -> int:
 
 
 def record(scripts: Iterator[tuple[str, str]]) -> Iterator[tuple[str, list[str]]]:
-    """The traces of scripts, from libuv."""
+    """Yield the traces of scripts, from libuv."""
     answer = subprocess.run([PROGRAM], input=traces.join(scripts), capture_output=True, text=True, check=True)
     print(answer.stderr, end="", file=sys.stderr)
     return traces.split(answer.stdout)

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("no_leak")
 async def accepted(
     loop: whorl.EventLoop, family: int, path: Path, make_protocol: Any = None
 ) -> AsyncIterator[tuple[Any, socket.socket, Any]]:
-    """The protocol of an accepted connection, its peer, and the server."""
+    """Yield the protocol of an accepted connection, its peer, and the server."""
     made: list[Any] = []
 
     def factory() -> Any:

@@ -29,7 +29,7 @@ AT_A_TIME = 100
 
 @pytest.fixture
 def many_descriptors() -> Iterator[None]:
-    """Lets this process have descriptors for both ends of all idle connections."""
+    """Let this process have descriptors for both ends of all idle connections."""
     wanted = 2 * IDLE + 200
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < wanted:
@@ -67,7 +67,7 @@ class Census:
         self.protocols.clear()
 
     def survivors(self) -> list[Any]:
-        """Those that somebody still refers to."""
+        """Return the objects that still have references."""
         gc.collect()
         return [item for reference in self.references if (item := reference()) is not None]
 

@@ -119,7 +119,7 @@ FLAGS = [0, socket.AI_PASSIVE, socket.AI_NUMERICHOST | socket.AI_NUMERICSERV, so
 
 
 def answer(question: Any) -> Any:
-    """What getaddrinfo says, with the types of what it says."""
+    """Return the answer of getaddrinfo with the types of its values."""
     try:
         rows = socket.getaddrinfo(*question)
     except Exception as error:

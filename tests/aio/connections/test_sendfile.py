@@ -53,7 +53,7 @@ class HaltingKernel(Kernel):
 
 @pytest.fixture(params=["by the kernel", "piece by piece", "from memory"])
 def way(request: pytest.FixtureRequest) -> str:
-    """How a file is sent."""
+    """Return the way in which a file is sent."""
     return str(request.param)
 
 
@@ -66,7 +66,7 @@ def kernel(request: pytest.FixtureRequest, kernel: Any) -> Any:
 
 @pytest.fixture
 def file(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BinaryIO]:
-    """A file with some data."""
+    """Yield a file with some data."""
     if "way" in request.fixturenames and request.getfixturevalue("way") == "from memory":
         yield io.BytesIO(DATA)
         return
@@ -77,7 +77,7 @@ def file(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BinaryIO]:
 
 @pytest.fixture
 def pair(kind: str) -> Iterator[Pair]:
-    """Two connected sockets that take only little at a time."""
+    """Yield two connected sockets that take only little at a time."""
     pair = socket_pair(kind, small=True)
     yield pair
     for sock in pair:

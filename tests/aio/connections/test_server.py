@@ -57,7 +57,7 @@ def _no_echoes() -> None:
 
 
 async def connected(loop: whorl.EventLoop, server: Any) -> socket.socket:
-    """A socket that is connected to a server."""
+    """Return a socket that is connected to a server."""
     address = server.sockets[0].getsockname()
     sock = socket.socket(server.sockets[0].family)
     sock.setblocking(False)

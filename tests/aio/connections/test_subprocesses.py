@@ -34,7 +34,7 @@ Reported = list[dict[str, Any]]
 
 
 def children() -> set[int]:
-    """The children of this process, those that have ended and were not reaped too."""
+    """Return the children of this process, also those that have ended and were not reaped."""
     found = set()
     for task in os.listdir("/proc/self/task"):
         with contextlib.suppress(OSError):
@@ -44,7 +44,7 @@ def children() -> set[int]:
 
 @pytest.fixture(autouse=True)
 def no_child_left(no_leak: None) -> Iterator[None]:
-    """A test leaves no child behind, also none that has ended."""
+    """Check that a test leaves no child behind, also none that has ended."""
     before = children()
     yield
     if children() - before:
@@ -101,7 +101,7 @@ class Talk(Watched, asyncio.SubprocessProtocol):
 
 
 async def output_of(*command: str, **options: Any) -> bytes:
-    """What a program writes; it must end well."""
+    """Return the output of a program, which must end without an error."""
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, **options)
     output, _ = await process.communicate()
     assert process.returncode == 0

@@ -44,7 +44,7 @@ ENDLESS = 600
 
 
 def seeds() -> range:
-    """The seeds to run."""
+    """Return the seeds to run."""
     return seeds_of_run(3)
 
 

@@ -33,7 +33,7 @@ TEXT = "first line\nsecond: Ünïcödé ✓ 𝄞\n\nno end of line"
 
 @pytest.fixture(params=["from memory", "in threads", "with faults"])
 def kernel(request: pytest.FixtureRequest) -> Kernel:
-    """The real kernel, one whose memory never knows anything, and one that cuts short and is interrupted."""
+    """Return the real kernel, one without files in memory, or one that shortens calls and is interrupted."""
     if request.param == "from memory":
         return Kernel()
     if request.param == "in threads":
@@ -210,7 +210,7 @@ READS: list[tuple[str, tuple[Any, ...]]] = [
 
 
 async def outcome(function: Any, *args: Any) -> Any:
-    """A result, or the type of the error."""
+    """Return a result, or the type of the error."""
     try:
         result = function(*args)
         return await result if asyncio.iscoroutine(result) else result

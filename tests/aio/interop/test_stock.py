@@ -31,11 +31,11 @@ class NotingLoop(asyncio.SelectorEventLoop):
 
 
 async def answer(reader: Any, writer: Any) -> None:
-    """What a server calls."""
+    """Do nothing, as the handler of a server."""
 
 
 def server_factory(start: Callable[..., Any] = streams.start_server) -> Any:
-    """The factory of protocols that asyncio gives a loop."""
+    """Return the factory of protocols that asyncio gives a loop."""
     with asyncio.Runner(loop_factory=NotingLoop) as runner:
         return runner.run(start(answer))
 

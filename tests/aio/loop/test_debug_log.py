@@ -76,7 +76,7 @@ def logs_as_in_asyncio(scenario: Scenario, ordered: bool = True) -> list[str]:
 
 
 async def connect(loop: Any, tls: bool, **options: Any) -> None:
-    """A server and a client that pauses, writes and goes."""
+    """Run a server and a client that pauses, writes and leaves."""
     inner: list[Recorder] = []
 
     def factory() -> Recorder:

@@ -31,7 +31,7 @@ def fail(*args: object) -> None:
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> str:
-    """The one record that asyncio's logger got."""
+    """Return the one record that asyncio's logger got."""
     (record,) = [record for record in caplog.records if record.name == "asyncio"]
     assert record.exc_info is None or record.levelno == logging.ERROR
     return record.getMessage()

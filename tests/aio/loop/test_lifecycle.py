@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("no_leak")
 
 @pytest.fixture
 def plain_loop(no_leak: None) -> Iterator[whorl.EventLoop]:
-    """A loop that is only closed after the test."""
+    """Yield a loop that is only closed after the test."""
     loop = whorl.EventLoop()
     yield loop
     loop.close()
@@ -839,7 +839,7 @@ def test_a_loop_with_handles_left_open_is_closed_even_if_warnings_are_errors() -
 
 
 def in_child(function: Any) -> int:
-    """The exit status of a forked child that calls a function."""
+    """Return the exit status of a forked child that calls a function."""
     child = os.fork()
     if child == 0:
         status = 1

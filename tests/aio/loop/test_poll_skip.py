@@ -68,7 +68,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 async def polls_in(kernel: CountingKernel, count: int) -> int:
-    """How many of the next `count` turns poll."""
+    """Return how many of the next `count` turns poll."""
     before = kernel.polls
     await turns(count)
     return kernel.polls - before
@@ -157,7 +157,7 @@ async def test_transport_data_to_the_same_loop_arrives_in_the_next_turn(
 async def polls_until_woken(
     loop: whorl.EventLoop, kernel: CountingKernel, *calls: Callable[[], object]
 ) -> int:
-    """How many polls there are until a task goes on, which another thread wakes after these calls."""
+    """Return the number of polls until a task goes on that another thread wakes after these calls."""
     woken = loop.create_future()
 
     def wake() -> None:

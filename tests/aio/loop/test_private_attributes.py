@@ -23,7 +23,7 @@ STATE = ("_closing", "_conn_lost", "_paused", "_protocol_paused", "_high_water",
 
 
 def shown(transport: Any, *names: str) -> dict[str, Any]:
-    """What a transport has under these names, with the sizes of its buffers."""
+    """Return a transport's attributes with these names, and the sizes of its buffers."""
     found = {name: getattr(transport, name) for name in names}
     buffer = transport._buffer if hasattr(transport, "_buffer") else []
     found["type"] = type(buffer)
@@ -32,7 +32,7 @@ def shown(transport: Any, *names: str) -> dict[str, Any]:
 
 
 async def filled(loop: Any, protocol: Any) -> tuple[Any, socket.socket, bytes]:
-    """A transport whose peer does not read, with something unsent, and all that was written."""
+    """Return a transport with unsent data, its peer that does not read, and all that was written."""
     ours, peer = socket_pair("unix")
     transport, _ = await loop.connect_accepted_socket(lambda: protocol, ours)
     transport.set_write_buffer_limits(high=10, low=5)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("no_leak")
 
 @pytest.fixture
 def ends() -> Iterator[tuple[Any, Any]]:
-    """A pair of sockets that do not block."""
+    """Yield a pair of sockets that do not block."""
     ours, peer = socket_pair("unix")
     with ours, peer:
         yield ours, peer

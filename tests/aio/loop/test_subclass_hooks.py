@@ -26,7 +26,7 @@ def is_as_on_asyncios(mixin: type, scenario: Callable[[Any], Any]) -> Any:
 
 
 def noting(*names: str) -> type:
-    """A class whose methods of these names note that they were called, and call the loop's."""
+    """Return a class whose methods of these names note their calls, and call the loop's."""
 
     def method(name: str) -> Any:
         def call(self: Any, *args: Any, **options: Any) -> Any:

@@ -341,7 +341,7 @@ def test_a_task_waits_for_a_foreign_future() -> None:
 
 @types.coroutine
 def generator_coroutine(value: Any) -> Any:
-    """A coroutine made of a generator."""
+    """Return a coroutine made of a generator."""
     return (yield value)
 
 

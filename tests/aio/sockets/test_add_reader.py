@@ -29,7 +29,7 @@ Pair = tuple[socket.socket, socket.socket]
 
 @pytest.fixture
 def pair(no_leak: None) -> Iterator[Pair]:
-    """Two connected sockets."""
+    """Yield two connected sockets."""
     one, other = socket.socketpair()
     one.setblocking(False)
     other.setblocking(False)
@@ -38,7 +38,7 @@ def pair(no_leak: None) -> Iterator[Pair]:
 
 
 def called(loop: whorl.EventLoop, register: Callable[..., None], fd: Any) -> asyncio.Future[None]:
-    """A future that is done when the callback that this registers is called."""
+    """Return a future that is done when the callback that this registers is called."""
     done = loop.create_future()
     register(fd, lambda: done.done() or done.set_result(None))
     return done

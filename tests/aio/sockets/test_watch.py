@@ -52,7 +52,7 @@ def kernel() -> CountingKernel:
 
 @pytest.fixture
 def pair(kind: str) -> Iterator[Pair]:
-    """Two connected sockets."""
+    """Yield two connected sockets."""
     pair = socket_pair(kind, small=True)
     yield pair
     for sock in pair:
@@ -438,7 +438,7 @@ def test_later_reader_replaces_the_waiting_sock_recv_as_in_asyncio(method: str) 
 
 
 def reopened(fd: int) -> Pair:
-    """A new pair of sockets, the first of them with this number, which was just closed."""
+    """Return a new pair of sockets, the first with this number, which was just closed."""
     ours, peer = socket_pair("unix")
     if peer.fileno() == fd:
         ours, peer = peer, ours

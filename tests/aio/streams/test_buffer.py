@@ -102,7 +102,7 @@ def test_a_negative_number_takes_nothing() -> None:
 
 
 async def pair(connect: Connect, protocol_class: Any = asyncio.StreamReaderProtocol) -> tuple[Any, Any]:
-    """A reader of asyncio's whose protocol is given to a transport, and the peer's socket."""
+    """Return a reader of asyncio's, whose protocol a transport gets, and the peer's socket."""
     reader = asyncio.StreamReader()
     protocol = protocol_class(reader)
     _, peer = await connect("tcp", protocol)

@@ -22,7 +22,7 @@ name: contextvars.ContextVar[str] = contextvars.ContextVar("name")
 
 
 async def adopted(connect: Connect, **options: Any) -> tuple[Any, Any, Any, socket.socket]:
-    """A reader, its protocol and their transport, and the peer's socket."""
+    """Return a reader, its protocol and their transport, and the peer's socket."""
     reader = asyncio.StreamReader(**options)
     protocol = asyncio.StreamReaderProtocol(reader)
     transport, peer = await connect("tcp", protocol)

@@ -44,7 +44,7 @@ def fail_with(error: BaseException) -> None:
 
 
 def note_reports(loop: Any) -> list[str]:
-    """What the loop reports from now on."""
+    """Return a list that gets the loop's reports from now on."""
     reports: list[str] = []
     loop.set_exception_handler(lambda _, report: reports.append(repr(report.get("exception"))))
     return reports

@@ -339,7 +339,7 @@ async def test_an_end_that_wants_to_be_kept_open_is_warned_of(
 
 
 def ends_with(failing: str, error: type[BaseException]) -> Any:
-    """What is reported and told when a call of a protocol's fails."""
+    """Return the reports and calls after a call of a protocol's fails."""
 
     class Failing(Recorder):
         def note(self, call: str) -> None:

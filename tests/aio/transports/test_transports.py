@@ -44,7 +44,7 @@ Reported = list[dict[str, Any]]
 
 
 def strided(data: bytes) -> memoryview:
-    """A view that gives `data`, but not from memory that is contiguous."""
+    """Return a view that gives `data`, but not from contiguous memory."""
     spread = bytearray(2 * len(data))
     spread[::2] = data
     return memoryview(spread)[::2]
@@ -1398,7 +1398,7 @@ class CountingSocket(socket.socket):
 
 
 def counting_pair(kind: str) -> tuple[CountingSocket, CountingSocket]:
-    """Two connected sockets of the counting kind."""
+    """Return two connected sockets of the counting kind."""
     ours, theirs = socket_pair(kind)
     return CountingSocket(fileno=ours.detach()), CountingSocket(fileno=theirs.detach())
 

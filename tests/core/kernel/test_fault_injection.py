@@ -19,7 +19,7 @@ ALWAYS = 1.0
 
 
 def talk(kernel: Kernel, rounds: int) -> list[object]:
-    """What the calls of the data path answer, one after another."""
+    """Return the answers of the data path's calls, one after another."""
     ours, theirs = socket.socketpair()
     answers: list[object] = []
     with ours, theirs:

@@ -31,7 +31,7 @@ MAY_FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarn
 
 
 def run_machine(loop: Loop) -> None:
-    """One turn in libuv's order."""
+    """Make one turn in libuv's order."""
     loop.run(RunMode.NOWAIT)
 
 

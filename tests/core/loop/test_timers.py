@@ -47,7 +47,7 @@ TIMES = st.one_of(
 
 
 def order(when: float) -> tuple[int, float]:
-    """Where a time stands: NaN before all others, whatever they are."""
+    """Return the sort key of a time: NaN before all others."""
     return (0, 0.0) if when != when else (1, float(when))
 
 
@@ -555,7 +555,7 @@ class Farewell:
 
 
 def context_that_ends_with(act: Callable[[], object]) -> contextvars.Context:
-    """A context whose end does something: that of a timer ends with the timer."""
+    """Return a context with an object that calls a function at its end: it ends with the timer."""
     context = contextvars.copy_context()
     context.run(KEPT.set, Farewell(act))
     return context

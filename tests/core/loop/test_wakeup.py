@@ -48,7 +48,7 @@ class Sleepless(Kernel):
 
 @pytest.fixture
 def handled() -> Iterator[Callable[[Callable[[int, FrameType | None], object]], None]]:
-    """Installs a handler for SIGUSR1, by `signal.signal`."""
+    """Yield a function that installs a handler for SIGUSR1, by `signal.signal`."""
     former = signal.getsignal(signal.SIGUSR1)
 
     def install(handler: Callable[[int, FrameType | None], object]) -> None:
@@ -486,7 +486,7 @@ def test_a_storm_that_always_finds_the_loop_asleep_loses_nothing(make_loop: Make
 
 
 def wakeup_fd() -> int:
-    """The descriptor Python writes signals to."""
+    """Return the descriptor to which Python writes signals."""
     fd = signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(fd)
     return fd

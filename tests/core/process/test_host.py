@@ -22,7 +22,7 @@ def host() -> Host:
 
 @pytest.fixture(params=["pidfd", "number"])
 def child(request: pytest.FixtureRequest, host: Host) -> Iterator[tuple[int, int]]:
-    """A child that sleeps, and a descriptor for it, or -1."""
+    """Yield a child that sleeps, and a descriptor for it, or -1."""
     process = host.spawn(["sleep", "60"])
     pidfd = os.pidfd_open(process.pid) if request.param == "pidfd" else -1
     yield process.pid, pidfd

@@ -33,7 +33,7 @@ class Comparison:
 
 
 def suspects(asyncio: Run, whorl: Run) -> set[str]:
-    """The tests that fail on Whorl only, and those that pass on asyncio and do not run on Whorl."""
+    """Return the tests that fail on Whorl only, and those that pass on asyncio and do not run on Whorl."""
     failed = whorl.with_outcome("failed") - asyncio.with_outcome("failed")
     return failed | (asyncio.with_outcome("passed") - whorl.with_outcome("passed", "failed"))
 

@@ -122,7 +122,7 @@ class Datagrams(World):
 
 
 def operations(effects: Any) -> Any:
-    """What a program may do with datagrams."""
+    """Return the operations of a program on datagrams."""
     small = st.integers(0, 5)
     data = st.sampled_from(["@empty", "@short", "@kilobyte", "@mutable", "@view", "@datagram", "@huge"])
     odd = st.sampled_from([None, "@text", 3, "@object", []])

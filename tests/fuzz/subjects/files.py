@@ -21,7 +21,7 @@ class Files(World):
     """With files."""
 
     def file(self, kind: str) -> Any:
-        """A file, a file in memory, or one that cannot be read."""
+        """Return a file, a file in memory, or one that cannot be read."""
         if kind == "memory":
             return io.BytesIO(CONTENT)
         if kind == "text":
@@ -91,7 +91,7 @@ class Files(World):
 
 
 def operations(effects: Any) -> Any:
-    """What a program may do with files and with sockets."""
+    """Return the operations of a program on files and on sockets."""
     small = st.integers(0, 5)
     kinds = st.sampled_from(["file", "file", "memory", "text"])
     offset = st.sampled_from([0, 0, 0, 10, 30_000, -1, "@text", 1.5])

@@ -114,7 +114,7 @@ class Life:
         self.program.terminate()
 
     async def do_close(self) -> None:
-        """asyncio kills the child that its transport is closed on."""
+        """Close a transport; asyncio kills its child."""
         self.killed += 1
         self.closed = True
         self.program._transport.close()
@@ -140,7 +140,7 @@ def gone(pid: int) -> bool:
 
 
 def operations(effects: Any) -> Any:
-    """What a program may do with others."""
+    """Return the operations of a program on child programs."""
     steps = st.one_of(
         st.tuples(st.just("write"), st.sampled_from(["@short", "@kilobyte", "@mutable", "@text"])),
         st.tuples(st.sampled_from(["read", "end", "kill", "terminate", "close", "cancelled_wait"])),

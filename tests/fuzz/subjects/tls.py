@@ -48,7 +48,7 @@ class Tls(World):
         )
 
     def do_tls_call(self, number: int, method: str, arguments: tuple[Any, ...]) -> Any:
-        """A method of a transport in the middle of its life; ends come with everything at rest."""
+        """Call a method of a transport in the middle of its life; ends come with everything at rest."""
         if not self.transports:
             return None
         transport = self.transports[number % len(self.transports)]
@@ -112,7 +112,7 @@ class Tls(World):
         return [diary.lines for diary in diaries]
 
     async def broken(self, handshakes: Any, plain: Any, diaries: Any, turns: int, side: int, how: str) -> Any:
-        """What is certain of a handshake that is ended: nothing waits for ever, nothing is told twice."""
+        """End a handshake, and return its certain effects: nothing waits for ever, no call comes twice."""
         for _ in range(turns):
             await asyncio.sleep(0)
         if how == "cancel":
@@ -129,7 +129,7 @@ class Tls(World):
         return [[line[0] for line in diary.lines].count("made") for diary in diaries]
 
     def do_bad_handshake(self, server_side: bool, nonsense: str, how: str) -> Any:
-        """What a peer that does not speak TLS is told to be."""
+        """Handshake with a peer that does not speak TLS."""
         if self.loop.is_running():
             return None
         ours, peer = connected("unix")
@@ -160,7 +160,7 @@ class Tls(World):
 
 
 def operations(effects: Any) -> Any:
-    """What a program may do with TLS."""
+    """Return the operations of a program on TLS."""
     small = st.integers(0, 5)
     data = st.sampled_from(["@empty", "@short", "@kilobyte", "@mutable", "@view"])
     parts = st.sampled_from(["@short", "@kilobyte", "@view"])

@@ -83,7 +83,7 @@ def bound(loop: Loop, address: tuple[Any, ...] = LOCAL, **options: bool) -> UDP:
 
 
 def option(udp: UDP, level: int, name: int) -> int:
-    """A socket option of a handle."""
+    """Return a socket option of a handle."""
     with socket.socket(fileno=os.dup(udp.fileno())) as sock:
         return sock.getsockopt(level, name)
 
@@ -383,7 +383,7 @@ def watched(loop: Loop) -> int:
 
 
 def error_number(attempt: Any) -> int | None:
-    """The number of the error that a call raises."""
+    """Return the number of the error that a call raises."""
     try:
         attempt()
     except OSError as error:

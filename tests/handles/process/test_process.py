@@ -53,7 +53,7 @@ def run(loop: Loop, *args: Any, **options: Any) -> Ended:
 
 
 def output_of(loop: Loop, *args: Any, **options: Any) -> bytes:
-    """What a program writes; it must end well."""
+    """Return the output of a program, which must end without an error."""
     reader = Reader(loop)
     ended: list[Ended] = []
     process = Process(loop)
@@ -275,7 +275,7 @@ def test_unnamed_stdio_is_the_null_device(loop: Loop) -> None:
 
 
 def out(reader: Reader) -> Stdio:
-    """A pipe for what the child writes."""
+    """Return a pipe for the output of the child."""
     return Stdio.create_pipe(reader.pipe, child_writes=True)
 
 

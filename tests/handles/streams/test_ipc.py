@@ -23,7 +23,7 @@ MUCH = 1024 * 1024
 
 
 def ipc_pair(loop: Loop) -> tuple[Pipe, Pipe]:
-    """Two connected pipes."""
+    """Return two connected pipes."""
     ends = Pipe(loop, ipc=True), Pipe(loop, ipc=True)
     for end, sock in zip(ends, socket.socketpair(), strict=True):
         end.open(sock.detach())

@@ -47,7 +47,7 @@ def loop(kernel: Refusing, no_leak: None) -> Iterator[Loop]:
 
 
 def run_machine(loop: Loop) -> None:
-    """One turn in libuv's order."""
+    """Make one turn in libuv's order."""
     loop.run(RunMode.NOWAIT)
 
 

@@ -27,7 +27,7 @@ class Reluctant(Kernel):
         self.keeps_edges = False
 
     def refusal(self, *codes: int) -> int:
-        """A negative error number, or 0 for no refusal."""
+        """Return a negative error number, or 0 for no refusal."""
         return -self.dice.choice(codes) if self.dice.random() < 0.2 else 0
 
     def recv(self, fd: int, limit: int) -> bytes | int:

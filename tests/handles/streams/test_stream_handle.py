@@ -24,7 +24,7 @@ MUCH = 32 * 1024 * 1024
 
 
 def run_machine(loop: Loop) -> None:
-    """One turn in libuv's order."""
+    """Make one turn in libuv's order."""
     loop.run(RunMode.NOWAIT)
 
 
@@ -57,7 +57,7 @@ def fill(stream: Stream) -> int:
 
 
 def echo_server(loop: Loop, kind: Kind) -> Stream:
-    """A server that sends back what it gets, and ends when its peer ends."""
+    """Return a server that sends back what it gets, and ends when its peer ends."""
 
     def on_connection(server: Stream, error: OSError | None) -> None:
         assert error is None

@@ -24,7 +24,7 @@ Seen = list[tuple[Any, FsChange]]
 
 
 def watch(loop: Loop, path: Any) -> tuple[FsEvent, Seen]:
-    """A started handle, and what it has seen."""
+    """Return a started handle, and the changes it has reported."""
     seen: Seen = []
     handle = FsEvent(loop)
 

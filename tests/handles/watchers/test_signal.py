@@ -28,7 +28,7 @@ SECOND = 1_000_000_000
 
 @pytest.fixture(autouse=True)
 def nothing_left(no_leak: None) -> Iterator[None]:
-    """A test gives signals back, and leaves nobody who is told of them."""
+    """Check that a test restores signals, and leaves no handle started."""
     yield
     gc.collect()
     assert signal.set_wakeup_fd(-1) == -1
@@ -41,7 +41,7 @@ def send(number: int = USR1) -> None:
 
 
 def noted(loop: Loop, number: int = USR1) -> tuple[Signal, list[int]]:
-    """A started handle, and what it has seen."""
+    """Return a started handle, and the signals it has reported."""
     seen: list[int] = []
     handle = Signal(loop)
     handle.start(number, lambda handle, number: seen.append(number))

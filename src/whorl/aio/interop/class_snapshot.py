@@ -12,7 +12,7 @@ except ImportError:
 if not cython.compiled:
 
     def versions_of(methods: list[tuple[type, str, Any]]) -> int:
-        """0: uncompiled, nobody can tell whether a class was changed without looking."""
+        """Return 0: uncompiled, a change of a class is not known without looking."""
         return 0
 
 

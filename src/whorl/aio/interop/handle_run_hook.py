@@ -19,7 +19,7 @@ _asyncios: Any = events.Handle._run
 
 
 def patched_run() -> Callable[[Any, Runnable], object] | None:
-    """What a loop is to run its entries by; None: nothing but itself."""
+    """Return the function by which a loop is to run its entries, or None if it runs them itself."""
     return None if events.Handle._run is _asyncios else _run_as_handle
 
 

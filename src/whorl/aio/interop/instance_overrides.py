@@ -37,7 +37,7 @@ class OverrideObserver:
             self._overrides_changed()
 
     def _overrides_changed(self) -> None:
-        """Something was replaced, or is the class's own again."""
+        """Handle the replacement of a method, or the return of the class's own."""
 
 
 class NoObserver:

@@ -48,7 +48,7 @@ if not cython.compiled:
         return bool(future._state == PENDING)
 
     def block(future: Any) -> None:
-        """What the first step of awaiting a future does."""
+        """Do the first step of awaiting a future."""
         future._asyncio_future_blocking = True
 
     def taken_callback(future: Any) -> Any:
@@ -60,7 +60,7 @@ if not cython.compiled:
         return callbacks[0]
 
     def bound_to(callback: Any) -> Any:
-        """The object of a method."""
+        """Return the object of a method."""
         return callback.__self__
 
     def has_one_other_reference(wait: Any) -> bool:
@@ -72,7 +72,7 @@ class _NoLoop:
     """Stands for a loop where a future that is done already asks for one."""
 
     def get_debug(self) -> bool:
-        """No."""
+        """Return False."""
         return False
 
 
@@ -163,7 +163,7 @@ class ReusableFuture:
     # The same, once `_done` is set.
 
     def _take_callback(self) -> Any:
-        """What the task is called by, and its context; None if the future itself has to tell it."""
+        """Return the callable that wakes the task, and its context; None if the future itself calls it."""
         if self._runner._debug:
             return None
         taken = taken_callback(self._future)

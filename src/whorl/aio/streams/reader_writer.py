@@ -52,7 +52,7 @@ class Replaceable:
 
 
 def _kept(name: str) -> Any:
-    """An attribute of a reader's that its feed keeps."""
+    """Return an attribute of a reader that its feed keeps."""
     return property(
         operator.attrgetter(f"_received.{name}"), lambda reader, value: setattr(reader._received, name, value)
     )
@@ -102,7 +102,7 @@ class StreamReader(_Reader):  # type: ignore[misc]
         received.transport = transport
 
     def feed_eof(self) -> None:
-        """Nothing more will arrive (``asyncio.StreamReader.feed_eof``)."""
+        """Note that no more data will arrive (``asyncio.StreamReader.feed_eof``)."""
         received = self._received
         received.eof = True
         if received.waiter is not None:
@@ -276,7 +276,7 @@ class _ReleasedTransport:
     """In the place of a transport: a writer whose transport was given away has it, and closes nothing."""
 
     def is_closing(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
 
@@ -284,7 +284,7 @@ _GIVEN = _ReleasedTransport()
 
 
 def _adopt_writer(writer: Any) -> streams.StreamWriter:
-    """A writer of ours in the place of one of asyncio's that nobody else knows, if its reader is ours.
+    """Return a writer of Whorl's for one of asyncio's without other references, if the reader is Whorl's.
 
     The interpreter finds the attributes of a new object faster than those of one whose class was changed.
     """

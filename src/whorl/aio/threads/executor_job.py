@@ -68,14 +68,14 @@ class ExecutorJob:
             self = None  # type: ignore[assignment]  # The traceback of an error refers to this frame.
 
     def cancel(self) -> bool:
-        """The function will not be called."""
+        """Keep the function from being called, and return True."""
         self._is_cancelled = True
         self._function = self._args = None
         self._post()
         return True
 
     def set_exception(self, error: BaseException) -> None:
-        """The function cannot be called."""
+        """Fail the call, as the function cannot be called."""
         self._error = error
         self._function = self._args = None
         self._post()
@@ -112,7 +112,7 @@ class ExecutorJob:
 
 
 def submit_job(loop: Any, executor: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """A future of the loop for a call in a thread of an executor that takes jobs.
+    """Return a future of the loop for a call in a thread of an executor that takes jobs.
 
     Raises RuntimeError if the executor was shut down or is broken.
     """

@@ -46,7 +46,7 @@ def _count_asyncio(loop_class) -> None:
 
 
 def _whorl_class():
-    """Whorl's class under the name of asyncio's: some tests look for the name of the class that they get."""
+    """Return Whorl's class under the name of asyncio's: some tests look for that name."""
     import whorl
 
     class _UnixSelectorEventLoop(whorl.EventLoop):
