@@ -1,4 +1,4 @@
-"""What is measured: every case by name, and which of them the short run takes."""
+"""The cases: every case by name, and the selection of the short run."""
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -124,8 +124,7 @@ ALL: tuple[Case, ...] = (*_PROTOCOL, *_OTHER_KINDS, *_TLS, *_CHURN, *_DATAGRAMS,
 
 
 def choose(patterns: list[str], everything: bool, machine: bool = False) -> list[Case]:
-    """Return the cases that match a pattern (a glob or a part of a name); the default is the short selection.
-    """
+    """Return the cases that match a pattern (a glob or a part of a name), by default the short selection."""
     if machine:
         return [case for case in MACHINE if not patterns or any(_matches(case.name, one) for one in patterns)]
     if not patterns:

@@ -1,4 +1,4 @@
-"""One timer among many that wait, one task among many that are ready; and who holds idle connections."""
+"""One timer among many that wait, one task among many that are ready; and a holder of idle connections."""
 
 import asyncio
 import random

@@ -51,7 +51,7 @@ def serve(address: str) -> None:
 
 
 class Count:
-    """How many operations were done, and whether the time is up; asked for once in so many of them."""
+    """A count of operations, and a check whether the time is up, made once in so many of them."""
 
     def __init__(self, seconds: float) -> None:
         self.operations = 0

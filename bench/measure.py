@@ -29,7 +29,7 @@ class MeasurementError(Exception):
 
 @dataclass(frozen=True)
 class Sample:
-    """What one measurement found."""
+    """The results of one measurement."""
 
     rate: float  # requests or operations per second
     cpu_us: float | None  # processor time of the server or micro case, for each of them

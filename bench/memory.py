@@ -1,4 +1,4 @@
-"""What an idle connection takes of a server's memory: how much more is resident with many more of them."""
+"""The memory of an idle connection in a server: the growth of the resident memory by many of them."""
 
 import os
 import tempfile

@@ -15,7 +15,7 @@ USAGE = 2
 
 
 class CompileError(Exception):
-    """There is no C compiler, or it refused; the message says which."""
+    """Raised without a C compiler, or if it refused; the message says which."""
 
 
 def compile_all() -> None:

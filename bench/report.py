@@ -25,7 +25,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as fast, over the rounds."""
+    """A ratio to the reference, over the rounds."""
 
     median: float
     lowest: float

@@ -1,7 +1,7 @@
 """From `.py` and `.pxd` to an extension module: Cython, then the C compiler, each result kept by content.
 
-What is made is named by a digest of everything it is made from, so nothing is ever made twice: not after a
-`git checkout` that only moves timestamps, and not in another clone when `WHORL_CACHE` names a shared folder.
+A digest of all inputs names each result, so no result is made twice. A `git checkout` that only moves
+timestamps makes none anew. Other clones share the results when `WHORL_CACHE` names a shared folder.
 """
 
 from __future__ import annotations
@@ -161,8 +161,8 @@ def _commands(config: str) -> tuple[list[str], list[str]]:
 def run_time(config: str) -> dict[str, str]:
     """Return the environment in which a program with this build runs: the sanitizers' libraries come first.
 
-    Python's allocator is replaced by the sanitizer's, which sees each object. What Python itself keeps to
-    the end is not a leak, so leaks are not looked for.
+    Python's allocator is replaced by the sanitizer's, which sees each object. Python itself keeps some
+    objects to the end, so leaks are not looked for.
     """
     if config != "sanitized":
         return {}

@@ -1,4 +1,4 @@
-"""Which modules of Whorl are compiled, and which files each one's C code is made from.
+"""The compiled modules of Whorl, and the files of which each one's C code is made.
 
 A module is compiled when a `.pxd` stands beside its `.py`; there is no other list. Its C code is a function
 of those two files and of every `.pxd` that can be reached from them by `cimport`. Its machine code is a

@@ -1,4 +1,4 @@
-"""What every test run does: it says which build it tests, leaves out slow tests, and uses all cores."""
+"""The start and end of every test run: it names its build, leaves out slow tests, and uses all cores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_MEMORY = 500_000_000
 #: The marks of the tests that run only where they are asked for, and how to do that.
 ON_REQUEST = {"text": "make check", "slow": "ARGS=--slow"}
 
-#: What each process of the run says at its end: see `account_of`.
+#: The account of each process of the run at its end: see `account_of`.
 accounts_of = pytest.StashKey[dict[str, dict[str, Any]]]()
 left_out_of = pytest.StashKey[Counter[str]]()
 
@@ -81,10 +81,10 @@ def use_by_default(name: str) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop() -> None:
-    """Hide all that pytest has collected from the collector: who looks for cycles need not go through it.
+    """Hide all that pytest has collected from the cyclic collector, which need not go through it.
 
-    Hypothesis asks the collector who refers to the random numbers it is to manage, its own before its first
-    example: that is what the example of nothing is for.
+    Hypothesis asks the collector for the references to the random numbers that it is to manage. It asks for
+    its own before its first example, so the first example is empty.
     """
     given(strategies.none())(lambda nothing: None)()
     gc.collect()

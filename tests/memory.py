@@ -1,4 +1,4 @@
-"""How much memory the test process takes."""
+"""The memory of the test process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each package offers is what its `__all__` says."""
+"""Each package exports exactly the names in its `__all__`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may import whom, and who may speak to the operating system."""
+"""The imports that each package may make, and the modules that may speak to the operating system."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "aio.files": (*_KERNEL, "handles.threads", "handles.fs", "aio", "aio.loop"),
     "aio.runners": ("core.loop", "aio", "aio.futures", "aio.loop"),
 }
-# What lies above the rooms, and what of Whorl each imports: faces, which show what rooms have, and programs.
+# The packages above the rooms, and the modules of Whorl that each imports: faces, which show public names,
+# and programs.
 ABOVE: dict[str, tuple[str, ...]] = {
     "whorl.core": ("whorl.core",),
     "whorl.handles": ("whorl.handles",),
@@ -91,8 +92,8 @@ LARGEST_ROOM = 14  # files
 KNOWS_ASYNCIO = ("aio", "whorl.aio", "whorl.launcher")
 KNOWS_CLICK = ("whorl.cli", "whorl.__main__")
 
-# What is left to everybody of the modules that do I/O: constants, types that are not called, exceptions, and
-# functions that only compute.
+# The names of modules that do I/O which every module may use: constants, types that are not called,
+# exceptions, and functions that only compute.
 GUARDED: dict[ModuleType, frozenset[str]] = {
     os: frozenset(
         {"fsencode", "fsdecode", "fspath", "strerror", "cpu_count", "process_cpu_count", "environ"}

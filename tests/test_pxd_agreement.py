@@ -1,7 +1,7 @@
-"""A `.py` and the `.pxd` beside it say the same.
+"""A `.py` and the `.pxd` beside it agree.
 
-Cython compiles much of what would be wrong here without a word: an attribute that is declared and never set
-reads as None or 0, and one that is set and never declared fails only when that line runs.
+Cython compiles many disagreements silently. An attribute that is declared and never set reads as None or 0.
+An attribute that is set and never declared fails only when that line runs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DeclaredClass:
 
 @dataclass
 class Declarations:
-    """What a `.pxd` declares that its `.py` has to define."""
+    """The declarations of a `.pxd` that its `.py` has to define."""
 
     classes: dict[str, DeclaredClass] = field(default_factory=dict)
     functions: set[str] = field(default_factory=set)

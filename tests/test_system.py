@@ -1,4 +1,4 @@
-"""What the system offers this program: the real one, and systems that are folders of the test."""
+"""The resources of the system: the real one, and systems that are folders of the test."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class ServiceError(Exception):
 
 @dataclass
 class Outcome:
-    """What all rounds on one loop have shown."""
+    """The results of all rounds on one loop."""
 
     seconds: float = 0.0
     latencies_us: list[int] = field(default_factory=list)

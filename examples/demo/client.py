@@ -74,7 +74,7 @@ MIX = random.Random(2).choices(KINDS, [kind.weight for kind in KINDS], k=10_000)
 
 
 class Load:
-    """What all connections share: the next request's number, and what was seen."""
+    """The state that all connections share: the next request's number, and the results."""
 
     def __init__(self) -> None:
         self.next_number = 0

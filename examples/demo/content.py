@@ -1,4 +1,4 @@
-"""What requests and replies contain: service and client know it independently, from the request's number."""
+"""The content of requests and replies: service and client derive it from the request's number."""
 
 import random
 

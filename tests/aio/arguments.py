@@ -18,18 +18,19 @@ import whorl
 from tests.aio.compare_with_asyncio import outcome
 from tests.aio.tls_contexts import client_context, server_context
 
-#: Whoever waits longer for an end that does not come waits for ever, in seconds.
+#: A wait that is longer counts as a wait for ever, in seconds.
 LONG = 2.0
 PATIENT = 5.0
 
-#: What asyncio says until 3.13 where no attempt to connect has failed: later a TimeoutError, and always ours.
+#: asyncio's error until 3.13 where no attempt to connect has failed: later a TimeoutError, as always on
+#: Whorl.
 NO_ATTEMPT = (IndexError, "list index out of range")
 
 Maker = Callable[["Place"], Any]
 
 
 class Place:
-    """Where one call happens: the sockets, files and paths that its arguments name."""
+    """The place of one call: the sockets, files and paths that its arguments name."""
 
     def __init__(self, folder: Path, loop: Any) -> None:
         self.folder = folder
@@ -105,7 +106,7 @@ class Place:
 
 
 class Silent(asyncio.Protocol):
-    """Takes part in everything and says nothing; it stands for datagrams and programs, too."""
+    """A protocol that sends nothing; it serves datagrams and programs, too."""
 
     def datagram_received(self, data: bytes, address: Any) -> None:
         raise AssertionError("nobody sends anything")
@@ -263,7 +264,7 @@ async def made(value: Any) -> Any:
     return await value if inspect.iscoroutine(value) or isinstance(value, asyncio.Future) else value
 
 
-# What can be seen of what was made.
+# The visible attributes of results.
 
 
 def option(sock: Any, level: int, name: int) -> Any:

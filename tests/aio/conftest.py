@@ -1,4 +1,4 @@
-"""What every test of the asyncio face stands on: a loop that reports what goes wrong, no hang, no leak.
+"""The basis of every test of the asyncio face: a loop that reports errors, no hang, no leak.
 
 A test that is a coroutine function runs on the loop.
 """
@@ -28,7 +28,7 @@ Connect = Callable[..., Awaitable[Connection]]
 
 
 class TestHangs(SystemExit):
-    """Leaves a running loop, as no ordinary exception does."""
+    """An error that leaves a running loop, as no ordinary exception does."""
 
 
 @pytest.fixture(autouse=True)

@@ -1,9 +1,8 @@
-"""The tests of the transports once more, over a kernel that refuses and cuts short, for many seeds.
+"""The tests of the transports once more, over a kernel that refuses and shortens calls, for many seeds.
 
 Each test of these suites that gets the loop of the fixture has a twin, with the mark `faults`. It is one test
-that runs once for each seed, and what it expects must hold however few bytes a call moves and whenever it is
-refused. A test that counts what faults change (turns, whole messages, what waits) says so with the mark
-`exact`.
+that runs once for each seed. Its checks must hold however few bytes a call moves and whenever it is refused.
+A test that counts what faults change (turns, whole messages, what waits) says so with the mark `exact`.
 
 The seeds are those of `tests.seeds`.
 """
@@ -48,8 +47,8 @@ AROUND_IT = {
 FOLDER = Path(__file__).parent
 assert all((FOLDER / name).exists() for name in DATA_PATH | AROUND_IT), "a file of tests was renamed"
 
-#: Without what the `sock_` methods hand on to their callers, by which the tests themselves send and receive,
-#: and without what lets a server rest for a second: `test_faults` has both.
+#: Without errors that the `sock_` methods raise, as the tests themselves send and receive by them. Without
+#: errors that let a server rest for a second. `test_faults` has both.
 RATES = FaultRates(no_buffers=0, exhausted=0, aborted=0)
 
 SUFFIX = "-over-faults"

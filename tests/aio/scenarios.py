@@ -23,7 +23,7 @@ Factory = Callable[[], asyncio.BaseProtocol]
 
 
 class World:
-    """Where a scenario happens: over TCP or UNIX sockets, with its own dice."""
+    """The world of a scenario: over TCP or UNIX sockets, with its own dice."""
 
     def __init__(self, kind: str, seed: int, folder: str | os.PathLike[str] = "") -> None:
         self.kind = kind
@@ -160,7 +160,7 @@ class Conduct(asyncio.BaseProtocol):
 
 
 class Listener(Conduct, asyncio.Protocol):
-    """Keeps what it is told."""
+    """A protocol that keeps its data."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -175,7 +175,7 @@ class Listener(Conduct, asyncio.Protocol):
 
 
 class Echo(Listener):
-    """Says what it hears."""
+    """A protocol that echoes."""
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -183,7 +183,7 @@ class Echo(Listener):
 
 
 class EchoInPieces(Listener):
-    """Says what it hears in small pieces, several of them in each call."""
+    """A protocol that echoes in small pieces, several of them in each call."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -199,7 +199,7 @@ class EchoInPieces(Listener):
 
 
 class BufferedListener(Conduct, asyncio.BufferedProtocol):
-    """Keeps what it is told; brings buffers of any size, and uses them again."""
+    """A buffered protocol that keeps its data; its buffers have any size and are used again."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -222,7 +222,7 @@ class BufferedListener(Conduct, asyncio.BufferedProtocol):
 
 
 class BufferedEcho(BufferedListener):
-    """Says what it hears, out of the buffer it will use again."""
+    """A buffered protocol that echoes, out of the buffer it will use again."""
 
     def buffer_updated(self, size: int) -> None:
         super().buffer_updated(size)
@@ -494,7 +494,7 @@ async def another_protocol_in_mid_stream(world: World) -> None:
     """Call `set_protocol` between the kinds, from inside a callback, with bytes left over."""
 
     class Header(Listener):
-        """Reads 4 bytes: how many of the rest are for the first successor."""
+        """A protocol that reads 4 bytes: how many of the rest are for the first successor."""
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
@@ -506,7 +506,7 @@ async def another_protocol_in_mid_stream(world: World) -> None:
                 second.pass_on()
 
     class Relay(BufferedListener):
-        """Hands over to the next when it has had enough."""
+        """A protocol that hands over to the next when it has its bytes."""
 
         def buffer_updated(self, size: int) -> None:
             super().buffer_updated(size)

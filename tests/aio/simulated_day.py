@@ -1,7 +1,7 @@
-"""A day in the simulated world, run in a process of its own: prints a digest of all that happened.
+"""A day in the simulated world, run in a process of its own, which prints a digest of all events.
 
-`--guarded` forbids what does real I/O; `--marked` lives the day twice and writes a line before and
-after the second time, between which a tracer can look for system calls.
+`--guarded` forbids functions that do real I/O. `--marked` lives the day twice and writes a line before and
+after the second time. A tracer can look for system calls between these lines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.aio.simulated_kernel import SimulatedHost, SimulatedKernel
 
 BEGIN, END = b"the day begins\n", b"the day is over\n"
 
-#: What does real I/O, starts threads, looks at the clock or listens to signals.
+#: The functions that do real I/O, start threads, look at the clock or listen to signals.
 FORBIDDEN: dict[Any, tuple[str, ...]] = {
     os: ("close", "eventfd", "fstat", "getpid", "open", "pipe", "read", "readv", "set_blocking", "stat",
          "unlink", "urandom", "write", "writev"),

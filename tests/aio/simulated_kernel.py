@@ -30,7 +30,7 @@ SECOND = 1_000_000_000
 #: Descriptors begin here, far from those of the process; a loop keeps a table of as many places.
 FIRST_FD = 20_000
 
-#: What a channel holds, in bytes.
+#: The capacity of a channel, in bytes.
 ROOM = 150_000
 
 #: How long a packet travels, and a client waits before it knocks again at a full listener.
@@ -42,11 +42,11 @@ LIVELOCK = 100_000
 
 
 class Deadlock(Exception):
-    """Everybody waits, and nothing is on its way."""
+    """Raised when all wait, and no event is on its way."""
 
 
 class Livelock(Exception):
-    """Much happens, and time stands still."""
+    """Raised when events go on while time stands still."""
 
 
 class Watch:
@@ -59,7 +59,7 @@ class Watch:
 
 
 class File:
-    """Anything with a descriptor."""
+    """An object with a descriptor."""
 
     def __init__(self, kernel: SimulatedKernel) -> None:
         self.kernel = kernel
@@ -160,7 +160,7 @@ class Channel:
 
 
 class SimulatedSocket(File):
-    """What stands for a socket object: enough of its methods for transports and their users."""
+    """A stand-in for a socket object, with enough of its methods for transports and their users."""
 
     def __init__(self, kernel: SimulatedKernel, family: int, kind: int, protocol: int) -> None:
         self.family = socket.AddressFamily(family)
@@ -250,7 +250,7 @@ class SimulatedSocket(File):
             self.outgoing.send_end()
             self.changed()
 
-    # What a socket object offers.
+    # The methods of a socket object.
 
     def fileno(self) -> int:
         return self.fd

@@ -119,7 +119,7 @@ async def turns_while_idle(seconds: float = 0.05) -> int:
     return turns_taken() - before - 2  # The timer's turn, and the one in which the task goes on.
 
 
-@functools.lru_cache(maxsize=16)  # What runs for many seeds asks for the same again and again.
+@functools.lru_cache(maxsize=16)  # Tests that run for many seeds ask for the same again and again.
 def noise(size: int, seed: int = 0) -> bytes:
     """Return bytes without a pattern, the same for the same seed."""
     return random.Random(seed).randbytes(size)
@@ -131,7 +131,7 @@ def digest(data: bytes | bytearray) -> str:
 
 
 class Watched:
-    """Lets a test wait for what a protocol is told."""
+    """A protocol for whose calls a test can wait."""
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
@@ -148,7 +148,7 @@ class Watched:
 
 
 class Notes(Watched):
-    """What all recording protocols share: the names of the calls, and how it ended."""
+    """The base of all recording protocols: the names of the calls, and the end."""
 
     def __init__(self, keep_open: bool = False) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ class Notes(Watched):
 
     @property
     def is_lost(self) -> bool:
-        """Whether `connection_lost` was called; more than once is an error."""
+        """True once `connection_lost` was called; more than once is an error."""
         assert self.calls.count("connection_lost") <= 1
         return "connection_lost" in self.calls
 

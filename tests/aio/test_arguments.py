@@ -1,7 +1,8 @@
-"""Good and bad arguments in all combinations, on asyncio's own loop and on ours: what comes of them is alike.
+"""Good and bad arguments in all combinations: Whorl's loop gives the same outcomes as asyncio's.
 
-Each call has arguments that are good together, and for each argument other values, of which up to three are
-put in at random, from a seed. Compared are the exception's type and text, or what can be seen of the result.
+Each call has arguments that are good together, and other values for each argument. Up to three of these are
+put in at random, from a seed. The tests compare the exception's type and text, or the visible attributes of
+the result.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from tests.aio.arguments import (
 #: How many combinations of each call are tried.
 COMBINATIONS = int(os.environ.get("WHORL_COMBINATIONS", "100"))
 
-#: Whoever waits longer than this waits for what does not come, in seconds: all of it happens on this machine.
+#: A wait that is longer waits for ever, in seconds: all events happen on this machine.
 SHORT = 0.1
 
 

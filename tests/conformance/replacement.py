@@ -32,7 +32,7 @@ MIRRORED_MODULES = (base_events, selector_events, unix_events)
 
 
 class Turns:
-    """How many turns loops have run so far: those of the kind under test, and asyncio's own."""
+    """The number of turns that loops have run so far: those of the kind under test, and asyncio's own."""
 
     def __init__(self) -> None:
         self.ours = 0

@@ -1,4 +1,4 @@
-"""Prints what became of the suite: a line per module, then everything that needs a look."""
+"""Prints the outcome of the suite: a line per module, then all results that need a look."""
 
 import dataclasses
 import json

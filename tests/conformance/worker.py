@@ -1,4 +1,4 @@
-"""Runs one module of the suite on one kind of loop, and writes what became of each test, line by line."""
+"""Runs one module of the suite on one kind of loop, and writes the outcome of each test, line by line."""
 
 # ruff: noqa: N802 - unittest names the methods of a result.
 

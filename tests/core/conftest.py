@@ -1,4 +1,4 @@
-"""What every test of the machine stands on: no hang, no leaked descriptor, and a loop on each poller."""
+"""The basis of every test of the machine: no hang, no leaked descriptor, and a loop on each poller."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def no_leak(no_hang: None) -> Iterator[None]:
 def rings_have_ended(request: pytest.FixtureRequest, no_hang: None) -> Iterator[None]:
     """Wait for closed rings, so that the kernel ends none of them in a turn of the next test.
 
-    That interrupts, once for each ring, what the thread sleeps in that had made it.
+    The end of a ring interrupts once a sleep of the thread that made the ring.
     """
     yield
     if whorl.compiled and "uring" in request.node.nodeid:

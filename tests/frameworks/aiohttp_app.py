@@ -17,7 +17,7 @@ from tests.aio.sockets_for_tests import noise
 async def echo(request: web.Request) -> web.Response:
     headers = {"X-Request": request.headers.get("X-Request", "")}
     body = b""
-    with suppress(ConnectionError):  # Whoever leaves in the middle of a request is no error.
+    with suppress(ConnectionError):  # A client may leave in the middle of a request.
         body = await request.read()
     return web.Response(body=body, headers=headers)
 

@@ -26,7 +26,7 @@ TLS = ssl.SSLContext | None
 
 
 class Reply(NamedTuple):
-    """What came back."""
+    """The answer to a request."""
 
     status: int
     headers: dict[str, str]

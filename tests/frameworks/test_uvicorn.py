@@ -65,7 +65,7 @@ async def take_census(present: set[Any], seen: dict[int, weakref.ref[Any]]) -> N
 
 
 class TestInThisProcess:
-    """On the running loop, in a time in which sleeps take no time."""
+    """Tests on the running loop, in a virtual time in which sleeps take no time."""
 
     @pytest.fixture
     def kernel(self) -> JumpingClock:

@@ -1,4 +1,4 @@
-"""Runs the fuzzers for a while: `python -m tests.fuzz --seconds 60 --seed 1`. What fails can be replayed."""
+"""Runs the fuzzers for a while: `python -m tests.fuzz --seconds 60 --seed 1`. Failures can be replayed."""
 
 from __future__ import annotations
 

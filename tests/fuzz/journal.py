@@ -1,4 +1,4 @@
-"""What was called last, in memory that outlives the process."""
+"""The last calls, in memory that outlives the process."""
 
 from __future__ import annotations
 

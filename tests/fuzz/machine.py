@@ -53,7 +53,7 @@ class Clock(Kernel):
 
 @dataclass
 class Model:
-    """What is known of a handle without asking it."""
+    """The known state of a handle, without asking it."""
 
     kind: str
     handle: Any
@@ -365,7 +365,7 @@ class Machine(RuleBasedStateMachine):
         if model.active:
             assert model.read == model.sent
 
-    # What is always true.
+    # Invariants.
 
     @invariant()
     def agrees(self) -> None:
@@ -378,7 +378,7 @@ class Machine(RuleBasedStateMachine):
             assert handle.loop is self.loop
         alive = any(model.closing or (model.active and model.referenced) for model in self.models)
         requests = any(None in model.requests for model in self.models)
-        # What was posted for one that nobody refers to, or a signal that was raised, may count as work.
+        # A post for a handle without references, or a raised signal, may count as work.
         posted = any(model.kind == "Async" and model.started for model in self.models)
         signalled = any(model.kind == "Signal" for model in [*self.models, *self.gone])
         assert self.loop.alive() == (alive or requests) or ((posted or signalled) and not (alive or requests))

@@ -86,7 +86,7 @@ def released_buffer() -> memoryview:
 
 
 class Mischief:
-    """Answers every protocol of Python's by doing something else first: `act` is what it does."""
+    """An object that calls `act` before it answers any of Python's protocols."""
 
     def __init__(self, act: Callable[[], Any], rng: random.Random) -> None:
         self._act = act
@@ -201,7 +201,7 @@ class MischiefBufferedProtocol(MischiefProtocol, asyncio.BufferedProtocol):
 
 
 class SubclassedProtocol(MischiefProtocol):
-    """Dies with mischief."""
+    """A protocol whose end calls `act`."""
 
     def __del__(self) -> None:
         self._act()

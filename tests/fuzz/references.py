@@ -27,7 +27,7 @@ CONTEXTS: list[Any] = []
 
 
 class Echo(asyncio.Protocol):
-    """Sends everything back."""
+    """A protocol that echoes."""
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport

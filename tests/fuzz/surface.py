@@ -1,4 +1,4 @@
-"""What can be called: functions, classes, the names of a class, the parameters of a function."""
+"""The callable surface: functions, classes, the names of a class, the parameters of a function."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class Twins(RuleBasedStateMachine):
             self.worlds.pop().end()
         if Twins.failed:
             return  # the traceback keeps what there was
-        for _ in range(3):  # What finalizers bring back goes the next time.
+        for _ in range(3):  # Objects that finalizers revive go the next time.
             gc.collect()
         left = {fd: file for fd, file in descriptors().items() if self.before.get(fd) != file}
         assert not left, f"descriptors were left open: {left}"

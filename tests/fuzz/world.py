@@ -1,7 +1,7 @@
-"""A loop and what a program does with it: the same operations on another loop must give the same.
+"""A loop and a program's operations on it; the same operations on another loop must give the same results.
 
-Every operation is a method `do_...`. What it returns or raises is its answer; what callbacks are told
-stands in the diaries, one for each connection and one for the loop. Bytes that arrive one after the other
+Every operation is a method `do_...`. Its answer is its result or its exception. The arguments of callbacks
+stand in the diaries, one for each connection and one for the loop. Bytes that arrive one after the other
 count as one.
 """
 
@@ -33,7 +33,7 @@ ERRORS: dict[str, type[BaseException]] = {
     "Interrupt": KeyboardInterrupt,
     "Exit": SystemExit,
 }
-#: What an operation names, so that it can be shown.
+#: The values that an operation names, so that it can be shown.
 VALUES: dict[str, Any] = {
     "@empty": b"",
     "@short": b"some bytes",

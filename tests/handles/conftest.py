@@ -1,4 +1,4 @@
-"""What every test of a handle stands on: the loops of the machine's tests, and the kinds of streams."""
+"""The basis of every test of a handle: the loops of the machine's tests, and the kinds of streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of streams share: the kinds of streams, connected pairs, and notes of what was called."""
+"""Helpers of the tests of streams: the kinds of streams, connected pairs, and notes of the calls."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Kind:
 
 
 class Ended:
-    """Notes how requests ended: what they were, and the error number if there was one."""
+    """A note of the ends of requests, with the error number if there was one."""
 
     def __init__(self) -> None:
         self.results: list[tuple[str, int | None]] = []
@@ -67,7 +67,7 @@ class Ended:
 
 
 class Reader:
-    """Notes what a stream reads."""
+    """A note of the data that a stream reads."""
 
     def __init__(self) -> None:
         self.chunks: list[bytes] = []

@@ -1,4 +1,4 @@
-"""What holds for every handle: two-step closing, references, and the loop's knowledge of it."""
+"""The rules for every handle: two-step closing, references, and the loop's knowledge of it."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ STARTED: dict[str, Callable[[Loop], Any]] = {
     "UDP": receiving_udp,
 }
 
-#: What the package offers besides.
+#: The other names of the package.
 NO_HANDLES = {
     "Connect",
     "FsRequest",

@@ -62,7 +62,7 @@ class Storm:
     def count_closed(self, handle: Handle) -> None:
         self.closed += 1
 
-    # What is opened.
+    # Opened objects.
 
     def pair(self) -> None:
         """Connect two pipes: one writes and ends, the other reads; one of them may be closed at any time."""

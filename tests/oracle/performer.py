@@ -1,4 +1,4 @@
-"""Runs scripts on Whorl and notes in which order it calls back: the twin of `interpreter.c`.
+"""Runs scripts on Whorl and notes the order of its callbacks: the twin of `interpreter.c`.
 
 Time is virtual, and what the kernel says of descriptors has one order, as there.
 """
@@ -161,7 +161,7 @@ def perform(text: str) -> list[str]:
 
 
 class Performer:
-    """One script, and what there is of it."""
+    """One script, and the state of its run."""
 
     def __init__(self, text: str) -> None:
         self.main, self.bodies = parse(text)

@@ -119,8 +119,8 @@ static inline PyObject *whorl_empty_context(void) {
 #endif
 }
 
-/* Keep a context in which something ran, if it is empty and only the caller and the callback refer to it;
-   return whether it is kept. Python cannot show an object to the collector. */
+/* Keep a context that was used, if it is empty and only the caller and the callback refer to it. Return
+   whether it is kept. Python cannot show an object to the collector. */
 static inline int whorl_settle_context(PyObject *context, int is_callbacks) {
 #ifdef Py_GIL_DISABLED
     return 0;

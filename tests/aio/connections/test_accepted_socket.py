@@ -226,7 +226,7 @@ async def test_a_replaced_socket_class_is_made(loop: whorl.EventLoop, tmp_path: 
 
 def test_kernels_of_other_worlds_accept_objects() -> None:
     class Other(Kernel):
-        """May be a world of its own."""
+        """A kernel that may be a world of its own."""
 
     assert Kernel().accepts_descriptors == whorl.compiled
     assert FaultKernel(1).accepts_descriptors == whorl.compiled

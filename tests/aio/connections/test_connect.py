@@ -472,11 +472,11 @@ async def test_tls_works_over_unix_sockets(loop: whorl.EventLoop) -> None:
     await turns(5)
 
 
-# What is refused.
+# Refusals.
 
 
 class Socket:
-    """Stands where an argument is to be a socket of some kind; made when it is needed."""
+    """A stand-in for a socket of some kind as an argument; the socket is made when it is needed."""
 
     def __init__(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> None:
         self.family = family

@@ -86,7 +86,7 @@ class Recorder(Watched, asyncio.DatagramProtocol):
 
 
 class StubbornKernel(Kernel):
-    """Answers to sends as it is told, before it sends."""
+    """A kernel that answers to sends as it is told, before it sends."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -799,7 +799,7 @@ async def test_closed_endpoint_and_its_protocol_are_freed(loop: whorl.EventLoop,
     assert [reference() for reference in references] == [None, None]
 
 
-# What it is.
+# Attributes.
 
 
 async def test_a_transport_is_asyncios(ends: Ends) -> None:

@@ -505,7 +505,7 @@ async def test_a_callback_beside_a_transport() -> None:
 
 
 class Full(Kernel):
-    """Has no descriptor left for a duplicate."""
+    """A file without a descriptor left for a duplicate."""
 
     def duplicate(self, fd: int, lowest: int = 0) -> int:
         return -errno.EMFILE
@@ -540,7 +540,7 @@ class TestNoDescriptorLeft:
         master.close()
 
 
-# What is refused.
+# Refusals.
 
 
 class Folder:
@@ -632,7 +632,7 @@ async def test_a_connection_that_is_cancelled_closes_the_pipe(loop: whorl.EventL
         ends[1 - index].close()
 
 
-# What is shown.
+# Representations.
 
 
 def test_pipe_transports_refuse_unsupported_methods_as_in_asyncio() -> None:

@@ -185,7 +185,7 @@ async def test_a_replaced_function_is_asked_for_numbers_too(
     assert answered != [threading.get_ident()]
 
 
-# What needs no resolution.
+# Names without resolution.
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "255.255.255.255", b"10.0.0.1"])

@@ -169,7 +169,7 @@ async def test_a_stream_server_upgrades_although_the_client_was_quick(loop: whor
     await turns(5)
 
 
-# What is refused.
+# Refusals.
 
 REFUSED: dict[str, Callable[[Any, Any], Awaitable[Any]]] = {
     "no context": lambda loop, transport: loop.start_tls(transport, Recorder(), None),

@@ -27,7 +27,7 @@ TWO_KINDS = ["ipv4", "unix"]
 
 
 class Talker(asyncio.DatagramProtocol):
-    """Says numbered datagrams, minds the watermarks, and notes what it hears."""
+    """A protocol that sends numbered datagrams, obeys the watermarks, and notes the received ones."""
 
     def __init__(self) -> None:
         self.transport: Any = None
@@ -75,7 +75,7 @@ class Talker(asyncio.DatagramProtocol):
 
 
 class Echo(Talker):
-    """Says what it hears."""
+    """A protocol that sends back each datagram."""
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
         super().datagram_received(data, addr)

@@ -715,7 +715,7 @@ async def test_a_path_is_a_pure_path_whose_questions_are_awaited(tmp_path: Path)
     assert await path.write_bytes(b"x") == 1
 
 
-# What may go wrong.
+# Errors.
 
 
 async def test_an_error_has_a_short_traceback(tmp_path: Path) -> None:

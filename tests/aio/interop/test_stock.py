@@ -1,4 +1,4 @@
-"""What Whorl relies on in CPython holds on this Python, and no longer once somebody has replaced it."""
+"""Whorl's assumptions about CPython hold on this Python, and no longer after a replacement."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("no_leak")
 
 
 class NotingLoop(asyncio.SelectorEventLoop):
-    """Makes no server, but hands out what it would make its protocols with."""
+    """A loop that makes no server, but returns the factory of its protocols."""
 
     async def create_server(self, factory: Any, *args: Any, **options: Any) -> Any:
         return factory

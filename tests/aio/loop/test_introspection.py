@@ -1,4 +1,4 @@
-"""What one sees of tasks from outside: the same on our loop as on asyncio's."""
+"""The view of tasks from outside: the same on Whorl's loop as on asyncio's."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ async def test_data_that_comes_after_a_wakeup_waits_for_a_turn_at_most(
     loop.remove_reader(near)
 
 
-# What waits no longer than the bound.
+# Events that wait no longer than the bound.
 
 
 async def test_data_waits_for_a_few_turns_at_most(
@@ -289,7 +289,7 @@ async def test_a_timer_that_is_due_does_not_wait(loop: whorl.EventLoop, kernel: 
         await turns(1)
         assert fired == []
         kernel.clock += 101
-        await turns(2)  # What falls due comes after what was ready before.
+        await turns(2)  # Due timers come after entries that were ready before.
         assert fired == [1]
 
 

@@ -306,7 +306,7 @@ async def test_the_running_task_is_known(loop: whorl.EventLoop) -> None:
     assert task in asyncio.all_tasks(loop)
 
 
-# What a task may wait for.
+# Objects for which a task may wait.
 
 
 class ForeignFuture:

@@ -341,7 +341,7 @@ async def test_a_socket_that_is_not_quite_one_may_say_that_it_would_block(loop: 
         assert sock.recv(10) == b"x"
 
 
-# What is refused.
+# Refusals.
 
 
 REFUSED_DATAGRAMS: dict[str, Callable[[Any, socket.socket], Any]] = {

@@ -245,7 +245,7 @@ def test_a_subclass_without_such_methods_is_like_any_socket() -> None:
 
 
 class Listening(asyncio.DatagramProtocol):
-    """Notes what it is told."""
+    """A protocol that notes its data."""
 
     def __init__(self) -> None:
         self.told: list[Any] = []

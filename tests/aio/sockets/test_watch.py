@@ -198,7 +198,7 @@ async def test_data_for_a_reader_that_was_removed_costs_one_event(
 
 
 async def test_an_event_is_for_the_reader_that_there_was(loop: whorl.EventLoop, pair: Pair) -> None:
-    """Who takes the data and sets another reader in the same turn does not get it called for nothing."""
+    """A reader set in the same turn, after the data was taken, is not called without data."""
     called: list[str] = []
     other = socket_pair("unix")
 

@@ -133,7 +133,7 @@ async def test_stream_reader_returns_data_fed_before_the_connection_first(connec
 
 async def test_a_class_of_somebody_else_is_left_alone(connect: Connect) -> None:
     class Protocol(asyncio.StreamReaderProtocol):
-        """Not asyncio's own."""
+        """A protocol class that is not asyncio's own."""
 
     reader, peer = await pair(connect, Protocol)
     assert type(reader) is asyncio.StreamReader

@@ -209,7 +209,7 @@ async def test_a_reader_keeps_no_task_that_waited(loop: whorl.EventLoop, connect
     assert await reading == b"data"
     last = weakref.ref(reading)
     del reading
-    await asyncio.sleep(0)  # What runs now was called with it.
+    await asyncio.sleep(0)  # The running callback was called with it.
     gc.collect()
     assert last() is None
     assert reader.at_eof() is False

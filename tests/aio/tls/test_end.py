@@ -60,7 +60,7 @@ async def test_close_sends_what_was_written_and_close_notify(loop: whorl.EventLo
 
 
 async def test_a_peer_that_goes_on_talking_does_not_disturb_the_end(loop: whorl.EventLoop) -> None:
-    # What crosses our close_notify is discarded: unsent data must not be lost for it.
+    # Data that crosses Whorl's close_notify is discarded: unsent data must not be lost for it.
     data = noise(1_000_000)
     protocol = Recorder()
     async with manual_connection(loop, protocol, small=True) as (transport, peer):

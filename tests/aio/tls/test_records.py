@@ -127,7 +127,7 @@ async def test_a_broken_record_costs_none_before_it(loop: whorl.EventLoop, proto
 
 
 class Keeping:
-    """Reads records for somebody else, and keeps the buffers that it was given."""
+    """A reader of records that keeps its buffers."""
 
     def __init__(self, records: Any) -> None:
         self.records = records

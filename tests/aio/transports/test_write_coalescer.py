@@ -736,7 +736,7 @@ async def test_held_writes_leave_no_watch_for_writability(loop: whorl.EventLoop,
         assert arrived(peer) == b"one"
 
 
-# What is not held.
+# Writes that are not held.
 
 
 @pytest.mark.usefixtures("collecting")

@@ -166,7 +166,7 @@ def test_opening_accepting_and_connecting_fail_as_they_may(with_objects: bool) -
 
 
 class InVirtualTime(FaultKernel):
-    """Sleeps take no time."""
+    """A kernel whose sleeps take no time."""
 
     clock = 1000 * SECOND
 

@@ -1,4 +1,4 @@
-"""What a loop can be told about its sleep."""
+"""The options of a loop's sleep."""
 
 from __future__ import annotations
 

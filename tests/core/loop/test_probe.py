@@ -12,7 +12,7 @@ from whorl.core import Event, Loop, Probe
 
 
 class Recorder(Probe):
-    """Notes everything it is told."""
+    """A probe that notes its calls."""
 
     def __init__(self) -> None:
         self.told: list[tuple[object, ...]] = []

@@ -28,7 +28,7 @@ NEVER = float("inf")
 
 
 class Sleepless(Kernel):
-    """Says when the loop is about to sleep, and counts how often it was woken."""
+    """A kernel that reports when the loop is about to sleep, and counts its wakes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ def test_calls_by_the_own_thread_keep_their_order_with_call_soon(loop: Loop) -> 
 
 
 def test_a_loop_may_be_closed_while_threads_post(make_loop: MakeLoop) -> None:
-    # What they post runs or is dropped, in order and at most once; from then on they are refused.
+    # Posted calls run or are dropped, in order and at most once; later calls are refused.
     def post(loop: Loop, seen: list[int]) -> None:
         number = 0
         try:
@@ -482,7 +482,7 @@ def test_a_storm_that_always_finds_the_loop_asleep_loses_nothing(make_loop: Make
     assert seen == posted
 
 
-# Who is told of signals.
+# The receiver of signals.
 
 
 def wakeup_fd() -> int:

@@ -125,7 +125,7 @@ def test_a_loop_on_epoll_says_so() -> None:
     loop.close()
 
 
-# What is seen.
+# Events.
 
 
 def test_io_uring_does_not_report_data_read_by_somebody_else(loop: Loop, pair: Pair) -> None:

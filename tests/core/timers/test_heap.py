@@ -198,7 +198,7 @@ def test_the_room_of_a_crowd_is_given_back() -> None:
 
 
 class Farewell:
-    """Does something when the last reference to it is gone."""
+    """An object that calls a function when the last reference to it is gone."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._act = act
@@ -215,7 +215,7 @@ def context_that_ends_with(act: Callable[[], object]) -> contextvars.Context:
 
 
 class Meddler:
-    """What the ends of timers do: they make timers, which may do the same, and cancel others."""
+    """The actions at the ends of timers: they make timers, which may do the same, and cancel others."""
 
     def __init__(self, table: Timetable, seed: int) -> None:
         self.table = table
@@ -321,7 +321,7 @@ def test_the_view_of_the_timers_shows_those_that_wait() -> None:
     table.end()
 
 
-# What the collector sees of them.
+# The collector's view of them.
 
 
 def watched_timers() -> int:

@@ -1,4 +1,4 @@
-"""Holds what became of a suite on Whorl against what became of it on stock asyncio."""
+"""Compares the outcome of a suite on Whorl with its outcome on stock asyncio."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Comparison:
 
     @property
     def holds(self) -> bool:
-        """Whether tests were run, on the loops they were meant for, and none fails on Whorl only."""
+        """True if tests were run, on the right loops, and none fails on Whorl only."""
         ran = bool(self.whorl.outcomes) and self.whorl.on("whorl") > 0 and self.asyncio.on("asyncio") > 0
         return ran and not self.only_on_whorl and not self.whorl.complaints
 

@@ -1,4 +1,4 @@
-"""What is known of each suite: what it needs, how it is run, what of it cannot work on this machine."""
+"""The definition of each suite: its needs, its commands, and the tests that cannot work on this machine."""
 
 import dataclasses
 import tomllib

@@ -20,7 +20,7 @@ class CannotBeRun(Exception):
 
 @dataclass(frozen=True)
 class Environment:
-    """Where the sources of a suite lie, and the interpreter that has what they need."""
+    """The folder with the sources of a suite, and the interpreter with their requirements."""
 
     suite: Suite
     folder: Path

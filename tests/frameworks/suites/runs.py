@@ -35,7 +35,7 @@ PYTEST_ANSWERS = {0, 1, 5}  # All passed, some failed, nothing collected.
 
 @dataclass
 class Outcome:
-    """What became of one test; the worst of its phases counts."""
+    """The outcome of one test; the worst of its phases counts."""
 
     outcome: str = ""  # passed, failed, skipped, expected failure
     reason: str = ""
@@ -45,7 +45,7 @@ class Outcome:
 
 @dataclass
 class Run:
-    """What became of the tests of a suite."""
+    """The outcomes of the tests of a suite."""
 
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)

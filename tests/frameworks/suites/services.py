@@ -20,7 +20,8 @@ class NotInstalled(Exception):
 
 @dataclass(frozen=True)
 class Server:
-    """How to start one, and where it listens; `user`: who runs it if we are root, which some refuse."""
+    """The command that starts a server, and its address. `user` runs it instead of root, which some refuse.
+    """
 
     command: list[str]
     port: int

@@ -120,4 +120,4 @@ def operations(effects: Any) -> Any:
 
 
 class Connections(World):
-    """All of it is in the world that the others are made of."""
+    """Programs with connections: all of it is in the base class of the other subjects."""

@@ -16,7 +16,7 @@ EVENTS = ("made", "datagram", "error", "pause", "resume", "lost")
 
 
 class DatagramDiary(Diary, asyncio.DatagramProtocol):
-    """Notes datagrams, and who they are from."""
+    """A protocol that notes datagrams and their senders."""
 
     def datagram_received(self, data: bytes, address: Any) -> None:
         self.note("datagram", data, self.world.who(address))
@@ -26,7 +26,7 @@ class DatagramDiary(Diary, asyncio.DatagramProtocol):
 
 
 class Datagrams(World):
-    """With endpoints."""
+    """Programs with endpoints."""
 
     def __init__(self, make_loop: Any) -> None:
         super().__init__(make_loop)

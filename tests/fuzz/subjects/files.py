@@ -18,7 +18,7 @@ CONTENT = bytes(range(256)) * 100
 
 
 class Files(World):
-    """With files."""
+    """Programs with files."""
 
     def file(self, kind: str) -> Any:
         """Return a file, a file in memory, or one that cannot be read."""

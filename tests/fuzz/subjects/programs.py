@@ -26,7 +26,7 @@ PLACES = {"pipe": PIPE, "null": DEVNULL, "out": STDOUT, "none": None}
 
 
 class Programs(World):
-    """With children. Each operation is the whole life of one, for only its end is certain."""
+    """Programs with children. Each operation is the whole life of a child, for only its end is certain."""
 
     def do_program(self, name: str, places: tuple[str, str, str], steps: list[tuple[Any, ...]]) -> Any:
         if self.loop.is_running():

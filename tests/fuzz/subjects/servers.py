@@ -16,7 +16,7 @@ NOBODYS_PLACE = ("127.0.0.1", 1)
 
 
 class Servers(World):
-    """With servers."""
+    """Programs with servers."""
 
     def __init__(self, make_loop: Any) -> None:
         super().__init__(make_loop)

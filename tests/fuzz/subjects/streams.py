@@ -13,7 +13,7 @@ from tests.fuzz.world import World
 
 
 class Streams(World):
-    """With readers and writers."""
+    """Programs with readers and writers."""
 
     turns = 12
 

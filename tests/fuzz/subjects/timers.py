@@ -17,7 +17,7 @@ TICK = 1e-7  # seconds from one look at the clock to the next: asyncio runs equa
 
 
 class Timers(World):
-    """With a clock of its own."""
+    """Programs with a clock of their own."""
 
     turns = 12
     own_clock = True

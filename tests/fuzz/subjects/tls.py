@@ -24,7 +24,7 @@ def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
 
 
 class Tls(World):
-    """With connections whose both ends are here."""
+    """Programs with TLS connections whose two ends are here."""
 
     turns = 30
 

@@ -261,7 +261,7 @@ def test_sendfile_reads_and_writes_if_the_kernel_cannot_send(ask: Ask, fd: int, 
     os.close(target)
 
 
-# What is known of files.
+# The status of files.
 
 
 def test_the_status_of_a_file_and_of_a_link(ask: Ask, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ Ended = tuple[int, int]
 
 
 class Reader:
-    """Keeps what a pipe says, until its end."""
+    """A reader that keeps the data of a pipe, until its end."""
 
     def __init__(self, loop: Loop) -> None:
         self.pipe = Pipe(loop)
@@ -203,7 +203,7 @@ def test_a_child_that_somebody_else_reaped_has_an_unknown_status(loop: Loop) -> 
 
 
 class NoPidfds(Kernel):
-    """Has no pidfds."""
+    """A host without pidfds."""
 
     def pidfd_open(self, pid: int) -> int:
         return -errno.EPERM
@@ -222,7 +222,7 @@ def test_process_is_awaited_by_a_thread_without_pidfds() -> None:
     reaped(pid)
 
 
-# What the child gets.
+# The child's environment.
 
 
 def test_output_through_a_pipe(loop: Loop) -> None:

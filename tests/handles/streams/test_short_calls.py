@@ -23,7 +23,7 @@ class Reluctant(Kernel):
     def __init__(self, seed: int) -> None:
         super().__init__()
         self.dice = random.Random(seed)
-        # What is left after a short answer is announced by no edge.
+        # No edge announces the rest after a short answer.
         self.keeps_edges = False
 
     def refusal(self, *codes: int) -> int:

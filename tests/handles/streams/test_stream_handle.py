@@ -1,4 +1,4 @@
-"""What TCP and Pipe share: reading, writing, connecting, accepting, and how requests end."""
+"""The methods that TCP and Pipe share: reading, writing, connecting, accepting, and the end of requests."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def tcp_pair(no_leak: None) -> Iterator[Pair]:
 
 
 class Notes:
-    """What a Poll handle reported."""
+    """The reports of a Poll handle."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[Event, OSError | None]] = []

@@ -189,7 +189,7 @@ def test_misuse_is_refused(loop: Loop) -> None:
         handle.start(USR1, lambda handle, number: None)
 
 
-# What others do with signals.
+# Other users of signals.
 
 
 def test_the_former_handler_is_back_when_the_last_one_has_stopped(loop: Loop) -> None:

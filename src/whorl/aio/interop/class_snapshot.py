@@ -1,4 +1,4 @@
-"""Whether classes still have the methods that they had when they were first looked at."""
+"""Snapshots that tell whether classes still have the methods that they had at first."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What one task awaits until an event wakes it: a future that is never done, and is used again.
+"""The awaitable of one task that waits for an event: a future that is never done, and is used again.
 
-A task of CPython's waits for futures of CPython's class without a call by name; for anything else it pays as
-much as for all the rest of a wait. To make such a future for each wait would cost the same. So whoever wakes
-the task takes its callback out of the future, calls it, and the future is like new.
+A task of CPython's waits for futures of CPython's class without a call by name. For any other object these
+calls cost as much as the rest of a wait. Making such a future for each wait would cost the same. So the code
+that wakes the task takes its callback out of the future and calls it, and the future is like new.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ WOKEN = (DONE,)  # what tasks are told is done
 
 
 class ReusableFuture:
-    """Something that a single task may await, woken by whoever made it."""
+    """An awaitable for a single task, which its maker wakes."""
 
     __slots__ = ("_done", "_error", "_future", "_is_awaited", "_runner")
 

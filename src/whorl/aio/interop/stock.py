@@ -1,4 +1,4 @@
-"""What Whorl relies on in CPython's asyncio and around it: one question for each assumption."""
+"""The assumptions of Whorl about CPython's asyncio and around it: one question for each."""
 
 from __future__ import annotations
 
@@ -121,8 +121,8 @@ def is_stock_server_factory(factory: Any) -> bool:
 
 # Threads.
 
-# What `submit` does is done by Whorl in its place. Programs that trace calls replace it, or what it calls,
-# and a later Python may have another one.
+# Whorl does the work of `submit` in its place. Programs that trace calls replace it, or functions that it
+# calls, and a later Python may have another one.
 _NEEDED_BY_SUBMIT = {"_adjust_thread_count", "_broken", "_shutdown", "_shutdown_lock", "_work_queue", "put"}
 _KNOWN_OF_SUBMIT = _NEEDED_BY_SUBMIT | {
     "BROKEN",

@@ -1,9 +1,9 @@
 """Streams: asyncio's own, whose readers keep what arrives in a compiled buffer.
 
-A reader that asyncio has made becomes ours when a transport of ours is given its protocol, if both are
-exactly of asyncio's classes and nobody has replaced a method. The classes here derive from asyncio's and
-have the same attributes, but a reader's state is in its `StreamFeed`, which transports write to: whoever
-asks for its `_buffer` gets a bytearray that is the buffer.
+A transport of Whorl adopts asyncio's reader when it gets the reader's protocol. Both must be exactly of
+asyncio's classes, without replaced methods. The classes here derive from asyncio's and have the same
+attributes. A reader's state is in its `StreamFeed`, to which transports write. Its `_buffer` returns a
+bytearray that is the buffer.
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ def call_with_own_writer(callback: Callable[[Any, Any], Any], reader: Any, write
 
 
 class _ReleasedTransport:
-    """In the place of a transport: a writer whose transport was given away has it, and closes nothing."""
+    """A stand-in for the transport of a writer that has lost its own; so the writer closes nothing."""
 
     def is_closing(self) -> bool:
         """Return True."""

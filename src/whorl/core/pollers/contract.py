@@ -8,9 +8,9 @@ code runs inside `poll`.
   it gets each change once (edge-triggered), and also the events that are there when it is added or
   modified. Only a poller that is `edge_triggered` can do that. A handle with `_is_idle_watch` gives way
   to another handle on its descriptor.
-* `modify` changes the interest, `remove` ends the watch. After `remove` the handle is never
-  appended again, also if the kernel still holds an event for its descriptor: a generation number
-  tells it from a later handle on the same descriptor.
+* `modify` changes the interest, `remove` ends the watch. After `remove` the handle is never appended again,
+  also if the kernel still holds an event for its descriptor. A generation number tells it from a later handle
+  on the same descriptor.
 * `poll(timeout_ns, into)`: 0 does not sleep, -1 sleeps without limit. A signal may end it early.
   It returns the number of handles that it appended.
 * `edge_triggered`, `can_keep_idle_watches` and `can_spin` are the capabilities of a poller. The loop reads

@@ -9,7 +9,7 @@ Some facts about its polls:
 * A poll holds on to the *open file*. The program may close the descriptor of a removed handle next, and the
   peer must see that. So the poller hands the end of a watch to the kernel at once.
 * But a poll is asked for by number. If a descriptor was closed underneath its handle, the number may mean
-  another file by now, which must neither be watched nor be read in the place of the first. So the poller
+  another file by now. The loop must neither watch nor read that file in place of the first. So the poller
   asks the ring before each question and after each answer whether it knows the file.
 * The kernel answers a poll with the help of the thread that asked. If another thread runs the loop from now
   on, it asks anew. The kernel cancels the polls of a thread that has ended; they are asked for again.
