@@ -54,6 +54,7 @@ cdef class BaseTransport(Stream):
     cpdef object _force_close(self, object error)
     @cython.locals(queues=LoopExecution)
     cdef object _lose(self, object error)
+    cdef object _leave_poller(self)
     cdef object _end(self, object error)
     cdef object _let_go(self)
 

@@ -248,7 +248,11 @@ class BaseTransport(Stream):
             loop.call_soon(self._call_connection_lost, error, context=self._context)
         self._state = LOST
         if self._interest:
-            self._poller.remove(self)
+            self._leave_poller()
+
+    def _leave_poller(self) -> None:
+        """End the watch; the descriptor is closed after `connection_lost`."""
+        self._poller.remove(self)
 
     def _call_connection_lost(self, error: BaseException | None) -> None:
         self._end(error)

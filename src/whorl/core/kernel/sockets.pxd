@@ -64,15 +64,15 @@ cdef inline int connect_stream(int fd, int family, object address) except? -6553
     return 0 if c_connect(fd, <sockaddr *>&target, length) == 0 else -c_errno
 
 
-cdef inline object names_of_stream(int fd):
+cdef inline object names_of_stream(int fd, object known_peer):
     cdef sockaddr_storage peer, own
     cdef unsigned int peer_length = sizeof(sockaddr_storage), own_length = sizeof(sockaddr_storage)
-    cdef object address = None, name = None
+    cdef object address = known_peer, name = None
     if c_getsockname(fd, <sockaddr *>&own, &own_length) == 0:
         name = read_address(&own, own_length)
         if own.ss_family != AF_UNIX:
             c_no_delay(fd)
-    if c_getpeername(fd, <sockaddr *>&peer, &peer_length) == 0:
+    if address is None and c_getpeername(fd, <sockaddr *>&peer, &peer_length) == 0:
         address = peer_address(&peer, peer_length)
     return fd, address, name
 
@@ -120,5 +120,5 @@ cdef class SocketCalls(FileCalls):
     cpdef object name_of(self, object address)
     cpdef int open_descriptor(self, int family, int protocol) except? -65536
     cpdef int connect_descriptor(self, int fd, int family, object address) except? -65536
-    cpdef object names_of_descriptor(self, int fd)
+    cpdef object names_of_descriptor(self, int fd, object peer)
     cpdef int descriptor_error(self, int fd) except? -65536

@@ -137,12 +137,13 @@ class SocketCalls(FileCalls):
         """
         return connect_stream(fd, family, address)
 
-    def names_of_descriptor(self, fd: int) -> Any:
+    def names_of_descriptor(self, fd: int, peer: Any) -> Any:
         """Return what `accept_descriptor` returns, for a connected socket; TCP sends small packets at once.
 
-        A name that the kernel refuses is None. The own name of a UNIX socket is there, too.
+        `peer` is the name of the peer, if it is known. A name that the kernel refuses is None. The own name
+        of a UNIX socket is there, too.
         """
-        return names_of_stream(fd)
+        return names_of_stream(fd, peer)
 
     def descriptor_error(self, fd: int) -> int:
         """Take a socket's pending error; return it as a positive number, 0 if there is none (SO_ERROR)."""
