@@ -424,9 +424,7 @@ def make_socket_transport(
     if extra is None and server is None:
         transport = transport_over_socket(loop, sock, protocol, waiter, context)
     if transport is None:
-        transport = SocketTransport(
-            loop, sock, protocol, waiter, extra=extra, server=server, context=context
-        )
+        transport = SocketTransport(loop, sock, protocol, waiter, extra=extra, server=server, context=context)
     return transport  # type: ignore[no-any-return]
 
 

@@ -31,6 +31,7 @@ except ImportError:
 
 if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop, FdTable
+    from whorl.aio.streams.feed import StreamWait
     from whorl.core.loop.loop import Loop
 
 AF_INET = int(socket.AF_INET)
@@ -164,7 +165,8 @@ def transport_for(attempt: ConnectAttempt, protocol: Any) -> tuple[Any, StreamWa
     wait = attempt.reuse_wait()
     names = machine._kernel.names_of_descriptor(fd, attempt._peer)
     transport: StreamTransport = new(SocketTransport)
-    transport._init_connected(machine, fd, attempt._kind, names, protocol, copy_context(), None, wait)
+    loop: Any = machine
+    transport._init_connected(loop, fd, attempt._kind, names, protocol, copy_context(), None, wait)
     attempt._is_own = False
     if attempt._is_idle_watch:
         transport._take_over_watch(attempt, attempt._early | attempt._seen)

@@ -195,7 +195,7 @@ class StreamTransport(WriteTransport):
         if type(peer) is int:
             self._ipv4_peer = peer
         elif peer is not None:
-            self._peer = peer  # type: ignore[assignment]
+            self._peer = peer
         else:
             self._extra.update(peername=None, sockname=self._own_name)
         self._attach(sock, fd, True, kind[0] != AF_UNIX)
@@ -589,13 +589,15 @@ class StreamTransport(WriteTransport):
             self._lose(None)
 
     def _leave_poller(self) -> None:
-        if self._kind is not None:  # No program has the descriptor, and the kernel forgets it when it is closed.
+        if (
+            self._kind is not None
+        ):  # No program has the descriptor, and the kernel forgets it when it is closed.
             self._poller.forget(self)
         else:
             self._poller.remove(self)
 
     def _take_over_watch(self, former: IOHandle, seen: int) -> None:
-        """Take over the watch of the handle that has connected the socket, and the events that it has seen."""
+        """Take over the watch of the handle that connected the socket, and the events that it has seen."""
         self._poller.take_over(self, former)
         self._hung_up = seen & ENDS != 0
         self._urgent = seen & PRIORITIZED != 0
