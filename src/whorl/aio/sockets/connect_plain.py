@@ -84,7 +84,7 @@ def is_stock_loop(loop: AnyLoop) -> bool:
 def connect_to_numbers(
     loop: AnyLoop, host: Any, port: Any, family: Any, protocol: Any, flags: Any
 ) -> ConnectAttempt | None:
-    """Begin to connect a new TCP socket to a host and a port that are numbers, with no options but a family."""
+    """Begin to connect a new TCP socket to a host and a port that are numbers; no option but a family."""
     if type(host) is not str or type(port) is not int or not isinstance(family, int):
         return None
     if type(protocol) is not int or protocol or type(flags) is not int or flags or not is_stock_loop(loop):
