@@ -527,6 +527,18 @@ class SimulatedKernel(Kernel):
         """Return -ENOSYS: sockets of this world are objects only, and `accepts_descriptors` is false."""
         return -errno.ENOSYS
 
+    def open_descriptor(self, family: int, protocol: int) -> int:
+        raise AssertionError("there are no descriptors without a socket")
+
+    def connect_descriptor(self, fd: int, family: int, address: Any) -> int:
+        raise AssertionError("there are no descriptors without a socket")
+
+    def names_of_descriptor(self, fd: int, peer: Any) -> Any:
+        raise AssertionError("there are no descriptors without a socket")
+
+    def descriptor_error(self, fd: int) -> int:
+        raise AssertionError("there are no descriptors without a socket")
+
     def name_of(self, address: bytes) -> Any:
         raise AssertionError("there are no descriptors without a socket")
 

@@ -26,6 +26,12 @@ class NotingLoop(asyncio.SelectorEventLoop):
     async def create_server(self, factory: Any, *args: Any, **options: Any) -> Any:
         return factory
 
+    async def create_connection(self, factory: Any, *args: Any, **options: Any) -> Any:
+        self.factory = factory
+        raise ConnectionError
+
+    create_unix_connection = create_connection
+
     async def create_unix_server(self, factory: Any, *args: Any, **options: Any) -> Any:
         return factory
 
@@ -40,12 +46,6 @@ def server_factory(start: Callable[..., Any] = streams.start_server) -> Any:
         return runner.run(start(answer))
 
 
-def has_stock_writer_attributes() -> bool:
-    return stock.has_stock_writer_attributes(
-        streams.StreamWriter(mock.Mock(), mock.Mock(), None, mock.Mock())
-    )
-
-
 def has_stock_protocol_attributes() -> bool:
     return stock.has_stock_protocol_attributes(server_factory()(), answer)
 
@@ -53,6 +53,16 @@ def has_stock_protocol_attributes() -> bool:
 def is_stock_server_factory() -> bool:
     factories = map(server_factory, (streams.start_server, streams.start_unix_server))
     return all(map(stock.is_stock_server_factory, factories))
+
+
+def is_stock_client_factory() -> bool:
+    factories: list[Any] = []
+    with asyncio.Runner(loop_factory=NotingLoop) as runner:
+        for function in (streams.open_connection, streams.open_unix_connection):
+            with pytest.raises(ConnectionError):
+                runner.run(function())
+            factories.append(runner.get_loop().factory)  # type: ignore[attr-defined]
+    return all(map(stock.is_stock_client_factory, factories))
 
 
 def is_stock_submit() -> bool:
@@ -71,6 +81,10 @@ def is_stock_socket() -> bool:
 
 def has_stock_loop_methods() -> bool:
     return stock.has_stock_loop_methods(whorl.EventLoop)
+
+
+def has_stock_connection_methods() -> bool:
+    return stock.has_stock_connection_methods(whorl.EventLoop)
 
 
 def and_one_more(function: Any) -> Any:
@@ -107,12 +121,14 @@ ASSUMPTIONS: dict[Question, list[tuple[Any, str]]] = {
         (streams.StreamReaderProtocol, "_stream_reader"),
         (streams.FlowControlMixin, "__init__"),
     ],
-    has_stock_writer_attributes: [(streams.StreamWriter, "__init__")],
+    stock.has_stock_reader_attributes: [(streams.StreamReader, "__init__")],
+    stock.has_stock_writer_attributes: [(streams.StreamWriter, "__init__")],
     has_stock_protocol_attributes: [
         (streams.StreamReader, "__init__"),
         (streams.StreamReaderProtocol, "__init__"),
     ],
     is_stock_server_factory: [],
+    is_stock_client_factory: [],
     is_stock_submit: [(ThreadPoolExecutor, "submit")],
     stock.has_stock_executor_methods: [
         (ThreadPoolExecutor, "submit"),
@@ -128,13 +144,14 @@ ASSUMPTIONS: dict[Question, list[tuple[Any, str]]] = {
     ],
     stock.has_stock_sockets: [
         (socket, "socket"),
-        *((socket.socket, name) for name in ("accept", "recv", "recv_into", "send", "sendmsg")),
+        *((socket.socket, name) for name in ("accept", "connect", "recv", "recv_into", "send", "sendmsg")),
     ],
     is_stock_socket: [],
     has_stock_loop_methods: [
         (whorl.EventLoop, name)
         for name in "_run_once call_at call_soon create_task get_debug run_forever stop time".split()
     ],
+    has_stock_connection_methods: [(whorl.EventLoop, name) for name in stock.CONNECTION_METHODS],
 }
 
 

@@ -1,12 +1,13 @@
 cimport cython
 
 from cpython.ref cimport PyObject
+from libc.stdint cimport int64_t
 
 from whorl.aio.transports.byte_transport cimport PyContext_Enter, PyContext_Exit
 from whorl.aio.transports.connection_set cimport ConnectionSet
 from whorl.aio.transports.stream cimport StreamTransport
 from whorl.aio.transports.fd_table cimport TransportTable
-from whorl.aio.interop.stock cimport has_stock_sockets
+from whorl.aio.sockets.connect_plain cimport is_stock_loop
 from whorl.core.kernel.kernel cimport Kernel
 from whorl.core.loop.lifecycle cimport LoopLifecycle
 from whorl.core.pollers.contract cimport IOHandle
@@ -21,7 +22,6 @@ cdef int OPEN
 cdef int READABLE
 cdef int ACCEPTS_PER_EVENT
 cdef object SocketTransport
-cdef object _CALL_SOON
 cdef tuple EXHAUSTED
 cdef tuple NOTHING_THERE
 
@@ -36,9 +36,10 @@ cdef class Acceptor(IOHandle):
     cdef object _retry_timer
     cdef list _accepted
     cdef bint _exhausted
+    cdef int64_t _turn
 
     cpdef object _on_events(self, int seen)
-    @cython.locals(kernel=Kernel, descriptors=bint, _=int)
+    @cython.locals(machine=LoopLifecycle, kernel=Kernel, descriptors=bint, is_first=bint, _=int)
     cdef object _accept(self)
     @cython.locals(machine=LoopLifecycle)
     cdef object _run_again(self)

@@ -11,8 +11,8 @@ from asyncio import trsock
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.connections.accepted_socket import say_failed, serve
-from whorl.aio.connections.connect import make_socket_transport
-from whorl.aio.interop.stock import has_stock_sockets, is_stock_socket
+from whorl.aio.interop.stock import is_stock_socket
+from whorl.aio.sockets.connect_plain import is_stock_loop
 from whorl.aio.sockets.watch import release_fd_for_transport
 from whorl.aio.transports.connection_set import ConnectionSet
 from whorl.aio.transports.public import SocketTransport
@@ -20,7 +20,6 @@ from whorl.aio.transports.stream import StreamTransport
 from whorl.core.kernel.errors import os_error
 from whorl.core.kernel.sockets import ACCEPTED_FAMILIES
 from whorl.core.limits import ACCEPT_REST_NS, ACCEPTS_PER_EVENT
-from whorl.core.loop.loop import Loop
 from whorl.core.pollers.contract import IOHandle
 from whorl.core.states import Event, Life
 
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
 
 OPEN = int(Life.OPEN)
 READABLE = int(Event.READABLE)
-
-_CALL_SOON = Loop.call_soon
 
 # Errors of accept(2) after which connections still wait, but resources to accept them are missing.
 EXHAUSTED = (-errno.EMFILE, -errno.ENFILE, -errno.ENOBUFS, -errno.ENOMEM)
@@ -78,6 +75,7 @@ class Acceptor(IOHandle):
         "_server",
         "_sock",
         "_table",
+        "_turn",
     )
 
     def __init__(self, loop: AnyLoop, server: Server, sock: Any) -> None:
@@ -92,6 +90,7 @@ class Acceptor(IOHandle):
         # The connections without a transport yet: descriptors, each with the peer's address and its local
         # name.
         self._accepted: list[tuple[int, bytes | int, Any]] = []
+        self._turn = -1  # the number of the loop's turn with the last event
         self._exhausted = False  # whether resources ran out, and nothing was accepted since
         self._fd = sock.fileno()
         # The family, the protocol number and the name of its connections, if they may do without a socket
@@ -112,9 +111,13 @@ class Acceptor(IOHandle):
 
     def _accept(self) -> None:
         """Accept what waits."""
-        kernel = self._face._kernel
+        machine: LoopLifecycle = self._face
+        kernel = machine._kernel
         descriptors = self._accepts_descriptors()
-        for _ in range(ACCEPTS_PER_EVENT):
+        # A connection mostly comes alone: only a second event in a row is worth a call that may find nothing.
+        is_first = descriptors and machine._turns - self._turn > 1
+        self._turn = machine._turns
+        for _ in range(1 if is_first else ACCEPTS_PER_EVENT):
             accepted = kernel.accept_descriptor(self._fd) if descriptors else kernel.accept(self._sock)
             if not isinstance(accepted, int):
                 self._exhausted = False
@@ -138,14 +141,7 @@ class Acceptor(IOHandle):
 
         It needs none if no program sees it, and none has replaced the functions that make it.
         """
-        loop = self._face
-        return (
-            self._kind is not None
-            and not loop._debug
-            and has_stock_sockets()
-            and getattr(loop._make_socket_transport, "__func__", None) is make_socket_transport
-            and getattr(loop.call_soon, "__func__", None) is _CALL_SOON
-        )
+        return self._kind is not None and is_stock_loop(self._face)
 
     def _begin_soon(self, accepted: tuple[int, bytes | int, Any]) -> None:
         """Make the protocol and the transport in the next turn."""

@@ -26,6 +26,7 @@ from whorl.aio.connections.arguments import (
     check_tls_timeouts,
 )
 from whorl.aio.connections.resolver import AddressInfo, resolve_or_raise
+from whorl.aio.interop.stock import is_stock_client_factory
 from whorl.aio.sockets.checks import check_plain_socket, check_stream_socket
 from whorl.aio.sockets.connect_attempt import ConnectAttempt
 from whorl.aio.sockets.connect_plain import (
@@ -36,6 +37,7 @@ from whorl.aio.sockets.connect_plain import (
     transport_over_socket,
 )
 from whorl.aio.sockets.watch import release_fd_for_transport
+from whorl.aio.streams.reader_writer import attach_new_feed
 from whorl.aio.transports.public import SocketTransport
 from whorl.aio.transports.stream import StreamTransport
 from whorl.aio.transports.tls_stream import TLSStream
@@ -88,8 +90,10 @@ async def create_connection(
     is_own = sock is None  # and will be made here
     if is_own:
         attempt = None
-        if local_addr is None and not all_errors:
+        if local_addr is None and happy_eyeballs_delay is None and interleave is None and not all_errors:
             attempt = connect_to_numbers(loop, host, port, family, proto, flags)
+        if attempt is not None and not ssl:
+            return await _open_plain(attempt, (host, port), protocol_factory)
         if attempt is not None:
             sock = await _connected(attempt, (host, port))
         else:
@@ -99,7 +103,7 @@ async def create_connection(
             sock = await _connect_any(loop, infos, local_infos, happy_eyeballs_delay, interleave, all_errors)
         if type(sock) is ConnectAttempt:
             if not ssl:
-                return await _begin_transport(sock, protocol_factory)
+                return await _open_plain(sock, (), protocol_factory)
             sock = sock.to_socket()
     transport, protocol = await loop._create_connection_transport(
         sock,
@@ -128,12 +132,16 @@ async def _connected(attempt: ConnectAttempt, address: Any) -> ConnectAttempt:
     return attempt
 
 
-async def _begin_transport(
-    attempt: ConnectAttempt, protocol_factory: Callable[[], ProtocolT]
+async def _open_plain(
+    attempt: ConnectAttempt, address: Any, protocol_factory: Callable[[], ProtocolT]
 ) -> tuple[asyncio.Transport, ProtocolT]:
-    """Return a protocol and its transport for a socket without an object, once both know each other."""
+    """Connect a socket that has no object; return a protocol and its transport, once both know each other."""
     try:
+        await attempt
+        attempt.check(address)
         protocol = protocol_factory()
+        if is_stock_client_factory(protocol_factory):
+            attach_new_feed(protocol)
         transport, wait = transport_for(attempt, protocol)
     except BaseException:
         attempt.give_up()
@@ -288,7 +296,7 @@ async def create_unix_connection(
         sock = await _connect_path(loop, os.fspath(path))
         if type(sock) is ConnectAttempt:
             if not ssl:
-                return await _begin_transport(sock, protocol_factory)
+                return await _open_plain(sock, (), protocol_factory)
             sock = sock.to_socket()
     transport, protocol = await loop._create_connection_transport(
         sock,
@@ -416,9 +424,7 @@ def make_socket_transport(
     if extra is None and server is None:
         transport = transport_over_socket(loop, sock, protocol, waiter, context)
     if transport is None:
-        transport = SocketTransport(
-            loop, sock, protocol, waiter, extra=extra, server=server, context=context
-        )
+        transport = SocketTransport(loop, sock, protocol, waiter, extra=extra, server=server, context=context)
     return transport  # type: ignore[no-any-return]
 
 

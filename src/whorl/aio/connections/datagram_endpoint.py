@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from whorl.aio.connections.bind import remove_stale, set_reuse_port
 from whorl.aio.connections.resolver import resolve_or_raise
 from whorl.aio.sockets.watch import ensure_no_transport
+from whorl.aio.transports.byte_transport import InheritedMethod
 from whorl.aio.transports.datagram import DatagramEndpoint
 from whorl.aio.transports.private_attributes import DatagramNames
-from whorl.aio.transports.public import Inherited, bind_compiled_methods, named, transport_repr
+from whorl.aio.transports.public import bind_compiled_methods, named, transport_repr
 from whorl.core.kernel.errors import check_result, os_error
 from whorl.core.states import Event
 
@@ -47,7 +48,7 @@ class DatagramTransport(DatagramEndpoint, DatagramNames):
     def __class__(self) -> type:
         return _BothTransports
 
-    get_extra_info = Inherited(DatagramEndpoint.get_extra_info)
+    get_extra_info = InheritedMethod(DatagramEndpoint.get_extra_info)
     write = asyncio.Transport.write
     writelines = asyncio.Transport.writelines
     write_eof = asyncio.Transport.write_eof

@@ -8,9 +8,10 @@ from asyncio.log import logger
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from whorl.aio.transports.byte_transport import InheritedMethod
 from whorl.aio.transports.pipe import ReadPipe, WritePipe
 from whorl.aio.transports.private_attributes import PipeNames, WritePipeNames
-from whorl.aio.transports.public import Inherited, bind_compiled_methods, named, repr_parts
+from whorl.aio.transports.public import bind_compiled_methods, named, repr_parts
 from whorl.core.states import Event
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _give_up(transport: ReadPipe | WritePipe, warn: Any) -> None:
 class ReadPipeTransport(ReadPipe, PipeNames):
     """The public transport of a pipe that is read; `isinstance` finds ``asyncio.ReadTransport`` too."""
 
-    get_extra_info = Inherited(ReadPipe.get_extra_info)
+    get_extra_info = InheritedMethod(ReadPipe.get_extra_info)
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -133,7 +134,7 @@ class WritePipeTransport(WritePipe, WritePipeNames):
     def __class__(self) -> type:
         return asyncio.Transport
 
-    get_extra_info = Inherited(WritePipe.get_extra_info)
+    get_extra_info = InheritedMethod(WritePipe.get_extra_info)
     is_reading = asyncio.Transport.is_reading
     pause_reading = asyncio.Transport.pause_reading
     resume_reading = asyncio.Transport.resume_reading

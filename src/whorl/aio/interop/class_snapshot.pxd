@@ -10,6 +10,7 @@ cdef extern from "Python.h":
 
 cdef class ClassSnapshot:
     cdef list _methods
+    cdef list _owners
     cdef uint64_t _versions
 
     @cython.locals(versions=uint64_t)
@@ -20,17 +21,14 @@ cdef inline unsigned int version_of(object cls) noexcept:
     return (<PyTypeObject *>cls).tp_version_tag if PyType_Check(cls) else 0
 
 
-cdef inline uint64_t versions_of(list methods) except? 0:
+cdef inline uint64_t versions_of(list owners) except? 0:
     # The interpreter gives a class a new number when it was changed, which is 0 until it is looked at again.
     cdef uint64_t versions = 1
-    cdef PyObject *owner = NULL
     cdef unsigned int version
-    cdef tuple method
-    for method in methods:
-        if <PyObject *>method[0] != owner:
-            owner = <PyObject *>method[0]
-            version = version_of(<object>owner)
-            if version == 0:
-                return 0
-            versions = versions * 1000003 + version
+    cdef object owner
+    for owner in owners:
+        version = version_of(owner)
+        if version == 0:
+            return 0
+        versions = versions * 1000003 + version
     return versions

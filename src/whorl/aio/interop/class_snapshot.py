@@ -11,27 +11,28 @@ except ImportError:
 
 if not cython.compiled:
 
-    def versions_of(methods: list[tuple[type, str, Any]]) -> int:
+    def versions_of(owners: list[type]) -> int:
         """Return 0: uncompiled, a change of a class is not known without looking."""
         return 0
 
 
 class ClassSnapshot:
-    """Methods of classes, each as (class, name, method); those of one class stand together."""
+    """Methods of classes, each as (class, name, method)."""
 
-    __slots__ = ("_methods", "_versions")
+    __slots__ = ("_methods", "_owners", "_versions")
 
     def __init__(self, methods: list[tuple[type, str, Any]]) -> None:
         self._methods = methods
+        self._owners = list(dict.fromkeys(owner for owner, _, _ in methods))
         self._versions = 0  # the versions of the classes when they were last found to be the same
 
     def is_current(self) -> bool:
         """Return whether each class still has the method that is given with its name."""
-        versions = versions_of(self._methods)
+        versions = versions_of(self._owners)
         if versions and versions == self._versions:
             return True
         for owner, name, method in self._methods:
             if getattr(owner, name) is not method:
                 return False
-        self._versions = versions_of(self._methods)
+        self._versions = versions_of(self._owners)
         return True

@@ -12,13 +12,16 @@ cdef ClassSnapshot _CONSTRUCTORS_OF_STREAMS
 cdef ClassSnapshot _METHODS_OF_EXECUTOR
 cdef ClassSnapshot _METHODS_OF_SOCKETS
 cdef dict _METHODS_OF_LOOPS
-cdef set _OF_WRITERS
+cdef dict _CONNECTION_METHODS_OF_LOOPS
+cdef bint _KNOWS_READERS
+cdef bint _KNOWS_WRITERS
 cdef bint _KNOWS_EXECUTOR
 
 
 cpdef bint has_stock_stream_methods() except -1
 cpdef bint has_stock_stream_constructors() except -1
-cpdef bint has_stock_writer_attributes(object writer) except -1
+cpdef bint has_stock_writer_attributes() except -1
+cpdef bint has_stock_reader_attributes() except -1
 cpdef bint has_stock_executor_methods() except -1
 cpdef bint has_stock_future_chain() except -1
 cpdef bint is_stock_executor(object executor) except -1
@@ -26,3 +29,6 @@ cpdef bint has_stock_sockets() except -1
 cpdef bint is_stock_socket(object sock) except -1
 @cython.locals(methods=ClassSnapshot)
 cpdef bint has_stock_loop_methods(object kind) except -1
+@cython.locals(methods=ClassSnapshot)
+cpdef bint has_stock_connection_methods(object kind) except -1
+cdef ClassSnapshot _like_base(object kind)

@@ -57,6 +57,12 @@ _FACTORIES = frozenset(
     and code.co_name == "factory"
     and set(code.co_freevars) == {"client_connected_cb", "limit", "loop"}
 )
+_FACTORIES_OF_CLIENTS = frozenset(
+    code
+    for function in (streams.open_connection, streams.open_unix_connection)
+    for code in function.__code__.co_consts
+    if isinstance(code, CodeType) and code.co_name == "<lambda>" and code.co_freevars == ("protocol",)
+)
 
 # The attributes of a new protocol that are the same in each; those of older Pythons may be missing.
 _SAME_IN_EACH = {
@@ -81,6 +87,33 @@ _OF_READERS = {"_buffer", "_eof", "_exception", "_limit", "_loop", "_paused", "_
 _OF_WRITERS = {"_transport", "_protocol", "_reader", "_loop", "_complete_fut"}
 
 
+class _NoLoop:
+    """Stands for the loop of a reader and a writer that are made to look at them."""
+
+    def get_debug(self) -> bool:
+        """Return False."""
+        return False
+
+    def is_closed(self) -> bool:
+        """Return False."""
+        return False
+
+    def create_future(self) -> Any:
+        """Return an object that takes the calls of a future."""
+        return self
+
+    def set_result(self, result: None) -> None:
+        """Do nothing."""
+
+    def is_closing(self) -> bool:
+        """Return True: a writer closes its transport when it is forgotten."""
+        return True
+
+
+_KNOWS_READERS = vars(_Reader(loop=_NoLoop())).keys() == _OF_READERS
+_KNOWS_WRITERS = vars(_Writer(_NoLoop(), None, None, _NoLoop())).keys() == _OF_WRITERS
+
+
 def has_stock_stream_methods() -> bool:
     """Return whether asyncio's streams have the methods that ours replace; if not, asyncio's are used."""
     return _METHODS_OF_STREAMS.is_current()
@@ -95,9 +128,14 @@ def has_stock_stream_constructors() -> bool:
     )
 
 
-def has_stock_writer_attributes(writer: Any) -> bool:
+def has_stock_writer_attributes() -> bool:
     """Return whether a new `StreamWriter` has the attributes that ours has; if not, it is not replaced."""
-    return writer.__dict__.keys() == _OF_WRITERS  # type: ignore[no-any-return]
+    return _KNOWS_WRITERS and _METHODS_OF_STREAMS.is_current()
+
+
+def has_stock_reader_attributes() -> bool:
+    """Return whether a new `StreamReader` has the attributes that ours replaces; if not, we look at each."""
+    return _KNOWS_READERS and has_stock_stream_constructors()
 
 
 def has_stock_protocol_attributes(protocol: Any, callback: Any) -> bool:
@@ -116,6 +154,12 @@ def has_stock_protocol_attributes(protocol: Any, callback: Any) -> bool:
 def is_stock_server_factory(factory: Any) -> bool:
     """Return whether asyncio's functions that start servers made it; if not, it is called as it is."""
     is_known = getattr(factory, "__code__", None) in _FACTORIES
+    return is_known and getattr(factory, "__globals__", None) is vars(streams)
+
+
+def is_stock_client_factory(factory: Any) -> bool:
+    """Return whether asyncio's functions that open streams made it: its reader is new."""
+    is_known = getattr(factory, "__code__", None) in _FACTORIES_OF_CLIENTS
     return is_known and getattr(factory, "__globals__", None) is vars(streams)
 
 
@@ -199,20 +243,43 @@ _METHODS_OF_LOOPS: dict[type, ClassSnapshot] = {}
 
 
 def snapshot_methods(kind: type) -> None:
-    """Note the methods of a class of loops that runs and connects call, to notice when one is replaced."""
+    """Note the methods of our own class of loops that are called, to notice when somebody replaces one."""
     _METHODS_OF_LOOPS[kind] = _snapshot(
-        (
-            kind,
-            "_create_connection_transport _ensure_resolved _make_socket_transport _run_once call_at call_soon "
-            "create_future create_task get_debug getaddrinfo run_forever sock_connect stop time",
-        )
+        (kind, "_run_once call_at call_soon create_task get_debug run_forever stop time")
     )
+    _CONNECTION_METHODS_OF_LOOPS[kind] = _snapshot((kind, " ".join(CONNECTION_METHODS)))
 
 
 def has_stock_loop_methods(kind: type) -> bool:
-    """Return whether a class of loops is ours with all that runs and connects call.
-
-    If not, shutting down takes turns, and connections are made by the methods.
-    """
+    """Return whether a class of loops is ours with all that runs call; if not, shutting down takes turns."""
     methods = _METHODS_OF_LOOPS.get(kind)
     return methods is not None and methods.is_current()
+
+
+#: The methods that connecting and accepting call on a loop.
+CONNECTION_METHODS = (
+    "_create_connection_transport",
+    "_ensure_resolved",
+    "_make_socket_transport",
+    "call_soon",
+    "create_future",
+    "getaddrinfo",
+    "sock_connect",
+)
+_CONNECTION_METHODS_OF_LOOPS: dict[type, ClassSnapshot] = {}
+
+
+def has_stock_connection_methods(kind: type) -> bool:
+    """Return whether a class of loops connects and accepts as ours does; if not, its methods are called."""
+    methods = _CONNECTION_METHODS_OF_LOOPS.get(kind)
+    if methods is None:
+        methods = _like_base(kind)
+    return methods.is_current()
+
+
+def _like_base(kind: type) -> ClassSnapshot:
+    """Note for a subclass of our class of loops that it should have the methods of that class."""
+    ours = next(base for base in kind.__mro__ if base in _CONNECTION_METHODS_OF_LOOPS)
+    methods = ClassSnapshot([(kind, name, getattr(ours, name)) for name in CONNECTION_METHODS])
+    _CONNECTION_METHODS_OF_LOOPS[kind] = methods
+    return methods

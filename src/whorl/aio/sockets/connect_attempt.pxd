@@ -6,6 +6,8 @@ from whorl.core.loop.loop cimport Loop
 from whorl.core.pollers.contract cimport IOHandle
 
 cdef int WRITABLE
+cdef int ALL
+cdef int CONNECTED
 cdef int AF_INET6
 cdef object DONE
 
@@ -14,11 +16,14 @@ cdef class ConnectAttempt(IOHandle):
     cdef Loop _machine
     cdef StreamWait _wait
     cdef tuple _kind
+    cdef tuple _peer
     cdef int _socket_fd
     cdef int _code
+    cdef int _early
     cdef bint _is_own
 
-    cdef object _begin(self, Loop machine, int fd, tuple kind, bint goes_on)
+    cdef object _begin(self, Loop machine, int fd, tuple kind, bint is_own)
+    cdef object _watch(self)
     @cython.locals(wait=StreamWait)
     cpdef object _on_events(self, int seen)
     cdef object _leave(self)
@@ -28,7 +33,6 @@ cdef class ConnectAttempt(IOHandle):
     cpdef object give_up(self)
     @cython.locals(wait=StreamWait)
     cdef StreamWait reuse_wait(self)
-    cpdef int take_descriptor(self) except -2
     cpdef object to_socket(self)
 
 

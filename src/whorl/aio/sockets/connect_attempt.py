@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from whorl.core.loop.loop import Loop
 
 WRITABLE = int(Event.WRITABLE)
+ALL = int(Event.READABLE | Event.WRITABLE | Event.DISCONNECT | Event.PRIORITIZED)
+CONNECTED = int(Event.WRITABLE | Event.ERROR | Event.HANGUP)
 AF_INET6 = int(socket.AF_INET6)
 DONE: Iterator[None] = iter(())
 
@@ -37,27 +39,35 @@ if not cython.compiled:
 class ConnectAttempt(IOHandle):
     """A socket that is being connected. One task awaits it, and then calls `check`."""
 
-    __slots__ = ("_code", "_is_own", "_kind", "_machine", "_socket_fd", "_wait")
+    __slots__ = ("_code", "_early", "_is_own", "_kind", "_machine", "_peer", "_socket_fd", "_wait")
 
-    def _begin(self, machine: Loop, fd: int, kind: tuple[int, int, None], goes_on: bool) -> None:
-        """Set the attributes; let the poller tell when the connect ends, if it goes on."""
+    def _begin(self, machine: Loop, fd: int, kind: tuple[int, int, None], is_own: bool) -> None:
+        """Set the attributes."""
         self._set_up(machine)
         self._machine = machine
         self._fd = self._socket_fd = fd
         self._kind = kind  # the family and the protocol number
-        self._is_own = False  # whether the socket is to be closed here
+        self._is_own = is_own  # whether the loop has made the socket, and nobody closes it but this
+        self._early = 0  # the events that came before there was a transport
+        self._peer: Any = None  # the peer's name, if it is known
         self._code = 0  # the error number of the connect
         self._wait: StreamWait | None = None
         machine._internal_handle_opened(self)
-        if goes_on:
-            self._wait = StreamWait(machine)
-            self._edge = machine._poller.edge_triggered
-            machine._poller.add(self, WRITABLE)
-            self._activate()
+
+    def _watch(self) -> None:
+        """Let the poller tell when the connect ends."""
+        self._wait = StreamWait(self._machine)
+        self._edge = self._machine._poller.edge_triggered
+        self._machine._poller.add(self, ALL if self._is_own and self._edge else WRITABLE)
+        self._activate()
 
     def _on_events(self, seen: int) -> None:
+        self._early |= seen
         if not self._active:  # It is connected, and no other handle has taken the watch over.
-            self._leave()
+            if not self._is_own:
+                self._leave()
+            return
+        if not seen & CONNECTED:
             return
         self._deactivate()
         self._code = self._machine._kernel.descriptor_error(self._fd)
@@ -94,7 +104,7 @@ class ConnectAttempt(IOHandle):
 
     def __await__(self) -> Any:
         """Wait until the connect has ended."""
-        return DONE if self._wait is None else self._wait
+        return self._wait if self._active else DONE
 
     def check(self, address: tuple[Any, ...]) -> None:
         """Raise the error of the connect, if there is one, with the address in its text."""
@@ -119,13 +129,10 @@ class ConnectAttempt(IOHandle):
         wait._reset()
         return wait
 
-    def take_descriptor(self) -> int:
-        """Return the descriptor of the loop's own socket, which the caller has to close from now on."""
-        self._is_own = False
-        return self._socket_fd
-
     def to_socket(self) -> Any:
         """Return a socket object for the connection of the loop's own socket."""
         self._leave()
         family, protocol, _ = self._kind
-        return self._machine._kernel.socket_of(self.take_descriptor(), family, protocol)
+        sock = self._machine._kernel.socket_of(self._socket_fd, family, protocol)
+        self._is_own = False
+        return sock

@@ -1,6 +1,6 @@
 cimport cython
 
-from whorl.aio.interop.stock cimport has_stock_loop_methods, has_stock_sockets, is_stock_socket
+from whorl.aio.interop.stock cimport has_stock_connection_methods, has_stock_sockets, is_stock_socket
 from whorl.aio.sockets.connect_attempt cimport ConnectAttempt
 from whorl.aio.sockets.watch cimport release_fd_for_transport
 from whorl.aio.streams.feed cimport StreamWait, attributes_of
@@ -29,7 +29,8 @@ cdef int IPPROTO_TCP
 cdef int IPPROTO_UDP
 cdef int UNKNOWN_ADDRESS
 cdef tuple IN_PROGRESS
-cdef tuple METHODS
+cdef str ANY_ADDRESS
+cdef object CONNECTION_METHODS
 cdef object FAMILY
 cdef object KIND
 cdef object PROTOCOL
@@ -43,15 +44,12 @@ cdef inline int number_in(object sock, object member) except? -1:
 
 @cython.locals(machine=Loop, attributes=dict)
 cpdef bint is_stock_loop(object loop) except -1
-cpdef ConnectAttempt connect_to_numbers(object loop, object host, object port, int family, int protocol, int flags)
+cpdef ConnectAttempt connect_to_numbers(object loop, object host, object port, object family, object protocol, object flags)
 @cython.locals(machine=Loop, kernel=Kernel, poller=Poller, table=TransportTable, fd=int, code=int, made=ConnectAttempt)
 cpdef ConnectAttempt connect_descriptor(object loop, int family, int protocol, object address)
 @cython.locals(machine=Loop, table=TransportTable, family=int, kind=int, fd=int, code=int, attempt=ConnectAttempt)
 cpdef ConnectAttempt connect_socket(object loop, object sock, object address)
-@cython.locals(wait=StreamWait)
+@cython.locals(machine=Loop, fd=int, wait=StreamWait, transport=StreamTransport)
 cpdef tuple transport_for(ConnectAttempt attempt, object protocol)
-@cython.locals(machine=Loop, transport=StreamTransport)
-cdef object transport_over(object loop, int fd, tuple kind, object sock, object protocol, object context, object waiter)
-@cython.locals(family=int, fd=int)
+@cython.locals(machine=Loop, family=int, fd=int, transport=StreamTransport)
 cpdef object transport_over_socket(object loop, object sock, object protocol, object waiter, object context)
-

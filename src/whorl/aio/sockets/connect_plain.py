@@ -12,7 +12,12 @@ import errno
 import socket
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.interop.stock import has_stock_loop_methods, has_stock_sockets, is_stock_socket
+from whorl.aio.interop.stock import (
+    CONNECTION_METHODS,
+    has_stock_connection_methods,
+    has_stock_sockets,
+    is_stock_socket,
+)
 from whorl.aio.sockets.connect_attempt import ConnectAttempt
 from whorl.aio.sockets.watch import release_fd_for_transport
 from whorl.aio.transports.public import SocketTransport
@@ -26,6 +31,7 @@ except ImportError:
 
 if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop, FdTable
+    from whorl.aio.streams.feed import StreamWait
     from whorl.core.loop.loop import Loop
 
 AF_INET = int(socket.AF_INET)
@@ -35,17 +41,8 @@ SOCK_STREAM = int(socket.SOCK_STREAM)
 SOCK_DGRAM = int(socket.SOCK_DGRAM)
 IPPROTO_TCP = int(socket.IPPROTO_TCP)
 IPPROTO_UDP = int(socket.IPPROTO_UDP)
+ANY_ADDRESS = "0.0.0.0"
 IN_PROGRESS = (-errno.EINPROGRESS, -errno.EINTR)
-
-#: The methods that the general way calls on the loop.
-METHODS = (
-    "_create_connection_transport",
-    "_ensure_resolved",
-    "_make_socket_transport",
-    "create_future",
-    "getaddrinfo",
-    "sock_connect",
-)
 
 # The numbers behind the attributes of a socket object: Python's own attributes make an enum member each time.
 _OBJECT: Any = socket.socket.__mro__[1]
@@ -70,27 +67,27 @@ if not cython.compiled:
 
 
 def is_stock_loop(loop: AnyLoop) -> bool:
-    """Return whether a loop connects sockets by nothing but its own methods, on the real kernel."""
+    """Return whether a loop connects and accepts by nothing but its own methods, on the real kernel."""
     machine: Loop = loop
     if machine._debug or not machine._kernel.accepts_descriptors:
         return False
-    if not has_stock_sockets() or not has_stock_loop_methods(type(loop)):
+    if not has_stock_sockets() or not has_stock_connection_methods(type(loop)):
         return False
     attributes = attributes_of(loop)
     if attributes:
-        for name in METHODS:
+        for name in CONNECTION_METHODS:
             if name in attributes:
                 return False
     return True
 
 
 def connect_to_numbers(
-    loop: AnyLoop, host: Any, port: Any, family: int, protocol: int, flags: int
+    loop: AnyLoop, host: Any, port: Any, family: Any, protocol: Any, flags: Any
 ) -> ConnectAttempt | None:
-    """Begin to connect a new TCP socket to a host and a port that are numbers."""
-    if type(host) is not str or type(port) is not int or flags or protocol not in (0, IPPROTO_TCP):
+    """Begin to connect a new TCP socket to a host and a port that are numbers; no option but a family."""
+    if type(host) is not str or type(port) is not int or not isinstance(family, int):
         return None
-    if not is_stock_loop(loop):
+    if type(protocol) is not int or protocol or type(flags) is not int or flags or not is_stock_loop(loop):
         return None
     attempt = None
     if family in (0, AF_INET):
@@ -118,9 +115,12 @@ def connect_descriptor(loop: AnyLoop, family: int, protocol: int, address: Any) 
             if code and code not in IN_PROGRESS:
                 raise os_error(code)
             made: ConnectAttempt = new(ConnectAttempt)
-            made._begin(machine, fd, (family, protocol, None), code != 0)
-            made._is_own = True
-            attempt = made
+            made._begin(machine, fd, (family, protocol, None), True)
+            if family == AF_INET and address[0] != ANY_ADDRESS:
+                made._peer = address  # The kernel shows it in the same way.
+            attempt = made  # From here on it closes the descriptor.
+            if code:
+                made._watch()
     finally:
         if attempt is None:
             kernel.close(fd)
@@ -152,35 +152,25 @@ def connect_socket(loop: AnyLoop, sock: Any, address: Any) -> ConnectAttempt | N
     if code and code not in IN_PROGRESS:
         raise os_error(code)
     attempt: ConnectAttempt = new(ConnectAttempt)
-    attempt._begin(machine, fd, (family, 0, None), code != 0)
+    attempt._begin(machine, fd, (family, 0, None), False)
+    if code:
+        attempt._watch()
     return attempt
 
 
 def transport_for(attempt: ConnectAttempt, protocol: Any) -> tuple[Any, StreamWait]:
     """Return the transport of a connection, and the wait until the protocol knows it."""
+    machine: Loop = attempt._machine
+    fd = attempt._socket_fd
     wait = attempt.reuse_wait()
-    transport = transport_over(
-        attempt._machine, attempt._socket_fd, attempt._kind, None, protocol, copy_context(), wait
-    )
-    attempt.take_descriptor()
-    return transport, wait
-
-
-def transport_over(
-    loop: AnyLoop,
-    fd: int,
-    kind: tuple[int, int, None],
-    sock: Any,
-    protocol: Any,
-    context: Any,
-    waiter: Any,
-) -> Any:
-    """Return a transport over a connected descriptor, perhaps that of a socket object."""
-    machine: Loop = loop
-    names = machine._kernel.names_of_descriptor(fd)
+    names = machine._kernel.names_of_descriptor(fd, attempt._peer)
     transport: StreamTransport = new(SocketTransport)
-    transport._init_connected(loop, fd, kind, names, protocol, context, sock, waiter)
-    return transport
+    loop: Any = machine
+    transport._init_connected(loop, fd, attempt._kind, names, protocol, copy_context(), None, wait)
+    attempt._is_own = False
+    if attempt._is_idle_watch:
+        transport._take_over_watch(attempt, attempt._early | attempt._seen)
+    return transport, wait
 
 
 def transport_over_socket(loop: AnyLoop, sock: Any, protocol: Any, waiter: Any, context: Any) -> Any:
@@ -194,5 +184,9 @@ def transport_over_socket(loop: AnyLoop, sock: Any, protocol: Any, waiter: Any, 
     if fd < 0:
         return None
     kind = (family, number_in(sock, PROTOCOL), None)
+    machine: Loop = loop
+    names = machine._kernel.names_of_descriptor(fd, None)
     context = copy_context() if context is None else context
-    return transport_over(loop, fd, kind, sock, protocol, context, waiter)
+    transport: StreamTransport = new(SocketTransport)
+    transport._init_connected(loop, fd, kind, names, protocol, context, sock, waiter)
+    return transport

@@ -15,7 +15,11 @@ from asyncio import streams
 from collections.abc import Callable
 from typing import Any
 
-from whorl.aio.interop.stock import has_stock_stream_methods, has_stock_writer_attributes
+from whorl.aio.interop.stock import (
+    has_stock_reader_attributes,
+    has_stock_stream_methods,
+    has_stock_writer_attributes,
+)
 from whorl.aio.streams import buffer
 from whorl.aio.streams.feed import StreamFeed
 from whorl.core.loop.loop import Loop
@@ -267,6 +271,27 @@ def attach_feed(protocol: Any) -> StreamFeed | None:
     return received
 
 
+def attach_new_feed(protocol: Any) -> None:
+    """Make the reader of a protocol one of ours, if `asyncio.open_connection` has just made both.
+
+    It has no data and no attributes but asyncio's, so `attach_feed` finds less to take over.
+    """
+    if type(protocol) is not _Protocol or not has_stock_stream_methods():
+        return
+    reader = protocol._stream_reader
+    if type(reader) is not _Reader or not isinstance(reader._loop, Loop) or reader._loop._debug:
+        return
+    if not has_stock_reader_attributes():
+        return
+    received = StreamFeed(reader._loop)
+    received.set_limit(reader._limit)
+    received.source = protocol._stream_reader_wr
+    received.is_direct = True
+    state = {"_loop": reader._loop, "_received": received}
+    reader.__class__ = StreamReader
+    reader.__dict__ = state
+
+
 def call_with_own_writer(callback: Callable[[Any, Any], Any], reader: Any, writer: Any) -> Any:
     """Call what a server calls for each connection, with a writer of ours."""
     return callback(reader, _adopt_writer(writer))
@@ -290,7 +315,7 @@ def _adopt_writer(writer: Any) -> streams.StreamWriter:
     """
     if type(writer) is not _Writer or type(writer._reader) is not StreamReader:
         return writer  # type: ignore[no-any-return]
-    if not has_stock_stream_methods() or not has_stock_writer_attributes(writer):
+    if not has_stock_writer_attributes():
         return writer  # type: ignore[no-any-return]
     own: Any = StreamWriter.__new__(StreamWriter)
     own._transport = writer._transport

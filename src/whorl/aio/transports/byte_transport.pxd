@@ -1,5 +1,6 @@
 cimport cython
 
+from whorl.aio.interop.class_snapshot cimport ClassSnapshot
 from whorl.core.callback cimport AbstractLoop, Callback, flag
 from whorl.core.handle cimport Handle
 from whorl.core.loop.execution cimport LoopExecution
@@ -12,6 +13,10 @@ from cpython.ref cimport PyObject
 cdef extern from "Python.h":
     int PyContext_Enter(PyObject *context) except -1
     int PyContext_Exit(PyObject *context) except -1
+    ctypedef object (*descrgetfunc)(object descriptor, PyObject *thing, PyObject *owner)
+    ctypedef struct PyTypeObject:
+        descrgetfunc tp_descr_get
+    PyTypeObject *type_of "Py_TYPE"(object thing)
 
 cdef extern from "whorl/aio/transports/byte_transport.h":
     object method_of "whorl_method_of"(object cls, object method)
@@ -29,6 +34,17 @@ cpdef object as_bytes_like(object data)
 
 cdef inline Py_ssize_t size_of(object data) except -1:
     return PyBytes_GET_SIZE(data) if PyBytes_CheckExact(data) else len(data)
+
+
+cdef class InheritedMethod:
+    cdef object _own
+    cdef str _name
+    cdef ClassSnapshot _base
+
+
+cdef inline object bound(object method, object instance, object owner):
+    cdef descrgetfunc get = type_of(method).tp_descr_get
+    return method if get is NULL else get(method, NULL if instance is None else <PyObject *>instance, <PyObject *>owner)
 
 
 cdef class BaseTransport(Stream):
@@ -54,6 +70,7 @@ cdef class BaseTransport(Stream):
     cpdef object _force_close(self, object error)
     @cython.locals(queues=LoopExecution)
     cdef object _lose(self, object error)
+    cdef object _leave_poller(self)
     cdef object _end(self, object error)
     cdef object _let_go(self)
 

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
+from whorl.aio.interop.class_snapshot import ClassSnapshot
 from whorl.aio.transports.flow_control import HIGH_WATER, watermarks
 from whorl.aio.transports.states import TransportState
 from whorl.core.callback import Callback
@@ -52,6 +53,10 @@ if not cython.compiled:
 
     size_of = len
 
+    def bound(method: Any, instance: Any, owner: Any) -> Any:
+        """Return a method as the interpreter gives it for an object or a class."""
+        return method.__get__(instance, owner) if hasattr(type(method), "__get__") else method
+
     def method_of(cls: type, method: Any) -> Any:
         """Return the method unchanged: uncompiled, there are no method descriptors."""
         return method
@@ -84,6 +89,24 @@ def method_of_class(cls: type, method: Any) -> Any:
     detours only for objects of exactly its class.
     """
     return method_of(cls, method)
+
+
+class InheritedMethod:
+    """A method that asyncio's transports inherit from `asyncio.BaseTransport`, where tests replace it."""
+
+    __slots__ = ("_base", "_name", "_own")
+
+    def __init__(self, own: Any) -> None:
+        self._own = own
+        self._name: str = own.__name__
+        self._base = ClassSnapshot(
+            [(asyncio.BaseTransport, self._name, getattr(asyncio.BaseTransport, self._name))]
+        )
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        if self._base.is_current():
+            return bound(self._own, instance, owner)
+        return bound(getattr(asyncio.BaseTransport, self._name), instance, owner)
 
 
 class BaseTransport(Stream):
@@ -248,7 +271,11 @@ class BaseTransport(Stream):
             loop.call_soon(self._call_connection_lost, error, context=self._context)
         self._state = LOST
         if self._interest:
-            self._poller.remove(self)
+            self._leave_poller()
+
+    def _leave_poller(self) -> None:
+        """End the watch; the descriptor is closed after `connection_lost`."""
+        self._poller.remove(self)
 
     def _call_connection_lost(self, error: BaseException | None) -> None:
         self._end(error)

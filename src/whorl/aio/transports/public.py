@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from whorl.aio.transports.byte_transport import method_of_class
+from whorl.aio.transports.byte_transport import InheritedMethod, method_of_class
 from whorl.aio.transports.private_attributes import SOCKET, SocketNames
 from whorl.aio.transports.states import TransportState
 from whorl.aio.transports.stream import StreamTransport
@@ -76,30 +76,12 @@ def transport_repr(transport: Any, is_read: bool, is_written: bool) -> str:
     return f"<{' '.join(words)}>"
 
 
-_BASE = vars(asyncio.BaseTransport)  # not a copy: a method that is replaced later shows here
-
-
-class Inherited:
-    """A method that asyncio's transports inherit from `asyncio.BaseTransport`, where tests replace it."""
-
-    def __init__(self, own: Any) -> None:
-        self._name: str = own.__name__
-        self._bind = own.__get__
-        self._asyncios = _BASE[self._name]
-
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
-        method = _BASE[self._name]
-        if method is self._asyncios:
-            return self._bind(instance, owner)
-        return method.__get__(instance, owner) if hasattr(type(method), "__get__") else method
-
-
 @bind_compiled_methods
 @named("_SelectorSocketTransport")
 class SocketTransport(StreamTransport, SocketNames):
     """A TCP or UNIX stream connection."""
 
-    get_extra_info = Inherited(StreamTransport.get_extra_info)
+    get_extra_info = InheritedMethod(StreamTransport.get_extra_info)
 
     _start_tls_compatible = True
     _sendfile_compatible: _SendfileMode = asyncio.constants._SendfileMode.TRY_NATIVE

@@ -10,6 +10,7 @@ from whorl.core.callback cimport AbstractLoop, flag, new_callback
 from whorl.core.loop.write_coalescer cimport WriteCoalescer
 from whorl.core.lists cimport last_taken
 from whorl.core.loop.lifecycle cimport LoopLifecycle
+from whorl.core.pollers.contract cimport IOHandle
 from whorl.handles.streams.engine cimport Stream
 
 cdef extern from "whorl/aio/transports/stream.h":
@@ -25,6 +26,9 @@ cdef int CLOSING
 cdef int LOST
 cdef int QUIET_WRITES
 cdef int AF_UNIX
+cdef int PRIORITIZED
+cdef int ENDS
+cdef int INCOMING
 cdef Py_ssize_t READ_SIZE
 cdef Py_ssize_t LONG_READ
 cdef Py_ssize_t LONGEST_FED
@@ -41,7 +45,7 @@ cdef class StreamTransport(WriteTransport):
     cdef readonly object _empty_waiter
     cdef StreamFeed _feed
     cdef tuple _kind
-    cdef bytes _peer
+    cdef object _peer
     cdef uint64_t _ipv4_peer
     cdef object _own_name
     cdef int _place
@@ -94,6 +98,8 @@ cdef class StreamTransport(WriteTransport):
     cdef object _release_socket(self)
     @cython.locals(clients=ConnectionSet)
     cdef object _unregister_from_server(self)
+    cdef object _leave_poller(self)
+    cdef object _take_over_watch(self, IOHandle former, int seen)
     cdef object _end(self, object error)
     @cython.locals(table=TransportTable)
     cdef object _let_go(self)

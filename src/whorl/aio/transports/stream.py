@@ -23,6 +23,7 @@ from whorl.core.kernel.errors import os_error
 from whorl.core.kernel.per_socket import error_of, kernel_for
 from whorl.core.limits import LONG_READ, LONGEST_FED, MOST_HELD, READ_SIZE, SMALL_WRITE, WRITE_VECTORS
 from whorl.core.loop.write_coalescer import WriteCoalescer
+from whorl.core.states import Event
 from whorl.handles.streams.engine import Stream
 
 try:
@@ -33,6 +34,7 @@ except ImportError:
 if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop, FdTable
     from whorl.core.loop.lifecycle import LoopLifecycle
+    from whorl.core.pollers.contract import IOHandle
 
 if not cython.compiled:
     from whorl.core.lists import last_taken
@@ -64,6 +66,9 @@ OPEN = int(TransportState.OPEN)
 CLOSING = int(TransportState.CLOSING)
 LOST = int(TransportState.LOST)
 AF_UNIX = int(socket.AF_UNIX)
+PRIORITIZED = int(Event.PRIORITIZED)
+ENDS = int(Event.DISCONNECT | Event.HANGUP | Event.ERROR)
+INCOMING = ENDS | int(Event.READABLE | Event.PRIORITIZED)
 
 GET_BUFFER, BUFFER_UPDATED = TLSEngine.get_buffer, TLSEngine.buffer_updated
 
@@ -105,7 +110,7 @@ class StreamTransport(WriteTransport):
         machine: LoopLifecycle = loop
         self._collector: WriteCoalescer = machine._collector
         self._is_made = False  # whether there is something to close
-        self._peer: bytes | None = None  # as the kernel gave it, until it is stored as peername
+        self._peer: Any = None  # as the kernel gave it, or as a name, until it is stored as peername
         self._ipv4_peer = 0  # the same address as a number
         self._own_name: Any = None
         # The family, the protocol number and a UNIX server's name, while there is no socket object.
@@ -163,7 +168,7 @@ class StreamTransport(WriteTransport):
         loop: AnyLoop,
         fd: int,
         kind: tuple[int, int, Any],
-        names: tuple[int, bytes | int | None, Any],
+        names: tuple[int, bytes | int | tuple[Any, ...] | None, Any],
         protocol: asyncio.BaseProtocol,
         context: Context,
         sock: Any,
@@ -190,7 +195,7 @@ class StreamTransport(WriteTransport):
         if type(peer) is int:
             self._ipv4_peer = peer
         elif peer is not None:
-            self._peer = peer  # type: ignore[assignment]
+            self._peer = peer
         else:
             self._extra.update(peername=None, sockname=self._own_name)
         self._attach(sock, fd, True, kind[0] != AF_UNIX)
@@ -269,7 +274,7 @@ class StreamTransport(WriteTransport):
             self._known = {}
         if self._peer is not None or self._ipv4_peer:
             peer = self._ipv4_peer if self._peer is None else self._peer
-            self._known["peername"] = self._kernel.name_of(peer)
+            self._known["peername"] = peer if type(peer) is tuple else self._kernel.name_of(peer)
             self._known["sockname"] = self._own_name
             self._peer = None
             self._ipv4_peer = 0
@@ -582,6 +587,21 @@ class StreamTransport(WriteTransport):
         self._stop_reading()
         if not self._unsent:
             self._lose(None)
+
+    def _leave_poller(self) -> None:
+        if (
+            self._kind is not None
+        ):  # No program has the descriptor, and the kernel forgets it when it is closed.
+            self._poller.forget(self)
+        else:
+            self._poller.remove(self)
+
+    def _take_over_watch(self, former: IOHandle, seen: int) -> None:
+        """Take over the watch of the handle that connected the socket, and the events that it has seen."""
+        self._poller.take_over(self, former)
+        self._hung_up = seen & ENDS != 0
+        self._urgent = seen & PRIORITIZED != 0
+        self._more_to_read = seen & INCOMING != 0
 
     def _end(self, error: BaseException | None) -> None:
         try:

@@ -23,12 +23,13 @@ class TransportSocket(trsock.TransportSocket):
     that. Any other method of asyncio's class, now or in a later Python, counts as giving the descriptor away.
     """
 
-    __slots__ = ("_collector", "is_handed_out")
+    __slots__ = ("_collector", "_family", "is_handed_out")
 
     def __init__(self, sock: socket.socket, collector: WriteCoalescer) -> None:
         _keep(self, sock)
         self._collector = collector
         self.is_handed_out = False
+        self._family: int | None = None
 
     @property
     def _sock(self) -> Any:
@@ -42,7 +43,10 @@ class TransportSocket(trsock.TransportSocket):
     @property
     def family(self) -> int:
         """The address family."""
-        return _socket_of(self).family  # type: ignore[no-any-return]
+        family = self._family
+        if family is None:  # Python's socket makes it anew each time, and web clients ask often.
+            family = self._family = _socket_of(self).family
+        return family
 
     @property
     def type(self) -> int:

@@ -1,3 +1,4 @@
+cimport cython
 from libc.errno cimport errno as c_errno
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
@@ -25,7 +26,8 @@ cdef extern from "whorl/core/kernel/sockets.h":
     int c_getsockname "getsockname"(int fd, sockaddr *address, unsigned int *length) nogil
 
 
-cdef int UNKNOWN_ADDRESS
+cdef enum:
+    UNKNOWN_ADDRESS = 1  # as in core/kernel/errors
 
 
 cdef inline object accept_stream(SocketCalls calls, int fd):
@@ -64,15 +66,15 @@ cdef inline int connect_stream(int fd, int family, object address) except? -6553
     return 0 if c_connect(fd, <sockaddr *>&target, length) == 0 else -c_errno
 
 
-cdef inline object names_of_stream(int fd):
+cdef inline object names_of_stream(int fd, object known_peer):
     cdef sockaddr_storage peer, own
     cdef unsigned int peer_length = sizeof(sockaddr_storage), own_length = sizeof(sockaddr_storage)
-    cdef object address = None, name = None
+    cdef object address = known_peer, name = None
     if c_getsockname(fd, <sockaddr *>&own, &own_length) == 0:
         name = read_address(&own, own_length)
         if own.ss_family != AF_UNIX:
             c_no_delay(fd)
-    if c_getpeername(fd, <sockaddr *>&peer, &peer_length) == 0:
+    if address is None and c_getpeername(fd, <sockaddr *>&peer, &peer_length) == 0:
         address = peer_address(&peer, peer_length)
     return fd, address, name
 
@@ -118,7 +120,10 @@ cdef class SocketCalls(FileCalls):
 
     cpdef object accept_descriptor(self, int fd)
     cpdef object name_of(self, object address)
+    @cython.locals(fd=int)
     cpdef int open_descriptor(self, int family, int protocol) except? -65536
+    @cython.locals(code=int)
     cpdef int connect_descriptor(self, int fd, int family, object address) except? -65536
-    cpdef object names_of_descriptor(self, int fd)
+    cpdef object names_of_descriptor(self, int fd, object peer)
+    @cython.locals(code=int)
     cpdef int descriptor_error(self, int fd) except? -65536

@@ -11,7 +11,7 @@ import os
 import socket
 from typing import Any
 
-from whorl.core.kernel.errors import UNKNOWN_ADDRESS, negative_errno
+from whorl.core.kernel.errors import negative_errno
 from whorl.core.kernel.files import FileCalls
 
 try:
@@ -128,25 +128,29 @@ class SocketCalls(FileCalls):
 
     def open_descriptor(self, family: int, protocol: int) -> int:
         """Return a new non-blocking stream socket as a descriptor, or the negative error number."""
-        return open_stream(family, protocol)
+        fd: int = open_stream(family, protocol)
+        return fd
 
     def connect_descriptor(self, fd: int, family: int, address: Any) -> int:
         """Begin to connect; return -EINPROGRESS if that goes on (man 2 connect).
 
         Return UNKNOWN_ADDRESS for an address that only a socket object can convert.
         """
-        return connect_stream(fd, family, address)
+        code: int = connect_stream(fd, family, address)
+        return code
 
-    def names_of_descriptor(self, fd: int) -> Any:
+    def names_of_descriptor(self, fd: int, peer: Any) -> Any:
         """Return what `accept_descriptor` returns, for a connected socket; TCP sends small packets at once.
 
-        A name that the kernel refuses is None. The own name of a UNIX socket is there, too.
+        `peer` is the name of the peer, if it is known. A name that the kernel refuses is None. The own name
+        of a UNIX socket is there, too.
         """
-        return names_of_stream(fd)
+        return names_of_stream(fd, peer)
 
     def descriptor_error(self, fd: int) -> int:
         """Take a socket's pending error; return it as a positive number, 0 if there is none (SO_ERROR)."""
-        return pending_error(fd)
+        code: int = pending_error(fd)
+        return code
 
     def name_of(self, address: bytes | int) -> Any:
         """Return an address of `accept_descriptor` (a number for IPv4) as Python's `socket` shows it."""

@@ -37,6 +37,9 @@ cdef class Poller:
     cpdef object add(self, IOHandle handle, int interest)
     cpdef object modify(self, IOHandle handle, int interest)
     cpdef object remove(self, IOHandle handle)
+    cpdef object forget(self, IOHandle handle)
+    @cython.locals(interest=int)
+    cpdef object take_over(self, IOHandle handle, IOHandle former)
     cpdef Py_ssize_t poll(self, int64_t timeout_ns, list into) except -1
     cpdef object hand_over(self)
     cpdef object renew(self)

@@ -11,6 +11,9 @@ code runs inside `poll`.
 * `modify` changes the interest, `remove` ends the watch. After `remove` the handle is never appended again,
   also if the kernel still holds an event for its descriptor. A generation number tells it from a later handle
   on the same descriptor.
+* `forget(handle)` is `remove` for a handle whose descriptor is closed within a turn, and which no program
+  knows: the kernel ends such a watch by itself.
+* `take_over(handle, former)` gives an edge-triggered watch to another handle on the same open file.
 * `poll(timeout_ns, into)`: 0 does not sleep, -1 sleeps without limit. A signal may end it early.
   It returns the number of handles that it appended.
 * `edge_triggered`, `can_keep_idle_watches` and `can_spin` are the capabilities of a poller. The loop reads
@@ -124,6 +127,17 @@ class Poller:
     def remove(self, handle: IOHandle) -> None:
         """End the watch; do nothing if the handle is not watched."""
         raise NotImplementedError
+
+    def forget(self, handle: IOHandle) -> None:
+        """End the watch of a handle whose descriptor is about to be closed."""
+        self.remove(handle)
+
+    def take_over(self, handle: IOHandle, former: IOHandle) -> None:
+        """Watch the descriptor of `former`, which is watched edge-triggered, for `handle` from now on."""
+        handle._generation = former._generation
+        interest = former._interest
+        self._leave(former)
+        self._enter(handle, interest)
 
     def poll(self, timeout_ns: int, into: list[Any]) -> int:
         """Sleep until something is ready; collect it."""

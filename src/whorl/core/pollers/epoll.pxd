@@ -46,6 +46,7 @@ cdef class EpollPoller(Poller):
     cpdef object modify(self, IOHandle handle, int interest)
     @cython.locals(fd=int)
     cpdef object remove(self, IOHandle handle)
+    cpdef object forget(self, IOHandle handle)
     @cython.locals(events=EventBatch, count=int, found=Py_ssize_t)
     cpdef Py_ssize_t poll(self, int64_t timeout_ns, list into) except -1
     @cython.locals(events=EventBatch, found=Py_ssize_t, index=int, fd=int, handle=IOHandle)

@@ -172,6 +172,16 @@ class EpollPoller(Poller):
             # The result does not matter: if the descriptor is gone, the watch is gone too, or stale.
             self._kernel.epoll_ctl(self._epfd, DEL, fd, 0, 0)
 
+    def forget(self, handle: IOHandle) -> None:
+        """End the watch of a handle whose descriptor is about to be closed: the kernel then ends its watch.
+
+        An event that comes before is stale, and ends the watch, too.
+        """
+        if self._may_rest and self.edge_triggered:
+            self._leave(handle)
+        else:
+            self.remove(handle)
+
     def poll(self, timeout_ns: int, into: list[Any]) -> int:
         """Sleep until something is ready; collect it."""
         events = self._events
