@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 TEXT = "#7d8590"
-COLOURS = ("#9aa4af", "#c1666b", "#2a9d6e")  # the last loop is ours
+COLOURS = ("#9aa4af", "#c1666b", "#2a9d6e")  # the last loop is Whorl
 WIDTH = 800
 LEFT, RIGHT, TOP = 100, 50, 34  # room for names, for numbers, for the legend
 BAR, GAP = 11, 15  # heights: of a bar, and between groups

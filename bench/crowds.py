@@ -17,7 +17,7 @@ TASKS = (1, 10, 100, 1_000, 10_000)
 FIRED = 20_000  # timers for one measurement, so many that making what waits is long past
 AT_ONCE = 1_000
 SWITCHES = 200_000  # so many that making the tasks is little of it
-SOON = 0.001  # what is due at once some loops take for no timer
+SOON = 0.001  # some loops make no timer for a call that is due at once
 FAR = 3600.0
 PER_SOURCE = 20_000  # connections from one address: it has not many more ports
 

@@ -1,8 +1,8 @@
 """Small files that lie in memory: their status, and reading them.
 
 A case is `files/OPERATION/LIBRARY`. With `aiofiles` and `anyio` every loop runs that library. With
-`fs-aiofiles` and `fs-anyio` Whorl runs `whorl.fs` and the other loops run the library: the ratio is that of
-what a program would use there.
+`fs-aiofiles` and `fs-anyio` Whorl runs `whorl.fs` and the other loops run the library: the ratio compares the
+functions that a program would use there.
 """
 
 import asyncio

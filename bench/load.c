@@ -36,7 +36,7 @@ enum {
     PERIOD = 262139,           /* windows into the noise; a prime, so that windows of one connection do not repeat early */
     RECEIVE_BYTES = 256 * 1024,
     EVENTS = 256,
-    GRACE_SECONDS = 3,         /* what replies still outstanding at the end may take before they count as lost */
+    GRACE_SECONDS = 3,         /* the time for replies outstanding at the end, before they count as lost */
     SOURCES = 200,             /* loopback addresses that churn connects from: one alone runs out of ports */
     STEPS_PER_OCTAVE = 64,     /* resolution of the latency histogram: 1.6 % */
     BUCKETS = 60 * STEPS_PER_OCTAVE,
@@ -73,7 +73,7 @@ static struct connection *connections;
 static char *noise;
 static char *receive_buffer;
 static int poller;
-static bool stopping;          /* the time is up: what is outstanding is awaited, nothing new is begun */
+static bool stopping;          /* the time is up: outstanding replies are awaited, no new request begins */
 static uint64_t open_count;    /* connections that are not DONE */
 static uint64_t next_id;
 static uint64_t requests, errors, lost;

@@ -24,7 +24,7 @@ DISTURBED_SHARE = 0.05
 
 
 class MeasurementError(Exception):
-    """A server, generator or micro case did not do its work; the message says what was seen."""
+    """A server, generator or micro case did not do its work; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Sample:
 
     rate: float  # requests or operations per second
     cpu_us: float | None  # processor time of the server or micro case, for each of them
-    is_disturbed: bool  # another process took a core that was ours
+    is_disturbed: bool  # another process took a core of the benchmark
     errors: int = 0
     p50_us: float | None = None  # latencies: echo cases only
     p99_us: float | None = None

@@ -49,7 +49,7 @@ class EchoDatagrams(asyncio.DatagramProtocol):
 
 
 class EchoBufferedProtocol(asyncio.BufferedProtocol):
-    """Echo with `buffer_updated`; all connections share one buffer, and what is written is a copy of it."""
+    """Echo with `buffer_updated`; all connections share one buffer, and each write is a copy of it."""
 
     buffer = memoryview(bytearray(BUFFER_BYTES))
     transport: asyncio.Transport

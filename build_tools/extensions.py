@@ -37,7 +37,7 @@ _DIRECTIVES = {
     "nonecheck": "True",
     "overflowcheck": "False",
     "cdivision": "False",
-    "binding": "False",  # methods ask what `self` is; functions that become methods say so themselves
+    "binding": "False",  # methods check the type of `self`; functions that become methods say so themselves
     "embedsignature": "True",
     "embedsignature.format": "clinic",
     "auto_pickle": "False",  # nothing here can sensibly be copied into another process

@@ -48,7 +48,7 @@ def ensure() -> Path:
 
 
 def compile_program(source: Path, program: Path) -> None:
-    """Compile a C program of ours against libuv, if its source is newer than it."""
+    """Compile a C program against libuv, if its source is newer than it."""
     library = ensure()
     if program.exists() and program.stat().st_mtime > max(path.stat().st_mtime for path in (source, library)):
         return

@@ -85,7 +85,7 @@ def _cimported_names(text: str, package: tuple[str, ...]) -> Iterator[str]:
             origin = _absolute(match["origin"], package)
             yield origin
             for name in _listed(match["names"]):
-                yield f"{origin}.{name}"  # what is cimported may itself be a module
+                yield f"{origin}.{name}"  # a cimported name may itself be a module
 
 
 def _listed(names: str) -> list[str]:

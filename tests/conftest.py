@@ -74,7 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def use_by_default(name: str) -> None:
-    """Have every loop that asks for no poller of its own wait with this one, where its kernel allows that."""
+    """Give this poller to every loop without a poller of its own, where the loop's kernel allows that."""
     make_poller = choose.make_poller
     choose.make_poller = lambda wanted, kernel: make_poller(name if wanted is None else wanted, kernel)
 
@@ -121,7 +121,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Tell how much memory the run took, and what it left out."""
+    """Print the memory of the run, and the number of tests that it left out."""
     left_out: dict[str, int] = {}
     for name, account in sorted(config.stash[accounts_of].items()):
         peak, rest = account["peak"] // 1_000_000, account["rest"] // 1_000_000

@@ -27,7 +27,7 @@ INTERRUPTED = 130
 
 
 class ServiceError(Exception):
-    """The service or the client did not do its work; the message says what was seen."""
+    """The service or the client did not do its work; the message says why."""
 
 
 @dataclass
@@ -184,7 +184,7 @@ def _last_line(complaints: IO[str]) -> str:
     return (complaints.read().strip().splitlines() or [""])[-1]
 
 
-# ---- what is printed ----
+# ---- printing ----
 
 
 def _print_table(outcomes: dict[str, Outcome]) -> None:

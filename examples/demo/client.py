@@ -30,7 +30,7 @@ LENGTH = b"content-length:"
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of request: what is sent, what must come back, and how long the handler sleeps on purpose."""
+    """A kind of request: its data, the expected reply, and how long the handler sleeps on purpose."""
 
     weight: int
     request: Callable[[int], bytes]

@@ -1,4 +1,4 @@
-"""Calls with good and bad arguments, made on asyncio's own loop and on ours, and what can be seen of them."""
+"""Calls with good and bad arguments, on asyncio's own loop and on Whorl's, and their visible outcomes."""
 
 from __future__ import annotations
 

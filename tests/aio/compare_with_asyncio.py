@@ -1,4 +1,4 @@
-"""The same scenario on asyncio's own loop and on ours: what must be alike."""
+"""The same scenario on asyncio's own loop and on Whorl's: what must be alike."""
 
 from __future__ import annotations
 

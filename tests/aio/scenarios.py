@@ -145,7 +145,7 @@ class Conduct(asyncio.BaseProtocol):
         self.changed()
 
     def changed(self) -> None:
-        """Let those who wait look again."""
+        """Let waiting tests look again."""
         self._changed.set()
 
     async def until(self, condition: Callable[[], object]) -> None:

@@ -1,4 +1,4 @@
-"""The other end of a connection, and protocols that note what they are told."""
+"""The other end of a connection, and protocols that note their calls."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Watched:
         self._changed = asyncio.Event()
 
     def changed(self) -> None:
-        """Let those who wait look again."""
+        """Let waiting tests look again."""
         self._changed.set()
 
     async def until(self, condition: Callable[[], object]) -> None:

@@ -77,7 +77,7 @@ class ManualPeer:
         )
 
     async def flush(self) -> None:
-        """Send what is encrypted."""
+        """Send the encrypted data."""
         if self.outgoing.pending:
             await asyncio.get_running_loop().sock_sendall(self.sock, self.outgoing.read())
 

@@ -122,7 +122,7 @@ class TestClock:
         self.in_first_turn = False
 
     def advance(self) -> None:
-        """Tell the generator what was scheduled since the last turn."""
+        """Send the generator the timers that were scheduled since the last turn."""
         deadlines, self.new_deadlines = self.new_deadlines, []
         try:
             for deadline in deadlines:

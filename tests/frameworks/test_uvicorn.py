@@ -58,7 +58,7 @@ async def serving(kind: str, folder: Path, **options: Any) -> AsyncIterator[tupl
 
 
 async def take_census(present: set[Any], seen: dict[int, weakref.ref[Any]]) -> None:
-    """Note who is present in each turn."""
+    """Note the present connections in each turn."""
     while True:
         seen.update((id(item), weakref.ref(item)) for item in present)
         await asyncio.sleep(0)

@@ -1,7 +1,7 @@
 """Random calls of everything with anything: the process must neither crash nor hang.
 
-`python -m tests.fuzz.hostile SEED STEPS JOURNAL` makes that many calls; what it did last stands in the
-journal, which lives in shared memory and so outlives a crash.
+`python -m tests.fuzz.hostile SEED STEPS JOURNAL` makes that many calls; its last calls stand in the journal,
+which lives in shared memory and so outlives a crash.
 """
 
 from __future__ import annotations
@@ -351,7 +351,7 @@ class Fuzzer:
     # Doing things.
 
     def act(self) -> Any:
-        """Do something, as the callback of somebody: some calls, an error, or nothing."""
+        """Make calls, as a callback: some calls, an error, or nothing."""
         if self.depth >= DEPTH or self.rng.random() < 0.3:
             if self.rng.random() < 0.15:
                 raise self.rng.choice(ERRORS)

@@ -1,4 +1,4 @@
-"""Values and objects that nobody expects, for the calls that the fuzzer makes."""
+"""Unexpected values and objects, for the calls of the fuzzer."""
 
 from __future__ import annotations
 

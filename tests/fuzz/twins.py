@@ -1,4 +1,4 @@
-"""Random programs on asyncio's own loop and on ours, side by side: they must see the same.
+"""Random programs on asyncio's own loop and on Whorl's, side by side: they must see the same.
 
 `python -m tests.fuzz.twins SEED STEPS - [SUBJECT...]` takes that many in all. With `shrink` in place of the
 hyphen, what fails is made short.

@@ -52,7 +52,7 @@ VALUES: dict[str, Any] = {
 
 
 class Diary(asyncio.Protocol):
-    """A protocol that notes what it is told, and reacts as it was told to."""
+    """A protocol that notes its calls, and reacts to them as planned."""
 
     def __init__(self, world: World, number: int, reactions: dict[str, Effect]) -> None:
         self.world = world
@@ -397,7 +397,7 @@ class World:
         return None
 
     def drain(self, number: int) -> None:
-        """Read all that a transport has to send, if nobody runs the loop at the moment."""
+        """Read all that a transport has to send, if the loop does not run at the moment."""
         idle = 0
         while idle < 3:
             try:

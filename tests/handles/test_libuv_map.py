@@ -1,4 +1,4 @@
-"""The page that maps libuv's functions to Whorl is complete, and what it names exists."""
+"""The page that maps libuv's functions to Whorl is complete, and its names exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scripts, and the traces that were recorded of them: files of ours, beside this one.
+"""The scripts, and the traces that were recorded of them: files beside this one.
 
 A scenario is one file: the script, a line `---`, the trace. The traces of random scripts are one
 compressed file; the scripts follow from their seeds.

@@ -234,7 +234,7 @@ def test_kernels_of_other_worlds_accept_objects() -> None:
 
 
 class Failing(Recorder):
-    """A protocol whose methods raise what they are told to."""
+    """A protocol whose methods raise given exceptions."""
 
     errors: dict[str, BaseException] = {}  # noqa: RUF012
 

@@ -376,7 +376,7 @@ def test_a_unix_socket_that_cannot_be_had_is_the_error_asyncio_gives(path: str) 
 
 
 class Greeter(asyncio.Protocol):
-    """Says hello to everybody."""
+    """A protocol that says hello."""
 
     def connection_made(self, transport: Any) -> None:
         transport.write(b"hello")

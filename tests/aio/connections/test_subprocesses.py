@@ -1,4 +1,4 @@
-"""Subprocesses: real programs, their pipes, their end, and what is left of them."""
+"""Subprocesses: real programs, their pipes, their end, and their remains."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.faults
 
 
 class TLSWorld(World):
-    """A world in which everybody speaks TLS, or will."""
+    """A world in which both ends speak TLS, or will."""
 
     def __init__(self, kind: str, seed: int, folder: Any = "") -> None:
         super().__init__(kind, seed, folder)

@@ -1,4 +1,4 @@
-"""Files for coroutines: like Python's own, whatever is cancelled, refused or cut short."""
+"""Files for coroutines: like Python's own, also when calls are cancelled, refused or cut short."""
 
 from __future__ import annotations
 

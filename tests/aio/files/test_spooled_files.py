@@ -23,7 +23,7 @@ LINES = ["one\n", "two\n", "drei \u00e4\n", "x" * 50 + "\n"]
 
 
 class NoSpace(Kernel):
-    """A disk that is full once somebody says so."""
+    """A disk that is full once a test says so."""
 
     is_full = False
 

@@ -1,4 +1,4 @@
-"""Errors that nobody caught, and what debug mode says about callbacks."""
+"""Errors that no code caught, and debug mode's log of callbacks."""
 
 from __future__ import annotations
 

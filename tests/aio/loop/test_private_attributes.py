@@ -1,4 +1,4 @@
-"""Names that are private in asyncio and that programs read: ours give what asyncio's have."""
+"""Names that are private in asyncio and that programs read: Whorl's return what asyncio's have."""
 
 from __future__ import annotations
 

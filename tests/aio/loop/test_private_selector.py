@@ -1,4 +1,4 @@
-"""asyncio's private `_selector`: what is watched, and a `select` of somebody else's."""
+"""asyncio's private `_selector`: its watches, and a `select` of the program's."""
 
 from __future__ import annotations
 

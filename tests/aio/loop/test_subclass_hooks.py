@@ -1,4 +1,4 @@
-"""Subclasses of the loop that override what asyncio's methods call: what is called, on both loops."""
+"""Subclasses of the loop that override what asyncio's methods call: their calls, on both loops."""
 
 from __future__ import annotations
 

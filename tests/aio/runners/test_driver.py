@@ -87,7 +87,7 @@ def test_the_timeout_is_that_of_the_next_thing_to_do(guest: whorl.EventLoop) -> 
 
 
 def fired(driver: Driver, ask: Callable[[], object]) -> bool:
-    """Return whether what is asked of a loop between two steps ends its sleep."""
+    """Return whether a call of the loop between two steps ends its sleep."""
     driver.step()
     driver.timeout()
     assert not is_awake(driver)

@@ -1,4 +1,4 @@
-"""Guest mode: a program on a loop of ours in a host's thread."""
+"""Guest mode: a program on a Whorl loop in a host's thread."""
 
 from __future__ import annotations
 

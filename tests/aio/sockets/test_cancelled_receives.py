@@ -1,4 +1,4 @@
-"""A receive that is cancelled loses nothing, whoever awaits it: the next one finds what had arrived."""
+"""A receive that is cancelled loses nothing, with any awaiter: the next one finds what had arrived."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class OwnSocket(socket.socket):
 
 
 class NosyTask(asyncio.Task[Any]):
-    """A task of whose waits somebody else is told, too."""
+    """A task whose waits another listener sees, too."""
 
     def look(self) -> None:
         waiter = self._fut_waiter  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Sockets that are being connected: nothing is lost on the way, and whatever a program replaced is called."""
+"""Sockets that are being connected: nothing is lost on the way, and replaced methods are called."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def closed(transport: Any, protocol: Recorder) -> None:
 
 
 class Ends(asyncio.Protocol):
-    """Keeps what it gets until the end of the connection."""
+    """A protocol that keeps its data until the end of the connection."""
 
     def __init__(self, ended: asyncio.Future[bytes]) -> None:
         self.data = b""

@@ -21,7 +21,7 @@ CALLED = ("recv", "recv_into", "recvfrom", "recvfrom_into", "send", "sendto", "c
 
 
 class Telling(socket.socket):
-    """A socket that tells of each call, and says `refusals` times that the call would block."""
+    """A socket that notes each call, and refuses `refusals` times because the call would block."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

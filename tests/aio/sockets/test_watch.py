@@ -1,4 +1,4 @@
-"""Sockets that stay watched between the waits of their tasks, and who takes them over."""
+"""Sockets that stay watched between the waits of their tasks, and their next users."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ async def until(condition: Any) -> None:
 
 
 async def waits(reader: Any) -> None:
-    """Return when somebody waits for the reader's data."""
+    """Return when a task waits for the reader's data."""
     await until(lambda: reader._waiter is not None)
 
 

@@ -1,4 +1,4 @@
-"""Records that arrive in any pieces, and what is decrypted of them."""
+"""Records that arrive in any pieces, and their decrypted data."""
 
 from __future__ import annotations
 

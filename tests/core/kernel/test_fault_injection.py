@@ -1,4 +1,4 @@
-"""The kernel that fails on purpose: what it injects, and the promises it keeps all the same."""
+"""The kernel that fails on purpose: its injected faults, and the promises it keeps all the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The probe: what an observer of the loop is told."""
+"""The probe: the calls of an observer of the loop."""
 
 from __future__ import annotations
 

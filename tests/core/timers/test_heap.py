@@ -58,7 +58,7 @@ class Timetable:
         return [number for when, number in waiting if deadline_of(when) <= self.clock.clock]
 
     def advance(self, nanoseconds: int) -> None:
-        """Let time pass, and call what is due."""
+        """Let time pass, and call due timers."""
         self.clock.clock += nanoseconds
         self.ran.clear()
         self.loop.run(RunMode.NOWAIT)

@@ -39,7 +39,7 @@ def suspects(asyncio: Run, whorl: Run) -> set[str]:
 
 
 def compare(asyncio: Run, whorl: Run, run_again: Callable[[str, Collection[str]], Run]) -> Comparison:
-    """Compare two runs; `run_again` runs some tests on the loop it is told."""
+    """Compare two runs; `run_again` runs some tests on a given loop."""
     found = Comparison(asyncio, whorl)
     suspected = suspects(asyncio, whorl)
     if not suspected:

@@ -39,7 +39,7 @@ class Environment:
 
 
 def prepare(suite: Suite) -> Environment:
-    """Make what is not there yet: it is made again when the suite's requirements change."""
+    """Make the missing parts: it is made again when the suite's requirements change."""
     environment = Environment(suite, BUILD / suite.name)
     stamp = environment.folder / "made-for"
     needs = repr((suite.archive or suite.package, suite.extras, suite.install, sys.version))

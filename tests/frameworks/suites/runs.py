@@ -1,4 +1,4 @@
-"""Runs a suite on one kind of loop, in a process that may hang or crash, and reads what it wrote."""
+"""Runs a suite on one kind of loop, in a process that may hang or crash, and reads its results."""
 
 from __future__ import annotations
 

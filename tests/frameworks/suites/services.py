@@ -20,8 +20,7 @@ class NotInstalled(Exception):
 
 @dataclass(frozen=True)
 class Server:
-    """The command that starts a server, and its address. `user` runs it instead of root, which some refuse.
-    """
+    """The command that starts a server, and its address; `user` runs it instead of root."""
 
     command: list[str]
     port: int

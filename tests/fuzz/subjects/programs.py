@@ -66,7 +66,7 @@ class Programs(World):
 
 
 class Life:
-    """One child, and what is certain about it."""
+    """One child, and the certain facts about it."""
 
     def __init__(self, program: Any, answers: bool) -> None:
         self.program = program

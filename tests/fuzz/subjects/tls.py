@@ -64,7 +64,7 @@ class Tls(World):
         return super().do_transport(number, method, arguments)
 
     def resume_all(self) -> None:
-        """Let everybody see an end: asyncio's side that is paused does not, and ours does."""
+        """Let all ends see an end: asyncio's side that is paused does not, and ours does."""
         for transport in self.transports:
             if transport.get_extra_info("sslcontext") and not transport.is_closing():
                 transport.resume_reading()

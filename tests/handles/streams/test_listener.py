@@ -1,4 +1,4 @@
-"""The listener: what it makes of connections that are gone, of exhaustion, and of sockets that fail."""
+"""The listener: connections that are gone, exhausted resources, and sockets that fail."""
 
 from __future__ import annotations
 

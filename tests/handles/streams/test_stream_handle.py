@@ -33,7 +33,7 @@ ERRORS = pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 
 
 def drain(stream: Stream) -> int:
-    """Read what is there with plain system calls; how many bytes that was."""
+    """Read the available data with plain system calls; how many bytes that was."""
     size = 0
     with socket.socket(fileno=os.dup(stream.fileno())) as sock:
         while True:

@@ -1,4 +1,4 @@
-"""Poll: what it reports, that stopping it takes effect at once, and what it refuses to watch."""
+"""Poll: its reports, stopping at once, and refused descriptors."""
 
 from __future__ import annotations
 

@@ -472,7 +472,7 @@ def test_a_storm_of_signals_is_accounted_for(loop: Loop) -> None:
 
 
 def test_handles_come_and_go_while_signals_arrive(loop: Loop) -> None:
-    """Every start is told of the signals that arrive while it lasts."""
+    """Every start reports the signals that arrive while it lasts."""
     rounds = 500
     told = 0
 

@@ -64,12 +64,12 @@ if not cython.compiled:
         return callback.__self__
 
     def has_one_other_reference(wait: Any) -> bool:
-        """Return whether nobody else has the future of a wait; uncompiled nobody can tell."""
+        """Return whether the future of a wait has no other reference; uncompiled this is unknown."""
         return False
 
 
 class _NoLoop:
-    """Stands for a loop where a future that is done already asks for one."""
+    """A stand-in for the loop of a future that is done from the start."""
 
     def get_debug(self) -> bool:
         """Return False."""
@@ -86,7 +86,7 @@ if not learn_futures(Future, _example()):
 
 DONE: Any = _example()
 DONE.set_result(None)
-WOKEN = (DONE,)  # what tasks are told is done
+WOKEN = (DONE,)  # the done future that tasks get
 
 
 class ReusableFuture:
@@ -125,12 +125,12 @@ class ReusableFuture:
         if not is_pending(future):
             self._look_at_future()
         if self._error is not None:
-            error, self._error = self._error, None  # Its traceback refers to those who refer to this.
+            error, self._error = self._error, None  # Its traceback refers to objects that refer to this one.
             raise error
         raise StopIteration
 
     def _look_at_future(self) -> None:
-        """Raise what the future has become, perhaps after the task was woken and before it went on.
+        """Raise the future's exception, perhaps after the task was woken and before it went on.
 
         A task that was cancelled meanwhile has cancelled the future.
         """
@@ -140,7 +140,7 @@ class ReusableFuture:
                 return
         self._future.result()
 
-    # For whoever looks at what a task waits for.
+    # For programs that look at the awaitable of a task.
 
     def done(self) -> bool:
         """Return whether the wait is over."""
@@ -154,10 +154,10 @@ class ReusableFuture:
         """Wait no longer."""
         return not self._done and bool(self._future.cancel(msg))
 
-    # For whoever made it.
+    # For its maker.
 
     def _is_wanted(self) -> bool:
-        """Return whether somebody may still be waiting."""
+        """Return whether a task may still be waiting."""
         return not self._done and is_pending(self._future)
 
     # The same, once `_done` is set.
@@ -174,12 +174,12 @@ class ReusableFuture:
         return taken
 
     def _finish(self) -> None:
-        """Have the future tell whoever awaits it."""
+        """Let the future wake its awaiters."""
         if is_pending(self._future):
             self._future.set_result(None)
 
     def _wake_soon(self) -> None:
-        """Have the task stepped in the next turn."""
+        """Step the task in the next turn."""
         taken = self._take_callback()
         if taken is None:
             self._finish()
@@ -188,14 +188,14 @@ class ReusableFuture:
             self._runner._enqueue(entry)
 
     def _is_stepped_now(self) -> bool:
-        """Step the task inside whatever runs now, and return whether this could."""
+        """Step the task inside the running callback, and return whether it was possible."""
         taken = self._take_callback()
         if taken is not None:
             call_with_one(taken[1], taken[0], DONE)
         return taken is not None
 
     def _first_call(self) -> Callback | None:
-        """Have the future tell all who await it, but for the first: return the call that tells that one."""
+        """Let the future wake all awaiters but the first, and return the call that wakes the first."""
         callbacks = self._future._callbacks
         if callbacks:
             self._future.remove_done_callback(callbacks[0][0])

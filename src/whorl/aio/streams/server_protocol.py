@@ -1,4 +1,4 @@
-"""The protocols of `asyncio.start_server`, made with readers of ours from the beginning.
+"""The protocols of `asyncio.start_server`, made with Whorl's readers from the beginning.
 
 asyncio's factory makes a reader and a protocol, which `aio/streams/reader_writer` adopts when their transport
 is made. Here they are made as they are after that: objects with the same attributes, for two thirds of the

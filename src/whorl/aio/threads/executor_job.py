@@ -53,7 +53,7 @@ class ExecutorJob:
         return self
 
     def run(self, worker: Any = None) -> None:
-        """Call the function, unless nobody waits for it any more; newer executors say in which worker."""
+        """Call the function, unless its future is cancelled; newer executors pass their worker."""
         if self._future.cancelled():
             return
         function: Any = self._function
