@@ -351,7 +351,7 @@ class Fuzzer:
     # Doing things.
 
     def act(self) -> Any:
-        """Make calls, as a callback: some calls, an error, or nothing."""
+        """Act as a callback: make some calls, raise an error, or do nothing."""
         if self.depth >= DEPTH or self.rng.random() < 0.3:
             if self.rng.random() < 0.15:
                 raise self.rng.choice(ERRORS)

@@ -21,14 +21,14 @@ pytestmark = pytest.mark.usefixtures("no_leak")
 
 @pytest.fixture
 def address() -> Iterator[Any]:
-    """The address of a server that answers nothing."""
+    """Yield the address of a server that answers nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()
 
 
 @pytest.fixture
 def deaf() -> Iterator[Any]:
-    """The address of a server whose queue is full: a connect to it does not end."""
+    """Yield the address of a server whose queue is full: a connect to it does not end."""
     with socket.socket() as listener, socket.socket() as first:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)

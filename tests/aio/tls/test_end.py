@@ -1,4 +1,4 @@
-"""How TLS connections end: closed, aborted, left by the peer, broken; and what errors of a protocol's do."""
+"""The ends of TLS connections: closed, aborted, left by the peer, broken; and errors of a protocol."""
 
 from __future__ import annotations
 
