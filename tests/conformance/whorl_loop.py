@@ -159,7 +159,7 @@ class EventLoop(whorl.EventLoop):
         acceptor = Acceptor.__new__(Acceptor)
         acceptor._face, acceptor._sock, acceptor._kind = self, sock, None
         if not whorl.compiled:  # where slots that nobody has set do not read as nothing
-            acceptor._life, acceptor._accepted = 0, []
+            acceptor._handle_state, acceptor._accepted = 0, []
         acceptor._on_events(Event.READABLE)
 
     def start_idle(self, callback: Any) -> Idle:

@@ -22,7 +22,7 @@ from whorl.core.kernel.sockets import ACCEPTED_FAMILIES
 from whorl.core.limits import ACCEPT_REST_NS, ACCEPTS_PER_EVENT
 from whorl.core.loop.loop import Loop
 from whorl.core.pollers.contract import IOHandle
-from whorl.core.states import Event, Life
+from whorl.core.states import Event, HandleState
 
 try:
     import cython
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from whorl.core.loop.lifecycle import LoopLifecycle
     from whorl.core.timers.timed_callback import TimedCallback
 
-OPEN = int(Life.OPEN)
+OPEN = int(HandleState.OPEN)
 READABLE = int(Event.READABLE)
 
 _CALL_SOON = Loop.call_soon
@@ -107,7 +107,7 @@ class Acceptor(IOHandle):
     def _on_events(self, seen: int) -> None:
         if self._accepted:
             self._begin_accepted()
-        if seen and self._life == OPEN:
+        if seen and self._handle_state == OPEN:
             self._accept()
 
     def _accept(self) -> None:
@@ -123,7 +123,7 @@ class Acceptor(IOHandle):
                 else:
                     connection, address = accepted
                     serve(self, connection, address)
-                if self._life != OPEN:
+                if self._handle_state != OPEN:
                     return
             elif accepted in NOTHING_THERE:
                 return
@@ -182,7 +182,7 @@ class Acceptor(IOHandle):
         made: StreamTransport | None = None
         try:
             protocol = self._server._protocol_factory()
-            if self._life != OPEN:  # The factory closed the server.
+            if self._handle_state != OPEN:  # The factory closed the server.
                 machine._kernel.close(fd)
                 return
             if machine._poller.find(fd) is not None or self._table.get(fd) is not None:

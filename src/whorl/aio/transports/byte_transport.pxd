@@ -16,7 +16,7 @@ cdef extern from "Python.h":
 cdef extern from "whorl/aio/transports/byte_transport.h":
     object method_of "whorl_method_of"(object cls, object method)
 
-cdef int LIFE_OPEN
+cdef int HANDLE_OPEN
 cdef int OPEN
 cdef int LOST
 cdef int CLOSED

@@ -21,7 +21,7 @@ from whorl.aio.transports.flow_control import HIGH_WATER, watermarks
 from whorl.aio.transports.states import TransportState
 from whorl.core.callback import Callback
 from whorl.core.handle import Handle
-from whorl.core.states import Event, Life
+from whorl.core.states import Event, HandleState
 from whorl.handles.streams.engine import Stream
 
 try:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop
     from whorl.core.loop.execution import LoopExecution
 
-LIFE_OPEN = int(Life.OPEN)
+HANDLE_OPEN = int(HandleState.OPEN)
 READABLE = int(Event.READABLE)
 OPEN = int(TransportState.OPEN)
 LOST = int(TransportState.LOST)
@@ -193,7 +193,7 @@ class BaseTransport(Stream):
         seen = self._seen
         self._seen = 0
         self._queued = False
-        if self._life == LIFE_OPEN:
+        if self._handle_state == HANDLE_OPEN:
             events_in_context(self, seen)
 
     def _take_turn(self) -> None:

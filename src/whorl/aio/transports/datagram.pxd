@@ -6,7 +6,7 @@ cdef extern from "Python.h":
     int PyContext_Enter(object context) except -1
     int PyContext_Exit(object context) except -1
 
-cdef int LIFE_OPEN
+cdef int HANDLE_OPEN
 cdef int OPEN
 cdef int CLOSING
 cdef int LOST

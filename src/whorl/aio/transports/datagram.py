@@ -19,7 +19,7 @@ from whorl.aio.transports.flow_control import call_pause_or_resume, report_fatal
 from whorl.aio.transports.states import TransportState
 from whorl.core.handle import Handle
 from whorl.core.kernel.errors import os_error
-from whorl.core.states import Life
+from whorl.core.states import HandleState
 from whorl.handles.datagrams.engine import Datagrams
 
 try:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop
     from whorl.handles.datagrams.engine import Queued
 
-LIFE_OPEN = int(Life.OPEN)
+HANDLE_OPEN = int(HandleState.OPEN)
 OPEN = int(TransportState.OPEN)
 CLOSING = int(TransportState.CLOSING)
 LOST = int(TransportState.LOST)
@@ -200,7 +200,7 @@ class DatagramEndpoint(Datagrams):
         seen = self._seen
         self._seen = 0
         self._queued = False
-        if self._life == LIFE_OPEN:
+        if self._handle_state == HANDLE_OPEN:
             events_in_context(self, seen)
 
     def _datagram_arrived(self, data: bytes, address: Any) -> None:

@@ -83,7 +83,7 @@ class Loop(LoopLifecycle):
         self._skipped = 0  # turns without a poll since then
         self._is_driven = False  # whether an external driver decides when to sleep
         self._is_turning = False  # whether a turn is under way
-        LoopLifecycle._set_up_life(self, poller, kernel, host)
+        LoopLifecycle._set_up_lifecycle(self, poller, kernel, host)
 
     # Scheduling.
 

@@ -30,7 +30,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.handle import Handle
-from whorl.core.states import Life
+from whorl.core.states import HandleState
 
 try:
     import cython
@@ -40,7 +40,7 @@ except ImportError:
 if TYPE_CHECKING:
     from whorl.core.callback import AbstractLoop
 
-OPEN = int(Life.OPEN)
+OPEN = int(HandleState.OPEN)
 
 if not cython.compiled:
 
@@ -86,7 +86,7 @@ class IOHandle(Handle):
         seen = self._seen
         self._seen = 0
         self._queued = False
-        if self._life == OPEN:
+        if self._handle_state == OPEN:
             self._on_events(seen)
 
     def _on_events(self, seen: int) -> None:

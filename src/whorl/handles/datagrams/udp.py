@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from whorl.core.callback import call_in_context, current_context
 from whorl.core.handle import Handle
 from whorl.core.kernel.errors import check_result, os_error
-from whorl.core.states import Event, Life
+from whorl.core.states import Event, HandleState
 from whorl.handles.addresses import family_of, family_of_host
 from whorl.handles.datagrams.engine import Datagrams
 from whorl.handles.datagrams.multicast import membership, outgoing_interface, source_membership
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Received: TypeAlias = Callable[[Any, bytes, Any, OSError | None], object]
 
-OPEN = int(Life.OPEN)
+OPEN = int(HandleState.OPEN)
 ERROR = int(Event.ERROR)
 EAGAIN = -errno.EAGAIN
 EINTR = -errno.EINTR
@@ -176,7 +176,7 @@ class UDP(Datagrams):
         return check_result(self._kernel.peer_name(self._sock))
 
     def _check_socket(self) -> None:
-        if self._sock is None or self._life != OPEN:
+        if self._sock is None or self._handle_state != OPEN:
             raise os_error(errno.EBADF)
 
     def _ensure_socket(self, family: int) -> None:
@@ -309,7 +309,7 @@ class UDP(Datagrams):
 
     def _prepare(self, address: tuple[Any, ...] | None) -> None:
         """Check the address of a datagram, and make the socket if there is none."""
-        if self._life != OPEN:
+        if self._handle_state != OPEN:
             raise os_error(errno.EBADF)
         if address is None:
             if not self._connected:
@@ -429,13 +429,13 @@ class UDP(Datagrams):
         try:
             if seen & ERROR and self._reports_errors and self._reading:
                 self._take_reports()
-            if self._life == OPEN:
+            if self._handle_state == OPEN:
                 Datagrams._on_events(self, seen)
-            if self._life == OPEN:
+            if self._handle_state == OPEN:
                 self._pay()
         except BaseException:
             # The rest must not wait for an event that may never come.
-            if self._life == OPEN:
+            if self._handle_state == OPEN:
                 self._run_again()
             raise
 

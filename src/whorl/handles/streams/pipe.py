@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from whorl.core.kernel.errors import check_result, os_error
 from whorl.core.limits import MESSAGE_SIZE
 from whorl.core.pollers.contract import IOHandle
-from whorl.core.states import Event, Life
+from whorl.core.states import Event, HandleState
 from whorl.handles.datagrams.udp import UDP
 from whorl.handles.requests import Connect, Write, contiguous, new_write
 from whorl.handles.streams.engine import Stream
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from whorl.core.loop.loop import Loop
 
-OPEN = int(Life.OPEN)
+OPEN = int(HandleState.OPEN)
 
 # struct sockaddr_un: a path ends with a zero byte, an abstract name does not.
 LONGEST_PATH = 107
@@ -188,7 +188,7 @@ class Pipe(StreamHandle):
             self._flush()
             if not self._unsent:
                 self._run_again()  # to call back
-            elif self._life == OPEN:
+            elif self._handle_state == OPEN:
                 self._update_interest()
         return request
 

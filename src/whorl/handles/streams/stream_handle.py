@@ -20,7 +20,7 @@ from whorl.core.callback import current_context
 from whorl.core.handle import Handle
 from whorl.core.kernel.errors import check_result, os_error
 from whorl.core.limits import READ_SIZE
-from whorl.core.states import Event, Life
+from whorl.core.states import Event, HandleState
 from whorl.handles.requests import (
     Connect,
     RequestQueue,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from whorl.core.loop.loop import Loop
 
-OPEN = int(Life.OPEN)
+OPEN = int(HandleState.OPEN)
 READABLE = int(Event.READABLE)
 WRITABLE = int(Event.WRITABLE)
 ERROR = int(Event.ERROR)
@@ -139,7 +139,7 @@ class StreamHandle(Stream):
 
     def is_readable(self) -> bool:
         """Return whether reading can be started (libuv: ``uv_is_readable``)."""
-        return self._readable and self._life == OPEN
+        return self._readable and self._handle_state == OPEN
 
     def _read(self) -> None:
         if self._get_buffer is None:
@@ -151,7 +151,7 @@ class StreamHandle(Stream):
         """Read once into the caller's memory."""
         try:
             buffer = memoryview(call_with_two(self._read_context, self._get_buffer, self, READ_SIZE))
-            if self._life != OPEN or not self._reading:
+            if self._handle_state != OPEN or not self._reading:
                 return
             if not buffer.nbytes:
                 self._stop_reading()
@@ -190,7 +190,7 @@ class StreamHandle(Stream):
         try:
             call_with_three(self._read_context, self._read_callback, self, b"", os_error(code))
         finally:
-            if self._life == OPEN:
+            if self._handle_state == OPEN:
                 self._stop_reading()
                 self._deactivate()
 
@@ -269,7 +269,7 @@ class StreamHandle(Stream):
 
     def is_writable(self) -> bool:
         """Return whether something can be written (libuv: ``uv_is_writable``)."""
-        return self._writable and self._life == OPEN
+        return self._writable and self._handle_state == OPEN
 
     @property
     def write_queue_size(self) -> int:
@@ -277,7 +277,7 @@ class StreamHandle(Stream):
         return self._unsent
 
     def _check_writable(self) -> None:
-        if self._life != OPEN or self._fd < 0:
+        if self._handle_state != OPEN or self._fd < 0:
             raise os_error(errno.EBADF)
         if not self._writable:
             raise os_error(errno.EPIPE)
@@ -420,7 +420,7 @@ class StreamHandle(Stream):
 
         The handle itself works as before: its calls never block on sockets, only on pipes and terminals.
         """
-        if self._life != OPEN or self._fd < 0:
+        if self._handle_state != OPEN or self._fd < 0:
             raise os_error(errno.EBADF)
         check_result(self._kernel.set_blocking(self._fd, bool(blocking)))
 
@@ -433,7 +433,7 @@ class StreamHandle(Stream):
         return self._buffer_size(socket.SO_RCVBUF, size)
 
     def _buffer_size(self, option: int, size: int | None) -> int:
-        if self._life != OPEN or self._sock is None:
+        if self._handle_state != OPEN or self._sock is None:
             raise os_error(errno.EBADF)
         if size is not None:
             check_result(self._kernel.set_option(self._sock, socket.SOL_SOCKET, option, size))
@@ -459,11 +459,11 @@ class StreamHandle(Stream):
             seen = self._seen
             self._seen = 0
             self._queued = False
-            if self._life == OPEN and seen:
+            if self._handle_state == OPEN and seen:
                 self._on_events(seen)
         elif self._fed:
             self._fed = False
-            if self._life == OPEN:
+            if self._handle_state == OPEN:
                 self._on_events(0)
 
     def _on_events(self, seen: int) -> None:
@@ -471,7 +471,7 @@ class StreamHandle(Stream):
             self._react(seen)
         except BaseException:
             # The rest must not wait for an event that may never come.
-            if self._life == OPEN:
+            if self._handle_state == OPEN:
                 self._run_again()
             raise
 
@@ -488,7 +488,7 @@ class StreamHandle(Stream):
             return
         if self._reading and seen & (READABLE | ERROR | HANGUP):
             self._read()
-        if self._life == OPEN and (seen == 0 or seen & (WRITABLE | ERROR | HANGUP)):
+        if self._handle_state == OPEN and (seen == 0 or seen & (WRITABLE | ERROR | HANGUP)):
             if self._unsent:
                 self._flush()
             self._settle()
@@ -498,7 +498,7 @@ class StreamHandle(Stream):
         self._complete_writes()
         if self._owed._size:
             self._pay()
-        if self._shutting is not None and not self._unsent and self._life == OPEN:
+        if self._shutting is not None and not self._unsent and self._handle_state == OPEN:
             self._shut()
 
     def _complete_writes(self) -> None:
