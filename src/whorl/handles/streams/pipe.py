@@ -184,7 +184,7 @@ class Pipe(StreamHandle):
         request._target = self._sent_total + self._unsent
         request._begin()
         self._writes.push(request)
-        if is_first and self._connecting is None:
+        if is_first and self._connect_request is None:
             self._flush()
             if not self._unsent:
                 self._run_again()  # to call back
@@ -198,7 +198,7 @@ class Pipe(StreamHandle):
         Raises BlockingIOError if it takes nothing, or if writes are waiting; the handle was not sent then.
         """
         chunk = self._to_send(data, handle)
-        if self._connecting is not None or self._unsent:
+        if self._connect_request is not None or self._unsent:
             raise os_error(errno.EAGAIN)
         sent: int = check_result(self._kernel.send_descriptors(self._sock, chunk, [handle.fileno()]))
         self._sent_total += sent
