@@ -41,10 +41,10 @@ cdef class RequestQueue:
 
 cdef StreamRequest _freelist
 cdef Py_ssize_t _freelist_size
-cdef Py_ssize_t SPARE_WRITES
+cdef Py_ssize_t WRITE_FREELIST_SIZE
 
 
-@cython.locals(spare=StreamRequest, request=Write)
+@cython.locals(first=StreamRequest, request=Write)
 cpdef Write new_write(Handle handle, object callback)
 cpdef object recycle_write(StreamRequest request)
 cpdef object contiguous(object data)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from whorl.core.callback import current_context
 from whorl.core.handle import Handle, Request
 from whorl.core.kernel.errors import os_error
-from whorl.core.limits import SPARE_WRITES
+from whorl.core.limits import WRITE_FREELIST_SIZE
 
 try:
     import cython
@@ -118,15 +118,15 @@ _freelist_size = 0
 def new_write(handle: Handle, callback: Ended | None) -> Write:
     """Return a `Write` that does not keep the loop alive yet, made without the cost of calling its class."""
     global _freelist, _freelist_size
-    spare: Any = _freelist
-    if spare is None:
+    first: Any = _freelist
+    if first is None:
         request = Write.__new__(Write)
     else:
-        _freelist = spare._next
-        spare._next = None
+        _freelist = first._next
+        first._next = None
         _freelist_size -= 1
         # Other code may have found it among the objects that the collector shows.
-        request = spare if has_single_reference(spare) else Write.__new__(Write)
+        request = first if has_single_reference(first) else Write.__new__(Write)
     request._set_up(handle, callback)
     request._target = 0
     return request
@@ -138,7 +138,7 @@ def recycle_write(request: StreamRequest) -> None:
     Making and freeing objects that the collector watches is a third of the cost of a write.
     """
     global _freelist, _freelist_size
-    if has_single_reference(request) and type(request) is Write and _freelist_size < SPARE_WRITES:
+    if has_single_reference(request) and type(request) is Write and _freelist_size < WRITE_FREELIST_SIZE:
         request.data = None  # first: freeing it may run any code
         if request._pending:
             return

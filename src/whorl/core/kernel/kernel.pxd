@@ -71,7 +71,7 @@ cdef extern from "whorl/core/kernel/kernel.h":
 cdef extern from "Python.h":
     PyObject *new_bytes "PyBytes_FromStringAndSize"(const char *content, Py_ssize_t size) except NULL
     int resize_bytes "_PyBytes_Resize"(PyObject **data, Py_ssize_t size) except -1
-    char *room_of "PyBytes_AS_STRING"(PyObject *data)
+    char *bytes_memory "PyBytes_AS_STRING"(PyObject *data)
     void drop_reference "Py_DECREF"(PyObject *thing)
 
 ctypedef ssize_t (*transfer_t)(int fd, const void *buffer, size_t size) noexcept nogil
@@ -133,7 +133,7 @@ cdef inline object receive_short(Kernel kernel, transfer_t transfer, int fd, Py_
 cdef inline object receive_long(transfer_t transfer, int fd, Py_ssize_t limit):
     # Receive into an object of this size, which is then cut to the received length.
     cdef PyObject *data = new_bytes(NULL, limit)
-    cdef Py_ssize_t size = transfer(fd, room_of(data), limit)
+    cdef Py_ssize_t size = transfer(fd, bytes_memory(data), limit)
     cdef int code
     if size < 0:
         code = c_errno
@@ -242,7 +242,7 @@ cdef class EventBatch:
     cpdef object clear(self)
 
 
-cdef inline bytearray room_for_events(EventBatch batch):
+cdef inline bytearray event_buffer(EventBatch batch):
     # Not cleared: most loops never have more than a few events at a time.
     if batch._room is None:
         batch._room = PyByteArray_FromStringAndSize(NULL, EVENTS_PER_POLL * sizeof(epoll_event))

@@ -122,7 +122,7 @@ if not cython.compiled:
         except OSError as error:
             return negative_errno(error)
 
-    def room_for_events(batch: EventBatch) -> bytearray:
+    def event_buffer(batch: EventBatch) -> bytearray:
         """Return an empty buffer: uncompiled, events are rows of a list."""
         return bytearray()
 
@@ -241,7 +241,7 @@ class EventBatch:
     __slots__ = ("_count", "_room", "_rows")
 
     def __init__(self) -> None:
-        self._room = room_for_events(self)
+        self._room = event_buffer(self)
         self._count = 0
         self._rows: list[tuple[int, int, int]] = []
 

@@ -144,16 +144,16 @@ class LoopExecution(LoopState):
             if entry is not None:
                 run_alone(self, entry)
                 return
-        self._ready_queue = self._spare
-        self._spare = batch
+        self._ready_queue = self._ready_swap
+        self._ready_swap = batch
         self._run_batch(batch, self._ready_queue)
 
     def _run_pending(self) -> None:
         """Run exactly the entries that are pending now; entries added meanwhile wait for the next round."""
         if self._pending:
             batch = self._pending
-            self._pending = self._spare_pending
-            self._spare_pending = batch
+            self._pending = self._pending_swap
+            self._pending_swap = batch
             self._run_batch(batch, self._pending)
 
     def _run_timers(self) -> None:
@@ -273,10 +273,10 @@ def run_alone(loop: LoopExecution, entry: Callback) -> None:
     """Run the only entry of a turn, as `_run_batch` does, without the bookkeeping of batches."""
     loop._callbacks += 1
     if not run_catching(entry, False):
-        attempt_failed(loop, entry)
+        report_pending_error(loop, entry)
 
 
-def attempt_failed(loop: LoopExecution, entry: Callback) -> None:
+def report_pending_error(loop: LoopExecution, entry: Callback) -> None:
     """Report the exception that `run_catching` has left set."""
     try:
         reraise_pending()

@@ -65,7 +65,16 @@ class IOHandle(Handle):
     with the events seen since the last time.
     """
 
-    __slots__ = ("_asked", "_edge", "_fd", "_generation", "_interest", "_is_idle_watch", "_queued", "_seen")
+    __slots__ = (
+        "_edge",
+        "_fd",
+        "_generation",
+        "_interest",
+        "_is_armed",
+        "_is_idle_watch",
+        "_queued",
+        "_seen",
+    )
 
     def _set_up(self, loop: AbstractLoop) -> None:
         Handle._set_up(self, loop)
@@ -75,7 +84,7 @@ class IOHandle(Handle):
         self._queued = False  # whether it stands in a queue of the loop
         self._is_idle_watch = False  # whether it is watched, and gives way to another handle on its fd
         self._edge = False  # whether it is watched edge-triggered
-        self._asked = False  # whether a poller that asks for each event anew has asked
+        self._is_armed = False  # whether a poller with one-shot polls has one in the kernel
         self._generation = 0  # distinguishes it from earlier users of its descriptor
 
     def fileno(self) -> int:
@@ -160,7 +169,7 @@ class Poller:
         """Return whether it watches nothing besides these two; a poller that does not know returns False."""
         return False
 
-    def _enter(self, handle: IOHandle, interest: int) -> None:
+    def _register(self, handle: IOHandle, interest: int) -> None:
         """Enter the handle in the table, with its interest."""
         table = self._table
         missing = handle._fd + 1 - len(table)
@@ -170,7 +179,7 @@ class Poller:
         handle._interest = interest
         self.empty_polls = 0
 
-    def _leave(self, handle: IOHandle) -> None:
+    def _unregister(self, handle: IOHandle) -> None:
         """Forget the handle, and its seen events."""
         if self.find(handle._fd) is handle:
             self._table[handle._fd] = None

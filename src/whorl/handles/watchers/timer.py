@@ -161,7 +161,7 @@ def new_entry(timer: Timer) -> TimerEntry:
     entry._cancelled = False
     entry._source_traceback = None
     entry._repr = None
-    entry._asked = None
+    entry._given_when = None
     entry._keeps_alive = False
     entry._scheduled = False
     entry._timer = timer
