@@ -120,7 +120,7 @@ THREADPOOL_MAX_SIZE: Final = 1024
 ACCEPTS_PER_EVENT: Final = 128
 
 #: The pause of a listener after descriptors or memory ran out, in nanoseconds (asyncio: 1 s).
-ACCEPT_REST_NS: Final = 1_000_000_000
+ACCEPT_RETRY_DELAY_NS: Final = 1_000_000_000
 
 #: The most callbacks on the freelist: enough for a burst, and 1.6 MiB after a burst of so many.
 #: The collector looks again and again at the callbacks that a burst makes anew.
@@ -173,4 +173,4 @@ TEMPORARY_NAMES: Final = 10_000
 FILE_BUFFER: Final = 64 * 1024
 
 #: The number of answers about numeric addresses that are remembered.
-PLAIN_ANSWERS: Final = 256
+NUMERIC_ANSWERS: Final = 256

@@ -94,29 +94,29 @@ class BaseTransport(Stream):
 
     __slots__ = (
         "_context",
-        "_is_own_entry",
-        "_known",
+        "_extra_dict",
         "_paused",
         "_protocol",
+        "_queues_itself",
         "_started",
         "_state",
     )
 
     def _set_up(self, loop: Any) -> None:
         Stream._set_up(self, loop)
-        self._known: dict[str, Any] | None = None
+        self._extra_dict: dict[str, Any] | None = None
         self._protocol: Any = None
         self._context: Any = None
         self._state = OPEN
         self._started = False  # whether connection_made was called
-        self._is_own_entry = False  # whether it queues itself, in place of callbacks, to begin and to end
+        self._queues_itself = False  # whether it queues itself, in place of callbacks, to begin and to end
         self._paused = False  # whether the user paused reading
         Handle._activate(self)
 
     def __init__(self, loop: AnyLoop, extra: dict[str, Any] | None, context: Context | None) -> None:
         Stream.__init__(self, loop)
         loop._mark_internal(self)
-        self._known = dict(extra) if extra else None
+        self._extra_dict = dict(extra) if extra else None
         self._context = copy_context() if context is None else context
 
     def _schedule_connection_made(self, waiter: asyncio.Future[None] | None) -> None:
@@ -145,9 +145,9 @@ class BaseTransport(Stream):
     @property
     def _extra(self) -> dict[str, Any]:
         """The known facts about the connection, by name; most programs never ask for them."""
-        if self._known is None:
-            self._known = {}
-        return self._known
+        if self._extra_dict is None:
+            self._extra_dict = {}
+        return self._extra_dict
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return a known fact about the connection: socket, sockname, peername, pipe and others."""
@@ -187,8 +187,8 @@ class BaseTransport(Stream):
 
     def _execute(self) -> None:
         # Events go straight to the engine: `_on_events` would be looked up on the Python subclass.
-        if self._is_own_entry and not self._queued:
-            self._take_turn()
+        if self._queues_itself and not self._queued:
+            self._run_as_entry()
             return
         seen = self._seen
         self._seen = 0
@@ -196,7 +196,7 @@ class BaseTransport(Stream):
         if self._handle_state == HANDLE_OPEN:
             events_in_context(self, seen)
 
-    def _take_turn(self) -> None:
+    def _run_as_entry(self) -> None:
         """Run as an entry of the ready queue: begin, or report the end to the protocol."""
         if not self._started:
             self._begin(None)
@@ -205,8 +205,8 @@ class BaseTransport(Stream):
                 end_in_context(self)
             except BaseException as error:
                 queues: LoopExecution = self._loop  # type: ignore[assignment]
-                told = Callback(self._loop, self._call_connection_lost, (None,), self._context)
-                queues._report_callback_error(told, error)
+                entry = Callback(self._loop, self._call_connection_lost, (None,), self._context)
+                queues._report_callback_error(entry, error)
 
     def _handle_events(self, seen: int) -> None:
         """Do what the events allow."""
@@ -236,11 +236,11 @@ class BaseTransport(Stream):
             return
         self._stop_reading()
         self._drop_unsent()
-        self._lose(error)
+        self._schedule_connection_lost(error)
 
-    def _lose(self, error: BaseException | None) -> None:
+    def _schedule_connection_lost(self, error: BaseException | None) -> None:
         """Schedule `connection_lost` for the next turn; change nothing if memory for that is missing."""
-        if error is None and self._is_own_entry and not self._loop._debug:
+        if error is None and self._queues_itself and not self._loop._debug:
             queues: LoopExecution = self._loop  # type: ignore[assignment]
             queues._enqueue(self)
         else:
@@ -261,7 +261,7 @@ class BaseTransport(Stream):
             protocol.connection_lost(error)
         finally:
             self._protocol = None
-            self._let_go()
+            self._close_handle()
 
     def _close_now(self) -> None:
         """Close the descriptor.
@@ -269,9 +269,9 @@ class BaseTransport(Stream):
         The protocol stays: a finalizer calls this too. It may come after `close`, while the call of
         `connection_lost` is still to come.
         """
-        self._let_go()
+        self._close_handle()
 
-    def _let_go(self) -> None:
+    def _close_handle(self) -> None:
         self._begin_close()
         self._sock = None
 

@@ -315,7 +315,7 @@ class DatagramEndpoint(Datagrams):
         self._state = CLOSING
         self._stop_reading()
         if not self._queue:
-            self._lose(None)
+            self._schedule_connection_lost(None)
 
     def abort(self) -> None:
         """Close the socket at once; unsent data is lost."""
@@ -331,9 +331,9 @@ class DatagramEndpoint(Datagrams):
             return
         self._stop_reading()
         self._drop_unsent()
-        self._lose(error)
+        self._schedule_connection_lost(error)
 
-    def _lose(self, error: BaseException | None) -> None:
+    def _schedule_connection_lost(self, error: BaseException | None) -> None:
         """Schedule `connection_lost` for the next turn."""
         self._state = LOST
         self._lost_sends = 1  # asyncio counts this write too

@@ -183,7 +183,7 @@ cdef inline Py_ssize_t transmit_vectors(bint is_socket, int fd, list chunks, Py_
                                         Py_ssize_t offset) except? -65536:
     # The chunks are bytes objects, so that their addresses stay valid without buffer exports.
     cdef iovec vectors[64]
-    cdef char room[4096]
+    cdef char buffer[4096]
     cdef msghdr message
     cdef Py_ssize_t count = 0, index = first, size, total = 0
     cdef bytes chunk
@@ -199,13 +199,13 @@ cdef inline Py_ssize_t transmit_vectors(bint is_socket, int fd, list chunks, Py_
         offset = 0
         count += 1
         index += 1
-    if is_socket and total <= <Py_ssize_t>sizeof(room):
+    if is_socket and total <= <Py_ssize_t>sizeof(buffer):
         # The kernel takes twice as long for sixteen short pieces as for one.
         size = 0
         for index in range(count):
-            memcpy(room + size, vectors[index].iov_base, vectors[index].iov_len)
+            memcpy(buffer + size, vectors[index].iov_base, vectors[index].iov_len)
             size += vectors[index].iov_len
-        size = socket_send(fd, room, total)
+        size = socket_send(fd, buffer, total)
     elif is_socket:
         c_memset(&message, 0, sizeof(message))
         message.msg_iov = vectors
@@ -231,7 +231,7 @@ cdef inline Py_ssize_t send_file(int target, int source, int64_t offset, Py_ssiz
 
 cdef class EventBatch:
     cdef epoll_event *_events
-    cdef bytearray _room
+    cdef bytearray _buffer
     cdef int _count
     cdef list _rows
 
@@ -244,10 +244,10 @@ cdef class EventBatch:
 
 cdef inline bytearray event_buffer(EventBatch batch):
     # Not cleared: most loops never have more than a few events at a time.
-    if batch._room is None:
-        batch._room = PyByteArray_FromStringAndSize(NULL, EVENTS_PER_POLL * sizeof(epoll_event))
-        batch._events = <epoll_event *>PyByteArray_AS_STRING(batch._room)
-    return batch._room
+    if batch._buffer is None:
+        batch._buffer = PyByteArray_FromStringAndSize(NULL, EVENTS_PER_POLL * sizeof(epoll_event))
+        batch._events = <epoll_event *>PyByteArray_AS_STRING(batch._buffer)
+    return batch._buffer
 
 
 cdef inline Py_ssize_t batch_size(EventBatch batch) noexcept:

@@ -40,7 +40,7 @@ cdef inline bytes message_again(MessageMemory kernel, const char *content, Py_ss
     cdef list messages = kernel._messages
     cdef Py_ssize_t place = kernel._place
     cdef Py_ssize_t count = len(messages)
-    cdef Py_ssize_t room
+    cdef Py_ssize_t capacity
     cdef bytes message
     if place >= count:
         return keep_message(kernel, content, size)
@@ -50,15 +50,15 @@ cdef inline bytes message_again(MessageMemory kernel, const char *content, Py_ss
         if not is_sole(nth(messages, place)) and count < MOST_MESSAGES:
             kernel._place = count
             return keep_message(kernel, content, size)
-    room = kernel._sizes[place]
-    if size <= room < 2 * size and is_sole(nth(messages, place)):
+    capacity = kernel._sizes[place]
+    if size <= capacity < 2 * size and is_sole(nth(messages, place)):
         rewrite(nth(messages, place), content, size)
         return <bytes>nth(messages, place)
-    if kernel._kept - room + size > MOST_KEPT:
+    if kernel._kept - capacity + size > MOST_KEPT:
         return keep_message(kernel, content, size)
     message = PyBytes_FromStringAndSize(content, size)
     messages[place] = message
-    kernel._kept += size - room
+    kernel._kept += size - capacity
     kernel._sizes[place] = <unsigned short>size
     return message
 

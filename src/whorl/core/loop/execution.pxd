@@ -18,7 +18,7 @@ cdef Py_ssize_t ENTRIES_AHEAD
 cdef class LoopExecution(LoopState):
     cdef readonly int64_t _passes
     cdef public object _current_entry
-    cdef public object _runner
+    cdef public object _run_hook
     cdef readonly WriteCoalescer _collector
 
     cdef object _set_up(self, object kernel, object host)

@@ -158,13 +158,13 @@ cdef inline int replace(list line, Py_ssize_t first, Py_ssize_t end, list by) ex
     return PyList_SetSlice(line, first, end, by)
 
 
-cdef inline int reserve_capacity(TimerHeap heap, Py_ssize_t room) except -1:
+cdef inline int reserve_capacity(TimerHeap heap, Py_ssize_t capacity) except -1:
     cdef Py_ssize_t slot
-    cdef Place *places = <Place *>PyMem_Realloc(heap._places, room * sizeof(Place))
+    cdef Place *places = <Place *>PyMem_Realloc(heap._places, capacity * sizeof(Place))
     if places != NULL:
         heap._places = places
-        heap._capacity = room
-    elif room > heap._capacity:
+        heap._capacity = capacity
+    elif capacity > heap._capacity:
         raise MemoryError
     for slot in range(heap._entries, heap._capacity):
         heap._places[slot].slot = slot

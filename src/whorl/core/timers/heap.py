@@ -60,10 +60,10 @@ class TimerHeap:
         self._line: list[Any] = []
         self._first = 0  # the line goes from here on; before that, places that are empty
         self._entries = 0  # how many are in the heap
-        self._capacity = 0  # for how many there are places
+        self._capacity = 0  # the number of places that there is memory for
         self._places = no_places(self)
         self._cancelled = 0  # how many of both are cancelled
-        self._keep_alive_count = 0  # how many timers keep the loop alive
+        self._keep_alive_count = 0  # the number of timers that keep the loop alive
         self._numbers = 0  # the number of the timer scheduled last
         self._latest = 0  # the slot of the timer that came into the heap last
 
@@ -200,7 +200,7 @@ class TimerHeap:
         self._timers[slot] = None
 
     def _pack(self) -> None:
-        """Take the cancelled timers out of the heap, and give back room that it does not need."""
+        """Take the cancelled timers out of the heap, and give back memory that it does not need."""
         timers: list[Any] = []  # made first: this may run the collector, which may run any code
         for position in range(self._entries):
             timer: TimedCallback = self._timers[self._places[position].slot]
@@ -211,9 +211,8 @@ class TimerHeap:
         self._cancelled -= self._entries - size
         self._timers = timers
         self._entries = size
-        reserve_capacity(
-            self, min(self._capacity, max(LEAST_PLACES, 2 * size))
-        )  # never more: that might fail
+        # Never more than before: that might fail.
+        reserve_capacity(self, min(self._capacity, max(LEAST_PLACES, 2 * size)))
         for slot in range(size):
             timer = timers[slot]
             self._places[slot] = new_place(timer._deadline_ns, slot)
@@ -386,11 +385,11 @@ else:
         """Replace the part of a line from `first` to `end` by another list."""
         line[first:end] = by
 
-    def reserve_capacity(heap: TimerHeap, room: int) -> None:
-        """Make room for `room` places; the places that are not taken get slots of their own."""
+    def reserve_capacity(heap: TimerHeap, capacity: int) -> None:
+        """Make memory for `capacity` places; the places that are not taken get slots of their own."""
         size = heap._entries
-        heap._places[size:] = [new_place(0, slot) for slot in range(size, room)]
-        heap._capacity = room
+        heap._places[size:] = [new_place(0, slot) for slot in range(size, capacity)]
+        heap._capacity = capacity
 
     def no_places(heap: TimerHeap) -> list[Pair]:
         """Free the heap's places; return the empty memory."""

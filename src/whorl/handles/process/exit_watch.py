@@ -69,7 +69,7 @@ class ExitWatch(IOHandle):
             if must_run:
                 raise
 
-    def is_awaited(self) -> bool:
+    def has_waiting_thread(self) -> bool:
         """Return whether a thread waits for the child; it reaps the child even if the loop is closed then."""
         return self._has_waiting_thread
 

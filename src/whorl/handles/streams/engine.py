@@ -189,9 +189,9 @@ class Stream(IOHandle):
         """Read once and hand the data to the sink."""
         limit = self._read_limit()
         if self._is_socket:
-            self._took(self._kernel.recv(self._fd, limit), limit)
+            self._handle_read(self._kernel.recv(self._fd, limit), limit)
         else:
-            self._took(self._kernel.read(self._fd, limit), limit)
+            self._handle_read(self._kernel.read(self._fd, limit), limit)
 
     def _read_limit(self) -> int:
         """Return the limit of the next read: a little more than the last read, if that was large."""
@@ -203,7 +203,7 @@ class Stream(IOHandle):
             limit *= 2
         return limit
 
-    def _took(self, data: bytes | int, limit: int) -> None:
+    def _handle_read(self, data: bytes | int, limit: int) -> None:
         """Handle the result of a read."""
         if isinstance(data, bytes):
             size = len(data)

@@ -3,7 +3,7 @@
 If `accept` returns no connection, there are four cases. There is none; this one is gone already (the next
 may be fine); the process or the system has run out of descriptors or memory; or the socket cannot listen.
 When a resource has run out, the connection stays in the kernel and would be reported in every turn. So the
-listener rests for a while.
+listener pauses for a while.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.limits import ACCEPT_REST_NS, ACCEPTS_PER_EVENT
+from whorl.core.limits import ACCEPT_RETRY_DELAY_NS, ACCEPTS_PER_EVENT
 from whorl.core.pollers.contract import IOHandle
 from whorl.core.states import Event
 from whorl.core.timers.timed_callback import TimedCallback
@@ -61,7 +61,7 @@ class Listener(IOHandle):
         self._fd = sock.fileno()
         self._accepted: Callable[[Any], object] = accepted
         self._refused: Callable[[int], object] = refused
-        self._retry_timer: TimedCallback | None = None  # the end of the rest, while it rests
+        self._retry_timer: TimedCallback | None = None  # set while no connections are accepted
 
     def resume(self) -> None:
         """Accept connections."""
@@ -98,9 +98,9 @@ class Listener(IOHandle):
 
     def _retry_later(self) -> None:
         loop: Loop = self._loop  # type: ignore[assignment]  # each loop is one
-        rest = TimedCallback(loop, loop.now() + ACCEPT_REST_NS, None, self._retry, ())
-        self._retry_timer = rest
-        loop._schedule(rest)
+        timer = TimedCallback(loop, loop.now() + ACCEPT_RETRY_DELAY_NS, None, self._retry, ())
+        self._retry_timer = timer
+        loop._schedule(timer)
 
     def _retry(self) -> None:
         self._retry_timer = None

@@ -281,7 +281,7 @@ class Pipe(StreamHandle):
         else:
             data, fds, self._some_lost = message
             self._received.extend(fds)
-            self._took(data, MESSAGE_SIZE)
+            self._handle_read(data, MESSAGE_SIZE)
 
     def _fill(self, buffer: memoryview) -> int:
         if not self._ipc or self._sock is None:
