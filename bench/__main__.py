@@ -6,13 +6,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import c_programs
 import calls
 import cases
 import loops
 import memory
 import page
 import plot
-import programs
 import report
 from cases import Case, EchoCase, MicroCase
 from loops import Choice
@@ -38,12 +38,12 @@ def main() -> int:
         print(f"no case matches {', '.join(options.cases)}", file=sys.stderr)
         return 2
     try:
-        programs.compile_all()
+        c_programs.compile_all()
         if options.machine:
-            programs.compile_for_libuv()
+            c_programs.compile_for_libuv()
             report.compare_with(loops.LIBUV)
             options.loops = ["whorl", loops.LIBUV]
-    except programs.CompileError as error:
+    except c_programs.CompileError as error:
         print(error, file=sys.stderr)
         return 2
     choices = _choose_loops(options.loops)
@@ -87,7 +87,7 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=float, default=1.0, help=f"per measurement; {MICRO_SHARE:g} of it for micro"
     )
-    parser.add_argument("--json", type=Path, default=programs.BUILD / "result.json", metavar="FILE")
+    parser.add_argument("--json", type=Path, default=c_programs.BUILD / "result.json", metavar="FILE")
     parser.add_argument(
         "--page", nargs="?", const="", metavar="RESULT",
         help="measure nothing: write the published numbers into the documents, with RESULT those of that run",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import programs
+import c_programs
 from cases import Case, EchoCase, MicroCase
 from loops import LIBUV, LIMIT, Choice
 
@@ -69,7 +69,7 @@ def measure(case: Case, loop: Choice, cores: Cores, seconds: float) -> Sample:
 def is_applicable(case: Case, loop: Choice) -> bool:
     """Return whether this loop can run this case at all."""
     if isinstance(case, EchoCase) and case.transport == "tls":
-        return loop.name != LIMIT and programs.is_built("tls_load")
+        return loop.name != LIMIT and c_programs.is_built("tls_load")
     return loop.name != LIMIT or (isinstance(case, EchoCase) and case.mode != "http")
 
 
@@ -101,7 +101,7 @@ def running_load(
     """Let the load generator talk to a server; what it found."""
     load = (case.mode, address, case.connections, case.message_bytes, seconds, warm_up, server)
     program = "tls_load" if case.transport == "tls" else "load"
-    return _run([programs.path(program), *map(str, load)], loop, {cores.client}, seconds)
+    return _run([c_programs.path(program), *map(str, load)], loop, {cores.client}, seconds)
 
 
 def _read_sample(found: dict[str, Any]) -> Sample:
@@ -129,7 +129,7 @@ def running_server(case: EchoCase, loop: Choice, cores: Cores, folder: str) -> I
     if case.kind == "machine":
         command = [*_machine(loop), "echo", address]
     elif loop.name == LIMIT:
-        command = [programs.path("echo_limit"), address]
+        command = [c_programs.path("echo_limit"), address]
     else:
         command = [sys.executable, str(FOLDER / "servers.py"), case.kind, loop.name, address]
     with tempfile.TemporaryFile("w+") as complaints:
@@ -168,7 +168,7 @@ def idle_connections(count: int, address: str, cores: Cores) -> Iterator[None]:
 def _machine(loop: Choice) -> list[str]:
     """The program that speaks libuv's vocabulary: in C on libuv, in Python on Whorl."""
     if loop.name == LIBUV:
-        return [programs.path("uv_bench")]
+        return [c_programs.path("uv_bench")]
     return [sys.executable, str(FOLDER / "machine_face.py")]
 
 
