@@ -30,14 +30,7 @@ def main() -> int:
     options = _parse_arguments()
     if options.page is not None:
         return _write_pages(options.page)
-    chosen = cases.choose(options.cases, options.all)
-    if options.machine:
-        chosen = cases.choose_from(cases.MACHINE, options.cases)
-    if options.programs:
-        chosen = cases.choose_from(cases.PROGRAMS, options.cases)
-    if options.scale:
-        chosen = cases.choose_scales(options.cases)
-        _allow_many_descriptors()
+    chosen = _choose_cases(options)
     if options.list:
         _print_list(chosen)
         return 0
@@ -68,6 +61,17 @@ def main() -> int:
         plot.draw(options.plot, results, [loop.name for loop in choices])
         print(f"drawn in {options.plot}")
     return 1 if any(result.has_errors for result in results) else 0
+
+
+def _choose_cases(options: argparse.Namespace) -> list[Case]:
+    if options.scale:
+        _allow_many_descriptors()
+        return cases.choose_scales(options.cases)
+    if options.programs:
+        return cases.choose_from(cases.PROGRAMS, options.cases)
+    if options.machine:
+        return cases.choose_from(cases.MACHINE, options.cases)
+    return cases.choose(options.cases, options.all)
 
 
 def _parse_arguments() -> argparse.Namespace:
