@@ -14,6 +14,8 @@ SECONDS ?= 60
 ARGS ?=
 
 whorl = $(PYTHON) -m build_tools --build $(WHORL_BUILD)
+bench_extras = bench,peers$(if $(findstring --programs,$(ARGS)),$(comma)programs)
+comma = ,
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench conformance frameworks faults fuzz oracle build wheel format clean
@@ -37,7 +39,7 @@ check:  ## lint, type-check for the oldest and the newest Python, and the tests 
 	@$(PYTHON) -m build_tools --build pure --with check,test -- -m pytest -m text -q -rfE $$(grep -rl --include='test_*.py' 'pytest.mark.text' tests)
 
 bench:  ## compare loops in interleaved rounds; needs a C compiler for the load generator
-	@$(whorl) --with bench,peers --config release -- bench $(ARGS)
+	@$(whorl) --with $(bench_extras) --config release -- bench $(ARGS)
 
 conformance:  ## CPython's own tests of asyncio, on Whorl
 	@$(whorl) --with test --config checked -- tests/conformance $(ARGS)

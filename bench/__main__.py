@@ -1,22 +1,25 @@
 """Compare event loops in one run: `python bench --help`."""
 
 import argparse
+import importlib.util
 import resource
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import c_programs
 import calls
 import cases
 import loops
 import memory
 import page
 import plot
-import programs
 import report
 from cases import Case, EchoCase, MicroCase
 from loops import Choice
-from measure import Cores, MeasurementError, Sample, is_applicable, measure
+from measure import NOWHERE, Cores, MeasurementError, NoEndError, Sample, is_applicable, measure
+from programs import services
+from programs.program import Program
 from report import CaseResult
 
 OVERHEAD_SECONDS = 0.6  # to start processes and warm up, about
@@ -27,10 +30,7 @@ def main() -> int:
     options = _parse_arguments()
     if options.page is not None:
         return _write_pages(options.page)
-    chosen = cases.choose(options.cases, options.all, options.machine)
-    if options.scale:
-        chosen = cases.choose_scales(options.cases)
-        _allow_many_descriptors()
+    chosen = _choose_cases(options)
     if options.list:
         _print_list(chosen)
         return 0
@@ -38,22 +38,22 @@ def main() -> int:
         print(f"no case matches {', '.join(options.cases)}", file=sys.stderr)
         return 2
     try:
-        programs.compile_all()
+        c_programs.compile_all()
         if options.machine:
-            programs.compile_for_libuv()
+            c_programs.compile_for_libuv()
             report.compare_with(loops.LIBUV)
             options.loops = ["whorl", loops.LIBUV]
-    except programs.CompileError as error:
+    except c_programs.CompileError as error:
         print(error, file=sys.stderr)
         return 2
-    choices = _choose_loops(options.loops)
+    choices = _choose_loops(options.loops or (loops.FOR_PROGRAMS if options.programs else loops.NAMES))
     if not choices:
         return 2
     if options.calls:
         return _count_calls(chosen, choices, options)
     if options.memory:
         return _measure_memory(choices, options)
-    results = _run(chosen, choices, options)
+    results = _run_programs(chosen, choices, options) if options.programs else _run(chosen, choices, options)
     versions = {loop.name: loop.version for loop in choices}
     report.save(options.json, results, versions, {"rounds": options.rounds, "seconds": options.seconds})
     print(f"\nwritten to {options.json}")
@@ -61,6 +61,17 @@ def main() -> int:
         plot.draw(options.plot, results, [loop.name for loop in choices])
         print(f"drawn in {options.plot}")
     return 1 if any(result.has_errors for result in results) else 0
+
+
+def _choose_cases(options: argparse.Namespace) -> list[Case]:
+    if options.scale:
+        _allow_many_descriptors()
+        return cases.choose_scales(options.cases)
+    if options.programs:
+        return cases.choose_from(cases.PROGRAMS, options.cases)
+    if options.machine:
+        return cases.choose_from(cases.MACHINE, options.cases)
+    return cases.choose(options.cases, options.all)
 
 
 def _parse_arguments() -> argparse.Namespace:
@@ -77,17 +88,20 @@ def _parse_arguments() -> argparse.Namespace:
         "--machine", action="store_true", help="the machine's own face, compared with libuv from C"
     )
     parser.add_argument(
+        "--programs", action="store_true", help="whole programs: client libraries, connections, web servers"
+    )
+    parser.add_argument(
         "--scale", action="store_true", help="how the cost of one event grows with the number of everything"
     )
     parser.add_argument("--calls", action="store_true", help="count the system calls, by strace")
     parser.add_argument("--memory", action="store_true", help="what an idle connection takes of it")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="with --scale: draw it (.svg, .png)")
-    parser.add_argument("--loops", type=_names, default=list(loops.NAMES), metavar="NAME,…", help="see below")
+    parser.add_argument("--loops", type=_names, default=[], metavar="NAME,…", help="see below")
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each case on each loop")
     parser.add_argument(
         "--seconds", type=float, default=1.0, help=f"per measurement; {MICRO_SHARE:g} of it for micro"
     )
-    parser.add_argument("--json", type=Path, default=programs.BUILD / "result.json", metavar="FILE")
+    parser.add_argument("--json", type=Path, default=c_programs.BUILD / "result.json", metavar="FILE")
     parser.add_argument(
         "--page", nargs="?", const="", metavar="RESULT",
         help="measure nothing: write the published numbers into the documents, with RESULT those of that run",
@@ -158,7 +172,32 @@ def _choose_loops(names: Sequence[str]) -> list[Choice]:
     return choices
 
 
-def _run(chosen: Sequence[Case], choices: Sequence[Choice], options: argparse.Namespace) -> list[CaseResult]:
+def _run_programs(
+    chosen: Sequence[Case], choices: Sequence[Choice], options: argparse.Namespace
+) -> list[CaseResult]:
+    """Measure the programs whose packages and services are here; the others are named."""
+    cores = Cores.of_this_machine()
+    installed = [case for case in chosen if _is_installed(case)]
+    needed = {case.service for case in installed if isinstance(case, Program)} - {""}
+    with services.running(needed, cores) as addresses:
+        lacking = needed - set(addresses)
+        possible = [case for case in installed if not (isinstance(case, Program) and case.service in lacking)]
+        return _run(possible, choices, options, addresses)
+
+
+def _is_installed(case: Case) -> bool:
+    missing = [name for name in cases.packages(case) if importlib.util.find_spec(name) is None]
+    if missing:
+        print(f"without {case.name}: {', '.join(missing)} cannot be imported")
+    return not missing
+
+
+def _run(
+    chosen: Sequence[Case],
+    choices: Sequence[Choice],
+    options: argparse.Namespace,
+    addresses: Mapping[str, str] = NOWHERE,
+) -> list[CaseResult]:
     cores = Cores.of_this_machine()
     if cores.are_shared:
         print("only one core: servers and load generator share it, and latencies mean little")
@@ -167,23 +206,33 @@ def _run(chosen: Sequence[Case], choices: Sequence[Choice], options: argparse.Na
     print(report.header(), flush=True)
     results = []
     for case in chosen:
-        results.append(_run_case(case, choices, cores, options))
+        results.append(_run_case(case, choices, cores, options, addresses))
         print("\n".join(report.rows(results[-1])), flush=True)
     return results
 
 
-def _run_case(case: Case, choices: Sequence[Choice], cores: Cores, options: argparse.Namespace) -> CaseResult:
-    """Return all rounds of one case. Loops alternate, so a change of the machine meets each of them."""
+def _run_case(
+    case: Case,
+    choices: Sequence[Choice],
+    cores: Cores,
+    options: argparse.Namespace,
+    addresses: Mapping[str, str],
+) -> CaseResult:
+    """All rounds of one case; loops alternate, so that whatever changes in the machine meets each of them."""
     applicable = [loop for loop in choices if is_applicable(case, loop)]
     samples: dict[str, list[Sample | None]] = {loop.name: [] for loop in applicable}
     result = CaseResult(case.name, samples)
+    hanging: set[str] = set()
     for _ in range(options.rounds):
         for loop in applicable:
             sample = None
             try:
-                sample = measure(case, loop, cores, _seconds(case, options))
+                if loop.name not in hanging:
+                    sample = measure(case, loop, cores, _seconds(case, options), addresses)
             except MeasurementError as failure:
                 result.failures[loop.name] = str(failure)
+                if isinstance(failure, NoEndError):
+                    hanging.add(loop.name)
             samples[loop.name].append(sample)
     return result
 

@@ -5,6 +5,9 @@ from fnmatch import fnmatchcase
 
 import crowds
 import micro
+import web_servers
+from programs import clients, connections, local
+from programs.program import Program
 
 SIZES = {"1KiB": 1024, "10KiB": 10 * 1024, "100KiB": 100 * 1024}
 
@@ -42,7 +45,7 @@ class MicroCase:
     is_short: bool = True
 
 
-Case = EchoCase | MicroCase
+Case = EchoCase | MicroCase | Program
 
 _PROTOCOL = [
     EchoCase(transport, "echo", "protocol", size, connections, is_short)
@@ -95,13 +98,23 @@ _HTTP = [
     for connections in (1, 10, 100, 1000)
 ]
 # The machine's own face, with libuv's callbacks, compared with libuv itself.
-MACHINE: tuple["EchoCase | MicroCase", ...] = (
+MACHINE: tuple[Case, ...] = (
     *(
         EchoCase(transport, "echo", "machine", size, connections)
         for transport in ("tcp", "unix")
         for size, connections in (("1KiB", 10), ("1KiB", 100), ("100KiB", 10))
     ),
     *(MicroCase(f"machine/{name}") for name in ("timers", "asyncs", "threads")),
+)
+# Whole programs: unmodified libraries, and what asyncio is used for.
+PROGRAMS: tuple[Case, ...] = (
+    *clients.PROGRAMS,
+    *connections.PROGRAMS,
+    *local.PROGRAMS,
+    *(
+        EchoCase("tcp", "http", kind, "", 100)
+        for kind in ("uvicorn", "fastapi", "hypercorn", "aiohttp", "httptools")
+    ),
 )
 _MICRO = [
     MicroCase(f"micro/{name}", is_short=not name.startswith("files/") or "/fs-" in name)
@@ -120,16 +133,34 @@ SCALES: dict[str, dict[int, Case]] = {
     "a timer, others waiting": {count: MicroCase(f"micro/timers-among/{count}") for count in crowds.TIMERS},
     "a task's switch, all tasks ready": {count: MicroCase(f"micro/tasks/{count}") for count in crowds.TASKS},
 }
-ALL: tuple[Case, ...] = (*_PROTOCOL, *_OTHER_KINDS, *_TLS, *_CHURN, *_DATAGRAMS, *_HTTP, *_MICRO)
+ALL: tuple[EchoCase | MicroCase, ...] = (
+    *_PROTOCOL,
+    *_OTHER_KINDS,
+    *_TLS,
+    *_CHURN,
+    *_DATAGRAMS,
+    *_HTTP,
+    *_MICRO,
+)
 
 
-def choose(patterns: list[str], everything: bool, machine: bool = False) -> list[Case]:
-    """Return the cases that match a pattern (a glob or a part of a name), by default the short selection."""
-    if machine:
-        return [case for case in MACHINE if not patterns or any(_matches(case.name, one) for one in patterns)]
+def packages(case: Case) -> tuple[str, ...]:
+    """The packages without which a case cannot run."""
+    if isinstance(case, Program):
+        return case.packages
+    return web_servers.PACKAGES[case.kind] if isinstance(case, EchoCase) and case.mode == "http" else ()
+
+
+def choose(patterns: list[str], everything: bool) -> list[Case]:
+    """The cases that match a pattern (a glob, or a part of a name); without patterns the short selection."""
     if not patterns:
         return [case for case in ALL if everything or case.is_short]
-    return [case for case in ALL if any(_matches(case.name, pattern) for pattern in patterns)]
+    return choose_from(ALL, patterns)
+
+
+def choose_from(group: tuple[Case, ...], patterns: list[str]) -> list[Case]:
+    """The cases of a group that match a pattern; without patterns all."""
+    return [case for case in group if not patterns or any(_matches(case.name, one) for one in patterns)]
 
 
 def choose_scales(patterns: list[str]) -> list[Case]:

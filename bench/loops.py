@@ -32,6 +32,7 @@ CONFIGURED: dict[str, dict[str, Any]] = {  # their options (`configure`)
 }
 URING = "whorl-io_uring"
 NAMES = ("whorl", "whorl-server", "whorl-pure", *PEERS, "asyncio", LIMIT)
+FOR_PROGRAMS = ("whorl", "uvloop", "rloop", "zloop", "zuvloop", "asyncio")
 DESCRIPTIONS = {
     "whorl": "Whorl, compiled: the tree on PYTHONPATH, else build/cpXY-*-release; whorl@DIR: another tree",
     "whorl-pure": "Whorl, not compiled: src/",

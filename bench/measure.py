@@ -1,30 +1,38 @@
-"""One measurement: a server and its load generator, or a micro case, each in a process of its own."""
+"""One measurement: a server and its load generator, a program or a micro case, in processes of their own."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import select
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import programs
+import c_programs
 from cases import Case, EchoCase, MicroCase
 from loops import LIBUV, LIMIT, Choice
+from programs.program import Program
 
 FOLDER = Path(__file__).resolve().parent
 WARM_UP_SECONDS = 0.2
 START_SECONDS = 20  # a server that has not said READY by then is broken
 SPARE_SECONDS = 60  # beyond its own time, before a measurement is given up
+PROGRAM_SPARE_SECONDS = 20  # it is programs that other loops hang in
 DISTURBED_SHARE = 0.05
+NOWHERE: Mapping[str, str] = {}
 
 
 class MeasurementError(Exception):
-    """A server, generator or micro case did not do its work; the message says why."""
+    """A server, generator, program or micro case did not do its work; the message says what was seen."""
+
+
+class NoEndError(MeasurementError):
+    """A measurement had to be ended."""
 
 
 @dataclass(frozen=True)
@@ -59,17 +67,21 @@ class Cores:
         return self.server == self.client
 
 
-def measure(case: Case, loop: Choice, cores: Cores, seconds: float) -> Sample:
-    """Measure `case` on `loop` once."""
+def measure(
+    case: Case, loop: Choice, cores: Cores, seconds: float, addresses: Mapping[str, str] = NOWHERE
+) -> Sample:
+    """Measure `case` on `loop` once; `addresses` are those of the services that programs talk to."""
     if isinstance(case, MicroCase):
         return _measure_micro(case, loop, cores, seconds)
+    if isinstance(case, Program):
+        return _measure_program(case, loop, cores, seconds, addresses.get(case.service, ""))
     return _measure_echo(case, loop, cores, seconds)
 
 
 def is_applicable(case: Case, loop: Choice) -> bool:
     """Return whether this loop can run this case at all."""
     if isinstance(case, EchoCase) and case.transport == "tls":
-        return loop.name != LIMIT and programs.is_built("tls_load")
+        return loop.name != LIMIT and c_programs.is_built("tls_load")
     return loop.name != LIMIT or (isinstance(case, EchoCase) and case.mode != "http")
 
 
@@ -78,7 +90,18 @@ def _measure_micro(case: MicroCase, loop: Choice, cores: Cores, seconds: float) 
     command = [sys.executable, str(FOLDER / "micro.py"), name, loop.name, str(seconds)]
     if name.startswith("machine/"):
         command = [*_machine(loop), name.removeprefix("machine/"), str(seconds)]
-    found = _run(command, loop, {cores.server, cores.client}, seconds)
+    return _read_batches(_run(command, loop, {cores.server, cores.client}, seconds))
+
+
+def _measure_program(program: Program, loop: Choice, cores: Cores, seconds: float, address: str) -> Sample:
+    command = [sys.executable, str(FOLDER / "run_program.py"), program.name, loop.name, str(seconds), address]
+    core = {cores.server} if program.service else {cores.server, cores.client}
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:  # what a program leaves behind goes with it
+        told = dataclasses.replace(loop, environment={**loop.environment, "TMPDIR": folder})
+        return _read_batches(_run(command, told, core, seconds, PROGRAM_SPARE_SECONDS))
+
+
+def _read_batches(found: dict[str, Any]) -> Sample:
     waited = found["waited_seconds"] or 0.0
     return Sample(
         rate=found["operations"] / found["seconds"],
@@ -101,7 +124,7 @@ def running_load(
     """Let the load generator talk to a server; what it found."""
     load = (case.mode, address, case.connections, case.message_bytes, seconds, warm_up, server)
     program = "tls_load" if case.transport == "tls" else "load"
-    return _run([programs.path(program), *map(str, load)], loop, {cores.client}, seconds)
+    return _run([c_programs.path(program), *map(str, load)], loop, {cores.client}, seconds)
 
 
 def _read_sample(found: dict[str, Any]) -> Sample:
@@ -129,19 +152,27 @@ def running_server(case: EchoCase, loop: Choice, cores: Cores, folder: str) -> I
     if case.kind == "machine":
         command = [*_machine(loop), "echo", address]
     elif loop.name == LIMIT:
-        command = [programs.path("echo_limit"), address]
+        command = [c_programs.path("echo_limit"), address]
     else:
         command = [sys.executable, str(FOLDER / "servers.py"), case.kind, loop.name, address]
+    with (
+        started(command, loop.environment, cores.server) as (pid, reachable_at),
+        idle_connections(case.idle, reachable_at, cores),
+    ):
+        yield pid, reachable_at
+
+
+@contextlib.contextmanager
+def started(command: Sequence[str], environment: Mapping[str, str], core: int) -> Iterator[tuple[int, str]]:
+    """A server on a core; its process id and the address that it says."""
     with tempfile.TemporaryFile("w+") as complaints:
-        with _pinned({cores.server}):
+        with pinned({core}):
             server = subprocess.Popen(
-                command, env=loop.environment, stdout=subprocess.PIPE, stderr=complaints, text=True
+                command, env=environment, stdout=subprocess.PIPE, stderr=complaints, text=True
             )
         with server:
             try:
-                reachable_at = _wait_until_ready(server, complaints)
-                with idle_connections(case.idle, reachable_at, cores):
-                    yield server.pid, reachable_at
+                yield server.pid, _wait_until_ready(server, complaints)
             finally:
                 server.kill()
 
@@ -153,7 +184,7 @@ def idle_connections(count: int, address: str, cores: Cores) -> Iterator[None]:
         yield
         return
     command = [sys.executable, str(FOLDER / "crowds.py"), address, str(count)]
-    with _pinned({cores.client}):
+    with pinned({cores.client}):
         holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     with holder:
         try:
@@ -168,7 +199,7 @@ def idle_connections(count: int, address: str, cores: Cores) -> Iterator[None]:
 def _machine(loop: Choice) -> list[str]:
     """Return the program with libuv's names: in C on libuv, in Python on Whorl."""
     if loop.name == LIBUV:
-        return [programs.path("uv_bench")]
+        return [c_programs.path("uv_bench")]
     return [sys.executable, str(FOLDER / "machine_face.py")]
 
 
@@ -178,25 +209,27 @@ def _wait_until_ready(server: subprocess.Popen[str], complaints: Any) -> str:
     words = server.stdout.readline().split() if is_readable else []
     if len(words) != 2 or words[0] != "READY":
         complaints.seek(0)
-        raise MeasurementError(f"the server did not start: {_last_line(complaints.read())}")
+        raise MeasurementError(f"the server did not start: {last_line(complaints.read())}")
     return words[1]
 
 
-def _run(command: list[str], loop: Choice, cores: set[int], seconds: float) -> dict[str, Any]:
+def _run(
+    command: list[str], loop: Choice, cores: set[int], seconds: float, spare: float = SPARE_SECONDS
+) -> dict[str, Any]:
     """Run a command that prints one line of JSON."""
-    with _pinned(cores):
+    with pinned(cores):
         process = subprocess.Popen(
             command, env=loop.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
     with process:
         try:
-            output, complaints = process.communicate(timeout=seconds + SPARE_SECONDS)
+            output, complaints = process.communicate(timeout=seconds + spare)
         except subprocess.TimeoutExpired:
-            raise MeasurementError(f"no end after {seconds + SPARE_SECONDS:.0f} s") from None
+            raise NoEndError(f"no end after {seconds + spare:.0f} s") from None
         finally:
             process.kill()
     if not output:
-        raise MeasurementError(_last_line(complaints))
+        raise MeasurementError(last_line(complaints))
     found: dict[str, Any] = json.loads(output)
     if complaints:
         print(complaints, end="", file=sys.stderr)
@@ -204,8 +237,8 @@ def _run(command: list[str], loop: Choice, cores: set[int], seconds: float) -> d
 
 
 @contextlib.contextmanager
-def _pinned(cores: set[int]) -> Iterator[None]:
-    """Let processes that are started meanwhile inherit these cores."""
+def pinned(cores: set[int]) -> Iterator[None]:
+    """Processes started meanwhile inherit these cores."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
@@ -214,5 +247,5 @@ def _pinned(cores: set[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def _last_line(text: str) -> str:
+def last_line(text: str) -> str:
     return (text.strip().splitlines() or ["it said nothing"])[-1]

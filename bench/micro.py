@@ -424,9 +424,9 @@ def measure(micro: Micro, loop_name: str, seconds: float) -> dict[str, float | N
     """Repeat the batch for `seconds`; how many operations that were, and the times they took."""
     new_loop = loops.factory(loop_name)
     if micro.has_own_loop:
-        return _repeat(lambda: _run_once(micro.batch, new_loop), micro.operations, seconds)
+        return repeat(lambda: _run_once(micro.batch, new_loop), micro.operations, seconds)
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        return _repeat(lambda: runner.run(micro.batch()), micro.operations, seconds)
+        return repeat(lambda: runner.run(micro.batch()), micro.operations, seconds)
 
 
 def _run_once(batch: Batch, new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
@@ -434,7 +434,8 @@ def _run_once(batch: Batch, new_loop: Callable[[], asyncio.AbstractEventLoop]) -
         runner.run(batch())
 
 
-def _repeat(run_batch: Callable[[], None], operations: int, seconds: float) -> dict[str, float | None]:
+def repeat(run_batch: Callable[[], None], operations: int, seconds: float) -> dict[str, float | None]:
+    """Repeat a batch of so many operations for `seconds`; how many that were, and the times they took."""
     run_batch()
     gc.collect()
     done = 0

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import bars
+import cases
 import loops
+from programs.program import Program
 
 ROOT = Path(__file__).resolve().parent.parent
 PUBLISHED = ROOT / "bench" / "published.json"
@@ -17,6 +19,11 @@ MAIN = "cpython-3.13"  # the table of the README and its chart
 OTHERS = set(loops.PEERS) - {REFERENCE}
 TITLES = {"asyncio": "asyncio", "whorl": "Whorl"}  # of columns; the third is the best of the others
 BEST = "best other"
+PROGRAM = "program/"  # what the names of programs begin with
+SERVERS = {
+    "http/fastapi/100": "FastAPI under uvicorn, 100 connections",
+    "http/hypercorn/100": "Hypercorn, 100 connections",
+}
 
 # The cases of the README's chart, and those of its table.
 BARS = {
@@ -55,8 +62,11 @@ def publish(result: Path) -> None:
     """Put the numbers of a run in the place of the published ones of that Python."""
     document = json.loads(result.read_text(encoding="utf-8"))
     tables = read()
-    name, table = table_of(document, tables)
-    check_complete(str(result), table)
+    if any(case.startswith(PROGRAM) for case in document["cases"]):
+        name, table = programs_of(document, tables)
+    else:
+        name, table = table_of(document, tables)
+        check_complete(str(result), table)
     tables[name] = table
     PUBLISHED.write_text(_json(tables), encoding="utf-8")
 
@@ -70,9 +80,8 @@ def check_complete(result: str, table: dict[str, Any]) -> None:
 
 def table_of(document: dict[str, Any], tables: Tables) -> tuple[str, dict[str, Any]]:
     """Return the table of a run and its name. Rows keep the titles that the published tables have."""
-    titles = {row["case"]: row["title"] for table in tables.values() for row in table["rows"]}
-    python = document["machine"]["python"].partition(" ")[0]
-    name = "cpython-" + ".".join(python.split(".")[:2])
+    titles = _titles(tables)
+    name = "cpython-" + _minor(document)
     others = sorted(OTHERS & set(document["loops"]))
     rows = []
     for case, measured in document["cases"].items():
@@ -81,13 +90,50 @@ def table_of(document: dict[str, Any], tables: Tables) -> tuple[str, dict[str, A
         if values[-1] is not None:
             rows.append({"title": titles.get(case, f"`{case}`"), "case": case, "values": values})
     versions = ", ".join(f"{loop} {document['loops'][loop]}" for loop in others)
-    about = f"Measured on {document['when'][:10]}: CPython {python}, {document['options']['rounds']} rounds."
     return name, {
-        "about": f"{about} *Best other* is the best of {versions or 'no other loop'}.",
-        "command": f'make bench PYTHON=python{name.removeprefix("cpython-")} ARGS="--all"',
+        "about": f"{_about(document)} *Best other* is the best of {versions or 'no other loop'}.",
+        "command": _command(document, "--all"),
         "loops": [TITLES["asyncio"], BEST, TITLES["whorl"]],
         "rows": rows,
     }
+
+
+def programs_of(document: dict[str, Any], tables: Tables) -> tuple[str, dict[str, Any]]:
+    """Return the table of a run of programs and its name: Whorl by processor time and by the clock."""
+    programs = {case.name: case.title for case in cases.PROGRAMS if isinstance(case, Program)}
+    titles = programs | SERVERS | _titles(tables)
+    rows = [
+        {
+            "title": titles.get(case, f"`{case}`"),
+            "case": case,
+            "values": [_ratio(found), _ratio(found, "ratios")],
+        }
+        for case, measured in document["cases"].items()
+        if (found := measured.get("whorl")) and _ratio(found)
+    ]
+    return "programs", {
+        "about": f"{_about(document)} The loop is Whorl.",
+        "command": _command(document, "--programs"),
+        "loops": ["by processor time", "by wall time"],
+        "rows": rows,
+    }
+
+
+def _titles(tables: Tables) -> dict[str, str]:
+    return {row["case"]: row["title"] for table in tables.values() for row in table["rows"]}
+
+
+def _about(document: dict[str, Any]) -> str:
+    python = document["machine"]["python"].partition(" ")[0]
+    return f"Measured on {document['when'][:10]}: CPython {python}, {document['options']['rounds']} rounds."
+
+
+def _minor(document: dict[str, Any]) -> str:
+    return ".".join(document["machine"]["python"].split(".")[:2])
+
+
+def _command(document: dict[str, Any], arguments: str) -> str:
+    return f'make bench PYTHON=python{_minor(document)} ARGS="{arguments}"'
 
 
 def write() -> None:
@@ -137,6 +183,8 @@ def _section(table: dict[str, Any]) -> str:
     lines = [table["about"], ""]
     if table["command"]:
         lines += [f"Measure it with `{table['command']}`.", ""]
+    if not table["rows"]:
+        return "\n".join(lines).rstrip()
     lines.append(_line("", "case", *table["loops"], *notes))
     lines.append(_line("---", "---", *["--:"] * len(table["loops"]), *["---"] * len(notes)))
     for row in table["rows"]:
@@ -153,8 +201,8 @@ def _cell(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
-def _ratio(found: dict[str, Any]) -> float | None:
-    ratio = found["cpu_ratios"].get(REFERENCE)
+def _ratio(found: dict[str, Any], kind: str = "cpu_ratios") -> float | None:
+    ratio = found[kind].get(REFERENCE)
     return round(ratio["median"], 2) if ratio else None
 
 

@@ -18,7 +18,7 @@ REFERENCES = ["uvloop", "asyncio"]  # of the machine's cases only libuv
 BUSY = 0.95  # a load generator with this share of its core is the limit itself
 COLUMNS = (
     ("case", 42, "<"), ("loop", 12, "<"), ("per second", 12, ">"),
-    ("/ uvloop", 20, ">"), ("/ asyncio", 20, ">"), ("CPU µs", 9, ">"), ("CPU / uvloop", 12, ">"),
+    ("/ uvloop", 20, ">"), ("/ asyncio", 20, ">"), ("CPU µs", 9, ">"), ("CPU / uvloop", 20, ">"),
     ("p50 µs", 9, ">"), ("p99 µs", 9, ">"), ("", 0, "<"),
 )  # fmt: skip
 
@@ -114,7 +114,7 @@ def _row(result: CaseResult, loop: str, title: str) -> str:
         *(str(ratio) if ratio else "" for ratio in ratios),
         *([""] * (2 - len(ratios))),
         _median_of(good, "cpu_us", decimals=2),
-        f"{cpu_ratio.median:.2f}" if cpu_ratio else "",
+        str(cpu_ratio) if cpu_ratio else "",
         _median_of(good, "p50_us"),
         _median_of(good, "p99_us"),
         _remarks(good, result.failures.get(loop)),

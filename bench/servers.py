@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import cast
 
 import loops
 import web_servers
+from programs import websocket
 
 BACKLOG = 2048
 READ_BYTES = 64 * 1024
@@ -120,6 +122,17 @@ async def _echo_sock(sock: socket.socket) -> None:
             await loop.sock_sendall(sock, data)
 
 
+async def serve_programs(listener: socket.socket) -> object:
+    """HTTP for programs that are measured: they close first."""
+    leave_no_time_wait(listener)
+    return await web_servers.serve_httptools(listener)
+
+
+def leave_no_time_wait(listener: socket.socket) -> None:
+    """Let the sockets that are accepted here reset their connections when they are closed."""
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
 KINDS = {
     "protocol": serve_protocol,
     "buffered": serve_buffered,
@@ -128,7 +141,11 @@ KINDS = {
     "datagram": serve_datagrams,
     "aiohttp": web_servers.serve_aiohttp,
     "uvicorn": web_servers.serve_uvicorn,
+    "fastapi": web_servers.serve_fastapi,
+    "hypercorn": web_servers.serve_hypercorn,
     "httptools": web_servers.serve_httptools,
+    "http-for-programs": serve_programs,
+    "websocket-for-programs": websocket.serve,
 }
 
 

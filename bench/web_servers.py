@@ -6,6 +6,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 Message = dict[str, Any]
+PACKAGES = {  # what must be installed for each
+    "aiohttp": ("aiohttp",),
+    "uvicorn": ("uvicorn", "httptools"),
+    "fastapi": ("fastapi", "uvicorn", "httptools"),
+    "hypercorn": ("hypercorn",),
+    "httptools": ("httptools",),
+}
 
 
 async def serve_aiohttp(listener: socket.socket) -> object:
@@ -24,11 +31,40 @@ async def serve_aiohttp(listener: socket.socket) -> object:
 
 
 async def serve_uvicorn(listener: socket.socket) -> object:
-    """Return an ASGI application under uvicorn with httptools."""
+    """An ASGI application under uvicorn with httptools."""
+    return _under_uvicorn(_application, listener)
+
+
+async def serve_fastapi(listener: socket.socket) -> object:
+    """An application of FastAPI under uvicorn with httptools."""
+    from fastapi import FastAPI
+    from fastapi.responses import PlainTextResponse
+
+    application = FastAPI()
+
+    @application.get("/{number}", response_class=PlainTextResponse)
+    async def answer(number: str) -> str:
+        return number
+
+    return _under_uvicorn(application, listener)
+
+
+async def serve_hypercorn(listener: socket.socket) -> object:
+    """An ASGI application under Hypercorn."""
+    from hypercorn.asyncio import serve
+    from hypercorn.config import Config
+
+    config = Config()
+    config.bind = [f"fd://{listener.fileno()}"]
+    config.loglevel = "WARNING"
+    return asyncio.create_task(serve(cast(Any, _application), config, shutdown_trigger=asyncio.Event().wait))
+
+
+def _under_uvicorn(application: Any, listener: socket.socket) -> object:
     import uvicorn
 
     config = uvicorn.Config(
-        _application, http="httptools", ws="none", lifespan="off", log_level="warning", access_log=False
+        application, http="httptools", ws="none", lifespan="off", log_level="warning", access_log=False
     )
     return asyncio.create_task(uvicorn.Server(config).serve([listener]))
 

@@ -58,10 +58,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "aio.streams": (*_AIO, "aio.interop"),
     "aio.tls": (*_KERNEL, "aio.streams"),
     "aio.transports": (
-        *(*_AIO, "core.timers", "core.kernel", "handles.datagrams", "handles.streams"),
-        *("aio.streams", "aio.tls"),
+        *(*_AIO, "core.timers", "core.kernel", "core.pollers", "handles.datagrams", "handles.streams"),
+        *("aio.interop", "aio.streams", "aio.tls"),
     ),
-    "aio.sockets": (*_AIO, "core.kernel", "core.pollers", "aio.interop", "aio.transports"),
+    "aio.sockets": (*_AIO, "core.kernel", "core.pollers", "aio.interop", "aio.streams", "aio.transports"),
     "aio.connections": (
         *(*_AIO, "core.timers", "core.kernel", "core.pollers", "handles.process"),
         *("aio.interop", "aio.streams", "aio.transports", "aio.sockets"),

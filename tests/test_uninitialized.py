@@ -13,6 +13,7 @@ from tests.source_trees import all_sources
 
 WITHOUT_CLASSES = {
     "whorl.aio.sockets.add_reader",
+    "whorl.aio.sockets.connect_plain",
     "whorl.aio.futures.task_factory",
     "whorl.aio.interop.stock",
     "whorl.aio.sockets.interest",

@@ -36,7 +36,7 @@ def launch(
     except KeyboardInterrupt:
         status = INTERRUPTED
     except Exception as error:
-        error.__traceback__ = _beyond_this_file(error.__traceback__)
+        error.__traceback__ = _program_traceback(error.__traceback__)
         sys.excepthook(type(error), error, error.__traceback__)
         status = 1
     sys.exit(status)
@@ -83,7 +83,7 @@ async def _finished(awaitable: Any) -> Any:
     return await awaitable
 
 
-def _beyond_this_file(traceback: TracebackType | None) -> TracebackType | None:
+def _program_traceback(traceback: TracebackType | None) -> TracebackType | None:
     """Return the part of `traceback` that begins in the program; None if the program was never reached."""
     ours = (__file__, runpy.__file__, importlib.__file__)
     while traceback is not None:

@@ -157,9 +157,9 @@ class EventLoop(whorl.EventLoop):
 
     def _accept_connection(self, protocol_factory: Any, sock: Any, *options: Any) -> None:
         acceptor = Acceptor.__new__(Acceptor)
-        acceptor._face, acceptor._sock, acceptor._kind = self, sock, None
+        acceptor._event_loop, acceptor._sock, acceptor._kind = self, sock, None
         if not whorl.compiled:  # where slots that nobody has set do not read as nothing
-            acceptor._life, acceptor._accepted = 0, []
+            acceptor._handle_state, acceptor._accepted = 0, []
         acceptor._on_events(Event.READABLE)
 
     def start_idle(self, callback: Any) -> Idle:

@@ -11,7 +11,7 @@ import weakref
 import pytest
 
 from tests.core.loop_fakes import Inert, Watcher, run_turns
-from whorl.core import Event, Handle, Life, Loop, Request, RunMode
+from whorl.core import Event, Handle, HandleState, Loop, Request, RunMode
 from whorl.core.kernel.errors import os_error
 
 
@@ -35,7 +35,7 @@ def test_closing_takes_until_the_closing_phase(loop: Loop) -> None:
     loop.run(RunMode.NOWAIT)
     assert told == [handle]
     assert handle.is_closing()
-    assert handle._life == Life.CLOSED
+    assert handle._handle_state == HandleState.CLOSED
     assert loop.walk() == []
 
 

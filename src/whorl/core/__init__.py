@@ -10,14 +10,18 @@ from whorl.core.metrics import LoopMetrics, LoopUtilization
 from whorl.core.pollers.contract import IOHandle, Poller
 from whorl.core.probe import Probe
 from whorl.core.process.host import Host
-from whorl.core.states import Event, FsChange, Life, RunMode
+from whorl.core.states import Event, FsChange, HandleState, RunMode
 from whorl.core.timers.timed_callback import TimedCallback
+
+#: The former name of `HandleState`.
+Life = HandleState
 
 __all__ = [
     "Callback",
     "Event",
     "FsChange",
     "Handle",
+    "HandleState",
     "Host",
     "IOHandle",
     "Kernel",

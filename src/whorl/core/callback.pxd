@@ -84,7 +84,7 @@ cdef class Callback(Runnable):
 
 
 cdef class GuardedCallback(Callback):
-    cdef unsigned long _runner
+    cdef unsigned long _running_thread
     cdef object _ended
 
     @cython.locals(outer="unsigned long")

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from whorl.core.limits import SPARE_CALLBACKS
+from whorl.core.limits import CALLBACK_FREELIST_SIZE
 
 try:
     import cython
@@ -30,7 +30,7 @@ if not cython.compiled:
         """Return whether only the caller refers to an object; uncompiled, always return False."""
         return False
 
-    def set_freelist_size(room: int) -> None:
+    def set_freelist_size(size: int) -> None:
         """Set how many callbacks the freelist may keep; uncompiled, there is no freelist."""
 
     def freelist_put(callback: Any, guarded: bool) -> bool:
@@ -283,11 +283,11 @@ class GuardedCallback(Callback):
     """A callback whose `cancel`, from another thread, waits for a call that is under way.
 
     So after `cancel` the callback does not run, and will not (asyncio since 3.14). The running thread sets
-    `_runner` and then reads `_cancelled`; the cancelling thread sets `_cancelled` and then reads `_runner`.
-    So one of them sees the other. A lock is made only if a thread has to wait.
+    `_running_thread` and then reads `_cancelled`; the cancelling thread sets `_cancelled` and then reads
+    `_running_thread`. So one of them sees the other. A lock is made only if a thread has to wait.
     """
 
-    __slots__ = ("_ended", "_runner")
+    __slots__ = ("_ended", "_running_thread")
 
     def __init__(
         self,
@@ -297,28 +297,28 @@ class GuardedCallback(Callback):
         context: contextvars.Context | None = None,
     ) -> None:
         super().__init__(loop, callback, args, context)
-        self._runner = 0  # the thread that runs it now, or 0
+        self._running_thread = 0  # the thread that runs it now, or 0
         self._ended: Any = None  # a lock that is released at the end of the call
 
     def _execute(self) -> None:
         if has_single_reference(self):  # only the caller has it: nobody can cancel it
             Callback._execute(self)
             return
-        outer = self._runner
-        self._runner = thread_ident()
+        outer = self._running_thread
+        self._running_thread = thread_ident()
         try:
             Callback._execute(self)
         finally:
-            self._runner = outer
+            self._running_thread = outer
             if self._ended is not None:
                 ended, self._ended = self._ended, None
                 ended.release()
 
     def _await_end(self) -> None:
         """Wait until no other thread runs the callback."""
-        while self._runner != 0 and self._runner != thread_ident():
+        while self._running_thread != 0 and self._running_thread != thread_ident():
             ended = self._end_lock()
-            if self._runner != 0:  # else the call may have ended before the lock was set
+            if self._running_thread != 0:  # else the call may have ended before the lock was set
                 ended.acquire()
                 ended.release()
 
@@ -338,12 +338,12 @@ class GuardedCallback(Callback):
     def cancel(self) -> None:
         """Make sure that the function is not called, and is not being called."""
         Callback.cancel(self)
-        if self._runner != 0:
+        if self._running_thread != 0:
             self._await_end()
 
     def cancelled(self) -> bool:
         """Return whether `cancel` was called."""
-        if self._runner != 0:
+        if self._running_thread != 0:
             self._await_end()
         return self._cancelled
 
@@ -374,7 +374,7 @@ def recycle_guarded(entry: GuardedCallback) -> None:
         has_single_reference(entry)
         and not entry._cancelled
         and entry._source_traceback is None
-        and entry._runner == 0
+        and entry._running_thread == 0
         and entry._ended is None
     ):
         forget(entry)
@@ -413,4 +413,4 @@ def new_guarded_callback(
     return entry
 
 
-set_freelist_size(SPARE_CALLBACKS)
+set_freelist_size(CALLBACK_FREELIST_SIZE)

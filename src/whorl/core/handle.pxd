@@ -14,7 +14,7 @@ cdef class Handle(Runnable):
     cdef public object data
     cdef object _close_callback
     cdef object __weakref__
-    cdef readonly unsigned char _life
+    cdef readonly unsigned char _handle_state
     cdef readonly flag _active
     cdef readonly flag _referenced
     cdef flag _listed

@@ -17,14 +17,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import AbstractLoop, Runnable
-from whorl.core.states import Life
+from whorl.core.states import HandleState
 
 if TYPE_CHECKING:
     from typing import Self
 
-OPEN = int(Life.OPEN)
-CLOSING = int(Life.CLOSING)
-CLOSED = int(Life.CLOSED)
+OPEN = int(HandleState.OPEN)
+CLOSING = int(HandleState.CLOSING)
+CLOSED = int(HandleState.CLOSED)
 
 
 class Handle(Runnable):
@@ -37,7 +37,7 @@ class Handle(Runnable):
         "__weakref__",
         "_active",
         "_close_callback",
-        "_life",
+        "_handle_state",
         "_listed",
         "_loop",
         "_referenced",
@@ -53,7 +53,7 @@ class Handle(Runnable):
         """Set the attributes, as `__init__` does, but do not add the handle to the loop's open ones."""
         self._loop = loop
         self.data: Any = None
-        self._life = OPEN
+        self._handle_state = OPEN
         self._active = False
         self._referenced = True
         self._listed = False  # whether the handle is among the loop's open ones
@@ -71,7 +71,7 @@ class Handle(Runnable):
         """
         if callback is not None and not callable(callback):
             raise TypeError(f"a callable object was expected by close(), got {callback!r}")
-        if self._life == OPEN:
+        if self._handle_state == OPEN:
             self._close_callback = callback
             self._begin_close()
 
@@ -99,16 +99,16 @@ class Handle(Runnable):
 
     def is_closing(self) -> bool:
         """Return whether `close` was called."""
-        return self._life != OPEN
+        return self._handle_state != OPEN
 
     def _flush_held(self) -> None:
         """Send the data that this handle holds for the loop's `WriteCoalescer`, if any."""
 
     def _begin_close(self) -> None:
         """Do the first step of closing, once."""
-        if self._life != OPEN:
+        if self._handle_state != OPEN:
             return
-        self._life = CLOSING
+        self._handle_state = CLOSING
         try:
             self._release_now()
         finally:
@@ -127,7 +127,7 @@ class Handle(Runnable):
         self._loop = None  # type: ignore[assignment]
 
     def _check_open(self) -> None:
-        if self._life != OPEN:
+        if self._handle_state != OPEN:
             raise OSError(errno.EINVAL, f"{type(self).__name__} handle is closed")
 
     def _activate(self) -> None:
@@ -144,7 +144,7 @@ class Handle(Runnable):
 
     def _finish_close(self) -> None:
         """Do the second step of closing: the loop calls this in its closing phase."""
-        self._life = CLOSED
+        self._handle_state = CLOSED
         self._loop._handle_closed(self)
         callback = self._close_callback
         self._close_callback = None
@@ -152,9 +152,9 @@ class Handle(Runnable):
             callback(self)
 
     def __repr__(self) -> str:
-        life = Life(self._life).name.lower()
+        state = HandleState(self._handle_state).name.lower()
         active = " active" if self._active else ""
-        return f"<{type(self).__name__} {life}{active}>"
+        return f"<{type(self).__name__} {state}{active}>"
 
 
 class Request:

@@ -45,7 +45,7 @@ LONG_READ: Final = 8 * 1024
 
 #: A message from this size to below LONG_READ, in bytes, reuses the memory of an earlier one that has no
 #: other reference. For shorter messages CPython's own allocator is quick.
-SHORTEST_AGAIN: Final = 480
+SHORTEST_REUSED: Final = 480
 
 #: The most memory for messages that a kernel object keeps, in bytes. It is enough for the messages that one
 #: turn may bring to readers before the first of them is read.
@@ -59,10 +59,10 @@ LONGEST_READ: Final = 128 * 1024
 LONGEST_FED: Final = 64 * 1024
 
 #: Room for any datagram of UDP, in bytes; a datagram of another kind of socket may have READ_SIZE.
-DATAGRAM_ROOM: Final = 64 * 1024
+DATAGRAM_SIZE: Final = 64 * 1024
 
 #: The block in which the datagrams of one call are received, in bytes: 16 of UDP.
-DATAGRAM_BLOCK: Final = 16 * DATAGRAM_ROOM
+DATAGRAM_BLOCK: Final = 16 * DATAGRAM_SIZE
 
 #: The most that one read of inotify takes, in bytes: some 2,000 changes. Other handles get their turn
 #: before the next read.
@@ -120,14 +120,14 @@ THREADPOOL_MAX_SIZE: Final = 1024
 ACCEPTS_PER_EVENT: Final = 128
 
 #: The pause of a listener after descriptors or memory ran out, in nanoseconds (asyncio: 1 s).
-ACCEPT_REST_NS: Final = 1_000_000_000
+ACCEPT_RETRY_DELAY_NS: Final = 1_000_000_000
 
 #: The most callbacks on the freelist: enough for a burst, and 1.6 MiB after a burst of so many.
 #: The collector looks again and again at the callbacks that a burst makes anew.
-SPARE_CALLBACKS: Final = 16384
+CALLBACK_FREELIST_SIZE: Final = 16384
 
 #: The most write requests on the freelist: one for each connection of a busy server.
-SPARE_WRITES: Final = 1024
+WRITE_FREELIST_SIZE: Final = 1024
 
 #: The largest write that a collecting loop holds, in bytes. The system call is only a small part of the cost
 #: of a larger write.
@@ -173,4 +173,4 @@ TEMPORARY_NAMES: Final = 10_000
 FILE_BUFFER: Final = 64 * 1024
 
 #: The number of answers about numeric addresses that are remembered.
-PLAIN_ANSWERS: Final = 256
+NUMERIC_ANSWERS: Final = 256

@@ -1,4 +1,4 @@
-"""The enums of the machine: run modes, events of a descriptor, life of a handle."""
+"""The enums of the machine: run modes, events of a descriptor, states of a handle."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class FsChange(enum.IntFlag):
     CHANGE = 2  #: its contents or attributes were changed
 
 
-class Life(enum.IntEnum):
-    """The life of a handle: OPEN -> CLOSING (close was called) -> CLOSED (the callback ran)."""
+class HandleState(enum.IntEnum):
+    """The state of a handle: OPEN -> CLOSING (close was called) -> CLOSED (the callback ran)."""
 
     OPEN = 0
     CLOSING = 1

@@ -34,17 +34,17 @@ cdef class RequestQueue:
     cdef Py_ssize_t _size
 
     cdef object push(self, StreamRequest request)
-    cdef object owe(self, StreamRequest request, int code)
+    cdef object push_completed(self, StreamRequest request, int code)
     @cython.locals(request=StreamRequest)
     cdef StreamRequest pop(self)
 
 
-cdef StreamRequest _spare
-cdef Py_ssize_t _spares
-cdef Py_ssize_t SPARE_WRITES
+cdef StreamRequest _freelist
+cdef Py_ssize_t _freelist_size
+cdef Py_ssize_t WRITE_FREELIST_SIZE
 
 
-@cython.locals(spare=StreamRequest, request=Write)
+@cython.locals(first=StreamRequest, request=Write)
 cpdef Write new_write(Handle handle, object callback)
 cpdef object recycle_write(StreamRequest request)
 cpdef object contiguous(object data)

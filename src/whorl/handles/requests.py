@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from whorl.core.callback import current_context
 from whorl.core.handle import Handle, Request
 from whorl.core.kernel.errors import os_error
-from whorl.core.limits import SPARE_WRITES
+from whorl.core.limits import WRITE_FREELIST_SIZE
 
 try:
     import cython
@@ -93,7 +93,7 @@ class RequestQueue:
         self._last = request
         self._size += 1
 
-    def owe(self, request: StreamRequest, code: int) -> None:
+    def push_completed(self, request: StreamRequest, code: int) -> None:
         """Append a finished request, with the code of its result."""
         request._code = code
         self.push(request)
@@ -111,22 +111,22 @@ class RequestQueue:
 
 
 # The freelist: finished writes that had no other reference, linked by `_next`; compiled only.
-_spare: StreamRequest | None = None
-_spares = 0
+_freelist: StreamRequest | None = None
+_freelist_size = 0
 
 
 def new_write(handle: Handle, callback: Ended | None) -> Write:
     """Return a `Write` that does not keep the loop alive yet, made without the cost of calling its class."""
-    global _spare, _spares
-    spare: Any = _spare
-    if spare is None:
+    global _freelist, _freelist_size
+    first: Any = _freelist
+    if first is None:
         request = Write.__new__(Write)
     else:
-        _spare = spare._next
-        spare._next = None
-        _spares -= 1
+        _freelist = first._next
+        first._next = None
+        _freelist_size -= 1
         # Other code may have found it among the objects that the collector shows.
-        request = spare if has_single_reference(spare) else Write.__new__(Write)
+        request = first if has_single_reference(first) else Write.__new__(Write)
     request._set_up(handle, callback)
     request._target = 0
     return request
@@ -137,15 +137,15 @@ def recycle_write(request: StreamRequest) -> None:
 
     Making and freeing objects that the collector watches is a third of the cost of a write.
     """
-    global _spare, _spares
-    if has_single_reference(request) and type(request) is Write and _spares < SPARE_WRITES:
+    global _freelist, _freelist_size
+    if has_single_reference(request) and type(request) is Write and _freelist_size < WRITE_FREELIST_SIZE:
         request.data = None  # first: freeing it may run any code
         if request._pending:
             return
         request._loop = request.handle = request._context = None  # type: ignore[assignment]
-        request._next = _spare
-        _spare = request
-        _spares += 1
+        request._next = _freelist
+        _freelist = request
+        _freelist_size += 1
 
 
 def contiguous(data: Buffer) -> bytes | memoryview:

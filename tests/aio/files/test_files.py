@@ -539,7 +539,7 @@ class TestCancelling:
         before = await settled_descriptors()
         file = await fs.open(tmp_path / "file", "wb", 100_000)
         await file.write(b"1")
-        file._room = 100  # so that this waits in the buffer
+        file._buffer_free = 100  # so that this waits in the buffer
         await file.write(b"2")
         await cancel_under_way(kernel, file.close())
         await file.close()

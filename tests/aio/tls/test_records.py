@@ -43,7 +43,7 @@ def test_record_scanner_counts_no_more_records_than_are_wanted() -> None:
 @pytest.mark.parametrize("header", [b"\x80.\x01\x03\x01", b"\x17\x02\x00\x00\x10", b"\x16\x03\x01H\x01"])
 def test_record_scanner_stops_at_an_invalid_header(header: bytes) -> None:
     walk = RecordScanner()
-    walk.pass_by(bytearray(header + bytes(100)), 105)
+    walk.scan(bytearray(header + bytes(100)), 105)
     assert not walk.is_known
 
 
@@ -185,6 +185,6 @@ async def test_record_scanner_that_loses_track_loses_no_data(
     async with manual_connection(loop, protocol) as (transport, peer):
         for track_is_lost in (False, True):
             if track_is_lost:
-                transport._ssl_protocol._by_records.lose_track()
+                transport._ssl_protocol._record_reader.stop()
             await peer.send(data)
         assert await protocol.until_received(2 * len(data)) == data + data

@@ -832,7 +832,7 @@ ACTS: dict[str, Callable[[Any], Any]] = {
 
 def test_each_public_method_is_known_to_send_what_is_held_or_not() -> None:
     public = {name for name in dir(SocketTransport) if not name.startswith("_")}
-    assert public == ACTS.keys() | {"data", "loop"}
+    assert public == ACTS.keys() | {"data", "loop"}, "test_method_lists.py says where a method is listed"
     assert public > SENDERS
 
 

@@ -18,7 +18,7 @@ import whorl
 from tests.core.loop_fakes import refuse_system_call
 from whorl.core import Kernel
 from whorl.core.kernel.datagrams import DatagramSocket
-from whorl.core.limits import DATAGRAM_BLOCK, DATAGRAM_ROOM, READ_SIZE
+from whorl.core.limits import DATAGRAM_BLOCK, DATAGRAM_SIZE, READ_SIZE
 
 LONGEST = 65_507  # a datagram over IPv4
 FAMILIES = {"ipv4": (socket.AF_INET, ("127.0.0.1", 0)), "ipv6": (socket.AF_INET6, ("::1", 0))}
@@ -355,7 +355,7 @@ def test_a_queue_of_something_else_is_an_error(
 
 
 def test_the_block_holds_more_than_one_datagram_of_any_kind() -> None:
-    assert DATAGRAM_BLOCK >= 2 * READ_SIZE >= 2 * DATAGRAM_ROOM > 2 * LONGEST
+    assert DATAGRAM_BLOCK >= 2 * READ_SIZE >= 2 * DATAGRAM_SIZE > 2 * LONGEST
 
 
 def test_calls_by_object_give_what_python_gives(kernel: Kernel, ends: list[DatagramSocket]) -> None:

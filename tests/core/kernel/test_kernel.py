@@ -31,7 +31,7 @@ from whorl.core.limits import (
     MOST_KEPT,
     READ_SIZE,
     RELEASE_GIL_SIZE,
-    SHORTEST_AGAIN,
+    SHORTEST_REUSED,
     WRITE_VECTORS,
 )
 
@@ -107,7 +107,7 @@ def test_a_file_is_sent_from_an_offset(
 
 
 MESSAGE_SIZES = st.sampled_from(
-    [1, SHORTEST_AGAIN - 1, SHORTEST_AGAIN, 700, 1000, 1399, 1400, 1401, 5000, LONG_READ - 1, LONG_READ]
+    [1, SHORTEST_REUSED - 1, SHORTEST_REUSED, 700, 1000, 1399, 1400, 1401, 5000, LONG_READ - 1, LONG_READ]
 )
 
 
@@ -176,7 +176,7 @@ def test_recv_keeps_no_more_memory_of_messages_than_is_allowed(
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        for size in (SHORTEST_AGAIN, LONG_READ - 1, 1000):
+        for size in (SHORTEST_REUSED, LONG_READ - 1, 1000):
             kept = []
             for _ in range(400):
                 theirs.send(bytes(size))
@@ -212,10 +212,10 @@ def test_a_short_message_does_not_hold_the_memory_of_a_long_one(
         theirs.send(bytes(LONG_READ - 1))
         assert len(kernel.recv(ours.fileno(), READ_SIZE)) == LONG_READ - 1
         before, _ = tracemalloc.get_traced_memory()
-        theirs.send(bytes(SHORTEST_AGAIN))
+        theirs.send(bytes(SHORTEST_REUSED))
         message = kernel.recv(ours.fileno(), READ_SIZE)
         after, _ = tracemalloc.get_traced_memory()
-        assert len(message) == SHORTEST_AGAIN
+        assert len(message) == SHORTEST_REUSED
         assert before - after > LONG_READ // 2
     finally:
         tracemalloc.stop()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     class Acceptor(Protocol):
         """An object that accepts connections for a server."""
 
-        _face: AnyLoop
+        _event_loop: AnyLoop
         _server: Server
 
         def is_closing(self) -> bool: ...
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 def serve(acceptor: Acceptor, connection: Any, address: Any) -> None:
     """Make the protocol and the transport of a connection, in a context for this connection."""
-    loop, server = acceptor._face, acceptor._server
+    loop, server = acceptor._event_loop, acceptor._server
     if loop._debug:
         logger.debug("%r got a new connection from %r: %r", server, address, connection)
     context = server._context.copy()
@@ -47,7 +47,7 @@ def serve(acceptor: Acceptor, connection: Any, address: Any) -> None:
 
 
 def _make_transport(acceptor: Acceptor, connection: Any, address: Any, context: Context) -> None:
-    loop, server = acceptor._face, acceptor._server
+    loop, server = acceptor._event_loop, acceptor._server
     protocol = transport = None
     if acceptor.is_closing():
         loop._kernel.close_socket(connection)
@@ -65,7 +65,7 @@ def _make_transport(acceptor: Acceptor, connection: Any, address: Any, context: 
 
 
 async def _make_tls_transport(acceptor: Acceptor, connection: Any, address: Any, context: Context) -> None:
-    loop, server = acceptor._face, acceptor._server
+    loop, server = acceptor._event_loop, acceptor._server
     protocol = transport = None
     try:
         protocol = server._protocol_factory()
@@ -98,10 +98,10 @@ def connection_failed(
         transport.close()
     else:
         loop._kernel.close_socket(connection)
-    say_failed(loop, error, protocol, transport)
+    report_failed_connection(loop, error, protocol, transport)
 
 
-def say_failed(loop: Any, error: BaseException, protocol: Any, transport: Any) -> None:
+def report_failed_connection(loop: Any, error: BaseException, protocol: Any, transport: Any) -> None:
     """Log in debug mode that a connection failed, which was closed; raise the errors that end the program."""
     if isinstance(error, SystemExit | KeyboardInterrupt):
         raise error

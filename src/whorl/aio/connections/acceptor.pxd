@@ -23,11 +23,11 @@ cdef int READABLE
 cdef int ACCEPTS_PER_EVENT
 cdef object SocketTransport
 cdef tuple EXHAUSTED
-cdef tuple NOTHING_THERE
+cdef tuple WOULD_BLOCK
 
 
 cdef class Acceptor(IOHandle):
-    cdef public object _face
+    cdef public object _event_loop
     cdef public object _server
     cdef public object _sock
     cdef public tuple _kind
@@ -47,11 +47,11 @@ cdef class Acceptor(IOHandle):
     @cython.locals(accepted=tuple)
     cdef object _begin_accepted(self)
     @cython.locals(fd=int)
-    cdef object _give_up_accepted(self)
+    cdef object _close_accepted(self)
     cdef bint _accepts_descriptors(self) except -1
     @cython.locals(machine=LoopLifecycle, transport=StreamTransport, made=StreamTransport)
     cdef object _begin(self, int fd, tuple accepted, object context)
-    cdef object _take_a_rest(self, object error)
+    cdef object _pause_accepting(self, object error)
     cpdef object _release(self)
 
 

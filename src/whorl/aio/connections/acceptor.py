@@ -10,7 +10,7 @@ import socket
 from asyncio import trsock
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.connections.accepted_socket import say_failed, serve
+from whorl.aio.connections.accepted_socket import report_failed_connection, serve
 from whorl.aio.interop.stock import is_stock_socket
 from whorl.aio.sockets.connect_plain import is_stock_loop
 from whorl.aio.sockets.watch import release_fd_for_transport
@@ -19,9 +19,9 @@ from whorl.aio.transports.public import SocketTransport
 from whorl.aio.transports.stream import StreamTransport
 from whorl.core.kernel.errors import os_error
 from whorl.core.kernel.sockets import ACCEPTED_FAMILIES
-from whorl.core.limits import ACCEPT_REST_NS, ACCEPTS_PER_EVENT
+from whorl.core.limits import ACCEPT_RETRY_DELAY_NS, ACCEPTS_PER_EVENT
 from whorl.core.pollers.contract import IOHandle
-from whorl.core.states import Event, Life
+from whorl.core.states import Event, HandleState
 
 try:
     import cython
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from whorl.core.loop.lifecycle import LoopLifecycle
     from whorl.core.timers.timed_callback import TimedCallback
 
-OPEN = int(Life.OPEN)
+OPEN = int(HandleState.OPEN)
 READABLE = int(Event.READABLE)
 
 # Errors of accept(2) after which connections still wait, but resources to accept them are missing.
 EXHAUSTED = (-errno.EMFILE, -errno.ENFILE, -errno.ENOBUFS, -errno.ENOMEM)
-NOTHING_THERE = (-errno.EAGAIN, -errno.EINTR)
+WOULD_BLOCK = (-errno.EAGAIN, -errno.EINTR)
 
 if not cython.compiled:
 
@@ -68,8 +68,8 @@ class Acceptor(IOHandle):
     __slots__ = (
         "_accepted",
         "_clients",
+        "_event_loop",
         "_exhausted",
-        "_face",
         "_kind",
         "_retry_timer",
         "_server",
@@ -81,7 +81,7 @@ class Acceptor(IOHandle):
     def __init__(self, loop: AnyLoop, server: Server, sock: Any) -> None:
         IOHandle.__init__(self, loop)
         loop._mark_internal(self)
-        self._face = loop
+        self._event_loop = loop
         self._server = server
         self._sock = sock
         self._clients: ConnectionSet = server._clients
@@ -106,12 +106,12 @@ class Acceptor(IOHandle):
     def _on_events(self, seen: int) -> None:
         if self._accepted:
             self._begin_accepted()
-        if seen and self._life == OPEN:
+        if seen and self._handle_state == OPEN:
             self._accept()
 
     def _accept(self) -> None:
         """Accept what waits."""
-        machine: LoopLifecycle = self._face
+        machine: LoopLifecycle = self._event_loop
         kernel = machine._kernel
         descriptors = self._accepts_descriptors()
         # A connection mostly comes alone: only a second event in a row is worth a call that may find nothing.
@@ -126,12 +126,12 @@ class Acceptor(IOHandle):
                 else:
                     connection, address = accepted
                     serve(self, connection, address)
-                if self._life != OPEN:
+                if self._handle_state != OPEN:
                     return
-            elif accepted in NOTHING_THERE:
+            elif accepted in WOULD_BLOCK:
                 return
             elif accepted in EXHAUSTED:
-                self._take_a_rest(os_error(accepted))
+                self._pause_accepting(os_error(accepted))
                 return
             elif accepted != -errno.ECONNABORTED:
                 raise os_error(accepted)
@@ -141,20 +141,20 @@ class Acceptor(IOHandle):
 
         It needs none if no program sees it, and none has replaced the functions that make it.
         """
-        return self._kind is not None and is_stock_loop(self._face)
+        return self._kind is not None and is_stock_loop(self._event_loop)
 
     def _begin_soon(self, accepted: tuple[int, bytes | int, Any]) -> None:
         """Make the protocol and the transport in the next turn."""
         try:
             self._accepted.append(accepted)
         except BaseException:  # There is no memory for it, and no other code knows the descriptor.
-            self._face._kernel.close(accepted[0])
+            self._event_loop._kernel.close(accepted[0])
             raise
         self._run_again()
 
     def _run_again(self) -> None:
         """Run again in the next turn, for the connections that were accepted in this one."""
-        machine: LoopLifecycle = self._face
+        machine: LoopLifecycle = self._event_loop
         if not self._queued:
             machine._enqueue(self)
             self._queued = True
@@ -172,13 +172,13 @@ class Acceptor(IOHandle):
 
     def _begin(self, fd: int, accepted: tuple[int, bytes | int, Any], context: Any) -> None:
         """Make the protocol and the transport of a connection without a socket object."""
-        loop = self._face
+        loop = self._event_loop
         machine: LoopLifecycle = loop
         protocol: Any = None
         made: StreamTransport | None = None
         try:
             protocol = self._server._protocol_factory()
-            if self._life != OPEN:  # The factory closed the server.
+            if self._handle_state != OPEN:  # The factory closed the server.
                 machine._kernel.close(fd)
                 return
             if machine._poller.find(fd) is not None or self._table.get(fd) is not None:
@@ -192,16 +192,16 @@ class Acceptor(IOHandle):
                 machine._kernel.close(fd)
             else:
                 made.close()
-            say_failed(loop, error, protocol, made)
+            report_failed_connection(loop, error, protocol, made)
 
-    def _take_a_rest(self, error: OSError) -> None:
+    def _pause_accepting(self, error: OSError) -> None:
         """Report once that descriptors or memory ran out, and try again later."""
-        self._retry_timer = self._face.call_later(ACCEPT_REST_NS / 1e9, self._resume)
-        self._face._poller.remove(self)
+        self._retry_timer = self._event_loop.call_later(ACCEPT_RETRY_DELAY_NS / 1e9, self._resume)
+        self._event_loop._poller.remove(self)
         if self._exhausted:
             return
         self._exhausted = True
-        self._face.call_exception_handler(
+        self._event_loop.call_exception_handler(
             {
                 "message": "socket.accept() out of system resource",
                 "exception": error,
@@ -212,21 +212,21 @@ class Acceptor(IOHandle):
     def _resume(self) -> None:
         self._retry_timer = None
         if not self.is_closing():
-            self._face._poller.add(self, READABLE)
+            self._event_loop._poller.add(self, READABLE)
 
     def _release(self) -> None:
         if self._retry_timer is not None:
             self._retry_timer.cancel()
-        self._face._poller.remove(self)
+        self._event_loop._poller.remove(self)
         self._fd = -1
-        self._give_up_accepted()
+        self._close_accepted()
 
-    def _give_up_accepted(self) -> None:
+    def _close_accepted(self) -> None:
         """Close the accepted connections that will get no transport."""
         while self._accepted:
             fd, _, _ = self._accepted.pop()
-            self._face._kernel.close(fd)
+            self._event_loop._kernel.close(fd)
 
     def __del__(self) -> None:
         if is_initialized(self):
-            self._give_up_accepted()
+            self._close_accepted()

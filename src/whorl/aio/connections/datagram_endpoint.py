@@ -15,8 +15,8 @@ from whorl.aio.connections.resolver import resolve_or_raise
 from whorl.aio.sockets.watch import ensure_no_transport
 from whorl.aio.transports.byte_transport import InheritedMethod
 from whorl.aio.transports.datagram import DatagramEndpoint
-from whorl.aio.transports.private_attributes import DatagramNames
-from whorl.aio.transports.public import bind_compiled_methods, named, transport_repr
+from whorl.aio.transports.private_attributes import DatagramPrivateAttributes
+from whorl.aio.transports.public import bind_compiled_methods, transport_repr, with_asyncio_name
 from whorl.core.kernel.errors import check_result, os_error
 from whorl.core.states import Event
 
@@ -34,8 +34,8 @@ class _BothTransports(asyncio.Transport, asyncio.DatagramTransport):
 
 
 @bind_compiled_methods
-@named("_SelectorDatagramTransport")
-class DatagramTransport(DatagramEndpoint, DatagramNames):
+@with_asyncio_name("_SelectorDatagramTransport")
+class DatagramTransport(DatagramEndpoint, DatagramPrivateAttributes):
     """A datagram endpoint; plain Python, so that methods can be replaced on an instance.
 
     It has the methods of a transport that writes a stream, as asyncio's has. They raise NotImplementedError.
@@ -104,12 +104,12 @@ async def create_datagram_endpoint(
 
     Source: ``asyncio.loop.create_datagram_endpoint``.
     """
-    wish = _EndpointOptions(local_addr, remote_addr, family, proto, flags, reuse_port, allow_broadcast)
-    _check_arguments(sock, wish)
+    options = _EndpointOptions(local_addr, remote_addr, family, proto, flags, reuse_port, allow_broadcast)
+    _check_arguments(sock, options)
     remote = None
     is_own = sock is None  # and will be made here
     if is_own:
-        sock, remote = await _open_any(loop, wish, await _attempts(loop, wish))
+        sock, remote = await _open_any(loop, options, await _attempts(loop, options))
     else:
         sock.setblocking(False)
     try:
@@ -157,28 +157,28 @@ def make_datagram_transport(
     return transport  # type: ignore[no-any-return]
 
 
-def _check_arguments(sock: Any, wish: _EndpointOptions) -> None:
+def _check_arguments(sock: Any, options: _EndpointOptions) -> None:
     """Refuse what can be refused before a name is resolved."""
     if sock is not None:
-        _check_socket(sock, wish)
-    elif not (wish.local_addr or wish.remote_addr):
-        if wish.family == 0:
+        _check_socket(sock, options)
+    elif not (options.local_addr or options.remote_addr):
+        if options.family == 0:
             raise ValueError("unexpected address family")
-    elif wish.family == socket.AF_UNIX:
-        for address in (wish.local_addr, wish.remote_addr):
+    elif options.family == socket.AF_UNIX:
+        for address in (options.local_addr, options.remote_addr):
             if address is not None and not isinstance(address, str):
                 raise TypeError("string is expected")
 
 
-def _check_socket(sock: Any, wish: _EndpointOptions) -> None:
+def _check_socket(sock: Any, options: _EndpointOptions) -> None:
     """Refuse sockets that are no datagram sockets, and options that come too late."""
     if _ONLY_DATAGRAM_SOCKETS:
         if sock.type != socket.SOCK_DGRAM:
             raise ValueError(f"A UDP Socket was expected, got {sock!r}")
     elif sock.type == socket.SOCK_STREAM:
         raise ValueError(f"A datagram socket was expected, got {sock!r}")
-    if any(wish):
-        problems = ", ".join(f"{name}={value}" for name, value in wish._asdict().items() if value)
+    if any(options):
+        problems = ", ".join(f"{name}={value}" for name, value in options._asdict().items() if value)
         raise ValueError(
             f"socket modifier keyword arguments can not be used when sock is specified. ({problems})"
         )
@@ -187,27 +187,32 @@ def _check_socket(sock: Any, wish: _EndpointOptions) -> None:
 # Addresses.
 
 
-async def _attempts(loop: AnyLoop, wish: _EndpointOptions) -> list[_Attempt]:
+async def _attempts(loop: AnyLoop, options: _EndpointOptions) -> list[_Attempt]:
     """Return the addresses to try, one after the other."""
-    if wish.family == socket.AF_UNIX or not (wish.local_addr or wish.remote_addr):
-        if wish.local_addr and wish.local_addr[0] != "\0":
-            remove_stale(loop, wish.local_addr)
-        return [_Attempt(wish.family, wish.proto, wish.local_addr, wish.remote_addr)]
+    if options.family == socket.AF_UNIX or not (options.local_addr or options.remote_addr):
+        if options.local_addr and options.local_addr[0] != "\0":
+            remove_stale(loop, options.local_addr)
+        return [_Attempt(options.family, options.proto, options.local_addr, options.remote_addr)]
     found: dict[tuple[int, int], list[Any]] = {}
-    for place, address in enumerate((wish.local_addr, wish.remote_addr)):
+    for place, address in enumerate((options.local_addr, options.remote_addr)):
         if address is None:
             continue
         if not (isinstance(address, tuple) and len(address) == 2):
             raise TypeError("2-tuple is expected")
         infos = await resolve_or_raise(
-            loop, address, family=wish.family, type=socket.SOCK_DGRAM, proto=wish.proto, flags=wish.flags
+            loop,
+            address,
+            family=options.family,
+            type=socket.SOCK_DGRAM,
+            proto=options.proto,
+            flags=options.flags,
         )
         for family, _, protocol, _, resolved in infos:
             found.setdefault((family, protocol), [None, None])[place] = resolved
     attempts = [
         _Attempt(family, protocol, local, remote)
         for (family, protocol), (local, remote) in found.items()
-        if not ((wish.local_addr and local is None) or (wish.remote_addr and remote is None))
+        if not ((options.local_addr and local is None) or (options.remote_addr and remote is None))
     ]
     if not attempts:
         raise ValueError("can not get address information")
@@ -217,13 +222,13 @@ async def _attempts(loop: AnyLoop, wish: _EndpointOptions) -> list[_Attempt]:
 # Sockets.
 
 
-async def _open_any(loop: AnyLoop, wish: _EndpointOptions, attempts: list[_Attempt]) -> tuple[Any, Any]:
+async def _open_any(loop: AnyLoop, options: _EndpointOptions, attempts: list[_Attempt]) -> tuple[Any, Any]:
     """Return the first socket that can be made, and the address its datagrams go to."""
     errors: list[OSError] = []
     try:
         for attempt in attempts:
             try:
-                return await _open_one(loop, wish, attempt)
+                return await _open_one(loop, options, attempt)
             except OSError as error:
                 errors.append(error)
         raise errors[0]
@@ -231,21 +236,21 @@ async def _open_any(loop: AnyLoop, wish: _EndpointOptions, attempts: list[_Attem
         del errors  # Their tracebacks refer to this frame.
 
 
-async def _open_one(loop: AnyLoop, wish: _EndpointOptions, attempt: _Attempt) -> tuple[Any, Any]:
+async def _open_one(loop: AnyLoop, options: _EndpointOptions, attempt: _Attempt) -> tuple[Any, Any]:
     kernel = loop._kernel
     sock = kernel.open_socket(attempt.family, socket.SOCK_DGRAM, attempt.protocol)
     if isinstance(sock, int):
         raise os_error(sock)
     remote = None
     try:
-        if wish.reuse_port:
+        if options.reuse_port:
             set_reuse_port(loop, sock)
-        if wish.allow_broadcast:
+        if options.allow_broadcast:
             check_result(kernel.set_option(sock, socket.SOL_SOCKET, socket.SO_BROADCAST, 1))
-        if wish.local_addr:
+        if options.local_addr:
             check_result(kernel.bind(sock, attempt.local))
-        if wish.remote_addr:
-            if not wish.allow_broadcast:
+        if options.remote_addr:
+            if not options.allow_broadcast:
                 await loop.sock_connect(sock, attempt.remote)
             remote = attempt.remote
     except BaseException:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from whorl.aio.transports.byte_transport import InheritedMethod
 from whorl.aio.transports.pipe import ReadPipe, WritePipe
-from whorl.aio.transports.private_attributes import PipeNames, WritePipeNames
-from whorl.aio.transports.public import bind_compiled_methods, named, repr_parts
+from whorl.aio.transports.private_attributes import PipePrivateAttributes, WritePipePrivateAttributes
+from whorl.aio.transports.public import bind_compiled_methods, repr_parts, with_asyncio_name
 from whorl.core.states import Event
 
 if TYPE_CHECKING:
@@ -105,8 +105,8 @@ def _give_up(transport: ReadPipe | WritePipe, warn: Any) -> None:
             transport._close_now()
 
 
-@named("_UnixReadPipeTransport")
-class ReadPipeTransport(ReadPipe, PipeNames):
+@with_asyncio_name("_UnixReadPipeTransport")
+class ReadPipeTransport(ReadPipe, PipePrivateAttributes):
     """The public transport of a pipe that is read; `isinstance` finds ``asyncio.ReadTransport`` too."""
 
     get_extra_info = InheritedMethod(ReadPipe.get_extra_info)
@@ -123,8 +123,8 @@ class ReadPipeTransport(ReadPipe, PipeNames):
 
 
 @bind_compiled_methods
-@named("_UnixWritePipeTransport")
-class WritePipeTransport(WritePipe, WritePipeNames):
+@with_asyncio_name("_UnixWritePipeTransport")
+class WritePipeTransport(WritePipe, WritePipePrivateAttributes):
     """The public transport of a pipe that is written to; `isinstance` finds ``asyncio.Transport`` too.
 
     It has the methods of a transport that reads, as asyncio's has. They raise NotImplementedError.

@@ -7,7 +7,7 @@ import socket
 from asyncio.log import logger
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from whorl.core.limits import PLAIN_ANSWERS
+from whorl.core.limits import NUMERIC_ANSWERS
 
 if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop
@@ -30,7 +30,7 @@ async def getaddrinfo(
 
     Source: ``asyncio.loop.getaddrinfo``.
     """
-    known = without_asking(loop, host, port, family, type, proto, flags)
+    known = answer_if_numeric(loop, host, port, family, type, proto, flags)
     if known is not None:
         return known
     if loop._debug:
@@ -68,10 +68,10 @@ async def getnameinfo(loop: AnyLoop, sockaddr: Any, flags: int = 0) -> tuple[str
 
 
 # With these, an answer about numbers does not depend on the machine.
-_PLAIN_FLAGS = socket.AI_PASSIVE | socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+_NUMERIC_FLAGS = socket.AI_PASSIVE | socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
 
 
-def without_asking(
+def answer_if_numeric(
     loop: AnyLoop, host: Any, port: Any, family: int, kind: int, protocol: int, flags: int
 ) -> list[AddressInfo] | None:
     """Return the answer of `getaddrinfo` if host and port are plain numbers; None if it must be called.
@@ -83,17 +83,17 @@ def without_asking(
     if type(host) is not str or (port is not None and type(port) is not int) or not isinstance(flags, int):
         return None
     try:
-        answer = _plain_answer(host, port, family, kind, protocol, flags)
+        answer = _numeric_answer(host, port, family, kind, protocol, flags)
     except TypeError:  # getaddrinfo reports this error
         return None
     return None if answer is None else [answer]
 
 
-@functools.lru_cache(maxsize=PLAIN_ANSWERS, typed=True)
-def _plain_answer(
+@functools.lru_cache(maxsize=NUMERIC_ANSWERS, typed=True)
+def _numeric_answer(
     host: str, port: int | None, family: int, kind: int, protocol: int, flags: int
 ) -> AddressInfo | None:
-    if flags & ~_PLAIN_FLAGS or kind not in _PROTOCOLS or protocol not in (0, _PROTOCOLS[kind]):
+    if flags & ~_NUMERIC_FLAGS or kind not in _PROTOCOLS or protocol not in (0, _PROTOCOLS[kind]):
         return None
     if port is not None and not 0 <= port <= 65535:
         return None

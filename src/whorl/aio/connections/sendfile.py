@@ -118,8 +118,8 @@ async def _until_writable(loop: AnyLoop, sock: Any, transport: Any) -> None:
     ensure_no_transport(loop, fd)
     waiter = loop.create_future()
     if transport is not None:
-        transport._wait_with(waiter)
-    writer = watch_writer(loop, fd, _go_on, waiter)
+        transport._set_empty_waiter(waiter)
+    writer = watch_writer(loop, fd, _wake, waiter)
     try:
         await waiter
     finally:
@@ -128,7 +128,7 @@ async def _until_writable(loop: AnyLoop, sock: Any, transport: Any) -> None:
         _check_open(transport)
 
 
-def _go_on(waiter: asyncio.Future[None]) -> None:
+def _wake(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
 
@@ -144,7 +144,7 @@ async def sock_sendfile_fallback(loop: AnyLoop, sock: Any, file: Any, offset: in
             await loop.sock_sendall(sock, piece)
             total += len(piece)
     finally:
-        _leave_behind(file, offset, total)
+        _seek_past(file, offset, total)
     return total
 
 
@@ -160,7 +160,7 @@ async def _read_piece(
     return buffer[: size or 0]
 
 
-def _leave_behind(file: Any, offset: int, total: int) -> None:
+def _seek_past(file: Any, offset: int, total: int) -> None:
     """Set the file's position behind the bytes that were sent."""
     if total and hasattr(file, "seek"):
         file.seek(offset + total)
@@ -234,16 +234,16 @@ async def sendfile_fallback(loop: AnyLoop, transport: Any, file: Any, offset: in
         file.seek(offset)
     buffer = memoryview(bytearray(min(count or SENDFILE_WRITE_SIZE, SENDFILE_WRITE_SIZE)))
     total = 0
-    stand_in = _SendfileProtocol(loop, transport)
+    proto = _SendfileProtocol(loop, transport)
     try:
         while piece := await _read_piece(loop, file, buffer, count, total):
-            await stand_in.drain()
+            await proto.drain()
             transport.write(bytes(piece))
             total += len(piece)
-            await stand_in.drain()
+            await proto.drain()
     finally:
-        stand_in.leave()
-        _leave_behind(file, offset, total)
+        proto.restore()
+        _seek_past(file, offset, total)
     return total
 
 
@@ -255,11 +255,13 @@ class _SendfileProtocol(asyncio.Protocol):
             raise TypeError("transport should be _FlowControlMixin instance")
         self._transport = transport
         self._protocol = transport.get_protocol()
-        self._reads = transport.is_reading()
+        self._should_resume_reading = transport.is_reading()
         self._was_paused = transport._protocol_paused
         self._lost = False
         self._loop = loop
-        self._room: asyncio.Future[None] | None = loop.create_future() if self._was_paused else None
+        self._write_ready_fut: asyncio.Future[None] | None = (
+            loop.create_future() if self._was_paused else None
+        )
         transport.pause_reading()
         transport.set_protocol(self)
 
@@ -267,13 +269,13 @@ class _SendfileProtocol(asyncio.Protocol):
         """Wait until the transport takes more; ConnectionError if it will not."""
         if self._transport.is_closing():
             raise ConnectionError("Connection closed by peer")
-        if self._room is not None:
-            await self._room
+        if self._write_ready_fut is not None:
+            await self._write_ready_fut
 
-    def leave(self) -> None:
+    def restore(self) -> None:
         """Give the transport back to its protocol."""
         self._transport.set_protocol(self._protocol)
-        if self._reads:
+        if self._should_resume_reading:
             self._transport.resume_reading()
         if self._lost:
             return
@@ -289,19 +291,19 @@ class _SendfileProtocol(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._lost = True
-        room = self._room
-        if room is not None and not room.done():
-            room.set_exception(ConnectionError("Connection is closed by peer") if error is None else error)
+        waiter = self._write_ready_fut
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(ConnectionError("Connection is closed by peer") if error is None else error)
         self._protocol.connection_lost(error)
 
     def pause_writing(self) -> None:
-        if self._room is None:
-            self._room = self._loop.create_future()
+        if self._write_ready_fut is None:
+            self._write_ready_fut = self._loop.create_future()
 
     def resume_writing(self) -> None:
-        room, self._room = self._room, None
-        if room is not None and not room.done():
-            room.set_result(None)
+        waiter, self._write_ready_fut = self._write_ready_fut, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     def data_received(self, data: bytes) -> None:
         raise RuntimeError("Invalid state: reading should be paused")

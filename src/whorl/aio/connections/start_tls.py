@@ -110,6 +110,6 @@ def _move_stream_data(protocol: asyncio.BaseProtocol, tls: TLSProtocol) -> None:
         return
     buffer = getattr(getattr(protocol, "_stream_reader", None), "_buffer", None)
     if buffer:
-        tls._by_records.lose_track()
+        tls._record_reader.stop()
         tls._incoming.write(buffer)
         buffer.clear()

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from whorl.aio.transports.public import named
+from whorl.aio.transports.public import with_asyncio_name
 from whorl.handles.process.exit_watch import UNKNOWN_EXIT_CODE, ExitWatch
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def _spawn(loop: AnyLoop, args: Any, **options: Any) -> subprocess.Popen[bytes]:
         events._set_running_loop(loop)
 
 
-@named("_UnixSubprocessTransport")
+@with_asyncio_name("_UnixSubprocessTransport")
 class SubprocessTransport(asyncio.SubprocessTransport):
     """A running program, and the transports of its pipes (``asyncio.SubprocessTransport``)."""
 
@@ -246,7 +246,7 @@ class SubprocessTransport(asyncio.SubprocessTransport):
             logger.debug("process %r created: pid %s", program, self._pid)
 
     def _undo_spawn(self) -> None:
-        """Begin to serve if that is wanted; close the server if that raises."""
+        """Kill and reap the child, and close its pipes: nothing watches it."""
         self._proc.kill()
         self._proc.wait()
         self._close_raw_pipes()
@@ -380,7 +380,7 @@ class SubprocessTransport(asyncio.SubprocessTransport):
             self._proc.kill()
         except (ProcessLookupError, PermissionError):
             pass  # The process may have ended just now, or may have become another user's.
-        if self._loop.is_closed() and not (self._watch is not None and self._watch.is_awaited()):
+        if self._loop.is_closed() and not (self._watch is not None and self._watch.has_waiting_thread()):
             try:
                 self._loop._host.await_exit(self._pid, self._proc.poll)
             except RuntimeError:
@@ -451,7 +451,7 @@ class SubprocessTransport(asyncio.SubprocessTransport):
             self._protocol = None
 
 
-@named("WriteSubprocessPipeProto")
+@with_asyncio_name("WriteSubprocessPipeProto")
 class PipeProtocol(asyncio.BaseProtocol):
     """The protocol of one pipe's transport, which passes its calls on to the transport of the process."""
 
@@ -479,7 +479,7 @@ class PipeProtocol(asyncio.BaseProtocol):
         return f"<{type(self).__name__} fd={self.fd} pipe={self.pipe!r}>"
 
 
-@named("ReadSubprocessPipeProto")
+@with_asyncio_name("ReadSubprocessPipeProto")
 class ReadPipeProtocol(PipeProtocol, asyncio.Protocol):
     """The same protocol for a pipe that is read."""
 

@@ -60,7 +60,7 @@ class File(Generic[AnyStr]):
         self._lines_error: BaseException | None = None  # the error after them
         self._saw_end = False  # whether the file ended after the batch
         self._rewind: Any = None  # where a cancelled operation began to read
-        self._room = 0  # the number of bytes that the buffer surely takes
+        self._buffer_free = 0  # the number of bytes that the buffer surely takes
         self._turn = asyncio.Lock()
         self._is_busy = False  # whether a thread uses the io object
         self._idle: asyncio.Future[None] | None = None  # done when no thread uses it
@@ -258,8 +258,8 @@ class File(Generic[AnyStr]):
             raise TypeError(f"write() argument must be str, not {type(data).__name__}")
         size = len(data) if isinstance(data, str) else memoryview(data).nbytes
         most = largest_size(self._mode, data) if isinstance(data, str) else size
-        if most is not None and most <= self._room and not self._is_taken():
-            self._room -= most
+        if most is not None and most <= self._buffer_free and not self._is_taken():
+            self._buffer_free -= most
             return int(self._stack.write(data))
         if isinstance(data, str | bytes):
             return int(await self._do(functools.partial(write_through, data, self._buffers())))
@@ -277,7 +277,7 @@ class File(Generic[AnyStr]):
             self._check_open()
             await next_turn()
         else:
-            await self._do(lambda stack: stack.flush(), leaves_room=self._buffers())
+            await self._do(lambda stack: stack.flush(), empties_buffer=self._buffers())
 
     async def truncate(self, size: int | None = None) -> int:
         """Cut or extend the file, at the position by default; return its new size."""
@@ -369,17 +369,17 @@ class File(Generic[AnyStr]):
             await self._until_idle()
             return await self._run(act, reads=True)
 
-    async def _do(self, act: Callable[[Any], Any], *, leaves_room: bool = False) -> Any:
+    async def _do(self, act: Callable[[Any], Any], *, empties_buffer: bool = False) -> Any:
         """Let a thread call a function of the io object."""
         self._check_open()
         async with self._turn:
             await self._until_idle()
             result = await self._run(act)
-            if leaves_room or getattr(act, "func", None) is write_through:
-                self._room = self._room_when_empty()
+            if empties_buffer or getattr(act, "func", None) is write_through:
+                self._buffer_free = self._empty_buffer_size()
             return result
 
-    def _room_when_empty(self) -> int:
+    def _empty_buffer_size(self) -> int:
         if not self._buffers() or getattr(self._stack, "line_buffering", False):
             return 0
         return self._mode.buffering if self._mode.buffering > 1 else FILE_BUFFER
@@ -393,7 +393,7 @@ class File(Generic[AnyStr]):
 
     async def _run(self, act: Callable[[Any], Any], *, reads: bool = False, tells: bool = False) -> Any:
         future = self._loop.create_future()
-        self._room = 0
+        self._buffer_free = 0
         self._is_busy = True
         try:
             work = Work(

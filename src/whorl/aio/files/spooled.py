@@ -129,17 +129,17 @@ class SpooledTemporaryFile:
 
     def readable(self) -> bool:
         """Return whether it may be read."""
-        return self._asked("readable")
+        return self._ask_file("readable")
 
     def writable(self) -> bool:
         """Return whether it may be written."""
-        return self._asked("writable")
+        return self._ask_file("writable")
 
     def seekable(self) -> bool:
         """Return whether it has a position."""
-        return self._asked("seekable")
+        return self._ask_file("seekable")
 
-    def _asked(self, method: str) -> bool:
+    def _ask_file(self, method: str) -> bool:
         return bool(getattr(self._memory if self._file is None else self._file, method)())
 
     # Methods to be awaited.

@@ -60,7 +60,7 @@ cdef class Task(Future):
     cdef object _advance(self, object error)
     cdef object _wait_for_own(self, Future future)
     cdef object _wait_for(self, object awaited)
-    cdef object _go_on(self)
+    cdef object _schedule_step(self)
     cdef object _run_eagerly(self)
     cdef object _end(self)
 

@@ -124,7 +124,7 @@ class Task(Future):
         if eager_start and self._loop.is_running():
             self._run_eagerly()
         else:
-            self._go_on()
+            self._schedule_step()
 
     def _check(self, coro: Any, context: Any) -> None:
         if type(coro) is not CoroutineType and not coroutines.iscoroutine(coro):
@@ -248,7 +248,7 @@ class Task(Future):
             else:
                 self._finish(result)
         elif result is None:
-            self._go_on()  # a bare `yield` waits for the next turn
+            self._schedule_step()  # a bare `yield` waits for the next turn
         elif type(result) is Future or type(result) is Task:
             self._wait_for_own(result)
         else:
@@ -291,9 +291,9 @@ class Task(Future):
                 self._must_cancel = False
             return
         self._error = RuntimeError(problem)
-        self._go_on()
+        self._schedule_step()
 
-    def _go_on(self) -> None:
+    def _schedule_step(self) -> None:
         """Run in the next turn."""
         if self._machine is not None:
             self._machine._enqueue(self)
@@ -303,14 +303,14 @@ class Task(Future):
     def _run_eagerly(self) -> None:
         """Run up to the first wait, inside the code that runs now."""
         loop = self._loop
-        previous = _swap(loop, self)
+        previous = _swap_current_task(loop, self)
         try:
             self._context.run(self._begin_eagerly)
         except BaseException:
             self._log_destroy_pending = False
             raise
         finally:
-            _swap(loop, previous)
+            _swap_current_task(loop, previous)
         if self._status != PENDING:
             self._coro = None
 
@@ -446,7 +446,7 @@ def living_tasks() -> list[Any]:
     return listed(_members)
 
 
-def _swap(loop: Any, task: Any) -> Any:
+def _swap_current_task(loop: Any, task: Any) -> Any:
     """Make another task the current one; return the one before."""
     if not KEEPS_DICTIONARY:
         return tasks._swap_current_task(loop, task)  # type: ignore[attr-defined]

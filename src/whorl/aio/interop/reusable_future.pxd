@@ -23,7 +23,7 @@ cdef object discard_awaiter
 
 
 cdef class ReusableFuture:
-    cdef Loop _runner
+    cdef Loop _event_loop
     cdef object _future
     cdef bint _done
     cdef bint _is_awaited

@@ -92,10 +92,10 @@ WOKEN = (DONE,)  # the done future that tasks get
 class ReusableFuture:
     """An awaitable for a single task, which its maker wakes."""
 
-    __slots__ = ("_done", "_error", "_future", "_is_awaited", "_runner")
+    __slots__ = ("_done", "_error", "_event_loop", "_future", "_is_awaited")
 
     def __init__(self, loop: Loop) -> None:
-        self._runner = loop
+        self._event_loop = loop
         self._future: Any = Future(loop=loop)
         self._done = False
         self._is_awaited = False  # whether the future may have a callback
@@ -104,7 +104,7 @@ class ReusableFuture:
     def _reset(self) -> None:
         """Be as new."""
         if self._is_awaited or not has_one_other_reference(self) or not is_pending(self._future):
-            self._future = Future(loop=self._runner)
+            self._future = Future(loop=self._event_loop)
         self._done = self._is_awaited = False
         self._error = None
 
@@ -163,8 +163,8 @@ class ReusableFuture:
     # The same, once `_done` is set.
 
     def _take_callback(self) -> Any:
-        """Return the callable that wakes the task, and its context; None if the future itself calls it."""
-        if self._runner._debug:
+        """What the task is called by, and its context; None if the future itself has to tell it."""
+        if self._event_loop._debug:
             return None
         taken = taken_callback(self._future)
         if taken is not None:
@@ -184,8 +184,8 @@ class ReusableFuture:
         if taken is None:
             self._finish()
         else:
-            entry = new_callback(self._runner, taken[0], WOKEN, taken[1])
-            self._runner._enqueue(entry)
+            entry = new_callback(self._event_loop, taken[0], WOKEN, taken[1])
+            self._event_loop._enqueue(entry)
 
     def _is_stepped_now(self) -> bool:
         """Step the task inside the running callback, and return whether it was possible."""
@@ -202,4 +202,4 @@ class ReusableFuture:
         self._finish()
         if not callbacks:
             return None
-        return new_callback(self._runner, callbacks[0][0], (self._future,), callbacks[0][1])
+        return new_callback(self._event_loop, callbacks[0][0], (self._future,), callbacks[0][1])

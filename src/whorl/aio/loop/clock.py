@@ -23,20 +23,20 @@ CALL_AT = Loop.call_at
 Watched: Any = OverrideObserver if COMPILED else NoObserver
 
 
-def own(loop: AnyLoop) -> Callable[[], float]:
+def kernel_clock(loop: AnyLoop) -> Callable[[], float]:
     """Return the loop's clock, which is the kernel's."""
     return loop._kernel.seconds  # No method of the loop: a reference to itself would keep it alive.
 
 
-def read_own(loop: AnyLoop) -> float:
+def read_class_clock(loop: AnyLoop) -> float:
     """Return the time of the class's clock, whatever replaces it in a subclass or on the loop."""
     follows_patch = loop._follows_patch and type(loop._kernel).now is Kernel.now
-    return patched_clock() if follows_patch else own(loop)()
+    return patched_clock() if follows_patch else kernel_clock(loop)()
 
 
 def use_kernel_clock(loop: AnyLoop) -> None:
     """Let a loop go by the kernel's clock, or by the clock of its class if that was replaced."""
-    loop._clock_function = own(loop)
+    loop._clock_function = kernel_clock(loop)
     loop._follows_patch = False  # until the next check
     loop._time_replaced = type(loop).time is not TIME or type(loop).call_at is not CALL_AT
 
@@ -49,14 +49,14 @@ def follow_patched_monotonic(loop: AnyLoop) -> None:
     loop._follows_patch = not loop._follows_patch
     if type(loop._kernel).now is not Kernel.now:
         return  # This kernel does not ask the system.
-    if loop._follows_patch and loop._clock_function == own(loop):
+    if loop._follows_patch and loop._clock_function == kernel_clock(loop):
         loop._clock_function = patched_clock
         loop._time_replaced = True
     elif not loop._follows_patch and loop._clock_function is patched_clock:
         use_kernel_clock(loop)
 
 
-def _use_other(loop: AnyLoop, function: Any) -> None:
+def _use_replaced_clock(loop: AnyLoop, function: Any) -> None:
     use_kernel_clock(loop)
     if function != loop._clock_function:
         loop._clock_function = function
@@ -65,9 +65,11 @@ def _use_other(loop: AnyLoop, function: Any) -> None:
 
 def refresh_overrides(loop: AnyLoop) -> None:
     """Notice a clock that was put into the class, or taken out of it."""
-    has_own_time = type(loop).time is TIME and loop._clock_function == own(loop)
+    has_own_time = type(loop).time is TIME and loop._clock_function == kernel_clock(loop)
     has_own_call_at = type(loop).call_at is CALL_AT and loop.call_at == CALL_AT.__get__(loop)
     loop._time_replaced = not (has_own_time and has_own_call_at)
 
 
-TIME = ObservedDescriptor(asyncio.SelectorEventLoop.time, read_own, _use_other, use_kernel_clock)
+TIME = ObservedDescriptor(
+    asyncio.SelectorEventLoop.time, read_class_clock, _use_replaced_clock, use_kernel_clock
+)

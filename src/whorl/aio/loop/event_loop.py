@@ -54,7 +54,7 @@ class EventLoop(Running, clock.Watched, AnyLoop):  # type: ignore[misc]
             raise TypeError("selector and poller mean the same thing; give one of them")
         self._set_up_running(selector if poller is None else poller, kernel, host)
         if type(self) is not EventLoop:
-            private_selector.ask_for_events(self)
+            private_selector.call_process_events(self)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

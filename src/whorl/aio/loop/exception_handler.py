@@ -116,8 +116,8 @@ def default_exception_handler(loop: AnyLoop, context: Context) -> None:
     if "source_traceback" not in context and origin:
         context["handle_traceback"] = origin
     lines = [context.get("message") or "Unhandled exception in event loop"]
-    told = ("message", "exception")
-    lines += [f"{key}: {_shown(key, context[key])}" for key in sorted(context) if key not in told]
+    logged = ("message", "exception")
+    lines += [f"{key}: {_shown(key, context[key])}" for key in sorted(context) if key not in logged]
     logger.error("\n".join(lines), exc_info=exc_info)
 
 

@@ -287,7 +287,7 @@ class Running(Loop):
             kind: Any = type(self)
             if self._time_replaced or kind.time is not TIME or kind.call_at is not CALL_AT:
                 clock.refresh_overrides(self)  # type: ignore[arg-type]  # each is an EventLoop
-            self._runner = handle_run_hook.patched_run()
+            self._run_hook = handle_run_hook.patched_run()
             Loop._begin_run(self)
             set_running(self)  # type: ignore[arg-type]
         except BaseException:

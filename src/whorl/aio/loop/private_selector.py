@@ -28,8 +28,8 @@ def selector(loop: AnyLoop) -> Any:
     if loop.is_closed():
         return None
     poller = loop._poller
-    if not isinstance(poller, SelectorPoller | _Detour):
-        poller = loop._poller = _Detour(poller)
+    if not isinstance(poller, SelectorPoller | _ProxyPoller):
+        poller = loop._poller = _ProxyPoller(poller)
     return poller._selector
 
 
@@ -43,32 +43,32 @@ def replace(loop: AnyLoop, other: Any) -> None:
 def process_events(loop: AnyLoop, event_list: list[Any]) -> None:
     """Let the events of `_selector.select` run, for programs that make the turns of a loop themselves."""
     poller: Any = loop._poller
-    if isinstance(poller, _Detour) and not poller.is_polling:
-        loop._ready_queue.extend(poller._own.take_found())
+    if isinstance(poller, _ProxyPoller) and not poller.is_polling:
+        loop._ready_queue.extend(poller._loop_selector.take_found())
 
 
 _PROCESS_EVENTS = process_events
 
 
-def ask_for_events(loop: AnyLoop) -> None:
+def call_process_events(loop: AnyLoop) -> None:
     """Let the loop call a subclass's method `_process_events` with all events that are found."""
     if type(loop)._process_events is not _PROCESS_EVENTS and selector(loop) is not None:
         poller: Any = loop._poller
-        if isinstance(poller, _Detour):
-            poller.told = weakref.ref(loop)
+        if isinstance(poller, _ProxyPoller):
+            poller.events_loop = weakref.ref(loop)
 
 
-class _Detour(Poller):
+class _ProxyPoller(Poller):
     """A poller that polls by the `select` of its selector, which ends in the replaced poller."""
 
     def __init__(self, poller: Poller) -> None:
         super().__init__()
         self.fallback_reason = poller.fallback_reason
         self._poller = poller
-        self._own = LoopSelector(poller)
-        self._selector: Any = self._own
+        self._loop_selector = LoopSelector(poller)
+        self._selector: Any = self._loop_selector
         self.is_polling = False
-        self.told: Callable[[], Any] | None = None  # the loop that gets the events
+        self.events_loop: Callable[[], Any] | None = None  # the loop that gets the events
 
     def add(self, handle: IOHandle, interest: int) -> None:
         """Watch the handle's descriptor."""
@@ -93,13 +93,13 @@ class _Detour(Poller):
     def poll(self, timeout_ns: int, into: list[Any]) -> int:
         """Sleep by the selector; collect the handles that it found."""
         events = self._selector.select(None if timeout_ns < 0 else timeout_ns / 1e9)
-        if self.told is not None:
+        if self.events_loop is not None:
             self.is_polling = True
             try:
-                self.told()._process_events(events)
+                self.events_loop()._process_events(events)
             finally:
                 self.is_polling = False
-        found = self._own.take_found()
+        found = self._loop_selector.take_found()
         into.extend(found)
         return len(found)
 
@@ -135,7 +135,8 @@ class LoopSelector(selectors.BaseSelector):
         self._found: list[Any] = []
         for handle in poller.handles():
             if isinstance(handle, Wakeup):
-                handle.show()  # A `select` that is called twice in a turn must not sleep through a wakeup.
+                # A `select` that is called twice in a turn must not sleep through a wakeup.
+                handle.make_visible()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Sleep until something is ready or `timeout` seconds have passed; return all that is ready."""

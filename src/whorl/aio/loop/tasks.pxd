@@ -12,12 +12,12 @@ cdef object _running_loop
 cdef tuple _NONE
 
 
-cdef inline bint says_nothing(dict options) except -1:
+cdef inline bint are_default_options(dict options) except -1:
     # The name that asyncio's functions give a task that has no name, before Python 3.14.
     return not options or (len(options) == 1 and options.get("name", options) is None)
 
 
-cdef inline bint makes_tasks_plainly(RunningLoop loop) except -1:
+cdef inline bint can_make_stock_task(RunningLoop loop) except -1:
     # No other code takes part in it, and nothing is to be recorded.
     return not loop._closed and loop._task_factory is None and not loop._debug
 
@@ -26,7 +26,7 @@ cdef inline object plain_task(object loop, object coroutine):
     # None if there is more to do than to make one of CPython's tasks for the running loop.
     if (
         isinstance(loop, RunningLoop)
-        and makes_tasks_plainly(<RunningLoop>loop)
+        and can_make_stock_task(<RunningLoop>loop)
         and _NAMES["Task"] is _TASK
         and _running_loop() is loop
     ):

@@ -57,11 +57,11 @@ if not cython.compiled:
     def take_arguments(create_task: Any) -> None:
         """Let plain tasks be made in C; uncompiled, this does nothing."""
 
-    def says_nothing(options: dict[str, Any]) -> bool:
+    def are_default_options(options: dict[str, Any]) -> bool:
         """Return whether these options are those that a task has without them."""
         return not options
 
-    def makes_tasks_plainly(loop: AnyLoop) -> bool:
+    def can_make_stock_task(loop: AnyLoop) -> bool:
         """Return whether no other code takes part in making a task; uncompiled, return False."""
         return False
 
@@ -84,7 +84,7 @@ def create_task(loop: AnyLoop, coro: Running[Result], **options: Any) -> asyncio
     `options` are those of the running Python's `asyncio.Task`. All versions accept `eager_start`; it has no
     effect where there are no eager tasks. Source: ``asyncio.loop.create_task``.
     """
-    if cython.compiled and says_nothing(options) and makes_tasks_plainly(loop):
+    if cython.compiled and are_default_options(options) and can_make_stock_task(loop):
         return tasks.Task(coro, loop=loop)  # type: ignore[arg-type, unused-ignore]
     if loop._closed:
         loop._check_closed()

@@ -9,8 +9,8 @@ from typing import Any
 from whorl.aio.loop.event_loop import EventLoop
 
 # The public names are deprecated in newer Pythons, where reading them warns; later there are none.
-_known: dict[str, Any] = vars(events)
-_set_policy = _known.get("_set_event_loop_policy") or _known.get("set_event_loop_policy")
+_events_names: dict[str, Any] = vars(events)
+_set_policy = _events_names.get("_set_event_loop_policy") or _events_names.get("set_event_loop_policy")
 
 # The default policy, and not its base: as long as Python has child watchers, programs ask it for them.
 _Base: Any = vars(unix_events).get("_UnixDefaultEventLoopPolicy", object)

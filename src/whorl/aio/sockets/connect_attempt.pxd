@@ -1,6 +1,7 @@
 cimport cython
 
 from whorl.aio.streams.feed cimport StreamWait
+from whorl.core.callback cimport AbstractLoop
 from whorl.core.kernel.kernel cimport Kernel
 from whorl.core.loop.loop cimport Loop
 from whorl.core.pollers.contract cimport IOHandle
@@ -10,6 +11,7 @@ cdef int ALL
 cdef int CONNECTED
 cdef int AF_INET6
 cdef object DONE
+cdef tuple NO_KIND
 
 
 cdef class ConnectAttempt(IOHandle):
@@ -20,15 +22,16 @@ cdef class ConnectAttempt(IOHandle):
     cdef int _socket_fd
     cdef int _code
     cdef int _early
-    cdef bint _is_own
+    cdef bint _owns_fd
 
-    cdef object _begin(self, Loop machine, int fd, tuple kind, bint is_own)
+    cdef object _set_up(self, AbstractLoop loop)
+    cdef object _init_begun(self, Loop machine, int fd, tuple kind, bint owns_fd)
     cdef object _watch(self)
     @cython.locals(wait=StreamWait)
     cpdef object _on_events(self, int seen)
     cdef object _leave(self)
     @cython.locals(kernel=Kernel, duplicate=int)
-    cpdef object _make_room(self)
+    cpdef object _release_fd(self)
     cpdef object check(self, object address)
     cpdef object give_up(self)
     @cython.locals(wait=StreamWait)
@@ -36,5 +39,5 @@ cdef class ConnectAttempt(IOHandle):
     cpdef object to_socket(self)
 
 
-cdef inline bint is_own(ConnectAttempt attempt) noexcept:
-    return attempt._is_own
+cdef inline bint owns_fd(ConnectAttempt attempt) noexcept:
+    return attempt._owns_fd

@@ -27,44 +27,54 @@ WRITABLE = int(Event.WRITABLE)
 ALL = int(Event.READABLE | Event.WRITABLE | Event.DISCONNECT | Event.PRIORITIZED)
 CONNECTED = int(Event.WRITABLE | Event.ERROR | Event.HANGUP)
 AF_INET6 = int(socket.AF_INET6)
+NO_KIND: tuple[int, int, None] = (0, 0, None)
 DONE: Iterator[None] = iter(())
 
 if not cython.compiled:
 
-    def is_own(attempt: Any) -> bool:
+    def owns_fd(attempt: Any) -> bool:
         """Return whether the attempt has to close its descriptor."""
-        return getattr(attempt, "_is_own", False)
+        return getattr(attempt, "_owns_fd", False)
 
 
 class ConnectAttempt(IOHandle):
     """A socket that is being connected. One task awaits it, and then calls `check`."""
 
-    __slots__ = ("_code", "_early", "_is_own", "_kind", "_machine", "_peer", "_socket_fd", "_wait")
+    __slots__ = ("_code", "_early", "_kind", "_machine", "_owns_fd", "_peer", "_socket_fd", "_wait")
 
-    def _begin(self, machine: Loop, fd: int, kind: tuple[int, int, None], is_own: bool) -> None:
-        """Set the attributes."""
-        self._set_up(machine)
-        self._machine = machine
-        self._fd = self._socket_fd = fd
-        self._kind = kind  # the family and the protocol number
-        self._is_own = is_own  # whether the loop has made the socket, and nobody closes it but this
+    def _set_up(self, loop: Any) -> None:
+        IOHandle._set_up(self, loop)
+        self._machine: Loop = loop
+        self._socket_fd = -1
+        self._kind = NO_KIND
+        self._owns_fd = False  # whether the loop has made the socket, and nobody closes it but this
         self._early = 0  # the events that came before there was a transport
         self._peer: Any = None  # the peer's name, if it is known
         self._code = 0  # the error number of the connect
         self._wait: StreamWait | None = None
+
+    def _init_begun(self, machine: Loop, fd: int, kind: tuple[int, int, None], owns_fd: bool) -> None:
+        """Work on a socket whose connect was begun, in place of `__init__`.
+
+        `kind` holds the family and the protocol number.
+        """
+        self._set_up(machine)
+        self._fd = self._socket_fd = fd
+        self._kind = kind
+        self._owns_fd = owns_fd
         machine._internal_handle_opened(self)
 
     def _watch(self) -> None:
         """Let the poller tell when the connect ends."""
         self._wait = StreamWait(self._machine)
         self._edge = self._machine._poller.edge_triggered
-        self._machine._poller.add(self, ALL if self._is_own and self._edge else WRITABLE)
+        self._machine._poller.add(self, ALL if self._owns_fd and self._edge else WRITABLE)
         self._activate()
 
     def _on_events(self, seen: int) -> None:
         self._early |= seen
         if not self._active:  # It is connected, and no other handle has taken the watch over.
-            if not self._is_own:
+            if not self._owns_fd:
                 self._leave()
             return
         if not seen & CONNECTED:
@@ -86,7 +96,7 @@ class ConnectAttempt(IOHandle):
             self._machine._kernel.close(self._fd)
             self._fd = self._socket_fd
 
-    def _make_room(self) -> None:
+    def _release_fd(self) -> None:
         """Release the descriptor to another handle of the loop, and watch a duplicate."""
         kernel = self._machine._kernel
         duplicate = kernel.duplicate(self._socket_fd)
@@ -97,7 +107,7 @@ class ConnectAttempt(IOHandle):
         self._machine._poller.add(self, WRITABLE)
 
     def __del__(self) -> None:
-        if is_own(self):  # The task that awaited it is gone.
+        if owns_fd(self):  # The task that awaited it is gone.
             self._machine._kernel.close(self._socket_fd)
 
     # For the task.
@@ -117,8 +127,8 @@ class ConnectAttempt(IOHandle):
         """Leave the poller, and close the loop's own socket."""
         self._deactivate()
         self._leave()
-        if self._is_own:
-            self._is_own = False
+        if self._owns_fd:
+            self._owns_fd = False
             self._machine._kernel.close(self._socket_fd)
 
     def reuse_wait(self) -> StreamWait:
@@ -134,5 +144,5 @@ class ConnectAttempt(IOHandle):
         self._leave()
         family, protocol, _ = self._kind
         sock = self._machine._kernel.socket_of(self._socket_fd, family, protocol)
-        self._is_own = False
+        self._owns_fd = False
         return sock

@@ -115,7 +115,7 @@ def connect_descriptor(loop: AnyLoop, family: int, protocol: int, address: Any) 
             if code and code not in IN_PROGRESS:
                 raise os_error(code)
             made: ConnectAttempt = new(ConnectAttempt)
-            made._begin(machine, fd, (family, protocol, None), True)
+            made._init_begun(machine, fd, (family, protocol, None), True)
             if family == AF_INET and address[0] != ANY_ADDRESS:
                 made._peer = address  # The kernel shows it in the same way.
             attempt = made  # From here on it closes the descriptor.
@@ -152,7 +152,7 @@ def connect_socket(loop: AnyLoop, sock: Any, address: Any) -> ConnectAttempt | N
     if code and code not in IN_PROGRESS:
         raise os_error(code)
     attempt: ConnectAttempt = new(ConnectAttempt)
-    attempt._begin(machine, fd, (family, 0, None), False)
+    attempt._init_begun(machine, fd, (family, 0, None), False)
     if code:
         attempt._watch()
     return attempt
@@ -167,7 +167,7 @@ def transport_for(attempt: ConnectAttempt, protocol: Any) -> tuple[Any, StreamWa
     transport: StreamTransport = new(SocketTransport)
     loop: Any = machine
     transport._init_connected(loop, fd, attempt._kind, names, protocol, copy_context(), None, wait)
-    attempt._is_own = False
+    attempt._owns_fd = False
     if attempt._is_idle_watch:
         transport._take_over_watch(attempt, attempt._early | attempt._seen)
     return transport, wait

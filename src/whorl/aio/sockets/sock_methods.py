@@ -12,10 +12,16 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.sockets import sock_methods_overridden
 from whorl.aio.sockets.checks import check_plain_socket
 from whorl.aio.sockets.connect_plain import connect_socket
-from whorl.aio.sockets.sock_methods_overridden import overrides_method
+from whorl.aio.sockets.sock_methods_overridden import (
+    overridden_accept,
+    overridden_connect,
+    overridden_recv,
+    overridden_sendall,
+    overridden_sendto,
+    overrides_method,
+)
 from whorl.aio.sockets.watch import SocketWait, receive, receive_usually, send_usually, watch_for
 from whorl.core.kernel.errors import os_error
 
@@ -41,11 +47,11 @@ async def sock_recv(loop: AnyLoop, sock: Any, n: int) -> bytes:
     if answer is None:
         _check(loop, sock)
         if overrides_method(loop, sock, "recv"):
-            return await sock_methods_overridden.receive(loop, sock, "recv", n)  # type: ignore[no-any-return]
+            return await overridden_recv(loop, sock, "recv", n)  # type: ignore[no-any-return]
         try:
             answer = receive(loop, sock, n)
         except (TypeError, OverflowError):  # The socket raises the error in Python's words.
-            return await sock_methods_overridden.receive(loop, sock, "recv", n)  # type: ignore[no-any-return]
+            return await overridden_recv(loop, sock, "recv", n)  # type: ignore[no-any-return]
     if type(answer) is bytes:
         return answer
     wait: Any = answer
@@ -62,12 +68,12 @@ async def sock_recv_into(loop: AnyLoop, sock: Any, buf: WriteableBuffer) -> int:
     """Receive into a buffer; return the number of bytes. Source: ``asyncio.loop.sock_recv_into``."""
     _check(loop, sock)
     if overrides_method(loop, sock, "recv_into"):
-        return await sock_methods_overridden.receive(loop, sock, "recv_into", buf)  # type: ignore[no-any-return]
+        return await overridden_recv(loop, sock, "recv_into", buf)  # type: ignore[no-any-return]
     fd = sock.fileno()
     try:
         size = loop._kernel.recv_into(fd, buf)
     except (TypeError, BufferError):
-        return await sock_methods_overridden.receive(loop, sock, "recv_into", buf)  # type: ignore[no-any-return]
+        return await overridden_recv(loop, sock, "recv_into", buf)  # type: ignore[no-any-return]
     if size < 0 and memoryview(buf).nbytes:
         size = await _when_readable(loop, sock, size, lambda: loop._kernel.recv_into(fd, buf))
     return max(size, 0)
@@ -85,11 +91,11 @@ async def sock_sendall(loop: AnyLoop, sock: Any, data: ReadableBuffer) -> None:
         return
     _check(loop, sock)
     if overrides_method(loop, sock, "send"):
-        return await sock_methods_overridden.sendall(loop, sock, data)
+        return await overridden_sendall(loop, sock, data)
     try:
         whole = memoryview(data)
     except TypeError:
-        return await sock_methods_overridden.sendall(loop, sock, data)
+        return await overridden_sendall(loop, sock, data)
     fd = sock.fileno()
     with whole:
         if not whole.c_contiguous:
@@ -122,7 +128,7 @@ async def sock_recvfrom(loop: AnyLoop, sock: Any, bufsize: int) -> tuple[bytes, 
     """
     _check(loop, sock)
     if overrides_method(loop, sock, "recvfrom"):
-        return await sock_methods_overridden.receive(loop, sock, "recvfrom", bufsize)  # type: ignore[no-any-return]
+        return await overridden_recv(loop, sock, "recvfrom", bufsize)  # type: ignore[no-any-return]
     received = loop._kernel.recvfrom(sock, bufsize)
     if isinstance(received, int):
         received = await _when_readable(loop, sock, received, lambda: loop._kernel.recvfrom(sock, bufsize))
@@ -140,9 +146,7 @@ async def sock_recvfrom_into(
     _check(loop, sock)
     size = nbytes or len(buf)  # type: ignore[arg-type]
     if overrides_method(loop, sock, "recvfrom_into"):
-        answer: tuple[int, Any] = await sock_methods_overridden.receive(
-            loop, sock, "recvfrom_into", buf, size
-        )
+        answer: tuple[int, Any] = await overridden_recv(loop, sock, "recvfrom_into", buf, size)
         return answer
     received = loop._kernel.recvfrom_into(sock, buf, size)
     if isinstance(received, int):
@@ -156,7 +160,7 @@ async def sock_sendto(loop: AnyLoop, sock: Any, data: ReadableBuffer, address: A
     """Send a datagram to an address; return the number of bytes. Source: ``asyncio.loop.sock_sendto``."""
     _check(loop, sock)
     if overrides_method(loop, sock, "sendto"):
-        return await sock_methods_overridden.sendto(loop, sock, data, address)  # type: ignore[no-any-return]
+        return await overridden_sendto(loop, sock, data, address)  # type: ignore[no-any-return]
     sent = loop._kernel.sendto(sock, data, address)
     if sent < 0:
         sent = await _when_writable(loop, sock, sent, lambda: loop._kernel.sendto(sock, data, address))
@@ -184,7 +188,7 @@ async def sock_connect(loop: AnyLoop, sock: Any, address: Any) -> None:
         )
         address = infos[0][4]
     if overrides_method(loop, sock, "connect"):
-        return await sock_methods_overridden.connect(loop, sock, address)
+        return await overridden_connect(loop, sock, address)
     result = loop._kernel.connect(sock, address)
     if result in (-errno.EINPROGRESS, -errno.EINTR):
         result = await _when_writable(loop, sock, -errno.EAGAIN, partial(loop._kernel.socket_error, sock))
@@ -202,7 +206,7 @@ async def sock_accept(loop: AnyLoop, sock: Any) -> tuple[socket.socket, Any]:
     """
     _check(loop, sock)
     if overrides_method(loop, sock, "accept"):
-        return await sock_methods_overridden.accept(loop, sock)
+        return await overridden_accept(loop, sock)
     accepted = loop._kernel.accept(sock)
     if isinstance(accepted, int):
         accepted = await _when_readable(loop, sock, accepted, partial(loop._kernel.accept, sock))

@@ -40,7 +40,7 @@ def overrides_method(loop: AnyLoop, sock: Any, name: str) -> bool:
     return type(loop._kernel) is Kernel and socket_overrides.overrides_method(sock, name)
 
 
-async def receive(loop: AnyLoop, sock: Any, name: str, *arguments: Any) -> Any:
+async def overridden_recv(loop: AnyLoop, sock: Any, name: str, *arguments: Any) -> Any:
     """Return the result of a receiving method, once it does not block."""
     try:
         return getattr(sock, name)(*arguments)
@@ -48,7 +48,7 @@ async def receive(loop: AnyLoop, sock: Any, name: str, *arguments: Any) -> Any:
         return await _when_readable(loop, sock, lambda: getattr(sock, name)(*arguments))
 
 
-async def sendall(loop: AnyLoop, sock: Any, data: ReadableBuffer) -> None:
+async def overridden_sendall(loop: AnyLoop, sock: Any, data: ReadableBuffer) -> None:
     """Send all of `data` by the socket's `send`."""
     try:
         sent = sock.send(data)
@@ -66,7 +66,7 @@ async def sendall(loop: AnyLoop, sock: Any, data: ReadableBuffer) -> None:
     await _when_writable(loop, sock, send_more)
 
 
-async def sendto(loop: AnyLoop, sock: Any, data: ReadableBuffer, address: Any) -> Any:
+async def overridden_sendto(loop: AnyLoop, sock: Any, data: ReadableBuffer, address: Any) -> Any:
     """Send a datagram by the socket's `sendto`; return its result."""
     try:
         return sock.sendto(data, address)
@@ -74,7 +74,7 @@ async def sendto(loop: AnyLoop, sock: Any, data: ReadableBuffer, address: Any) -
         return await _when_writable(loop, sock, lambda: (sock.sendto(data, 0, address),))
 
 
-async def connect(loop: AnyLoop, sock: Any, address: Any) -> None:
+async def overridden_connect(loop: AnyLoop, sock: Any, address: Any) -> None:
     """Connect by the socket's `connect`."""
     sock.fileno()
     try:
@@ -90,7 +90,7 @@ def _check_connected(sock: Any, address: Any) -> tuple[None]:
     return (None,)
 
 
-async def accept(loop: AnyLoop, sock: Any) -> tuple[Any, Any]:
+async def overridden_accept(loop: AnyLoop, sock: Any) -> tuple[Any, Any]:
     """Return the next connection that the socket's `accept` gives."""
 
     def accept_one() -> tuple[Any, Any]:

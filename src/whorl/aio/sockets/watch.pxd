@@ -57,14 +57,14 @@ cdef class DescriptorWatch(IOHandle):
     cdef public Callback writer
     cdef public SocketWait receiver
     cdef public SocketWait sender
-    cdef Loop _runner
+    cdef Loop _event_loop
     cdef object _owner
     cdef int _kind
     cdef int _unread
     cdef Py_ssize_t _last_size
     cdef int _idle_events
-    cdef SocketWait _latest
-    cdef SocketWait _spare
+    cdef SocketWait _last_wait
+    cdef SocketWait _previous_wait
 
     @cython.locals(writer=Callback, sender=SocketWait)
     cpdef object _on_events(self, int seen)
@@ -72,7 +72,7 @@ cdef class DescriptorWatch(IOHandle):
     cdef object _on_readable(self, int seen)
     cdef object _call(self, Callback callback)
     @cython.locals(outcome=int)
-    cdef object _serve(self, SocketWait wait)
+    cdef object _make_attempt(self, SocketWait wait)
     @cython.locals(call=Callback)
     cdef object _wake_now(self, SocketWait wait)
     cpdef object attempt_soon(self)

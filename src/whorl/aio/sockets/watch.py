@@ -137,7 +137,7 @@ class SocketWait(ReusableFuture):
         try:
             for _ in range(ATTEMPTS_PER_EVENT):
                 if self._attempt is None:
-                    result = received(self._runner, self._watched, fd, self._size)
+                    result = received(self._event_loop, self._watched, fd, self._size)
                 else:
                     result = self._attempt()
                 if result is not None and not (type(result) is int and result == EINTR):
@@ -166,13 +166,13 @@ class DescriptorWatch(IOHandle):
     """
 
     __slots__ = (
+        "_event_loop",
         "_idle_events",
         "_kind",
         "_last_size",
-        "_latest",
+        "_last_wait",
         "_owner",
-        "_runner",
-        "_spare",
+        "_previous_wait",
         "_unread",
         "fileobj",
         "reader",
@@ -184,7 +184,7 @@ class DescriptorWatch(IOHandle):
     def __init__(self, loop: AnyLoop, fd: int, sock: Any = None) -> None:
         super().__init__(loop)
         loop._mark_internal(self)
-        self._runner = loop
+        self._event_loop = loop
         self._fd = fd
         self.fileobj: Any = None  # the object that the callbacks were registered with, which they keep alive
         self.reader: Callback | None = None
@@ -196,9 +196,9 @@ class DescriptorWatch(IOHandle):
         self._unread = 0  # the known facts on unread data: DRAINED, HUNG_UP, URGENT
         self._last_size = 0  # the number of bytes that the last receive brought
         self._idle_events = 0  # the number of events while no task waited
-        self._latest: SocketWait | None = None  # the wait that was used last
-        self._spare: SocketWait | None = None  # the wait that was used before the last
-        if self._runner._poller.can_keep_idle_watches and isinstance(sock, Socket):
+        self._last_wait: SocketWait | None = None  # the wait that was used last
+        self._previous_wait: SocketWait | None = None  # the wait that was used before the last
+        if self._event_loop._poller.can_keep_idle_watches and isinstance(sock, Socket):
             self._owner = weakref.ref(sock)
             self._kind = kind_of(sock)
 
@@ -217,7 +217,7 @@ class DescriptorWatch(IOHandle):
                 if sender is not None:  # The event may not come again.
                     self.attempt_soon()
                 elif writer is not None and not writer._cancelled and seen & (WRITABLE | HANGUP | ERROR):
-                    self._runner._enqueue(writer)  # It was collected, and runs like all such events.
+                    self._event_loop._enqueue(writer)  # It was collected, and runs like all such events.
                 raise
         if seen == 0 or seen & (WRITABLE | HANGUP | ERROR):
             # A writer that the reader has just removed was cancelled, and does not run.
@@ -227,12 +227,12 @@ class DescriptorWatch(IOHandle):
                 elif writer is self.writer:
                     self.set_writer(None)
             elif sender is not None and sender is self.sender:
-                self._serve(sender)
+                self._make_attempt(sender)
 
     def _on_readable(self, seen: int) -> None:
         reader = self.reader
         if self.receiver is not None:
-            self._serve(self.receiver)
+            self._make_attempt(self.receiver)
         elif reader is not None and seen:
             if reader._cancelled:
                 self.set_reader(None)
@@ -242,14 +242,14 @@ class DescriptorWatch(IOHandle):
     def _call(self, callback: Callback) -> None:
         """Run one of the two callbacks; an error of the one does not cost the other its call."""
         try:
-            if self._runner._debug:
-                self._runner._run_instrumented(callback)
+            if self._event_loop._debug:
+                self._event_loop._run_instrumented(callback)
             else:
                 callback._execute()
         except BaseException as error:
-            self._runner._callback_failed(callback, error)
+            self._event_loop._callback_failed(callback, error)
 
-    def _serve(self, wait: SocketWait) -> None:
+    def _make_attempt(self, wait: SocketWait) -> None:
         """Make the attempt that a task waits for."""
         if not wait._is_wanted():  # The task was cancelled, and has not seen it yet.
             self.forget(wait)
@@ -297,7 +297,7 @@ class DescriptorWatch(IOHandle):
             self._idle_events += 1
             if self._idle_events > IDLE_EVENTS or not self._edge:
                 self._is_idle_watch = False
-                self._runner._poller.remove(self)
+                self._event_loop._poller.remove(self)
 
     def update_drained(self, size: int, limit: int) -> None:
         """Record whether the last receive took all data: it did if it received less than `limit`."""
@@ -323,15 +323,15 @@ class DescriptorWatch(IOHandle):
 
         It is the wait before the last: the last one may just be serving the caller.
         """
-        wait = self._spare
-        self._spare = self._latest
+        wait = self._previous_wait
+        self._previous_wait = self._last_wait
         if wait is not None and has_single_reference(wait):
             wait._reset()
             wait._watched = self
             wait._size = size
         else:
-            wait = SocketWait(self._runner, self, None, size)
-        self._latest = wait
+            wait = SocketWait(self._event_loop, self, None, size)
+        self._last_wait = wait
         return wait
 
     def _watch(self, replaced: bool) -> None:
@@ -347,7 +347,7 @@ class DescriptorWatch(IOHandle):
             | (SENDER if self.sender is not None else 0)
         )
         former = self._interest | (EDGE if self._edge else 0)
-        plan = interest(self._kind, waiting, former, self._runner._poller.edge_triggered)
+        plan = interest(self._kind, waiting, former, self._event_loop._poller.edge_triggered)
         if plan == READABLE | IDLE:
             self._seen = 0  # The recorded events were for the former reader.
         wanted = plan & ~(EDGE | IDLE)
@@ -368,7 +368,7 @@ class DescriptorWatch(IOHandle):
         former = self._edge
         self._edge = edge
         try:
-            self._runner._poller.modify(self, wanted)
+            self._event_loop._poller.modify(self, wanted)
         except BaseException:
             self._edge = former
             raise
@@ -449,7 +449,7 @@ class DescriptorWatch(IOHandle):
             self.sender = None
         else:
             return
-        if not self._runner._closed:
+        if not self._event_loop._closed:
             self._watch(False)
 
     def detach_all(self) -> None:
@@ -523,7 +523,7 @@ def new_watch(loop: AnyLoop, fd: int, sock: Any = None) -> DescriptorWatch:
     """Return a new watch of a descriptor that had none."""
     other = loop._poller.find(fd)
     if isinstance(other, (ConnectAttempt, ReadPipe, WritePipe)) and not other._is_idle_watch:
-        other._make_room()
+        other._release_fd()
     return DescriptorWatch(loop, fd, sock)
 
 

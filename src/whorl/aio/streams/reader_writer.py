@@ -55,8 +55,8 @@ class Replaceable:
             raise AttributeError(self._name)
 
 
-def _kept(name: str) -> Any:
-    """Return a property for an attribute of a reader that its feed keeps."""
+def _feed_property(name: str) -> Any:
+    """An attribute of a reader's that its feed keeps."""
     return property(
         operator.attrgetter(f"_received.{name}"), lambda reader, value: setattr(reader._received, name, value)
     )
@@ -66,11 +66,11 @@ class StreamReader(_Reader):  # type: ignore[misc]
     """An `asyncio.StreamReader` whose state and bytes are in a compiled object."""
 
     _received: StreamFeed
-    _eof = _kept("eof")
-    _exception = _kept("exception")
-    _paused = _kept("paused")
-    _transport = _kept("transport")
-    _waiter = _kept("waiter")
+    _eof = _feed_property("eof")
+    _exception = _feed_property("exception")
+    _paused = _feed_property("paused")
+    _transport = _feed_property("transport")
+    _waiter = _feed_property("waiter")
 
     def __init__(self, limit: int = DEFAULT_LIMIT, loop: Any = None) -> None:
         loop = asyncio.get_event_loop() if loop is None else loop  # as asyncio has it
@@ -305,7 +305,7 @@ class _ReleasedTransport:
         return True
 
 
-_GIVEN = _ReleasedTransport()
+_RELEASED_TRANSPORT = _ReleasedTransport()
 
 
 def _adopt_writer(writer: Any) -> streams.StreamWriter:
@@ -325,5 +325,5 @@ def _adopt_writer(writer: Any) -> streams.StreamWriter:
     own._complete_fut = writer._complete_fut
     if getattr(protocol, "_stream_writer", None) is writer:  # until Python 3.12
         protocol._stream_writer = own
-    writer._transport = _GIVEN
+    writer._transport = _RELEASED_TRANSPORT
     return own  # type: ignore[no-any-return]

@@ -104,10 +104,10 @@ def _shut_down(loop: AnyLoop, executor: Executor, done: asyncio.Future[None]) ->
     except Exception as error:
         failure = error
     if not loop.is_closed():
-        loop.call_soon_threadsafe(_tell_done, done, failure)
+        loop.call_soon_threadsafe(_finish_shutdown, done, failure)
 
 
-def _tell_done(done: asyncio.Future[None], failure: BaseException | None) -> None:
+def _finish_shutdown(done: asyncio.Future[None], failure: BaseException | None) -> None:
     if done.done():
         return
     if failure is None:

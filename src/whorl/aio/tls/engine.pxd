@@ -12,7 +12,7 @@ cdef int FLUSHING
 cdef int CLOSED
 cdef Py_ssize_t READ_SIZE
 cdef Py_ssize_t RECORD_SIZE
-cdef Py_ssize_t MOST_BY_RECORDS
+cdef Py_ssize_t MOST_READ_BY_RECORDS
 
 
 cpdef object flat_view(object buffer)
@@ -22,7 +22,7 @@ cdef class TLSEngine(TLSWritePath):
     cdef readonly object _incoming
     cdef readonly bytearray _scratch
     cdef object _scratch_view
-    cdef readonly RecordReader _by_records
+    cdef readonly RecordReader _record_reader
     cdef public object _buffer
     cdef public bint _app_is_buffered
     cdef public StreamFeed _app_feed
@@ -39,19 +39,19 @@ cdef class TLSEngine(TLSWritePath):
     cdef object _scratch_filled(self, Py_ssize_t size)
     cdef object _arrived(self, object data)
     cdef bint _read(self, Py_ssize_t fresh) except -1
-    cdef bint _is_by_records(self, Py_ssize_t size) except -1
+    cdef bint _can_read_records(self, Py_ssize_t size) except -1
     @cython.locals(reader=RecordReader, data=bytes, is_all=bint, is_end=bint)
     cdef bint _read_records(self, Py_ssize_t size) except -1
     @cython.locals(state=int, size=Py_ssize_t, is_all=bint, is_end=bint)
     cdef bint _read_and_copy(self) except -1
     @cython.locals(feed=StreamFeed)
     cdef object _deliver_bytes(self, bytes data)
-    @cython.locals(state=int, then=int, size=Py_ssize_t, room=Py_ssize_t, pending=Py_ssize_t)
+    @cython.locals(state=int, then=int, size=Py_ssize_t, capacity=Py_ssize_t, pending=Py_ssize_t)
     @cython.locals(is_all=bint, is_end=bint)
     cdef bint _read_into_buffer(self) except -1
     cdef bint _after_delivery(self, int state, bint is_all, bint is_end) except -1
     @cython.locals(size=Py_ssize_t, count=Py_ssize_t, is_whole=bint)
-    cdef Py_ssize_t _decrypt(self, object target, Py_ssize_t room) except -1
+    cdef Py_ssize_t _decrypt(self, object target, Py_ssize_t capacity) except -1
     cpdef bint _discard(self) except -1
     @cython.locals(size=Py_ssize_t)
     cdef object _control_reading(self)

@@ -3,7 +3,7 @@
     CONNECTING -> HANDSHAKE -> OPEN -> FLUSHING -> SHUTDOWN -> CLOSED
          \\____________\\__________\\________\\____________^   abort(), an error, the connection is lost
 
-Each state leads to the next one and every state to CLOSED; `_enter` is the only way. FLUSHING begins
+Each state leads to the next one and every state to CLOSED; `_set_state` is the only way. FLUSHING begins
 with `close()`, with the peer's close_notify and with the end of the connection. Data that was written
 before is still sent. Data that was received before is still delivered, unless the user closed.
 `connection_lost` of the transport underneath ends every state.
@@ -45,7 +45,7 @@ NATIVE: Any = None if ssl is None else ssl._ssl._SSLSocket  # type: ignore[attr-
 
 #: For more bytes than this, and one record, the C library takes memory from the kernel for each message, and
 #: frees it again.
-MOST_BY_RECORDS = 111 * 1024
+MOST_READ_BY_RECORDS = 111 * 1024
 
 if not cython.compiled:
 
@@ -72,7 +72,7 @@ class TLSEngine(TLSWritePath):
         self._incoming = incoming  # received ciphertext that is not decrypted yet
         self._scratch: Any = scratch.obj
         self._scratch_view = scratch
-        self._by_records = RecordReader(incoming, scratch)
+        self._record_reader = RecordReader(incoming, scratch)
         self._buffer: Any = scratch  # the buffer that the transport underneath reads into
         self._app_is_buffered = False
         self._app_feed: StreamFeed | None = None  # gets data in place of a stream reader's protocol
@@ -115,25 +115,25 @@ class TLSEngine(TLSWritePath):
         """Handle so many bytes that the transport wrote into that buffer."""
         if self._in_openssl:
             self._refuse_entry()
-        self._by_records.lose_track()
+        self._record_reader.stop()
         self._arrived(self._buffer[:nbytes])
 
     def _scratch_filled(self, size: int) -> None:
         """Handle so many bytes that Whorl's transport wrote into the shared buffer, without `get_buffer`."""
         if self._in_openssl:
             self._refuse_entry()
-        if size > RECORD_SIZE and self._is_by_records(size):
+        if size > RECORD_SIZE and self._can_read_records(size):
             self._read(size)
             return
-        if self._by_records.is_known:
-            self._by_records.pass_by(self._scratch, size)
+        if self._record_reader.is_known:
+            self._record_reader.scan(self._scratch, size)
         self._arrived(taken(self._scratch, size) if size < RECORD_SIZE else self._scratch_view[:size])
 
     def data_received(self, data: Any) -> None:
         """Do the same for transports that provide their buffers."""
         if self._in_openssl:
             self._refuse_entry()
-        self._by_records.lose_track()
+        self._record_reader.stop()
         self._arrived(data)
 
     def _arrived(self, data: Any) -> None:
@@ -143,14 +143,14 @@ class TLSEngine(TLSWritePath):
         if self._state == OPEN:
             self._read(0)
         else:
-            self._go_on()
+            self._continue_state()
 
     # Reading.
 
     def _read(self, fresh: int) -> bool:
         """Give the protocol the received data; return whether that was all.
 
-        `fresh` is the number of its bytes in the shared buffer, if `_is_by_records` returned true, or 0.
+        `fresh` is the number of its bytes in the shared buffer, if `_can_read_records` returned true, or 0.
         """
         if self._state != OPEN and self._state != FLUSHING:
             return True
@@ -169,7 +169,7 @@ class TLSEngine(TLSWritePath):
             self._fatal_error(error, "Fatal error on SSL protocol")
         return done
 
-    def _is_by_records(self, size: int) -> bool:
+    def _can_read_records(self, size: int) -> bool:
         """Return whether received data may be decrypted record by record, with its rest in the shared buffer.
 
         This requires that no code of the program's reads it, and that little waits from before.
@@ -177,14 +177,14 @@ class TLSEngine(TLSWritePath):
         return (
             self._state == OPEN
             and type(self._records) is NATIVE
-            and self._by_records.is_known
+            and self._record_reader.is_known
             and not (self._app_is_buffered or self._app_reading_paused)
-            and self._incoming.pending + size <= MOST_BY_RECORDS
+            and self._incoming.pending + size <= MOST_READ_BY_RECORDS
         )
 
     def _read_records(self, size: int) -> bool:
         """Decrypt the data in the shared buffer and give it to the protocol; return whether that was all."""
-        reader = self._by_records
+        reader = self._record_reader
         self._in_openssl = True
         try:
             data = reader.decrypt(self._records, size)
@@ -222,11 +222,11 @@ class TLSEngine(TLSWritePath):
         buffer = protocol.get_buffer(pending)
         if type(buffer) is not bytearray:
             buffer = flat_view(buffer)
-        room = len(buffer)
-        if not room:
+        capacity = len(buffer)
+        if not capacity:
             raise RuntimeError("get_buffer() returned an empty buffer")
         then = self._state
-        size = self._decrypt(buffer, room)
+        size = self._decrypt(buffer, capacity)
         del buffer  # It belongs to the protocol again.
         is_all, is_end = self._read_all, self._read_end
         if size and self._state == then:
@@ -253,9 +253,9 @@ class TLSEngine(TLSWritePath):
         if self._state == OPEN:
             self._read(0)
         else:
-            self._go_on()
+            self._continue_state()
 
-    def _decrypt(self, target: Any, room: int) -> int:
+    def _decrypt(self, target: Any, capacity: int) -> int:
         """Fill the buffer with decrypted data; return the number of bytes.
 
         `_read_all` and `_read_end` hold the other results. An error after some bytes waits in `_read_error`
@@ -265,25 +265,25 @@ class TLSEngine(TLSWritePath):
         count: int = 0
         self._read_all = True
         self._read_end = False
-        self._by_records.part = 0
+        self._record_reader.part = 0
         if self._in_openssl:
             self._refuse_entry()
         self._in_openssl = True
         try:
-            while size < room:
+            while size < capacity:
                 if size:
                     rest = memoryview(target)[size:]
                     try:
-                        count = self._records.read(room - size, rest)
+                        count = self._records.read(capacity - size, rest)
                     finally:
                         rest.release()
                 else:
-                    count = self._records.read(room, target)
+                    count = self._records.read(capacity, target)
                 if count == 0:
                     self._read_end = True
                     return size
                 # A read into a buffer for a whole record leaves nothing of it.
-                is_whole = room - size >= RECORD_SIZE
+                is_whole = capacity - size >= RECORD_SIZE
                 size += count
                 if not self._incoming.pending and (is_whole or not self._records.pending()):
                     return size
@@ -317,7 +317,7 @@ class TLSEngine(TLSWritePath):
 
     def _control_reading(self) -> None:
         """Let the transport underneath read, unless too much waits for a protocol that is paused."""
-        size = self._incoming.pending - self._by_records.part
+        size = self._incoming.pending - self._record_reader.part
         if self._transport is None:
             return
         if not self._transport_reading_paused:

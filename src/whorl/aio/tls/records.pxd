@@ -24,9 +24,9 @@ cdef class RecordScanner:
     cdef Py_ssize_t _length
 
     cpdef bint is_between(self) except -1
-    cpdef object lose_track(self)
+    cpdef object stop(self)
     @cython.locals(at=Py_ssize_t)
-    cpdef object pass_by(self, bytearray data, Py_ssize_t size)
+    cpdef object scan(self, bytearray data, Py_ssize_t size)
     @cython.locals(end=Py_ssize_t, place=Py_ssize_t)
     cpdef Py_ssize_t whole(self, bytearray data, Py_ssize_t at, Py_ssize_t size, Py_ssize_t enough) except -1
     @cython.locals(byte=Py_ssize_t, rest=Py_ssize_t)
@@ -37,7 +37,7 @@ cdef class RecordReader(RecordScanner):
     cdef object _incoming
     cdef bytearray _scratch
     cdef object _scratch_view
-    cdef bytes _room
+    cdef bytes _buffer
     cdef Py_ssize_t _filled
     cdef public Py_ssize_t part
     cdef readonly bint is_all
@@ -55,17 +55,17 @@ cdef inline bytes new_buffer(Py_ssize_t size):
     return PyBytes_FromStringAndSize(NULL, size)
 
 
-cdef inline object buffer_tail(bytes room, Py_ssize_t start):
+cdef inline object buffer_tail(bytes buffer, Py_ssize_t start):
     # These bytes may be written to: no other code has them before the view is released.
-    return PyMemoryView_FromMemory(PyBytes_AS_STRING(room) + start, len(room) - start, PyBUF_WRITE)
+    return PyMemoryView_FromMemory(PyBytes_AS_STRING(buffer) + start, len(buffer) - start, PyBUF_WRITE)
 
 
 cdef inline bytes take_bytes(RecordReader reader):
     cdef Py_ssize_t size = reader._filled
-    cdef PyObject *data = <PyObject *>reader._room
+    cdef PyObject *data = <PyObject *>reader._buffer
     if not is_sole(data):
-        return PyBytes_FromStringAndSize(PyBytes_AS_STRING(reader._room), size)
-    Py_INCREF(reader._room)
-    reader._room = None  # The resized object must have one reference.
+        return PyBytes_FromStringAndSize(PyBytes_AS_STRING(reader._buffer), size)
+    Py_INCREF(reader._buffer)
+    reader._buffer = None  # The resized object must have one reference.
     resize_bytes(&data, size)
     return <bytes>owned(data)

@@ -30,13 +30,13 @@ if not cython.compiled:
         """Return a buffer for so many bytes."""
         return bytearray(size)
 
-    def buffer_tail(room: Any, start: int) -> memoryview:
+    def buffer_tail(buffer: Any, start: int) -> memoryview:
         """Return a view of the buffer from `start` on."""
-        return memoryview(room)[start:]
+        return memoryview(buffer)[start:]
 
     def take_bytes(reader: RecordReader) -> bytes:
         """Return the bytes that were put into the reader's buffer."""
-        return bytes(memoryview(reader._room)[: reader._filled])
+        return bytes(memoryview(reader._buffer)[: reader._filled])
 
 
 class RecordScanner:
@@ -55,11 +55,11 @@ class RecordScanner:
         """Return whether no record is in progress."""
         return self._missing == 0 and self._seen == 0
 
-    def lose_track(self) -> None:
+    def stop(self) -> None:
         """Stop the walk: the scanner did not see some received data."""
         self.is_known = False
 
-    def pass_by(self, data: bytearray, size: int) -> None:
+    def scan(self, data: bytearray, size: int) -> None:
         """Walk along the first bytes of `data`."""
         at: int = 0
         while at < size and self.is_known:
@@ -115,7 +115,7 @@ class RecordReader(RecordScanner):
         self._incoming = incoming
         self._scratch: Any = scratch.obj
         self._scratch_view = scratch
-        self._room: Any = None  # the buffer that is being filled, before other code gets it
+        self._buffer: Any = None  # the buffer that is being filled, before other code gets it
         self._filled = 0  # bytes in it
         self.part = 0  # bytes in `incoming` that are less than a record
         self.is_all = True  # whether the last call took all received data
@@ -128,11 +128,11 @@ class RecordReader(RecordScanner):
         An incomplete record is left in `incoming`. The walk has to be `is_known` before. Raises RuntimeError
         from within itself: a callback of the SSL context must not have its connection read.
         """
-        if self._room is not None:
+        if self._buffer is not None:
             raise RuntimeError("this connection is being read already")
         # Decrypted data is never longer, and the buffer has space for a record of the greatest size at each
         # read.
-        self._room = new_buffer(self._incoming.pending + size + RECORD_SIZE)
+        self._buffer = new_buffer(self._incoming.pending + size + RECORD_SIZE)
         try:
             self._filled = self.part = 0
             self.is_all, self.is_end = True, False
@@ -146,7 +146,7 @@ class RecordReader(RecordScanner):
                 self.part = self._incoming.pending
             return take_bytes(self)
         finally:
-            self._room = None
+            self._buffer = None
 
     def _decrypt_whole(self, records: Any, size: int) -> None:
         at: int = 0
@@ -166,8 +166,8 @@ class RecordReader(RecordScanner):
     def _decrypt_pending(self, records: Any) -> None:
         count: int = 0
         try:
-            while self._filled + RECORD_SIZE <= len(self._room):
-                view = buffer_tail(self._room, self._filled)
+            while self._filled + RECORD_SIZE <= len(self._buffer):
+                view = buffer_tail(self._buffer, self._filled)
                 try:
                     count = records.read(RECORD_SIZE, view)
                 finally:

@@ -22,7 +22,7 @@ class TLSState(enum.IntEnum):
 class AppProtocolState(enum.IntEnum):
     """The last of the calls that a protocol gets once."""
 
-    NOTHING = 0
-    MADE = 1  #: connection_made
-    ENDED = 2  #: eof_received
-    LOST = 3  #: connection_lost stands in the ready queue, or was called
+    INIT = 0
+    CON_MADE = 1  #: connection_made
+    EOF = 2  #: eof_received
+    CON_LOST = 3  #: connection_lost stands in the ready queue, or was called

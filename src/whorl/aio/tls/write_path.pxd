@@ -20,7 +20,7 @@ cdef class TLSWritePath:
     cdef public bint _in_openssl
     cdef readonly object _outgoing
     cdef public object _transport
-    cdef public bint _is_own
+    cdef public bint _transport_is_ours
     cdef public object _app_protocol
     cdef readonly int _state
     cdef list _backlog
@@ -33,9 +33,9 @@ cdef class TLSWritePath:
     cdef public bint _app_writing_paused
     cdef public Py_ssize_t _high
     cdef public Py_ssize_t _low
-    cdef public bint _is_told
+    cdef public bint _app_is_connected
 
-    cpdef object _enter(self, int state)
+    cpdef object _set_state(self, int state)
     cpdef object _refuse_entry(self)
 
     @cython.locals(size=Py_ssize_t, count=Py_ssize_t, is_queued=bint)
@@ -47,10 +47,10 @@ cdef class TLSWritePath:
     cdef object _append_first(self, object rest, Py_ssize_t size)
     cdef object _send_backlog(self)
     cdef bint _send_outgoing(self) except -1
-    @cython.locals(room=Py_ssize_t, count=Py_ssize_t)
+    @cython.locals(limit=Py_ssize_t, count=Py_ssize_t)
     cdef object _encrypt(self)
     @cython.locals(chunk=bytes, size=Py_ssize_t, index=Py_ssize_t)
-    cdef object _next_piece(self, Py_ssize_t room)
+    cdef object _next_piece(self, Py_ssize_t limit)
     @cython.locals(rest=Py_ssize_t)
     cdef object _advance(self, Py_ssize_t count)
     cpdef object _drop_backlog(self)

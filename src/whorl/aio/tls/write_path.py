@@ -58,7 +58,7 @@ class TLSWritePath:
         self._in_openssl = False  # whether one of both is running, and may call the program's callbacks
         self._outgoing = outgoing  # ciphertext to be sent
         self._transport: Any = None  # the transport underneath
-        self._is_own = False  # whether that is one of Whorl's
+        self._transport_is_ours = False  # whether that is one of Whorl's
         self._app_protocol: Any = None
         self._state = CONNECTING
         self._backlog: list[bytes] = []  # the chunks that wait to be encrypted
@@ -71,9 +71,9 @@ class TLSWritePath:
         self._app_writing_paused = False
         self._high = 0
         self._low = 0
-        self._is_told = False  # whether the protocol knows its transport
+        self._app_is_connected = False  # whether the protocol knows its transport
 
-    def _enter(self, state: int) -> None:
+    def _set_state(self, state: int) -> None:
         """Change the state, in the only way; raise RuntimeError for a change that does not exist."""
         if state != self._state + 1 and state != CLOSED:
             raise RuntimeError(f"no way from {TLSState(self._state)!r} to {TLSState(state)!r}")
@@ -85,7 +85,7 @@ class TLSWritePath:
 
     # The methods that the rest of the protocol defines, in plain Python.
 
-    def _go_on(self) -> None:
+    def _continue_state(self) -> None:
         """Continue in a state other than OPEN: data was received, or can be sent."""
         raise NotImplementedError
 
@@ -121,7 +121,7 @@ class TLSWritePath:
 
     def _continue_writing(self) -> None:
         if self._state == FLUSHING:
-            self._go_on()
+            self._continue_state()
         else:
             self._send_backlog()
 
@@ -210,7 +210,7 @@ class TLSWritePath:
                 break
         else:
             self._loop.call_soon(self._continue_writing)
-        if self._is_told:
+        if self._app_is_connected:
             self._control_writing()
 
     def _send_outgoing(self) -> bool:
@@ -224,29 +224,29 @@ class TLSWritePath:
     def _encrypt(self) -> None:
         """Encrypt a batch of the backlog."""
         self._write_blocked = False
-        room = WRITE_BATCH
+        limit = WRITE_BATCH
         if self._in_openssl:
             self._refuse_entry()
         self._in_openssl = True
         try:
-            while self._waiting and room > 0:
-                piece = self._next_piece(room)
+            while self._waiting and limit > 0:
+                piece = self._next_piece(limit)
                 count = self._records.write(piece)
                 self._advance(count)
-                room -= count
+                limit -= count
         except AGAIN:
             self._write_blocked = True
         finally:
             self._in_openssl = False
 
-    def _next_piece(self, room: int) -> Any:
+    def _next_piece(self, limit: int) -> Any:
         """Return the first data of the backlog: a part of a large chunk, or small chunks for one record."""
         chunk = self._backlog[self._first]
         size = len(chunk) - self._offset
         if size >= RECORD_SIZE or size == self._waiting:
-            if not self._offset and size <= room:
+            if not self._offset and size <= limit:
                 return chunk
-            return memoryview(chunk)[self._offset : self._offset + min(size, room)]
+            return memoryview(chunk)[self._offset : self._offset + min(size, limit)]
         pieces = [chunk[self._offset :] if self._offset else chunk]
         for index in range(self._first + 1, len(self._backlog)):
             chunk = self._backlog[index]
@@ -280,7 +280,7 @@ class TLSWritePath:
     def _unsent(self) -> int:
         """Return the number of bytes that wait to be given to the kernel, in the clear or encrypted."""
         size: int = self._waiting + self._outgoing.pending
-        if self._is_own and self._transport is not None:
+        if self._transport_is_ours and self._transport is not None:
             size += self._transport.get_write_buffer_size()
         return size
 

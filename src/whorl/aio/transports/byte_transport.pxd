@@ -21,7 +21,7 @@ cdef extern from "Python.h":
 cdef extern from "whorl/aio/transports/byte_transport.h":
     object method_of "whorl_method_of"(object cls, object method)
 
-cdef int LIFE_OPEN
+cdef int HANDLE_OPEN
 cdef int OPEN
 cdef int LOST
 cdef int CLOSED
@@ -37,7 +37,7 @@ cdef inline Py_ssize_t size_of(object data) except -1:
 
 
 cdef class InheritedMethod:
-    cdef object _own
+    cdef object _compiled
     cdef str _name
     cdef ClassSnapshot _base
 
@@ -48,19 +48,19 @@ cdef inline object bound(object method, object instance, object owner):
 
 
 cdef class BaseTransport(Stream):
-    cdef dict _known
+    cdef dict _extra_dict
     cdef public object _protocol
     cdef object _context
     cdef readonly unsigned char _state
     cdef readonly flag _paused
     cdef flag _started
-    cdef flag _is_own_entry
+    cdef flag _queues_itself
 
     cdef object _set_up(self, AbstractLoop loop)
     @cython.locals(seen=int)
     cdef object _execute(self)
     @cython.locals(queues=LoopExecution)
-    cdef object _take_turn(self)
+    cdef object _run_as_entry(self)
     cdef object _handle_events(self, int seen)
     cdef object _schedule_connection_made(self, object waiter)
     cdef object _pause(self)
@@ -69,10 +69,10 @@ cdef class BaseTransport(Stream):
     cpdef object _report(self, object error, str message)
     cpdef object _force_close(self, object error)
     @cython.locals(queues=LoopExecution)
-    cdef object _lose(self, object error)
+    cdef object _schedule_connection_lost(self, object error)
     cdef object _leave_poller(self)
     cdef object _end(self, object error)
-    cdef object _let_go(self)
+    cdef object _close_handle(self)
 
 
 cdef class WriteTransport(BaseTransport):

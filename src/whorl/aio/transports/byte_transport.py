@@ -22,7 +22,7 @@ from whorl.aio.transports.flow_control import HIGH_WATER, watermarks
 from whorl.aio.transports.states import TransportState
 from whorl.core.callback import Callback
 from whorl.core.handle import Handle
-from whorl.core.states import Event, Life
+from whorl.core.states import Event, HandleState
 from whorl.handles.streams.engine import Stream
 
 try:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop
     from whorl.core.loop.execution import LoopExecution
 
-LIFE_OPEN = int(Life.OPEN)
+HANDLE_OPEN = int(HandleState.OPEN)
 READABLE = int(Event.READABLE)
 OPEN = int(TransportState.OPEN)
 LOST = int(TransportState.LOST)
@@ -94,10 +94,10 @@ def method_of_class(cls: type, method: Any) -> Any:
 class InheritedMethod:
     """A method that asyncio's transports inherit from `asyncio.BaseTransport`, where tests replace it."""
 
-    __slots__ = ("_base", "_name", "_own")
+    __slots__ = ("_base", "_compiled", "_name")
 
     def __init__(self, own: Any) -> None:
-        self._own = own
+        self._compiled = own
         self._name: str = own.__name__
         self._base = ClassSnapshot(
             [(asyncio.BaseTransport, self._name, getattr(asyncio.BaseTransport, self._name))]
@@ -105,7 +105,7 @@ class InheritedMethod:
 
     def __get__(self, instance: Any, owner: Any) -> Any:
         if self._base.is_current():
-            return bound(self._own, instance, owner)
+            return bound(self._compiled, instance, owner)
         return bound(getattr(asyncio.BaseTransport, self._name), instance, owner)
 
 
@@ -117,29 +117,29 @@ class BaseTransport(Stream):
 
     __slots__ = (
         "_context",
-        "_is_own_entry",
-        "_known",
+        "_extra_dict",
         "_paused",
         "_protocol",
+        "_queues_itself",
         "_started",
         "_state",
     )
 
     def _set_up(self, loop: Any) -> None:
         Stream._set_up(self, loop)
-        self._known: dict[str, Any] | None = None
+        self._extra_dict: dict[str, Any] | None = None
         self._protocol: Any = None
         self._context: Any = None
         self._state = OPEN
         self._started = False  # whether connection_made was called
-        self._is_own_entry = False  # whether it queues itself, in place of callbacks, to begin and to end
+        self._queues_itself = False  # whether it queues itself, in place of callbacks, to begin and to end
         self._paused = False  # whether the user paused reading
         Handle._activate(self)
 
     def __init__(self, loop: AnyLoop, extra: dict[str, Any] | None, context: Context | None) -> None:
         Stream.__init__(self, loop)
         loop._mark_internal(self)
-        self._known = dict(extra) if extra else None
+        self._extra_dict = dict(extra) if extra else None
         self._context = copy_context() if context is None else context
 
     def _schedule_connection_made(self, waiter: asyncio.Future[None] | None) -> None:
@@ -168,9 +168,9 @@ class BaseTransport(Stream):
     @property
     def _extra(self) -> dict[str, Any]:
         """The known facts about the connection, by name; most programs never ask for them."""
-        if self._known is None:
-            self._known = {}
-        return self._known
+        if self._extra_dict is None:
+            self._extra_dict = {}
+        return self._extra_dict
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return a known fact about the connection: socket, sockname, peername, pipe and others."""
@@ -210,16 +210,16 @@ class BaseTransport(Stream):
 
     def _execute(self) -> None:
         # Events go straight to the engine: `_on_events` would be looked up on the Python subclass.
-        if self._is_own_entry and not self._queued:
-            self._take_turn()
+        if self._queues_itself and not self._queued:
+            self._run_as_entry()
             return
         seen = self._seen
         self._seen = 0
         self._queued = False
-        if self._life == LIFE_OPEN:
+        if self._handle_state == HANDLE_OPEN:
             events_in_context(self, seen)
 
-    def _take_turn(self) -> None:
+    def _run_as_entry(self) -> None:
         """Run as an entry of the ready queue: begin, or report the end to the protocol."""
         if not self._started:
             self._begin(None)
@@ -228,8 +228,8 @@ class BaseTransport(Stream):
                 end_in_context(self)
             except BaseException as error:
                 queues: LoopExecution = self._loop  # type: ignore[assignment]
-                told = Callback(self._loop, self._call_connection_lost, (None,), self._context)
-                queues._report_callback_error(told, error)
+                entry = Callback(self._loop, self._call_connection_lost, (None,), self._context)
+                queues._report_callback_error(entry, error)
 
     def _handle_events(self, seen: int) -> None:
         """Do what the events allow."""
@@ -259,11 +259,11 @@ class BaseTransport(Stream):
             return
         self._stop_reading()
         self._drop_unsent()
-        self._lose(error)
+        self._schedule_connection_lost(error)
 
-    def _lose(self, error: BaseException | None) -> None:
+    def _schedule_connection_lost(self, error: BaseException | None) -> None:
         """Schedule `connection_lost` for the next turn; change nothing if memory for that is missing."""
-        if error is None and self._is_own_entry and not self._loop._debug:
+        if error is None and self._queues_itself and not self._loop._debug:
             queues: LoopExecution = self._loop  # type: ignore[assignment]
             queues._enqueue(self)
         else:
@@ -288,7 +288,7 @@ class BaseTransport(Stream):
             protocol.connection_lost(error)
         finally:
             self._protocol = None
-            self._let_go()
+            self._close_handle()
 
     def _close_now(self) -> None:
         """Close the descriptor.
@@ -296,9 +296,9 @@ class BaseTransport(Stream):
         The protocol stays: a finalizer calls this too. It may come after `close`, while the call of
         `connection_lost` is still to come.
         """
-        self._let_go()
+        self._close_handle()
 
-    def _let_go(self) -> None:
+    def _close_handle(self) -> None:
         self._begin_close()
         self._sock = None
 

@@ -16,13 +16,13 @@ cdef inline object identity(object thing):
 
 cdef class ConnectionSet:
     cdef dict _others
-    cdef list _places
-    cdef list _free
+    cdef list _slots
+    cdef list _free_slots
     cdef public bint is_over
 
-    @cython.locals(place=int)
-    cdef int enter(self, object transport) except -1
-    cdef object leave(self, int place)
+    @cython.locals(slot=int)
+    cdef int add_slot(self, object transport) except -1
+    cdef object discard_slot(self, int slot)
 
     cpdef object add(self, object transport)
     cpdef object discard(self, object transport)

@@ -20,37 +20,37 @@ class ConnectionSet:
     """Weak references to transports.
 
     A transport without other references can still warn that it was not closed. Most transports store the
-    index of their place here themselves: a dictionary would take far more memory.
+    index of their slot here themselves: a dictionary would take far more memory.
     """
 
-    __slots__ = ("_free", "_others", "_places", "is_over")
+    __slots__ = ("_free_slots", "_others", "_slots", "is_over")
 
     def __init__(self) -> None:
-        self._places: list[Any] = []  # a weak reference each, or None
-        self._free: list[int] = []  # the places with None
+        self._slots: list[Any] = []  # a weak reference each, or None
+        self._free_slots: list[int] = []  # the indices of the slots with None
         self._others: dict[int, Any] = {}
         self.is_over = False  # whether a callback runs when the last connection goes
 
     def __len__(self) -> int:
-        return len(self._places) - len(self._free) + len(self._others)
+        return len(self._slots) - len(self._free_slots) + len(self._others)
 
-    def enter(self, transport: Any) -> int:
-        """Add a transport that stores the index of its place."""
+    def add_slot(self, transport: Any) -> int:
+        """Add a transport that stores the index of its slot."""
         known = weak_reference(transport)
-        if not self._free:
-            self._places.append(known)
-            return len(self._places) - 1
-        place = self._free.pop()
-        self._places[place] = known
-        return place
+        if not self._free_slots:
+            self._slots.append(known)
+            return len(self._slots) - 1
+        slot = self._free_slots.pop()
+        self._slots[slot] = known
+        return slot
 
-    def leave(self, place: int) -> None:
-        """Remove the connection at a place. Call this once only."""
-        self._free.append(place)
-        self._places[place] = None
-        if len(self._free) == len(self._places):
-            self._free.clear()
-            self._places.clear()
+    def discard_slot(self, slot: int) -> None:
+        """Remove the connection of a slot. Call this once only."""
+        self._free_slots.append(slot)
+        self._slots[slot] = None
+        if len(self._free_slots) == len(self._slots):
+            self._free_slots.clear()
+            self._slots.clear()
 
     def add(self, transport: Any) -> None:
         """Add a connection."""
@@ -63,5 +63,5 @@ class ConnectionSet:
     def transports(self) -> list[Any]:
         """Return the open connections."""
         # Collecting may end some meanwhile.
-        found = [known() for known in [*self._places, *self._others.values()] if known is not None]
+        found = [known() for known in [*self._slots, *self._others.values()] if known is not None]
         return [transport for transport in found if transport is not None]

@@ -6,7 +6,7 @@ cdef extern from "Python.h":
     int PyContext_Enter(object context) except -1
     int PyContext_Exit(object context) except -1
 
-cdef int LIFE_OPEN
+cdef int HANDLE_OPEN
 cdef int OPEN
 cdef int CLOSING
 cdef int LOST
@@ -48,7 +48,7 @@ cdef class DatagramEndpoint(Datagrams):
     cdef object _check_high_water(self)
     cpdef object _fatal_error(self, object error, str message=*)
     cpdef object _force_close(self, object error)
-    cdef object _lose(self, object error)
+    cdef object _schedule_connection_lost(self, object error)
 
 
 cdef inline object events_in_context(DatagramEndpoint transport, int seen):

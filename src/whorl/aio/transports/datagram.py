@@ -19,7 +19,7 @@ from whorl.aio.transports.flow_control import call_pause_or_resume, report_fatal
 from whorl.aio.transports.states import TransportState
 from whorl.core.handle import Handle
 from whorl.core.kernel.errors import os_error
-from whorl.core.states import Life
+from whorl.core.states import HandleState
 from whorl.handles.datagrams.engine import Datagrams
 
 try:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop
     from whorl.handles.datagrams.engine import Queued
 
-LIFE_OPEN = int(Life.OPEN)
+HANDLE_OPEN = int(HandleState.OPEN)
 OPEN = int(TransportState.OPEN)
 CLOSING = int(TransportState.CLOSING)
 LOST = int(TransportState.LOST)
@@ -200,7 +200,7 @@ class DatagramEndpoint(Datagrams):
         seen = self._seen
         self._seen = 0
         self._queued = False
-        if self._life == LIFE_OPEN:
+        if self._handle_state == HANDLE_OPEN:
             events_in_context(self, seen)
 
     def _datagram_arrived(self, data: bytes, address: Any) -> None:
@@ -315,7 +315,7 @@ class DatagramEndpoint(Datagrams):
         self._state = CLOSING
         self._stop_reading()
         if not self._queue:
-            self._lose(None)
+            self._schedule_connection_lost(None)
 
     def abort(self) -> None:
         """Close the socket at once; unsent data is lost."""
@@ -331,9 +331,9 @@ class DatagramEndpoint(Datagrams):
             return
         self._stop_reading()
         self._drop_unsent()
-        self._lose(error)
+        self._schedule_connection_lost(error)
 
-    def _lose(self, error: BaseException | None) -> None:
+    def _schedule_connection_lost(self, error: BaseException | None) -> None:
         """Schedule `connection_lost` for the next turn."""
         self._state = LOST
         self._lost_sends = 1  # asyncio counts this write too

@@ -4,7 +4,7 @@ from whorl.aio.transports.connection_set cimport weak_reference
 
 
 cdef class TransportTable:
-    cdef list _known
+    cdef list _references
     cdef Py_ssize_t _count
 
     @cython.locals(missing=Py_ssize_t)

@@ -22,10 +22,10 @@ class TransportTable:
     The references are weak, so a forgotten transport still warns that it was not closed.
     """
 
-    __slots__ = ("_count", "_known")
+    __slots__ = ("_count", "_references")
 
     def __init__(self) -> None:
-        self._known: list[Any] = []  # by descriptor; descriptors are small numbers
+        self._references: list[Any] = []  # by descriptor; descriptors are small numbers
         self._count = 0
 
     def __len__(self) -> int:
@@ -35,12 +35,12 @@ class TransportTable:
         """Record that a transport uses a descriptor; a closed one (-1) is not recorded."""
         if fd < 0:
             return
-        missing = fd + 1 - len(self._known)
+        missing = fd + 1 - len(self._references)
         if missing > 0:
-            self._known.extend([None] * missing)
-        if self._known[fd] is None:
+            self._references.extend([None] * missing)
+        if self._references[fd] is None:
             self._count += 1
-        self._known[fd] = weak_reference(transport)
+        self._references[fd] = weak_reference(transport)
 
     def discard(self, fd: int, transport: Any) -> None:
         """Record that a transport no longer uses a descriptor; another transport may use it already."""
@@ -50,14 +50,14 @@ class TransportTable:
 
     def get(self, fd: int) -> Any:
         """Return the transport of a descriptor, or None."""
-        if fd < 0 or fd >= len(self._known):
+        if fd < 0 or fd >= len(self._references):
             return None
-        known = self._known[fd]
+        known = self._references[fd]
         return None if known is None else known()
 
     def _forget(self, fd: int) -> None:
-        if 0 <= fd < len(self._known) and self._known[fd] is not None:
-            self._known[fd] = None
+        if 0 <= fd < len(self._references) and self._references[fd] is not None:
+            self._references[fd] = None
             self._count -= 1
 
     # asyncio's transports, which may run on our loop too, ask for it like this.
@@ -82,7 +82,7 @@ class TransportTable:
 
     def keys(self) -> list[int]:
         """Return the descriptors."""
-        return [fd for fd in range(len(self._known)) if self.get(fd) is not None]
+        return [fd for fd in range(len(self._references)) if self.get(fd) is not None]
 
     def values(self) -> list[Any]:
         """Return the transports."""
@@ -90,7 +90,7 @@ class TransportTable:
 
     def items(self) -> list[tuple[int, Any]]:
         """Return the descriptors with their transports."""
-        found = [(fd, self.get(fd)) for fd in range(len(self._known))]
+        found = [(fd, self.get(fd)) for fd in range(len(self._references))]
         return [(fd, transport) for fd, transport in found if transport is not None]
 
     def pop(self, fd: int, default: Any = None) -> Any:

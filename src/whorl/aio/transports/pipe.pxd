@@ -30,7 +30,7 @@ cdef class ReadPipe(BaseTransport):
     cdef object _data_arrived(self, bytes data)
     cdef object _end_arrived(self)
     cdef object _read_failed(self, int code)
-    cpdef object _make_room(self)
+    cpdef object _release_fd(self)
     cpdef object _release(self)
 
 
@@ -48,5 +48,5 @@ cdef class WritePipe(WriteTransport):
     cdef object _write_failed(self, int code)
     cdef object _sent_some(self)
     cdef object _sent_all(self)
-    cpdef object _make_room(self)
+    cpdef object _release_fd(self)
     cpdef object _release(self)

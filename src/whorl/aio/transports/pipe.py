@@ -104,7 +104,7 @@ class ReadPipe(BaseTransport):
             self._duplicate = with_own_descriptor(self, self._duplicate)
         Stream._update_interest(self)
 
-    def _make_room(self) -> None:
+    def _release_fd(self) -> None:
         """Release the descriptor to another handle of the loop."""
         self._duplicate = without_descriptor(self, self._duplicate)
         self._update_interest()
@@ -118,7 +118,7 @@ class ReadPipe(BaseTransport):
         if loop._debug:
             logger.info("%r was closed by peer", self)
         loop.call_soon(self._protocol.eof_received, context=self._context)
-        self._lose(None)
+        self._schedule_connection_lost(None)
 
     def _read_failed(self, code: int) -> None:
         error = os_error(code)
@@ -181,7 +181,7 @@ class WritePipe(WriteTransport):
         if wanted != self._interest:
             self._poller.modify(self, wanted)
 
-    def _make_room(self) -> None:
+    def _release_fd(self) -> None:
         """Release the descriptor to another handle of the loop."""
         self._duplicate = without_descriptor(self, self._duplicate)
         self._update_interest()
@@ -228,14 +228,14 @@ class WritePipe(WriteTransport):
 
     def _sent_all(self) -> None:
         if self._state == CLOSING:
-            self._lose(None)
+            self._schedule_connection_lost(None)
 
     def write_eof(self) -> None:
         """Close the pipe once all is written, so that its reader reads to the end."""
         if self._state == OPEN:
             self._state = CLOSING
             if not self._unsent:
-                self._lose(None)
+                self._schedule_connection_lost(None)
 
     def can_write_eof(self) -> bool:
         """Return True: closing a pipe signals the end to its reader."""

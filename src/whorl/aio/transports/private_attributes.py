@@ -29,7 +29,7 @@ def _unsent(transport: Any) -> Iterator[memoryview]:
         skipped = 0
 
 
-class Names:
+class PrivateAttributes:
     """The private attributes of all transports but those of TLS."""
 
     __slots__ = ()
@@ -39,7 +39,7 @@ class Names:
         return bool(self._state != TransportState.OPEN)
 
 
-class WriterNames(Names):
+class WriterPrivateAttributes(PrivateAttributes):
     """The private attributes of transports that are written to."""
 
     __slots__ = ()
@@ -53,7 +53,7 @@ class WriterNames(Names):
         return int(self.get_write_buffer_limits()[0])
 
 
-class SocketNames(WriterNames):
+class SocketPrivateAttributes(WriterPrivateAttributes):
     """The private attributes of a stream socket's transport."""
 
     __slots__ = ()
@@ -76,7 +76,7 @@ class SocketNames(WriterNames):
         return deque(pieces) if _KEEPS_PIECES else bytearray().join(pieces)
 
 
-class PipeNames(Names):
+class PipePrivateAttributes(PrivateAttributes):
     """The private attributes of a pipe's transport."""
 
     __slots__ = ()
@@ -96,7 +96,7 @@ class PipeNames(Names):
         self._sock = pipe
 
 
-class WritePipeNames(PipeNames, WriterNames):
+class WritePipePrivateAttributes(PipePrivateAttributes, WriterPrivateAttributes):
     """The private attributes of a pipe's transport that is written to."""
 
     __slots__ = ()
@@ -110,7 +110,7 @@ class WritePipeNames(PipeNames, WriterNames):
         return bytearray().join(_unsent(self))
 
 
-class DatagramNames(WriterNames):
+class DatagramPrivateAttributes(WriterPrivateAttributes):
     """The private attributes of a datagram endpoint's transport."""
 
     __slots__ = ()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from whorl.aio.transports.byte_transport import InheritedMethod, method_of_class
-from whorl.aio.transports.private_attributes import SOCKET, SocketNames
+from whorl.aio.transports.private_attributes import SOCKET, SocketPrivateAttributes
 from whorl.aio.transports.states import TransportState
 from whorl.aio.transports.stream import StreamTransport
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Class = TypeVar("Class", bound=type)
 
 
-def named(name: str) -> Callable[[Class], Class]:
+def with_asyncio_name(name: str) -> Callable[[Class], Class]:
     """Give a class the name of asyncio's class: programs and warning filters look for that name."""
 
     def rename(cls: Class) -> Class:
@@ -77,8 +77,8 @@ def transport_repr(transport: Any, is_read: bool, is_written: bool) -> str:
 
 
 @bind_compiled_methods
-@named("_SelectorSocketTransport")
-class SocketTransport(StreamTransport, SocketNames):
+@with_asyncio_name("_SelectorSocketTransport")
+class SocketTransport(StreamTransport, SocketPrivateAttributes):
     """A TCP or UNIX stream connection."""
 
     get_extra_info = InheritedMethod(StreamTransport.get_extra_info)

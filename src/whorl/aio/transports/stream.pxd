@@ -47,14 +47,14 @@ cdef class StreamTransport(WriteTransport):
     cdef tuple _kind
     cdef object _peer
     cdef uint64_t _ipv4_peer
-    cdef object _own_name
-    cdef int _place
+    cdef object _sockname
+    cdef int _slot
     cdef Py_ssize_t _most_held
     cdef WriteCoalescer _collector
     cdef object _shown_socket
     cdef flag _is_made
     cdef flag _buffered
-    cdef flag _is_layered
+    cdef flag _protocol_is_tls
     cdef readonly flag _eof_written
     cdef flag _write_shut
     cdef flag _may_hold
@@ -94,7 +94,7 @@ cdef class StreamTransport(WriteTransport):
         object waiter
     )
     cdef object _register_with_server(self, object server, ConnectionSet clients)
-    cdef object _use(self, object protocol)
+    cdef object _set_protocol(self, object protocol)
     cdef object _release_socket(self)
     @cython.locals(clients=ConnectionSet)
     cdef object _unregister_from_server(self)
@@ -102,10 +102,10 @@ cdef class StreamTransport(WriteTransport):
     cdef object _take_over_watch(self, IOHandle former, int seen)
     cdef object _end(self, object error)
     @cython.locals(table=TransportTable)
-    cdef object _let_go(self)
+    cdef object _close_handle(self)
     cdef object _release_now(self)
     cdef object _read_into_buffer(self)
-    @cython.locals(layer=TLSEngine, result=Py_ssize_t)
+    @cython.locals(engine=TLSEngine, result=Py_ssize_t)
     cdef object _read_records(self)
 
 

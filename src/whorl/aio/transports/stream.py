@@ -92,16 +92,16 @@ class StreamTransport(WriteTransport):
         "_feed",
         "_holds",
         "_ipv4_peer",
-        "_is_layered",
         "_is_made",
         "_kind",
         "_may_hold",
         "_most_held",
-        "_own_name",
         "_peer",
-        "_place",
+        "_protocol_is_tls",
         "_server",
         "_shown_socket",
+        "_slot",
+        "_sockname",
         "_write_shut",
     )
 
@@ -112,15 +112,15 @@ class StreamTransport(WriteTransport):
         self._is_made = False  # whether there is something to close
         self._peer: Any = None  # as the kernel gave it, or as a name, until it is stored as peername
         self._ipv4_peer = 0  # the same address as a number
-        self._own_name: Any = None
+        self._sockname: Any = None
         # The family, the protocol number and a UNIX server's name, while there is no socket object.
         self._kind: tuple[int, int, Any] | None = None
         self._server: Any = None
-        self._clients: ConnectionSet | None = None  # a server's set, if it keeps this by its place
-        self._place = -1  # the index of its place in that set
+        self._clients: ConnectionSet | None = None  # a server's set, if it keeps this in a slot
+        self._slot = -1  # the index of that slot
         self._empty_waiter: asyncio.Future[None] | None = None
         self._buffered = False  # whether the protocol provides its buffers
-        self._is_layered = False  # whether the protocol is Whorl's TLS
+        self._protocol_is_tls = False  # whether the protocol is Whorl's TLS
         self._feed: StreamFeed | None = None  # a stream reader's, which gets data in place of the protocol
         self._eof_written = False  # whether the user has written the last byte
         self._write_shut = False  # whether the shutdown of the writing side was sent to the peer
@@ -189,22 +189,22 @@ class StreamTransport(WriteTransport):
             self._kind = kind
         else:
             self._shown_socket = TransportSocket(sock, self._collector)
-            self._known = {"socket": self._shown_socket}
+            self._extra_dict = {"socket": self._shown_socket}
         peer = names[1]
-        self._own_name = names[2] if kind[2] is None else kind[2]
+        self._sockname = names[2] if kind[2] is None else kind[2]
         if type(peer) is int:
             self._ipv4_peer = peer
         elif peer is not None:
             self._peer = peer
         else:
-            self._extra.update(peername=None, sockname=self._own_name)
+            self._extra.update(peername=None, sockname=self._sockname)
         self._attach(sock, fd, True, kind[0] != AF_UNIX)
         try:
             connection_made = protocol.connection_made
-            self._use(protocol)
+            self._set_protocol(protocol)
             table: FdTable = loop._transports
             table.add(fd, self)
-            self._is_made = self._is_own_entry = True
+            self._is_made = self._queues_itself = True
             self._may_hold = sock is None
             machine._enqueue(new_callback(machine, connection_made, (self,), context))
             if waiter is None:
@@ -217,7 +217,7 @@ class StreamTransport(WriteTransport):
 
     def _register_with_server(self, server: Any, clients: ConnectionSet) -> None:
         """Add the transport to a server's connections."""
-        self._place = clients.enter(self)
+        self._slot = clients.add_slot(self)
         self._server = server
         self._clients = clients
 
@@ -235,7 +235,7 @@ class StreamTransport(WriteTransport):
         server, clients = self._server, self._clients
         self._server = self._clients = None
         if clients is not None:
-            clients.leave(self._place)
+            clients.discard_slot(self._slot)
             if clients.is_over and not len(clients):
                 server._wake_if_done()
         elif server is not None:
@@ -262,23 +262,23 @@ class StreamTransport(WriteTransport):
             if self._kind is not None:
                 self._socket()
         elif name != "peername" and name != "sockname":
-            if self._known is None:
+            if self._extra_dict is None:
                 return default  # Streams ask for the TLS context of each connection.
-            return self._known.get(name, default)
+            return self._extra_dict.get(name, default)
         return self._extra.get(name, default)
 
     @property
     def _extra(self) -> dict[str, Any]:
         """The known facts about the connection, by name."""
-        if self._known is None:
-            self._known = {}
+        if self._extra_dict is None:
+            self._extra_dict = {}
         if self._peer is not None or self._ipv4_peer:
             peer = self._ipv4_peer if self._peer is None else self._peer
-            self._known["peername"] = peer if type(peer) is tuple else self._kernel.name_of(peer)
-            self._known["sockname"] = self._own_name
+            self._extra_dict["peername"] = peer if type(peer) is tuple else self._kernel.name_of(peer)
+            self._extra_dict["sockname"] = self._sockname
             self._peer = None
             self._ipv4_peer = 0
-        return self._known
+        return self._extra_dict
 
     def _socket(self) -> Any:
         """Return the socket object, which is made now if there was none; None if the transport is closed."""
@@ -293,13 +293,13 @@ class StreamTransport(WriteTransport):
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Call another protocol from now on."""
-        self._use(protocol)
+        self._set_protocol(protocol)
 
-    def _use(self, protocol: asyncio.BaseProtocol) -> None:
+    def _set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._feed = attach_feed(protocol) if type(protocol) is StreamReaderProtocol else None
         self._protocol = protocol
         self._buffered = isinstance(protocol, BufferedProtocol)
-        self._is_layered = isinstance(protocol, TLSEngine) and (
+        self._protocol_is_tls = isinstance(protocol, TLSEngine) and (
             type(protocol).get_buffer is GET_BUFFER and type(protocol).buffer_updated is BUFFER_UPDATED
         )
 
@@ -333,18 +333,18 @@ class StreamTransport(WriteTransport):
                 self._more_to_read = False
                 self._data_arrived(data)
                 return
-        self._took(result, READ_SIZE)
+        self._handle_read(result, READ_SIZE)
 
     def _read_much(self) -> None:
         """Read again after a long read."""
         limit = self._read_limit()
         if self._feed is not None and LONGEST_FED < limit < READ_SIZE:
             limit = LONGEST_FED
-        self._took(self._kernel.recv(self._fd, limit), limit)
+        self._handle_read(self._kernel.recv(self._fd, limit), limit)
 
     def _read_into_buffer(self) -> None:
         """Let the kernel write into the buffer that the protocol provides."""
-        if self._is_layered:
+        if self._protocol_is_tls:
             self._read_records()
             return
         protocol = self._protocol  # It may replace itself meanwhile, but the buffer belongs to it.
@@ -374,12 +374,12 @@ class StreamTransport(WriteTransport):
 
     def _read_records(self) -> None:
         """Let the kernel write into the buffer of TLS, without a call to get the buffer."""
-        layer: Any = self._protocol
+        engine: Any = self._protocol
         try:
-            result = self._kernel.recv_into(self._fd, layer._scratch)
+            result = self._kernel.recv_into(self._fd, engine._scratch)
             self._note_read(result, READ_SIZE)
             if result > 0:
-                layer._scratch_filled(result)
+                engine._scratch_filled(result)
         except (SystemExit, KeyboardInterrupt):
             raise
         except BaseException as error:
@@ -549,7 +549,7 @@ class StreamTransport(WriteTransport):
         if self._empty_waiter is not None and not self._empty_waiter.done():
             self._empty_waiter.set_result(None)
         if self._state == CLOSING:
-            self._lose(None)
+            self._schedule_connection_lost(None)
         elif self._eof_written and self._state == OPEN:
             code = self._shut_write_side()
             if code < 0:
@@ -562,12 +562,12 @@ class StreamTransport(WriteTransport):
         self._flush_held()
         loop: Any = self._loop
         waiter: asyncio.Future[None] = loop.create_future()
-        self._wait_with(waiter)
+        self._set_empty_waiter(waiter)
         if not self._unsent:
             waiter.set_result(None)
         return waiter
 
-    def _wait_with(self, waiter: asyncio.Future[None]) -> None:
+    def _set_empty_waiter(self, waiter: asyncio.Future[None]) -> None:
         """Complete a future when nothing is left to send, or when nothing can be sent any more."""
         self._empty_waiter = waiter
         self._refuses_writes = True
@@ -586,12 +586,10 @@ class StreamTransport(WriteTransport):
         self._state = CLOSING
         self._stop_reading()
         if not self._unsent:
-            self._lose(None)
+            self._schedule_connection_lost(None)
 
     def _leave_poller(self) -> None:
-        if (
-            self._kind is not None
-        ):  # No program has the descriptor, and the kernel forgets it when it is closed.
+        if self._kind is not None:  # No program has the descriptor, so that its watch ends when it is closed.
             self._poller.forget(self)
         else:
             self._poller.remove(self)
@@ -611,13 +609,13 @@ class StreamTransport(WriteTransport):
             if self._empty_waiter is not None and not self._empty_waiter.done():
                 self._empty_waiter.set_exception(ConnectionError("Connection is closed by peer"))
 
-    def _let_go(self) -> None:
+    def _close_handle(self) -> None:
         """Close the socket and drop all references."""
         if self._fd >= 0:
             loop: Any = self._loop
             table: FdTable = loop._transports
             table.discard(self._fd, self)
-        BaseTransport._let_go(self)
+        BaseTransport._close_handle(self)
         self._unregister_from_server()
 
     def _release_now(self) -> None:

@@ -22,7 +22,7 @@ except ImportError:  # A Python may be built without the `ssl` module.
 from whorl.aio.tls.engine import TLSEngine
 from whorl.aio.tls.records import AGAIN
 from whorl.aio.tls.states import AppProtocolState, TLSState
-from whorl.aio.transports.public import bind_compiled_methods, named
+from whorl.aio.transports.public import bind_compiled_methods, with_asyncio_name
 from whorl.aio.transports.stream import StreamTransport
 from whorl.aio.transports.tls_stream import TLSStream
 from whorl.core.limits import READ_SIZE
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @bind_compiled_methods
-@named("_SSLProtocolTransport")
+@with_asyncio_name("_SSLProtocolTransport")
 class TLSTransport(TLSStream):
     """A TLS connection over any transport."""
 
@@ -56,51 +56,51 @@ class TLSTransport(TLSStream):
 
     @property
     def _sslcontext(self) -> Any:
-        return self._layer._sslcontext
+        return self._tls_protocol._sslcontext
 
     @property
-    def _layer(self) -> TLSProtocol:
-        layer: Any = self._ssl_protocol
-        return layer  # type: ignore[no-any-return]
+    def _tls_protocol(self) -> TLSProtocol:
+        protocol: Any = self._ssl_protocol
+        return protocol  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         shown = f"asyncio.sslproto.{type(self).__name__} object at {id(self):#x}"  # as asyncio shows it
-        return f"<{shown} {self._layer.describe()}>"
+        return f"<{shown} {self._tls_protocol.describe()}>"
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return a fact about the connection: ssl_object, peercert, cipher, or one from underneath."""
-        return self._layer.get_extra_info(name, default)
+        return self._tls_protocol.get_extra_info(name, default)
 
     def is_closing(self) -> bool:
         """Return whether the transport is closed or being closed."""
-        return self._ssl_protocol._closing or self._layer.is_transport_closing()
+        return self._ssl_protocol._closing or self._tls_protocol.is_transport_closing()
 
     def close(self) -> None:
         """Read no more, send the unsent data, send close_notify, then close the connection."""
         if self._ssl_protocol._closing:
-            self._layer.forget()
+            self._tls_protocol.forget()
         else:
-            self._layer.start_shutdown()
+            self._tls_protocol.start_shutdown()
 
     def abort(self) -> None:
         """Close the connection at once; unsent data is lost."""
         self._force_close(None)
 
     def _force_close(self, error: BaseException | None) -> None:
-        self._layer.abort(error)
+        self._tls_protocol.abort(error)
 
     def _test__append_write_backlog(self, data: bytes) -> None:
         # CPython's tests queue data in this way, and expect that no code tries to send it yet.
         self._ssl_protocol._append(data, len(data))
 
     def __del__(self, _warn: Any = warnings.warn) -> None:
-        layer = getattr(self, "_ssl_protocol", None)
-        if layer is not None and not layer._closing:
-            layer._closing = True
+        protocol = getattr(self, "_ssl_protocol", None)
+        if protocol is not None and not protocol._closing:
+            protocol._closing = True
             _warn(f"unclosed transport <asyncio.{type(self).__name__} object>", ResourceWarning, source=self)
 
 
-@named("SSLProtocol")
+@with_asyncio_name("SSLProtocol")
 class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
     """The TLS protocol of one transport (asyncio: ``asyncio.sslproto.SSLProtocol``)."""
 
@@ -133,8 +133,8 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
         sslobj = sslcontext.wrap_bio(incoming, outgoing, server_side=server_side, server_hostname=hostname)
         super().__init__(loop, sslobj, incoming, outgoing, scratch_of(loop))
         self._waiter = waiter
-        self._told = AppProtocolState.NOTHING if call_connection_made else AppProtocolState.MADE
-        self._is_told = not call_connection_made
+        self._app_state = AppProtocolState.INIT if call_connection_made else AppProtocolState.CON_MADE
+        self._app_is_connected = not call_connection_made
         self._timer: TimedCallback | None = None
         self._handshake_began = 0.0
         self._is_forgotten = False
@@ -191,15 +191,15 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
         if self._state != TLSState.CONNECTING:  # The transport was closed before the handshake began.
             self._force_transport(None)
             return
-        self._is_own = isinstance(transport, StreamTransport | TLSStream)
-        if self._is_own:
+        self._transport_is_ours = isinstance(transport, StreamTransport | TLSStream)
+        if self._transport_is_ours:
             # The transport may have paused its protocol; TLS has to resume it.
             self._transport_paused = self._app_writing_paused = transport._protocol_paused
             transport.set_write_buffer_limits(high=0)
             self.limit_holding()
         else:
             self._buffer = memoryview(bytearray(READ_SIZE))  # It may fill it when it pleases.
-        self._enter(TLSState.HANDSHAKE)
+        self._set_state(TLSState.HANDSHAKE)
         if self._loop.get_debug():
             logger.debug("%r starts SSL handshake", self)
             self._handshake_began = self._loop.time()
@@ -213,13 +213,13 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
             return
         protocol = self._app_protocol
         in_handshake = self._state == TLSState.HANDSHAKE
-        self._enter(TLSState.CLOSED)
+        self._set_state(TLSState.CLOSED)
         self._drop_backlog()
         self._outgoing.read()
         self._lost_writes += 1
         self._closing = True
-        if not in_handshake and self._told in (AppProtocolState.MADE, AppProtocolState.ENDED):
-            self._told = AppProtocolState.LOST
+        if not in_handshake and self._app_state in (AppProtocolState.CON_MADE, AppProtocolState.EOF):
+            self._app_state = AppProtocolState.CON_LOST
             self._loop.call_soon(protocol.connection_lost, error)
         self._transport = self._app_transport = self._app_protocol = self._app_feed = None
         self._wake_waiter(error)
@@ -239,16 +239,16 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
                 self._handshake_done(ConnectionResetError())
             else:
                 if self._state == TLSState.OPEN:
-                    self._enter(TLSState.FLUSHING)
-                self._go_on()
+                    self._set_state(TLSState.FLUSHING)
+                self._continue_state()
         except Exception:
             self._transport.close()
             raise
         return self._state == TLSState.FLUSHING  # There is still data to deliver or to send.
 
-    def _go_on(self) -> None:
+    def _continue_state(self) -> None:
         if self._in_openssl:  # A callback of OpenSSL's has closed the connection.
-            self._loop.call_soon(self._go_on)
+            self._loop.call_soon(self._continue_state)
         elif self._state == TLSState.HANDSHAKE:
             self._handshake()
         elif self._state == TLSState.FLUSHING:
@@ -260,7 +260,7 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
 
     def _handshake(self) -> None:
         try:
-            self._ask_openssl(self._sslobj.do_handshake)
+            self._call_openssl(self._sslobj.do_handshake)
         except AGAIN:
             self.send_waiting()
         except ssl.SSLError as error:
@@ -268,7 +268,7 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
         else:
             self._handshake_done(None)
 
-    def _ask_openssl(self, call: Callable[[], object]) -> None:
+    def _call_openssl(self, call: Callable[[], object]) -> None:
         """Call a method of the SSL object; raise RuntimeError if one of its callbacks asks for that."""
         if self._in_openssl:
             self._refuse_entry()
@@ -285,11 +285,11 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
         try:
             if error is not None:
                 raise error
-            self._enter(TLSState.OPEN)
+            self._set_state(TLSState.OPEN)
             peercert = self._sslobj.getpeercert()
         except Exception as failure:
             error = None  # Otherwise the traceback would make a cycle.
-            self._enter(TLSState.CLOSED)
+            self._set_state(TLSState.CLOSED)
             what = " on verifying the certificate" if isinstance(failure, ssl.CertificateError) else ""
             self._fatal_error(failure, f"SSL handshake failed{what}")
             self._wake_waiter(failure)
@@ -303,9 +303,9 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
             compression=self._sslobj.compression(),
             ssl_object=self._sslobj,
         )
-        if self._told == AppProtocolState.NOTHING:
-            self._told = AppProtocolState.MADE
-            self._is_told = True
+        if self._app_state == AppProtocolState.INIT:
+            self._app_state = AppProtocolState.CON_MADE
+            self._app_is_connected = True
             self._app_protocol.connection_made(self._app_transport)
         self._wake_waiter()
         self.send_waiting()
@@ -332,9 +332,9 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
             self.abort(None)
         elif self._state in (TLSState.OPEN, TLSState.FLUSHING):
             if self._state == TLSState.OPEN:
-                self._enter(TLSState.FLUSHING)
+                self._set_state(TLSState.FLUSHING)
             self._set_timer(self._shutdown_timeout, self._check_shutdown_timeout)
-            self._go_on()
+            self._continue_state()
 
     def _peer_finished(self) -> None:
         self._call_eof_received()
@@ -358,15 +358,15 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
                 if self._timer is None:
                     self._set_timer(self._shutdown_timeout, self._check_shutdown_timeout)
                 return
-            self._enter(TLSState.SHUTDOWN)
-            self._say_goodbye()
+            self._set_state(TLSState.SHUTDOWN)
+            self._send_close_notify()
         except Exception as error:
             self._fatal_error(error, "Fatal error on SSL protocol")
 
-    def _say_goodbye(self) -> None:
+    def _send_close_notify(self) -> None:
         try:
             if not self._has_eof:
-                self._ask_openssl(self._sslobj.unwrap)
+                self._call_openssl(self._sslobj.unwrap)
         except AGAIN:
             self.send_waiting()
         except ssl.SSLError as error:
@@ -384,7 +384,7 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
             self._fatal_error(error)
 
     def _shutdown_done(self) -> None:
-        self._enter(TLSState.CLOSED)
+        self._set_state(TLSState.CLOSED)
         if self._outgoing.pending:
             self._transport.write(self._outgoing.read())
         self._call_eof_received()
@@ -398,9 +398,9 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
             self._force_transport(TimeoutError("SSL shutdown timed out"))
 
     def _call_eof_received(self) -> None:
-        if self._told != AppProtocolState.MADE:
+        if self._app_state != AppProtocolState.CON_MADE:
             return
-        self._told = AppProtocolState.ENDED
+        self._app_state = AppProtocolState.EOF
         try:
             if self._app_protocol.eof_received():
                 logger.warning("returning true from eof_received() has no effect when using ssl")
@@ -424,7 +424,7 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
     def abort(self, error: BaseException | None) -> None:
         """Close the connection at once."""
         self._closing = True
-        self._enter(TLSState.CLOSED)
+        self._set_state(TLSState.CLOSED)
         self._force_transport(error)
 
     def _force_transport(self, error: BaseException | None) -> None:
@@ -441,7 +441,7 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
     def _fatal_error(self, error: BaseException, message: str = "Fatal error on transport") -> None:
         transport = self._transport
         if self._state != TLSState.HANDSHAKE:
-            self._enter(TLSState.CLOSED)
+            self._set_state(TLSState.CLOSED)
         self._force_transport(error)
         if isinstance(error, OSError):
             if self._loop.get_debug():

@@ -21,9 +21,9 @@ HIGH_WATER_READ = 256 * 1024
 class TLSStream:
     """A TLS connection (asyncio: ``asyncio.Transport``). The user sees `tls.TLSTransport`."""
 
-    def __init__(self, loop: Any, layer: TLSEngine) -> None:
+    def __init__(self, loop: Any, engine: TLSEngine) -> None:
         self._loop = loop
-        self._ssl_protocol = layer
+        self._ssl_protocol = engine
         self.set_write_buffer_limits()
         self.set_read_buffer_limits()
 
@@ -54,10 +54,10 @@ class TLSStream:
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Set the watermarks, in bytes; ValueError unless high >= low >= 0."""
-        layer = self._ssl_protocol
-        layer._high, layer._low = watermarks(high, low, HIGH_WATER_WRITE)
-        layer.limit_holding()
-        layer._control_writing()
+        engine = self._ssl_protocol
+        engine._high, engine._low = watermarks(high, low, HIGH_WATER_WRITE)
+        engine.limit_holding()
+        engine._control_writing()
 
     def get_read_buffer_size(self) -> int:
         """Return the number of received bytes that were not decrypted yet."""
@@ -69,9 +69,9 @@ class TLSStream:
 
     def set_read_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Set the read watermarks, in bytes; ValueError unless high >= low >= 0."""
-        layer = self._ssl_protocol
-        layer._read_high, layer._read_low = watermarks(high, low, HIGH_WATER_READ)
-        layer._control_reading()
+        engine = self._ssl_protocol
+        engine._read_high, engine._read_low = watermarks(high, low, HIGH_WATER_READ)
+        engine._control_reading()
 
     # Reading, writing and closing.
 

@@ -33,7 +33,7 @@ cdef extern from "Python.h":
     object PyByteArray_FromStringAndSize(const char *data, Py_ssize_t size)
 
 cdef Py_ssize_t DATAGRAM_BLOCK
-cdef Py_ssize_t DATAGRAM_ROOM
+cdef Py_ssize_t DATAGRAM_SIZE
 cdef Py_ssize_t READ_SIZE
 
 
@@ -41,7 +41,7 @@ cdef class DatagramSocket:
     cdef readonly object sock
     cdef public int fd
     cdef readonly int family
-    cdef readonly bint has_own_methods
+    cdef readonly bint overrides_methods
 
 
 cdef class DatagramCalls(MessageMemory):
@@ -66,14 +66,14 @@ cdef inline Py_ssize_t receive_datagrams(DatagramCalls calls, DatagramSocket soc
     cdef mmsghdr messages[32]
     cdef sockaddr_storage senders[32]
     cdef iovec vectors[32]
-    cdef Py_ssize_t room, count, index, at
+    cdef Py_ssize_t capacity, count, index, at
     cdef char *block
     if limit < 1:
         return -EINVAL
     if sock.family == 0:
         return receive_by_object(calls, sock, into)
-    room = DATAGRAM_ROOM if sock.family != AF_UNIX else READ_SIZE
-    count = min(limit, DATAGRAM_BLOCK // room, 32)
+    capacity = DATAGRAM_SIZE if sock.family != AF_UNIX else READ_SIZE
+    count = min(limit, DATAGRAM_BLOCK // capacity, 32)
     if calls._block is None or len(calls._block) < DATAGRAM_BLOCK:
         calls._block = PyByteArray_FromStringAndSize(NULL, DATAGRAM_BLOCK)
     if calls._addresses is None:
@@ -82,8 +82,8 @@ cdef inline Py_ssize_t receive_datagrams(DatagramCalls calls, DatagramSocket soc
     if not calls._receives_many:
         count = 1
     for index in range(count):
-        vectors[index].iov_base = block + index * room
-        vectors[index].iov_len = room
+        vectors[index].iov_base = block + index * capacity
+        vectors[index].iov_len = capacity
         c_memset(&messages[index].msg_hdr, 0, sizeof(msghdr))
         messages[index].msg_hdr.msg_name = &senders[index]
         messages[index].msg_hdr.msg_namelen = sizeof(sockaddr_storage)
@@ -98,7 +98,7 @@ cdef inline Py_ssize_t receive_datagrams(DatagramCalls calls, DatagramSocket soc
             return receive_datagrams(calls, sock, into, 1)
     else:
         count = c_recvfrom(
-            sock.fd, block, room, MSG_DONTWAIT, <sockaddr *>&senders[0], &messages[0].msg_hdr.msg_namelen
+            sock.fd, block, capacity, MSG_DONTWAIT, <sockaddr *>&senders[0], &messages[0].msg_hdr.msg_namelen
         )
         if count < 0:
             return -c_errno
@@ -107,7 +107,7 @@ cdef inline Py_ssize_t receive_datagrams(DatagramCalls calls, DatagramSocket soc
     # The bytes first: nothing but these lines may use the block until they are out of it.
     at = len(into)
     for index in range(count):
-        into.append(message_of(calls, block + index * room, messages[index].msg_len))
+        into.append(message_of(calls, block + index * capacity, messages[index].msg_len))
         into.append(None)
     for index in range(count):
         into[at + 2 * index + 1] = shown(calls._addresses, &senders[index], messages[index].msg_hdr.msg_namelen)
@@ -121,7 +121,7 @@ cdef inline Py_ssize_t send_one(
     DatagramCalls calls, DatagramSocket sock, object data, object address
 ) except? -65536:
     cdef Py_buffer view
-    if sock.has_own_methods:
+    if sock.overrides_methods:
         return send_by_object(sock, data, address)
     if PyBytes_CheckExact(data):
         return send_content(calls, sock, data, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), address)
@@ -136,11 +136,11 @@ cdef inline Py_ssize_t send_content(
     DatagramCalls calls, DatagramSocket sock, object data, const void *content, Py_ssize_t size, object address
 ) except? -65536:
     # The address is written last: the entries of the book may change whenever Python code runs.
-    cdef sockaddr_storage room
+    cdef sockaddr_storage storage
     cdef sockaddr_storage *target = NULL
     cdef unsigned int length = 0
     if address is not None:
-        target = &room
+        target = &storage
         length = written(calls._addresses, sock.family, address, &target)
         if length == 0:
             return send_by_object(sock, data, address)
@@ -159,7 +159,7 @@ cdef inline Py_ssize_t send_queued(DatagramCalls calls, DatagramSocket sock, lis
     cdef bytes data
     if first < 0 or first >= len(queue):
         return -EINVAL
-    if calls._sends_many and not sock.has_own_methods:
+    if calls._sends_many and not sock.overrides_methods:
         while count < 32 and first + count < len(queue):
             datagram = queue[first + count]
             data = datagram[0]

@@ -18,7 +18,7 @@ from whorl.core.kernel.errors import negative_errno
 from whorl.core.kernel.message_buffers import MessageMemory
 from whorl.core.kernel.socket_addresses import AddressBook
 from whorl.core.kernel.socket_overrides import overrides_method
-from whorl.core.limits import DATAGRAM_BLOCK, DATAGRAM_ROOM, READ_SIZE  # noqa: F401 (used by datagrams.pxd)
+from whorl.core.limits import DATAGRAM_BLOCK, DATAGRAM_SIZE, READ_SIZE  # noqa: F401 (used by datagrams.pxd)
 
 try:
     import cython
@@ -36,7 +36,7 @@ if not cython.compiled:
     def receive_datagrams(calls: DatagramCalls, sock: DatagramSocket, into: list[Any], limit: int) -> int:
         """Receive the waiting datagrams, up to `limit`."""
         received = 0
-        limit = 1 if sock.has_own_methods else limit
+        limit = 1 if sock.overrides_methods else limit
         while received < limit:
             result = receive_by_object(calls, sock, into)
             if result < 0:
@@ -68,7 +68,7 @@ if not cython.compiled:
 
 def receive_by_object(calls: DatagramCalls, sock: DatagramSocket, into: list[Any]) -> int:
     """Receive one datagram by the socket object; return 1 or the negative error number."""
-    if sock.has_own_methods:
+    if sock.overrides_methods:
         try:
             data, address = sock.sock.recvfrom(READ_SIZE)
         except (BlockingIOError, InterruptedError):
@@ -92,10 +92,10 @@ def send_by_object(sock: DatagramSocket, data: ReadableBuffer, address: Any) -> 
     try:
         sent: int = sock.sock.send(data) if address is None else sock.sock.sendto(data, address)
     except OSError as error:
-        if sock.has_own_methods and not isinstance(error, (BlockingIOError, InterruptedError)):
+        if sock.overrides_methods and not isinstance(error, (BlockingIOError, InterruptedError)):
             raise
         return negative_errno(error)
-    return len(data) if sock.has_own_methods else sent  # type: ignore[arg-type]
+    return len(data) if sock.overrides_methods else sent  # type: ignore[arg-type]
 
 
 class DatagramSocket:
@@ -104,13 +104,13 @@ class DatagramSocket:
     If the object overrides methods of Python's class, they are always called, and their errors are raised.
     """
 
-    __slots__ = ("family", "fd", "has_own_methods", "sock")
+    __slots__ = ("family", "fd", "overrides_methods", "sock")
 
     def __init__(self, sock: Any) -> None:
         self.sock = sock
         self.fd = sock.fileno()
-        self.has_own_methods = overrides_method(sock, "recvfrom", "send", "sendto")
-        is_known = sock.family in KNOWN_FAMILIES and not self.has_own_methods
+        self.overrides_methods = overrides_method(sock, "recvfrom", "send", "sendto")
+        is_known = sock.family in KNOWN_FAMILIES and not self.overrides_methods
         self.family = sock.family if is_known else 0
 
 

@@ -17,7 +17,7 @@ from whorl.core.limits import DESCRIPTORS_PER_MESSAGE
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-_ROOM = socket.CMSG_SPACE(DESCRIPTORS_PER_MESSAGE * array.array("i").itemsize)
+_ANCILLARY_SIZE = socket.CMSG_SPACE(DESCRIPTORS_PER_MESSAGE * array.array("i").itemsize)
 
 
 def _passed(messages: list[tuple[int, int, bytes]]) -> list[int]:
@@ -38,7 +38,7 @@ class FdPassingCalls:
         Return also whether some descriptors were lost because this process can have no more.
         """
         try:
-            data, messages, flags, _ = sock.recvmsg(limit, _ROOM, socket.MSG_CMSG_CLOEXEC)
+            data, messages, flags, _ = sock.recvmsg(limit, _ANCILLARY_SIZE, socket.MSG_CMSG_CLOEXEC)
         except OSError as error:
             return negative_errno(error)
         return data, _passed(messages), bool(flags & socket.MSG_CTRUNC)
@@ -48,7 +48,7 @@ class FdPassingCalls:
     ) -> tuple[int, list[int], bool] | int:
         """Receive the same into a buffer; return the byte count, the descriptors, whether some were lost."""
         try:
-            size, messages, flags, _ = sock.recvmsg_into([buffer], _ROOM, socket.MSG_CMSG_CLOEXEC)
+            size, messages, flags, _ = sock.recvmsg_into([buffer], _ANCILLARY_SIZE, socket.MSG_CMSG_CLOEXEC)
         except OSError as error:
             return negative_errno(error)
         return size, _passed(messages), bool(flags & socket.MSG_CTRUNC)

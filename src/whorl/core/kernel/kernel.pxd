@@ -71,7 +71,7 @@ cdef extern from "whorl/core/kernel/kernel.h":
 cdef extern from "Python.h":
     PyObject *new_bytes "PyBytes_FromStringAndSize"(const char *content, Py_ssize_t size) except NULL
     int resize_bytes "_PyBytes_Resize"(PyObject **data, Py_ssize_t size) except -1
-    char *room_of "PyBytes_AS_STRING"(PyObject *data)
+    char *bytes_memory "PyBytes_AS_STRING"(PyObject *data)
     void drop_reference "Py_DECREF"(PyObject *thing)
 
 ctypedef ssize_t (*transfer_t)(int fd, const void *buffer, size_t size) noexcept nogil
@@ -133,7 +133,7 @@ cdef inline object receive_short(Kernel kernel, transfer_t transfer, int fd, Py_
 cdef inline object receive_long(transfer_t transfer, int fd, Py_ssize_t limit):
     # Receive into an object of this size, which is then cut to the received length.
     cdef PyObject *data = new_bytes(NULL, limit)
-    cdef Py_ssize_t size = transfer(fd, room_of(data), limit)
+    cdef Py_ssize_t size = transfer(fd, bytes_memory(data), limit)
     cdef int code
     if size < 0:
         code = c_errno
@@ -183,7 +183,7 @@ cdef inline Py_ssize_t transmit_vectors(bint is_socket, int fd, list chunks, Py_
                                         Py_ssize_t offset) except? -65536:
     # The chunks are bytes objects, so that their addresses stay valid without buffer exports.
     cdef iovec vectors[64]
-    cdef char room[4096]
+    cdef char buffer[4096]
     cdef msghdr message
     cdef Py_ssize_t count = 0, index = first, size, total = 0
     cdef bytes chunk
@@ -199,13 +199,13 @@ cdef inline Py_ssize_t transmit_vectors(bint is_socket, int fd, list chunks, Py_
         offset = 0
         count += 1
         index += 1
-    if is_socket and total <= <Py_ssize_t>sizeof(room):
+    if is_socket and total <= <Py_ssize_t>sizeof(buffer):
         # The kernel takes twice as long for sixteen short pieces as for one.
         size = 0
         for index in range(count):
-            memcpy(room + size, vectors[index].iov_base, vectors[index].iov_len)
+            memcpy(buffer + size, vectors[index].iov_base, vectors[index].iov_len)
             size += vectors[index].iov_len
-        size = socket_send(fd, room, total)
+        size = socket_send(fd, buffer, total)
     elif is_socket:
         c_memset(&message, 0, sizeof(message))
         message.msg_iov = vectors
@@ -231,7 +231,7 @@ cdef inline Py_ssize_t send_file(int target, int source, int64_t offset, Py_ssiz
 
 cdef class EventBatch:
     cdef epoll_event *_events
-    cdef bytearray _room
+    cdef bytearray _buffer
     cdef int _count
     cdef list _rows
 
@@ -242,12 +242,12 @@ cdef class EventBatch:
     cpdef object clear(self)
 
 
-cdef inline bytearray room_for_events(EventBatch batch):
+cdef inline bytearray event_buffer(EventBatch batch):
     # Not cleared: most loops never have more than a few events at a time.
-    if batch._room is None:
-        batch._room = PyByteArray_FromStringAndSize(NULL, EVENTS_PER_POLL * sizeof(epoll_event))
-        batch._events = <epoll_event *>PyByteArray_AS_STRING(batch._room)
-    return batch._room
+    if batch._buffer is None:
+        batch._buffer = PyByteArray_FromStringAndSize(NULL, EVENTS_PER_POLL * sizeof(epoll_event))
+        batch._events = <epoll_event *>PyByteArray_AS_STRING(batch._buffer)
+    return batch._buffer
 
 
 cdef inline Py_ssize_t batch_size(EventBatch batch) noexcept:

@@ -122,7 +122,7 @@ if not cython.compiled:
         except OSError as error:
             return negative_errno(error)
 
-    def room_for_events(batch: EventBatch) -> bytearray:
+    def event_buffer(batch: EventBatch) -> bytearray:
         """Return an empty buffer: uncompiled, events are rows of a list."""
         return bytearray()
 
@@ -238,10 +238,10 @@ def patched_clock() -> float:
 class EventBatch:
     """The events of one `epoll_wait`: descriptor, mask and generation of each."""
 
-    __slots__ = ("_count", "_room", "_rows")
+    __slots__ = ("_buffer", "_count", "_rows")
 
     def __init__(self) -> None:
-        self._room = room_for_events(self)
+        self._buffer = event_buffer(self)
         self._count = 0
         self._rows: list[tuple[int, int, int]] = []
 

@@ -16,19 +16,19 @@ cdef enum:
     MOST_MESSAGES = 128
 
 cdef Py_ssize_t LONG_READ
-cdef Py_ssize_t SHORTEST_AGAIN
+cdef Py_ssize_t SHORTEST_REUSED
 cdef Py_ssize_t MOST_KEPT
 
 
 cdef class MessageMemory(NotifyCalls):
     cdef list _messages
-    cdef unsigned short _rooms[MOST_MESSAGES]
+    cdef unsigned short _sizes[MOST_MESSAGES]
     cdef Py_ssize_t _place
     cdef Py_ssize_t _kept
 
 
 cdef inline bytes message_of(MessageMemory kernel, const char *content, Py_ssize_t size):
-    if size < SHORTEST_AGAIN or size >= LONG_READ:
+    if size < SHORTEST_REUSED or size >= LONG_READ:
         return PyBytes_FromStringAndSize(content, size)
     return message_again(kernel, content, size)
 
@@ -40,7 +40,7 @@ cdef inline bytes message_again(MessageMemory kernel, const char *content, Py_ss
     cdef list messages = kernel._messages
     cdef Py_ssize_t place = kernel._place
     cdef Py_ssize_t count = len(messages)
-    cdef Py_ssize_t room
+    cdef Py_ssize_t capacity
     cdef bytes message
     if place >= count:
         return keep_message(kernel, content, size)
@@ -50,16 +50,16 @@ cdef inline bytes message_again(MessageMemory kernel, const char *content, Py_ss
         if not is_sole(nth(messages, place)) and count < MOST_MESSAGES:
             kernel._place = count
             return keep_message(kernel, content, size)
-    room = kernel._rooms[place]
-    if size <= room < 2 * size and is_sole(nth(messages, place)):
+    capacity = kernel._sizes[place]
+    if size <= capacity < 2 * size and is_sole(nth(messages, place)):
         rewrite(nth(messages, place), content, size)
         return <bytes>nth(messages, place)
-    if kernel._kept - room + size > MOST_KEPT:
+    if kernel._kept - capacity + size > MOST_KEPT:
         return keep_message(kernel, content, size)
     message = PyBytes_FromStringAndSize(content, size)
     messages[place] = message
-    kernel._kept += size - room
-    kernel._rooms[place] = <unsigned short>size
+    kernel._kept += size - capacity
+    kernel._sizes[place] = <unsigned short>size
     return message
 
 
@@ -69,7 +69,7 @@ cdef inline bytes keep_message(MessageMemory kernel, const char *content, Py_ssi
     if kernel._kept + size > MOST_KEPT or not REUSES:
         kernel._messages.clear()
         kernel._place = kernel._kept = 0
-    kernel._rooms[len(kernel._messages)] = <unsigned short>size
+    kernel._sizes[len(kernel._messages)] = <unsigned short>size
     kernel._messages.append(message)
     kernel._kept += size
     return message

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _SENDS_VECTORS = sys.version_info >= (3, 12)  # in earlier versions asyncio's transports do not use sendmsg
 
 
-def has_own_methods(sock: Any) -> bool:
+def overrides_io(sock: Any) -> bool:
     """Return whether a socket object receives or sends in another way than Python's socket class."""
     if not isinstance(sock, SOCKET):
         return all(callable(getattr(sock, name, None)) for name in ("recv", "send"))
@@ -84,6 +84,6 @@ def error_of(kernel: Kernel, code: int) -> BaseException:
 
 def kernel_for(kernel: Kernel, sock: Any) -> Kernel:
     """Return the kernel by which to receive from a socket and send to it."""
-    if type(kernel) is Kernel and has_own_methods(sock):
+    if type(kernel) is Kernel and overrides_io(sock):
         return SocketKernel(sock)
     return kernel

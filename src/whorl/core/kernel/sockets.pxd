@@ -43,11 +43,11 @@ cdef inline object accept_stream(SocketCalls calls, int fd):
         if c_getsockname(connection, <sockaddr *>&own, &own_length) != 0:
             return connection, peer_address(&peer, peer_length), None
         c_no_delay(connection)
-        if calls._own_address is None or own_length != PyBytes_GET_SIZE(calls._own_address) \
-                or memcmp(&own, PyBytes_AS_STRING(calls._own_address), own_length):
-            calls._own_name = read_address(&own, own_length)
-            calls._own_address = raw_address(&own, own_length)
-        return connection, peer_address(&peer, peer_length), calls._own_name
+        if calls._last_sockaddr is None or own_length != PyBytes_GET_SIZE(calls._last_sockaddr) \
+                or memcmp(&own, PyBytes_AS_STRING(calls._last_sockaddr), own_length):
+            calls._last_sockname = read_address(&own, own_length)
+            calls._last_sockaddr = raw_address(&own, own_length)
+        return connection, peer_address(&peer, peer_length), calls._last_sockname
     except BaseException:
         c_close(connection)
         raise
@@ -115,8 +115,8 @@ cdef inline object name_in(object given):
 
 
 cdef class SocketCalls(FileCalls):
-    cdef bytes _own_address
-    cdef object _own_name
+    cdef bytes _last_sockaddr
+    cdef object _last_sockname
 
     cpdef object accept_descriptor(self, int fd)
     cpdef object name_of(self, object address)

@@ -50,12 +50,12 @@ if not cython.compiled:
 class SocketCalls(FileCalls):
     """The calls of a kernel for sockets, and for the names of UNIX sockets."""
 
-    __slots__ = ("_own_address", "_own_name")
+    __slots__ = ("_last_sockaddr", "_last_sockname")
 
     def __init__(self) -> None:
         FileCalls.__init__(self)
-        self._own_address = b""  # that of the connection accepted last, and what it is as a name
-        self._own_name: Any = None
+        self._last_sockaddr = b""  # that of the connection accepted last, and what it is as a name
+        self._last_sockname: Any = None
 
     # Sockets, as objects.
 

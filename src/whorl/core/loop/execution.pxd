@@ -18,7 +18,7 @@ cdef Py_ssize_t ENTRIES_AHEAD
 cdef class LoopExecution(LoopState):
     cdef readonly int64_t _passes
     cdef public object _current_entry
-    cdef public object _runner
+    cdef public object _run_hook
     cdef readonly WriteCoalescer _collector
 
     cdef object _set_up(self, object kernel, object host)
@@ -51,14 +51,14 @@ cdef class LoopExecution(LoopState):
 
 
 cdef object run_alone(LoopExecution loop, Callback entry)
-cdef object attempt_failed(LoopExecution loop, Callback entry)
+cdef object report_pending_error(LoopExecution loop, Callback entry)
 
 
 cdef inline object swap_inbox(LoopExecution loop, list into):
     # Nothing here runs Python. So it is one step for other threads, which wait for the GIL, and for signal
     # handlers.
     cdef list arrived = loop._inbox
-    loop._inbox = loop._emptied
-    loop._emptied = arrived
+    loop._inbox = loop._inbox_swap
+    loop._inbox_swap = arrived
     into.extend(arrived)
     arrived.clear()

@@ -32,7 +32,7 @@ if not cython.compiled:
 class LoopExecution(LoopState):
     """The part of a loop that queues entries and runs them."""
 
-    __slots__ = ("_collector", "_current_entry", "_passes", "_runner")
+    __slots__ = ("_collector", "_current_entry", "_passes", "_run_hook")
 
     def _set_up(self, kernel: Kernel | None, host: Host | None) -> None:
         LoopState._set_up(self, kernel, host)
@@ -40,7 +40,7 @@ class LoopExecution(LoopState):
         self._current_entry: Runnable | None = None  # the running entry, in debug mode or with a probe
         # The loop calls this with itself and each entry; it runs the entry by `_run_entry`.
         # None: the loop runs entries itself.
-        self._runner: Callable[[Any, Runnable], object] | None = None
+        self._run_hook: Callable[[Any, Runnable], object] | None = None
         self._collector = WriteCoalescer(self._kernel)
 
     # The loop's own thread.
@@ -123,10 +123,10 @@ class LoopExecution(LoopState):
 
     def _drop_completions(self) -> None:
         """Drop the completions whose callbacks will never run; other threads may still post some."""
-        owed = self._ready_queue + self._pending + self._polled
+        queued = self._ready_queue + self._pending + self._polled
         while self._inbox:
-            swap_inbox(self, owed)
-        for entry in owed:
+            swap_inbox(self, queued)
+        for entry in queued:
             if isinstance(entry, Completion):
                 entry.drop()
 
@@ -139,21 +139,21 @@ class LoopExecution(LoopState):
             return
         if self._probe is not None:
             self._notify_probe("turn_began", self._turns, len(batch))
-        elif not self._debug and self._runner is None:
+        elif not self._debug and self._run_hook is None:
             entry = only_one(batch, Callback)
             if entry is not None:
                 run_alone(self, entry)
                 return
-        self._ready_queue = self._spare
-        self._spare = batch
+        self._ready_queue = self._ready_swap
+        self._ready_swap = batch
         self._run_batch(batch, self._ready_queue)
 
     def _run_pending(self) -> None:
         """Run exactly the entries that are pending now; entries added meanwhile wait for the next round."""
         if self._pending:
             batch = self._pending
-            self._pending = self._spare_pending
-            self._spare_pending = batch
+            self._pending = self._pending_swap
+            self._pending_swap = batch
             self._run_batch(batch, self._pending)
 
     def _run_timers(self) -> None:
@@ -196,7 +196,7 @@ class LoopExecution(LoopState):
         """Run all of `batch`, and empty it; if an error ends the run, the rest goes to `queue`."""
         size = len(batch)
         done = 0
-        watched = self._debug or self._probe is not None or self._runner is not None
+        watched = self._debug or self._probe is not None or self._run_hook is not None
         self._callbacks += size
         collector = self._collector
         collects = collector.is_on
@@ -251,10 +251,10 @@ class LoopExecution(LoopState):
         began = self._clock() if self._debug else self._kernel.now()
         self._current_entry = entry
         try:
-            if self._runner is None:
+            if self._run_hook is None:
                 entry._execute()
             else:
-                self._runner(self, entry)
+                self._run_hook(self, entry)
         finally:
             self._current_entry = None
             took = (self._clock() if self._debug else self._kernel.now()) - began
@@ -273,10 +273,10 @@ def run_alone(loop: LoopExecution, entry: Callback) -> None:
     """Run the only entry of a turn, as `_run_batch` does, without the bookkeeping of batches."""
     loop._callbacks += 1
     if not run_catching(entry, False):
-        attempt_failed(loop, entry)
+        report_pending_error(loop, entry)
 
 
-def attempt_failed(loop: LoopExecution, entry: Callback) -> None:
+def report_pending_error(loop: LoopExecution, entry: Callback) -> None:
     """Report the exception that `run_catching` has left set."""
     try:
         reraise_pending()

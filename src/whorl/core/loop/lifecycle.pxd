@@ -16,7 +16,7 @@ cdef class LoopLifecycle(LoopExecution):
     cdef bint _arms_signals
     cdef object _process_id
 
-    cdef object _set_up_life(self, object poller, object kernel, object host)
+    cdef object _set_up_lifecycle(self, object poller, object kernel, object host)
     cdef object _wake(self)
     cdef object _check_may_run(self)
     cpdef object _begin_run(self)

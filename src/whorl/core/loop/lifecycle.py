@@ -40,7 +40,7 @@ class LoopLifecycle(LoopExecution):
 
     __slots__ = ("_arms_signals", "_poller", "_process_id", "_signal_handles", "_signals", "_wakeup")
 
-    def _set_up_life(
+    def _set_up_lifecycle(
         self,
         poller: Poller | selectors.BaseSelector | str | None,
         kernel: Kernel | None,

@@ -83,7 +83,7 @@ class Loop(LoopLifecycle):
         self._skipped = 0  # turns without a poll since then
         self._is_driven = False  # whether an external driver decides when to sleep
         self._is_turning = False  # whether a turn is under way
-        LoopLifecycle._set_up_life(self, poller, kernel, host)
+        LoopLifecycle._set_up_lifecycle(self, poller, kernel, host)
 
     # Scheduling.
 
@@ -426,9 +426,13 @@ class Loop(LoopLifecycle):
             or self._closing_handles
         ):
             return 0
-        if self._active_handles <= 0 and self._active_requests <= 0 and self._timer_queue._keepers == 0:
+        if (
+            self._active_handles <= 0
+            and self._active_requests <= 0
+            and self._timer_queue._keep_alive_count == 0
+        ):
             return 0
-        return self._until_next_timer(self._clock() if self._timer_queue._keepers else self._now_ns)
+        return self._until_next_timer(self._clock() if self._timer_queue._keep_alive_count else self._now_ns)
 
     def _turn_timeout(self) -> int:
         if (
@@ -455,7 +459,7 @@ class Loop(LoopLifecycle):
             or self._ready_queue
             or self._pending
             or self._inbox
-            or self._timer_queue._keepers > 0
+            or self._timer_queue._keep_alive_count > 0
         )
 
 

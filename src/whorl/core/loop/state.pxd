@@ -20,12 +20,12 @@ cdef class LoopState(AbstractLoop):
     cdef public object _thread_id
     cdef object __weakref__
     cdef readonly list _ready_queue
-    cdef list _spare
+    cdef list _ready_swap
     cdef list _pending
-    cdef list _spare_pending
+    cdef list _pending_swap
     cdef list _polled
     cdef list _inbox
-    cdef list _emptied
+    cdef list _inbox_swap
     cdef bint _posted
     cdef readonly dict _async_handles
     cdef public int64_t _asyncs_made

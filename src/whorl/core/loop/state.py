@@ -38,7 +38,6 @@ class LoopState(AbstractLoop):
         "_clock_function",
         "_closed",
         "_closing_handles",
-        "_emptied",
         "_events",
         "_events_waiting",
         "_follows_patch",
@@ -48,23 +47,24 @@ class LoopState(AbstractLoop):
         "_idle_handles",
         "_idle_ns",
         "_inbox",
+        "_inbox_swap",
         "_kernel",
         "_last_run_thread",
         "_may_sleep",
         "_now_ns",
         "_pending",
+        "_pending_swap",
         "_polled",
         "_posted",
         "_prepare_handles",
         "_probe",
         "_ran_ns",
         "_ready_queue",
+        "_ready_swap",
         "_run_began",
         "_sent_async",
         "_shared",
         "_sleep_began",
-        "_spare",
-        "_spare_pending",
         "_stopping",
         "_thread_id",
         "_time_replaced",
@@ -83,12 +83,12 @@ class LoopState(AbstractLoop):
         self._thread_id: int | None = None  # the thread that runs the loop
         # The queues.
         self._ready_queue: list[Runnable] = []
-        self._spare: list[Runnable] = []  # `_ready_queue` changes places with this list
+        self._ready_swap: list[Runnable] = []  # `_ready_queue` changes places with this list
         self._pending: list[Runnable] = []
-        self._spare_pending: list[Runnable] = []  # `_pending` changes places with this list
+        self._pending_swap: list[Runnable] = []  # `_pending` changes places with this list
         self._polled: list[Runnable] = []  # the handles that the machine's poll found ready
         self._inbox: Any = [] if cython.compiled else collections.deque()
-        self._emptied: list[Runnable] = []  # compiled, `_inbox` changes places with this list
+        self._inbox_swap: list[Runnable] = []  # compiled, `_inbox` changes places with this list
         self._posted = False  # whether the inbox may have got something since it was last drained
         self._async_handles: dict[Any, None] = {}  # the open Async handles, in the order of their calls
         self._asyncs_made = 0

@@ -93,7 +93,7 @@ class Wakeup(IOHandle):
         self._pair = None
         self._open()
 
-    def show(self) -> None:
+    def make_visible(self) -> None:
         """Appear among the handles that polls find, for a caller that checks them before it sleeps."""
         self._queued = False
 

@@ -18,7 +18,7 @@ cdef class IOHandle(Handle):
     cdef flag _queued
     cdef public flag _edge
     cdef public flag _is_idle_watch
-    cdef flag _asked
+    cdef flag _is_armed
 
     cdef object _set_up(self, AbstractLoop loop)
     @cython.locals(seen=int)
@@ -48,13 +48,13 @@ cdef class Poller:
     cpdef IOHandle find(self, int fd)
     cpdef bint watches_only(self, IOHandle wakeup, IOHandle signals) except -1
     @cython.locals(table=list, missing=Py_ssize_t)
-    cpdef object _enter(self, IOHandle handle, int interest)
-    cpdef object _leave(self, IOHandle handle)
+    cpdef object _register(self, IOHandle handle, int interest)
+    cpdef object _unregister(self, IOHandle handle)
     cpdef object _saw(self, IOHandle handle, int seen, list into)
 
 
 cdef inline IOHandle watcher(Poller poller, int fd):
-    # Nothing but `_enter` puts anything into the table.
+    # Nothing but `_register` puts anything into the table.
     return <IOHandle>watcher_in(poller._table, fd)
 
 

@@ -33,7 +33,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.handle import Handle
-from whorl.core.states import Life
+from whorl.core.states import HandleState
 
 try:
     import cython
@@ -43,7 +43,7 @@ except ImportError:
 if TYPE_CHECKING:
     from whorl.core.callback import AbstractLoop
 
-OPEN = int(Life.OPEN)
+OPEN = int(HandleState.OPEN)
 
 if not cython.compiled:
 
@@ -68,7 +68,16 @@ class IOHandle(Handle):
     with the events seen since the last time.
     """
 
-    __slots__ = ("_asked", "_edge", "_fd", "_generation", "_interest", "_is_idle_watch", "_queued", "_seen")
+    __slots__ = (
+        "_edge",
+        "_fd",
+        "_generation",
+        "_interest",
+        "_is_armed",
+        "_is_idle_watch",
+        "_queued",
+        "_seen",
+    )
 
     def _set_up(self, loop: AbstractLoop) -> None:
         Handle._set_up(self, loop)
@@ -78,7 +87,7 @@ class IOHandle(Handle):
         self._queued = False  # whether it stands in a queue of the loop
         self._is_idle_watch = False  # whether it is watched, and gives way to another handle on its fd
         self._edge = False  # whether it is watched edge-triggered
-        self._asked = False  # whether a poller that asks for each event anew has asked
+        self._is_armed = False  # whether a poller with one-shot polls has one in the kernel
         self._generation = 0  # distinguishes it from earlier users of its descriptor
 
     def fileno(self) -> int:
@@ -89,7 +98,7 @@ class IOHandle(Handle):
         seen = self._seen
         self._seen = 0
         self._queued = False
-        if self._life == OPEN:
+        if self._handle_state == OPEN:
             self._on_events(seen)
 
     def _on_events(self, seen: int) -> None:
@@ -136,8 +145,8 @@ class Poller:
         """Watch the descriptor of `former`, which is watched edge-triggered, for `handle` from now on."""
         handle._generation = former._generation
         interest = former._interest
-        self._leave(former)
-        self._enter(handle, interest)
+        self._unregister(former)
+        self._register(handle, interest)
 
     def poll(self, timeout_ns: int, into: list[Any]) -> int:
         """Sleep until something is ready; collect it."""
@@ -174,7 +183,7 @@ class Poller:
         """Return whether it watches nothing besides these two; a poller that does not know returns False."""
         return False
 
-    def _enter(self, handle: IOHandle, interest: int) -> None:
+    def _register(self, handle: IOHandle, interest: int) -> None:
         """Enter the handle in the table, with its interest."""
         table = self._table
         missing = handle._fd + 1 - len(table)
@@ -184,7 +193,7 @@ class Poller:
         handle._interest = interest
         self.empty_polls = 0
 
-    def _leave(self, handle: IOHandle) -> None:
+    def _unregister(self, handle: IOHandle) -> None:
         """Forget the handle, and its seen events."""
         if self.find(handle._fd) is handle:
             self._table[handle._fd] = None

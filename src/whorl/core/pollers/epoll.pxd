@@ -38,7 +38,7 @@ cdef class EpollPoller(Poller):
     cdef int _epfd
     cdef EventBatch _events
     cdef uint32_t _generations
-    cdef bint _may_rest
+    cdef bint _may_skip_polls
 
     @cython.locals(generation=uint32_t, mask=uint32_t, result=int, first=int, former=IOHandle)
     cpdef object add(self, IOHandle handle, int interest)
@@ -52,7 +52,7 @@ cdef class EpollPoller(Poller):
     @cython.locals(events=EventBatch, found=Py_ssize_t, index=int, fd=int, handle=IOHandle)
     cdef Py_ssize_t _collect(self, int count, list into) except -1
     @cython.locals(handle=IOHandle, mask=uint32_t)
-    cdef object _ask_again(self)
+    cdef object _rearm(self)
     cdef object _stale(self, int fd)
     @cython.locals(old=int, handle=IOHandle, mask=uint32_t, result=int)
     cdef object _rebuild(self)

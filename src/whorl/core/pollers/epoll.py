@@ -99,7 +99,7 @@ if not cython.compiled:
 class EpollPoller(Poller):
     """Readiness by epoll (man 7 epoll)."""
 
-    __slots__ = ("_epfd", "_events", "_generations", "_kernel", "_may_rest")
+    __slots__ = ("_epfd", "_events", "_generations", "_kernel", "_may_skip_polls")
 
     def __init__(self, kernel: Kernel) -> None:
         Poller.__init__(self)
@@ -107,7 +107,7 @@ class EpollPoller(Poller):
         self.can_spin = True
         # A simulated world counts the calls.
         self.can_keep_idle_watches = kernel.keeps_edges or kernel.may_skip_polls
-        self._may_rest = kernel.may_skip_polls
+        self._may_skip_polls = kernel.may_skip_polls
         self._kernel = kernel
         self._events = EventBatch()
         self._generations = 0
@@ -139,10 +139,10 @@ class EpollPoller(Poller):
             raise os_error(result)
         if former is not None:
             # The former handle's descriptor was closed underneath it, and the number means another file now.
-            self._leave(former)
+            self._unregister(former)
         self._generations = generation
         handle._generation = generation
-        self._enter(handle, interest)
+        self._register(handle, interest)
 
     def modify(self, handle: IOHandle, interest: int) -> None:
         """Watch for `interest` from now on."""
@@ -167,7 +167,7 @@ class EpollPoller(Poller):
         if not handle._interest:
             return
         fd = handle._fd
-        self._leave(handle)
+        self._unregister(handle)
         if self._epfd >= 0:
             # The result does not matter: if the descriptor is gone, the watch is gone too, or stale.
             self._kernel.epoll_ctl(self._epfd, DEL, fd, 0, 0)
@@ -177,8 +177,8 @@ class EpollPoller(Poller):
 
         An event that comes before is stale, and ends the watch, too.
         """
-        if self._may_rest and self.edge_triggered:
-            self._leave(handle)
+        if self._may_skip_polls and self.edge_triggered:
+            self._unregister(handle)
         else:
             self.remove(handle)
 
@@ -190,18 +190,18 @@ class EpollPoller(Poller):
             if count <= 0:
                 if count < 0 and count != EINTR:
                     raise os_error(count)
-                if timeout_ns != 0 or not self._may_rest:
+                if timeout_ns != 0 or not self._may_skip_polls:
                     self.empty_polls = 0
                 elif self.empty_polls < EMPTY_POLLS_BEFORE_SKIP:
                     self.empty_polls += 1
                 return 0
             self.empty_polls = 0
             found = self._collect(min(count, len(events)), into)
-            if found > 0 and timeout_ns != 0 and not into and self._may_rest:
+            if found > 0 and timeout_ns != 0 and not into and self._may_skip_polls:
                 self.empty_polls = WOKEN_BY_THREAD
             return found
         except BaseException:
-            self._ask_again()
+            self._rearm()
             raise
 
     def _collect(self, count: int, into: list[Any]) -> int:
@@ -218,7 +218,7 @@ class EpollPoller(Poller):
             saw(handle, seen_in(batch_mask(events, index)), into)
         return found
 
-    def _ask_again(self) -> None:
+    def _rearm(self) -> None:
         """Let every edge be reported once more: a signal handler raised when some had been handed over."""
         for handle in self.handles():
             if handle._edge:

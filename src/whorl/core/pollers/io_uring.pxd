@@ -20,7 +20,7 @@ cdef class UringPoller(Poller):
     cdef Kernel _kernel
     cdef Ring _ring
     cdef uint32_t _generations
-    cdef list _unasked
+    cdef list _to_arm
     cdef bint _eager
     cdef object _thread
 
@@ -31,11 +31,11 @@ cdef class UringPoller(Poller):
     cpdef object remove(self, IOHandle handle)
     @cython.locals(code=int)
     cdef bint _know(self, int fd) except -1
-    cdef object _ask(self, IOHandle handle)
-    @cython.locals(unasked=list, done=Py_ssize_t, fd=int, handle=IOHandle)
-    cdef object _ask_all(self)
+    cdef object _arm(self, IOHandle handle)
+    @cython.locals(to_arm=list, done=Py_ssize_t, fd=int, handle=IOHandle)
+    cdef object _arm_all(self)
     @cython.locals(later=list)
-    cdef object _ask_again(self)
+    cdef object _rearm(self)
     @cython.locals(ring=Ring, code=int, found=Py_ssize_t, doubtful=list, later=list)
     cpdef object hand_over(self)
     cpdef Py_ssize_t poll(self, int64_t timeout_ns, list into) except -1

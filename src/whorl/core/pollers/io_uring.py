@@ -2,22 +2,23 @@
 
 Some facts about its polls:
 
-* A poll is asked for once and answers once; if the file is ready already, it answers at once. So each turn
-  asks again for the polls that have answered, in the system call that sleeps: level-triggered.
-* An answer that came while callbacks ran may be out of date: they may have read the data. The poller asks
-  again instead of handing it over. Answers that come from the call itself are handed over.
+* A poll is one-shot: armed once, it answers once. If the file is ready already, it answers at once. So each
+  turn arms again the polls that have answered, in the system call that sleeps: level-triggered.
+* An answer that came while callbacks ran may be out of date: they may have read the data. The poller arms
+  the poll again instead of handing it over. Answers that come from the call itself are handed over.
 * A poll holds on to the *open file*. The program may close the descriptor of a removed handle next, and the
   peer must see that. So the poller hands the end of a watch to the kernel at once.
-* But a poll is asked for by number. If a descriptor was closed underneath its handle, the number may mean
-  another file by now. The loop must neither watch nor read that file in place of the first. So the poller
-  asks the ring before each question and after each answer whether it knows the file.
-* The kernel answers a poll with the help of the thread that asked. If another thread runs the loop from now
-  on, it asks anew. The kernel cancels the polls of a thread that has ended; they are asked for again.
+* But a poll is armed by number. If a descriptor was closed underneath its handle, the number may mean
+  another file by now, which must neither be watched nor be read in the place of the first. So the poller
+  checks that the ring knows the file, before it arms a poll and after each answer.
+* The kernel answers a poll with the help of the thread that armed it. If another thread runs the loop from
+  now on, it arms all polls anew. The kernel cancels the polls of a thread that has ended, and the poller arms
+  them again.
 * An answer says why the poll was woken, not which events were found then: a wakeup for data is one for
-  urgent data too. So the poller asks again at once if an answer tells of urgent data.
+  urgent data too. So the poller arms the poll again at once if an answer shows urgent data.
 * In a forked child the queues are the parent's, and must not be touched.
 
-So a turn that has nothing to ask, and no answer in sight, makes no system call.
+So a turn that has nothing to arm, and no answer in sight, makes no system call.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 URGENT = 0x002  # epoll's EPOLLPRI
 
-#: Results of a sleep that are no errors. After EAGAIN and EBUSY the kernel has taken nothing; we ask again.
+#: Results of a sleep that are no errors. After EAGAIN and EBUSY the kernel has taken nothing; we try again.
 _PASSING = (-errno.EINTR, -errno.ETIME, -errno.EAGAIN, -errno.EBUSY)
 
 if not cython.compiled:
@@ -55,15 +56,15 @@ if not cython.compiled:
 class UringPoller(Poller):
     """Readiness by io_uring (man 7 io_uring). Raises OSError if it does not work."""
 
-    __slots__ = ("_eager", "_generations", "_kernel", "_ring", "_thread", "_unasked")
+    __slots__ = ("_eager", "_generations", "_kernel", "_ring", "_thread", "_to_arm")
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__()
         self._kernel = kernel
         self._generations = 0
-        self._unasked: list[int] = []  # the descriptors that the next poll asks for
-        self._eager = False  # whether it asks at once, because another loop sleeps on `fileno`
-        self._thread: object = current_thread()  # the thread that asked
+        self._to_arm: list[int] = []  # the descriptors whose polls are armed next
+        self._eager = False  # whether it arms at once, because another loop sleeps on `fileno`
+        self._thread: object = current_thread()  # the thread that armed the polls
         self._ring = Ring()
         self._open()
 
@@ -88,8 +89,8 @@ class UringPoller(Poller):
             if not former._is_idle_watch and is_known:
                 raise os_error(errno.EEXIST)
             self.remove(former)  # Its descriptor was closed underneath it, or it gives way.
-        self._enter(handle, interest)
-        self._ask(handle)
+        self._register(handle, interest)
+        self._arm(handle)
 
     def modify(self, handle: IOHandle, interest: int) -> None:
         """Watch for `interest` from now on."""
@@ -100,19 +101,19 @@ class UringPoller(Poller):
                 self.add(handle, interest)
             return
         self._know(handle._fd)
-        if handle._asked:
+        if handle._is_armed:
             self._ring.end(handle._fd, handle._generation)
         handle._interest = interest
-        self._ask(handle)
+        self._arm(handle)
 
     def remove(self, handle: IOHandle) -> None:
         """End the watch; do nothing if the handle is not watched."""
         if not handle._interest:
             return
         fd = handle._fd
-        self._leave(handle)
-        if handle._asked:
-            handle._asked = False
+        self._unregister(handle)
+        if handle._is_armed:
+            handle._is_armed = False
             if self._ring.end(fd, handle._generation) == 0:
                 self._ring.submit()
 
@@ -123,46 +124,46 @@ class UringPoller(Poller):
             raise os_error(code)
         return code > 0
 
-    def _ask(self, handle: IOHandle) -> None:
-        """Let the next poll ask for the handle's events; drop later answers of an earlier watch."""
+    def _arm(self, handle: IOHandle) -> None:
+        """Arm the handle's poll before the next sleep; drop later answers of an earlier watch."""
         self._generations = (self._generations + 1) & 0xFFFFFFFF
         handle._generation = self._generations
-        handle._asked = False
-        self._unasked.append(handle._fd)
+        handle._is_armed = False
+        self._to_arm.append(handle._fd)
         if self._eager:
-            self._ask_all()
+            self._arm_all()
             self._ring.submit()
 
-    def _ask_all(self) -> None:
-        """Put the polls to be asked for where the kernel will find them.
+    def _arm_all(self) -> None:
+        """Put the polls to be armed where the kernel will find them.
 
         A handle whose descriptor means another file by now gets no event until `add` or `modify`.
         """
-        unasked = self._unasked
+        to_arm = self._to_arm
         done = 0
-        for fd in unasked:
+        for fd in to_arm:
             handle = self.find(fd)
-            if handle is not None and not handle._asked and self._ring.knows(fd):
+            if handle is not None and not handle._is_armed and self._ring.knows(fd):
                 if self._ring.watch(fd, mask_of(handle._interest, False), handle._generation) < 0:
                     break  # no room and no memory: the next poll tries again
-                handle._asked = True
+                handle._is_armed = True
             done += 1
-        del unasked[:done]
+        del to_arm[:done]
 
-    def _ask_again(self) -> None:
-        """Ask again for the polls that have answered, also while callbacks ran: those may be out of date."""
+    def _rearm(self) -> None:
+        """Arm again the polls that have answered, also while callbacks ran: those may be out of date."""
         if self._ring.has_answer():
-            later = self._unasked
-            self._unasked = []
+            later = self._to_arm
+            self._to_arm = []
             self._collect(None, [])
-            self._unasked += later  # behind the others, so that many always-ready ones starve none
-        if self._unasked:
-            self._ask_all()
+            self._to_arm += later  # behind the others, so that many always-ready ones starve none
+        if self._to_arm:
+            self._arm_all()
 
     def hand_over(self) -> None:
-        """Ask now if another loop may wait for `fileno`: this loop does not poll for a while."""
+        """Arm now if another loop may wait for `fileno`: this loop does not poll for a while."""
         if self._eager:
-            self._ask_again()
+            self._rearm()
             self._ring.submit()
 
     def poll(self, timeout_ns: int, into: list[Any]) -> int:
@@ -171,7 +172,7 @@ class UringPoller(Poller):
         handle_signals()
         if self._thread != current_thread():
             self._move()
-        self._ask_again()
+        self._rearm()
         if timeout_ns != 0:
             code = ring.wait(timeout_ns, self._kernel.blocked_signal)
         elif ring.has_work():
@@ -186,12 +187,12 @@ class UringPoller(Poller):
         doubtful: list[int] = []
         found = self._collect(into, doubtful)
         if doubtful:
-            later = self._unasked
-            self._unasked = doubtful
-            self._ask_all()
+            later = self._to_arm
+            self._to_arm = doubtful
+            self._arm_all()
             ring.submit()
             found += self._collect(into, None)
-            self._unasked += later
+            self._to_arm += later
         return found
 
     def _collect(self, into: list[Any] | None, doubtful: list[int] | None) -> int:
@@ -203,48 +204,48 @@ class UringPoller(Poller):
         found = 0
         while found < EVENTS_PER_POLL and ring.has_answer():
             handle = self.find(ring.fd())
-            if handle is not None and handle._asked and handle._generation == ring.generation():
+            if handle is not None and handle._is_armed and handle._generation == ring.generation():
                 result = ring.result()
-                again = self._unasked
+                again = self._to_arm
                 if result > 0 and into is not None:
                     if result & URGENT and doubtful is not None:
                         again = doubtful
                     elif ring.knows(handle._fd):
                         self._saw(handle, seen_in(result), into)
                         found += 1
-                handle._asked = False
+                handle._is_armed = False
                 again.append(handle._fd)
             ring.next()
         return found
 
     def _move(self) -> None:
-        """Ask anew for all polls, as this thread."""
+        """Arm all polls anew, as this thread."""
         self._thread = current_thread()
         for handle in self.handles():
-            if handle._asked:
+            if handle._is_armed:
                 self._ring.end(handle._fd, handle._generation)
-                self._ask(handle)
+                self._arm(handle)
 
     def renew(self) -> None:
         """Watch the same handles with new queues of this process; the parent's stay as they are."""
         self._ring.close()
         self._open()
         self._thread = current_thread()
-        self._unasked.clear()
+        self._to_arm.clear()
         for handle in self.handles():
             self._ring.know(handle._fd)
-            self._ask(handle)
+            self._arm(handle)
 
     def close(self) -> None:
         """Close the ring, and release all watched files at once."""
         if not self._ring.is_shared():
             for handle in self.handles():
-                if handle._asked:
+                if handle._is_armed:
                     self._ring.end(handle._fd, handle._generation)
             self._ring.submit()
         self._ring.close()
         self._table = []
-        self._unasked.clear()
+        self._to_arm.clear()
 
     def fileno(self) -> int:
         """Return the ring's descriptor, which is readable when something is ready."""

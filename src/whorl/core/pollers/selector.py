@@ -49,7 +49,7 @@ class SelectorPoller(Poller):
             watched = handle._fd
         self._selector.register(watched, _mask_of(interest), handle)
         self._watched[handle] = watched
-        self._enter(handle, interest)
+        self._register(handle, interest)
 
     def modify(self, handle: IOHandle, interest: int) -> None:
         """Watch for `interest` from now on."""
@@ -67,7 +67,7 @@ class SelectorPoller(Poller):
             try:
                 self._selector.unregister(self._watched.pop(handle))
             finally:
-                self._leave(handle)
+                self._unregister(handle)
 
     def poll(self, timeout_ns: int, into: list[Any]) -> int:
         """Sleep until something is ready; collect it."""
@@ -95,7 +95,7 @@ class SelectorPoller(Poller):
     def close(self) -> None:
         """Close the selector."""
         for handle in self.handles():
-            self._leave(handle)
+            self._unregister(handle)
         self._watched.clear()
         self._selector.close()
 

@@ -19,7 +19,7 @@ from typing import Any
 from whorl.core.process.signal_dispatch import SignalTable
 
 # Python's own function, unless other code had replaced it before.
-_SYSTEMS_OWN = socket.getaddrinfo if socket.getaddrinfo.__module__ == "socket" else None
+_STDLIB_GETADDRINFO = socket.getaddrinfo if socket.getaddrinfo.__module__ == "socket" else None
 
 
 def call_at_forks(before: Callable[[], object], after: Callable[[], object]) -> None:
@@ -73,7 +73,7 @@ class Host:
 
     def has_plain_numbers(self) -> bool:
         """Return whether `getaddrinfo` is Python's own, so that its results for numbers are known."""
-        return type(self).getaddrinfo is Host.getaddrinfo and socket.getaddrinfo is _SYSTEMS_OWN
+        return type(self).getaddrinfo is Host.getaddrinfo and socket.getaddrinfo is _STDLIB_GETADDRINFO
 
     def getaddrinfo(
         self, host: Any, port: Any, family: int = 0, kind: int = 0, protocol: int = 0, flags: int = 0
@@ -115,11 +115,11 @@ class Host:
 
         # Not by pass_fds: functions that run in every child after a fork may close such a number.
         options.update(close_fds=False, preexec_fn=move)
-        occupied = _occupy(targets)
+        reserved = _reserve_fds(targets)
         try:
             return subprocess.Popen(args, **options)
         finally:
-            for fd in occupied:
+            for fd in reserved:
                 os.close(fd)
 
     def reap(self, pid: int, pidfd: int) -> int | None:
@@ -193,13 +193,13 @@ _note_main_thread()
 os.register_at_fork(after_in_child=_note_main_thread)  # threading's own function for this ran before
 
 
-def _occupy(targets: dict[int, int]) -> list[int]:
+def _reserve_fds(targets: dict[int, int]) -> list[int]:
     """Open each free number, so that starting a program opens nothing on one of them; return those."""
-    occupied = []
+    reserved = []
     for target, source in targets.items():
         fd = fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, target)
         if fd == target:
-            occupied.append(fd)
+            reserved.append(fd)
         else:
             os.close(fd)
-    return occupied
+    return reserved

@@ -148,12 +148,12 @@ class SignalTable:
 
     def _arrived(self, number: int, frame: object) -> None:
         """Notify the listeners; Python calls this handler between any two instructions of the main thread."""
-        told = False
+        handled = False
         for ref, _ in self._listeners.get(number, ()):
             listener = ref()
             if listener is not None and listener._signal_raised(number):
-                told = True
-        if not told and number in self._former:
+                handled = True
+        if not handled and number in self._former:
             # All listeners were stopped in other threads, or belong to the parent of this forked child.
             self._restore(number)
             self._host.raise_signal(number)

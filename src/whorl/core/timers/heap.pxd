@@ -158,15 +158,15 @@ cdef inline int replace(list line, Py_ssize_t first, Py_ssize_t end, list by) ex
     return PyList_SetSlice(line, first, end, by)
 
 
-cdef inline int reserve_capacity(TimerHeap heap, Py_ssize_t room) except -1:
+cdef inline int reserve_capacity(TimerHeap heap, Py_ssize_t capacity) except -1:
     cdef Py_ssize_t slot
-    cdef Place *places = <Place *>PyMem_Realloc(heap._places, room * sizeof(Place))
+    cdef Place *places = <Place *>PyMem_Realloc(heap._places, capacity * sizeof(Place))
     if places != NULL:
         heap._places = places
-        heap._room = room
-    elif room > heap._room:
+        heap._capacity = capacity
+    elif capacity > heap._capacity:
         raise MemoryError
-    for slot in range(heap._entries, heap._room):
+    for slot in range(heap._entries, heap._capacity):
         heap._places[slot].slot = slot
     return 0
 
@@ -180,11 +180,11 @@ cdef class TimerHeap:
     cdef list _timers
     cdef Place *_places
     cdef readonly Py_ssize_t _entries
-    cdef Py_ssize_t _room
+    cdef Py_ssize_t _capacity
     cdef list _line
     cdef Py_ssize_t _first
     cdef readonly Py_ssize_t _cancelled
-    cdef readonly Py_ssize_t _keepers
+    cdef readonly Py_ssize_t _keep_alive_count
     cdef int64_t _numbers
     cdef Py_ssize_t _latest
 

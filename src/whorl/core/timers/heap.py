@@ -44,14 +44,14 @@ class TimerHeap:
 
     __slots__ = (
         "_cancelled",
+        "_capacity",
         "_entries",
         "_first",
-        "_keepers",
+        "_keep_alive_count",
         "_latest",
         "_line",
         "_numbers",
         "_places",
-        "_room",
         "_timers",
     )
 
@@ -60,10 +60,10 @@ class TimerHeap:
         self._line: list[Any] = []
         self._first = 0  # the line goes from here on; before that, places that are empty
         self._entries = 0  # how many are in the heap
-        self._room = 0  # for how many there are places
+        self._capacity = 0  # the number of places that there is memory for
         self._places = no_places(self)
         self._cancelled = 0  # how many of both are cancelled
-        self._keepers = 0  # how many timers keep the loop alive
+        self._keep_alive_count = 0  # the number of timers that keep the loop alive
         self._numbers = 0  # the number of the timer scheduled last
         self._latest = 0  # the slot of the timer that came into the heap last
 
@@ -71,7 +71,7 @@ class TimerHeap:
         """Forget all timers."""
         former = self._timers, self._line  # kept until all is in order again: dropping it may run any code
         self._timers, self._line = [], []
-        self._first = self._entries = self._room = self._cancelled = self._keepers = 0
+        self._first = self._entries = self._capacity = self._cancelled = self._keep_alive_count = 0
         self._places = no_places(self)
         del former
 
@@ -108,11 +108,11 @@ class TimerHeap:
             else:
                 append(line, timer)
         timer._scheduled = True
-        self._keepers += timer._keeps_alive
+        self._keep_alive_count += timer._keeps_alive
 
     def _push_on_heap(self, timer: TimedCallback) -> None:
-        if self._entries == self._room:
-            reserve_capacity(self, max(LEAST_PLACES, 2 * self._room))
+        if self._entries == self._capacity:
+            reserve_capacity(self, max(LEAST_PLACES, 2 * self._capacity))
         position = self._entries
         slot = self._places[position].slot
         if slot < len(self._timers):
@@ -200,7 +200,7 @@ class TimerHeap:
         self._timers[slot] = None
 
     def _pack(self) -> None:
-        """Take the cancelled timers out of the heap, and give back room that it does not need."""
+        """Take the cancelled timers out of the heap, and give back memory that it does not need."""
         timers: list[Any] = []  # made first: this may run the collector, which may run any code
         for position in range(self._entries):
             timer: TimedCallback = self._timers[self._places[position].slot]
@@ -211,7 +211,8 @@ class TimerHeap:
         self._cancelled -= self._entries - size
         self._timers = timers
         self._entries = size
-        reserve_capacity(self, min(self._room, max(LEAST_PLACES, 2 * size)))  # never more: that might fail
+        # Never more than before: that might fail.
+        reserve_capacity(self, min(self._capacity, max(LEAST_PLACES, 2 * size)))
         for slot in range(size):
             timer = timers[slot]
             self._places[slot] = new_place(timer._deadline_ns, slot)
@@ -236,7 +237,7 @@ class TimerHeap:
             timer = self._next()
             if timer is None or timer._deadline_ns > latest:
                 break
-            self._keepers -= timer._keeps_alive
+            self._keep_alive_count -= timer._keeps_alive
             take_in(timer)
             into.append(timer)
             self._take(timer)
@@ -245,7 +246,7 @@ class TimerHeap:
             if former - self._entries > SORT_MIN_DUE + waiting // SORT_FRACTION:
                 self._sort_due(latest)
                 former = self._entries
-        if self._room > LEAST_PLACES and self._entries < self._room >> 3:
+        if self._capacity > LEAST_PLACES and self._entries < self._capacity >> 3:
             self._pack()
 
     def _sort_due(self, latest: int) -> None:
@@ -290,7 +291,7 @@ class TimerHeap:
 
     def note_cancelled(self, timer: TimedCallback) -> None:
         """Drop a cancelled timer at the end of the line, else count it; sweep if there are too many."""
-        self._keepers -= timer._keeps_alive
+        self._keep_alive_count -= timer._keeps_alive
         line = self._line
         size = len(line)
         if size > 0 and line[size - 1] is timer:
@@ -384,11 +385,11 @@ else:
         """Replace the part of a line from `first` to `end` by another list."""
         line[first:end] = by
 
-    def reserve_capacity(heap: TimerHeap, room: int) -> None:
-        """Make room for `room` places; the places that are not taken get slots of their own."""
+    def reserve_capacity(heap: TimerHeap, capacity: int) -> None:
+        """Make memory for `capacity` places; the places that are not taken get slots of their own."""
         size = heap._entries
-        heap._places[size:] = [new_place(0, slot) for slot in range(size, room)]
-        heap._room = room
+        heap._places[size:] = [new_place(0, slot) for slot in range(size, capacity)]
+        heap._capacity = capacity
 
     def no_places(heap: TimerHeap) -> list[Pair]:
         """Free the heap's places; return the empty memory."""
@@ -415,7 +416,7 @@ else:
         timers = {id(timer): timer for timer in former if timer is not None and timer._scheduled}
         heap.clear()
         heap._line = sorted(timers.values(), key=order_of)
-        heap._keepers = sum(timer._keeps_alive for timer in heap._line)
+        heap._keep_alive_count = sum(timer._keeps_alive for timer in heap._line)
 
     take_all_due = TimerHeap.take_due
 

@@ -27,7 +27,7 @@ cdef class TimedCallback(Callback):
     cdef readonly int64_t _deadline_ns
     cdef readonly double _seconds
     cdef readonly int64_t _number
-    cdef object _asked
+    cdef object _given_when
     cdef bint _keeps_alive
     cdef public bint _scheduled
 

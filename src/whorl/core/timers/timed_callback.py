@@ -52,7 +52,7 @@ class TimedCallback(Callback):
     The timers of handles have a deadline only: `_when` is None. The loop does not stay alive for them.
     """
 
-    __slots__ = ("_asked", "_deadline_ns", "_keeps_alive", "_number", "_scheduled", "_seconds")
+    __slots__ = ("_deadline_ns", "_given_when", "_keeps_alive", "_number", "_scheduled", "_seconds")
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class TimedCallback(Callback):
         super().__init__(loop, callback, args, context)
         self._deadline_ns = deadline_ns
         self._keeps_alive = when is not None
-        self._asked: Any = when  # the caller's argument; None: none, or just the float `_seconds`
+        self._given_when: Any = when  # the caller's argument; None: none, or just the float `_seconds`
         # The order of timers that are due in the same nanosecond.
         self._seconds = deadline_ns / 1e9 if when is None else ordered(seconds_of(when))
         self._number = 0
@@ -75,13 +75,13 @@ class TimedCallback(Callback):
     @property
     def _when(self) -> Any:
         """The time that the caller asked for, by asyncio's private name; None for the timers of handles."""
-        return self._seconds if self._asked is None and self._keeps_alive else self._asked
+        return self._seconds if self._given_when is None and self._keeps_alive else self._given_when
 
     def when(self) -> float:
         """Return the deadline, in seconds of the loop's clock (asyncio: ``TimerHandle.when``)."""
-        if self._asked is not None:
-            asked: float = self._asked
-            return asked
+        if self._given_when is not None:
+            given: float = self._given_when
+            return given
         return self._seconds if self._keeps_alive else self._deadline_ns / 1e9
 
     def cancel(self) -> None:
@@ -143,7 +143,7 @@ def new_timer(
     """Return a `TimedCallback` for a time in seconds, made without the cost of calling its class."""
     seconds = seconds_of(when)  # asked for once: it may run a `__float__` of the program
     timer = new_timer_at(loop, seconds, callback, args, context)
-    timer._asked = when
+    timer._given_when = when
     return timer
 
 
@@ -182,7 +182,7 @@ def new_timer_at(
     timer._number = 0
     timer._scheduled = False
     timer._keeps_alive = True
-    timer._asked = None if seconds == seconds else seconds
+    timer._given_when = None if seconds == seconds else seconds
     timer._seconds = ordered(seconds)
     timer._deadline_ns = deadline_at(seconds)
     return timer

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from whorl.core.kernel.datagrams import DatagramSocket
 from whorl.core.limits import DATAGRAMS_PER_EVENT, WRITES_PER_EVENT
 from whorl.core.pollers.contract import IOHandle
-from whorl.core.states import Event, Life
+from whorl.core.states import Event, HandleState
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     # The data, its address (None: the connected peer), and the values that the sink adds.
     Queued: TypeAlias = tuple[bytes, Any, Any]
 
-OPEN = int(Life.OPEN)
+OPEN = int(HandleState.OPEN)
 READABLE = int(Event.READABLE)
 WRITABLE = int(Event.WRITABLE)
 ERROR = int(Event.ERROR)
@@ -139,11 +139,11 @@ class Datagrams(IOHandle):
             if self._reading and (seen & (READABLE | HANGUP | ERROR) or self._arrived):
                 self._receive()
             if self._interest & WRITABLE and (seen == 0 or seen & (WRITABLE | HANGUP | ERROR)):
-                if self._life == OPEN:
+                if self._handle_state == OPEN:
                     self._flush()
         except BaseException:
             # Received datagrams that were not delivered will cause no event.
-            if self._life == OPEN and self._arrived:
+            if self._handle_state == OPEN and self._arrived:
                 self._run_again()
             raise
 
@@ -221,7 +221,7 @@ class Datagrams(IOHandle):
             else:
                 break
         self._sent_some()
-        if self._life == OPEN:
+        if self._handle_state == OPEN:
             self._update_interest()
 
     def _tries_again(self, code: int) -> bool:

@@ -21,7 +21,7 @@ cdef class UDP(Datagrams):
     cdef bint _reports_errors
     cdef object _receive_callback
     cdef object _receive_context
-    cdef RequestQueue _owed
+    cdef RequestQueue _completed
     cdef Py_ssize_t _send_count
     cdef Py_ssize_t _send_size
 
@@ -35,11 +35,11 @@ cdef class UDP(Datagrams):
     cpdef object _on_events(self, int seen)
     cdef object _finish_close(self)
 
-    cdef object _tell_error(self, int code, object address)
+    cdef object _report_error(self, int code, object address)
     cdef object _take_reports(self)
     cdef object _prepare(self, object address)
     @cython.locals(request=UdpSend)
-    cdef object _pay(self)
+    cdef object _run_completed(self)
 
 
 @cython.locals(request=UdpSend)

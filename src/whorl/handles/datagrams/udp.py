@@ -1,7 +1,7 @@
 """UDP: datagrams with libuv's callbacks.
 
 As with streams, a send never ends inside the call that began it. If the kernel took the datagram at once,
-the send waits in the queue `_owed` for its callback. When the handle is closed, sends in flight end with
+the send waits in the queue `_completed` for its callback. When the handle is closed, sends in flight end with
 ECANCELED, before the callback of `close`.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from whorl.core.callback import call_in_context, current_context
 from whorl.core.handle import Handle
 from whorl.core.kernel.errors import check_result, os_error
-from whorl.core.states import Event, Life
+from whorl.core.states import Event, HandleState
 from whorl.handles.addresses import family_of, family_of_host
 from whorl.handles.datagrams.engine import Datagrams
 from whorl.handles.datagrams.multicast import membership, outgoing_interface, source_membership
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Received: TypeAlias = Callable[[Any, bytes, Any, OSError | None], object]
 
-OPEN = int(Life.OPEN)
+OPEN = int(HandleState.OPEN)
 ERROR = int(Event.ERROR)
 EAGAIN = -errno.EAGAIN
 EINTR = -errno.EINTR
@@ -65,8 +65,8 @@ class UDP(Datagrams):
     """
 
     __slots__ = (
+        "_completed",
         "_connected",
-        "_owed",
         "_receive_callback",
         "_receive_context",
         "_reports_errors",
@@ -82,7 +82,7 @@ class UDP(Datagrams):
         self._reports_errors = False  # whether the kernel queues reports of lost datagrams
         self._receive_callback: Any = None
         self._receive_context: Any = None
-        self._owed = RequestQueue()  # finished sends whose callbacks have not run
+        self._completed = RequestQueue()  # finished sends whose callbacks have not run
         self._send_count = 0  # requests whose callbacks have not been called yet ...
         self._send_size = 0  # ... and their bytes
         if not recvmmsg:
@@ -176,7 +176,7 @@ class UDP(Datagrams):
         return check_result(self._kernel.peer_name(self._sock))
 
     def _check_socket(self) -> None:
-        if self._sock is None or self._life != OPEN:
+        if self._sock is None or self._handle_state != OPEN:
             raise os_error(errno.EBADF)
 
     def _ensure_socket(self, family: int) -> None:
@@ -221,9 +221,9 @@ class UDP(Datagrams):
         call_in_context(self._receive_context, self._receive_callback, (self, data, address, None))
 
     def _receive_failed(self, code: int) -> None:
-        self._tell_error(code, None)
+        self._report_error(code, None)
 
-    def _tell_error(self, code: int, address: Any) -> None:
+    def _report_error(self, code: int, address: Any) -> None:
         call_in_context(self._receive_context, self._receive_callback, (self, b"", address, os_error(code)))
 
     def _take_reports(self) -> None:
@@ -232,7 +232,7 @@ class UDP(Datagrams):
             report = self._kernel.receive_error(self._sock)
             if isinstance(report, int):
                 break
-            self._tell_error(report[0], report[1])
+            self._report_error(report[0], report[1])
             if not self._reading:
                 break
 
@@ -262,7 +262,7 @@ class UDP(Datagrams):
         if result == EAGAIN or result == EINTR or result == ENOBUFS:
             self._enqueue(chunk, address, request)
         else:
-            self._owed.owe(request, -result if result < 0 else 0)
+            self._completed.push_completed(request, -result if result < 0 else 0)
             self._run_again()
         return request
 
@@ -309,7 +309,7 @@ class UDP(Datagrams):
 
     def _prepare(self, address: tuple[Any, ...] | None) -> None:
         """Check the address of a datagram, and make the socket if there is none."""
-        if self._life != OPEN:
+        if self._handle_state != OPEN:
             raise os_error(errno.EBADF)
         if address is None:
             if not self._connected:
@@ -324,14 +324,14 @@ class UDP(Datagrams):
                 raise os_error(errno.EAFNOSUPPORT)
 
     def _datagram_sent(self, datagram: Queued) -> None:
-        self._owed.owe(datagram[2], 0)
+        self._completed.push_completed(datagram[2], 0)
 
     def _datagram_failed(self, datagram: Queued, code: int) -> None:
-        self._owed.owe(datagram[2], code)
+        self._completed.push_completed(datagram[2], code)
         self._run_again()
 
     def _datagram_refused(self, datagram: Queued, error: BaseException) -> None:
-        self._owed.owe(datagram[2], errno.EINVAL)
+        self._completed.push_completed(datagram[2], errno.EINVAL)
         self._run_again()
 
     def _tries_again(self, code: int) -> bool:
@@ -339,15 +339,15 @@ class UDP(Datagrams):
 
     def _drop_unsent(self) -> None:
         for datagram in self._queue[self._first :]:
-            self._owed.owe(datagram[2], errno.ECANCELED)
+            self._completed.push_completed(datagram[2], errno.ECANCELED)
         Datagrams._drop_unsent(self)
 
-    def _pay(self) -> None:
+    def _run_completed(self) -> None:
         """Call back for the sends that are finished by now."""
-        for _ in range(self._owed._size):
-            if not self._owed._size:
+        for _ in range(self._completed._size):
+            if not self._completed._size:
                 break
-            request: Any = self._owed.pop()
+            request: Any = self._completed.pop()
             self._send_count -= 1
             self._send_size -= request._size
             request._finish(request._code)
@@ -429,19 +429,19 @@ class UDP(Datagrams):
         try:
             if seen & ERROR and self._reports_errors and self._reading:
                 self._take_reports()
-            if self._life == OPEN:
+            if self._handle_state == OPEN:
                 Datagrams._on_events(self, seen)
-            if self._life == OPEN:
-                self._pay()
+            if self._handle_state == OPEN:
+                self._run_completed()
         except BaseException:
             # The rest must not wait for an event that may never come.
-            if self._life == OPEN:
+            if self._handle_state == OPEN:
                 self._run_again()
             raise
 
     def _finish_close(self) -> None:
         try:
-            self._pay()
+            self._run_completed()
         except BaseException:
             self._loop._handle_closing(self)  # the rest comes in the next closing phase
             raise

@@ -37,13 +37,13 @@ class ExitWatch(IOHandle):
         loop._mark_internal(self)
         self._process = process
         self._on_exit: Callable[[int | None], object] | None = on_exit
-        self._awaited = False  # whether a thread waits
+        self._has_waiting_thread = False  # whether a thread waits
         self._fd = loop._kernel.pidfd_open(process.pid)
         if self._fd == -errno.ESRCH:
-            loop.call_soon(self._look)  # It was reaped already, as when the program ignores SIGCHLD.
+            loop.call_soon(self._check_exit)  # It was reaped already, as when the program ignores SIGCHLD.
         elif self._fd < 0 or not self._watch():
-            self._awaited = True
-            loop._host.await_exit(process.pid, self._ended_elsewhere)
+            self._has_waiting_thread = True
+            loop._host.await_exit(process.pid, self._exit_seen_by_thread)
         self._fd = max(self._fd, -1)
 
     def _watch(self) -> bool:
@@ -69,30 +69,30 @@ class ExitWatch(IOHandle):
             if must_run:
                 raise
 
-    def is_awaited(self) -> bool:
+    def has_waiting_thread(self) -> bool:
         """Return whether a thread waits for the child; it reaps the child even if the loop is closed then."""
-        return self._awaited
+        return self._has_waiting_thread
 
-    def leave_to_itself(self) -> None:
+    def detach(self) -> None:
         """Stop the watch; a thread reaps the child when it ends."""
-        if self._awaited:
+        if self._has_waiting_thread:
             self._on_exit = None  # The waiting thread reaps the child, or the loop if it still runs then.
         else:
             self.close()
             if self._process.returncode is None:
-                self.loop._host.await_exit(self._process.pid, self._reap_alone)
+                self.loop._host.await_exit(self._process.pid, self._reap_in_thread)
 
     def _on_events(self, seen: int) -> None:
-        self._look()
+        self._check_exit()
 
-    def _ended_elsewhere(self) -> None:
+    def _exit_seen_by_thread(self) -> None:
         """Let the loop reap the child; the thread that waited for its end calls this."""
         try:
-            self.loop.call_soon_threadsafe(self._look)
+            self.loop.call_soon_threadsafe(self._check_exit)
         except RuntimeError:
-            self._reap_alone()  # The loop is closed.
+            self._reap_in_thread()  # The loop is closed.
 
-    def _look(self) -> None:
+    def _check_exit(self) -> None:
         """Reap the child unless it was reaped before; if it has ended, close the watch and call `on_exit`."""
         if self.is_closing():
             return
@@ -121,7 +121,7 @@ class ExitWatch(IOHandle):
             self._process.returncode = code
         return True
 
-    def _reap_alone(self) -> None:
+    def _reap_in_thread(self) -> None:
         """Reap the child in the thread that has waited for it."""
         if self._process.returncode is None and self._reap() and self._process.returncode is None:
             self._process.returncode = UNKNOWN_EXIT_CODE

@@ -122,7 +122,7 @@ class Process(Handle):
         except BaseException:
             descriptors.close_all()
             raise
-        descriptors.close_childs()
+        descriptors.close_child_ends()
         self._pid = child.pid
         self._on_exit = on_exit
         self._context = current_context()
@@ -159,7 +159,7 @@ class Process(Handle):
         self._on_exit = None
         watch, self._watch = self._watch, None
         if watch is not None:
-            watch.leave_to_itself()
+            watch.detach()
 
 
 class Descriptors:
@@ -169,8 +169,9 @@ class Descriptors:
         self._loop = loop
         self._kernel: Kernel = loop._kernel
         self._stdio = [*stdio, *[Stdio.ignore()] * (3 - len(stdio))]
-        self._ours: list[tuple[Pipe, int]] = []  # the handles, and the ends of pipes that they will have
-        self._childs: list[int] = []  # descriptors that are open only until the child has them
+        # The handles, and the ends of pipes that they will have.
+        self._parent_ends: list[tuple[Pipe, int]] = []
+        self._child_ends: list[int] = []  # descriptors that are open only until the child has them
         for entry in self._stdio:
             self._check(entry)
         created = [entry.handle for entry in self._stdio if entry.kind is StdioKind.CREATE_PIPE]
@@ -204,7 +205,7 @@ class Descriptors:
         }
         extra = {number: fd for number, fd in enumerate(sources) if number >= 3 and fd is not None}
         if extra:
-            options["moves"] = self._moved_apart(extra)
+            options["moves"] = self._moves_above(extra)
         return options
 
     def _source_of(self, entry: Stdio) -> int | None:
@@ -228,35 +229,35 @@ class Descriptors:
         else:
             ends = check_result(kernel.pipe())
             ours, theirs = reversed(ends) if entry.child_reads else ends
-        self._ours.append((entry.handle, ours))
-        self._childs.append(theirs)
+        self._parent_ends.append((entry.handle, ours))
+        self._child_ends.append(theirs)
         check_result(kernel.set_blocking(theirs, True))
         return theirs
 
-    def _moved_apart(self, extra: dict[int, int]) -> dict[int, int]:
+    def _moves_above(self, extra: dict[int, int]) -> dict[int, int]:
         """Return the moves with sources above all targets, so that no move overwrites another's source."""
         lowest = max(extra) + 1
         moves = {}
         for number, fd in extra.items():
             moves[number] = check_result(self._kernel.duplicate(fd, lowest))
-            self._childs.append(moves[number])
+            self._child_ends.append(moves[number])
         return moves
 
-    def close_childs(self) -> None:
+    def close_child_ends(self) -> None:
         """Close the descriptors that only the child uses."""
-        for fd in self._childs:
+        for fd in self._child_ends:
             self._kernel.close(fd)
-        self._childs.clear()
+        self._child_ends.clear()
 
     def close_all(self) -> None:
         """Close the pipes, since no program was started."""
-        self.close_childs()
-        for _, fd in self._ours:
+        self.close_child_ends()
+        for _, fd in self._parent_ends:
             self._kernel.close(fd)
 
     def open_handles(self) -> None:
         """Give the handles their ends of the pipes."""
-        for handle, fd in self._ours:
+        for handle, fd in self._parent_ends:
             handle.open(fd)
 
 

@@ -65,7 +65,7 @@ cdef class Stream(IOHandle):
     @cython.locals(last=int, limit=Py_ssize_t)
     cdef Py_ssize_t _read_limit(self) except -1
     @cython.locals(size=Py_ssize_t)
-    cdef object _took(self, object data, Py_ssize_t limit)
+    cdef object _handle_read(self, object data, Py_ssize_t limit)
     cdef object _note_read(self, Py_ssize_t result, Py_ssize_t limit)
     @cython.locals(sent=Py_ssize_t)
     cdef Py_ssize_t _send(self, object data, Py_ssize_t size) except? -65536

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.core.limits import LONG_READ, LONGEST_READ, READ_SIZE, WRITES_PER_EVENT
 from whorl.core.pollers.contract import IOHandle
-from whorl.core.states import Event, Life
+from whorl.core.states import Event, HandleState
 
 if TYPE_CHECKING:
     from whorl.core.loop.lifecycle import LoopLifecycle
 
-OPEN = int(Life.OPEN)
+OPEN = int(HandleState.OPEN)
 READABLE = int(Event.READABLE)
 WRITABLE = int(Event.WRITABLE)
 DISCONNECT = int(Event.DISCONNECT)
@@ -152,7 +152,7 @@ class Stream(IOHandle):
             if self._reading and self._more_to_read:
                 self._read()
             is_read = True
-            if waits and self._unsent and (seen == 0 or seen & OUTGOING) and self._life == OPEN:
+            if waits and self._unsent and (seen == 0 or seen & OUTGOING) and self._handle_state == OPEN:
                 self._flush()
             is_done = True
         finally:  # `except` would cost each event a look at the exception that is being handled.
@@ -161,7 +161,7 @@ class Stream(IOHandle):
                 if not is_read and self._unsent and seen & OUTGOING:
                     self._seen |= CUT_SHORT
                 self._run_again()
-        if self._edge and self._reading and self._more_to_read and self._life == OPEN:
+        if self._edge and self._reading and self._more_to_read and self._handle_state == OPEN:
             self._run_again()
 
     def _run_again(self) -> None:
@@ -188,9 +188,9 @@ class Stream(IOHandle):
         """Read once and hand the data to the sink."""
         limit = self._read_limit()
         if self._is_socket:
-            self._took(self._kernel.recv(self._fd, limit), limit)
+            self._handle_read(self._kernel.recv(self._fd, limit), limit)
         else:
-            self._took(self._kernel.read(self._fd, limit), limit)
+            self._handle_read(self._kernel.read(self._fd, limit), limit)
 
     def _read_limit(self) -> int:
         """Return the limit of the next read: a little more than the last read, if that was large."""
@@ -202,7 +202,7 @@ class Stream(IOHandle):
             limit *= 2
         return limit
 
-    def _took(self, data: bytes | int, limit: int) -> None:
+    def _handle_read(self, data: bytes | int, limit: int) -> None:
         """Handle the result of a read."""
         if isinstance(data, bytes):
             size = len(data)

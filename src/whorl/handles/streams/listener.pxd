@@ -15,10 +15,10 @@ cdef class Listener(IOHandle):
     cdef object _sock
     cdef object _accepted
     cdef object _refused
-    cdef TimedCallback _rest
+    cdef TimedCallback _retry_timer
 
     cpdef object _on_events(self, int seen)
-    cdef bint _goes_on_after(self, int code) except -1
+    cdef bint _should_retry(self, int code) except -1
     @cython.locals(loop=Loop, rest=TimedCallback)
-    cdef object _begin_rest(self)
+    cdef object _retry_later(self)
     cpdef object _release(self)

@@ -1,9 +1,9 @@
 """The listener, which takes the connections that arrive at a listening socket.
 
-If `accept` returns no connection, there are four cases. No connection waits. It is gone already, and the next
-may be fine. The process or the system has run out of descriptors or memory. Or the socket cannot listen. When
-a resource has run out, the connection stays in the kernel and would be reported in every turn. So the
-listener rests for a while.
+If `accept` returns no connection, there are four cases. There is none; this one is gone already (the next
+may be fine); the process or the system has run out of descriptors or memory; or the socket cannot listen.
+When a resource has run out, the connection stays in the kernel and would be reported in every turn. So the
+listener pauses for a while.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.limits import ACCEPT_REST_NS, ACCEPTS_PER_EVENT
+from whorl.core.limits import ACCEPT_RETRY_DELAY_NS, ACCEPTS_PER_EVENT
 from whorl.core.pollers.contract import IOHandle
 from whorl.core.states import Event
 from whorl.core.timers.timed_callback import TimedCallback
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from whorl.core.loop.loop import Loop
 
 READABLE = int(Event.READABLE)
-NONE_LEFT = frozenset({errno.EAGAIN, errno.EWOULDBLOCK})
+WOULD_BLOCK = frozenset({errno.EAGAIN, errno.EWOULDBLOCK})
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 # Errors of the connection, not of the listening socket (man 2 accept, "Error handling").
-GONE = frozenset(
+CONNECTION_ERRORS = frozenset(
     {
         errno.ECONNABORTED,
         errno.EHOSTDOWN,
@@ -48,7 +48,7 @@ class Listener(IOHandle):
     (see `EXHAUSTED`), or for good. The owner of the socket keeps it and closes it.
     """
 
-    __slots__ = ("_accepted", "_kernel", "_poller", "_refused", "_rest", "_sock")
+    __slots__ = ("_accepted", "_kernel", "_poller", "_refused", "_retry_timer", "_sock")
 
     def __init__(
         self, loop: Loop, sock: Any, accepted: Callable[[Any], object], refused: Callable[[int], object]
@@ -61,11 +61,11 @@ class Listener(IOHandle):
         self._fd = sock.fileno()
         self._accepted: Callable[[Any], object] = accepted
         self._refused: Callable[[int], object] = refused
-        self._rest: TimedCallback | None = None  # the end of the rest, while it rests
+        self._retry_timer: TimedCallback | None = None  # set while no connections are accepted
 
     def resume(self) -> None:
         """Accept connections."""
-        if self._rest is None and not self._interest:
+        if self._retry_timer is None and not self._interest:
             self._poller.add(self, READABLE)
 
     def pause(self) -> None:
@@ -81,33 +81,33 @@ class Listener(IOHandle):
             if not isinstance(answer, int):
                 self._accepted(answer[0])
                 break
-            if not self._goes_on_after(-answer):
+            if not self._should_retry(-answer):
                 break
 
-    def _goes_on_after(self, code: int) -> bool:
+    def _should_retry(self, code: int) -> bool:
         """Return whether to ask for the next connection after this error."""
-        if code in NONE_LEFT:
+        if code in WOULD_BLOCK:
             return False
-        if code in GONE:
+        if code in CONNECTION_ERRORS:
             return True
         self.pause()
         if code in EXHAUSTED:
-            self._begin_rest()
+            self._retry_later()
         self._refused(code)
         return False
 
-    def _begin_rest(self) -> None:
+    def _retry_later(self) -> None:
         loop: Loop = self._loop  # type: ignore[assignment]  # each loop is one
-        rest = TimedCallback(loop, loop.now() + ACCEPT_REST_NS, None, self._end_rest, ())
-        self._rest = rest
-        loop._schedule(rest)
+        timer = TimedCallback(loop, loop.now() + ACCEPT_RETRY_DELAY_NS, None, self._retry, ())
+        self._retry_timer = timer
+        loop._schedule(timer)
 
-    def _end_rest(self) -> None:
-        self._rest = None
+    def _retry(self) -> None:
+        self._retry_timer = None
         self.resume()
 
     def _release(self) -> None:
         self.pause()
-        if self._rest is not None:
-            self._rest.cancel()
-            self._rest = None
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+            self._retry_timer = None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from whorl.core.kernel.errors import check_result, os_error
 from whorl.core.limits import MESSAGE_SIZE
 from whorl.core.pollers.contract import IOHandle
-from whorl.core.states import Event, Life
+from whorl.core.states import Event, HandleState
 from whorl.handles.datagrams.udp import UDP
 from whorl.handles.requests import Connect, Write, contiguous, new_write
 from whorl.handles.streams.engine import Stream
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from whorl.core.loop.loop import Loop
 
-OPEN = int(Life.OPEN)
+OPEN = int(HandleState.OPEN)
 
 # struct sockaddr_un: a path ends with a zero byte, an abstract name does not.
 LONGEST_PATH = 107
@@ -184,11 +184,11 @@ class Pipe(StreamHandle):
         request._target = self._sent_total + self._unsent
         request._begin()
         self._writes.push(request)
-        if is_first and self._connecting is None:
+        if is_first and self._connect_request is None:
             self._flush()
             if not self._unsent:
                 self._run_again()  # to call back
-            elif self._life == OPEN:
+            elif self._handle_state == OPEN:
                 self._update_interest()
         return request
 
@@ -198,7 +198,7 @@ class Pipe(StreamHandle):
         Raises BlockingIOError if it takes nothing, or if writes are waiting; the handle was not sent then.
         """
         chunk = self._to_send(data, handle)
-        if self._connecting is not None or self._unsent:
+        if self._connect_request is not None or self._unsent:
             raise os_error(errno.EAGAIN)
         sent: int = check_result(self._kernel.send_descriptors(self._sock, chunk, [handle.fileno()]))
         self._sent_total += sent
@@ -281,7 +281,7 @@ class Pipe(StreamHandle):
         else:
             data, fds, self._some_lost = message
             self._received.extend(fds)
-            self._took(data, MESSAGE_SIZE)
+            self._handle_read(data, MESSAGE_SIZE)
 
     def _fill(self, buffer: memoryview) -> int:
         if not self._ipc or self._sock is None:

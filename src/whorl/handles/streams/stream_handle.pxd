@@ -27,11 +27,11 @@ cdef class StreamHandle(Stream):
     cdef object _get_buffer
     cdef object _read_context
     cdef RequestQueue _writes
-    cdef RequestQueue _owed
-    cdef bint _fed
-    cdef Connect _connecting
+    cdef RequestQueue _completed
+    cdef bint _is_pending
+    cdef Connect _connect_request
     cdef int _delayed_error
-    cdef Shutdown _shutting
+    cdef Shutdown _shutdown_request
     cdef Listener _listener
     cdef object _accepted
     cdef object _connection_callback
@@ -61,10 +61,10 @@ cdef class StreamHandle(Stream):
     cdef object _note_read(self, Py_ssize_t result, Py_ssize_t limit)
     cdef object _read_failed(self, int code)
     @cython.locals(request=StreamRequest)
-    cdef bint _owes_failure(self) except -1
+    cdef bint _has_failed_write(self) except -1
     @cython.locals(request=Write)
     cdef object _write_failed(self, int code)
-    cdef object _tell_reader(self, object error)
+    cdef object _end_reading(self, object error)
 
     cdef object _update_interest(self)
     cdef object _run_again(self)
@@ -80,7 +80,7 @@ cdef class StreamHandle(Stream):
     cdef object _fail_writes(self, int code)
     cdef object _shut(self)
     @cython.locals(request=StreamRequest)
-    cdef object _pay(self)
+    cdef object _run_completed(self)
     cpdef object _release(self)
     cdef object _finish_close(self)
     cdef object _cancel_requests(self)

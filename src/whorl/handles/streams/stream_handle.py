@@ -1,9 +1,10 @@
 """The stream handle: a byte stream with libuv's callbacks; the base of TCP, Pipe and TTY.
 
 A request never ends inside the call that began it. If the kernel took a write at once, the request waits in
-the handle's queue `_owed` for its callback. The handle then queues itself for the pending phase (`_fed`),
-apart from its events, to call back. Callbacks come in the order connect, writes, shutdown. When the handle
-is closed, the callbacks of requests in flight come with ECANCELED, before the callback of `close`.
+the handle's queue `_completed` for its callback. The handle then queues itself for the pending phase
+(`_is_pending`), apart from its events, to call back. Callbacks come in the order connect, writes, shutdown.
+When the handle is closed, the callbacks of requests in flight come with ECANCELED, before the callback of
+`close`.
 
 The reactions to an event, and their order, are libuv's; descriptors are watched level-triggered for
 that reason. The turn that brings a connection does nothing else with the stream.
@@ -20,7 +21,7 @@ from whorl.core.callback import current_context
 from whorl.core.handle import Handle
 from whorl.core.kernel.errors import check_result, os_error
 from whorl.core.limits import READ_SIZE
-from whorl.core.states import Event, Life
+from whorl.core.states import Event, HandleState
 from whorl.handles.requests import (
     Connect,
     RequestQueue,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
     from whorl.core.loop.loop import Loop
 
-OPEN = int(Life.OPEN)
+OPEN = int(HandleState.OPEN)
 READABLE = int(Event.READABLE)
 WRITABLE = int(Event.WRITABLE)
 ERROR = int(Event.ERROR)
@@ -62,18 +63,18 @@ class StreamHandle(Stream):
 
     __slots__ = (
         "_accepted",
-        "_connecting",
+        "_completed",
+        "_connect_request",
         "_connection_callback",
         "_connection_context",
         "_delayed_error",
-        "_fed",
         "_get_buffer",
+        "_is_pending",
         "_listener",
-        "_owed",
         "_read_callback",
         "_read_context",
         "_readable",
-        "_shutting",
+        "_shutdown_request",
         "_writable",
         "_writes",
     )
@@ -86,11 +87,11 @@ class StreamHandle(Stream):
         self._get_buffer: Any = None
         self._read_context: Any = None
         self._writes = RequestQueue()  # the writes that were not sent wholly
-        self._owed = RequestQueue()  # the finished requests whose callbacks have not run
-        self._fed = False  # whether it stands in the loop's pending queue
-        self._connecting: Connect | None = None
+        self._completed = RequestQueue()  # the finished requests whose callbacks have not run
+        self._is_pending = False  # whether it stands in the loop's pending queue
+        self._connect_request: Connect | None = None
         self._delayed_error = 0  # the error by which connecting failed at once
-        self._shutting: Shutdown | None = None
+        self._shutdown_request: Shutdown | None = None
         self._listener: Listener | None = None
         self._accepted: Any = None  # the connection that waits for `accept`
         self._connection_callback: Any = None
@@ -139,7 +140,7 @@ class StreamHandle(Stream):
 
     def is_readable(self) -> bool:
         """Return whether reading can be started (libuv: ``uv_is_readable``)."""
-        return self._readable and self._life == OPEN
+        return self._readable and self._handle_state == OPEN
 
     def _read(self) -> None:
         if self._get_buffer is None:
@@ -151,11 +152,11 @@ class StreamHandle(Stream):
         """Read once into the caller's memory."""
         try:
             buffer = memoryview(call_with_two(self._read_context, self._get_buffer, self, READ_SIZE))
-            if self._life != OPEN or not self._reading:
+            if self._handle_state != OPEN or not self._reading:
                 return
             if not buffer.nbytes:
                 self._stop_reading()
-                self._tell_reader(os_error(errno.ENOBUFS))
+                self._end_reading(os_error(errno.ENOBUFS))
                 return
             result = self._fill(buffer)
         except Exception:
@@ -176,7 +177,7 @@ class StreamHandle(Stream):
 
     def _end_arrived(self) -> None:
         self._stop_reading()
-        self._tell_reader(None)
+        self._end_reading(None)
 
     def _note_read(self, result: int, limit: int) -> None:
         if result < 0 and result != EAGAIN and result != EINTR:
@@ -190,11 +191,11 @@ class StreamHandle(Stream):
         try:
             call_with_three(self._read_context, self._read_callback, self, b"", os_error(code))
         finally:
-            if self._life == OPEN:
+            if self._handle_state == OPEN:
                 self._stop_reading()
                 self._deactivate()
 
-    def _tell_reader(self, error: OSError | None) -> None:
+    def _end_reading(self, error: OSError | None) -> None:
         """Call the read callback with the end or an error; nothing more will be read."""
         self._deactivate()
         call_with_three(self._read_context, self._read_callback, self, b"", error)
@@ -214,9 +215,9 @@ class StreamHandle(Stream):
         size = len(chunk)
         request = new_write(self, callback)
         code = 0
-        if size and self._connecting is not None:
+        if size and self._connect_request is not None:
             self._enqueue(chunk, 0, size)
-        elif size and self._owed._size and self._owes_failure():
+        elif size and self._completed._size and self._has_failed_write():
             self._enqueue(chunk, 0, size)  # This write will most likely fail too, but in its turn.
             self._update_interest()
         elif size:
@@ -225,11 +226,11 @@ class StreamHandle(Stream):
         request._begin()
         if code < 0:
             self._complete_writes()
-            self._owed.owe(request, -code)
-        elif self._unsent or self._connecting is not None or self._writes._size:
+            self._completed.push_completed(request, -code)
+        elif self._unsent or self._connect_request is not None or self._writes._size:
             self._writes.push(request)
         else:
-            self._owed.push(request)  # It is finished, as most writes are.
+            self._completed.push(request)  # It is finished, as most writes are.
         if not self._unsent:
             self._run_again()
         return request
@@ -240,7 +241,11 @@ class StreamHandle(Stream):
         Raises BlockingIOError if it takes nothing, or if writes are waiting.
         """
         self._check_writable()
-        if self._connecting is not None or self._unsent or (self._owed._size and self._owes_failure()):
+        if (
+            self._connect_request is not None
+            or self._unsent
+            or (self._completed._size and self._has_failed_write())
+        ):
             raise os_error(errno.EAGAIN)
         chunk = contiguous(data)
         if self._is_socket:
@@ -261,15 +266,15 @@ class StreamHandle(Stream):
         if not self._writable:
             raise os_error(errno.ENOTCONN)
         request = Shutdown(self, callback)
-        self._shutting = request
+        self._shutdown_request = request
         self._writable = False
-        if self._connecting is None and not self._unsent:
+        if self._connect_request is None and not self._unsent:
             self._run_again()
         return request
 
     def is_writable(self) -> bool:
         """Return whether something can be written (libuv: ``uv_is_writable``)."""
-        return self._writable and self._life == OPEN
+        return self._writable and self._handle_state == OPEN
 
     @property
     def write_queue_size(self) -> int:
@@ -277,14 +282,14 @@ class StreamHandle(Stream):
         return self._unsent
 
     def _check_writable(self) -> None:
-        if self._life != OPEN or self._fd < 0:
+        if self._handle_state != OPEN or self._fd < 0:
             raise os_error(errno.EBADF)
         if not self._writable:
             raise os_error(errno.EPIPE)
 
-    def _owes_failure(self) -> bool:
+    def _has_failed_write(self) -> bool:
         """Return whether a write has failed, and its callback has not been called."""
-        request = self._owed._first
+        request = self._completed._first
         while request is not None:
             if request._code and isinstance(request, Write):
                 return True
@@ -296,7 +301,7 @@ class StreamHandle(Stream):
         self._complete_writes()
         request: Any = self._writes.pop()
         self._advance(request._target - self._sent_total)
-        self._owed.owe(request, code)
+        self._completed.push_completed(request, code)
         if self._interest & WRITABLE:
             self._poller.modify(self, self._interest & ~WRITABLE)
         self._run_again()
@@ -305,7 +310,7 @@ class StreamHandle(Stream):
 
     def _check_unconnected(self) -> None:
         """Raise OSError on a second connect. The kernel refuses it too, but not right after a connection."""
-        if self._connecting is not None:
+        if self._connect_request is not None:
             raise os_error(errno.EALREADY)
         if self._readable and self._sock is not None:
             if not isinstance(self._kernel.peer_name(self._sock), int):
@@ -314,7 +319,7 @@ class StreamHandle(Stream):
     def _begin_connect(self, callback: Any, code: int) -> Connect:
         """Wait for the connection, or report in the next turn that it failed at once with `code`."""
         request = Connect(self, callback)
-        self._connecting = request
+        self._connect_request = request
         self._readable = self._writable = True
         if code:
             self._delayed_error = code
@@ -330,22 +335,22 @@ class StreamHandle(Stream):
             if not seen & (WRITABLE | ERROR | HANGUP):
                 return
             code = self._kernel.socket_error(self._sock)
-        request, self._connecting = self._connecting, None
+        request, self._connect_request = self._connect_request, None
         self._delayed_error = 0
         assert request is not None
-        self._owed.owe(request, code)
+        self._completed.push_completed(request, code)
         if code:
             self._readable = self._writable = False
             self._poller.remove(self)
             self._fail_writes(errno.ECANCELED)
-            if self._shutting is not None:
-                self._owed.owe(self._shutting, errno.ECANCELED)
-                self._shutting = None
+            if self._shutdown_request is not None:
+                self._completed.push_completed(self._shutdown_request, errno.ECANCELED)
+                self._shutdown_request = None
         else:
             self._update_interest()
-            if not self._unsent and (self._writes._size or self._shutting is not None):
+            if not self._unsent and (self._writes._size or self._shutdown_request is not None):
                 self._run_again()
-        self._pay()
+        self._run_completed()
 
     # Listening.
 
@@ -420,7 +425,7 @@ class StreamHandle(Stream):
 
         The handle itself works as before: its calls never block on sockets, only on pipes and terminals.
         """
-        if self._life != OPEN or self._fd < 0:
+        if self._handle_state != OPEN or self._fd < 0:
             raise os_error(errno.EBADF)
         check_result(self._kernel.set_blocking(self._fd, bool(blocking)))
 
@@ -433,7 +438,7 @@ class StreamHandle(Stream):
         return self._buffer_size(socket.SO_RCVBUF, size)
 
     def _buffer_size(self, option: int, size: int | None) -> int:
-        if self._life != OPEN or self._sock is None:
+        if self._handle_state != OPEN or self._sock is None:
             raise os_error(errno.EBADF)
         if size is not None:
             check_result(self._kernel.set_option(self._sock, socket.SOL_SOCKET, option, size))
@@ -442,15 +447,15 @@ class StreamHandle(Stream):
     # Events.
 
     def _update_interest(self) -> None:
-        if self._connecting is not None and not self._edge:
+        if self._connect_request is not None and not self._edge:
             self._poller.modify(self, WRITABLE)
         else:
             Stream._update_interest(self)
 
     def _run_again(self) -> None:
         """Take a turn in the pending phase."""
-        if not self._fed:
-            self._fed = True
+        if not self._is_pending:
+            self._is_pending = True
             self._loop._queue_pending(self)
 
     def _execute(self) -> None:
@@ -459,11 +464,11 @@ class StreamHandle(Stream):
             seen = self._seen
             self._seen = 0
             self._queued = False
-            if self._life == OPEN and seen:
+            if self._handle_state == OPEN and seen:
                 self._on_events(seen)
-        elif self._fed:
-            self._fed = False
-            if self._life == OPEN:
+        elif self._is_pending:
+            self._is_pending = False
+            if self._handle_state == OPEN:
                 self._on_events(0)
 
     def _on_events(self, seen: int) -> None:
@@ -471,7 +476,7 @@ class StreamHandle(Stream):
             self._react(seen)
         except BaseException:
             # The rest must not wait for an event that may never come.
-            if self._life == OPEN:
+            if self._handle_state == OPEN:
                 self._run_again()
             raise
 
@@ -483,12 +488,12 @@ class StreamHandle(Stream):
                 seen |= self._interest  # It came alone: reading or writing will find the error.
             if not seen:
                 return
-        if self._connecting is not None:
+        if self._connect_request is not None:
             self._finish_connect(seen)
             return
         if self._reading and seen & (READABLE | ERROR | HANGUP):
             self._read()
-        if self._life == OPEN and (seen == 0 or seen & (WRITABLE | ERROR | HANGUP)):
+        if self._handle_state == OPEN and (seen == 0 or seen & (WRITABLE | ERROR | HANGUP)):
             if self._unsent:
                 self._flush()
             self._settle()
@@ -496,9 +501,9 @@ class StreamHandle(Stream):
     def _settle(self) -> None:
         """Call back for the finished requests, and shut the writing side if that is due."""
         self._complete_writes()
-        if self._owed._size:
-            self._pay()
-        if self._shutting is not None and not self._unsent and self._life == OPEN:
+        if self._completed._size:
+            self._run_completed()
+        if self._shutdown_request is not None and not self._unsent and self._handle_state == OPEN:
             self._shut()
 
     def _complete_writes(self) -> None:
@@ -507,27 +512,27 @@ class StreamHandle(Stream):
             request: Any = self._writes._first
             if request._target > self._sent_total:
                 break
-            self._owed.owe(self._writes.pop(), 0)
+            self._completed.push_completed(self._writes.pop(), 0)
 
     def _fail_writes(self, code: int) -> None:
         """Drop all unsent data, and end its writes with `code`."""
         self._drop_unsent()
         while self._writes._size:
-            self._owed.owe(self._writes.pop(), code)
+            self._completed.push_completed(self._writes.pop(), code)
 
     def _shut(self) -> None:
         """Let the kernel shut the writing side."""
-        request, self._shutting = self._shutting, None
+        request, self._shutdown_request = self._shutdown_request, None
         assert request is not None
         code = -errno.ENOTSOCK if self._sock is None else self._kernel.shutdown(self._sock, socket.SHUT_WR)
         request._finish(-code)
 
-    def _pay(self) -> None:
+    def _run_completed(self) -> None:
         """Call back for the requests that are finished by now."""
-        for _ in range(self._owed._size):
-            if not self._owed._size:
+        for _ in range(self._completed._size):
+            if not self._completed._size:
                 break
-            request = self._owed.pop()
+            request = self._completed.pop()
             request._finish(request._code)
             recycle_write(request)
 
@@ -535,8 +540,8 @@ class StreamHandle(Stream):
 
     def _release(self) -> None:
         self._readable = self._writable = False
-        if self._fed:
-            self._fed = False
+        if self._is_pending:
+            self._is_pending = False
             self._loop._unqueue_pending(self)
         if self._listener is not None:
             self._listener.close()
@@ -557,15 +562,15 @@ class StreamHandle(Stream):
 
     def _cancel_requests(self) -> None:
         """End all requests: the finished ones with their result, the others with ECANCELED."""
-        if self._connecting is not None:
-            self._owed.owe(self._connecting, errno.ECANCELED)
-            self._connecting = None
+        if self._connect_request is not None:
+            self._completed.push_completed(self._connect_request, errno.ECANCELED)
+            self._connect_request = None
         self._complete_writes()
         self._fail_writes(errno.ECANCELED)
-        if self._shutting is not None:
-            self._owed.owe(self._shutting, errno.ECANCELED)
-            self._shutting = None
-        self._pay()
+        if self._shutdown_request is not None:
+            self._completed.push_completed(self._shutdown_request, errno.ECANCELED)
+            self._shutdown_request = None
+        self._run_completed()
 
 
 if not cython.compiled:

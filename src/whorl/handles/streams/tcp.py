@@ -136,7 +136,7 @@ class TCP(StreamHandle):
         Raises OSError (EINVAL) after `shutdown` while it is in flight.
         """
         self._check_socket()
-        if self._shutting is not None:
+        if self._shutdown_request is not None:
             raise os_error(errno.EINVAL)
         self._set(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self.close(callback)

@@ -146,8 +146,8 @@ class ThreadPool:
         """Queue `work` for the next free thread."""
         with self._changed:
             self._submitted += 1
-            lane = self._slow if slow else self._quick
-            lane.append((self._submitted, work))
+            queue = self._slow if slow else self._quick
+            queue.append((self._submitted, work))
             if self.queue_length <= self._waiting or self._threads == self._size:
                 self._changed.notify()
                 return
@@ -155,25 +155,25 @@ class ThreadPool:
                 self._start_thread()
             except BaseException:
                 if self._threads == 0:
-                    lane.pop()
+                    queue.pop()
                     raise
 
     def withdraw(self, work: Work) -> bool:
         """Take back work that no thread has begun; return whether that was so."""
         with self._changed:
-            for lane in (self._quick, self._slow):
-                for entry in lane:
+            for queue in (self._quick, self._slow):
+                for entry in queue:
                     if entry[1] is work:
-                        lane.remove(entry)
+                        queue.remove(entry)
                         return True
             return False
 
     def _start_thread(self) -> None:
         name = f"whorl-pool-{self._threads + 1}"
-        threading.Thread(target=self._serve, name=name, daemon=True).start()
+        threading.Thread(target=self._worker, name=name, daemon=True).start()
         self._threads += 1
 
-    def _serve(self) -> None:
+    def _worker(self) -> None:
         """Do work, for the life of a thread."""
         while True:
             work, slow = self._next()
@@ -189,18 +189,18 @@ class ThreadPool:
         """Wait for work that may be done now; return it, and whether it is slow."""
         with self._changed:
             while True:
-                lane = self._lane()
-                if lane is not None:
-                    slow = lane is self._slow
+                queue = self._next_queue()
+                if queue is not None:
+                    slow = queue is self._slow
                     self._slow_busy += slow
-                    return lane.popleft()[1], slow
+                    return queue.popleft()[1], slow
                 self._waiting += 1
                 try:
                     self._changed.wait()
                 finally:
                     self._waiting -= 1
 
-    def _lane(self) -> collections.deque[tuple[int, Work]] | None:
+    def _next_queue(self) -> collections.deque[tuple[int, Work]] | None:
         """Return, of the queues that may be served now, the one whose first entry came first."""
         if self._slow and self._slow_busy < self.slow_size:
             if not self._quick or self._slow[0][0] < self._quick[0][0]:

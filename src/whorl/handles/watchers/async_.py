@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import current_context
 from whorl.core.handle import Handle
-from whorl.core.states import Life
+from whorl.core.states import HandleState
 
 try:
     import cython
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from whorl.core.loop.loop import Loop
 
-OPEN = int(Life.OPEN)
+OPEN = int(HandleState.OPEN)
 
 
 def put_last(handles: dict[Any, None], waiting: list[Any], first: int) -> None:
@@ -56,7 +56,7 @@ class Async(Handle):
         Several sends before the call count as one. The call begins after the last of them, so it sees all
         changes made before it. After `close` this does nothing, so a thread may come late.
         """
-        if self._life == OPEN and not self._sent:
+        if self._handle_state == OPEN and not self._sent:
             self._sent = True
             loop: Any = self._loop
             loop._async_sent(self)
@@ -96,7 +96,7 @@ class Async(Handle):
 
     def _call(self) -> None:
         self._sent = False  # before the call, so that a send during the call causes another one
-        if self._life == OPEN and self._callback is not None:
+        if self._handle_state == OPEN and self._callback is not None:
             call_with_one(self._context, self._callback, self)
 
     def _release(self) -> None:

@@ -57,7 +57,7 @@ _WATCHED = (
 )
 _CHANGES = IN_MODIFY | IN_ATTRIB
 
-_HEAD = struct.Struct("=iIII")  # struct inotify_event: watch, mask, cookie, length of the name
+_EVENT_HEADER = struct.Struct("=iIII")  # struct inotify_event: watch, mask, cookie, length of the name
 _KIND = "inotify"
 
 Changed = Callable[[Any, Any, FsChange, OSError | None], object]
@@ -101,7 +101,7 @@ class FsEvent(Handle):
         try:
             self._watch = notifier.watch(path, self)
         finally:
-            notifier.rest()
+            notifier.close_if_unused()
         self._notifier = notifier
         self._path = path
         self._callback = callback
@@ -114,7 +114,7 @@ class FsEvent(Handle):
         if notifier is not None:
             watch, self._watch = self._watch, -1
             notifier.unwatch(watch, self)
-            notifier.rest()
+            notifier.close_if_unused()
         self._callback = self._context = None
         self._deactivate()
 
@@ -149,8 +149,8 @@ class Notifier(IOHandle):
         super().__init__(loop)
         loop._mark_internal(self)
         self._handles: dict[int, list[FsEvent]] = {}  # those of each watch, in the order of their starts
-        # The kernel's events (`_noted`), and the calls for the first of them that were not made yet (`_due`).
-        self._noted: collections.deque[tuple[int, int, bytes]] = collections.deque()
+        # The kernel's events, and the calls (`_due`) for the first of them that were not made yet.
+        self._kernel_events: collections.deque[tuple[int, int, bytes]] = collections.deque()
         self._due: collections.deque[tuple[FsEvent, int, bytes, FsChange, OSError | None]] = (
             collections.deque()
         )
@@ -205,7 +205,7 @@ class Notifier(IOHandle):
                 del self._handles[watch]
                 self.loop._kernel.inotify_remove(self._fd, watch)  # it may be gone already
 
-    def rest(self) -> None:
+    def close_if_unused(self) -> None:
         """Close the instance if nothing is watched."""
         if not self._handles:
             self.close()
@@ -216,30 +216,30 @@ class Notifier(IOHandle):
             if data not in (-errno.EAGAIN, -errno.EINTR):
                 raise os_error(data)
             return
-        self._note(data)
+        self._parse_events(data)
         self._report()
 
-    def _note(self, data: bytes) -> None:
+    def _parse_events(self, data: bytes) -> None:
         """Split the kernel's data into events, and note them."""
         position = 0
         while position < len(data):
-            watch, mask, _, size = _HEAD.unpack_from(data, position)
-            position += _HEAD.size
-            self._noted.append((watch, mask, data[position : position + size].rstrip(b"\0")))
+            watch, mask, _, size = _EVENT_HEADER.unpack_from(data, position)
+            position += _EVENT_HEADER.size
+            self._kernel_events.append((watch, mask, data[position : position + size].rstrip(b"\0")))
             position += size
 
     def _report(self) -> None:
         """Call the handles for the noted events."""
         try:
-            while self._due or self._noted:
+            while self._due or self._kernel_events:
                 if not self._due:
-                    self._assign(*self._noted.popleft())
+                    self._assign(*self._kernel_events.popleft())
                     continue
                 handle, watch, name, changes, error = self._due.popleft()
                 if handle._watch == watch:
                     handle._changed(name, changes, error)
         finally:
-            if self._due or self._noted:  # An error ends the run: the rest comes in the next one.
+            if self._due or self._kernel_events:  # An error ends the run: the rest comes in the next one.
                 self.loop._post_from_any_thread(Completion(self._report, ()))
 
     def _assign(self, watch: int, mask: int, name: bytes) -> None:
@@ -261,7 +261,7 @@ class Notifier(IOHandle):
     def _release(self) -> None:
         if self.loop._shared.get(_KIND) is self:
             del self.loop._shared[_KIND]
-        self._noted.clear()
+        self._kernel_events.clear()
         self._due.clear()
         self.loop._poller.remove(self)
         fd, self._fd = self._fd, -1

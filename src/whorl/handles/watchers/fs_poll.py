@@ -92,7 +92,7 @@ class Polling:
         self._interval_ns = interval_ns
         self._seen: os.stat_result | None = None  # the last status that was seen
         self._error = 0  # the error number of the last look, or 0
-        self._work: Work | None = Work(self._loop, self._status, self._looked)
+        self._work: Work | None = Work(self._loop, self._status, self._stat_done)
         self._began = self._loop.now()
         self._timer = Timer(self._loop)  # The handle keeps the loop alive, not this timer.
         self._loop._mark_internal(self._timer)
@@ -109,11 +109,11 @@ class Polling:
         """Return the status of the path; a thread of the pool calls this."""
         return self._loop._kernel.status(self.path, True)
 
-    def _look(self, timer: Timer) -> None:
+    def _start_stat(self, timer: Timer) -> None:
         self._began = self._loop.now()
-        self._work = Work(self._loop, self._status, self._looked)
+        self._work = Work(self._loop, self._status, self._stat_done)
 
-    def _looked(self, work: Work, found: Any, error: BaseException | None) -> None:
+    def _stat_done(self, work: Work, found: Any, error: BaseException | None) -> None:
         self._work = None
         handle = self._handle
         if handle is None:
@@ -123,7 +123,7 @@ class Polling:
             raise error
         # The next look comes a whole number of intervals after the last one began, however long that took.
         since = self._loop.now() - self._began
-        self._timer.start(self._look, self._interval_ns - since % self._interval_ns)
+        self._timer.start(self._start_stat, self._interval_ns - since % self._interval_ns)
         if isinstance(found, int):
             self._failed(handle, -found)
         else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from whorl.core.callback import call_in_context, current_context
 from whorl.core.kernel.errors import os_error
 from whorl.core.pollers.contract import IOHandle
-from whorl.core.states import Event, Life
+from whorl.core.states import Event, HandleState
 
 if TYPE_CHECKING:
     from typing import Self
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         def fileno(self) -> int: ...
 
 
-CLOSED = int(Life.CLOSED)
+CLOSED = int(HandleState.CLOSED)
 READABLE = int(Event.READABLE)
 PRIORITIZED = int(Event.PRIORITIZED)
 ERROR = int(Event.ERROR)
@@ -50,7 +50,7 @@ class Poll(IOHandle):
             self._check_descriptor()
         except BaseException:
             loop._mark_internal(self)
-            self._life = CLOSED
+            self._handle_state = CLOSED
             raise
 
     def _check_descriptor(self) -> None:

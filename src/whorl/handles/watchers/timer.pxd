@@ -39,7 +39,7 @@ cdef class Timer(Handle):
     cdef object _callback
     cdef object _context
     cdef TimerEntry _entry
-    cdef bint _is_owed
+    cdef bint _is_started
     cdef int64_t _repeat_ns
 
     @cython.locals(timeout=int64_t)

@@ -58,14 +58,14 @@ class Timer(Handle):
     nanosecond run in the order in which they were started.
     """
 
-    __slots__ = ("_callback", "_context", "_entry", "_is_owed", "_repeat_ns")
+    __slots__ = ("_callback", "_context", "_entry", "_is_started", "_repeat_ns")
 
     def __init__(self, loop: Loop) -> None:
         super().__init__(loop)
         self._callback: Callable[[Any], object] | None = None
         self._context: Any = None
         self._entry: TimerEntry | None = None  # the timer's entry in the loop's heap
-        self._is_owed = False  # whether a call will come: true from the start until the call
+        self._is_started = False  # whether a call will come: true from the start until the call
         self._repeat_ns = 0
 
     def start(self, callback: Callable[[Self], object], timeout_ns: int, repeat_ns: int = 0) -> None:
@@ -84,8 +84,8 @@ class Timer(Handle):
 
     def stop(self) -> None:
         """Stop the timer, even if it is due already. Does nothing if it is not started."""
-        if self._is_owed:
-            self._is_owed = False
+        if self._is_started:
+            self._is_started = False
             entry = self._entry
             self._entry = None
             if entry is not None:
@@ -115,7 +115,7 @@ class Timer(Handle):
     def due_in_ns(self) -> int:
         """Return the time until the timer falls due; 0 if it is due, or not started."""
         entry = self._entry
-        if entry is None or not self._is_owed:
+        if entry is None or not self._is_started:
             return 0
         return max(0, entry._deadline_ns - self.loop.now())
 
@@ -133,11 +133,11 @@ class Timer(Handle):
         entry._callback = self._callback
         entry._snapshot = self._context
         loop._schedule(entry)
-        self._is_owed = True
+        self._is_started = True
         self._activate()
 
     def _fall_due(self) -> None:
-        self._is_owed = False
+        self._is_started = False
         if self._active:
             self._deactivate()  # an interrupt came before `_fell_due`
         if self._repeat_ns:
@@ -161,7 +161,7 @@ def new_entry(timer: Timer) -> TimerEntry:
     entry._cancelled = False
     entry._source_traceback = None
     entry._repr = None
-    entry._asked = None
+    entry._given_when = None
     entry._keeps_alive = False
     entry._scheduled = False
     entry._timer = timer

@@ -1,0 +1,1 @@
+"""Whole programs to measure: clients of real servers, connections, subprocesses, threads."""
