@@ -28,7 +28,7 @@ NOWHERE: Mapping[str, str] = {}
 
 
 class MeasurementError(Exception):
-    """A server, generator, program or micro case did not do its work; the message says what was seen."""
+    """A server, generator, program or micro case did not do its work; the message says why."""
 
 
 class NoEndError(MeasurementError):
@@ -238,7 +238,7 @@ def _run(
 
 @contextlib.contextmanager
 def pinned(cores: set[int]) -> Iterator[None]:
-    """Processes started meanwhile inherit these cores."""
+    """Let processes that are started meanwhile inherit these cores."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:

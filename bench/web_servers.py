@@ -31,12 +31,12 @@ async def serve_aiohttp(listener: socket.socket) -> object:
 
 
 async def serve_uvicorn(listener: socket.socket) -> object:
-    """An ASGI application under uvicorn with httptools."""
+    """Return an ASGI application under uvicorn with httptools."""
     return _under_uvicorn(_application, listener)
 
 
 async def serve_fastapi(listener: socket.socket) -> object:
-    """An application of FastAPI under uvicorn with httptools."""
+    """Return an application of FastAPI under uvicorn with httptools."""
     from fastapi import FastAPI
     from fastapi.responses import PlainTextResponse
 
@@ -50,7 +50,7 @@ async def serve_fastapi(listener: socket.socket) -> object:
 
 
 async def serve_hypercorn(listener: socket.socket) -> object:
-    """An ASGI application under Hypercorn."""
+    """Return an ASGI application under Hypercorn."""
     from hypercorn.asyncio import serve
     from hypercorn.config import Config
 

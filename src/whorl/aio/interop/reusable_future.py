@@ -163,7 +163,7 @@ class ReusableFuture:
     # The same, once `_done` is set.
 
     def _take_callback(self) -> Any:
-        """What the task is called by, and its context; None if the future itself has to tell it."""
+        """Return the callable that wakes the task, and its context; None if the future itself calls it."""
         if self._event_loop._debug:
             return None
         taken = taken_callback(self._future)

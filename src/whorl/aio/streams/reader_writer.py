@@ -56,7 +56,7 @@ class Replaceable:
 
 
 def _feed_property(name: str) -> Any:
-    """An attribute of a reader's that its feed keeps."""
+    """Return a property for an attribute of a reader that its feed keeps."""
     return property(
         operator.attrgetter(f"_received.{name}"), lambda reader, value: setattr(reader._received, name, value)
     )
