@@ -164,7 +164,7 @@ def running_server(case: EchoCase, loop: Choice, cores: Cores, folder: str) -> I
 
 @contextlib.contextmanager
 def started(command: Sequence[str], environment: Mapping[str, str], core: int) -> Iterator[tuple[int, str]]:
-    """A server on a core; its process id and the address that it says."""
+    """Yield the process id of a server on a core, and the address that it prints."""
     with tempfile.TemporaryFile("w+") as complaints:
         with pinned({core}):
             server = subprocess.Popen(
