@@ -13,6 +13,7 @@ cdef ClassSnapshot _METHODS_OF_EXECUTOR
 cdef ClassSnapshot _METHODS_OF_SOCKETS
 cdef dict _METHODS_OF_LOOPS
 cdef dict _CONNECTION_METHODS_OF_LOOPS
+cdef dict _LAST_SUBCLASS
 cdef bint _KNOWS_READERS
 cdef bint _KNOWS_WRITERS
 cdef bint _KNOWS_EXECUTOR
@@ -31,4 +32,4 @@ cpdef bint is_stock_socket(object sock) except -1
 cpdef bint has_stock_loop_methods(object kind) except -1
 @cython.locals(methods=ClassSnapshot)
 cpdef bint has_stock_connection_methods(object kind) except -1
-cdef ClassSnapshot _like_base(object kind)
+cdef ClassSnapshot _methods_of_subclass(object kind)

@@ -273,13 +273,20 @@ def has_stock_connection_methods(kind: type) -> bool:
     """Return whether a class of loops connects and accepts as ours does; if not, its methods are called."""
     methods = _CONNECTION_METHODS_OF_LOOPS.get(kind)
     if methods is None:
-        methods = _like_base(kind)
+        methods = _methods_of_subclass(kind)
     return methods.is_current()
 
 
-def _like_base(kind: type) -> ClassSnapshot:
+# Of the subclass that was asked for last: a program may make any number of classes, and drop them.
+_LAST_SUBCLASS: dict[type, ClassSnapshot] = {}
+
+
+def _methods_of_subclass(kind: type) -> ClassSnapshot:
     """Note for a subclass of our class of loops that it should have the methods of that class."""
-    ours = next(base for base in kind.__mro__ if base in _CONNECTION_METHODS_OF_LOOPS)
-    methods = ClassSnapshot([(kind, name, getattr(ours, name)) for name in CONNECTION_METHODS])
-    _CONNECTION_METHODS_OF_LOOPS[kind] = methods
+    methods = _LAST_SUBCLASS.get(kind)
+    if methods is None:
+        ours = next(base for base in kind.__mro__ if base in _CONNECTION_METHODS_OF_LOOPS)
+        methods = ClassSnapshot([(kind, name, getattr(ours, name)) for name in CONNECTION_METHODS])
+        _LAST_SUBCLASS.clear()
+        _LAST_SUBCLASS[kind] = methods
     return methods
