@@ -44,6 +44,7 @@ cdef inline int number_in(object sock, object member) except? -1:
 
 @cython.locals(machine=Loop, attributes=dict)
 cpdef bint is_stock_loop(object loop) except -1
+@cython.locals(found=int)
 cpdef ConnectAttempt connect_to_numbers(object loop, object host, object port, object family, object protocol, object flags)
 @cython.locals(machine=Loop, kernel=Kernel, poller=Poller, table=TransportTable, fd=int, code=int, made=ConnectAttempt)
 cpdef ConnectAttempt connect_descriptor(object loop, int family, int protocol, object address)
