@@ -218,7 +218,7 @@ def _run_case(
     options: argparse.Namespace,
     addresses: Mapping[str, str],
 ) -> CaseResult:
-    """All rounds of one case; loops alternate, so that whatever changes in the machine meets each of them."""
+    """Return all rounds of one case. Loops alternate, so a change of the machine meets each of them."""
     applicable = [loop for loop in choices if is_applicable(case, loop)]
     samples: dict[str, list[Sample | None]] = {loop.name: [] for loop in applicable}
     result = CaseResult(case.name, samples)

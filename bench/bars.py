@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 TEXT = "#7d8590"
-COLOURS = ("#9aa4af", "#c1666b", "#2a9d6e")  # the last loop is ours
+COLOURS = ("#9aa4af", "#c1666b", "#2a9d6e")  # the last loop is Whorl
 WIDTH = 800
 LEFT, RIGHT, TOP = 100, 50, 34  # room for names, for numbers, for the legend
 BAR, GAP = 11, 15  # heights: of a bar, and between groups
@@ -46,7 +46,7 @@ def _legend(loops: Sequence[str]) -> list[str]:
 
 
 def _grid(longest: float, unit: float, height: float, reference: str) -> list[str]:
-    """The line of the reference, and weak ones at its multiples."""
+    """Return the line of the reference, and weak lines at its multiples."""
     parts = []
     for number in range(1, int(longest / TICK) + 1):
         x = LEFT + number * TICK * unit

@@ -15,7 +15,7 @@ USAGE = 2
 
 
 class CompileError(Exception):
-    """There is no C compiler, or it refused; the message says which."""
+    """Raised without a C compiler, or if it refused; the message says which."""
 
 
 def compile_all() -> None:
@@ -50,7 +50,7 @@ def is_built(name: str) -> bool:
 
 
 def path(name: str) -> str:
-    """The executable called `name`."""
+    """Return the executable called `name`."""
     return str(BUILD / name)
 
 
@@ -61,7 +61,7 @@ def _is_current(name: str) -> bool:
 
 
 def _runs(program: Path) -> bool:
-    """Whether it was built for the C library that is here: without arguments it says how it is used."""
+    """Return whether the program was built for this C library: without arguments it prints its usage."""
     return subprocess.run([program], capture_output=True).returncode == USAGE
 
 

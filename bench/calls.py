@@ -24,7 +24,7 @@ def is_possible() -> bool:
 def table(
     chosen: Sequence[EchoCase], choices: Sequence[Choice], cores: Cores, seconds: float
 ) -> Iterator[str]:
-    """A line for each case and loop."""
+    """Yield a line for each case and loop."""
     for case in chosen:
         title = case.name
         for loop in choices:
@@ -40,7 +40,7 @@ def table(
 
 
 def count(case: EchoCase, loop: Choice, cores: Cores, seconds: float) -> Mapping[str, float]:
-    """How often a server makes each system call for one request."""
+    """Return the number of each system call that a server makes for one request."""
     with (
         tempfile.TemporaryDirectory(prefix="bench-") as folder,
         running_server(case, loop, cores, folder) as (pid, address),

@@ -1,4 +1,4 @@
-"""What is measured: every case by name, and which of them the short run takes."""
+"""The cases: every case by name, and the selection of the short run."""
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -145,26 +145,26 @@ ALL: tuple[EchoCase | MicroCase, ...] = (
 
 
 def packages(case: Case) -> tuple[str, ...]:
-    """The packages without which a case cannot run."""
+    """Return the packages without which a case cannot run."""
     if isinstance(case, Program):
         return case.packages
     return web_servers.PACKAGES[case.kind] if isinstance(case, EchoCase) and case.mode == "http" else ()
 
 
 def choose(patterns: list[str], everything: bool) -> list[Case]:
-    """The cases that match a pattern (a glob, or a part of a name); without patterns the short selection."""
+    """Return the cases that match a pattern (a glob or a part of a name), by default the short selection."""
     if not patterns:
         return [case for case in ALL if everything or case.is_short]
     return choose_from(ALL, patterns)
 
 
 def choose_from(group: tuple[Case, ...], patterns: list[str]) -> list[Case]:
-    """The cases of a group that match a pattern; without patterns all."""
+    """Return the cases of a group that match a pattern; without patterns all."""
     return [case for case in group if not patterns or any(_matches(case.name, one) for one in patterns)]
 
 
 def choose_scales(patterns: list[str]) -> list[Case]:
-    """The cases of all curves, or of those whose subject contains one of the patterns."""
+    """Return the cases of all curves, or of those whose subject contains one of the patterns."""
     return [
         case
         for subject, curve in SCALES.items()

@@ -1,4 +1,4 @@
-"""One timer among many that wait, one task among many that are ready; and who holds idle connections."""
+"""One timer among many that wait, one task among many that are ready; and a holder of idle connections."""
 
 import asyncio
 import random
@@ -17,7 +17,7 @@ TASKS = (1, 10, 100, 1_000, 10_000)
 FIRED = 20_000  # timers for one measurement, so many that making what waits is long past
 AT_ONCE = 1_000
 SWITCHES = 200_000  # so many that making the tasks is little of it
-SOON = 0.001  # what is due at once some loops take for no timer
+SOON = 0.001  # some loops make no timer for a call that is due at once
 FAR = 3600.0
 PER_SOURCE = 20_000  # connections from one address: it has not many more ports
 
@@ -38,7 +38,7 @@ def is_one(name: str) -> bool:
 
 
 async def fire_among(count: int) -> None:
-    """Timers that are made and fall due while others, made before the first batch, go on waiting."""
+    """Make timers and let them fall due, while others that were made before the first batch go on waiting."""
     loop = asyncio.get_running_loop()
     order = random.Random(1)
     while len(_waiting) < count:
@@ -52,7 +52,7 @@ async def fire_among(count: int) -> None:
 
 
 async def switch_among(count: int) -> None:
-    """Tasks that give way to each other."""
+    """Run tasks that give way to each other."""
     await asyncio.gather(*[_give_way(max(1, SWITCHES // count)) for _ in range(count)])
 
 
@@ -78,7 +78,7 @@ def hold(address: str, count: int) -> None:
 
 
 def connection(source: str, port: int) -> socket.socket:
-    """A connection from this address, from a port that others may use towards other servers (ip(7))."""
+    """Return a connection from this address. Other connections may share its port (ip(7))."""
     sock = socket.socket()
     sock.setsockopt(socket.IPPROTO_IP, socket.IP_BIND_ADDRESS_NO_PORT, 1)
     sock.bind((source, 0))

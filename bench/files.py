@@ -1,8 +1,8 @@
 """Small files that lie in memory: their status, and reading them.
 
 A case is `files/OPERATION/LIBRARY`. With `aiofiles` and `anyio` every loop runs that library. With
-`fs-aiofiles` and `fs-anyio` Whorl runs `whorl.fs` and the other loops run the library: the ratio is that of
-what a program would use there.
+`fs-aiofiles` and `fs-anyio` Whorl runs `whorl.fs` and the other loops run the library: the ratio compares the
+functions that a program would use there.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ def register(case: Callable[[str, int], Callable[[Any], Any]]) -> None:
 
 
 async def batch(operation: str, library: str) -> None:
-    """One operation, many times."""
+    """Run one operation many times."""
     is_ours = type(asyncio.get_running_loop()).__module__.startswith("whorl")
     module = "whorl.fs" if library.startswith("fs-") and is_ours else library.removeprefix("fs-")
     act = ACTS[operation, module]

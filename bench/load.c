@@ -4,14 +4,14 @@
  *
  *   MODE      echo   a message, its echo, the next message, on connections that stay
  *             churn  connect, one message, its echo, half close, the server's close, and again
- *             http   GET /NUMBER, a reply that says the number and nothing else, and again; BYTES do not matter
+ *             http   GET /NUMBER, a reply with the number alone, and again; BYTES do not matter
  *   ADDRESS   tcp:PORT or udp:PORT on the loopback, or unix:PATH
  *
  * Prints one line of JSON; exits with 1 if anything went wrong.
  *
- * Every message is a window into one block of noise, and where the window begins follows from the connection
- * and the number of the message: sending needs no filling, checking is one memcmp, and a byte that belongs to
- * another connection, to another message or to another place in the message is found.
+ * Every message is a window into one block of noise. The connection and the number of the message decide where the
+ * window begins. So sending needs no filling, and checking is one memcmp. A byte of another connection, of another
+ * message or of another place in the message is found.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -36,7 +36,7 @@ enum {
     PERIOD = 262139,           /* windows into the noise; a prime, so that windows of one connection do not repeat early */
     RECEIVE_BYTES = 256 * 1024,
     EVENTS = 256,
-    GRACE_SECONDS = 3,         /* what replies still outstanding at the end may take before they count as lost */
+    GRACE_SECONDS = 3,         /* the time for replies outstanding at the end, before they count as lost */
     SOURCES = 200,             /* loopback addresses that churn connects from: one alone runs out of ports */
     STEPS_PER_OCTAVE = 64,     /* resolution of the latency histogram: 1.6 % */
     BUCKETS = 60 * STEPS_PER_OCTAVE,
@@ -73,7 +73,7 @@ static struct connection *connections;
 static char *noise;
 static char *receive_buffer;
 static int poller;
-static bool stopping;          /* the time is up: what is outstanding is awaited, nothing new is begun */
+static bool stopping;          /* the time is up: outstanding replies are awaited, no new request begins */
 static uint64_t open_count;    /* connections that are not DONE */
 static uint64_t next_id;
 static uint64_t requests, errors, lost;
@@ -274,7 +274,7 @@ static void server_closed(struct connection *c)
     }
 }
 
-/* What came is headers, an empty line, and the number; or a part of that. */
+/* The received bytes are headers, an empty line, and the number; or a part of that. */
 static void look_at_reply(struct connection *c, size_t n)
 {
     if (c->received + n > REPLY_BYTES) {

@@ -26,7 +26,7 @@ PEERS = {  # what makes a loop, by the name of the package on PyPI
     "aiofastnet": "loop_factory",
 }
 SPIN_NS = 100_000
-CONFIGURED: dict[str, dict[str, Any]] = {  # what they are told (`configure`)
+CONFIGURED: dict[str, dict[str, Any]] = {  # their options (`configure`)
     "whorl-spinning": {"spin_ns": SPIN_NS},
     "whorl-server": {"collect_writes": True},
 }
@@ -77,7 +77,7 @@ def choose(name: str) -> Choice:
 
 
 def factory(name: str) -> Factory:
-    """What makes loops called `name`, in the process that was started for it: where that is timed, alone."""
+    """Return the factory of loops called `name`, in a process that was started for it alone."""
     if name == "asyncio":
         return asyncio.SelectorEventLoop
     if name in PEERS:

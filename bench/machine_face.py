@@ -51,7 +51,7 @@ def serve(address: str) -> None:
 
 
 class Count:
-    """How many operations were done, and whether the time is up; asked for once in so many of them."""
+    """A count of operations, and a check whether the time is up, made once in so many of them."""
 
     def __init__(self, seconds: float) -> None:
         self.operations = 0
@@ -59,7 +59,7 @@ class Count:
 
 
 def run_timers(loop: whorl.Loop, count: Count) -> None:
-    """Many timers that are due at once, each of which starts itself again."""
+    """Run many timers that are due at once, each of which starts itself again."""
 
     def on_timer(timer: Timer) -> None:
         timer.start(on_timer, 0)
@@ -76,7 +76,7 @@ def run_timers(loop: whorl.Loop, count: Count) -> None:
 
 
 def run_asyncs(loop: whorl.Loop, count: Count) -> None:
-    """An async that sends itself."""
+    """Run an async that sends itself."""
 
     def on_async(handle: Async) -> None:
         count.operations += 1
@@ -89,7 +89,7 @@ def run_asyncs(loop: whorl.Loop, count: Count) -> None:
 
 
 def run_threads(loop: whorl.Loop, count: Count) -> None:
-    """Two loops in two threads that send to each other."""
+    """Run two loops in two threads that send to each other."""
     other = whorl.Loop()
 
     def on_ping(handle: Async) -> None:

@@ -28,7 +28,7 @@ NOWHERE: Mapping[str, str] = {}
 
 
 class MeasurementError(Exception):
-    """A server, generator, program or micro case did not do its work; the message says what was seen."""
+    """A server, generator, program or micro case did not do its work; the message says why."""
 
 
 class NoEndError(MeasurementError):
@@ -37,11 +37,11 @@ class NoEndError(MeasurementError):
 
 @dataclass(frozen=True)
 class Sample:
-    """What one measurement found."""
+    """The results of one measurement."""
 
     rate: float  # requests or operations per second
     cpu_us: float | None  # processor time of the server or micro case, for each of them
-    is_disturbed: bool  # another process took a core that was ours
+    is_disturbed: bool  # another process took a core of the benchmark
     errors: int = 0
     p50_us: float | None = None  # latencies: echo cases only
     p99_us: float | None = None
@@ -58,7 +58,7 @@ class Cores:
 
     @classmethod
     def of_this_machine(cls) -> "Cores":
-        """The first and the last core we may use: never two threads of one core, if there are two cores."""
+        """Return the first and the last usable core, never two threads of one core if there are two."""
         usable = sorted(os.sched_getaffinity(0))
         return cls(usable[0], usable[-1])
 
@@ -147,7 +147,7 @@ def _read_sample(found: dict[str, Any]) -> Sample:
 
 @contextlib.contextmanager
 def running_server(case: EchoCase, loop: Choice, cores: Cores, folder: str) -> Iterator[tuple[int, str]]:
-    """A server on its core, with idle connections if the case has some; its process id and its address."""
+    """Yield the process id and the address of a server on its core, with the case's idle connections."""
     address = f"unix:{folder}/socket" if case.transport == "unix" else case.transport
     if case.kind == "machine":
         command = [*_machine(loop), "echo", address]
@@ -164,7 +164,7 @@ def running_server(case: EchoCase, loop: Choice, cores: Cores, folder: str) -> I
 
 @contextlib.contextmanager
 def started(command: Sequence[str], environment: Mapping[str, str], core: int) -> Iterator[tuple[int, str]]:
-    """A server on a core; its process id and the address that it says."""
+    """Yield the process id of a server on a core, and the address that it prints."""
     with tempfile.TemporaryFile("w+") as complaints:
         with pinned({core}):
             server = subprocess.Popen(
@@ -179,7 +179,7 @@ def started(command: Sequence[str], environment: Mapping[str, str], core: int) -
 
 @contextlib.contextmanager
 def idle_connections(count: int, address: str, cores: Cores) -> Iterator[None]:
-    """Connections that stay and say nothing."""
+    """Keep silent connections open meanwhile."""
     if not count:
         yield
         return
@@ -197,7 +197,7 @@ def idle_connections(count: int, address: str, cores: Cores) -> Iterator[None]:
 
 
 def _machine(loop: Choice) -> list[str]:
-    """The program that speaks libuv's vocabulary: in C on libuv, in Python on Whorl."""
+    """Return the program with libuv's names: in C on libuv, in Python on Whorl."""
     if loop.name == LIBUV:
         return [c_programs.path("uv_bench")]
     return [sys.executable, str(FOLDER / "machine_face.py")]
@@ -238,7 +238,7 @@ def _run(
 
 @contextlib.contextmanager
 def pinned(cores: set[int]) -> Iterator[None]:
-    """Processes started meanwhile inherit these cores."""
+    """Let processes that are started meanwhile inherit these cores."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:

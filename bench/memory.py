@@ -1,4 +1,4 @@
-"""What an idle connection takes of a server's memory: how much more is resident with many more of them."""
+"""The memory of an idle connection in a server: the growth of the resident memory by many of them."""
 
 import os
 import tempfile
@@ -18,7 +18,7 @@ ACCEPT_SECONDS = 30
 
 
 def table(choices: Sequence[Choice], cores: Cores, rounds: int) -> Iterator[str]:
-    """A line for each kind of server and loop, with the median of the rounds, the lowest and the highest."""
+    """Yield a line for each kind of server and loop: the median of the rounds, lowest and highest."""
     for kind in KINDS:
         found: dict[str, list[float]] = {loop.name: [] for loop in choices if loop.name != LIMIT}
         for _ in range(rounds):
@@ -30,7 +30,7 @@ def table(choices: Sequence[Choice], cores: Cores, rounds: int) -> Iterator[str]
 
 
 def bytes_of_one(kind: str, loop: Choice, cores: Cores) -> float:
-    """How many bytes an idle connection takes."""
+    """Return the number of bytes that an idle connection takes."""
     case = EchoCase("tcp", "echo", kind, "1KiB", FIRST)
     with (
         tempfile.TemporaryDirectory(prefix="bench-") as folder,

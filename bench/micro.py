@@ -255,7 +255,7 @@ async def add_reader_churn() -> None:
 
 @case("sock/ping-pong", 5_000)
 async def sock_ping_pong() -> None:
-    """Two tasks send a message to each other over a socket pair."""
+    """Let two tasks send a message to each other over a socket pair."""
     loop = asyncio.get_running_loop()
     near, far = socket.socketpair()
     near.setblocking(False)
@@ -299,7 +299,7 @@ async def open_stream(near: socket.socket, is_tls: bool) -> tuple[asyncio.Stream
 
 
 def far_end(far: socket.socket, is_tls: bool) -> socket.socket:
-    """What a thread at the other end talks through, once the handshake is done."""
+    """Return the socket of a thread at the other end, once the handshake is done."""
     if not is_tls:
         return far
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -457,7 +457,7 @@ def repeat(run_batch: Callable[[], None], operations: int, seconds: float) -> di
 
 
 def _waited_seconds() -> float | None:
-    """How long this thread has waited for a core that others had, where the kernel tells."""
+    """Return how long this thread has waited for a core that others used, where the kernel reports it."""
     try:
         return int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
     except OSError:

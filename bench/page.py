@@ -211,7 +211,7 @@ def _best(ratios: dict[str, float | None], others: list[str]) -> float | None:
 
 
 def _json(tables: Tables) -> str:
-    """The tables as JSON, with a line for each row: so a change can be read."""
+    """Return the tables as JSON, with a line for each row: so a change can be read."""
     return (
         "{\n"
         + ",\n".join(f" {_dump(name)}: {_json_table(table)}" for name, table in tables.items())

@@ -25,7 +25,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as fast, over the rounds."""
+    """A ratio to the reference, over the rounds."""
 
     median: float
     lowest: float
@@ -53,11 +53,11 @@ class CaseResult:
         return [sample for sample in self.samples[loop] if sample is not None]
 
     def ratio(self, loop: str, reference: str) -> Ratio | None:
-        """`loop` against `reference`: the ratio of each round, never one of medians of different rounds."""
+        """Return the ratio of `loop` to `reference` by round, never one of medians of different rounds."""
         return _ratio([ours.rate / theirs.rate for ours, theirs in self._pairs(loop, reference)])
 
     def cpu_ratio(self, loop: str, reference: str) -> Ratio | None:
-        """How many times as much work `loop` does with the same processor time."""
+        """Return the work of `loop` in the same processor time, relative to `reference`."""
         pairs = [(ours.cpu_us, theirs.cpu_us) for ours, theirs in self._pairs(loop, reference)]
         return _ratio([theirs / ours for ours, theirs in pairs if ours and theirs])
 
@@ -67,7 +67,7 @@ class CaseResult:
 
 
 def header() -> str:
-    """The first line of the table."""
+    """Return the first line of the table."""
     titles = iter([f"/ {name}" for name in REFERENCES])
     return _line([
         next(titles, "") if title.startswith("/") else title.replace("uvloop", REFERENCES[0])
@@ -81,7 +81,7 @@ def compare_with(*references: str) -> None:
 
 
 def rows(result: CaseResult) -> Iterable[str]:
-    """The table's lines for one case, one per loop."""
+    """Yield the table's lines for one case, one per loop."""
     for position, loop in enumerate(result.samples):
         yield _row(result, loop, result.name if position == 0 else "")
 

@@ -51,7 +51,7 @@ class EchoDatagrams(asyncio.DatagramProtocol):
 
 
 class EchoBufferedProtocol(asyncio.BufferedProtocol):
-    """Echo with `buffer_updated`; all connections share one buffer, and what is written is a copy of it."""
+    """Echo with `buffer_updated`; all connections share one buffer, and each write is a copy of it."""
 
     buffer = memoryview(bytearray(BUFFER_BYTES))
     transport: asyncio.Transport
@@ -150,7 +150,7 @@ KINDS = {
 
 
 def listen(address: str) -> tuple[socket.socket, str]:
-    """A listening socket, and how a client names it."""
+    """Return a listening socket, and its name for clients."""
     family, _, path = address.partition(":")
     if family == "unix":
         listener = socket.socket(socket.AF_UNIX)

@@ -1,9 +1,9 @@
-/* The machine's cases on libuv, from C: what Whorl's handles are compared with.
+/* The machine's cases on libuv, from C, to compare Whorl's handles with.
  *
  * usage: uv_bench echo tcp | uv_bench echo unix:PATH
  *        uv_bench timers | asyncs | threads  SECONDS
  *
- * The first prints "READY ADDRESS" and serves until it is killed, the others one line of JSON, as micro.py does.
+ * The first prints "READY ADDRESS" and serves until it is killed. The others print one line of JSON, as micro.py does.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

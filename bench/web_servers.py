@@ -16,7 +16,7 @@ PACKAGES = {  # what must be installed for each
 
 
 async def serve_aiohttp(listener: socket.socket) -> object:
-    """An application of aiohttp, with a route."""
+    """Return an application of aiohttp, with a route."""
     from aiohttp import web
 
     async def answer(request: web.Request) -> web.Response:
@@ -31,12 +31,12 @@ async def serve_aiohttp(listener: socket.socket) -> object:
 
 
 async def serve_uvicorn(listener: socket.socket) -> object:
-    """An ASGI application under uvicorn with httptools."""
+    """Return an ASGI application under uvicorn with httptools."""
     return _under_uvicorn(_application, listener)
 
 
 async def serve_fastapi(listener: socket.socket) -> object:
-    """An application of FastAPI under uvicorn with httptools."""
+    """Return an application of FastAPI under uvicorn with httptools."""
     from fastapi import FastAPI
     from fastapi.responses import PlainTextResponse
 
@@ -50,7 +50,7 @@ async def serve_fastapi(listener: socket.socket) -> object:
 
 
 async def serve_hypercorn(listener: socket.socket) -> object:
-    """An ASGI application under Hypercorn."""
+    """Return an ASGI application under Hypercorn."""
     from hypercorn.asyncio import serve
     from hypercorn.config import Config
 
@@ -103,5 +103,5 @@ class Service(asyncio.Protocol):
 
 
 async def serve_httptools(listener: socket.socket) -> object:
-    """A protocol that parses requests by httptools."""
+    """Return a protocol that parses requests by httptools."""
     return await asyncio.get_running_loop().create_server(Service, sock=listener)

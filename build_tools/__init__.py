@@ -1,1 +1,1 @@
-"""How a checkout of Whorl makes its environments and builds; Python alone is enough to start it."""
+"""The makers of a checkout's environments and builds; Python alone is enough to start them."""

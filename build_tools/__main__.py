@@ -61,7 +61,7 @@ def _options() -> argparse.Namespace:
 
 
 def _whorl_for(python: Path, build: str, config: str) -> tuple[Path, str]:
-    """The folder with the build that was asked for, and whether it is the compiled or the pure one."""
+    """Return the folder with the requested build, and whether it is the compiled or the pure one."""
     if build == "pure":
         return SOURCES, "pure"
     command = [str(python), "-m", "build_tools.tree", "--config", config]

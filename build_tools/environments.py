@@ -31,7 +31,7 @@ class EnvironmentProblem(Exception):
 
 
 def ensure(extras: Sequence[str]) -> Path:
-    """The interpreter of an environment that has `extras`; makes or completes the environment."""
+    """Return the interpreter of an environment that has `extras`; make or complete the environment."""
     folder = ROOT / ".venv" / tag()
     with alone_in(folder):
         _make_if_stale(folder)
@@ -41,7 +41,7 @@ def ensure(extras: Sequence[str]) -> Path:
 
 
 def missing_packages() -> dict[str, str]:
-    """What could not be installed in this interpreter's environment, and why."""
+    """Return the packages that could not be installed in this interpreter's environment, and why."""
     path = ROOT / ".venv" / tag() / MISSING_FILE
     return dict(json.loads(path.read_text())) if path.exists() else {}
 
@@ -98,7 +98,7 @@ def _pip_install(folder: Path, requirements: Sequence[str]) -> str:
 
 
 def _requirements() -> dict[str, list[str]]:
-    """The requirements by extra; `build` is what the build itself needs."""
+    """Return the requirements by extra; `build` has those of the build itself."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     return {"build": project["build-system"]["requires"], **project["project"]["optional-dependencies"]}
 

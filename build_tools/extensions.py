@@ -1,7 +1,7 @@
 """From `.py` and `.pxd` to an extension module: Cython, then the C compiler, each result kept by content.
 
-What is made is named by a digest of everything it is made from, so nothing is ever made twice: not after a
-`git checkout` that only moves timestamps, and not in another clone when `WHORL_CACHE` names a shared folder.
+A digest of all inputs names each result, so no result is made twice. A `git checkout` that only moves
+timestamps makes none anew. Other clones share the results when `WHORL_CACHE` names a shared folder.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _DIRECTIVES = {
     "nonecheck": "True",
     "overflowcheck": "False",
     "cdivision": "False",
-    "binding": "False",  # methods ask what `self` is; functions that become methods say so themselves
+    "binding": "False",  # methods check the type of `self`; functions that become methods say so themselves
     "embedsignature": "True",
     "embedsignature.format": "clinic",
     "auto_pickle": "False",  # nothing here can sensibly be copied into another process
@@ -62,7 +62,7 @@ class BuildError(Exception):
 
 
 def tag() -> str:
-    """The interpreter and the C library that compiled modules and environments belong to."""
+    """Return the interpreter and the C library that compiled modules and environments belong to."""
     soabi = sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag
     kind, version, *_ = soabi.split("-")
     name = {"cpython": "cp"}.get(kind, kind) + version
@@ -87,12 +87,12 @@ def build(modules: Sequence[Module], config: str) -> dict[Module, Path]:
 
 
 def file_name(module: Module) -> Path:
-    """Where this interpreter looks for the extension module, relative to `sys.path`."""
+    """Return the path at which this interpreter looks for the extension module, relative to `sys.path`."""
     return Path(module.name.replace(".", "/") + (sysconfig.get_config_var("EXT_SUFFIX") or ".so"))
 
 
 def _translated(module: Module, config: str, folder: Path) -> Path:
-    """The C code of `module`. It is the same for every interpreter."""
+    """Return the C code of `module`. It is the same for every interpreter."""
     directives = DIRECTIVES[config]
     key = _c_digest(module, config)
     target = folder / f"{module.name}.{key}.c"
@@ -114,7 +114,7 @@ def _c_digest(module: Module, config: str) -> str:
 
 
 def _compiled(module: Module, c_file: Path, config: str, folder: Path) -> Path:
-    """The extension module of this interpreter, made from `c_file`."""
+    """Return the extension module of this interpreter, made from `c_file`."""
     name = module.name
     compile_command, link_command = _commands(config)
     key = _object_digest(module, c_file, config)
@@ -142,7 +142,7 @@ def _check_unchanged(module: Module, is_unchanged: bool) -> None:
 
 @cache
 def _commands(config: str) -> tuple[list[str], list[str]]:
-    """The compiler and the linker as the interpreter was built with them, at our optimization level."""
+    """Return the compiler and the linker of the interpreter's build, at Whorl's optimization level."""
     variables = {
         name: sysconfig.get_config_var(name) or "" for name in ("CC", "CFLAGS", "CCSHARED", "LDSHARED")
     }
@@ -159,10 +159,10 @@ def _commands(config: str) -> tuple[list[str], list[str]]:
 
 
 def run_time(config: str) -> dict[str, str]:
-    """The environment that a program with this build runs in: the sanitizers' own libraries come first.
+    """Return the environment in which a program with this build runs: the sanitizers' libraries come first.
 
-    Python's allocator is replaced by the sanitizer's, which sees each object. What Python itself keeps to
-    the end is not a leak, so leaks are not looked for.
+    Python's allocator is replaced by the sanitizer's, which sees each object. Python itself keeps some
+    objects to the end, so leaks are not looked for.
     """
     if config != "sanitized":
         return {}
@@ -206,7 +206,7 @@ def _run(module_name: str, command: list[str], cwd: Path = ROOT) -> None:
 
 
 def _in_parallel(function: Callable[[Item], Path], items: Sequence[Item]) -> list[Path]:
-    """The results for `items`. All are tried before what failed is reported, together."""
+    """Return the results for `items`. All are tried before the failures are reported, together."""
     with ThreadPoolExecutor(JOBS) as pool:
         waiting = [pool.submit(function, item) for item in items]
         try:
@@ -229,7 +229,7 @@ def _build_error(future: Future[Path]) -> BuildError | None:
 
 @contextmanager
 def _new_file(target: Path) -> Iterator[Path]:
-    """A path to write to, which becomes `target` only when everything went well."""
+    """Yield a path to write to, which becomes `target` only after success."""
     target.parent.mkdir(exist_ok=True)
     unfinished = target.with_name("unfinished-" + target.name)
     try:

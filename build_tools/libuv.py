@@ -39,7 +39,7 @@ class LibuvProblem(Exception):
 
 
 def ensure() -> Path:
-    """The static library; fetches and builds it if it is not there."""
+    """Return the static library; fetch and build it if it is missing."""
     with alone_in(FOLDER):
         if not LIBRARY.exists():
             _fetch()
@@ -48,7 +48,7 @@ def ensure() -> Path:
 
 
 def compile_program(source: Path, program: Path) -> None:
-    """Compile a C program of ours against libuv, if its source is newer than it."""
+    """Compile a C program against libuv, if its source is newer than it."""
     library = ensure()
     if program.exists() and program.stat().st_mtime > max(path.stat().st_mtime for path in (source, library)):
         return

@@ -1,4 +1,4 @@
-"""Which modules of Whorl are compiled, and which files each one's C code is made from.
+"""The compiled modules of Whorl, and the files of which each one's C code is made.
 
 A module is compiled when a `.pxd` stands beside its `.py`; there is no other list. Its C code is a function
 of those two files and of every `.pxd` that can be reached from them by `cimport`. Its machine code is a
@@ -40,7 +40,7 @@ class Module:
 
 
 def compiled_modules(folder: Path = SOURCES) -> list[Module]:
-    """Every module below `folder` that has a `.pxd` beside it, by name."""
+    """Return every module below `folder` that has a `.pxd` beside it, by name."""
     return sorted(
         Module(".".join(path.relative_to(folder).with_suffix("").parts), folder)
         for path in folder.rglob("*.pxd")
@@ -49,7 +49,7 @@ def compiled_modules(folder: Path = SOURCES) -> list[Module]:
 
 
 def inputs(module: Module) -> list[Path]:
-    """The files that decide what `module` becomes, in a stable order: what Cython reads, and headers."""
+    """Return the sources of `module`'s binary in a stable order: the files that Cython reads, and headers."""
     found = {module.source, module.declarations}
     waiting = [module.source, module.declarations]
     while waiting:
@@ -61,14 +61,14 @@ def inputs(module: Module) -> list[Path]:
 
 
 def included(path: Path, folder: Path) -> Iterator[Path]:
-    """The headers below `folder` that `path` includes; others belong to Python and to the system."""
+    """Yield the headers below `folder` that `path` includes; others belong to Python and to the system."""
     for name in _INCLUDE.findall(path.read_text(encoding="utf-8")):
         if (folder / name).exists():
             yield folder / name
 
 
 def cimported(path: Path, folder: Path) -> Iterator[Path]:
-    """The `.pxd` files below `folder` that `path` names in a `cimport`."""
+    """Yield the `.pxd` files below `folder` that `path` names in a `cimport`."""
     package = path.relative_to(folder).parent.parts
     for name in _cimported_names(path.read_text(encoding="utf-8"), package):
         stem = folder / name.replace(".", "/")
@@ -85,11 +85,11 @@ def _cimported_names(text: str, package: tuple[str, ...]) -> Iterator[str]:
             origin = _absolute(match["origin"], package)
             yield origin
             for name in _listed(match["names"]):
-                yield f"{origin}.{name}"  # what is cimported may itself be a module
+                yield f"{origin}.{name}"  # a cimported name may itself be a module
 
 
 def _listed(names: str) -> list[str]:
-    """The names of an import list, without comments, parentheses and `as`."""
+    """Return the names of an import list, without comments, parentheses and `as`."""
     plain = re.sub(r"#[^\n]*", "", names).strip(" ()\n\t\r,")
     return [part.split()[0] for part in plain.split(",") if part.strip()]
 

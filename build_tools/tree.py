@@ -19,7 +19,7 @@ from build_tools.sources import ROOT, SOURCES, compiled_modules
 
 
 def tree_folder(config: str) -> Path:
-    """Where the tree of this interpreter is; to be put on `sys.path`."""
+    """Return the folder with the tree of this interpreter; it belongs on `sys.path`."""
     return ROOT / "build" / f"{tag()}-{config}"
 
 

@@ -16,7 +16,7 @@ MILLISECOND = 1_000_000
 
 
 def make_inner() -> Loop:
-    """A loop with a timer, and a socket that is read."""
+    """Return a loop with a timer, and a socket that is read."""
     loop = Loop()
     ours, theirs = socket.socketpair()
 

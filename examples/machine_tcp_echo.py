@@ -11,7 +11,7 @@ MESSAGE = b"round it goes " * 100_000
 
 
 class EchoServer:
-    """Sends back what it gets, to any number of clients."""
+    """An echo server for any number of clients."""
 
     def __init__(self, loop: whorl.Loop) -> None:
         self.tcp = TCP(loop)

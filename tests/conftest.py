@@ -1,4 +1,4 @@
-"""What every test run does: it says which build it tests, leaves out slow tests, and uses all cores."""
+"""The start and end of every test run: it names its build, leaves out slow tests, and uses all cores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_MEMORY = 500_000_000
 #: The marks of the tests that run only where they are asked for, and how to do that.
 ON_REQUEST = {"text": "make check", "slow": "ARGS=--slow"}
 
-#: What each process of the run says at its end: see `account_of`.
+#: The account of each process of the run at its end: see `account_of`.
 accounts_of = pytest.StashKey[dict[str, dict[str, Any]]]()
 left_out_of = pytest.StashKey[Counter[str]]()
 
@@ -74,17 +74,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def use_by_default(name: str) -> None:
-    """Have every loop that asks for no poller of its own wait with this one, where its kernel allows that."""
+    """Give this poller to every loop without a poller of its own, where the loop's kernel allows that."""
     make_poller = choose.make_poller
     choose.make_poller = lambda wanted, kernel: make_poller(name if wanted is None else wanted, kernel)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop() -> None:
-    """Hide all that pytest has collected from the collector: who looks for cycles need not go through it.
+    """Hide all that pytest has collected from the cyclic collector, which need not go through it.
 
-    Hypothesis asks the collector who refers to the random numbers it is to manage, its own before its first
-    example: that is what the example of nothing is for.
+    Hypothesis asks the collector for the references to the random numbers that it is to manage. It asks for
+    its own before its first example, so the first example is empty.
     """
     given(strategies.none())(lambda nothing: None)()
     gc.collect()
@@ -108,7 +108,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def account_of(config: pytest.Config) -> dict[str, Any]:
-    """What a process that ran tests has to say: the memory it took, and which tests it left out."""
+    """Return the account of a process that ran tests: the memory it took, and the tests it left out."""
     left_out = dict(config.stash.get(left_out_of, {}))
     return {"peak": memory.peak(), "rest": memory.in_use(), "left out": left_out}
 
@@ -121,7 +121,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Tell how much memory the run took, and what it left out."""
+    """Print the memory of the run, and the number of tests that it left out."""
     left_out: dict[str, int] = {}
     for name, account in sorted(config.stash[accounts_of].items()):
         peak, rest = account["peak"] // 1_000_000, account["rest"] // 1_000_000
@@ -145,14 +145,14 @@ def takes_too_much(config: pytest.Config) -> bool:
 
 @pytest.fixture(scope="module", autouse=True)
 def memory_is_given_back() -> Iterator[None]:
-    """What the tests of a module leave to the collector and to the C library is gone before the next one."""
+    """Free the objects that the tests of a module leave to the collector and to the C library."""
     yield
     gc.collect()
     memory.give_back()
 
 
 def pytest_report_header() -> list[str]:
-    """Which build is tested, and which packages the environment had to do without."""
+    """Return the build under test, and the packages that are missing in the environment."""
     config = os.environ.get("WHORL_CONFIG", "not started by make")
     build = "compiled" if whorl.compiled else "pure"
     lines = [f"whorl: {whorl.__version__}, {build} build ({config}) in {Path(whorl.__file__).parent}"]
@@ -162,7 +162,7 @@ def pytest_report_header() -> list[str]:
 
 @pytest.fixture(scope="session")
 def expected_build() -> str:
-    """The build this run is about, "compiled" or "pure", as the one who started it said."""
+    """Return the requested build of this run, "compiled" or "pure"."""
     asked_for = os.environ.get("WHORL_BUILD", "auto")
     if asked_for == "auto":
         return "compiled" if whorl.compiled else "pure"

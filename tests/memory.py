@@ -1,4 +1,4 @@
-"""How much memory the test process takes."""
+"""The memory of the test process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
 
 
 def in_use() -> int:
-    """What the process occupies now, in bytes."""
+    """Return the present memory of the process, in bytes."""
     give_back()
     return system.resident_memory()
 
@@ -23,5 +23,5 @@ def give_back() -> None:
 
 
 def peak() -> int:
-    """The most that the process has ever occupied, in bytes."""
+    """Return the most memory that the process has had, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -9,7 +9,7 @@ import os
 
 
 def seeds_of_run(count: int) -> range:
-    """The seeds of this run; `count` of them if nothing else is asked for."""
+    """Return the seeds of this run; by default `count` of them."""
     picked = os.environ.get("WHORL_FAULT_SEED")
     first = int(picked or os.environ.get("WHORL_FAULT_FIRST", "0"))
     return range(first, first + (1 if picked else int(os.environ.get("WHORL_FAULT_SEEDS", count))))

@@ -46,14 +46,14 @@ class Source:
         yield from _imports(self.tree, self.package, False, False)
 
     def cimports(self) -> Iterator[str]:
-        """The modules that its declarations name in a `cimport`."""
+        """Yield the modules that its declarations name in a `cimport`."""
         if self.is_compiled:
             yield from map(_module_name, cimported(self.path.with_suffix(".pxd"), SOURCES))
 
 
 @cache
 def all_sources() -> tuple[Source, ...]:
-    """Every module of the package."""
+    """Return every module of the package."""
     return tuple(Source(_module_name(path), path) for path in sorted((SOURCES / "whorl").rglob("*.py")))
 
 

@@ -1,4 +1,4 @@
-"""What `bench` says of whole programs: which there are, what is left out, what a wrong answer does."""
+"""The programs of `bench`: their list, those that are left out, and the effect of a wrong answer."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
-    """Start the command line in an empty folder; what it is given runs with warnings as errors."""
+    """Start the command line in an empty folder; its program runs with warnings as errors."""
 
     def start(*arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What each package offers is what its `__all__` says."""
+"""Each package exports exactly the names in its `__all__`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ PACKAGES = ["whorl", *(item.name for item in pkgutil.walk_packages(whorl.__path_
 
 
 def exports_of(package: ModuleType) -> list[str]:
-    """The list, or nothing for a package that is only a folder."""
+    """Return the list, which is empty for a package that is only a folder."""
     return list(getattr(package, "__all__", []))
 
 
 def public_names(package: ModuleType) -> set[str]:
-    """The names that do not start with an underscore, apart from the modules in the package."""
+    """Return the names that do not start with an underscore, apart from the modules in the package."""
     modules = {item.name for item in pkgutil.iter_modules(package.__path__)}
     names = {name for name in vars(package) if not name.startswith("_") and name != "annotations"}
     return {name for name in names if name not in modules or not isinstance(vars(package)[name], ModuleType)}

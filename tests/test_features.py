@@ -21,7 +21,7 @@ Row = tuple[str, list[str]]
 
 @cache
 def names_in(path: Path) -> frozenset[str]:
-    """The tests of a file, those in classes as `Class::test`."""
+    """Return the tests of a file, those in classes as `Class::test`."""
     names = set()
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         members = [node] if not isinstance(node, ast.ClassDef) else node.body
@@ -33,7 +33,7 @@ def names_in(path: Path) -> frozenset[str]:
 
 
 def rows(text: str) -> list[Row]:
-    """What works, and the tests of it."""
+    """Return the features that work, and their tests."""
     found = []
     for line in text.splitlines():
         if line.startswith("| ") and not line.startswith(("| What works |", "| --- |")):
@@ -43,13 +43,13 @@ def rows(text: str) -> list[Row]:
 
 
 def not_yet(text: str) -> list[str]:
-    """What does not work yet."""
+    """Return the features that do not work yet."""
     parts = re.findall(r"^### Not yet\n\n((?:- .*\n(?:  .*\n)*)+)", text, re.MULTILINE)
     return [item.strip() for part in parts for item in part.removeprefix("- ").split("\n- ")]
 
 
 def missing_tests(row: Row) -> list[str]:
-    """The tests of a row that do not exist."""
+    """Return the tests of a row that do not exist."""
     missing = []
     for test in row[1]:
         file, _, name = test.partition("::")
@@ -60,7 +60,7 @@ def missing_tests(row: Row) -> list[str]:
 
 
 def methods(lines: list[str]) -> set[str]:
-    """The methods of asyncio's loop that are named in some lines."""
+    """Return the methods of asyncio's loop that are named in some lines."""
     known = {name for name in vars(asyncio.AbstractEventLoop) if not name.startswith("_")}
     return known & {name for line in lines for name in re.findall(r"`(\w+)`", line)}
 

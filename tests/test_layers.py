@@ -1,4 +1,4 @@
-"""Who may import whom, and who may speak to the operating system."""
+"""The imports that each package may make, and the modules that may speak to the operating system."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "aio.files": (*_KERNEL, "handles.threads", "handles.fs", "aio", "aio.loop"),
     "aio.runners": ("core.loop", "aio", "aio.futures", "aio.loop"),
 }
-# What lies above the rooms, and what of Whorl each imports: faces, which show what rooms have, and programs.
+# The packages above the rooms, and the modules of Whorl that each imports: faces, which show public names,
+# and programs.
 ABOVE: dict[str, tuple[str, ...]] = {
     "whorl.core": ("whorl.core",),
     "whorl.handles": ("whorl.handles",),
@@ -91,8 +92,8 @@ LARGEST_ROOM = 14  # files
 KNOWS_ASYNCIO = ("aio", "whorl.aio", "whorl.launcher")
 KNOWS_CLICK = ("whorl.cli", "whorl.__main__")
 
-# What is left to everybody of the modules that do I/O: constants, types that are not called, exceptions, and
-# functions that only compute.
+# The names of modules that do I/O which every module may use: constants, types that are not called,
+# exceptions, and functions that only compute.
 GUARDED: dict[ModuleType, frozenset[str]] = {
     os: frozenset(
         {"fsencode", "fsdecode", "fspath", "strerror", "cpu_count", "process_cpu_count", "environ"}
@@ -213,7 +214,7 @@ def test_every_kind_of_import_may_close_a_circle(name: str, needed: str) -> None
 
 
 def needed_by(source: Source) -> set[str]:
-    """The modules of ours that a module imports in any way, and those that its declarations cimport."""
+    """Return Whorl's modules that a module imports in any way, or cimports in its declarations."""
     imported = (item.name for item in source.imports() if item.name.split(".")[0] == "whorl")
     return {module_of(name) for name in imported} | set(source.cimports())
 
@@ -263,7 +264,7 @@ def test_constants_types_and_computations_are_no_system_calls_in(text: str) -> N
 
 
 def guarded_uses(tree: ast.AST) -> Iterator[tuple[int, ModuleType, str]]:
-    """Each use of something in a guarded module that may do more than name a constant or a type."""
+    """Yield each use of a guarded module that may do more than name a constant or a type."""
     modules, names = guarded_imports(tree)
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
@@ -282,7 +283,7 @@ def guarded_uses(tree: ast.AST) -> Iterator[tuple[int, ModuleType, str]]:
 
 
 def guarded_imports(tree: ast.AST) -> tuple[dict[str, ModuleType], dict[str, tuple[ModuleType, str]]]:
-    """The local names of guarded modules, and of what is imported out of them."""
+    """Return the local names of guarded modules, and of objects imported out of them."""
     modules: dict[str, ModuleType] = {}
     names: dict[str, tuple[ModuleType, str]] = {}
     for node in ast.walk(tree):

@@ -1,7 +1,7 @@
-"""A `.py` and the `.pxd` beside it say the same.
+"""A `.py` and the `.pxd` beside it agree.
 
-Cython compiles much of what would be wrong here without a word: an attribute that is declared and never set
-reads as None or 0, and one that is set and never declared fails only when that line runs.
+Cython compiles many disagreements silently. An attribute that is declared and never set reads as None or 0.
+An attribute that is set and never declared fails only when that line runs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DeclaredClass:
 
 @dataclass
 class Declarations:
-    """What a `.pxd` declares that its `.py` has to define."""
+    """The declarations of a `.pxd` that its `.py` has to define."""
 
     classes: dict[str, DeclaredClass] = field(default_factory=dict)
     functions: set[str] = field(default_factory=set)
@@ -61,7 +61,7 @@ class Declarations:
 
 @pytest.fixture(scope="module", autouse=True)
 def reader() -> Iterator[None]:
-    """A process that reads the `.pxd` files: Cython keeps 130 MB of tables until its process ends."""
+    """Start a process that reads the `.pxd` files: Cython keeps 130 MB of tables until its process ends."""
     global _reader
     with ProcessPoolExecutor(1, get_context("fork")) as _reader:
         yield
@@ -106,7 +106,7 @@ def statements(node: Nodes.Node) -> list[Nodes.Node]:
 
 
 def declared_names(node: Nodes.CVarDefNode, unchecked: list[str]) -> Iterator[tuple[str, str]]:
-    """The names in one `cdef` or `cpdef` line, each with what it is: function, pointer or value."""
+    """Yield the names in one `cdef` or `cpdef` line, each with its kind: function, pointer or value."""
     for declarator in node.declarators:
         name = innermost(declarator).name
         if isinstance(declarator, Nodes.CFuncDeclaratorNode):
@@ -131,7 +131,7 @@ def defined_classes(source: Source) -> dict[str, ast.ClassDef]:
 
 
 def defined_functions(node: ast.AST) -> set[str]:
-    """The functions of a module or class, also those below an `if`, and names that stand for one."""
+    """Return the functions of a module or class, also those below an `if`, and names that stand for one."""
     found = set()
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef):
@@ -144,7 +144,7 @@ def defined_functions(node: ast.AST) -> set[str]:
 
 
 def attributes_set(function: ast.AST) -> set[str]:
-    """The attributes of `self` that a function assigns."""
+    """Return the attributes of `self` that a function assigns."""
     return {
         node.attr
         for node in ast.walk(function)
@@ -165,7 +165,7 @@ def properties(node: ast.ClassDef) -> set[str]:
 
 
 def compiled_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """What is compiled below `node`: everything but the bodies of `if not cython.compiled`."""
+    """Yield the compiled nodes below `node`: all but the bodies of `if not cython.compiled`."""
     yield node
     children: Iterable[ast.AST] = ast.iter_child_nodes(node)
     if isinstance(node, ast.If) and ast.unparse(node.test) == "not cython.compiled":
@@ -175,7 +175,7 @@ def compiled_nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def family(source: Source, name: str) -> Iterator[tuple[DeclaredClass, ast.ClassDef]]:
-    """The class `name` of a module and the classes it derives from, as declared and as defined."""
+    """Yield the class `name` of a module and the classes it derives from, as declared and as defined."""
     for home in (source, *COMPILED):
         if declared := declarations(home).classes.get(name):
             yield declared, defined_classes(home)[name]

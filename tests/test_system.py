@@ -1,4 +1,4 @@
-"""What the system offers this program: the real one, and systems that are folders of the test."""
+"""The resources of the system: the real one, and systems that are folders of the test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GIB = 1 << 30
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty /proc and /sys."""
+    """Return a folder with an empty /proc and /sys."""
     monkeypatch.setattr(system, "ROOT", str(tmp_path))
     return tmp_path
 

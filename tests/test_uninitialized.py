@@ -79,13 +79,13 @@ for name in sys.stdin:
 
 @pytest.fixture(scope="module")
 def errors(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the callers write to their standard error."""
+    """Return the file with the callers' standard error."""
     return tmp_path_factory.mktemp("uninitialized") / "errors"
 
 
 @pytest.fixture(scope="module")
 def caller(errors: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that imports Whorl once, and has one child after the other call everything in a module."""
+    """Yield a process that imports Whorl once. Each of its children calls everything in one module."""
     with (
         errors.open("w") as output,
         subprocess.Popen(

@@ -5,10 +5,10 @@ refuses.
 
 The client closes first. A TCP connection would then stay in TIME_WAIT for a minute. When such connections
 hold half of all ports, each `connect` has to search for a free one. So listening sockets have SO_LINGER
-without time, and accepted sockets inherit it. The server's close, after the client's, resets what the kernel
-still has of the connection. The client has closed its descriptor by then and notices nothing. TLS goes
-without this, as both ends talk until the end. A handshake takes so long that a measurement leaves few
-connections behind, and each measurement has a port of its own.
+without time, and accepted sockets inherit it. The server's close, after the client's, resets the rest of the
+connection in the kernel. The client has closed its descriptor by then and notices nothing. TLS goes without
+this, as both ends talk until the end. A handshake takes so long that a measurement leaves few connections
+behind, and each measurement has a port of its own.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Opened(asyncio.Protocol):
 
 @contextlib.asynccontextmanager
 async def serving(kind: str, start: Start, start_unix: Start, serve: Any) -> AsyncIterator[dict[str, Any]]:
-    """Serve connections of one kind: "number", "name", "unix" or "tls"; where a client finds them."""
+    """Serve connections of one kind: "number", "name", "unix" or "tls"; yield their address for clients."""
     async with contextlib.AsyncExitStack() as stack:
         if kind == "unix":
             path = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")) + "/socket"
@@ -110,7 +110,7 @@ async def serving(kind: str, start: Start, start_unix: Start, serve: Any) -> Asy
 
 
 def _listen(by_name: bool) -> list[socket.socket]:
-    """Listening sockets at one port: a name may stand for the address of IPv6 first."""
+    """Return listening sockets at one port: a name may stand for the address of IPv6 first."""
     listeners = [socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)]
     if by_name:
         with contextlib.suppress(OSError):
@@ -120,7 +120,7 @@ def _listen(by_name: bool) -> list[socket.socket]:
 
 
 def _contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """What servers and clients speak TLS with."""
+    """Return the TLS contexts of servers and of clients."""
     serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     serving.load_cert_chain(CERTIFICATE)
     asking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

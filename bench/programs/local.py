@@ -22,7 +22,7 @@ TRUE = shutil.which("true") or "/bin/true"
 
 @contextlib.asynccontextmanager
 async def proxy(address: str) -> AsyncIterator[Operation]:
-    """A proxy over streams before an echo server, and its clients."""
+    """Run a proxy over streams before an echo server, and its clients."""
     host, port = address.split(":")
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

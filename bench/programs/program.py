@@ -1,4 +1,4 @@
-"""What a program is: something that is opened once, and an operation that is repeated and checked."""
+"""A program: it is opened once, and its operation is repeated and checked."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Operation = Callable[[], Awaitable[None]]
 
 
 class WrongAnswerError(Exception):
-    """A program got what it did not ask for; the message says what."""
+    """A program got a wrong answer; the message says which."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program: its name, its title on the page, and what it needs."""
+    """A program: its name, its title on the page, and its requirements."""
 
     name: str
     title: str

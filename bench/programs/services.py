@@ -1,7 +1,7 @@
 """The servers that programs talk to. Each has processes of its own, on the core that no program gets.
 
-A server that is missing is installed by apt-get, where root runs this. One that cannot be had is named, and
-the programs that need it are left out.
+apt-get installs a missing server, where root runs this. A server that cannot be installed is named, and the
+programs that need it are left out.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ UNPRIVILEGED = ("postgres", "nobody")  # PostgreSQL does not run as root
 
 @contextlib.contextmanager
 def running(names: Iterable[str], cores: Cores) -> Iterator[Mapping[str, str]]:
-    """Start services; the addresses of those that run, by name."""
+    """Start services; yield the addresses of the running ones, by name."""
     addresses = {}
     with contextlib.ExitStack() as stack:
         for name in sorted(names):
@@ -80,7 +80,7 @@ def _postgresql(cores: Cores) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _plain(command: Sequence[str], scheme: str, cores: Cores) -> Iterator[str]:
-    """A server of the bench itself: fast, and the same for all loops."""
+    """Yield the address of a server of the bench itself: fast, and the same for all loops."""
     with started(command, os.environ, cores.client) as (_, reachable_at):
         yield f"{scheme}127.0.0.1:{reachable_at.removeprefix('tcp:')}"
 
@@ -123,7 +123,7 @@ def _install(package: str) -> None:
 
 
 def _apt_get(*arguments: str) -> str:
-    """Run apt-get; what it complained about if it failed."""
+    """Run apt-get; return its error message if it failed."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     try:
         outcome = subprocess.run(
@@ -136,7 +136,7 @@ def _apt_get(*arguments: str) -> str:
 
 
 def _as_unprivileged(folder: str) -> dict[str, Any]:
-    """Give a folder to a user that is not root; how a process of that user is started."""
+    """Give a folder to a user that is not root; return the options that start a process of that user."""
     if os.geteuid() != 0:
         return {}
     import pwd
@@ -151,7 +151,7 @@ def _as_unprivileged(folder: str) -> dict[str, Any]:
 def _process(
     command: Sequence[str], folder: str, cores: Cores, **options: Any
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A server that is asked to end at the end, and what it says in the file `log`."""
+    """Run a server whose output goes to the file `log`; it is asked to end at the end."""
     with open(Path(folder, "log"), "wb") as log, pinned({cores.client}):
         process = subprocess.Popen(
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,

@@ -1,4 +1,4 @@
-"""A WebSocket server with nothing around it: it sends back short messages, and no extension slows it down."""
+"""A plain WebSocket server: it echoes short messages, and no extension slows it down."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def accept(request: bytes) -> bytes:
 
 
 def answer(message: bytes) -> bytes:
-    """Return a client's message without its mask, which says the same: a text, or that the talk ends."""
+    """Return a client's message without its mask: a text, or the end of the connection."""
     size = len(message) - HEAD_BYTES
     mask = int.from_bytes((message[2:HEAD_BYTES] * (size // 4 + 1))[:size])
     return bytes((message[0], size)) + (int.from_bytes(message[HEAD_BYTES:]) ^ mask).to_bytes(size)

@@ -27,12 +27,12 @@ INTERRUPTED = 130
 
 
 class ServiceError(Exception):
-    """The service or the client did not do its work; the message says what was seen."""
+    """The service or the client did not do its work; the message says why."""
 
 
 @dataclass
 class Outcome:
-    """What all rounds on one loop have shown."""
+    """The results of all rounds on one loop."""
 
     seconds: float = 0.0
     latencies_us: list[int] = field(default_factory=list)
@@ -124,7 +124,7 @@ def _run_round(loop: str, outcome: Outcome, options: argparse.Namespace) -> None
 
 @contextlib.contextmanager
 def _running_service(loop: str, core: int) -> Iterator[str]:
-    """A service on `loop`; its port."""
+    """Yield the port of a service on `loop`."""
     with _child([str(FOLDER / "service.py"), loop], core) as (service, complaints):
         yield _wait_until_ready(service, complaints)
         service.terminate()
@@ -160,7 +160,7 @@ def _run_client(port: str, core: int, options: argparse.Namespace) -> dict[str, 
 
 @contextlib.contextmanager
 def _child(command: Sequence[str], core: int) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
-    """A Python process on one core, and what it complains about; it does not outlive the block."""
+    """Yield a Python process on one core, and its standard error; it does not outlive the block."""
     usable = os.sched_getaffinity(0)
     with tempfile.TemporaryFile("w+") as complaints:
         os.sched_setaffinity(0, {core})  # children inherit it
@@ -184,7 +184,7 @@ def _last_line(complaints: IO[str]) -> str:
     return (complaints.read().strip().splitlines() or [""])[-1]
 
 
-# ---- what is printed ----
+# ---- printing ----
 
 
 def _print_table(outcomes: dict[str, Outcome]) -> None:

@@ -30,7 +30,7 @@ LENGTH = b"content-length:"
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of request: what is sent, what must come back, and how long the handler sleeps on purpose."""
+    """A kind of request: its data, the expected reply, and how long the handler sleeps on purpose."""
 
     weight: int
     request: Callable[[int], bytes]
@@ -74,7 +74,7 @@ MIX = random.Random(2).choices(KINDS, [kind.weight for kind in KINDS], k=10_000)
 
 
 class Load:
-    """What all connections share: the next request's number, and what was seen."""
+    """The state that all connections share: the next request's number, and the results."""
 
     def __init__(self) -> None:
         self.next_number = 0

@@ -1,4 +1,4 @@
-"""What requests and replies contain: service and client know it independently, from the request's number."""
+"""The content of requests and replies: service and client derive it from the request's number."""
 
 import random
 
@@ -11,12 +11,12 @@ _NOISE = random.Random(1).randbytes(_PERIOD + PAGE_BYTES)
 
 
 def page(number: int) -> bytes:
-    """The body of the page with this number: a window into one block of noise."""
+    """Return the body of the page with this number: a window into one block of noise."""
     begin = number % _PERIOD
     return _NOISE[begin : begin + PAGE_BYTES]
 
 
 def upload(number: int) -> bytes:
-    """The body that the client sends with the upload of this number."""
+    """Return the body that the client sends with the upload of this number."""
     begin = number * 7 % _PERIOD
     return _NOISE[begin : begin + UPLOAD_BYTES]

@@ -22,26 +22,26 @@ routes = web.RouteTableDef()
 
 @routes.get("/echo/{number}")
 async def echo(request: web.Request) -> web.Response:
-    """A small reply."""
+    """Return a small reply."""
     return web.json_response({"number": int(request.match_info["number"]), "path": request.path})
 
 
 @routes.get("/page/{number}")
 async def page(request: web.Request) -> web.Response:
-    """A larger reply."""
+    """Return a larger reply."""
     return web.Response(body=content.page(int(request.match_info["number"])))
 
 
 @routes.get("/wait/{number}")
 async def wait(request: web.Request) -> web.Response:
-    """A reply that something else is awaited for."""
+    """Return a reply after another await."""
     await asyncio.sleep(content.WAIT_SECONDS)
     return web.json_response({"number": int(request.match_info["number"])})
 
 
 @routes.post("/checksum/{number}")
 async def checksum(request: web.Request) -> web.Response:
-    """A reply that depends on the whole body of the request."""
+    """Return a reply that depends on the whole body of the request."""
     body = await request.read()
     return web.json_response(
         {"number": int(request.match_info["number"]), "bytes": len(body), "crc32": zlib.crc32(body)}
@@ -50,7 +50,7 @@ async def checksum(request: web.Request) -> web.Response:
 
 @routes.get("/loop")
 async def loop_metrics(request: web.Request) -> web.Response:
-    """What the loop has counted so far; null on a loop that does not count."""
+    """Return the loop's counters; null on a loop that does not count."""
     metrics = getattr(asyncio.get_running_loop(), "metrics", None)
     return web.json_response(metrics()._asdict() if metrics else None)
 

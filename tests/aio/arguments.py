@@ -1,4 +1,4 @@
-"""Calls with good and bad arguments, made on asyncio's own loop and on ours, and what can be seen of them."""
+"""Calls with good and bad arguments, on asyncio's own loop and on Whorl's, and their visible outcomes."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ import whorl
 from tests.aio.compare_with_asyncio import outcome
 from tests.aio.tls_contexts import client_context, server_context
 
-#: Whoever waits longer for an end that does not come waits for ever, in seconds.
+#: A wait that is longer counts as a wait for ever, in seconds.
 LONG = 2.0
 PATIENT = 5.0
 
-#: What asyncio says until 3.13 where no attempt to connect has failed: later a TimeoutError, and always ours.
+#: asyncio's error until 3.13 where no attempt to connect has failed: later a TimeoutError, as always on
+#: Whorl.
 NO_ATTEMPT = (IndexError, "list index out of range")
 
 Maker = Callable[["Place"], Any]
 
 
 class Place:
-    """Where one call happens: the sockets, files and paths that its arguments name."""
+    """The place of one call: the sockets, files and paths that its arguments name."""
 
     def __init__(self, folder: Path, loop: Any) -> None:
         self.folder = folder
@@ -105,26 +106,26 @@ class Place:
 
 
 class Silent(asyncio.Protocol):
-    """Takes part in everything and says nothing; it stands for datagrams and programs, too."""
+    """A protocol that sends nothing; it serves datagrams and programs, too."""
 
     def datagram_received(self, data: bytes, address: Any) -> None:
         raise AssertionError("nobody sends anything")
 
     def error_received(self, error: OSError) -> None:
-        """What an ICMP message says."""
+        """Ignore an ICMP message."""
 
     def process_exited(self) -> None:
-        """The end of a program."""
+        """Ignore the end of a program."""
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """What a program says."""
+        """Ignore a program's output."""
 
     def pipe_connection_lost(self, fd: int, error: Exception | None) -> None:
-        """The end of a program's pipe."""
+        """Ignore the end of a program's pipe."""
 
 
 def it(value: Any) -> Maker:
-    """The same value wherever it happens."""
+    """Return a maker of the same value at every place."""
     return lambda place: value
 
 
@@ -259,11 +260,11 @@ class Call:
 
 
 async def made(value: Any) -> Any:
-    """What a coroutine function or another one gives."""
+    """Return the result of a function, or of the coroutine that it returned."""
     return await value if inspect.iscoroutine(value) or isinstance(value, asyncio.Future) else value
 
 
-# What can be seen of what was made.
+# The visible attributes of results.
 
 
 def option(sock: Any, level: int, name: int) -> Any:
@@ -274,7 +275,7 @@ def option(sock: Any, level: int, name: int) -> Any:
 
 
 def seen_of_socket(sock: Any) -> Any:
-    """What a socket is, and its options; ports that the kernel chose are left out."""
+    """Return the kind of a socket and its options; ports that the kernel chose are left out."""
     options = [
         option(sock, level, name)
         for level, name in (
@@ -303,7 +304,7 @@ def seen_of_socket(sock: Any) -> Any:
 
 
 def seen_of_value(value: Any) -> Any:
-    """What can be seen of anything else."""
+    """Return the visible attributes of any other value."""
     if isinstance(value, asyncio.Handle):
         when = value.when() if isinstance(value, asyncio.TimerHandle) else None
         return "handle", when if when is None or when < 100 else "later", value.cancelled()
@@ -317,7 +318,7 @@ def seen_of_value(value: Any) -> Any:
 
 
 async def seen(made: Any) -> Any:
-    """What can be seen of a server, or of a transport and its protocol."""
+    """Return the visible attributes of a server, or of a transport and its protocol."""
     if isinstance(made, asyncio.AbstractServer):
         sockets = [seen_of_socket(sock) for sock in made.sockets]
         is_serving = made.is_serving()
@@ -349,7 +350,7 @@ async def seen(made: Any) -> Any:
 
 
 def plain(text: str) -> str:
-    """A message without what is another one each time: addresses, descriptors, ports."""
+    """Return a message without the parts that change each time: addresses, descriptors, ports."""
     text = re.sub(r"0x[0-9a-f]+", "0x", text)
     text = re.sub(r"fd=-?\d+", "fd", text)
     text = re.sub(r"name=\d+", "name", text)
@@ -361,7 +362,7 @@ def plain(text: str) -> str:
 def run(
     method: Call, seed: str, folder: Path, make_loop: Callable[[], Any], patience: float | None = None
 ) -> Any:
-    """What comes of one combination on a new loop."""
+    """Return the outcome of one combination on a new loop."""
     patience = method.patience if patience is None else patience
     folder.mkdir(exist_ok=True)
     places: list[Place] = []
@@ -393,7 +394,7 @@ def run(
 
 
 def differences(calls: dict[str, Call], name: str, folder: Path, combinations: int) -> list[str]:
-    """What comes of one call's combinations on our loop and not on asyncio's."""
+    """Return the outcomes of one call's combinations that differ between Whorl's loop and asyncio's."""
     different = []
     for number in range(combinations):
         seed = f"{name} {number}"

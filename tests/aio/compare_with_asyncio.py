@@ -1,4 +1,4 @@
-"""The same scenario on asyncio's own loop and on ours: what must be alike."""
+"""The same scenario on asyncio's own loop and on Whorl's: what must be alike."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Scenario = Callable[[Any], Any]
 
 
 def outcome(make_loop: Callable[[], Any], scenario: Scenario) -> Any:
-    """What a scenario gives on a new loop: its result, or the type and the text of what it raises.
+    """Return a scenario's result on a new loop, or the type and the text of its exception.
 
     A scenario is a function or a coroutine function of the loop.
     """

@@ -1,4 +1,4 @@
-"""What every test of the asyncio face stands on: a loop that reports what goes wrong, no hang, no leak.
+"""The basis of every test of the asyncio face: a loop that reports errors, no hang, no leak.
 
 A test that is a coroutine function runs on the loop.
 """
@@ -28,12 +28,12 @@ Connect = Callable[..., Awaitable[Connection]]
 
 
 class TestHangs(SystemExit):
-    """Leaves a running loop, as no ordinary exception does."""
+    """An error that leaves a running loop, as no ordinary exception does."""
 
 
 @pytest.fixture(autouse=True)
 def no_hang() -> Iterator[None]:
-    """A test that hangs fails where it stands."""
+    """Fail a test that hangs, where it stands."""
 
     def give_up(number: int, frame: object) -> None:
         raise TestHangs(f"the test hangs: {PATIENCE} seconds have passed")
@@ -47,19 +47,19 @@ def no_hang() -> Iterator[None]:
 
 @pytest.fixture
 def kernel(request: pytest.FixtureRequest) -> Any:
-    """The kernel under the loop; None: the real one."""
+    """Return the kernel under the loop, or None for the real one."""
     return fault_variants.kernel_for(request.node)
 
 
 @pytest.fixture
 def reported() -> list[dict[str, Any]]:
-    """What was reported to the loop's exception handler; a test takes out what it expects."""
+    """Return the reports to the loop's exception handler; a test takes out those that it expects."""
     return []
 
 
 @pytest.fixture
 def loop(no_leak: None, kernel: Any, reported: list[dict[str, Any]]) -> Iterator[whorl.EventLoop]:  # noqa: F811
-    """A loop, on which no error goes unnoticed."""
+    """Yield a loop on which no error goes unnoticed."""
     loop = whorl.EventLoop(kernel=kernel)
     loop.set_exception_handler(lambda loop, context: reported.append(context))
     yield loop
@@ -71,13 +71,13 @@ def loop(no_leak: None, kernel: Any, reported: list[dict[str, Any]]) -> Iterator
 
 @pytest.fixture(params=["tcp", "unix"])
 def kind(request: pytest.FixtureRequest) -> str:
-    """The kind of connection a test is run over."""
+    """Return the kind of connection a test is run over."""
     return str(request.param)
 
 
 @pytest.fixture
 def connect(loop: whorl.EventLoop) -> Iterator[Connect]:
-    """Makes connections between a transport and a plain socket, and ends them after the test."""
+    """Yield a function that connects a transport to a plain socket, and end these after the test."""
     made: list[Connection] = []
 
     async def connect(kind: str, protocol: asyncio.BaseProtocol, **options: Any) -> Connection:
@@ -109,7 +109,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """What runs over faults runs for each seed."""
+    """Run a test over faults once for each seed."""
     if fault_variants.seeds_of not in item.stash:
         return None
     return fault_variants.run_for_every_seed(item, nextitem)
@@ -117,7 +117,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A coroutine function needs a loop, whether it names it or not; some tests run over faults, too."""
+    """Give each coroutine function a loop, whether it names one or not, and run some tests over faults."""
     for item in items:
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
             if "loop" not in item.fixturenames:
@@ -127,7 +127,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def unwarned(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """asyncio leaves some things to the collector, which says so, and some of its finalizers fail."""
+    """Ignore warnings and errors of the collector: asyncio leaves some objects to it."""
     gc.collect()
     monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)
     with warnings.catch_warnings():

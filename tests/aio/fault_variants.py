@@ -1,9 +1,8 @@
-"""The tests of the transports once more, over a kernel that refuses and cuts short, for many seeds.
+"""The tests of the transports once more, over a kernel that refuses and shortens calls, for many seeds.
 
 Each test of these suites that gets the loop of the fixture has a twin, with the mark `faults`. It is one test
-that runs once for each seed, and what it expects must hold however few bytes a call moves and whenever it is
-refused. A test that counts what faults change (turns, whole messages, what waits) says so with the mark
-`exact`.
+that runs once for each seed. Its checks must hold however few bytes a call moves and whenever it is refused.
+A test that counts what faults change (turns, whole messages, what waits) says so with the mark `exact`.
 
 The seeds are those of `tests.seeds`.
 """
@@ -48,8 +47,8 @@ AROUND_IT = {
 FOLDER = Path(__file__).parent
 assert all((FOLDER / name).exists() for name in DATA_PATH | AROUND_IT), "a file of tests was renamed"
 
-#: Without what the `sock_` methods hand on to their callers, by which the tests themselves send and receive,
-#: and without what lets a server rest for a second: `test_faults` has both.
+#: Without errors that the `sock_` methods raise, as the tests themselves send and receive by them. Without
+#: errors that let a server rest for a second. `test_faults` has both.
 RATES = FaultRates(no_buffers=0, exhausted=0, aborted=0)
 
 SUFFIX = "-over-faults"
@@ -59,7 +58,7 @@ seed_of = pytest.StashKey[int]()
 
 
 def kernel_for(node: pytest.Item) -> FaultKernel | None:
-    """The kernel that a test runs on; None: the real one."""
+    """Return the kernel that a test runs on, or None for the real one."""
     seed = node.stash.get(seed_of, None)
     if seed is None:
         return None
@@ -69,7 +68,7 @@ def kernel_for(node: pytest.Item) -> FaultKernel | None:
 
 
 def twins(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
-    """The tests that run over faults, too."""
+    """Yield the tests that run over faults, too."""
     if any(seeds_of in item.stash for item in items):
         return  # They are there: each folder that has this hook is asked once.
     able = [item for item in items if isinstance(item, pytest.Function) and can_run_over_faults(item)]
@@ -96,7 +95,7 @@ def twins(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
 
 
 def name_of(item: pytest.Item) -> str:
-    """The file of a test, as it is named above."""
+    """Return the file of a test, in the form of the names above."""
     return item.path.relative_to(FOLDER).as_posix() if item.path.is_relative_to(FOLDER) else ""
 
 
@@ -131,7 +130,7 @@ def run_for_every_seed(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
 
 
 def replay(item: pytest.Item, seed: int) -> str:
-    """How to run what failed once more."""
+    """Return the command that repeats a failed test."""
     build = "compiled" if whorl.compiled else "pure"
     test = item.nodeid.removesuffix(SUFFIX)
     return f"WHORL_FAULT_SEED={seed} make faults WHORL_BUILD={build} ARGS=\"'{test}'\""

@@ -27,7 +27,7 @@ def run_program(
 
 
 def end_of(program: str, *options: str, loop: str = "whorl", **settings: Any) -> tuple[int, str, str]:
-    """How a program ends: its code, what it printed, and the last line of its complaints."""
+    """Return a program's exit code, its output, and the last line of its standard error."""
     answer = run_program(program, *options, loop=loop, **settings)
     complaints = answer.stderr.strip().splitlines()
     return answer.returncode, answer.stdout, complaints[-1] if complaints else ""

@@ -34,7 +34,7 @@ CLIENT, SERVER = client_context(), server_context()
 
 
 class Echo(asyncio.Protocol):
-    """Sends back what it gets."""
+    """A protocol that echoes."""
 
     transport: Any
 
@@ -46,7 +46,7 @@ class Echo(asyncio.Protocol):
 
 
 class Waiting(asyncio.Protocol):
-    """Notes what it got."""
+    """A protocol that notes its data."""
 
     def __init__(self) -> None:
         self.received = b""
@@ -56,7 +56,7 @@ class Waiting(asyncio.Protocol):
 
 
 class Datagrams(asyncio.DatagramProtocol):
-    """Notes how many came."""
+    """A protocol that counts datagrams."""
 
     def __init__(self) -> None:
         self.received = 0
@@ -116,7 +116,7 @@ class World:
         reader, writer = await asyncio.open_connection(*self.address)
         writer.write(GREETING)
         assert await reader.readexactly(len(GREETING)) == GREETING
-        own = ThreadPoolExecutor(1)  # That of the loop may have lost its thread.
+        own = ThreadPoolExecutor(1)  # The loop's executor may have lost its thread.
         assert await loop.run_in_executor(own, int) == 0
         own.shutdown()
         await asyncio.sleep(0.0001)
@@ -136,20 +136,20 @@ class World:
 
 
 class Idle:
-    """In place of an executor's semaphore, in which a thread that has no memory leaves a lock locked."""
+    """A stand-in for an executor's semaphore, in which a thread that has no memory leaves a lock locked."""
 
     def acquire(self, timeout: float) -> bool:
         return True
 
     def release(self) -> None:
-        """Nothing: there is one thread."""
+        """Do nothing, as there is one thread."""
 
 
 def ignore(loop: Any, context: Any) -> None:
-    """Errors are expected."""
+    """Ignore expected errors."""
 
 
-# Operations. What they make they note, so that it can be closed.
+# Operations. They note the objects that they make, so that these can be closed.
 
 
 async def accept(world: World) -> None:
@@ -318,7 +318,7 @@ def main(name: str, *numbers: str) -> None:
     sys.unraisablehook = int  # type: ignore[assignment]
     logging.disable()
     faulthandler.enable()
-    Attempt(name, 10**9, 0).run()  # Whatever is made once is made before.
+    Attempt(name, 10**9, 0).run()  # Objects that are made once exist before.
     gc.collect()
     before = open_descriptors()
     for number in range(first, last, step):

@@ -23,7 +23,7 @@ Factory = Callable[[], asyncio.BaseProtocol]
 
 
 class World:
-    """Where a scenario happens: over TCP or UNIX sockets, with its own dice."""
+    """The world of a scenario: over TCP or UNIX sockets, with its own dice."""
 
     def __init__(self, kind: str, seed: int, folder: str | os.PathLike[str] = "") -> None:
         self.kind = kind
@@ -34,7 +34,7 @@ class World:
         self._arrived = asyncio.Event()
 
     async def serve(self, factory: Factory) -> asyncio.Server:
-        """A server; one at a time."""
+        """Return a server; one at a time."""
 
         def arrive() -> asyncio.BaseProtocol:
             self.peers.append(factory())
@@ -49,14 +49,14 @@ class World:
         return server
 
     async def connect(self, factory: Factory) -> tuple[Any, Any]:
-        """A transport and a protocol, connected to the server."""
+        """Return a transport and a protocol, connected to the server."""
         loop = asyncio.get_running_loop()
         if self.kind == "unix":
             return await loop.create_unix_connection(factory, self.path)
         return await loop.create_connection(factory, *self.address)
 
     async def peer(self) -> Any:
-        """The server's protocol of the first connection, once it is connected."""
+        """Return the server's protocol of the first connection, once it is connected."""
         await self._arrived.wait()
         await self.peers[0].until(lambda: self.peers[0].transport is not None)
         return self.peers[0]
@@ -64,7 +64,7 @@ class World:
     async def serve_streams(
         self, talk: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]], **options: Any
     ) -> asyncio.Server:
-        """A server of streams."""
+        """Return a server of streams."""
         if self.kind == "unix":
             return await asyncio.start_unix_server(talk, self.path, **options)
         server = await asyncio.start_server(talk, "127.0.0.1", 0, **options)
@@ -72,21 +72,21 @@ class World:
         return server
 
     async def open_streams(self, **options: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Streams, connected to the server."""
+        """Return streams that are connected to the server."""
         if self.kind == "unix":
             return await asyncio.open_unix_connection(self.path, **options)
         return await asyncio.open_connection(*self.address, **options)
 
     def size(self, largest: int) -> int:
-        """A size: small ones are as likely as large ones."""
+        """Return a size: small ones are as likely as large ones."""
         return min(largest, self.random.randint(1, 2 << self.random.randrange(largest.bit_length())))
 
     def noise(self, size: int) -> bytes:
-        """Bytes without a pattern."""
+        """Return bytes without a pattern."""
         return self.random.randbytes(size)
 
     def pieces(self, data: bytes) -> list[bytes]:
-        """The data, cut at random."""
+        """Return the data, cut at random."""
         cut = []
         start = 0
         while start < len(data):
@@ -97,7 +97,7 @@ class World:
 
 
 def digest(data: bytes | bytearray) -> bytes:
-    """A checksum."""
+    """Return a checksum."""
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
@@ -145,7 +145,7 @@ class Conduct(asyncio.BaseProtocol):
         self.changed()
 
     def changed(self) -> None:
-        """Let those who wait look again."""
+        """Let waiting tests look again."""
         self._changed.set()
 
     async def until(self, condition: Callable[[], object]) -> None:
@@ -160,7 +160,7 @@ class Conduct(asyncio.BaseProtocol):
 
 
 class Listener(Conduct, asyncio.Protocol):
-    """Keeps what it is told."""
+    """A protocol that keeps its data."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -175,7 +175,7 @@ class Listener(Conduct, asyncio.Protocol):
 
 
 class Echo(Listener):
-    """Says what it hears."""
+    """A protocol that echoes."""
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -183,7 +183,7 @@ class Echo(Listener):
 
 
 class EchoInPieces(Listener):
-    """Says what it hears in small pieces, several of them in each call."""
+    """A protocol that echoes in small pieces, several of them in each call."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -199,7 +199,7 @@ class EchoInPieces(Listener):
 
 
 class BufferedListener(Conduct, asyncio.BufferedProtocol):
-    """Keeps what it is told; brings buffers of any size, and uses them again."""
+    """A buffered protocol that keeps its data; its buffers have any size and are used again."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -222,7 +222,7 @@ class BufferedListener(Conduct, asyncio.BufferedProtocol):
 
 
 class BufferedEcho(BufferedListener):
-    """Says what it hears, out of the buffer it will use again."""
+    """A buffered protocol that echoes, out of the buffer it will use again."""
 
     def buffer_updated(self, size: int) -> None:
         super().buffer_updated(size)
@@ -257,17 +257,17 @@ async def end(server: asyncio.Server, *protocols: Conduct) -> None:
 
 
 async def echo_of_a_protocol(world: World) -> None:
-    """What comes back is what was said."""
+    """Check that a protocol's echo equals the sent data."""
     await _echo(world, Echo)
 
 
 async def echo_of_a_buffered_protocol(world: World) -> None:
-    """The same, with buffers of the protocol's own on the server's side."""
+    """Check the same with buffers of the protocol's own on the server's side."""
     await _echo(world, lambda: BufferedEcho(world))
 
 
 async def echo_in_pieces(world: World) -> None:
-    """Short messages come back in small pieces, some of which are held back for a while."""
+    """Send short messages back in small pieces, some of which are held back for a while."""
     server = await world.serve(lambda: EchoInPieces(world))
     _, client = await world.connect(Listener)
     said = bytearray()
@@ -296,7 +296,7 @@ async def _echo(world: World, factory: Callable[[], Any]) -> None:
 
 
 async def both_directions_at_once(world: World) -> None:
-    """Both sides talk without listening first."""
+    """Talk from both sides without listening first."""
     server = await world.serve(random_listener(world))
     _, client = await world.connect(random_listener(world))
     peer = await world.peer()
@@ -310,12 +310,12 @@ async def both_directions_at_once(world: World) -> None:
 
 
 def random_listener(world: World) -> Callable[[], Any]:
-    """One of the two kinds of protocols."""
+    """Return one of the two kinds of protocols."""
     return Listener if world.random.random() < 0.5 else lambda: BufferedListener(world)
 
 
 async def echo_of_streams(world: World) -> None:
-    """Streams: read any, readexactly, readuntil, drain."""
+    """Echo by streams: read any, readexactly, readuntil, drain."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(world.size(100_000)):
@@ -349,7 +349,7 @@ async def _write_and_drain(world: World, writer: asyncio.StreamWriter, data: byt
 
 
 async def slow_reader_and_watermarks(world: World) -> None:
-    """Who minds the watermarks never has much in the buffer, however slow the other side is."""
+    """Obey the watermarks: the buffer then stays small, however slow the other side is."""
     server = await world.serve(Listener)
     _, client = await world.connect(Listener)
     client.transport.pause_reading()
@@ -393,7 +393,7 @@ async def slow_reader_and_watermarks(world: World) -> None:
 
 
 async def half_close(world: World) -> None:
-    """One side finishes writing, and still gets its whole answer."""
+    """Finish writing on one side, which still gets its whole answer."""
 
     class Answer(Listener):
         def eof_received(self) -> bool:
@@ -422,7 +422,7 @@ async def half_close(world: World) -> None:
 
 
 async def writelines_of_all_kinds(world: World) -> None:
-    """Any buffer, empty ones too, in one call."""
+    """Write any kind of buffer, also empty ones, in one call."""
     server = await world.serve(Listener)
     _, client = await world.connect(Listener)
     expected = bytearray()
@@ -447,7 +447,7 @@ async def writelines_of_all_kinds(world: World) -> None:
 
 
 async def abort_in_the_middle(world: World) -> None:
-    """Nothing of what arrived before an abort is wrong, and both sides are told once."""
+    """Abort in the middle: data that arrived before is right, and both sides are told once."""
     server = await world.serve(Listener)
     _, client = await world.connect(Listener)
     peer = await world.peer()
@@ -469,7 +469,7 @@ async def abort_in_the_middle(world: World) -> None:
 
 
 async def many_connections(world: World) -> None:
-    """Bytes of one connection never reach another."""
+    """Check that bytes of one connection never reach another."""
 
     def echo() -> asyncio.BaseProtocol:
         return Echo() if world.random.random() < 0.5 else BufferedEcho(world)
@@ -491,10 +491,10 @@ async def many_connections(world: World) -> None:
 
 
 async def another_protocol_in_mid_stream(world: World) -> None:
-    """`set_protocol` between the kinds, from inside a callback, with bytes left over."""
+    """Call `set_protocol` between the kinds, from inside a callback, with bytes left over."""
 
     class Header(Listener):
-        """Reads 4 bytes: how many of the rest are for the first successor."""
+        """A protocol that reads 4 bytes: how many of the rest are for the first successor."""
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
@@ -506,7 +506,7 @@ async def another_protocol_in_mid_stream(world: World) -> None:
                 second.pass_on()
 
     class Relay(BufferedListener):
-        """Hands over to the next when it has had enough."""
+        """A protocol that hands over to the next when it has its bytes."""
 
         def buffer_updated(self, size: int) -> None:
             super().buffer_updated(size)
@@ -536,7 +536,7 @@ async def another_protocol_in_mid_stream(world: World) -> None:
 
 
 async def close_with_data_still_queued(world: World) -> None:
-    """What was written before `close` arrives, and nothing is told in between."""
+    """Check that data written before `close` arrives, and that no call comes in between."""
     server = await world.serve(random_listener(world))
     _, client = await world.connect(Listener)
     data = world.noise(world.size(4 * MUCH))
@@ -554,7 +554,7 @@ async def close_with_data_still_queued(world: World) -> None:
 
 
 async def connections_that_break(world: World) -> int:
-    """Whatever breaks, every protocol is told once, and what arrived is right; how many had a reset."""
+    """Break connections: every protocol is told once, and data that arrived is right; return the resets."""
     data = world.noise(MUCH)
     protocols: list[Any] = []
 
@@ -589,7 +589,7 @@ async def connections_that_break(world: World) -> int:
 
 
 async def echo_of_sockets(world: World) -> None:
-    """The `sock_` methods, over real sockets: recv, recv_into, sendall, connect, accept."""
+    """Call the `sock_` methods, over real sockets: recv, recv_into, sendall, connect, accept."""
     loop = asyncio.get_running_loop()
     family, address = (
         (socket.AF_UNIX, world.path) if world.kind == "unix" else (socket.AF_INET, ("127.0.0.1", 0))
@@ -625,7 +625,7 @@ async def echo_of_sockets(world: World) -> None:
 
 
 async def files_among_writes(world: World) -> None:
-    """`sendfile` between writes, by the kernel and piece by piece, whole files and parts."""
+    """Call `sendfile` between writes, by the kernel and piece by piece, for whole files and parts."""
     loop: Any = asyncio.get_running_loop()
     received = bytearray()
 

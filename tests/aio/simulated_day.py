@@ -1,7 +1,7 @@
-"""A day in the simulated world, run in a process of its own: prints a digest of all that happened.
+"""A day in the simulated world, run in a process of its own, which prints a digest of all events.
 
-`--guarded` forbids what does real I/O; `--marked` lives the day twice and writes a line before and
-after the second time, between which a tracer can look for system calls.
+`--guarded` forbids functions that do real I/O. `--marked` lives the day twice and writes a line before and
+after the second time. A tracer can look for system calls between these lines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.aio.simulated_kernel import SimulatedHost, SimulatedKernel
 
 BEGIN, END = b"the day begins\n", b"the day is over\n"
 
-#: What does real I/O, starts threads, looks at the clock or listens to signals.
+#: The functions that do real I/O, start threads, look at the clock or listen to signals.
 FORBIDDEN: dict[Any, tuple[str, ...]] = {
     os: ("close", "eventfd", "fstat", "getpid", "open", "pipe", "read", "readv", "set_blocking", "stat",
          "unlink", "urandom", "write", "writev"),
@@ -40,7 +40,7 @@ FORBIDDEN: dict[Any, tuple[str, ...]] = {
 
 
 async def heartbeats(world: World) -> None:
-    """A day of timers: one that beats every minute, one that waits for noon, one that is called off."""
+    """Run a day of timers: one every minute, one at noon, one that is cancelled."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     beats = 0
@@ -66,7 +66,7 @@ async def heartbeats(world: World) -> None:
 
 
 def live(act: Callable[[World], Awaitable[Any]], kind: str, seed: int) -> list[tuple[Any, ...]]:
-    """One scenario in a world of its own; every call of the kernel's."""
+    """Return one scenario in a world of its own; every call of the kernel's."""
     trace: list[tuple[Any, ...]] = []
     kernel = SimulatedKernel(seed, trace)
     loop = whorl.EventLoop(kernel=kernel, host=SimulatedHost())
@@ -83,7 +83,7 @@ def live(act: Callable[[World], Awaitable[Any]], kind: str, seed: int) -> list[t
 
 
 def day(seed: int) -> str:
-    """A digest of what happened in all scenarios."""
+    """Return a digest of the events in all scenarios."""
     digest = hashlib.blake2b(digest_size=16)
     for kind in ("tcp", "unix"):
         for act in (*SCENARIOS, heartbeats):

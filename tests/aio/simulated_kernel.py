@@ -30,7 +30,7 @@ SECOND = 1_000_000_000
 #: Descriptors begin here, far from those of the process; a loop keeps a table of as many places.
 FIRST_FD = 20_000
 
-#: What a channel holds, in bytes.
+#: The capacity of a channel, in bytes.
 ROOM = 150_000
 
 #: How long a packet travels, and a client waits before it knocks again at a full listener.
@@ -42,11 +42,11 @@ LIVELOCK = 100_000
 
 
 class Deadlock(Exception):
-    """Everybody waits, and nothing is on its way."""
+    """Raised when all wait, and no event is on its way."""
 
 
 class Livelock(Exception):
-    """Much happens, and time stands still."""
+    """Raised when events go on while time stands still."""
 
 
 class Watch:
@@ -59,18 +59,18 @@ class Watch:
 
 
 class File:
-    """Anything with a descriptor."""
+    """An object with a descriptor."""
 
     def __init__(self, kernel: SimulatedKernel) -> None:
         self.kernel = kernel
         self.fd = kernel.take_fd(self)
 
     def readiness(self) -> int:
-        """What epoll would say."""
+        """Return the mask that epoll would report."""
         return 0
 
     def changed(self) -> None:
-        """A new edge for those who watch."""
+        """Make a new edge for all watches."""
         for epoll in self.kernel.epolls():
             if self.fd in epoll.watches:
                 epoll.watches[self.fd].has_edge = True
@@ -91,7 +91,7 @@ class Epoll(File):
         super().__init__(kernel)
 
     def collect(self) -> list[tuple[int, int, int]]:
-        """Descriptor, mask and generation of all that is ready."""
+        """Return the descriptor, mask and generation of each ready watch."""
         found = []
         for fd, watch in self.watches.items():
             ready = self.kernel.files[fd].readiness() & (watch.mask | EPOLLERR | EPOLLHUP)
@@ -160,7 +160,7 @@ class Channel:
 
 
 class SimulatedSocket(File):
-    """What stands for a socket object: enough of its methods for transports and their users."""
+    """A stand-in for a socket object, with enough of its methods for transports and their users."""
 
     def __init__(self, kernel: SimulatedKernel, family: int, kind: int, protocol: int) -> None:
         self.family = socket.AddressFamily(family)
@@ -226,7 +226,7 @@ class SimulatedSocket(File):
         return min(room, len(data))
 
     def establish(self) -> None:
-        """The connection is made."""
+        """Establish the connection."""
         self.is_connected = True
         self.changed()
 
@@ -240,7 +240,7 @@ class SimulatedSocket(File):
         self.changed()
 
     def reset(self) -> None:
-        """The peer has sent a reset."""
+        """Handle a reset from the peer."""
         self.fail(errno.ECONNRESET)
 
     def end(self) -> None:
@@ -250,7 +250,7 @@ class SimulatedSocket(File):
             self.outgoing.send_end()
             self.changed()
 
-    # What a socket object offers.
+    # The methods of a socket object.
 
     def fileno(self) -> int:
         return self.fd
@@ -333,7 +333,7 @@ class SimulatedKernel(Kernel):
     # The world's own affairs.
 
     def take_fd(self, file: File) -> int:
-        """The lowest free number."""
+        """Return the lowest free number."""
         fd = FIRST_FD
         while fd in self.files:
             fd += 1
@@ -356,7 +356,7 @@ class SimulatedKernel(Kernel):
             self.trace.append((self._clock, call, *details))
 
     def _happen(self) -> None:
-        """All that is due by now."""
+        """Do everything that is due by now."""
         while self._future and self._future[0][0] <= self._clock:
             heapq.heappop(self._future)[2]()
 
@@ -524,7 +524,7 @@ class SimulatedKernel(Kernel):
         return 0
 
     def accept_descriptor(self, fd: int) -> Any:
-        """Sockets of this world are objects only: `accepts_descriptors` is false."""
+        """Return -ENOSYS: sockets of this world are objects only, and `accepts_descriptors` is false."""
         return -errno.ENOSYS
 
     def open_descriptor(self, family: int, protocol: int) -> int:
@@ -568,7 +568,7 @@ class SimulatedKernel(Kernel):
         return -errno.EINPROGRESS
 
     def _arrive_at(self, sock: SimulatedSocket, address: Any) -> None:
-        """A packet that asks for a connection has reached the other host."""
+        """Handle a packet that asks the other host for a connection."""
         if sock.fd < 0:
             return
         code = -self._knock(sock, address, LATENCY_NS)

@@ -1,4 +1,4 @@
-"""The other end of a connection, and protocols that note what they are told."""
+"""The other end of a connection, and protocols that note their calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Connection(NamedTuple):
 
 
 def socket_pair(kind: str, small: bool = False) -> tuple[socket.socket, socket.socket]:
-    """Two connected sockets that do not block; `small` ones take only some kilobytes at a time."""
+    """Return two connected sockets that do not block; `small` ones take only some kilobytes at a time."""
     if kind == "unix":
         pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         if small:
@@ -63,7 +63,7 @@ def reset(sock: socket.socket) -> None:
 
 
 async def receive(peer: socket.socket, size: int) -> bytes:
-    """Exactly `size` bytes from a socket."""
+    """Return exactly `size` bytes from a socket."""
     loop = asyncio.get_running_loop()
     received = bytearray()
     while len(received) < size:
@@ -74,7 +74,7 @@ async def receive(peer: socket.socket, size: int) -> bytes:
 
 
 async def receive_all(peer: socket.socket) -> bytes:
-    """What a socket gives until its end."""
+    """Return all data of a socket until its end."""
     loop = asyncio.get_running_loop()
     received = bytearray()
     while data := await loop.sock_recv(peer, 65536):
@@ -94,7 +94,7 @@ def fill(peer: socket.socket, data: bytes) -> int:
 
 
 async def settled_descriptors() -> dict[int, str]:
-    """The open descriptors after a sleep of the running loop, which opens some before its first one."""
+    """Return the open descriptors after a sleep of the loop, which opens some before its first one."""
     await asyncio.sleep(0.001)
     return open_descriptors()
 
@@ -106,7 +106,7 @@ async def turns(count: int) -> None:
 
 
 async def turns_while_idle(seconds: float = 0.05) -> int:
-    """How many turns the loop takes while nothing happens, but for the sleeps that a signal cut short."""
+    """Return the number of turns of an idle loop, without the sleeps that a signal cut short."""
     loop: Any = asyncio.get_running_loop()
 
     def turns_taken() -> int:
@@ -119,25 +119,25 @@ async def turns_while_idle(seconds: float = 0.05) -> int:
     return turns_taken() - before - 2  # The timer's turn, and the one in which the task goes on.
 
 
-@functools.lru_cache(maxsize=16)  # What runs for many seeds asks for the same again and again.
+@functools.lru_cache(maxsize=16)  # Tests that run for many seeds ask for the same again and again.
 def noise(size: int, seed: int = 0) -> bytes:
-    """Bytes without a pattern, the same for the same seed."""
+    """Return bytes without a pattern, the same for the same seed."""
     return random.Random(seed).randbytes(size)
 
 
 def digest(data: bytes | bytearray) -> str:
-    """A checksum."""
+    """Return a checksum."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 class Watched:
-    """Lets a test wait for what a protocol is told."""
+    """A protocol for whose calls a test can wait."""
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
 
     def changed(self) -> None:
-        """Let those who wait look again."""
+        """Let waiting tests look again."""
         self._changed.set()
 
     async def until(self, condition: Callable[[], object]) -> None:
@@ -148,7 +148,7 @@ class Watched:
 
 
 class Notes(Watched):
-    """What all recording protocols share: the names of the calls, and how it ended."""
+    """The base of all recording protocols: the names of the calls, and the end."""
 
     def __init__(self, keep_open: bool = False) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ class Notes(Watched):
 
     @property
     def is_lost(self) -> bool:
-        """Whether `connection_lost` was called; more than once is an error."""
+        """True once `connection_lost` was called; more than once is an error."""
         assert self.calls.count("connection_lost") <= 1
         return "connection_lost" in self.calls
 

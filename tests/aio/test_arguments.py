@@ -1,7 +1,8 @@
-"""Good and bad arguments in all combinations, on asyncio's own loop and on ours: what comes of them is alike.
+"""Good and bad arguments in all combinations: Whorl's loop gives the same outcomes as asyncio's.
 
-Each call has arguments that are good together, and for each argument other values, of which up to three are
-put in at random, from a seed. Compared are the exception's type and text, or what can be seen of the result.
+Each call has arguments that are good together, and other values for each argument. Up to three of these are
+put in at random, from a seed. The tests compare the exception's type and text, or the visible attributes of
+the result.
 """
 
 from __future__ import annotations
@@ -276,6 +277,6 @@ def test_a_method_has_the_name_and_the_arguments_that_asyncios_has(name: str) ->
 
 
 def parameters(method: Any) -> list[inspect.Parameter]:
-    """The parameters of a method after the loop, without their annotations."""
+    """Return the parameters of a method after the loop, without their annotations."""
     found = list(inspect.signature(method).parameters.values())
     return [one.replace(annotation=one.empty) for one in found[1:]]

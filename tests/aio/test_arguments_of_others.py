@@ -36,12 +36,12 @@ from tests.aio.arguments import (
 #: How many combinations of each call are tried.
 COMBINATIONS = int(os.environ.get("WHORL_COMBINATIONS", "100"))
 
-#: Whoever waits longer than this waits for what does not come, in seconds: all of it happens on this machine.
+#: A wait that is longer waits for ever, in seconds: all events happen on this machine.
 SHORT = 0.1
 
 
 def function(*args: Any) -> Any:
-    """Something to call."""
+    """Return a function to call."""
     return "called", args
 
 
@@ -117,7 +117,7 @@ def bound(place: Any) -> Any:
 
 
 def told(place: Any) -> Any:
-    """A socket that there is something to receive from."""
+    """Return a socket that has data to receive."""
     sock = place.pair()
     place.opened[-1].send(b"something")
     return sock

@@ -1,9 +1,9 @@
-"""What has been published as a weakness of event loops, each with a test that ours has not got it.
+"""Published weaknesses of event loops, each with a test that Whorl does not have it.
 
-Others stand where their subject is: `writelines` that ignores the watermarks (CVE-2024-12254) in test_flow,
-TLS that is ignored in test_traps, pipes that are regular files in test_pipes, descriptors closed underneath
-and writing after the end in test_transports, memory that grows in test_tls_flow, names that are cut off at a
-zero byte on the machine's side in handles/test_dns.
+Others stand beside their subject. `writelines` that ignores the watermarks (CVE-2024-12254) is in test_flow,
+TLS that is ignored in test_traps. Pipes that are regular files are in test_pipes, descriptors closed
+underneath and writing after the end in test_transports. Memory that grows is in test_tls_flow, and the
+machine's names that are cut off at a zero byte in handles/test_dns.
 """
 
 from __future__ import annotations

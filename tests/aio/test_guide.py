@@ -12,7 +12,7 @@ from build_tools.sources import ROOT
 
 
 def examples_of(page: str) -> dict[str, str]:
-    """The programs of a page, by their headings."""
+    """Return the programs of a page, by their headings."""
     text = (ROOT / "docs/guide" / page).read_text(encoding="utf-8")
     return dict(
         re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)

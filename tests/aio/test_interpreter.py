@@ -258,7 +258,7 @@ asyncio.Runner(loop_factory=new_loop).run(main())
 
 
 def test_a_service_manager_hands_over_a_listening_socket() -> None:
-    """As systemd does: LISTEN_FDS, from descriptor 3 on; the sockets block."""
+    """systemd does so: LISTEN_FDS, from descriptor 3 on; the sockets block."""
     program = """
 import asyncio, socket
 async def main():

@@ -1,10 +1,9 @@
 """Traps that event loops have fallen into, each with a test.
 
-Others stand where their subject is: bytes that reach another connection, an interrupt out of one of
-many ready connections, a descriptor closed underneath a transport (test_transports); reading that
-only looks paused, `writelines` that ignores the watermarks (test_flow); a socket object or a closed
-descriptor given to `add_reader` (test_readers); idle connections that cost turns, descriptors that run
-out (test_many_connections).
+Others stand beside their subject. test_transports: bytes that reach another connection, an interrupt out of
+one of many ready connections, a descriptor closed underneath a transport. test_flow: reading that only looks
+paused, `writelines` that ignores the watermarks. test_readers: a socket object or a closed descriptor given
+to `add_reader`. test_many_connections: idle connections that cost turns, descriptors that run out.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ async def test_ssl_is_never_ignored_by_a_client(loop: whorl.EventLoop) -> None:
 
 
 def seconds_to_cancel(count: int) -> float:
-    """How long it takes to cancel this many timers, the last one first, among as many others."""
+    """Return the time to cancel this many timers, the last one first, among as many others."""
     loop = whorl.EventLoop()
     kept = [loop.call_later(1000 + index, print) for index in range(count)]
     timers = [loop.call_later(2000 + index, print) for index in range(count)]
@@ -196,7 +195,7 @@ def test_a_real_ctrl_c_in_one_of_many_connections_costs_the_others_nothing(
     loop: whorl.EventLoop, kind: str
 ) -> None:
     class Pressed(Recorder):
-        """Somebody presses Ctrl-C while it is called."""
+        """A protocol that is interrupted by Ctrl-C in its call."""
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)

@@ -15,19 +15,19 @@ CERTIFICATE = Path(__file__).parent / "certificates" / "localhost.pem"
 
 
 def server_context() -> ssl.SSLContext:
-    """What a server shows."""
+    """Return a server's context, with its certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(CERTIFICATE)
     return context
 
 
 def client_context() -> ssl.SSLContext:
-    """What a client trusts: that server and nobody else."""
+    """Return a client's context, which trusts only that server."""
     return ssl.create_default_context(cafile=str(CERTIFICATE))
 
 
 def distrustful_context() -> ssl.SSLContext:
-    """That of a client that trusts nobody."""
+    """Return the context of a client that trusts no server."""
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
@@ -47,7 +47,7 @@ async def tls_pair(
     small: bool = False,
     contexts: tuple[ssl.SSLContext, ssl.SSLContext] | None = None,
 ) -> AsyncIterator[tuple[Side, Side]]:
-    """A client and a server that have shaken hands."""
+    """Yield a client and a server after their handshake."""
     client_tls, server_tls = contexts or (client_context(), server_context())
     ours, theirs = socket_pair(kind, small=small)
     sides = await asyncio.gather(
@@ -77,12 +77,12 @@ class ManualPeer:
         )
 
     async def flush(self) -> None:
-        """Send what is encrypted."""
+        """Send the encrypted data."""
         if self.outgoing.pending:
             await asyncio.get_running_loop().sock_sendall(self.sock, self.outgoing.read())
 
     async def step(self, operation: Callable[..., Any], *args: Any) -> Any:
-        """One operation of the SSLObject, with as much I/O as it needs; EOFError at the end of the socket."""
+        """Do one operation of the SSLObject, with its I/O; EOFError at the end of the socket."""
         while True:
             try:
                 result = operation(*args)
@@ -106,7 +106,7 @@ class ManualPeer:
         await self.flush()
 
     async def receive(self, size: int) -> bytes:
-        """Exactly so many bytes."""
+        """Return exactly so many bytes."""
         received = bytearray()
         while len(received) < size:
             data = await self.step(self.tls.read, size - len(received))
@@ -115,7 +115,7 @@ class ManualPeer:
         return bytes(received)
 
     async def receive_all(self) -> bytes:
-        """What comes before close_notify; EOFError if the socket ends without one."""
+        """Return all data before close_notify; EOFError if the socket ends without one."""
         received = bytearray()
         try:
             while data := await self.step(self.tls.read, 65536):
@@ -142,7 +142,7 @@ async def manual_connection(
     small: bool = False,
     **options: Any,
 ) -> AsyncIterator[tuple[Any, ManualPeer]]:
-    """A transport of the loop's and, at its other end, a peer that is driven by hand."""
+    """Yield a transport of the loop's and, at its other end, a peer that the test drives by hand."""
     ours, theirs = socket_pair(kind, small=small)
     with theirs:
         peer = ManualPeer(theirs, server_side=not server_side, context=options.pop("peer_context", None))

@@ -57,7 +57,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def describe(loop: str) -> dict[str, str]:
-    """Say what is tested, for the first line of the report and for the file."""
+    """Return the loop and the Python under test, for the first line of the report and for the file."""
     facts = {"python": platform.python_version(), "loop": loop}
     if loop == "whorl":
         import whorl

@@ -1,4 +1,4 @@
-"""Which tests fail on stock asyncio as well, on this Python and this machine."""
+"""The tests that fail on stock asyncio as well, on this Python and this machine."""
 
 import json
 import threading

@@ -64,7 +64,7 @@ def _add_tasks(module: Any) -> None:
 
 
 def _derived(kind: Any) -> Any:
-    """A class derived in Python, of the same name: the tests look at it."""
+    """Return a class derived in Python, of the same name: the tests look at it."""
     return type(kind.__name__, (kind,), {})
 
 

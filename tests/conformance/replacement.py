@@ -32,7 +32,7 @@ MIRRORED_MODULES = (base_events, selector_events, unix_events)
 
 
 class Turns:
-    """How many turns loops have run so far: those of the kind under test, and asyncio's own."""
+    """The number of turns that loops have run so far: those of the kind under test, and asyncio's own."""
 
     def __init__(self) -> None:
         self.ours = 0
@@ -105,7 +105,7 @@ def report_absent_methods(loop_class: Any, report: Callable[[str], None]) -> Non
     ]
 
     def get_missing(loop: Any, name: str) -> Any:
-        """A private part of a method, which is absent with it."""
+        """Return a private part of a method, which is absent with it."""
         for method in absent:
             if name.startswith(f"_{method}"):
                 report(method)

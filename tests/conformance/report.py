@@ -1,4 +1,4 @@
-"""Prints what became of the suite: a line per module, then everything that needs a look."""
+"""Prints the outcome of the suite: a line per module, then all results that need a look."""
 
 import dataclasses
 import json
@@ -21,7 +21,7 @@ class ModuleReport:
 
     @property
     def counted(self) -> list[Outcome]:
-        """The tests that passed and had a loop of ours run a turn."""
+        """The tests that passed and in which a Whorl loop ran a turn."""
         return [outcome for outcome in self.run.with_outcome("passed") if outcome.turns]
 
     @property

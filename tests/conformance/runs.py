@@ -18,7 +18,7 @@ MAX_RESTARTS = 20
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one test."""
+    """The outcome of one test."""
 
     id: str
     outcome: str  # passed, failed, absent (a loop method is), skipped, skipped by CPython
@@ -34,7 +34,7 @@ class Outcome:
 
 @dataclass
 class ModuleRun:
-    """What became of the tests of one module."""
+    """The outcomes of the tests of one module."""
 
     module: str
     found: Collection[str] = ()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 LIST = Path(__file__).with_name("skips.toml")
 
-# What unittest runs around every test method.
+# The methods that unittest runs around every test method.
 FIXTURES = ("setUpClass", "setUp", "asyncSetUp", "tearDown", "asyncTearDown", "tearDownClass")
 
 # Public names that stand for an inside of asyncio's all the same: Python 3.14 removed child watchers, and a

@@ -10,7 +10,7 @@ Steps = Generator[float, float, None]
 
 
 class RecordingMixin:
-    """Registers no file descriptor; remembers which callback was given for which, for tests to look at."""
+    """A loop that registers no file descriptor, but keeps the callback of each for tests to look at."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -64,9 +64,9 @@ def _check_handle(handles: dict[int, asyncio.Handle], fd: int, callback: Any, ar
 class TimedMixin:
     """A loop whose time moves only as the test says.
 
-    After each turn the test's generator is sent the deadline of every timer that the turn scheduled, one by
-    one, and yields by how much to move the time forward. An idle handle asks it: one that is started also
-    keeps the loop from sleeping until a deadline that only the generator can bring nearer.
+    After each turn the test's generator gets the deadline of every timer that the turn scheduled, one by one.
+    It yields by how much to move the time forward. An idle handle asks it. While it is started, the loop does
+    not sleep until a deadline that only the generator can bring nearer.
     """
 
     def __init__(self, make_generator: Callable[[], Steps]) -> None:
@@ -122,7 +122,7 @@ class TestClock:
         self.in_first_turn = False
 
     def advance(self) -> None:
-        """Tell the generator what was scheduled since the last turn."""
+        """Send the generator the timers that were scheduled since the last turn."""
         deadlines, self.new_deadlines = self.new_deadlines, []
         try:
             for deadline in deadlines:
@@ -145,7 +145,7 @@ def make_test_loops(loop_class: type[asyncio.AbstractEventLoop]) -> tuple[Any, A
 
 
 class Closing:
-    """What the suite's clean-up asks of a loop it closes, for a loop without asyncio's private names."""
+    """The attributes that the suite's clean-up reads, for a loop without asyncio's private names."""
 
     _default_executor = None
 

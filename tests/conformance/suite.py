@@ -17,7 +17,7 @@ def is_installed() -> bool:
 
 @cache
 def modules() -> tuple[str, ...]:
-    """All modules with tests; later Pythons have more of them."""
+    """Return all modules with tests; later Pythons have more of them."""
     spec = find_spec(PACKAGE)
     folders = spec.submodule_search_locations if spec else None
     return tuple(sorted(path.stem for folder in folders or () for path in Path(folder).glob("test_*.py")))

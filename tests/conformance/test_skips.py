@@ -53,7 +53,7 @@ class LoopTests(unittest.TestCase):
 
 @pytest.fixture
 def tests(tmp_path: Path) -> Iterator[dict[str, unittest.TestCase]]:
-    """The tests of a small suite, which pretends to be CPython's."""
+    """Yield the tests of a small suite, which pretends to be CPython's."""
     path = tmp_path / "test_loop.py"
     path.write_text(SUITE)
     spec = importlib.util.spec_from_file_location("test.test_loop", path)

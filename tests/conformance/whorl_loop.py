@@ -111,7 +111,7 @@ class SuiteHost(Host):
 
 
 class Client:
-    """Stands for a client that a server is told of without being told which."""
+    """A stand-in for the client of a server that is told of an unknown client."""
 
 
 def count_clients(server_class: Any) -> None:
@@ -126,7 +126,7 @@ if sys.version_info < (3, 13):
 
 
 class NothingWatched:
-    """What asyncio's own transports, which some tests drive by hand, ask when they are shown."""
+    """A selector for asyncio's own transports, which some tests drive by hand and show."""
 
     def get_key(self, fd: int) -> Any:
         raise KeyError(fd)

@@ -1,4 +1,4 @@
-"""Runs one module of the suite on one kind of loop, and writes what became of each test, line by line."""
+"""Runs one module of the suite on one kind of loop, and writes the outcome of each test, line by line."""
 
 # ruff: noqa: N802 - unittest names the methods of a result.
 
@@ -113,7 +113,7 @@ def end_when_stuck(timeout: float) -> None:
 
 
 def set_up_process(timeout: float) -> None:
-    """Make this process one in which a test may fail in any way and harm nobody."""
+    """Prepare this process for tests that may fail in any way."""
     faulthandler.enable()
     end_when_stuck(timeout)
     # A shell without job control lets what it starts in the background ignore Ctrl-C.
@@ -135,7 +135,7 @@ def load(module: str, loop: str) -> dict[str, unittest.TestCase]:
 
 
 def skipped_tests(module: str, tests: dict[str, unittest.TestCase], say: Callable[..., None]) -> set[str]:
-    """Say which tests the list of skips names, and what is wrong with the list."""
+    """Report the tests that the list of skips names, and the errors of the list."""
     listed = skips.for_module(module)
     for complaint in skips.complaints(listed, tests):
         say(event="complaint", text=complaint)

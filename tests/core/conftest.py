@@ -1,4 +1,4 @@
-"""What every test of the machine stands on: no hang, no leaked descriptor, and a loop on each poller."""
+"""The basis of every test of the machine: no hang, no leaked descriptor, and a loop on each poller."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SELECTORS = {
 
 
 def open_descriptors() -> dict[int, str]:
-    """The descriptors this process has open, and what they are."""
+    """Return the open descriptors of this process, with their targets."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -41,7 +41,7 @@ def open_descriptors() -> dict[int, str]:
 
 @pytest.fixture(autouse=True)
 def no_hang() -> Iterator[None]:
-    """A test that hangs fails where it stands."""
+    """Fail a test that hangs, where it stands."""
 
     def give_up(number: int, frame: object) -> None:
         raise TimeoutError(f"the test hangs: {PATIENCE} seconds have passed")
@@ -55,7 +55,7 @@ def no_hang() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_leak(no_hang: None) -> Iterator[None]:
-    """A test leaves no more descriptors behind than it found."""
+    """Check that a test leaves no more descriptors behind than it found."""
     before = open_descriptors().items()
     yield
     if open_descriptors().items() - before:
@@ -69,9 +69,9 @@ def no_leak(no_hang: None) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def rings_have_ended(request: pytest.FixtureRequest, no_hang: None) -> Iterator[None]:
-    """No turn of the next test is taken because a ring that this one has closed is taken down a moment later.
+    """Wait for closed rings, so that the kernel ends none of them in a turn of the next test.
 
-    That interrupts, once for each ring, what the thread sleeps in that had made it.
+    The end of a ring interrupts once a sleep of the thread that made the ring.
     """
     yield
     if whorl.compiled and "uring" in request.node.nodeid:
@@ -84,7 +84,7 @@ def rings_have_ended(request: pytest.FixtureRequest, no_hang: None) -> Iterator[
 
 @pytest.fixture
 def loop(no_leak: None) -> Iterator[Loop]:
-    """A loop on the best poller there is."""
+    """Yield a loop on the best available poller."""
     loop = Loop()
     yield loop
     close_all(loop)
@@ -92,7 +92,7 @@ def loop(no_leak: None) -> Iterator[Loop]:
 
 @pytest.fixture(params=["epoll", "io_uring", *SELECTORS])
 def make_loop(request: pytest.FixtureRequest, no_leak: None) -> Iterator[MakeLoop]:
-    """Makes loops on one kind of poller, and closes them in the end; without io_uring, on epoll again."""
+    """Yield a function that makes loops on one kind of poller. Without io_uring they use epoll."""
     made: list[Loop] = []
 
     def make(**options: object) -> Loop:

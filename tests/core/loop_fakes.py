@@ -1,4 +1,4 @@
-"""What the tests of the machine share: a clock that obeys, handles written in Python, children."""
+"""Helpers of the machine's tests: a clock that obeys, handles written in Python, children."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ObedientClock(Kernel):
 
 
 class Watcher(IOHandle):
-    """Watches a descriptor that somebody else owns, and notes what was seen."""
+    """A handle that watches another owner's descriptor, and notes the events."""
 
     def __init__(
         self,

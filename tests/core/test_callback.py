@@ -520,7 +520,7 @@ def test_an_error_is_being_handled_while_it_is_reported(is_alone: bool) -> None:
 
 
 def everything_of_ours() -> list[Any]:
-    """What the collector knows of that is a callback or a request, those kept for later among them."""
+    """Return the callbacks and requests that the collector tracks, also spare ones."""
     return [found for found in gc.get_objects() if issubclass(type(found), Callback | Request)]
 
 

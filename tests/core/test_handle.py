@@ -174,8 +174,8 @@ def test_an_error_number_makes_the_exception_python_has_for_it() -> None:
 
 
 def test_a_long_chain_of_handles_is_freed(loop: Loop) -> None:
-    # One dropped object after the other, each freed by the one before it: without a limit to that
-    # recursion, the stack of the thread ends first.
+    # Each dropped object is freed by the one before it. Without a limit to that recursion, the stack of the
+    # thread ends first.
     first = handle = Handle(loop)
     for _ in range(60_000):
         handle.data = Handle(loop)

@@ -17,7 +17,7 @@ from tests.aio.sockets_for_tests import noise
 async def echo(request: web.Request) -> web.Response:
     headers = {"X-Request": request.headers.get("X-Request", "")}
     body = b""
-    with suppress(ConnectionError):  # Whoever leaves in the middle of a request is no error.
+    with suppress(ConnectionError):  # A client may leave in the middle of a request.
         body = await request.read()
     return web.Response(body=body, headers=headers)
 
@@ -27,7 +27,7 @@ async def which_loop(request: web.Request) -> web.Response:
 
 
 async def make_noise(request: web.Request) -> web.StreamResponse:
-    """A long reply, in pieces; whoever leaves before its end is no error."""
+    """Return a long reply, in pieces; a client that leaves before its end is no error."""
     body = noise(int(request.match_info["size"]), int(request.match_info["seed"]))
     response = web.StreamResponse()
     with suppress(ConnectionError):
@@ -39,7 +39,7 @@ async def make_noise(request: web.Request) -> web.StreamResponse:
 
 
 async def talk(request: web.Request) -> web.WebSocketResponse:
-    """A WebSocket on which everything comes back."""
+    """Return a WebSocket that echoes."""
     websocket = web.WebSocketResponse()
     await websocket.prepare(request)
     async for message in websocket:

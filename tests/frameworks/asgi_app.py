@@ -15,7 +15,7 @@ Message = dict[str, Any]
 async def app(
     scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
 ) -> None:
-    """The application."""
+    """Serve one ASGI scope."""
     if scope["type"] == "lifespan":
         await live(receive, send)
     elif scope["path"] == "/echo":
@@ -54,7 +54,7 @@ async def answer(send: Any, body: bytes, headers: list[tuple[bytes, bytes]] | No
 
 
 async def make_noise(scope: Message, send: Any) -> None:
-    """A long reply, in pieces."""
+    """Send a long reply, in pieces."""
     _, _, seed, size = scope["path"].split("/")
     body = noise(int(size), int(seed))
     await send({"type": "http.response.start", "status": 200, "headers": []})

@@ -21,5 +21,5 @@ from tests.aio.conftest import (  # noqa: E402, F401 (fixtures and hooks)
 
 @pytest.fixture(params=["plain", "collecting"])
 def either(loop: whorl.EventLoop, request: pytest.FixtureRequest) -> None:  # noqa: F811
-    """The loop sends each write at once, or collects."""
+    """Run the test on a loop that sends each write at once, and on one that collects."""
     loop.configure(collect_writes=request.param == "collecting")

@@ -1,4 +1,4 @@
-"""A worker of Gunicorn's that serves with Uvicorn on a loop of ours; see the guide to serving."""
+"""A Gunicorn worker that serves with Uvicorn on a Whorl loop; see the guide to serving."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ with warnings.catch_warnings():
 
 
 class WhorlWorker(UvicornWorker):
-    """Uvicorn's worker, with a loop of ours."""
+    """Uvicorn's worker, with a Whorl loop."""
 
     CONFIG_KWARGS = {"loop": "whorl:server_loop", "http": "httptools"}  # noqa: RUF012 (Uvicorn's)

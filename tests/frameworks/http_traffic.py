@@ -26,7 +26,7 @@ TLS = ssl.SSLContext | None
 
 
 class Reply(NamedTuple):
-    """What came back."""
+    """The answer to a request."""
 
     status: int
     headers: dict[str, str]
@@ -99,7 +99,7 @@ class Client:
 
 
 async def echo(client: Client, name: str, body: bytes) -> None:
-    """One request, whose reply must be its own."""
+    """Make one request, whose reply must be its own."""
     client.send("POST", "/echo", body, X_Request=name)
     check(await client.reply(), name, body)
 
@@ -111,7 +111,7 @@ def check(reply: Reply, name: str, body: bytes) -> None:
 
 
 async def be_polite(number: int, address: Address, tls: TLS) -> None:
-    """Several requests over one connection, one after the other."""
+    """Make several requests over one connection, one after the other."""
     dice = random.Random(number)
     client = await Client.connect(address, tls)
     for count in range(REQUESTS):
@@ -120,7 +120,7 @@ async def be_polite(number: int, address: Address, tls: TLS) -> None:
 
 
 async def pipeline(number: int, address: Address, tls: TLS) -> None:
-    """Several requests at once: the replies come in their order."""
+    """Make several requests at once: the replies come in their order."""
     client = await Client.connect(address, tls)
     for count in range(REQUESTS):
         client.send("POST", "/echo", b"%d" % count, X_Request=f"{number}-{count}")
@@ -162,7 +162,7 @@ async def be_slow(number: int, address: Address, tls: TLS) -> None:
 
 
 async def traffic(address: Address, tls: TLS = None, pipelining: bool = True) -> None:
-    """All of them at the same time; afterwards the server still answers."""
+    """Run all of them at the same time; the server still answers afterwards."""
     visits = [be_polite(number, address, tls) for number in range(POLITE)]
     visits += [be_abrupt(number, address, tls) for number in range(ABRUPT)]
     visits += [be_slow(number, address, tls) for number in range(SLOW)]

@@ -28,7 +28,7 @@ from tests.core.conftest import open_descriptors
 async def serving(
     module: str, kind: str = "tcp", path: str = "", tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[Any]:
-    """A server on the running loop; its address."""
+    """Yield the address of a server on the running loop."""
     sock = socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET)
     sock.bind(path if kind == "unix" else ("127.0.0.1", 0))
     address = sock.getsockname()
@@ -41,7 +41,7 @@ async def serving(
 
 @asynccontextmanager
 async def serving_in_child(module: str) -> AsyncIterator[Any]:
-    """A server in a child process, which must leave nothing behind; its address."""
+    """Yield the address of a server in a child process, which must leave nothing behind."""
     child = subprocess.Popen(
         [sys.executable, "-W", "error::ResourceWarning", "-m", "tests.frameworks.serving", module],
         cwd=ROOT,
@@ -73,7 +73,7 @@ async def nothing_is_left(loop: whorl.EventLoop) -> None:
 
 
 async def serve_until_terminated(module: str) -> dict[str, Any]:
-    """What the program does; what is left."""
+    """Serve until SIGTERM; return the state that is left."""
     loop: Any = asyncio.get_running_loop()
     reported: list[str] = []
     loop.set_exception_handler(lambda loop, context: reported.append(repr(context)))

@@ -25,7 +25,7 @@ APP = "tests.frameworks.aiohttp_app"
 
 
 async def use_the_client(url: str, connector: Any, tls: Any = None) -> None:
-    """Many requests at once over few connections; every reply belongs to its request."""
+    """Make many requests at once over few connections; every reply belongs to its request."""
     dice = random.Random(3)
 
     async def request(number: int) -> None:

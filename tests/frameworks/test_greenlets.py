@@ -22,7 +22,7 @@ def wait_for(awaitable: Awaitable[Any]) -> Any:
 
 
 async def call(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call code that knows no `await`, and wait for what it waits for."""
+    """Call code without `await`, and await the objects for which it waits."""
     running = greenlet.greenlet(function)
     running.gr_context = contextvars.copy_context()
     result = running.switch(*arguments)
@@ -37,7 +37,7 @@ async def call(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def query(number: int) -> str:
-    """Blocking code, as it seems."""
+    """Run code that looks like blocking code."""
     name.set(f"query {number}")
     answers = [wait_for(asyncio.sleep(0.001, f"{number}.{part}")) for part in range(3)]
     assert name.get() == f"query {number}"

@@ -37,7 +37,7 @@ class Notebook:
         self.process = process
 
     async def run(self, cell: str, interrupts: bool = False) -> list[str]:
-        """What comes out of a cell: what it says, and its value or its error."""
+        """Return the outputs of a cell: its text, and its value or its error."""
         said: list[str] = []
 
         def note(message: dict[str, Any]) -> None:
@@ -57,7 +57,7 @@ class Notebook:
 
 @asynccontextmanager
 async def notebook(folder: Path) -> AsyncIterator[Notebook]:
-    """A kernel, and a client of it, over UNIX sockets in this folder."""
+    """Yield a kernel, and a client of it, over UNIX sockets in this folder."""
     file, _ = jupyter.write_connection_file(
         str(folder / "kernel.json"), transport="ipc", ip=str(folder / "zmq"), key=b"anything"
     )
@@ -106,7 +106,7 @@ async def test_a_kernel_runs_cells_and_tasks_between_them(loop: whorl.EventLoop,
         ]
         assert await it.run("print('c'); await asyncio.sleep(99)", interrupts=True) == ["c", "CancelledError"]
         assert await it.run("'goes on'") == ["'goes on'"]
-        # It ends by stopping the thread that publishes before the one that answers here, which may wait for
-        # it then, on any loop: so the answer is all that can be asked for.
+        # It stops the thread that publishes before the one that answers here. The second one may wait for it,
+        # on any loop, so only the answer is checked.
         reply = await it.client.shutdown(reply=True, timeout=LIMIT)
         assert reply["content"]["status"] == "ok"

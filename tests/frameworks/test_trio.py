@@ -1,4 +1,4 @@
-"""trio as the guest of a loop of ours: its guest mode, unchanged."""
+"""trio as the guest of a Whorl loop: its guest mode, unchanged."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ CUSTOM_LOOPS = tuple(map(int, uvicorn.__version__.split(".")[:2])) >= (0, 36)
 
 @asynccontextmanager
 async def serving(kind: str, folder: Path, **options: Any) -> AsyncIterator[tuple[Any, Address]]:
-    """A Uvicorn server on the running loop."""
+    """Yield a Uvicorn server on the running loop."""
     config = uvicorn.Config(app, http="httptools", log_config=None, access_log=False, **options)
     server = uvicorn.Server(config)
     address: Address
@@ -58,14 +58,14 @@ async def serving(kind: str, folder: Path, **options: Any) -> AsyncIterator[tupl
 
 
 async def take_census(present: set[Any], seen: dict[int, weakref.ref[Any]]) -> None:
-    """Note who is present in each turn."""
+    """Note the present connections in each turn."""
     while True:
         seen.update((id(item), weakref.ref(item)) for item in present)
         await asyncio.sleep(0)
 
 
 class TestInThisProcess:
-    """On the running loop, in a time in which sleeps take no time."""
+    """Tests on the running loop, in a virtual time in which sleeps take no time."""
 
     @pytest.fixture
     def kernel(self) -> JumpingClock:
@@ -99,7 +99,7 @@ class TestInThisProcess:
 async def program(
     *arguments: str, app: str = "tests.frameworks.asgi_app:app", **options: Any
 ) -> AsyncIterator[subprocess.Popen[str]]:
-    """Uvicorn as a program."""
+    """Yield Uvicorn as a program."""
     command = [sys.executable, "-m", "uvicorn", app, "--http", "httptools"]
     process = subprocess.Popen(
         [*command, "--no-access-log", *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True, **options
@@ -114,7 +114,7 @@ async def program(
 
 
 async def lines_until(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
-    """The first line of a program's log that matches."""
+    """Return the first line of a program's log that matches."""
     assert process.stderr is not None
     seen = []
     while line := await asyncio.to_thread(process.stderr.readline):

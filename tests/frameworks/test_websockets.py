@@ -20,7 +20,7 @@ APP = "tests.frameworks.websockets_app"
 
 
 async def converse(number: int, uri: str, **options: Any) -> None:
-    """Every message that comes back is the one that was said."""
+    """Check that every message that comes back is the sent one."""
     dice = random.Random(number)
     async with websockets.connect(f"{uri}/echo", **options) as connection:
         for count in range(8):
@@ -34,7 +34,7 @@ async def converse(number: int, uri: str, **options: Any) -> None:
 
 
 async def greet(path: str) -> None:
-    """A short conversation over a UNIX socket."""
+    """Have a short conversation over a UNIX socket."""
     async with websockets.unix_connect(path, uri="ws://localhost/echo") as connection:
         await connection.send("hello")
         assert await connection.recv() == "hello"
@@ -78,7 +78,7 @@ async def listen_slowly(number: int, uri: str, **options: Any) -> None:
 
 
 async def traffic(address: Any, **options: Any) -> None:
-    """All of them at the same time; afterwards the server still answers."""
+    """Run all of them at the same time; the server still answers afterwards."""
     uri = f"{'wss' if options else 'ws'}://localhost:{address[1]}"
     options.update(host=address[0], proxy=None)
     async with asyncio.TaskGroup() as group:

@@ -29,7 +29,7 @@ ON_PORT = r"on http://127\.0\.0\.1:(\d+)"
 
 
 async def connected(address: tuple[str, int]) -> Client:
-    """A client of a server whose process has bound its socket, and another one is about to listen."""
+    """Return a client of a server whose first process has bound its socket, before another one listens."""
     while True:
         try:
             return await Client.connect(address)
@@ -38,7 +38,7 @@ async def connected(address: tuple[str, int]) -> Client:
 
 
 async def get(address: tuple[str, int], path: str) -> str:
-    """What a server answers."""
+    """Return the answer of a server."""
     client = await connected(address)
     client.send("GET", path)
     reply = await client.reply()
@@ -83,7 +83,7 @@ async def test_uvicorns_reloader_starts_the_server_anew(loop: whorl.EventLoop, t
 
 @asynccontextmanager
 async def gunicorn(*options: str) -> AsyncIterator[subprocess.Popen[str]]:
-    """Gunicorn as a program."""
+    """Yield Gunicorn as a program."""
     gunicorn_config = pytest.importorskip("gunicorn.config", reason="gunicorn is not installed")
     worker = "tests.frameworks.gunicorn_worker.WhorlWorker"
     command = [sys.executable, "-m", "gunicorn", "--worker-class", worker, "--bind", "127.0.0.1:0", *options]

@@ -14,7 +14,7 @@ from tests.aio.sockets_for_tests import noise
 
 
 async def talk(connection: ServerConnection) -> None:
-    """The paths are /echo, /loop, and /noise/<seed>/<size>/<count> for so many messages."""
+    """Serve the paths /echo, /loop, and /noise/<seed>/<size>/<count>, the last with so many messages."""
     path = connection.request.path if connection.request is not None else ""
     try:
         if path == "/loop":

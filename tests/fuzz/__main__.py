@@ -1,4 +1,4 @@
-"""Runs the fuzzers for a while: `python -m tests.fuzz --seconds 60 --seed 1`. What fails can be replayed."""
+"""Runs the fuzzers for a while: `python -m tests.fuzz --seconds 60 --seed 1`. Failures can be replayed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def replay(fuzzer: str, seed: int, steps: int, *subjects: str) -> str:
-    """The command that does the same again."""
+    """Return the command that repeats a run."""
     build, config = os.environ.get("WHORL_BUILD", "compiled"), os.environ.get("WHORL_CONFIG", "checked")
     how = "--build pure" if build == "pure" else f"--config {config}"
     what = f"--only {fuzzer} --runs 1 --seed {seed} --steps {steps}"
@@ -59,7 +59,7 @@ def replay(fuzzer: str, seed: int, steps: int, *subjects: str) -> str:
 
 
 def run(fuzzer: str, seed: int, steps: int, *subjects: str) -> tuple[int, str]:
-    """One process: how many operations it made, and what went wrong."""
+    """Run one process; return the number of its operations, and its failure."""
     with tempfile.TemporaryDirectory(prefix="whorl-fuzz-") as folder:
         journal = Path(folder, "journal")
         program = [sys.executable, "-W", "ignore", "-m", f"tests.fuzz.{fuzzer}"]
@@ -85,7 +85,7 @@ def run(fuzzer: str, seed: int, steps: int, *subjects: str) -> tuple[int, str]:
 
 
 def last_calls(journal: Path, count: int = 25) -> str:
-    """The end of the journal."""
+    """Return the end of the journal."""
     if not journal.exists():
         return ""
     lines = journal.read_bytes().rstrip(b"\0").decode(errors="replace").splitlines()

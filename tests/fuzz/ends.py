@@ -9,7 +9,7 @@ from typing import Any
 
 
 def connected(kind: str) -> tuple[socket.socket, socket.socket]:
-    """Two connected sockets that do not block."""
+    """Return two connected sockets that do not block."""
     if kind == "unix":
         pair = socket.socketpair()
     else:
@@ -39,7 +39,7 @@ class PipeEnd:
 
 
 def pipe(kind: str) -> tuple[Any, PipeEnd]:
-    """A pipe: the end for the loop, and the other one."""
+    """Return a pipe: the end for the loop, and the other one."""
     reading, writing = os.pipe()
     if kind == "read-pipe":
         return os.fdopen(reading, "rb", 0), PipeEnd(writing)

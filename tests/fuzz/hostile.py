@@ -1,7 +1,7 @@
 """Random calls of everything with anything: the process must neither crash nor hang.
 
-`python -m tests.fuzz.hostile SEED STEPS JOURNAL` makes that many calls; what it did last stands in the
-journal, which lives in shared memory and so outlives a crash.
+`python -m tests.fuzz.hostile SEED STEPS JOURNAL` makes that many calls; its last calls stand in the journal,
+which lives in shared memory and so outlives a crash.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ class Fuzzer:
     # Arguments.
 
     def arguments(self, wanted: Parameters) -> tuple[list[Any], dict[str, Any]]:
-        """Mostly as many as are asked for, and mostly of the kind that is."""
+        """Return arguments that mostly have the right number, and mostly the right kinds."""
         if self.rng.random() < 0.1:
             return [self.value() for _ in range(self.rng.randrange(5))], {}
         by_place = [self.fitting(name) for name in wanted.by_place[: self.rng.choice((1, 2, 5, 5, 5))]]
@@ -283,7 +283,7 @@ class Fuzzer:
         return function(*arguments, **options) if callable(function) else function
 
     def fitting(self, parameter: str) -> Any:
-        """A value for a parameter with this name, most of the time a sensible one."""
+        """Return a value for a parameter with this name, most of the time a sensible one."""
         if self.rng.random() < 0.15:
             return self.value()
         if parameter in HINTS:
@@ -351,7 +351,7 @@ class Fuzzer:
     # Doing things.
 
     def act(self) -> Any:
-        """Do something, as the callback of somebody: some calls, an error, or nothing."""
+        """Act as a callback: make some calls, raise an error, or do nothing."""
         if self.depth >= DEPTH or self.rng.random() < 0.3:
             if self.rng.random() < 0.15:
                 raise self.rng.choice(ERRORS)
@@ -361,7 +361,7 @@ class Fuzzer:
         return None
 
     def step(self) -> None:
-        """One call; what it raises is its answer."""
+        """Make one call; an exception is an answer."""
         self.depth += 1
         try:
             dice = self.rng.random()
@@ -420,7 +420,7 @@ class Fuzzer:
             loop.run(self.rng.choice((whorl.RunMode.NOWAIT, whorl.RunMode.ONCE)))
 
     def scene(self) -> None:
-        """Something sensible, so that callbacks are called and data flows."""
+        """Make sensible calls, so that callbacks are called and data flows."""
         number, rng = self.rng.randrange(14), self.rng
         loop, handle, transport = (self.any_of(kind) for kind in ("loop", "handle", "transport"))
         peer = self.any_of("socket")
@@ -547,7 +547,7 @@ def undisturbed(function: Callable[..., Any], *args: Any, **options: Any) -> Any
 
 
 def strays() -> bool:
-    """Whether a pool was interrupted before it knew its thread: Python would wait for that one for ever."""
+    """Return whether a pool was interrupted before it knew its thread. Python would wait for it for ever."""
     known = concurrent.futures.thread._threads_queues
     pooled = [
         thread for thread in threading.enumerate() if thread.name.startswith(("ThreadPool", "asyncio_"))

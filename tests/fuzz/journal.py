@@ -1,4 +1,4 @@
-"""What was called last, in memory that outlives the process."""
+"""The last calls, in memory that outlives the process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Journal:
 
 
 def describe(thing: Any) -> str:
-    """A name for the journal, without asking the thing itself."""
+    """Return a name for the journal, without calling the object itself."""
     if type(thing) in (int, float, str, bytes, type(None)):
         return repr(thing)[:40]
     return f"{type(thing).__name__}@{id(thing) & 0xFFFFF:x}"

@@ -53,7 +53,7 @@ class Clock(Kernel):
 
 @dataclass
 class Model:
-    """What is known of a handle without asking it."""
+    """The known state of a handle, without asking it."""
 
     kind: str
     handle: Any
@@ -222,7 +222,7 @@ class Machine(RuleBasedStateMachine):
             model.started = True
 
     def nonsense(self, number: int, name: str, value: Any) -> None:
-        """A method with a wrong argument, or of a handle that has not got it."""
+        """Call a method with a wrong argument, or one that the handle does not have."""
         model = self.model(number)
         if model is None or value == -1 or (name == "send" and model.kind == "Async"):
             return
@@ -290,7 +290,7 @@ class Machine(RuleBasedStateMachine):
                 model.arrived += b"!" * (model.kind == "Signal" and model.active)
 
     def run(self) -> None:
-        """One turn that does not wait."""
+        """Make one turn that does not wait."""
         expected = self.expected_calls()
         runs = self.loop.alive() and not self.stopped
         self.calls.clear()
@@ -314,7 +314,7 @@ class Machine(RuleBasedStateMachine):
                 self.flowed(model)
 
     def expected_calls(self) -> dict[tuple[str, int], int]:
-        """What a turn calls, and how often."""
+        """Return the calls that a turn makes, with their numbers."""
         if self.stopped or not self.loop.alive():
             return {}
         expected: dict[tuple[str, int], int] = {}
@@ -344,7 +344,7 @@ class Machine(RuleBasedStateMachine):
         model.closed += name == "closed"
 
     def finished(self, model: Model) -> None:
-        """A handle is closed: nothing of it is left."""
+        """Check that a closed handle leaves nothing behind."""
         assert model.closed == 1
         assert None not in model.requests, "a request never ended"
         if model.peer is not None:
@@ -353,7 +353,7 @@ class Machine(RuleBasedStateMachine):
             model.handle.data.close()
 
     def flowed(self, model: Model) -> None:
-        """What was written is at the peer, and what the peer sent was read if somebody reads."""
+        """Check that written data is at the peer, and that the peer's data was read if the stream reads."""
         assert model.peer is not None
         try:
             model.arrived += model.peer.recv(1 << 20)
@@ -365,7 +365,7 @@ class Machine(RuleBasedStateMachine):
         if model.active:
             assert model.read == model.sent
 
-    # What is always true.
+    # Invariants.
 
     @invariant()
     def agrees(self) -> None:
@@ -378,7 +378,7 @@ class Machine(RuleBasedStateMachine):
             assert handle.loop is self.loop
         alive = any(model.closing or (model.active and model.referenced) for model in self.models)
         requests = any(None in model.requests for model in self.models)
-        # What was posted for one that nobody refers to, or a signal that was raised, may count as work.
+        # A post for a handle without references, or a raised signal, may count as work.
         posted = any(model.kind == "Async" and model.started for model in self.models)
         signalled = any(model.kind == "Signal" for model in [*self.models, *self.gone])
         assert self.loop.alive() == (alive or requests) or ((posted or signalled) and not (alive or requests))
@@ -386,7 +386,7 @@ class Machine(RuleBasedStateMachine):
             assert refused(self.loop.close).errno == errno.EBUSY
 
     def model(self, number: int, kinds: tuple[str, ...] = ()) -> Model | None:
-        """One of the handles, of these kinds."""
+        """Return one of the handles, of these kinds."""
         models = [model for model in self.models if model.kind in kinds or not kinds]
         return models[number % len(models)] if models else None
 
@@ -414,7 +414,7 @@ def pair() -> tuple[socket.socket, socket.socket]:
 
 
 def refused(function: Any, *arguments: Any) -> Any:
-    """The error of a call that must be refused."""
+    """Return the error of a call that must be refused."""
     try:
         function(*arguments)
     except REFUSED as error:
@@ -423,7 +423,7 @@ def refused(function: Any, *arguments: Any) -> Any:
 
 
 def descriptors() -> int:
-    """How many descriptors are open."""
+    """Return the number of open descriptors."""
     return len(os.listdir("/proc/self/fd"))
 
 

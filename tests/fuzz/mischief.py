@@ -1,4 +1,4 @@
-"""Values and objects that nobody expects, for the calls that the fuzzer makes."""
+"""Unexpected values and objects, for the calls of the fuzzer."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Whole(int):
 
 
 def strange_buffers() -> list[Any]:
-    """Buffers of every shape, some of them empty, read-only or not in one piece."""
+    """Return buffers of every shape, some of them empty, read-only or not contiguous."""
     return [
         b"",
         b"x",
@@ -79,14 +79,14 @@ def strange_buffers() -> list[Any]:
 
 
 def released_buffer() -> memoryview:
-    """A buffer that is none any more. To iterate over it is an error that CPython itself overlooks."""
+    """Return a released buffer. CPython itself overlooks the error of iterating over it."""
     released = memoryview(b"released")
     released.release()
     return released
 
 
 class Mischief:
-    """Answers every protocol of Python's by doing something else first: `act` is what it does."""
+    """An object that calls `act` before it answers any of Python's protocols."""
 
     def __init__(self, act: Callable[[], Any], rng: random.Random) -> None:
         self._act = act
@@ -201,7 +201,7 @@ class MischiefBufferedProtocol(MischiefProtocol, asyncio.BufferedProtocol):
 
 
 class SubclassedProtocol(MischiefProtocol):
-    """Dies with mischief."""
+    """A protocol whose end calls `act`."""
 
     def __del__(self) -> None:
         self._act()

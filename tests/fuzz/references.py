@@ -27,7 +27,7 @@ CONTEXTS: list[Any] = []
 
 
 class Echo(asyncio.Protocol):
-    """Sends everything back."""
+    """A protocol that echoes."""
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
@@ -169,7 +169,7 @@ def on_a_loop(work: Callable[[], Any]) -> Callable[[], None]:
 
 
 def grown(work: Callable[[], None], rounds: int) -> tuple[int, int]:
-    """How many references and descriptors there are more after so many rounds."""
+    """Return how many references and descriptors so many rounds added."""
     for _ in range(WARM_UP):
         work()
     gc.collect()
@@ -181,7 +181,7 @@ def grown(work: Callable[[], None], rounds: int) -> tuple[int, int]:
 
 
 def total() -> int:
-    """All references that there are; without a debug build, all objects that the collector knows."""
+    """Return the number of all references, or without a debug build of all tracked objects."""
     count: Callable[[], int] = getattr(sys, "gettotalrefcount", lambda: len(gc.get_objects()))
     return count()
 

@@ -1,4 +1,4 @@
-"""What can be called: functions, classes, the names of a class, the parameters of a function."""
+"""The callable surface: functions, classes, the names of a class, the parameters of a function."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SPECIAL = {"__repr__", "__lt__", "__eq__", "__hash__", "__init__", "__len__", "_
 
 
 def public(module: types.ModuleType) -> Iterator[Any]:
-    """The functions and classes of a module, and of the modules that are among its public names."""
+    """Yield the functions and classes of a module, and of the modules that are among its public names."""
     for name in sorted(set(module.__all__) - LEFT_OUT_OF_HANDLES):
         item = getattr(module, name)
         if isinstance(item, types.ModuleType):
@@ -51,7 +51,7 @@ REQUESTS = [item for item in PUBLIC if item not in HANDLES]
 
 @cache
 def names_of(kind: type, only_public: bool) -> list[str]:
-    """What may be called or read on an object of this kind."""
+    """Return the names that may be called or read on an object of this kind."""
     names = [name for name in dir(kind) if name not in LEFT_OUT]
     if only_public:
         return [name for name in names if not name.startswith("_") or name in ("__repr__", "__init__")]
@@ -70,7 +70,7 @@ UNKNOWN = Parameters(["anything"], [])
 
 @cache
 def parameters(kind: type, name: str) -> Parameters:
-    """The parameters of a method; of one that does not tell them, those in the source of its class."""
+    """Return the parameters of a method, from its signature or else from the source of its class."""
     for owner in kind.__mro__:
         if name in vars(owner) and owner.__module__.startswith("whorl."):
             found = in_source(owner, name)
@@ -81,7 +81,7 @@ def parameters(kind: type, name: str) -> Parameters:
 
 
 def parameters_of(function: Any) -> Parameters:
-    """The parameters of a function, as far as it tells them."""
+    """Return the parameters of a function, if it has a signature."""
     try:
         found = list(inspect.signature(function).parameters.values())
     except (ValueError, TypeError):
@@ -91,7 +91,7 @@ def parameters_of(function: Any) -> Parameters:
 
 
 def in_source(owner: type, name: str) -> Parameters | None:
-    """The parameters of a method, from its source: a compiled class does not tell those of `__init__`."""
+    """Return the parameters of a method from its source: compiled, those of `__init__` are not shown."""
     for node in classes_in(owner.__module__).get(owner.__name__, ()):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
             found = node.args
@@ -101,7 +101,7 @@ def in_source(owner: type, name: str) -> Parameters | None:
 
 @cache
 def classes_in(module: str) -> dict[str, list[ast.stmt]]:
-    """The bodies of the classes of a module."""
+    """Return the bodies of the classes of a module."""
     file = Path(sys.modules[module].__file__ or "")
     source = file.with_name(file.name.partition(".")[0] + ".py")
     if not source.is_file():

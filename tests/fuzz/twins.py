@@ -1,4 +1,4 @@
-"""Random programs on asyncio's own loop and on ours, side by side: they must see the same.
+"""Random programs on asyncio's own loop and on Whorl's, side by side: they must see the same.
 
 `python -m tests.fuzz.twins SEED STEPS - [SUBJECT...]` takes that many in all. With `shrink` in place of the
 hyphen, what fails is made short.
@@ -100,7 +100,7 @@ class Twins(RuleBasedStateMachine):
             self.worlds.pop().end()
         if Twins.failed:
             return  # the traceback keeps what there was
-        for _ in range(3):  # What finalizers bring back goes the next time.
+        for _ in range(3):  # Objects that finalizers revive go the next time.
             gc.collect()
         left = {fd: file for fd, file in descriptors().items() if self.before.get(fd) != file}
         assert not left, f"descriptors were left open: {left}"
@@ -110,7 +110,7 @@ class Twins(RuleBasedStateMachine):
 
 
 def machine(subjects: Sequence[types.ModuleType]) -> type[Twins]:
-    """What makes random programs about some subjects."""
+    """Return the class that makes random programs about some subjects."""
 
     def operations(effects: Any) -> Any:
         return st.one_of(*[subject.operations(effects) for subject in subjects])
@@ -122,7 +122,7 @@ def machine(subjects: Sequence[types.ModuleType]) -> type[Twins]:
 
 
 def chosen(seed: int, names: Sequence[str]) -> list[types.ModuleType]:
-    """The subjects with these names; without any, up to three that the seed chooses."""
+    """Return the subjects with these names; without any, up to three that the seed chooses."""
     if names:
         return [subject for subject in SUBJECTS if subject.__name__.rpartition(".")[2] in names]
     rng = random.Random(seed)
@@ -130,7 +130,7 @@ def chosen(seed: int, names: Sequence[str]) -> list[types.ModuleType]:
 
 
 def descriptors() -> dict[int, str]:
-    """What is open, and what it is in the words of the system."""
+    """Return the open descriptors, with the system's names of their targets."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(FileNotFoundError):  # that of the folder itself

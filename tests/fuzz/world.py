@@ -1,7 +1,7 @@
-"""A loop and what a program does with it: the same operations on another loop must give the same.
+"""A loop and a program's operations on it; the same operations on another loop must give the same results.
 
-Every operation is a method `do_...`. What it returns or raises is its answer; what callbacks are told
-stands in the diaries, one for each connection and one for the loop. Bytes that arrive one after the other
+Every operation is a method `do_...`. Its answer is its result or its exception. The arguments of callbacks
+stand in the diaries, one for each connection and one for the loop. Bytes that arrive one after the other
 count as one.
 """
 
@@ -33,7 +33,7 @@ ERRORS: dict[str, type[BaseException]] = {
     "Interrupt": KeyboardInterrupt,
     "Exit": SystemExit,
 }
-#: What an operation names, so that it can be shown.
+#: The values that an operation names, so that it can be shown.
 VALUES: dict[str, Any] = {
     "@empty": b"",
     "@short": b"some bytes",
@@ -52,7 +52,7 @@ VALUES: dict[str, Any] = {
 
 
 class Diary(asyncio.Protocol):
-    """A protocol that notes what it is told, and reacts as it was told to."""
+    """A protocol that notes its calls, and reacts to them as planned."""
 
     def __init__(self, world: World, number: int, reactions: dict[str, Effect]) -> None:
         self.world = world
@@ -163,7 +163,7 @@ class World:
         )
 
     def do(self, operation: tuple[Any, ...]) -> Any:
-        """What an operation answers, in a form that can be compared."""
+        """Return the answer of an operation, in a form that can be compared."""
         name, *arguments = operation
         if name == "settle" and self.loop.is_running():
             return None
@@ -177,7 +177,7 @@ class World:
             return type(error)
 
     def state(self) -> Any:
-        """All that has been noted."""
+        """Return all notes."""
         return {
             "loop": list(self.lines),
             "diaries": [[tuple(map(brief, line)) for line in diary.lines] for diary in self.diaries],
@@ -247,7 +247,7 @@ class World:
         self.variable.set(value)
 
     def do_handler(self, kind: str, effect: Effect) -> None:
-        """What becomes of errors: they are noted, only logged, or cause another one."""
+        """Choose the handling of errors: they are noted, only logged, or cause another one."""
 
         def handle(loop: Any, context: dict[str, Any]) -> None:
             self.reported(loop, context)
@@ -338,7 +338,7 @@ class World:
         self.add(diary, transport, peer)
 
     def add(self, diary: Diary, transport: Any, peer: Any) -> None:
-        """A connection is there."""
+        """Add a connection."""
         self.diaries.append(diary)
         self.transports.append(transport)
         if peer is not None:
@@ -371,7 +371,7 @@ class World:
 
     @staticmethod
     def differs_over_tls(method: str, arguments: tuple[Any, ...]) -> bool:
-        """Whether our TLS counts what waits in another way, or refuses at once what asyncio's does later."""
+        """Return whether TLS counts unsent data differently here, or refuses earlier than asyncio's."""
         return method in ("writelines", "set_write_buffer_limits") or VALUES["@huge"] in arguments
 
     def do_extra(self, number: int, name: str) -> Any:
@@ -397,7 +397,7 @@ class World:
         return None
 
     def drain(self, number: int) -> None:
-        """Read all that a transport has to send, if nobody runs the loop at the moment."""
+        """Read all that a transport has to send, if the loop does not run at the moment."""
         idle = 0
         while idle < 3:
             try:
@@ -429,7 +429,7 @@ class World:
         self.start_alone((sock, direction), getattr(self.loop, method), sock, *arguments)
 
     def user_socket(self, number: int) -> socket.socket:
-        """One of two that are connected."""
+        """Return one of two connected sockets."""
         if not self.watched:
             self.watched += connected("unix")
         return self.watched[number % len(self.watched)]
@@ -449,7 +449,7 @@ class World:
     # The end.
 
     def servers(self) -> list[Any]:
-        """What listens."""
+        """Return all listening servers."""
         return []
 
     def end(self) -> None:
@@ -477,7 +477,7 @@ class World:
 
 
 def meant(value: Any) -> Any:
-    """What stands for a name, also inside tuples and lists."""
+    """Return the object of a name, also inside tuples and lists."""
     if isinstance(value, str):
         return VALUES.get(value, value)
     if isinstance(value, tuple | list):
@@ -486,12 +486,12 @@ def meant(value: Any) -> Any:
 
 
 def brief(value: Any) -> Any:
-    """Many bytes as their number and a checksum."""
+    """Return many bytes as their number and a checksum."""
     return (len(value), zlib.crc32(value)) if isinstance(value, bytes) and len(value) > 20 else value
 
 
 def plain(value: Any) -> Any:
-    """A value that can be compared: of what is not plain data, that it is there."""
+    """Return a value that can be compared; other objects count as present."""
     if value is None or isinstance(value, bool | int | str | bytes | tuple | list):
         return value
     return "something"

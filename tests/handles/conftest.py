@@ -1,4 +1,4 @@
-"""What every test of a handle stands on: the loops of the machine's tests, and the kinds of streams."""
+"""The basis of every test of a handle: the loops of the machine's tests, and the kinds of streams."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ __all__ = ["kind", "loop", "make_loop", "no_hang", "no_leak"]
 
 @pytest.fixture(params=["tcp", "unix"])
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
-    """A kind of stream."""
+    """Return a kind of stream."""
     return Kind(request.param, tmp_path)

@@ -1,4 +1,4 @@
-"""What the tests of streams share: the kinds of streams, connected pairs, and notes of what was called."""
+"""Helpers of the tests of streams: the kinds of streams, connected pairs, and notes of the calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Kind:
         return TCP(loop) if self.name == "tcp" else Pipe(loop)
 
     def fresh_address(self) -> Any:
-        """Where nobody listens yet."""
+        """Return an address without a listener."""
         if self.name == "tcp":
             return "127.0.0.1", 0
         if self.name == "abstract":
@@ -33,14 +33,14 @@ class Kind:
         return str(self.folder / f"socket-{next(_names)}")
 
     def server(self, loop: Loop, on_connection: Any, backlog: int = 128) -> Stream:
-        """A handle that listens."""
+        """Return a handle that listens."""
         server = self.handle(loop)
         server.bind(self.fresh_address())
         server.listen(backlog, on_connection)
         return server
 
     def pair(self, loop: Loop) -> tuple[Stream, Stream]:
-        """A client and the server's side of its connection."""
+        """Return a client and the server's side of its connection."""
         accepted: list[Stream] = []
 
         def take(server: Stream, error: OSError | None) -> None:
@@ -57,7 +57,7 @@ class Kind:
 
 
 class Ended:
-    """Notes how requests ended: what they were, and the error number if there was one."""
+    """A note of the ends of requests, with the error number if there was one."""
 
     def __init__(self) -> None:
         self.results: list[tuple[str, int | None]] = []
@@ -67,7 +67,7 @@ class Ended:
 
 
 class Reader:
-    """Notes what a stream reads."""
+    """A note of the data that a stream reads."""
 
     def __init__(self) -> None:
         self.chunks: list[bytes] = []

@@ -1,4 +1,4 @@
-"""What holds for every handle: two-step closing, references, and the loop's knowledge of it."""
+"""The rules for every handle: two-step closing, references, and the loop's knowledge of it."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ STARTED: dict[str, Callable[[Loop], Any]] = {
     "UDP": receiving_udp,
 }
 
-#: What the package offers besides.
+#: The other names of the package.
 NO_HANDLES = {
     "Connect",
     "FsRequest",
@@ -179,7 +179,7 @@ IN_BOTH_ORDERS = pytest.mark.parametrize(
 
 @pytest.fixture
 def started(start: Callable[[Loop], Any], loop: Loop) -> Any:
-    """An active handle."""
+    """Return an active handle."""
     handle = start(loop)
     yield handle
     for thing in handle.data if isinstance(handle.data, tuple) else [handle.data]:

@@ -1,4 +1,4 @@
-"""The page that maps libuv's functions to Whorl is complete, and what it names exists."""
+"""The page that maps libuv's functions to Whorl is complete, and its names exist."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Row = tuple[list[str], str, str]
 
 
 def rows(text: str) -> list[Row]:
-    """libuv's names, Whorl's, and the remark of each row."""
+    """Return libuv's names, Whorl's, and the remark of each row."""
     found = []
     for line in text.splitlines():
         if line.startswith("| `"):
@@ -29,7 +29,7 @@ def rows(text: str) -> list[Row]:
 
 
 def resolve(name: str) -> Any:
-    """What a dotted name stands for."""
+    """Return the object of a dotted name."""
     first, *rest = name.split(".")
     thing = getattr(builtins, first, None)
     path = first

@@ -1,4 +1,4 @@
-"""Requests of streams: what users keep of them is theirs, and only what nobody knows of is used again."""
+"""Requests of streams: users keep theirs unchanged, and only those without a reference are used again."""
 
 from __future__ import annotations
 

@@ -62,10 +62,10 @@ class Storm:
     def count_closed(self, handle: Handle) -> None:
         self.closed += 1
 
-    # What is opened.
+    # Opened objects.
 
     def pair(self) -> None:
-        """Two pipes: one writes and ends, the other reads; one of them may be closed at any time."""
+        """Connect two pipes: one writes and ends, the other reads; one of them may be closed at any time."""
         ours, theirs = (self.open(Pipe(self.loop)) for _ in range(2))
         for pipe, sock in zip((ours, theirs), socket.socketpair(), strict=True):
             pipe.open(sock.detach())
@@ -95,7 +95,7 @@ class Storm:
         ours.shutdown(lambda request, error: self.close(ours))
 
     def datagrams(self) -> None:
-        """A socket that sends to itself."""
+        """Run a socket that sends to itself."""
         udp = self.open(UDP(self.loop))
         udp.bind(("127.0.0.1", 0))
         message = self.random.randbytes(50)

@@ -1,4 +1,4 @@
-"""Record the traces anew: fetch and build libuv, run every script on it, say what is different from before.
+"""Record the traces anew: fetch and build libuv, run every script on it, print the differences from before.
 
 `make oracle ARGS="--seed 17"` shows one random script with both traces; with `--compare`
 nothing is written, and Whorl is compared with libuv.
@@ -52,7 +52,7 @@ def _show(script: str) -> int:
 
 
 def _compare(name: str, script: str, expected: list[str]) -> int:
-    """Run a script on Whorl, and show what is different there."""
+    """Run a script on Whorl, and show the differences."""
     from tests.oracle.performer import perform
 
     found = perform(script)
@@ -67,7 +67,7 @@ def _compare(name: str, script: str, expected: list[str]) -> int:
 
 
 def record(scripts: Iterator[tuple[str, str]]) -> Iterator[tuple[str, list[str]]]:
-    """The traces of scripts, from libuv."""
+    """Yield the traces of scripts, from libuv."""
     answer = subprocess.run([PROGRAM], input=traces.join(scripts), capture_output=True, text=True, check=True)
     print(answer.stderr, end="", file=sys.stderr)
     return traces.split(answer.stdout)

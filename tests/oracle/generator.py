@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def script(seed: int) -> str:
-    """The script of a seed."""
+    """Return the script of a seed."""
     return Generator(seed).script()
 
 
@@ -84,7 +84,7 @@ class Generator:
             self._lines += [f"on {name} {calls} stop {name}" for name in self._handles[kind]]
 
     def _labels(self) -> list[tuple[str, str, bool]]:
-        """The callbacks there may be, of which kind, and whether they may come more than once."""
+        """Return the possible callbacks, their kinds, and whether they may come more than once."""
         labels = []
         for kind, names in self._handles.items():
             if kind in ("raw", "watched"):
@@ -100,7 +100,7 @@ class Generator:
         return labels
 
     def _operation(self, caller: str = "") -> str:
-        """Any operation on any thing, for a callback of a kind, or for none."""
+        """Return any operation on any object, for a callback of a kind, or for none."""
         kinds = [kind for kind, names in self._handles.items() if names]
         kind = self._one_of((*kinds, "loop"))
         if kind == "loop":
@@ -113,7 +113,7 @@ class Generator:
         return self._fill(self._one_of(OPERATIONS[kind]), name)
 
     def _work(self, name: str, in_poll: bool) -> str:
-        """Something with work, which is not waited for while a poll's events are told: it would be one."""
+        """Return an operation with work; callbacks of a poll do not wait for it: its end is an event."""
         choice = self._below(2 if in_poll else 4)
         return ("release", f"work {name}", "hold", f"cancel {name}")[choice]
 

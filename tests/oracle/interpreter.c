@@ -1,13 +1,13 @@
-/* Runs scripts on libuv, and writes down in which order it calls back: the language stands in README.md.
+/* Runs scripts on libuv, and records the order of its callbacks; README.md describes the language.
  *
  * usage: interpreter < SCRIPTS > TRACES
  *
  * A script begins with a line "=== NAME" and ends where the next begins; so do the traces. Each runs in a child.
  *
- * Time is virtual, and what the kernel says of descriptors has one order: this file has its own clock_gettime and
- * epoll_pwait, which libuv calls instead of the C library's. The clock moves when the loop sleeps, by as much as it
- * wants to sleep, and by `busy`. Ready descriptors are reported in the order in which the script made them, the
- * descriptor of asyncs after them. Work is done before the loop polls again, unless the script holds it back.
+ * Time is virtual, and the kernel's reports of descriptors have one order. This file has its own clock_gettime and
+ * epoll_pwait, which libuv calls instead of the C library's. The clock moves when the loop sleeps, by the length of
+ * that sleep, and by `busy`. Ready descriptors are reported in the order in which the script made them, the descriptor
+ * of asyncs after them. Work is done before the loop polls again, unless the script holds it back.
  */
 #define _GNU_SOURCE
 #include <assert.h>
@@ -211,7 +211,7 @@ int epoll_pwait(int epfd, struct epoll_event *events, int size, int timeout, con
     for (int i = 0; i < found; i++) {
         int fd = events[i].data.fd;
         uv__io_t *watcher = (unsigned)fd < loop.nwatchers ? loop.watchers[fd] : NULL;
-        /* What nobody waits for would only have libuv poll again. */
+        /* An event without a waiting handle would only make libuv poll again. */
         if (fd == loop.async_io_watcher.fd && !is_async_pending())
             drain(fd);
         else if (!watcher)
@@ -283,7 +283,7 @@ static struct request *new_request(const struct line *line, const char *suffix)
     return request;
 }
 
-/* What is written down. */
+/* The record. */
 
 static const char *error_name(int code)
 {
@@ -573,7 +573,7 @@ static void stop(struct thing *thing)
     }
 }
 
-/* What `uv_backend_timeout` says once the changes of watched descriptors have reached the kernel. */
+/* The answer of `uv_backend_timeout` after the changes of watched descriptors have reached the kernel. */
 static int backend_timeout(void)
 {
     if (is_signalled && is_async_pending())

@@ -1,4 +1,4 @@
-"""Runs scripts on Whorl and notes in which order it calls back: the twin of `interpreter.c`.
+"""Runs scripts on Whorl and notes the order of its callbacks: the twin of `interpreter.c`.
 
 Time is virtual, and what the kernel says of descriptors has one order, as there.
 """
@@ -133,7 +133,7 @@ class World(Kernel):
 
 
 def parse(text: str) -> tuple[list[Words], dict[str, list[tuple[int, Words]]]]:
-    """The operations of a script, and those of its callbacks by label, each with the call it belongs to."""
+    """Return the operations of a script, and those of its callbacks by label, each with its call's number."""
     main: list[Words] = []
     bodies: dict[str, list[tuple[int, Words]]] = collections.defaultdict(list)
     for line in text.splitlines():
@@ -161,7 +161,7 @@ def perform(text: str) -> list[str]:
 
 
 class Performer:
-    """One script, and what there is of it."""
+    """One script, and the state of its run."""
 
     def __init__(self, text: str) -> None:
         self.main, self.bodies = parse(text)
@@ -219,7 +219,7 @@ class Performer:
         self.note(f"  {' '.join(words)} = {value}")
 
     def called(self, label: str, detail: str = "") -> None:
-        """A callback was called: note it, and do what it has to do."""
+        """Note a callback, and do its operations."""
         if self.is_over:
             return
         self.total += 1
@@ -233,7 +233,7 @@ class Performer:
                 self.act(words)
 
     def act(self, words: Words) -> None:
-        """One operation; an error is noted."""
+        """Do one operation, and note an error."""
         operation: Callable[[Words], object] = getattr(self, words[0])
         if words[0] in ON_A_HANDLE and self.things[words[1]].is_closing():
             return  # In C this aborts, or is undefined.
@@ -425,7 +425,7 @@ class Performer:
             self.ending.append(thing)
 
     def await_children(self) -> None:
-        """Until the children that end by themselves have ended."""
+        """Wait until the children that end by themselves have ended."""
         for thing in self.ending:
             try:
                 os.waitid(os.P_PID, thing.pid, os.WEXITED | os.WNOWAIT)
@@ -552,7 +552,7 @@ class Performer:
             self.say(words, "EBUSY")
 
     def await_work(self) -> None:
-        """Until all work that may be done has been done."""
+        """Wait until all work that may be done has been done."""
         pool = OneThread.pool
         if self.is_held or not (pool.busy or pool.queue_length):
             return
@@ -573,7 +573,7 @@ ON_A_RAW_ONE = frozenset("put take end cut".split())
 
 
 def label_of(words: Sequence[str], suffix: str = "") -> str:
-    """The label that an operation gives its callback."""
+    """Return the label that an operation gives its callback."""
     for word in words[2:]:
         if word.startswith("@"):
             return word[1:]
@@ -581,5 +581,5 @@ def label_of(words: Sequence[str], suffix: str = "") -> str:
 
 
 def outcome(error: OSError | None) -> str:
-    """The name of an error, 0 for none."""
+    """Return the name of an error, 0 for none."""
     return errno.errorcode[error.errno or 0] if error else "0"

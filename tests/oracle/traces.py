@@ -1,4 +1,4 @@
-"""The scripts, and the traces that were recorded of them: files of ours, beside this one.
+"""The scripts, and the traces that were recorded of them: files beside this one.
 
 A scenario is one file: the script, a line `---`, the trace. The traces of random scripts are one
 compressed file; the scripts follow from their seeds.
@@ -19,12 +19,12 @@ MARK = "=== "
 
 
 def scenarios() -> list[str]:
-    """The names of the scenarios."""
+    """Return the names of the scenarios."""
     return sorted(path.stem for path in SCENARIOS.glob("*.txt"))
 
 
 def read_scenario(name: str) -> tuple[str, list[str]]:
-    """The script of a scenario, and its trace; none if it has not been recorded."""
+    """Return the script of a scenario and its trace; the trace is None if it has not been recorded."""
     script, _, trace = _path(name).read_text(encoding="utf-8").partition(f"{SEPARATOR}\n")
     return script, trace.splitlines()
 
@@ -35,7 +35,7 @@ def write_scenario(name: str, script: str, trace: list[str]) -> None:
 
 
 def read_random() -> dict[int, list[str]]:
-    """The traces of the random scripts, by seed."""
+    """Return the traces of the random scripts, by seed."""
     if not RANDOM.exists():
         return {}
     text = lzma.decompress(RANDOM.read_bytes()).decode()
@@ -49,12 +49,12 @@ def write_random(traces: dict[int, list[str]]) -> None:
 
 
 def join(texts: Iterator[tuple[str, str]]) -> str:
-    """Many texts as one, with their names."""
+    """Return many texts as one, with their names."""
     return "".join(f"{MARK}{name}\n{text.rstrip()}\n" for name, text in texts)
 
 
 def split(text: str) -> Iterator[tuple[str, list[str]]]:
-    """The lines of each of many texts, with its name."""
+    """Yield the lines of each of many texts, with its name."""
     for part in text.split(MARK)[1:]:
         name, *lines = part.splitlines()
         yield name, lines

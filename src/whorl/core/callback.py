@@ -1,7 +1,7 @@
 """A call that waits for its turn: asyncio calls it a Handle.
 
-The loop's queues hold `Runnable` objects: callbacks, timers that fell due, and the I/O handles
-themselves, so that an event needs no object of its own.
+The loop's queues hold `Runnable` objects: callbacks, timers that fell due, and the I/O handles themselves. So
+an event needs no object of its own.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
 
 #include "whorl/core/references.h"
 
-/* Call by the method `run` of what is no Context. Only C, in the middle of a call, knows that it is none. */
+/* Call the method `run` of an object that is no Context. Only C, in the middle of a call, knows that it is
+   none. */
 static inline PyObject *whorl_run_by_method(PyObject *context, PyObject *callback, PyObject *args) {
     PyObject *run = PyObject_GetAttrString(context, "run"), *first, *all = NULL, *result = NULL;
     if (run == NULL)
@@ -106,7 +107,7 @@ static inline int whorl_context_is_empty(void) {
 }
 
 /* Return a new context, or one that cannot be told from it. Until `whorl_settle_context` the collector does
-   not see it, so nobody finds a kept one. Python cannot hide an object. */
+   not see it, so no program finds a kept one. Python cannot hide an object. */
 static inline PyObject *whorl_empty_context(void) {
     PyObject *context = whorl_spare_context;
     whorl_spare_context = NULL;
@@ -119,8 +120,8 @@ static inline PyObject *whorl_empty_context(void) {
 #endif
 }
 
-/* Keep a context in which something ran, if it is empty and only the caller and the callback refer to it;
-   return whether it is kept. Python cannot show an object to the collector. */
+/* Keep a context that was used, if it is empty and only the caller and the callback refer to it. Return
+   whether it is kept. Python cannot show an object to the collector. */
 static inline int whorl_settle_context(PyObject *context, int is_callbacks) {
 #ifdef Py_GIL_DISABLED
     return 0;

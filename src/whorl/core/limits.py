@@ -80,8 +80,8 @@ DESCRIPTORS_PER_MESSAGE: Final = 253
 #: The most of a file that one call sends, in bytes, so that other threads need not wait for all of it.
 SENDFILE_SIZE: Final = 1 << 30
 
-#: The most of a file that is read at once if the kernel cannot send it, for a socket and for a transport
-#: (asyncio: the same).
+#: The most of a file that is read at once if the kernel cannot send it. The two are for a socket and for a
+#: transport (asyncio: the same).
 SENDFILE_READ_SIZE: Final = 256 * 1024
 SENDFILE_WRITE_SIZE: Final = 16 * 1024
 

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("no_leak")
 async def accepted(
     loop: whorl.EventLoop, family: int, path: Path, make_protocol: Any = None
 ) -> AsyncIterator[tuple[Any, socket.socket, Any]]:
-    """The protocol of an accepted connection, its peer, and the server."""
+    """Yield the protocol of an accepted connection, its peer, and the server."""
     made: list[Any] = []
 
     def factory() -> Any:
@@ -226,7 +226,7 @@ async def test_a_replaced_socket_class_is_made(loop: whorl.EventLoop, tmp_path: 
 
 def test_kernels_of_other_worlds_accept_objects() -> None:
     class Other(Kernel):
-        """May be a world of its own."""
+        """A kernel that may be a world of its own."""
 
     assert Kernel().accepts_descriptors == whorl.compiled
     assert FaultKernel(1).accepts_descriptors == whorl.compiled
@@ -234,7 +234,7 @@ def test_kernels_of_other_worlds_accept_objects() -> None:
 
 
 class Failing(Recorder):
-    """A protocol whose methods raise what they are told to."""
+    """A protocol whose methods raise given exceptions."""
 
     errors: dict[str, BaseException] = {}  # noqa: RUF012
 

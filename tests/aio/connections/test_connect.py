@@ -27,7 +27,7 @@ STREAM, TCP = socket.SOCK_STREAM, socket.IPPROTO_TCP
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
-    """A listening socket."""
+    """Yield a listening socket."""
     with socket.create_server(("127.0.0.1", 0)) as sock:
         sock.setblocking(False)
         yield sock
@@ -35,21 +35,21 @@ def listener() -> Iterator[socket.socket]:
 
 @pytest.fixture
 def dead_port() -> Iterator[int]:
-    """A port at which nobody listens: it is taken, so that no other process gets it meanwhile."""
+    """Yield a port without a listener: it is bound, so that no other process gets it meanwhile."""
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         yield silent.getsockname()[1]
 
 
 def info(host: str, port: int) -> tuple[Any, ...]:
-    """A row of getaddrinfo's."""
+    """Return a row of getaddrinfo's."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     return (family, STREAM, TCP, "", (host, port))
 
 
 @pytest.fixture
 def resolve(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Sets what names are resolved to."""
+    """Return a function that sets the addresses to which names are resolved."""
 
     def resolve(**names: list[tuple[Any, ...]]) -> None:
         monkeypatch.setattr(socket, "getaddrinfo", lambda host, *question: names[host])
@@ -376,7 +376,7 @@ def test_a_unix_socket_that_cannot_be_had_is_the_error_asyncio_gives(path: str) 
 
 
 class Greeter(asyncio.Protocol):
-    """Says hello to everybody."""
+    """A protocol that says hello."""
 
     def connection_made(self, transport: Any) -> None:
         transport.write(b"hello")
@@ -385,7 +385,7 @@ class Greeter(asyncio.Protocol):
 
 @pytest.fixture
 def tls_port(loop: whorl.EventLoop) -> Iterator[int]:
-    """The port of a server that says hello, in TLS."""
+    """Yield the port of a server that says hello, in TLS."""
     server = loop.run_until_complete(loop.create_server(Greeter, "127.0.0.1", 0, ssl=server_context()))
     yield server.sockets[0].getsockname()[1]
     server.close()
@@ -472,11 +472,11 @@ async def test_tls_works_over_unix_sockets(loop: whorl.EventLoop) -> None:
     await turns(5)
 
 
-# What is refused.
+# Refusals.
 
 
 class Socket:
-    """Stands where an argument is to be a socket of some kind; made when it is needed."""
+    """A stand-in for a socket of some kind as an argument; the socket is made when it is needed."""
 
     def __init__(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> None:
         self.family = family

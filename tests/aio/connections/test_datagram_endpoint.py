@@ -86,7 +86,7 @@ class Recorder(Watched, asyncio.DatagramProtocol):
 
 
 class StubbornKernel(Kernel):
-    """Answers to sends as it is told, before it sends."""
+    """A kernel that answers to sends as it is told, before it sends."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -114,14 +114,14 @@ class Ends:
         return protocol
 
     def address(self, family: str) -> dict[str, Any]:
-        """The arguments for an endpoint of this family."""
+        """Return the arguments for an endpoint of this family."""
         if family in HOSTS:
             return {"local_addr": (HOSTS[family][1], 0)}
         path = os.fspath(self.folder / str(len(self.made)))
         return {"local_addr": path if family == "unix" else "\0" + path, "family": socket.AF_UNIX}
 
     async def pair(self, family: str = "ipv4", connected: bool = True) -> tuple[Recorder, Recorder]:
-        """Two endpoints; the first is connected to the second if it is to be."""
+        """Return two endpoints; the first is connected to the second on request."""
         theirs = await self.endpoint(**self.address(family))
         options = self.address(family)
         if connected:
@@ -151,12 +151,12 @@ def stubborn() -> StubbornKernel:
 
 @pytest.fixture
 def kernel(request: pytest.FixtureRequest, kernel: Any) -> Any:
-    """A kernel that can be told to refuse, for the tests that ask for it."""
+    """Return a kernel that refuses on demand, for the tests that ask for it."""
     return request.getfixturevalue("stubborn") if "stubborn" in request.fixturenames else kernel
 
 
 async def nothing() -> None:
-    """Not a datagram protocol's business."""
+    """Do nothing."""
 
 
 # Sending and receiving.
@@ -799,7 +799,7 @@ async def test_closed_endpoint_and_its_protocol_are_freed(loop: whorl.EventLoop,
     assert [reference() for reference in references] == [None, None]
 
 
-# What it is.
+# Attributes.
 
 
 async def test_a_transport_is_asyncios(ends: Ends) -> None:

@@ -29,7 +29,7 @@ AT_A_TIME = 100
 
 @pytest.fixture
 def many_descriptors() -> Iterator[None]:
-    """Lets this process have descriptors for both ends of all idle connections."""
+    """Let this process have descriptors for both ends of all idle connections."""
     wanted = 2 * IDLE + 200
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < wanted:
@@ -67,7 +67,7 @@ class Census:
         self.protocols.clear()
 
     def survivors(self) -> list[Any]:
-        """Those that somebody still refers to."""
+        """Return the objects that still have references."""
         gc.collect()
         return [item for reference in self.references if (item := reference()) is not None]
 
@@ -116,7 +116,7 @@ async def test_five_thousand_idle_connections_cost_no_turns(
 
 
 class Client(Recorder):
-    """Says what it has to say in pieces of its own choice, and leaves in its own way."""
+    """A client that sends its data in pieces of its own choice, and leaves in its own way."""
 
     def __init__(self, number: int) -> None:
         super().__init__(keep_open=True)
@@ -175,8 +175,8 @@ async def test_a_thousand_clients_come_and_go(loop: whorl.EventLoop) -> None:
     assert [client.calls.count("connection_lost") for client in clients] == [1] * CLIENTS
     assert [item.calls.count("connection_lost") for item in census.protocols] == [1] * CLIENTS
 
-    # Every byte: what the server got of a client is what that said, or the beginning of it if the
-    # client left without waiting; what the client got back is the beginning of what it said.
+    # Every byte is right. The server got the data of each client, or its beginning if the client left without
+    # waiting. Each client got back the beginning of its data.
     heard = dict.fromkeys(range(CLIENTS), bytearray())
     heard.update((int(item.received[:4]), item.received) for item in census.protocols if item.received)
     for client in clients:
@@ -205,7 +205,7 @@ async def test_a_client_that_never_reads_fills_no_memory(
     block = bytes(100_000)
 
     class Source(Recorder):
-        """Writes as long as it may."""
+        """A protocol that writes as long as it may."""
 
         written = 0
 

@@ -31,23 +31,23 @@ Ends = tuple[Any, Any]
 
 
 def reading(fd: int) -> Any:
-    """A file object for the reading end of something."""
+    """Return a file object for the reading end of a descriptor."""
     return open(fd, "rb", 0)
 
 
 def writing(fd: int) -> Any:
-    """A file object for the writing end of something."""
+    """Return a file object for the writing end of a descriptor."""
     return open(fd, "wb", 0)
 
 
 def new_pipe() -> Ends:
-    """The reading and the writing end of a pipe."""
+    """Return the reading and the writing end of a pipe."""
     read_fd, write_fd = os.pipe()
     return reading(read_fd), writing(write_fd)
 
 
 def new_fifo(folder: Path) -> Ends:
-    """The two ends of a pipe with a name."""
+    """Return the two ends of a pipe with a name."""
     path = folder / "fifo"
     os.mkfifo(path)
     read_fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -55,13 +55,13 @@ def new_fifo(folder: Path) -> Ends:
 
 
 def new_sockets() -> Ends:
-    """Two sockets, of which one is written to."""
+    """Return two sockets; the test writes to one of them."""
     ours, theirs = socket.socketpair()
     return reading(ours.detach()), writing(theirs.detach())
 
 
 def new_terminal() -> Ends:
-    """The two sides of a terminal that changes nothing of what passes."""
+    """Return the two sides of a terminal that passes bytes unchanged."""
     master, slave = pty.openpty()
     tty.setraw(slave)
     return reading(master), writing(slave)
@@ -77,7 +77,7 @@ KINDS: dict[str, Callable[[Path], Ends]] = {
 
 @pytest.fixture(params=KINDS)
 def ends(request: pytest.FixtureRequest, no_leak: None, tmp_path: Path) -> Iterator[Ends]:
-    """A reading and a writing file object of each kind."""
+    """Yield a reading and a writing file object of each kind."""
     made = KINDS[request.param](tmp_path)
     yield made
     for file in made:
@@ -86,7 +86,7 @@ def ends(request: pytest.FixtureRequest, no_leak: None, tmp_path: Path) -> Itera
 
 @pytest.fixture(params=["pipe", "fifo", "socket"])
 def noticed(request: pytest.FixtureRequest, no_leak: None, tmp_path: Path) -> Iterator[Ends]:
-    """Ends of the kinds whose writer notices that the reader is gone."""
+    """Yield ends of the kinds whose writer notices that the reader is gone."""
     made = KINDS[request.param](tmp_path)
     yield made
     for file in made:
@@ -94,7 +94,7 @@ def noticed(request: pytest.FixtureRequest, no_leak: None, tmp_path: Path) -> It
 
 
 async def connect(ends: Ends) -> tuple[Recorder, Recorder]:
-    """A protocol that reads and one that writes."""
+    """Return a protocol that reads and one that writes."""
     loop = asyncio.get_running_loop()
     _, reader = await loop.connect_read_pipe(Recorder, ends[0])
     _, writer = await loop.connect_write_pipe(Recorder, ends[1])
@@ -505,7 +505,7 @@ async def test_a_callback_beside_a_transport() -> None:
 
 
 class Full(Kernel):
-    """Has no descriptor left for a duplicate."""
+    """A file without a descriptor left for a duplicate."""
 
     def duplicate(self, fd: int, lowest: int = 0) -> int:
         return -errno.EMFILE
@@ -540,7 +540,7 @@ class TestNoDescriptorLeft:
         master.close()
 
 
-# What is refused.
+# Refusals.
 
 
 class Folder:
@@ -632,7 +632,7 @@ async def test_a_connection_that_is_cancelled_closes_the_pipe(loop: whorl.EventL
         ends[1 - index].close()
 
 
-# What is shown.
+# Representations.
 
 
 def test_pipe_transports_refuse_unsupported_methods_as_in_asyncio() -> None:

@@ -119,7 +119,7 @@ FLAGS = [0, socket.AI_PASSIVE, socket.AI_NUMERICHOST | socket.AI_NUMERICSERV, so
 
 
 def answer(question: Any) -> Any:
-    """What getaddrinfo says, with the types of what it says."""
+    """Return the answer of getaddrinfo with the types of its values."""
     try:
         rows = socket.getaddrinfo(*question)
     except Exception as error:
@@ -185,7 +185,7 @@ async def test_a_replaced_function_is_asked_for_numbers_too(
     assert answered != [threading.get_ident()]
 
 
-# What needs no resolution.
+# Names without resolution.
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "255.255.255.255", b"10.0.0.1"])

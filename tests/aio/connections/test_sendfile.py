@@ -37,7 +37,7 @@ class NoSendfile(Kernel):
 
 
 class HaltingKernel(Kernel):
-    """Sends a little of a file at a time, and gives each odd call up."""
+    """A kernel that sends a little of a file at a time, and gives each odd call up."""
 
     def __init__(self, refusal: int = errno.EAGAIN) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class HaltingKernel(Kernel):
 
 @pytest.fixture(params=["by the kernel", "piece by piece", "from memory"])
 def way(request: pytest.FixtureRequest) -> str:
-    """How a file is sent."""
+    """Return the way in which a file is sent."""
     return str(request.param)
 
 
@@ -66,7 +66,7 @@ def kernel(request: pytest.FixtureRequest, kernel: Any) -> Any:
 
 @pytest.fixture
 def file(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BinaryIO]:
-    """A file with some data."""
+    """Yield a file with some data."""
     if "way" in request.fixturenames and request.getfixturevalue("way") == "from memory":
         yield io.BytesIO(DATA)
         return
@@ -77,7 +77,7 @@ def file(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BinaryIO]:
 
 @pytest.fixture
 def pair(kind: str) -> Iterator[Pair]:
-    """Two connected sockets that take only little at a time."""
+    """Yield two connected sockets that take only little at a time."""
     pair = socket_pair(kind, small=True)
     yield pair
     for sock in pair:
@@ -243,7 +243,7 @@ def test_a_pipe_is_sent_as_far_as_in_asyncio(arguments: tuple[int, ...]) -> None
     is_as_in_asyncio(use)
 
 
-# What is refused.
+# Refusals.
 
 
 class Text(io.StringIO):
@@ -421,7 +421,7 @@ async def test_a_transport_that_is_ended_ends_its_sendfile(
     sending = loop.create_task(loop.sendfile(transport, file))
     await receive(peer, 1000)
     getattr(transport, end)()
-    if end == "close":  # What a protocol wrote itself still goes out.
+    if end == "close":  # The protocol's own writes still go out.
         receiving = loop.create_task(receive_all(peer))
     with pytest.raises(ConnectionError):
         await sending

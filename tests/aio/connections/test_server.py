@@ -57,7 +57,7 @@ def _no_echoes() -> None:
 
 
 async def connected(loop: whorl.EventLoop, server: Any) -> socket.socket:
-    """A socket that is connected to a server."""
+    """Return a socket that is connected to a server."""
     address = server.sockets[0].getsockname()
     sock = socket.socket(server.sockets[0].family)
     sock.setblocking(False)
@@ -508,7 +508,7 @@ class Refusing(JumpingClock):
 
 
 class TestRefusals:
-    """On a kernel that refuses."""
+    """Tests on a kernel that refuses."""
 
     @pytest.fixture(params=["socket", "descriptor"] if ACCEPTS_DESCRIPTORS else ["socket"])
     def kernel(self, request: pytest.FixtureRequest) -> Refusing:
@@ -580,7 +580,7 @@ class OneFamily(Kernel):
 
 
 class TestOneFamily:
-    """On a machine without IPv6."""
+    """Tests on a machine without IPv6."""
 
     @pytest.fixture(params=["no sockets", "no addresses"])
     def kernel(self, request: pytest.FixtureRequest) -> OneFamily:
@@ -788,7 +788,7 @@ async def test_streams_work(loop: whorl.EventLoop) -> None:
     await end(server)
 
 
-# What is refused.
+# Refusals.
 
 REFUSED: dict[str, Callable[[Any, Any], Any]] = {
     "nothing": lambda loop, sock: loop.create_server(Echo),

@@ -25,7 +25,7 @@ Sides = tuple[tuple[Any, Recorder], tuple[Any, Recorder]]
 
 @asynccontextmanager
 async def clear_connection(loop: whorl.EventLoop, kind: str) -> AsyncIterator[Sides]:
-    """Two transports that are connected with each other."""
+    """Yield two transports that are connected with each other."""
     ours, theirs = socket_pair(kind)
     client = await loop.create_connection(Recorder, sock=ours)
     server = await loop.connect_accepted_socket(Recorder, theirs)
@@ -38,7 +38,7 @@ async def clear_connection(loop: whorl.EventLoop, kind: str) -> AsyncIterator[Si
 
 
 async def secure(loop: whorl.EventLoop, sides: Sides, **options: Any) -> tuple[Any, Any]:
-    """Both transports in TLS."""
+    """Return both transports in TLS."""
     (client, client_protocol), (server, server_protocol) = sides
     return tuple(
         await asyncio.gather(
@@ -169,7 +169,7 @@ async def test_a_stream_server_upgrades_although_the_client_was_quick(loop: whor
     await turns(5)
 
 
-# What is refused.
+# Refusals.
 
 REFUSED: dict[str, Callable[[Any, Any], Awaitable[Any]]] = {
     "no context": lambda loop, transport: loop.start_tls(transport, Recorder(), None),

@@ -1,4 +1,4 @@
-"""Subprocesses: real programs, their pipes, their end, and what is left of them."""
+"""Subprocesses: real programs, their pipes, their end, and their remains."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Reported = list[dict[str, Any]]
 
 
 def children() -> set[int]:
-    """The children of this process, those that have ended and were not reaped too."""
+    """Return the children of this process, also those that have ended and were not reaped."""
     found = set()
     for task in os.listdir("/proc/self/task"):
         with contextlib.suppress(OSError):
@@ -44,7 +44,7 @@ def children() -> set[int]:
 
 @pytest.fixture(autouse=True)
 def no_child_left(no_leak: None) -> Iterator[None]:
-    """A test leaves no child behind, also none that has ended."""
+    """Check that a test leaves no child behind, also none that has ended."""
     before = children()
     yield
     if children() - before:
@@ -53,7 +53,7 @@ def no_child_left(no_leak: None) -> Iterator[None]:
 
 
 class Talk(Watched, asyncio.SubprocessProtocol):
-    """Notes what it is told, and insists on the order."""
+    """A protocol that notes its calls, and insists on the order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class Talk(Watched, asyncio.SubprocessProtocol):
 
 
 async def output_of(*command: str, **options: Any) -> bytes:
-    """What a program writes; it must end well."""
+    """Return the output of a program, which must end without an error."""
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, **options)
     output, _ = await process.communicate()
     assert process.returncode == 0
@@ -290,7 +290,7 @@ async def test_the_protocol_runs_in_the_context_of_its_maker(loop: whorl.EventLo
     transport.close()
 
 
-# What the child gets.
+# The child's environment.
 
 
 async def test_every_kind_of_stream(tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ async def test_a_socket_may_be_given() -> None:
 
 
 async def test_subprocess_inherits_only_the_descriptors_given_to_it(loop: whorl.EventLoop) -> None:
-    """Not even with `close_fds=False`: all that the loop opens is closed when a program starts."""
+    """This holds even with `close_fds=False`: all that the loop opens is closed when a program starts."""
     blocker, _ = await loop.subprocess_exec(asyncio.SubprocessProtocol, "cat")
     server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     loop.add_signal_handler(signal.SIGUSR1, print)
@@ -419,7 +419,7 @@ async def test_arguments_may_be(kind: str, tmp_path: Path) -> None:
     assert await output_of(convert[kind]("/bin/cat"), name) == b"content"
 
 
-# What is refused.
+# Refusals.
 
 
 REFUSED: dict[str, dict[str, Any]] = {
@@ -508,7 +508,7 @@ async def test_a_signal_to_a_process_that_is_gone_does_nothing_or_says_so(loop: 
 
 
 async def test_a_process_that_has_ended_unnoticed_gets_no_signal(loop: whorl.EventLoop) -> None:
-    """It may be dead, or even reaped, and another one may have its number by now."""
+    """The process may be dead, or even reaped, and another one may have its number by now."""
     streams = {"stdin": None, "stdout": None, "stderr": None}
     transport, protocol = await loop.subprocess_exec(Talk, "sleep", "60", **streams)
     popen = transport.get_extra_info("subprocess")
@@ -605,7 +605,7 @@ async def test_children_whose_signals_are_ignored(caplog: pytest.LogCaptureFixtu
 
 
 class NoPidfds(Kernel):
-    """Has no pidfds, as systems before Linux 5.3 and some sandboxes."""
+    """A host without pidfds, as systems before Linux 5.3 and some sandboxes."""
 
     def pidfd_open(self, pid: int) -> int:
         return -errno.ENOSYS
@@ -702,7 +702,7 @@ async def test_close_kills_a_running_process(loop: whorl.EventLoop) -> None:
 @pytest.mark.parametrize("after", range(8))
 @pytest.mark.parametrize("stdin", [PIPE, None], ids=["pipes", "no pipes"])
 async def test_a_cancelled_start_leaves_nothing(loop: whorl.EventLoop, after: int, stdin: Any) -> None:
-    """Not even the child: it is reaped when the cancellation arrives."""
+    """The child is reaped when the cancellation arrives."""
     before, older = set(await settled_descriptors()), children()
     start = loop.subprocess_exec(Talk, "sleep", "60", stdin=stdin, stdout=stdin, stderr=stdin)
     task = loop.create_task(start)
@@ -753,7 +753,7 @@ def test_a_loop_closed_while_a_program_runs_leaves_no_zombie_and_no_descriptor()
 
 
 def test_a_program_may_outlive_the_loop(tmp_path: Path) -> None:
-    """Whoever keeps the transport keeps the program; Popen then tells how it ended."""
+    """The transport keeps the program; Popen then tells how it ended."""
     loop = whorl.EventLoop()
     transport, _ = loop.run_until_complete(
         loop.subprocess_shell(asyncio.SubprocessProtocol, "read x; exit 4", stdout=None, stderr=None)
@@ -774,7 +774,7 @@ def test_a_program_may_outlive_the_loop(tmp_path: Path) -> None:
 
 
 def test_programs_run_on_loops_of_other_threads() -> None:
-    """Without a child watcher, whatever the policy, and several at once."""
+    """Several programs run at once, without a child watcher, whatever the policy."""
     outputs: list[bytes] = []
 
     def work(number: int) -> None:
@@ -804,7 +804,7 @@ async def test_a_program_started_in_a_forked_child_is_the_childs_own() -> None:
     assert await process.communicate(b"still ours") == (b"still ours", None)
 
 
-# What is shown.
+# Representations.
 
 
 async def test_a_transport_shows_its_state(loop: whorl.EventLoop) -> None:

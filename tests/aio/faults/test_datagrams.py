@@ -27,7 +27,7 @@ TWO_KINDS = ["ipv4", "unix"]
 
 
 class Talker(asyncio.DatagramProtocol):
-    """Says numbered datagrams, minds the watermarks, and notes what it hears."""
+    """A protocol that sends numbered datagrams, obeys the watermarks, and notes the received ones."""
 
     def __init__(self) -> None:
         self.transport: Any = None
@@ -75,7 +75,7 @@ class Talker(asyncio.DatagramProtocol):
 
 
 class Echo(Talker):
-    """Says what it hears."""
+    """A protocol that sends back each datagram."""
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
         super().datagram_received(data, addr)
@@ -83,7 +83,7 @@ class Echo(Talker):
 
 
 async def endpoint(world: World, talker: Talker, name: str, remote: Any = None) -> Any:
-    """An endpoint of the world's kind; its address."""
+    """Return an endpoint of the world's kind, and its address."""
     options: dict[str, Any] = {"remote_addr": remote}
     if world.kind in ("ipv4", "ipv6"):
         options["local_addr"] = ("127.0.0.1" if world.kind == "ipv4" else "::1", 0)
@@ -100,13 +100,13 @@ async def endpoint(world: World, talker: Talker, name: str, remote: Any = None) 
 
 
 def message(dice: random.Random, number: int) -> bytes:
-    """A numbered datagram of any size."""
+    """Return a numbered datagram of any size."""
     size = dice.choice([0, 1, 100, 1000, 20_000])
     return number.to_bytes(4, "big") + dice.randbytes(size)
 
 
 async def echo(world: World, *, connected: bool) -> tuple[int, int]:
-    """Everything that was said and not refused comes back, once and in order; how much, and refusals."""
+    """Check that messages come back once and in order; return their number and that of refusals."""
     there, here = Echo(), Talker()
     address = await endpoint(world, there, "there")
     await endpoint(world, here, "here", address if connected else None)
@@ -154,7 +154,7 @@ def test_every_datagram_comes_back_or_is_refused(
 
 
 async def closing(world: World) -> int:
-    """What was sent before `close` arrives, and `connection_lost` comes once; how many were refused."""
+    """Check that data sent before `close` arrives, and `connection_lost` comes once; return the refusals."""
     there = Talker()
     address = await endpoint(world, there, "there")
     said = 0
@@ -184,7 +184,7 @@ def test_closing_loses_no_datagram(kind: str, seed: int, tmp_path: Path) -> None
 
 
 async def refusals(world: World) -> tuple[int, int]:
-    """Refusals are told, each once, and end nothing."""
+    """Check that each refusal is reported once, and ends nothing."""
     there, here = Echo(), Talker()
     address = await endpoint(world, there, "there")
     await endpoint(world, here, "here", address)
@@ -210,7 +210,7 @@ def test_refusals_are_told_and_end_nothing(kind: str, seed: int, tmp_path: Path)
 
 
 async def sockets(world: World) -> None:
-    """The sock_ methods send and receive every datagram."""
+    """Check that the sock_ methods send and receive every datagram."""
     loop = asyncio.get_running_loop()
     family = {"ipv4": socket.AF_INET, "ipv6": socket.AF_INET6}.get(world.kind, socket.AF_UNIX)
     with socket.socket(family, socket.SOCK_DGRAM) as ours, socket.socket(family, socket.SOCK_DGRAM) as theirs:

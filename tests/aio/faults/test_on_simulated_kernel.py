@@ -39,7 +39,7 @@ HARMLESS = {"brk", "mmap", "munmap", "mremap", "madvise", "futex", "getpid"}
 
 @pytest.fixture(autouse=True)
 def no_hang() -> None:
-    """Nothing can hang here: a world that stands still raises. Other processes take their time."""
+    """Set no alarm: a world that stands still raises, and other processes take their time."""
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def kernel() -> SimulatedKernel:
 
 @pytest.fixture
 def loop(kernel: SimulatedKernel) -> Iterator[whorl.EventLoop]:
-    """A loop in the simulated world, that leaves nothing open there."""
+    """Yield a loop in the simulated world that leaves no socket open there."""
     loop = whorl.EventLoop(kernel=kernel, host=SimulatedHost())
     reported: list[dict[str, Any]] = []
     loop.set_exception_handler(lambda loop, context: reported.append(context))
@@ -60,7 +60,7 @@ def loop(kernel: SimulatedKernel) -> Iterator[whorl.EventLoop]:
 
 
 def in_a_process(*options: str, sources: str | None = None, prefix: tuple[str, ...] = ()) -> str:
-    """What a day prints in a process of its own, with the build under test or with other sources."""
+    """Return the output of a day in a process of its own, with the build under test or with other sources."""
     environment = dict(os.environ)
     if sources is not None:
         environment["PYTHONPATH"] = sources
@@ -138,7 +138,7 @@ def test_simulated_day_makes_no_system_call(tmp_path: Path) -> None:
 
 
 def calls_in(log: str) -> set[str]:
-    """The system calls in a part of a trace."""
+    """Return the system calls in a part of a trace."""
     return set(re.findall(r"^\d+ +(\w+)\(", log, re.MULTILINE))
 
 

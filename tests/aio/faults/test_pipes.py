@@ -23,7 +23,7 @@ SEEDS = pytest.mark.parametrize("seed", seeds())
 
 
 def ends(kind: str) -> tuple[Any, Any]:
-    """A reading and a writing file object."""
+    """Return a reading and a writing file object."""
     if kind == "pipe":
         read_fd, write_fd = os.pipe()
     else:
@@ -32,7 +32,7 @@ def ends(kind: str) -> tuple[Any, Any]:
 
 
 async def one_way(world: World) -> None:
-    """What is written arrives, in order, and then the end."""
+    """Check that written data arrives in order, and then the end."""
     loop = asyncio.get_running_loop()
     read_end, write_end = ends(world.kind)
     _, reader = await loop.connect_read_pipe(Listener, read_end)
@@ -53,7 +53,7 @@ async def one_way(world: World) -> None:
 
 
 async def shared(world: World) -> None:
-    """A reader and a writer on one descriptor, and the same at the other side."""
+    """Run a reader and a writer on one descriptor, and the same at the other side."""
     loop = asyncio.get_running_loop()
     talkers = []
     for sock in socket.socketpair():

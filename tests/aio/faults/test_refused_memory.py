@@ -1,4 +1,4 @@
-"""What refused memory leaves behind: no crash, no open descriptor, and a loop that works."""
+"""Refused memory leaves no crash and no open descriptor behind, and a loop that works."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ pytestmark = pytest.mark.faults
 
 Scenario = Callable[[World], Awaitable[Any]]
 
-#: A sleep this long in which nothing happens is over: everything that talks is in this process. If it was to
-#: be a long one, 20 times as much: on a busy system TCP may find its window closed, and asks again later.
+#: A sleep this long without an event is over: all peers are in this process. A long sleep gets 20 times as
+#: much. On a busy system TCP may find its window closed, and asks again later.
 QUIET_NS = SECOND // 20
 LONG_SLEEP_NS = 10 * SECOND
 
@@ -44,12 +44,12 @@ ENDLESS = 600
 
 
 def seeds() -> range:
-    """The seeds to run."""
+    """Return the seeds to run."""
     return seeds_of_run(3)
 
 
 class HurriedFaultKernel(FaultKernel):
-    """Fails on purpose, and lets the clock jump when nothing happens; nobody waits for a rest of a second."""
+    """A kernel that fails on purpose, and lets the clock jump in a quiet sleep: no rest takes a second."""
 
     def __init__(self, seed: int, rates: FaultRates) -> None:
         super().__init__(seed, rates)

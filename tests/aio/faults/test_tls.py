@@ -40,7 +40,7 @@ pytestmark = pytest.mark.faults
 
 
 class TLSWorld(World):
-    """A world in which everybody speaks TLS, or will."""
+    """A world in which both ends speak TLS, or will."""
 
     def __init__(self, kind: str, seed: int, folder: Any = "") -> None:
         super().__init__(kind, seed, folder)
@@ -72,7 +72,7 @@ class TLSWorld(World):
         return await loop.create_connection(factory, *self.address, **options)
 
     async def upgrade(self, client: Any, peer: Any) -> None:
-        """TLS from now on, at both ends; over TLS, if that is what they speak."""
+        """Talk TLS from now on, at both ends; over TLS, if both ends talk TLS already."""
         loop = asyncio.get_running_loop()
         client.transport, peer.transport = await asyncio.gather(
             loop.start_tls(client.transport, client, self.client_tls, server_hostname="localhost"),
@@ -85,7 +85,7 @@ async def until_heard(protocol: Any, size: int) -> None:
 
 
 async def upgrades(world: Any) -> None:
-    """In the clear, then in TLS, then in TLS over TLS: nothing is lost in between."""
+    """Talk in the clear, then in TLS, then in TLS over TLS: nothing is lost in between."""
     world.at_once = False
     server = await world.serve(random_listener(world))
     _, client = await world.connect(random_listener(world))
@@ -107,7 +107,7 @@ async def upgrades(world: Any) -> None:
 
 
 async def slow_readers(world: Any) -> None:
-    """Pauses on both sides and small watermarks: nothing is lost, nothing arrives in a pause."""
+    """Pause on both sides with small watermarks: nothing is lost, and nothing arrives in a pause."""
 
     class Slow(Listener):
         def data_received(self, data: bytes) -> None:
@@ -141,7 +141,7 @@ async def slow_readers(world: Any) -> None:
 
 
 async def several_connections(world: Any) -> None:
-    """Bytes of one connection never reach another, although they share a buffer."""
+    """Check that bytes of one connection never reach another, although they share a buffer."""
 
     def echo() -> Conduct:
         return Echo() if world.random.random() < 0.5 else BufferedEcho(world)
@@ -178,7 +178,7 @@ SCENARIOS = (
 
 
 def kind_of(seed: int) -> str:
-    """What a seed is run over; the kernel's own dice hang on its last bit already."""
+    """Return the kind of connection of a seed. Its last bit already decides the dice of the kernel."""
     return "unix" if seed // 2 % 2 else "tcp"
 
 

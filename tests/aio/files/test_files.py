@@ -1,4 +1,4 @@
-"""Files for coroutines: like Python's own, whatever is cancelled, refused or cut short."""
+"""Files for coroutines: like Python's own, also when calls are cancelled, refused or cut short."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TEXT = "first line\nsecond: Ünïcödé ✓ 𝄞\n\nno end of line"
 
 @pytest.fixture(params=["from memory", "in threads", "with faults"])
 def kernel(request: pytest.FixtureRequest) -> Kernel:
-    """The real kernel, one whose memory never knows anything, and one that cuts short and is interrupted."""
+    """Return the real kernel, one without files in memory, or one that shortens calls and is interrupted."""
     if request.param == "from memory":
         return Kernel()
     if request.param == "in threads":
@@ -210,7 +210,7 @@ READS: list[tuple[str, tuple[Any, ...]]] = [
 
 
 async def outcome(function: Any, *args: Any) -> Any:
-    """A result, or the type of the error."""
+    """Return a result, or the type of the error."""
     try:
         result = function(*args)
         return await result if asyncio.iscoroutine(result) else result
@@ -715,7 +715,7 @@ async def test_a_path_is_a_pure_path_whose_questions_are_awaited(tmp_path: Path)
     assert await path.write_bytes(b"x") == 1
 
 
-# What may go wrong.
+# Errors.
 
 
 async def test_an_error_has_a_short_traceback(tmp_path: Path) -> None:

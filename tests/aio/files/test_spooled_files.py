@@ -23,7 +23,7 @@ LINES = ["one\n", "two\n", "drei \u00e4\n", "x" * 50 + "\n"]
 
 
 class NoSpace(Kernel):
-    """A disk that is full once somebody says so."""
+    """A disk that is full once a test says so."""
 
     is_full = False
 
@@ -33,7 +33,7 @@ class NoSpace(Kernel):
 
 @pytest.fixture(params=["real", "with faults"])
 def kernel(request: pytest.FixtureRequest) -> Kernel:
-    """The real kernel, and one that cuts short and is interrupted."""
+    """Return the real kernel, or one that shortens calls and is interrupted."""
     if request.param == "real":
         return NoSpace()
     return FaultKernel(1, FaultRates(short=0.3, again=0, interrupted=0.2, no_buffers=0))
@@ -41,13 +41,13 @@ def kernel(request: pytest.FixtureRequest) -> Kernel:
 
 @pytest.fixture
 def nothing_left(tmp_path: Path) -> Iterator[None]:
-    """Fails if a test leaves a file in its folder."""
+    """Fail if a test leaves a file in its folder."""
     yield
     assert os.listdir(tmp_path) == []
 
 
 async def outcome(file: Any, method: str, arguments: tuple[Any, ...]) -> Any:
-    """What comes of a call, or the kind of its error."""
+    """Return the result of a call, or the kind of its error."""
     try:
         result = getattr(file, method)(*arguments)
         return await result if asyncio.iscoroutine(result) else result

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("kernel", "nothing_left")
 
 @pytest.fixture(params=["real", "with faults"])
 def kernel(request: pytest.FixtureRequest) -> Kernel:
-    """The real kernel, and one that cuts short and is interrupted."""
+    """Return the real kernel, or one that shortens calls and is interrupted."""
     if request.param == "real":
         return Kernel()
     return FaultKernel(1, FaultRates(short=0.3, again=0.3, interrupted=0.2, no_buffers=0))
@@ -29,7 +29,7 @@ def kernel(request: pytest.FixtureRequest) -> Kernel:
 
 @pytest.fixture
 def nothing_left(tmp_path: Path) -> Iterator[None]:
-    """Fails if a test leaves a file in its folder."""
+    """Fail if a test leaves a file in its folder."""
     yield
     assert os.listdir(tmp_path) == []
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("no_leak")
 
 
 def watched(calls: list[Any], show: Any) -> Any:
-    """What a tool puts in the place of `Handle._run`."""
+    """Return a replacement of `Handle._run` as a tool installs it."""
     former: Any = asyncio.Handle._run
 
     def run(self: Any) -> None:

@@ -1,4 +1,4 @@
-"""What Whorl relies on in CPython holds on this Python, and no longer once somebody has replaced it."""
+"""Whorl's assumptions about CPython hold on this Python, and no longer after a replacement."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("no_leak")
 
 
 class NotingLoop(asyncio.SelectorEventLoop):
-    """Makes no server, but hands out what it would make its protocols with."""
+    """A loop that makes no server, but returns the factory of its protocols."""
 
     async def create_server(self, factory: Any, *args: Any, **options: Any) -> Any:
         return factory
@@ -37,11 +37,11 @@ class NotingLoop(asyncio.SelectorEventLoop):
 
 
 async def answer(reader: Any, writer: Any) -> None:
-    """What a server calls."""
+    """Do nothing, as the handler of a server."""
 
 
 def server_factory(start: Callable[..., Any] = streams.start_server) -> Any:
-    """The factory of protocols that asyncio gives a loop."""
+    """Return the factory of protocols that asyncio gives a loop."""
     with asyncio.Runner(loop_factory=NotingLoop) as runner:
         return runner.run(start(answer))
 

@@ -31,14 +31,14 @@ ENDINGS = ["shutdown_asyncgens", "shutdown_default_executor"]
 
 @pytest.fixture(params=ENDINGS)
 def ending(request: pytest.FixtureRequest) -> str:
-    """The name of a method that shuts something down."""
+    """Return the name of a method that shuts down a part of the loop."""
     name: str = request.param
     return name
 
 
 @pytest.fixture(params=["cpython", "compiled"])
 def ended(request: pytest.FixtureRequest) -> Iterator[whorl.EventLoop]:
-    """A loop that has run, and that is only closed after the test."""
+    """Yield a loop that has run and that is only closed after the test."""
     loop = whorl.new_event_loop(tasks=request.param)
     loop.run_until_complete(asyncio.sleep(0))
     yield loop
@@ -46,7 +46,7 @@ def ended(request: pytest.FixtureRequest) -> Iterator[whorl.EventLoop]:
 
 
 def turns_of(loop: whorl.EventLoop, ending: str) -> int:
-    """How many turns it takes to shut that down."""
+    """Return the number of turns that this shutdown takes."""
     before = loop.metrics().turns
     assert loop.run_until_complete(getattr(loop, ending)()) is None
     return loop.metrics().turns - before

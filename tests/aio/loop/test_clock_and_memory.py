@@ -85,7 +85,7 @@ def test_after_a_suspension_each_overdue_timer_runs_once_and_in_order() -> None:
 
 @pytest.fixture
 def traced() -> Iterator[None]:
-    """Python's own memory is watched."""
+    """Trace Python's own memory meanwhile."""
     tracemalloc.start()
     yield
     tracemalloc.stop()

@@ -1,4 +1,4 @@
-"""What debug mode logs, word for word: on our loop it is what asyncio writes."""
+"""The log of debug mode, word for word: Whorl's loop writes what asyncio's writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.aio.compare_with_asyncio import Scenario, is_as_in_asyncio
 from tests.aio.sockets_for_tests import Recorder, socket_pair, turns
 from tests.aio.tls_contexts import client_context, server_context
 
-#: What differs from run to run.
+#: The parts that differ from run to run.
 VARIES = (
     (r"0x[0-9a-f]+", "0x"),
     (r"\bfd=\d+", "fd="),
@@ -37,7 +37,7 @@ VARIES = (
 
 
 class Notes(logging.Handler):
-    """Keeps what is logged."""
+    """A handler that keeps the log."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ def logs_as_in_asyncio(scenario: Scenario, ordered: bool = True) -> list[str]:
 
 
 async def connect(loop: Any, tls: bool, **options: Any) -> None:
-    """A server and a client that pauses, writes and goes."""
+    """Run a server and a client that pauses, writes and leaves."""
     inner: list[Recorder] = []
 
     def factory() -> Recorder:

@@ -1,4 +1,4 @@
-"""Errors that nobody caught, and what debug mode says about callbacks."""
+"""Errors that no code caught, and debug mode's log of callbacks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def fail(*args: object) -> None:
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> str:
-    """The one record that asyncio's logger got."""
+    """Return the one record that asyncio's logger got."""
     (record,) = [record for record in caplog.records if record.name == "asyncio"]
     assert record.exc_info is None or record.levelno == logging.ERROR
     return record.getMessage()
@@ -151,7 +151,7 @@ def test_the_handler_can_be_asked_for_and_taken_away(loop: whorl.EventLoop) -> N
     assert loop.get_exception_handler() is None
 
 
-# What is logged.
+# The log.
 
 
 async def never() -> None:
@@ -317,7 +317,7 @@ async def test_debug_mode_refuses_calls_from_other_threads(loop: whorl.EventLoop
 
 
 class TestSlowCallbacks:
-    """On a kernel whose clock goes on when a test says so."""
+    """Tests on a kernel whose clock goes on when a test says so."""
 
     @pytest.fixture
     def kernel(self) -> JumpingClock:
@@ -394,7 +394,7 @@ class TestSlowCallbacks:
         assert "Executing" not in caplog.text
 
 
-# What cannot be a callback, method by method, as asyncio says it.
+# Objects that cannot be a callback, method by method, in asyncio's words.
 
 SCHEDULING = {
     "call_soon": (),

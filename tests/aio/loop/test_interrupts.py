@@ -22,7 +22,8 @@ from whorl.core import Host, Kernel, Loop
 pytestmark = pytest.mark.usefixtures("no_leak")
 
 FOLDER = os.path.dirname(whorl.__file__)
-#: What begins and ends runs. Compiled, most of it has no frames, but what it calls has.
+#: The functions that begin and end runs. Compiled, most of them have no frames, but the functions that they
+#: call have.
 BEGINS_OR_ENDS = {
     "_begin_run", "_end_run", "_leave", "refresh_overrides", "patched_run", "is_main_thread", "wants_signals"
 }  # fmt: skip
@@ -129,7 +130,7 @@ class Calls:
 
 
 class CountingKernel(Kernel):
-    """Counts how often the clock is asked."""
+    """A kernel that counts the reads of the clock."""
 
     calls: Calls
 
@@ -143,7 +144,7 @@ class CountingKernel(Kernel):
 
 
 class CountingHost(Host):
-    """Counts what is asked of the process."""
+    """A host that counts its calls."""
 
     calls: Calls
 
@@ -159,7 +160,7 @@ class CountingHost(Host):
 
 
 class CountingLoop(whorl.EventLoop):
-    """Counts what a run asks of its face."""
+    """A loop that counts the calls that a run makes."""
 
     calls: Calls
 

@@ -1,4 +1,4 @@
-"""What one sees of tasks from outside: the same on our loop as on asyncio's."""
+"""The view of tasks from outside: the same on Whorl's loop as on asyncio's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HAS_CALL_GRAPHS = sys.version_info >= (3, 14)
 
 
 def plain(text: str) -> str:
-    """A text without what differs from run to run, and from loop to loop."""
+    """Return a text without the parts that differ from run to run, and from loop to loop."""
     text = re.sub(r"0x[0-9a-f]+", "ADDRESS", text)
     text = re.sub(r"Task-\d+", "Task-N", text)
     return re.sub(r"/\S*/(asyncio|whorl/aio)/\w+\.py:\d+", "PLACE", text)
@@ -42,7 +42,7 @@ async def wait_for_two() -> None:
 
 @asynccontextmanager
 async def waiting(main: Any, name: str) -> AsyncIterator[asyncio.Task[Any]]:
-    """A task that waits while others look at it."""
+    """Yield a task that waits while others look at it."""
     task = asyncio.create_task(main, name=name)
     for _ in range(3):
         await asyncio.sleep(0)
@@ -114,7 +114,7 @@ def test_call_graphs_are_those_on_asyncios_loop() -> None:
 
 
 def ask(command: str) -> str:
-    """What `python -m asyncio COMMAND` tells of this process."""
+    """Return the output of `python -m asyncio COMMAND` for this process."""
     answer = subprocess.run(
         [sys.executable, "-m", "asyncio", command, str(os.getpid())],
         capture_output=True,

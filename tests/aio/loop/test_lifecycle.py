@@ -32,13 +32,13 @@ pytestmark = pytest.mark.usefixtures("no_leak")
 
 @pytest.fixture
 def plain_loop(no_leak: None) -> Iterator[whorl.EventLoop]:
-    """A loop that is only closed after the test."""
+    """Yield a loop that is only closed after the test."""
     loop = whorl.EventLoop()
     yield loop
     loop.close()
 
 
-# What it is.
+# Its kind.
 
 
 def test_the_loop_is_one_of_asyncios_and_one_of_the_machines(plain_loop: whorl.EventLoop) -> None:
@@ -47,7 +47,7 @@ def test_the_loop_is_one_of_asyncios_and_one_of_the_machines(plain_loop: whorl.E
 
 
 def test_a_new_loop_keeps_nothing_in_its_instance_dictionary(plain_loop: whorl.EventLoop) -> None:
-    """Otherwise the interpreter asks it before it finds a method: see the slots of `EventLoop`."""
+    """Otherwise the interpreter looks there before it finds a method: see the slots of `EventLoop`."""
     assert vars(plain_loop) == {}
 
 
@@ -105,7 +105,7 @@ def test_run_until_complete_gives_the_result() -> None:
 
 
 def test_run_until_complete_adds_asyncios_own_callback_to_its_task() -> None:
-    """How libraries tell the task at the root of the program."""
+    """Libraries know the task at the root of the program by it."""
 
     async def callbacks() -> list[object]:
         task: Any = asyncio.current_task()
@@ -839,7 +839,7 @@ def test_a_loop_with_handles_left_open_is_closed_even_if_warnings_are_errors() -
 
 
 def in_child(function: Any) -> int:
-    """The exit status of a forked child that calls a function."""
+    """Return the exit status of a forked child that calls a function."""
     child = os.fork()
     if child == 0:
         status = 1

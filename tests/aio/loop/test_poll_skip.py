@@ -68,7 +68,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 async def polls_in(kernel: CountingKernel, count: int) -> int:
-    """How many of the next `count` turns poll."""
+    """Return how many of the next `count` turns poll."""
     before = kernel.polls
     await turns(count)
     return kernel.polls - before
@@ -157,7 +157,7 @@ async def test_transport_data_to_the_same_loop_arrives_in_the_next_turn(
 async def polls_until_woken(
     loop: whorl.EventLoop, kernel: CountingKernel, *calls: Callable[[], object]
 ) -> int:
-    """How many polls there are until a task goes on, which another thread wakes after these calls."""
+    """Return the number of polls until a task goes on that another thread wakes after these calls."""
     woken = loop.create_future()
 
     def wake() -> None:
@@ -251,7 +251,7 @@ async def test_data_that_comes_after_a_wakeup_waits_for_a_turn_at_most(
     loop.remove_reader(near)
 
 
-# What waits no longer than the bound.
+# Events that wait no longer than the bound.
 
 
 async def test_data_waits_for_a_few_turns_at_most(
@@ -289,7 +289,7 @@ async def test_a_timer_that_is_due_does_not_wait(loop: whorl.EventLoop, kernel: 
         await turns(1)
         assert fired == []
         kernel.clock += 101
-        await turns(2)  # What falls due comes after what was ready before.
+        await turns(2)  # Due timers come after entries that were ready before.
         assert fired == [1]
 
 

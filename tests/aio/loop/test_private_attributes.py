@@ -1,4 +1,4 @@
-"""Names that are private in asyncio and that programs read: ours give what asyncio's have."""
+"""Names that are private in asyncio and that programs read: Whorl's return what asyncio's have."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STATE = ("_closing", "_conn_lost", "_paused", "_protocol_paused", "_high_water",
 
 
 def shown(transport: Any, *names: str) -> dict[str, Any]:
-    """What a transport has under these names, with the sizes of its buffers."""
+    """Return a transport's attributes with these names, and the sizes of its buffers."""
     found = {name: getattr(transport, name) for name in names}
     buffer = transport._buffer if hasattr(transport, "_buffer") else []
     found["type"] = type(buffer)
@@ -32,7 +32,7 @@ def shown(transport: Any, *names: str) -> dict[str, Any]:
 
 
 async def filled(loop: Any, protocol: Any) -> tuple[Any, socket.socket, bytes]:
-    """A transport whose peer does not read, with something unsent, and all that was written."""
+    """Return a transport with unsent data, its peer that does not read, and all that was written."""
     ours, peer = socket_pair("unix")
     transport, _ = await loop.connect_accepted_socket(lambda: protocol, ours)
     transport.set_write_buffer_limits(high=10, low=5)
@@ -142,7 +142,7 @@ def test_pipes() -> None:
 
 @pytest.mark.parametrize("is_read", [True, False], ids=["read", "written"])
 def test_a_file_that_is_taken_from_a_transport_is_closed_by_nobody(is_read: bool) -> None:
-    """As programs do whose transports are over the standard streams, which others use too."""
+    """Programs do so with transports over the standard streams, which other code uses too."""
 
     async def scenario(loop: Any) -> Any:
         ends = os.pipe()
@@ -187,7 +187,7 @@ def test_datagrams() -> None:
 
 
 def test_the_earliest_timer_comes_first() -> None:
-    """As loops rely on whose time goes on when nothing is ready."""
+    """Loops rely on it whose time goes on when nothing is ready."""
 
     def scenario(loop: Any) -> Any:
         handles = [loop.call_at(when, int) for when in (7e9, 3e9, 5e9, 1e9, 9e9)]
@@ -309,7 +309,7 @@ async def test_the_guide_names_what_there_is(loop: Any) -> None:
 
 
 def test_private_buffer_attribute_sends_held_writes_first(loop: whorl.EventLoop) -> None:
-    """Whoever looks at the buffer finds what was held back until the end of the callback sent."""
+    """A program that looks at the buffer finds that held writes have been sent."""
 
     async def main() -> None:
         ours, peer = socket_pair("tcp")

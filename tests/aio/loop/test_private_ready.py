@@ -22,7 +22,7 @@ def run_once(loop: Any) -> None:
 
 
 def handle(loop: Any, *call: Any) -> asyncio.Handle:
-    """A handle of asyncio's own class."""
+    """Return a handle of asyncio's own class."""
     return asyncio.Handle(call[0], call[1:], loop)
 
 

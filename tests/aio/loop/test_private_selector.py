@@ -1,4 +1,4 @@
-"""asyncio's private `_selector`: what is watched, and a `select` of somebody else's."""
+"""asyncio's private `_selector`: its watches, and a `select` of the program's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("no_leak")
 
 @pytest.fixture
 def ends() -> Iterator[tuple[Any, Any]]:
-    """A pair of sockets that do not block."""
+    """Yield a pair of sockets that do not block."""
     ours, peer = socket_pair("unix")
     with ours, peer:
         yield ours, peer
@@ -71,7 +71,7 @@ def test_transports_are_watched(loop: whorl.EventLoop, ends: tuple[Any, Any]) ->
 
 
 def test_a_select_in_its_place_moves_the_time() -> None:
-    """As helpers do that let hours pass in no time: the clock goes on when the loop would sleep."""
+    """Helpers do so that let hours pass in no time: the clock goes on when the loop would sleep."""
 
     async def scenario(loop: Any) -> Any:
         now = 1000.0
@@ -195,7 +195,7 @@ def test_private_selector_sleeps_until_another_thread_wakes_it(loop: whorl.Event
 
 
 def test_a_wakeup_is_found_by_each_select_of_a_turn() -> None:
-    """As helpers do that look for events first, and sleep if there are none."""
+    """Helpers do so that look for events first, and sleep if there are none."""
 
     def scenario(loop: Any) -> Any:
         found: list[bool] = []

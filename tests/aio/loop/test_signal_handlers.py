@@ -22,7 +22,7 @@ USR1, USR2 = signal.SIGUSR1, signal.SIGUSR2
 
 @pytest.fixture(autouse=True)
 def no_wakeup_fd_left(no_hang: None) -> Iterator[None]:
-    """A test leaves nobody who is told of signals."""
+    """Check that a test leaves no descriptor for signals."""
     yield
     assert signal.set_wakeup_fd(-1) == -1
     assert signal.getsignal(USR1) is signal.SIG_DFL

@@ -1,4 +1,4 @@
-"""Subclasses of the loop that override what asyncio's methods call: what is called, on both loops."""
+"""Subclasses of the loop that override what asyncio's methods call: their calls, on both loops."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def is_as_on_asyncios(mixin: type, scenario: Callable[[Any], Any]) -> Any:
 
 
 def noting(*names: str) -> type:
-    """A class whose methods of these names note that they were called, and call the loop's."""
+    """Return a class whose methods of these names note their calls, and call the loop's."""
 
     def method(name: str) -> Any:
         def call(self: Any, *args: Any, **options: Any) -> Any:
@@ -40,7 +40,7 @@ def noting(*names: str) -> type:
 
 
 def test_call_soon_calls_the_one_that_is_overridden() -> None:
-    """As loops do that have another main loop woken for what is scheduled."""
+    """Loops do so that wake another main loop for scheduled calls."""
 
     def scenario(loop: Any) -> Any:
         found: list[Any] = []
@@ -143,7 +143,7 @@ def test_names_are_resolved_by_the_one_that_is_overridden() -> None:
 
 
 def test_events_go_by_the_one_that_is_overridden() -> None:
-    """As loops do that measure how long they sleep."""
+    """Loops do so that measure how long they sleep."""
 
     class Counting:
         found: int
@@ -193,7 +193,7 @@ def test_a_time_that_goes_on_when_nothing_is_ready() -> None:
 
 
 def test_turns_made_by_hand() -> None:
-    """As those do who run a loop from within: the selector, its events, the timers, what is ready."""
+    """Programs do so that run a loop from within: the selector, its events, the timers, the ready queue."""
 
     def scenario(loop: Any) -> Any:
         called: list[str] = []
@@ -214,7 +214,7 @@ def test_turns_made_by_hand() -> None:
 
 
 def test_events_that_an_override_keeps_are_not_lost() -> None:
-    """What is not passed on comes all the same: an edge would not come again."""
+    """An event that is not passed on comes all the same: an edge would not come again."""
 
     class Dropping(whorl.EventLoop):
         def _process_events(self, event_list: Any) -> None:

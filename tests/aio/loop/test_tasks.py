@@ -306,7 +306,7 @@ async def test_the_running_task_is_known(loop: whorl.EventLoop) -> None:
     assert task in asyncio.all_tasks(loop)
 
 
-# What a task may wait for.
+# Objects for which a task may wait.
 
 
 class ForeignFuture:
@@ -341,7 +341,7 @@ def test_a_task_waits_for_a_foreign_future() -> None:
 
 @types.coroutine
 def generator_coroutine(value: Any) -> Any:
-    """A coroutine made of a generator."""
+    """Return a coroutine made of a generator."""
     return (yield value)
 
 

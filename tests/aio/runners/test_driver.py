@@ -23,14 +23,14 @@ pytestmark = pytest.mark.usefixtures("no_leak")
 
 @pytest.fixture
 def guest(no_leak: None) -> Iterator[whorl.EventLoop]:
-    """A loop to be driven."""
+    """Yield a loop to be driven."""
     loop = whorl.EventLoop()
     yield loop
     loop.close()
 
 
 def drive(driver: Driver, longest: float = 20) -> None:
-    """What a host does: sleep until the descriptor or the timeout says so, then make a step."""
+    """Act as a host: sleep by the descriptor and the timeout, then make a step."""
     host = select.poll()
     host.register(driver, select.POLLIN)
     while driver.step():
@@ -87,7 +87,7 @@ def test_the_timeout_is_that_of_the_next_thing_to_do(guest: whorl.EventLoop) -> 
 
 
 def fired(driver: Driver, ask: Callable[[], object]) -> bool:
-    """Return whether what is asked of a loop between two steps ends its sleep."""
+    """Return whether a call of the loop between two steps ends its sleep."""
     driver.step()
     driver.timeout()
     assert not is_awake(driver)

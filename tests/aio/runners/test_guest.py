@@ -1,4 +1,4 @@
-"""Guest mode: a program on a loop of ours in a host's thread."""
+"""Guest mode: a program on a Whorl loop in a host's thread."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def test_a_guest_that_the_host_cannot_start_leaves_a_loop_that_can_run() -> None
     with pytest.raises(LookupError):
         whorl.start_guest_run(main(), run_sync_soon_threadsafe=refuse, done_callback=ran.append, loop=loop)
     assert not loop.is_running()
-    loop.run_forever()  # What was begun stops it when it has ended.
+    loop.run_forever()  # The begun coroutine stops it when it has ended.
     assert ran == [1]
     for thread in set(threading.enumerate()) - before:
         thread.join()

@@ -23,7 +23,7 @@ async def running_loop() -> asyncio.AbstractEventLoop:
 
 @pytest.fixture
 def installed() -> Iterator[None]:
-    """The policy is Whorl's, for one test."""
+    """Install Whorl's policy for one test."""
     known = vars(asyncio.events)
     get = known.get("_get_event_loop_policy") or known["get_event_loop_policy"]
     set_ = known.get("_set_event_loop_policy") or known["set_event_loop_policy"]

@@ -29,7 +29,7 @@ Pair = tuple[socket.socket, socket.socket]
 
 @pytest.fixture
 def pair(no_leak: None) -> Iterator[Pair]:
-    """Two connected sockets."""
+    """Yield two connected sockets."""
     one, other = socket.socketpair()
     one.setblocking(False)
     other.setblocking(False)
@@ -38,7 +38,7 @@ def pair(no_leak: None) -> Iterator[Pair]:
 
 
 def called(loop: whorl.EventLoop, register: Callable[..., None], fd: Any) -> asyncio.Future[None]:
-    """A future that is done when the callback that this registers is called."""
+    """Return a future that is done when the callback that this registers is called."""
     done = loop.create_future()
     register(fd, lambda: done.done() or done.set_result(None))
     return done
@@ -279,7 +279,7 @@ async def test_a_writer_alone_learns_that_its_peer_is_gone(loop: whorl.EventLoop
     assert loop.remove_writer(one)
 
 
-# What else has a descriptor.
+# Other objects with a descriptor.
 
 
 async def test_a_fifo(loop: whorl.EventLoop, tmp_path: Any) -> None:
@@ -355,7 +355,7 @@ async def test_standard_file_objects(loop: whorl.EventLoop) -> None:
         assert loop.remove_reader(reader)
 
 
-# What is refused.
+# Refusals.
 
 
 @pytest.mark.parametrize("method", ["add_reader", "add_writer"])
@@ -529,8 +529,8 @@ async def test_a_number_that_means_another_file_by_now(loop: whorl.EventLoop) ->
 async def test_other_descriptors_survive_one_that_became_a_regular_file(
     loop: whorl.EventLoop, pair: Pair
 ) -> None:
-    # The watches of closed descriptors that live on as duplicates can only be ended by making the
-    # set of all watches anew; by then some descriptor may mean something that cannot be watched.
+    # A closed descriptor may live on as a duplicate. Only making the set of all watches anew ends its watch.
+    # By then another number may mean a file that cannot be watched.
     victim, victim_peer = socket.socketpair()
     stale, stale_peer = socket.socketpair()
     duplicate, victim_fd, stale_fd = stale.dup(), victim.fileno(), stale.fileno()
@@ -630,7 +630,7 @@ def test_a_writer_that_was_ready_runs_before_a_reader_that_ended_the_run(error: 
 def test_a_callback_that_is_new_in_a_turn_is_not_called_for_what_that_turn_has_seen(
     kind: str, hung_up: bool
 ) -> None:
-    """What else was asked for before it, comes before it: it waits for the next poll."""
+    """Events requested before it come before it: it waits for the next poll."""
 
     async def scenario(loop: Any) -> Any:
         order: list[str] = []

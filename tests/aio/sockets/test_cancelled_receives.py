@@ -1,4 +1,4 @@
-"""A receive that is cancelled loses nothing, whoever awaits it: the next one finds what had arrived."""
+"""A receive that is cancelled loses nothing, with any awaiter: the next one finds what had arrived."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class OwnSocket(socket.socket):
 
 
 class NosyTask(asyncio.Task[Any]):
-    """A task of whose waits somebody else is told, too."""
+    """A task whose waits another listener sees, too."""
 
     def look(self) -> None:
         waiter = self._fut_waiter  # type: ignore[attr-defined]
@@ -63,7 +63,7 @@ if sys.version_info >= (3, 12):
 
 @pytest.fixture(params=AWAITERS)
 def factory(request: pytest.FixtureRequest) -> Any:
-    """What makes the tasks that wait."""
+    """Return the factory of the tasks that wait."""
     if request.param == "an eager task":
         return asyncio.eager_task_factory  # type: ignore[attr-defined]
     return {"a task": None, "a Python task": python_task, "a task others look at": nosy_task}[request.param]
@@ -77,7 +77,7 @@ def debug(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(params=[whorl.EventLoop, CompiledTasksEventLoop])
 def any_loop(request: pytest.FixtureRequest, factory: Any, debug: bool) -> Iterator[Any]:
-    """A loop with such tasks."""
+    """Yield a loop with such tasks."""
     loop = request.param()
     loop.set_task_factory(factory)
     loop.set_debug(debug)
@@ -134,7 +134,7 @@ async def received_late(
 
 
 def own(sock: socket.socket) -> socket.socket:
-    """The same as a socket with methods of its own."""
+    """Return the same as a socket with methods of its own."""
     made = OwnSocket(fileno=sock.detach())
     made.setblocking(False)
     return made

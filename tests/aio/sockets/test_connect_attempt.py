@@ -1,4 +1,4 @@
-"""Sockets that are being connected: nothing is lost on the way, and whatever a program replaced is called."""
+"""Sockets that are being connected: nothing is lost on the way, and replaced methods are called."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ pytestmark = pytest.mark.usefixtures("no_leak")
 
 @pytest.fixture
 def address() -> Iterator[Any]:
-    """The address of a server that answers nothing."""
+    """Yield the address of a server that answers nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()
 
 
 @pytest.fixture
 def deaf() -> Iterator[Any]:
-    """The address of a server whose queue is full: a connect to it does not end."""
+    """Yield the address of a server whose queue is full: a connect to it does not end."""
     with socket.socket() as listener, socket.socket() as first:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
@@ -43,7 +43,7 @@ async def closed(transport: Any, protocol: Recorder) -> None:
 
 
 class Ends(asyncio.Protocol):
-    """Keeps what it gets until the end of the connection."""
+    """A protocol that keeps its data until the end of the connection."""
 
     def __init__(self, ended: asyncio.Future[bytes]) -> None:
         self.data = b""

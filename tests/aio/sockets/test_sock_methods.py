@@ -24,7 +24,7 @@ Pair = tuple[socket.socket, socket.socket]
 
 @pytest.fixture
 def pair(kind: str) -> Iterator[Pair]:
-    """Two connected sockets."""
+    """Yield two connected sockets."""
     pair = socket_pair(kind, small=True)
     yield pair
     for sock in pair:
@@ -33,7 +33,7 @@ def pair(kind: str) -> Iterator[Pair]:
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
-    """A listening socket."""
+    """Yield a listening socket."""
     with socket.create_server(("127.0.0.1", 0)) as sock:
         sock.setblocking(False)
         yield sock
@@ -266,7 +266,7 @@ async def test_a_unix_listener_without_room_is_an_error_and_no_connection(loop: 
 
 @pytest.fixture(params=["ipv4", "ipv6", "unix"])
 def datagram_pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
-    """Two bound datagram sockets."""
+    """Yield two bound datagram sockets."""
     family, address = {
         "ipv4": (socket.AF_INET, ("127.0.0.1", 0)),
         "ipv6": (socket.AF_INET6, ("::1", 0)),
@@ -341,7 +341,7 @@ async def test_a_socket_that_is_not_quite_one_may_say_that_it_would_block(loop: 
         assert sock.recv(10) == b"x"
 
 
-# What is refused.
+# Refusals.
 
 
 REFUSED_DATAGRAMS: dict[str, Callable[[Any, socket.socket], Any]] = {

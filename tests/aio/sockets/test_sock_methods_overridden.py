@@ -21,7 +21,7 @@ CALLED = ("recv", "recv_into", "recvfrom", "recvfrom_into", "send", "sendto", "c
 
 
 class Telling(socket.socket):
-    """A socket that tells of each call, and says `refusals` times that the call would block."""
+    """A socket that notes each call, and refuses `refusals` times because the call would block."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -245,7 +245,7 @@ def test_a_subclass_without_such_methods_is_like_any_socket() -> None:
 
 
 class Listening(asyncio.DatagramProtocol):
-    """Notes what it is told."""
+    """A protocol that notes its data."""
 
     def __init__(self) -> None:
         self.told: list[Any] = []

@@ -1,4 +1,4 @@
-"""Sockets that stay watched between the waits of their tasks, and who takes them over."""
+"""Sockets that stay watched between the waits of their tasks, and their next users."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def kernel() -> CountingKernel:
 
 @pytest.fixture
 def pair(kind: str) -> Iterator[Pair]:
-    """Two connected sockets."""
+    """Yield two connected sockets."""
     pair = socket_pair(kind, small=True)
     yield pair
     for sock in pair:
@@ -198,7 +198,7 @@ async def test_data_for_a_reader_that_was_removed_costs_one_event(
 
 
 async def test_an_event_is_for_the_reader_that_there_was(loop: whorl.EventLoop, pair: Pair) -> None:
-    """Who takes the data and sets another reader in the same turn does not get it called for nothing."""
+    """A reader set in the same turn, after the data was taken, is not called without data."""
     called: list[str] = []
     other = socket_pair("unix")
 
@@ -438,7 +438,7 @@ def test_later_reader_replaces_the_waiting_sock_recv_as_in_asyncio(method: str) 
 
 
 def reopened(fd: int) -> Pair:
-    """A new pair of sockets, the first of them with this number, which was just closed."""
+    """Return a new pair of sockets, the first with this number, which was just closed."""
     ours, peer = socket_pair("unix")
     if peer.fileno() == fd:
         ours, peer = peer, ours

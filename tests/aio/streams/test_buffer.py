@@ -102,7 +102,7 @@ def test_a_negative_number_takes_nothing() -> None:
 
 
 async def pair(connect: Connect, protocol_class: Any = asyncio.StreamReaderProtocol) -> tuple[Any, Any]:
-    """A reader of asyncio's whose protocol is given to a transport, and the peer's socket."""
+    """Return a reader of asyncio's, whose protocol a transport gets, and the peer's socket."""
     reader = asyncio.StreamReader()
     protocol = protocol_class(reader)
     _, peer = await connect("tcp", protocol)
@@ -133,7 +133,7 @@ async def test_stream_reader_returns_data_fed_before_the_connection_first(connec
 
 async def test_a_class_of_somebody_else_is_left_alone(connect: Connect) -> None:
     class Protocol(asyncio.StreamReaderProtocol):
-        """Not asyncio's own."""
+        """A protocol class that is not asyncio's own."""
 
     reader, peer = await pair(connect, Protocol)
     assert type(reader) is asyncio.StreamReader

@@ -22,7 +22,7 @@ name: contextvars.ContextVar[str] = contextvars.ContextVar("name")
 
 
 async def adopted(connect: Connect, **options: Any) -> tuple[Any, Any, Any, socket.socket]:
-    """A reader, its protocol and their transport, and the peer's socket."""
+    """Return a reader, its protocol and their transport, and the peer's socket."""
     reader = asyncio.StreamReader(**options)
     protocol = asyncio.StreamReaderProtocol(reader)
     transport, peer = await connect("tcp", protocol)
@@ -35,7 +35,7 @@ async def until(condition: Any) -> None:
 
 
 async def waits(reader: Any) -> None:
-    """Return when somebody waits for the reader's data."""
+    """Return when a task waits for the reader's data."""
     await until(lambda: reader._waiter is not None)
 
 
@@ -209,7 +209,7 @@ async def test_a_reader_keeps_no_task_that_waited(loop: whorl.EventLoop, connect
     assert await reading == b"data"
     last = weakref.ref(reading)
     del reading
-    await asyncio.sleep(0)  # What runs now was called with it.
+    await asyncio.sleep(0)  # The running callback was called with it.
     gc.collect()
     assert last() is None
     assert reader.at_eof() is False

@@ -26,13 +26,13 @@ Serve = Callable[[Reader, Writer], Awaitable[None]]
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a UNIX server listens."""
+    """Return the path on which a UNIX server listens."""
     return tmp_path / "socket"
 
 
 @asynccontextmanager
 async def served(kind: str, path: Path, serve: Serve, **options: Any) -> AsyncIterator[tuple[Reader, Writer]]:
-    """A connection to a server with this handler; all is closed afterwards, and the handler has ended."""
+    """Yield a connection to a server with this handler; then close all and wait for the handler."""
     server = await start(kind, path, serve, **options)
     reader, writer = await connect_to(server, kind, path, **options)
     try:

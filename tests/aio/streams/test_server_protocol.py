@@ -30,7 +30,7 @@ async def start(kind: str, path: Path, serve: Any = answer, **options: Any) -> A
 
 
 async def ask(server: Any) -> bytes:
-    """What a connection to the server gets for a word."""
+    """Return the server's answer to a word on a new connection."""
     address = server.sockets[0].getsockname()
     if isinstance(address, str):
         reader, writer = await asyncio.open_unix_connection(address)

@@ -102,7 +102,7 @@ async def test_the_shutdown_gives_up_in_time_with_a_warning(loop: whorl.EventLoo
 
 @pytest.fixture(scope="module")
 def helpers() -> None:
-    """The processes that multiprocessing starts once and keeps to the end."""
+    """Start the processes that multiprocessing starts once and keeps to the end."""
     resource_tracker.ensure_running()
     forkserver.ensure_running()
 
@@ -131,7 +131,7 @@ async def test_a_process_runs_a_loop_of_its_own(loop: whorl.EventLoop, method: s
 
 
 def run_own_loop(count: int) -> list[int]:
-    """What a child does with a loop."""
+    """Run a loop in a child."""
 
     async def main() -> list[int]:
         return list(await asyncio.gather(*(asyncio.sleep(0.001, number) for number in range(count))))

@@ -1,4 +1,4 @@
-"""What threads of an executor do for a loop: as asyncio's users know it, beside asyncio."""
+"""A loop's jobs in threads of an executor, compared with asyncio's."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def fail_with(error: BaseException) -> None:
 
 
 def note_reports(loop: Any) -> list[str]:
-    """What the loop reports from now on."""
+    """Return a list that gets the loop's reports from now on."""
     reports: list[str] = []
     loop.set_exception_handler(lambda _, report: reports.append(repr(report.get("exception"))))
     return reports
@@ -294,7 +294,7 @@ def test_a_loop_that_was_closed_hears_of_nothing(
     assert not caplog.records
 
 
-# Who looks on.
+# Programs that look on.
 
 
 def test_the_executor_of_a_loop_is_the_standard_librarys() -> None:

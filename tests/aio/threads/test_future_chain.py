@@ -43,7 +43,7 @@ async def outcome_of(future: asyncio.Future[Any]) -> str:
 async def outcomes(
     wrap: Callable[..., Any], end: Change, in_thread: bool, early: bool
 ) -> tuple[str, bool, int]:
-    """What a future that follows ends with, whether it was done at once, and in how many turns."""
+    """Return the end of a future that follows, whether it was done at once, and the number of turns."""
     loop = asyncio.get_running_loop()
     source: ThreadFuture[Any] = ThreadFuture()
     if early:

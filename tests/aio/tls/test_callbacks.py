@@ -1,4 +1,4 @@
-"""What OpenSSL's callbacks may do with their own connection: OpenSSL crashes if it is entered again."""
+"""OpenSSL's callbacks and their own connection: OpenSSL crashes if it is entered again."""
 
 from __future__ import annotations
 

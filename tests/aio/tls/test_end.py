@@ -1,4 +1,4 @@
-"""How TLS connections end: closed, aborted, left by the peer, broken; and what errors of a protocol's do."""
+"""The ends of TLS connections: closed, aborted, left by the peer, broken; and errors of a protocol."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_close_sends_what_was_written_and_close_notify(loop: whorl.EventLo
 
 
 async def test_a_peer_that_goes_on_talking_does_not_disturb_the_end(loop: whorl.EventLoop) -> None:
-    # What crosses our close_notify is discarded: unsent data must not be lost for it.
+    # Data that crosses Whorl's close_notify is discarded: unsent data must not be lost for it.
     data = noise(1_000_000)
     protocol = Recorder()
     async with manual_connection(loop, protocol, small=True) as (transport, peer):
@@ -339,7 +339,7 @@ async def test_an_end_that_wants_to_be_kept_open_is_warned_of(
 
 
 def ends_with(failing: str, error: type[BaseException]) -> Any:
-    """What is reported and told when a call of a protocol's fails."""
+    """Return the reports and calls after a call of a protocol's fails."""
 
     class Failing(Recorder):
         def note(self, call: str) -> None:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("no_leak")
 
 
 async def upgrade(loop: Any, client: Any, server: Any) -> tuple[Any, Any]:
-    """TLS over two transports that are connected with each other."""
+    """Return TLS over two transports that are connected with each other."""
     return tuple(
         await asyncio.gather(
             loop.start_tls(client, client.get_protocol(), client_context(), server_hostname="localhost"),
@@ -146,7 +146,7 @@ class Tunnel(asyncio.Transport):
 
 
 def tunnel(loop: Any, quiet: bool) -> tuple[Tunnel, Tunnel]:
-    """Two ends of a tunnel, whose protocols were told."""
+    """Return two ends of a tunnel after `connection_made` of their protocols."""
     ours, theirs = Tunnel(loop, Recorder(), quiet), Tunnel(loop, Recorder(), quiet)
     ours.other, theirs.other = theirs, ours
     for end in (ours, theirs):

@@ -1,4 +1,4 @@
-"""Records that arrive in any pieces, and what is decrypted of them."""
+"""Records that arrive in any pieces, and their decrypted data."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def test_a_broken_record_costs_none_before_it(loop: whorl.EventLoop, proto
 
 
 class Keeping:
-    """Reads records for somebody else, and keeps the buffers that it was given."""
+    """A reader of records that keeps its buffers."""
 
     def __init__(self, records: Any) -> None:
         self.records = records

@@ -136,7 +136,7 @@ async def test_tls_transport_has_the_extra_info_of_its_connection(loop: whorl.Ev
         assert known("socket").fileno() > 0
         assert known("nothing", "of the kind") == "of the kind"
         assert server.transport.get_extra_info("peercert") is None
-        # What test helpers read of asyncio's.
+        # The names of asyncio that test helpers read.
         assert client.transport._ssl_protocol._sslcontext is contexts[0]
         assert client.transport._sslcontext is contexts[0]
         assert client.transport._ssl_protocol._app_protocol is client.protocol

@@ -8,7 +8,7 @@ from whorl.aio.transports.connection_set import ConnectionSet
 
 
 class Transport:
-    """What there may be a weak reference to."""
+    """A transport to which there may be a weak reference."""
 
 
 def test_transports_are_known_until_they_are_discarded() -> None:

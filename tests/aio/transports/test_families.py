@@ -22,7 +22,7 @@ LOCAL = 1  # the address of this machine in AF_VSOCK (VMADDR_CID_LOCAL)
 
 
 def opened(family: str, kind: int) -> socket.socket:
-    """A socket of a rare family that does not block; where there is none, the test is skipped."""
+    """Return a non-blocking socket of a rare family; without that family, skip the test."""
     try:
         sock = socket.socket(getattr(socket, family), kind)
     except (AttributeError, OSError) as error:
@@ -33,7 +33,7 @@ def opened(family: str, kind: int) -> socket.socket:
 
 @pytest.fixture
 def vsock() -> Any:
-    """A listening socket between virtual machines, on this one."""
+    """Return a socket that listens for virtual machines, on this machine."""
     sock = opened("AF_VSOCK", socket.SOCK_STREAM)
     with sock:
         try:
@@ -191,7 +191,7 @@ for host in (None, ""):
 
 @cache
 def network() -> tuple[str, ...]:
-    """What starts a program in a network of its own."""
+    """Return the command that starts a program in a network of its own."""
     command = shutil.which("unshare")
     if command is None or subprocess.run([command, "--net", "true"], capture_output=True).returncode:
         return ()

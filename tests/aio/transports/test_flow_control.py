@@ -275,7 +275,7 @@ async def test_a_protocol_may_pause_in_every_reading_call(
     recorder: type[Notes], loop: whorl.EventLoop, connect: Connect, kind: str
 ) -> None:
     class Sipping(recorder):  # type: ignore[misc,valid-type]
-        """Takes one reading call a turn."""
+        """A protocol that takes one reading call a turn."""
 
         in_a_row = 0
 
@@ -361,12 +361,12 @@ async def test_pause_reading_really_stops_a_fast_sender(
     for _ in range(2000):
         took += fill(peer, data)
         await asyncio.sleep(0)
-    # What the two sockets hold, and not one byte in this process.
+    # The two sockets hold all of it, and this process no byte.
     assert took < 20 << 20
     assert len(protocol.received) == sent
     assert memory.in_use() - before < 20 << 20
     while await turns_while_idle() > 2:
-        pass  # What was on its way still arrives.
+        pass  # Data on its way still arrives.
     transport.resume_reading()
     await protocol.until_received(sent + took)
     assert len(protocol.received) == sent + took

@@ -61,7 +61,7 @@ ABSENT = {"_protocol_connected", "_read_ready_cb", "_write_ready"}
 
 
 def is_listed(name: str, where: str) -> bool:
-    """Whether the list names the method."""
+    """Return whether the list names the method."""
     if where == "SENDERS":
         return name in SENDERS
     if where == "OFTEN_CALLED":
@@ -104,7 +104,7 @@ def test_bind_compiled_methods_gives_each_class_its_own_descriptors(transport: t
 
 def test_private_attributes_are_those_of_asyncio() -> None:
     async def lacking(loop: Any, names: set[str]) -> set[str]:
-        """The names that the loop's transport lacks; asyncio's own transport adds its names before."""
+        """Return the names that the loop's transport lacks; asyncio's own transport adds its names before."""
         ours, peer = socket_pair("tcp")
         with peer:
             transport, _ = await loop.connect_accepted_socket(asyncio.Protocol, ours)
@@ -126,6 +126,6 @@ def test_private_attributes_are_those_of_asyncio() -> None:
 
 
 def data_of(cls: type) -> set[str]:
-    """The private names of a class and its bases that are no methods."""
+    """Return the private names of a class and its bases that are no methods."""
     found = {name: value for base in cls.__mro__ for name, value in vars(base).items()}
     return {name for name, value in found.items() if re.match("_[^_]", name) and not callable(value)}

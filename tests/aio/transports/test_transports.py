@@ -44,7 +44,7 @@ Reported = list[dict[str, Any]]
 
 
 def strided(data: bytes) -> memoryview:
-    """A view that gives `data`, but not from memory that is contiguous."""
+    """Return a view that gives `data`, but not from contiguous memory."""
     spread = bytearray(2 * len(data))
     spread[::2] = data
     return memoryview(spread)[::2]
@@ -367,8 +367,8 @@ async def test_write_eof_when_writing_resumes(connect: Connect, kind: str) -> No
     while not transport.get_write_buffer_size():
         written += noise(50_000, len(written))
         transport.write(written[-50_000:])
-    # All that waits leaves at once when the socket is empty, and its end with it: the connection is
-    # then closed on both sides, and shutting it once more would be an error.
+    # All waiting data leaves at once when the socket is empty, and its end with it. The connection is then
+    # closed on both sides, and shutting it once more would be an error.
     received = peer.recv(len(written))
     while len(received) + transport.get_write_buffer_size() < len(written):
         received += peer.recv(len(written))
@@ -608,7 +608,7 @@ async def test_the_peer_of_an_aborted_connection_learns_of_it(connect: Connect, 
     assert await receive_all(peer) == b""
 
 
-# What is known of a connection.
+# Information about a connection.
 
 
 async def test_extra_information(connect: Connect, kind: str) -> None:
@@ -983,7 +983,7 @@ async def test_operating_errors_are_not_reported_but_in_debug_mode_logged(
 
 
 class Interrupt(Recorder):
-    """Is interrupted by Ctrl-C in its first reading call, after it got the data."""
+    """A protocol that Ctrl-C interrupts in its first reading call, after it got the data."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -1172,7 +1172,7 @@ async def test_no_byte_ever_reaches_another_connection(
     loop: whorl.EventLoop, connect: Connect, kind: str
 ) -> None:
     class Echo(asyncio.Protocol):
-        """Keeps what it was given for some turns before it sends it back, as it came."""
+        """A protocol that keeps its data for some turns before it sends it back, as it came."""
 
         def connection_made(self, transport: Any) -> None:
             self.transport = transport
@@ -1372,7 +1372,7 @@ async def test_a_transport_collected_together_with_what_closes_it_is_lost_proper
 
 
 class CountingSocket(socket.socket):
-    """Counts what goes through its methods, and takes little at once."""
+    """A socket that counts the bytes of its methods, and takes little at once."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -1398,7 +1398,7 @@ class CountingSocket(socket.socket):
 
 
 def counting_pair(kind: str) -> tuple[CountingSocket, CountingSocket]:
-    """Two connected sockets of the counting kind."""
+    """Return two connected sockets of the counting kind."""
     ours, theirs = socket_pair(kind)
     return CountingSocket(fileno=ours.detach()), CountingSocket(fileno=theirs.detach())
 

@@ -58,7 +58,7 @@ class CountingKernel(Kernel):
 
 @pytest.fixture(params=["edges", "levels"])
 def kernel(request: pytest.FixtureRequest) -> CountingKernel:
-    """A kernel for each of the ways in which TCP sockets are watched."""
+    """Return a kernel for each of the ways in which TCP sockets are watched."""
     kernel = CountingKernel()
     kernel.keeps_edges = request.param == "edges"
     return kernel
@@ -66,13 +66,13 @@ def kernel(request: pytest.FixtureRequest) -> CountingKernel:
 
 @pytest.fixture
 def collecting(loop: whorl.EventLoop) -> None:
-    """The loop collects."""
+    """Make the loop collect writes."""
     loop.configure(collect_writes=True)
 
 
 @pytest.fixture(params=["plain", "collecting"])
 def either(loop: whorl.EventLoop, request: pytest.FixtureRequest) -> None:
-    """The loop collects, or does not."""
+    """Run the test on a loop that collects writes, and on one that does not."""
     loop.configure(collect_writes=request.param == "collecting")
 
 
@@ -80,7 +80,7 @@ def either(loop: whorl.EventLoop, request: pytest.FixtureRequest) -> None:
 async def serving(
     loop: whorl.EventLoop, kind: str, base: type[asyncio.Protocol]
 ) -> AsyncIterator[Callable[[], Awaitable[Connection]]]:
-    """A server; what connects to it gives the server's transport and a plain socket."""
+    """Yield a function that connects to a server, and returns the server's transport and a plain socket."""
     made: list[Any] = []
     arrived: asyncio.Queue[Any] = asyncio.Queue()
 
@@ -120,13 +120,13 @@ async def served(
     count: int,
     base: type[asyncio.Protocol] = asyncio.Protocol,
 ) -> list[Connection]:
-    """So many connections of a server."""
+    """Return so many connections of a server."""
     connect = await stack.enter_async_context(serving(loop, kind, base))
     return [await connect() for _ in range(count)]
 
 
 def arrived(peer: socket.socket) -> bytes:
-    """What has arrived at the peer by now."""
+    """Return the data that has arrived at the peer by now."""
     data = b""
     try:
         while block := peer.recv(1_000_000):
@@ -736,7 +736,7 @@ async def test_held_writes_leave_no_watch_for_writability(loop: whorl.EventLoop,
         assert arrived(peer) == b"one"
 
 
-# What is not held.
+# Writes that are not held.
 
 
 @pytest.mark.usefixtures("collecting")

@@ -31,7 +31,7 @@ def kernel(no_leak: None) -> Kernel:
 
 @pytest.fixture(params=["ipv4", "ipv6", "path", "abstract"])
 def ends(request: pytest.FixtureRequest, kernel: Kernel, tmp_path: Path) -> Iterator[list[DatagramSocket]]:
-    """Two bound sockets of each family."""
+    """Yield two bound sockets of each family."""
     made = []
     for name in ("ours", "theirs"):
         if request.param in FAMILIES:
@@ -50,7 +50,7 @@ def ends(request: pytest.FixtureRequest, kernel: Kernel, tmp_path: Path) -> Iter
 
 
 def receive(kernel: Kernel, sock: DatagramSocket, limit: int = 100) -> list[tuple[bytes, Any]]:
-    """All datagrams that wait."""
+    """Return all waiting datagrams."""
     found: list[Any] = []
     while (count := kernel.recv_datagrams(sock, found, limit)) > 0:
         assert count <= limit

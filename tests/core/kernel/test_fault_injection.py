@@ -1,4 +1,4 @@
-"""The kernel that fails on purpose: what it injects, and the promises it keeps all the same."""
+"""The kernel that fails on purpose: its injected faults, and the promises it keeps all the same."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALWAYS = 1.0
 
 
 def talk(kernel: Kernel, rounds: int) -> list[object]:
-    """What the calls of the data path answer, one after another."""
+    """Return the answers of the data path's calls, one after another."""
     ours, theirs = socket.socketpair()
     answers: list[object] = []
     with ours, theirs:
@@ -166,7 +166,7 @@ def test_opening_accepting_and_connecting_fail_as_they_may(with_objects: bool) -
 
 
 class InVirtualTime(FaultKernel):
-    """Sleeps take no time."""
+    """A kernel whose sleeps take no time."""
 
     clock = 1000 * SECOND
 

@@ -61,7 +61,7 @@ def pipe(kernel: Kernel) -> Iterator[tuple[int, int]]:
 
 
 def waiting(kernel: Kernel, epfd: int, timeout_ns: int = 0) -> int:
-    """How many events there are."""
+    """Return the number of events."""
     return kernel.epoll_wait(epfd, timeout_ns, EventBatch())
 
 

@@ -1,4 +1,4 @@
-"""Addresses that are kept in both forms: nobody is taken for somebody else."""
+"""Addresses that are kept in both forms: no address is taken for another."""
 
 from __future__ import annotations
 

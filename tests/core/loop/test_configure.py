@@ -1,4 +1,4 @@
-"""What a loop can be told about its sleep."""
+"""The options of a loop's sleep."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_blocked_signal_does_not_end_the_sleep(loop: Loop) -> None:
 
 
 def sleeps_of(loop: Loop) -> int:
-    """How often this thread gives way of itself while the loop waits twenty times for a millisecond."""
+    """Return how often this thread yields by itself while the loop waits twenty times for a millisecond."""
     timer = Timer(loop)
     left = [20]
 

@@ -31,14 +31,14 @@ MAY_FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarn
 
 
 def run_machine(loop: Loop) -> None:
-    """One turn in libuv's order."""
+    """Make one turn in libuv's order."""
     loop.run(RunMode.NOWAIT)
 
 
 IN_BOTH_ORDERS = pytest.mark.parametrize("run_once", [run_machine, run_turns], ids=["machine", "asyncio"])
 
 
-# What is ready.
+# Ready entries.
 
 
 @IN_BOTH_ORDERS
@@ -836,7 +836,7 @@ def test_a_callback_that_ran_is_forgotten(loop: Loop) -> None:
 
 
 def test_a_loop_is_initialized_once(loop: Loop) -> None:
-    # What runs holds on to the poller and the kernel that the loop had when it began.
+    # Running code keeps the poller and the kernel that the loop had when it began.
     with pytest.raises(RuntimeError, match="initialized already"):
         loop.__init__()  # type: ignore[misc]
 

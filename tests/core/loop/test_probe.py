@@ -1,4 +1,4 @@
-"""The probe: what an observer of the loop is told."""
+"""The probe: the calls of an observer of the loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from whorl.core import Event, Loop, Probe
 
 
 class Recorder(Probe):
-    """Notes everything it is told."""
+    """A probe that notes its calls."""
 
     def __init__(self) -> None:
         self.told: list[tuple[object, ...]] = []

@@ -47,7 +47,7 @@ TIMES = st.one_of(
 
 
 def order(when: float) -> tuple[int, float]:
-    """Where a time stands: NaN before all others, whatever they are."""
+    """Return the sort key of a time: NaN before all others."""
     return (0, 0.0) if when != when else (1, float(when))
 
 
@@ -146,7 +146,7 @@ def test_any_number_is_a_time(loop: Loop, when: float) -> None:
 
 
 class Clocklike:
-    """Converts to a float, and can do nothing else."""
+    """An object that converts to a float, and has no other method."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -420,7 +420,7 @@ def test_cancelling_takes_the_same_time_however_many_timers_there_are() -> None:
 
 
 class Interrupted(KeyboardInterrupt):
-    """What a signal handler raises."""
+    """An exception of a signal handler."""
 
 
 @contextlib.contextmanager
@@ -545,7 +545,7 @@ def test_a_time_is_asked_for_its_value_once_before_it_is_scheduled(loop: Loop) -
 
 
 class Farewell:
-    """Does something when the last reference to it is gone."""
+    """An object that calls a function when the last reference to it is gone."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._act = act
@@ -555,7 +555,7 @@ class Farewell:
 
 
 def context_that_ends_with(act: Callable[[], object]) -> contextvars.Context:
-    """A context whose end does something: that of a timer ends with the timer."""
+    """Return a context with an object that calls a function at its end: it ends with the timer."""
     context = contextvars.copy_context()
     context.run(KEPT.set, Farewell(act))
     return context

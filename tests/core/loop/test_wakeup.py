@@ -28,7 +28,7 @@ NEVER = float("inf")
 
 
 class Sleepless(Kernel):
-    """Says when the loop is about to sleep, and counts how often it was woken."""
+    """A kernel that reports when the loop is about to sleep, and counts its wakes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Sleepless(Kernel):
 
 @pytest.fixture
 def handled() -> Iterator[Callable[[Callable[[int, FrameType | None], object]], None]]:
-    """Installs a handler for SIGUSR1, by `signal.signal`."""
+    """Yield a function that installs a handler for SIGUSR1, by `signal.signal`."""
     former = signal.getsignal(signal.SIGUSR1)
 
     def install(handler: Callable[[int, FrameType | None], object]) -> None:
@@ -125,7 +125,7 @@ def test_calls_by_the_own_thread_keep_their_order_with_call_soon(loop: Loop) -> 
 
 
 def test_a_loop_may_be_closed_while_threads_post(make_loop: MakeLoop) -> None:
-    # What they post runs or is dropped, in order and at most once; from then on they are refused.
+    # Posted calls run or are dropped, in order and at most once; later calls are refused.
     def post(loop: Loop, seen: list[int]) -> None:
         number = 0
         try:
@@ -482,11 +482,11 @@ def test_a_storm_that_always_finds_the_loop_asleep_loses_nothing(make_loop: Make
     assert seen == posted
 
 
-# Who is told of signals.
+# The receiver of signals.
 
 
 def wakeup_fd() -> int:
-    """The descriptor Python writes signals to."""
+    """Return the descriptor to which Python writes signals."""
     fd = signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(fd)
     return fd

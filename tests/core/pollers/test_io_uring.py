@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWa
 
 
 def probe() -> str:
-    """What a loop that asks for io_uring waits with here."""
+    """Return the poller that a loop gets here if it asks for io_uring."""
     loop = Loop(poller="io_uring")
     try:
         return loop.poller_name()
@@ -57,7 +57,7 @@ def pair(no_leak: None) -> Iterator[Pair]:
 
 @pytest.fixture
 def many_descriptors(no_leak: None) -> Iterator[int]:
-    """Lets this process open 2,500 descriptors, if it may."""
+    """Let this process open 2,500 descriptors, if it may."""
     count = 2500
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < count + 500:
@@ -125,7 +125,7 @@ def test_a_loop_on_epoll_says_so() -> None:
     loop.close()
 
 
-# What is seen.
+# Events.
 
 
 def test_io_uring_does_not_report_data_read_by_somebody_else(loop: Loop, pair: Pair) -> None:

@@ -27,7 +27,7 @@ MakePair = Callable[[], Pair]
 
 @pytest.fixture
 def make_pair(no_leak: None) -> Iterator[MakePair]:
-    """Makes connected pairs of sockets that do not block."""
+    """Yield a function that makes connected pairs of non-blocking sockets."""
     made: list[socket.socket] = []
 
     def make() -> Pair:
@@ -44,7 +44,7 @@ def make_pair(no_leak: None) -> Iterator[MakePair]:
 
 @pytest.fixture(params=["epoll", "io_uring"])
 def own_loop(request: pytest.FixtureRequest, no_leak: None) -> Iterator[Loop]:
-    """A loop on each poller that is no selector."""
+    """Yield a loop on each poller that is no selector."""
     loop = Loop(poller=request.param)
     yield loop
     close_all(loop)

@@ -22,7 +22,7 @@ def host() -> Host:
 
 @pytest.fixture(params=["pidfd", "number"])
 def child(request: pytest.FixtureRequest, host: Host) -> Iterator[tuple[int, int]]:
-    """A child that sleeps, and a descriptor for it, or -1."""
+    """Yield a child that sleeps, and a descriptor for it, or -1."""
     process = host.spawn(["sleep", "60"])
     pidfd = os.pidfd_open(process.pid) if request.param == "pidfd" else -1
     yield process.pid, pidfd
@@ -79,7 +79,7 @@ def test_exit_codes_are_told_from_signals(host: Host, code: int) -> None:
 
 
 def test_a_pidfd_that_cannot_be_used_leaves_the_number(host: Host) -> None:
-    """As on systems that have only some of the calls; any other descriptor is refused by them."""
+    """Some systems have only some of the calls; these refuse any other descriptor."""
     process = host.spawn(["sleep", "60"])
     with open(os.devnull) as wrong:
         host.signal_child(process.pid, wrong.fileno(), signal.SIGKILL)

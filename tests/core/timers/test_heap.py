@@ -53,25 +53,25 @@ class Timetable:
         self.ran.append(number)
 
     def due(self) -> list[int]:
-        """What is to run by now, in order."""
+        """Return the timers to run by now, in order."""
         waiting = sorted((when, number) for number, (when, _) in self.waiting.items())
         return [number for when, number in waiting if deadline_of(when) <= self.clock.clock]
 
     def advance(self, nanoseconds: int) -> None:
-        """Let time pass, and call what is due."""
+        """Let time pass, and call due timers."""
         self.clock.clock += nanoseconds
         self.ran.clear()
         self.loop.run(RunMode.NOWAIT)
 
     def check(self, nanoseconds: int) -> None:
-        """The same; those that are due run, in order."""
+        """Let time pass, and check that due timers run in order."""
         self.clock.clock += nanoseconds
         expected = self.due()
         self.advance(0)
         assert self.ran == expected
 
     def check_size(self) -> None:
-        """Those that wait are all there, and cancelled ones do not pile up."""
+        """Check that all waiting timers are there, and that cancelled ones do not pile up."""
         count = self.loop.metrics().timers
         assert len(self.waiting) <= count <= SWEEP_FRACTION * len(self.waiting) + SWEEP_MIN_CANCELLED + 1
 
@@ -198,7 +198,7 @@ def test_the_room_of_a_crowd_is_given_back() -> None:
 
 
 class Farewell:
-    """Does something when the last reference to it is gone."""
+    """An object that calls a function when the last reference to it is gone."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._act = act
@@ -208,14 +208,14 @@ class Farewell:
 
 
 def context_that_ends_with(act: Callable[[], object]) -> contextvars.Context:
-    """A context whose end does something: that of a timer ends with the timer."""
+    """Return a context with an object that calls a function at its end: it ends with the timer."""
     context = contextvars.copy_context()
     context.run(KEPT.set, Farewell(act))
     return context
 
 
 class Meddler:
-    """What the ends of timers do: they make timers, which may do the same, and cancel others."""
+    """The actions at the ends of timers: they make timers, which may do the same, and cancel others."""
 
     def __init__(self, table: Timetable, seed: int) -> None:
         self.table = table
@@ -223,7 +223,7 @@ class Meddler:
         self.left = 3000
 
     def make(self) -> None:
-        """A timer for some time soon; half of them do something at their end."""
+        """Make a timer for a time soon; half of them call a function at their end."""
         when = (self.table.clock.clock + self.chance.randrange(-20, 300)) / 1e9
         ends_with = context_that_ends_with(self.act) if self.chance.random() < 0.5 else None
         self.table.at(when, ends_with)
@@ -321,16 +321,16 @@ def test_the_view_of_the_timers_shows_those_that_wait() -> None:
     table.end()
 
 
-# What the collector sees of them.
+# The collector's view of them.
 
 
 def watched_timers() -> int:
-    """How many timers the collector has to look at."""
+    """Return the number of timers that the collector tracks."""
     return sum(type(thing) is TimedCallback for thing in gc.get_objects())
 
 
 def times_in(order: str) -> list[float]:
-    """Times for timers that all lie in the line, or almost all in the heap."""
+    """Return times for timers that all lie in the line, or almost all in the heap."""
     return [float(number if order == "line" else 1000 - number) for number in range(1, 200)]
 
 
@@ -403,7 +403,7 @@ class Keeper:
         self.timer = loop.call_later(when, self.call)
 
     def call(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 @pytest.mark.parametrize("order", ["line", "heap"])

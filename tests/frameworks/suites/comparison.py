@@ -1,4 +1,4 @@
-"""Holds what became of a suite on Whorl against what became of it on stock asyncio."""
+"""Compares the outcome of a suite on Whorl with its outcome on stock asyncio."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class Comparison:
 
     @property
     def holds(self) -> bool:
-        """Whether tests were run, on the loops they were meant for, and none fails on Whorl only."""
+        """True if tests were run, on the right loops, and none fails on Whorl only."""
         ran = bool(self.whorl.outcomes) and self.whorl.on("whorl") > 0 and self.asyncio.on("asyncio") > 0
         return ran and not self.only_on_whorl and not self.whorl.complaints
 
 
 def suspects(asyncio: Run, whorl: Run) -> set[str]:
-    """The tests that fail on Whorl only, and those that pass on asyncio and do not run on Whorl."""
+    """Return the tests that fail on Whorl only, and those that pass on asyncio and do not run on Whorl."""
     failed = whorl.with_outcome("failed") - asyncio.with_outcome("failed")
     return failed | (asyncio.with_outcome("passed") - whorl.with_outcome("passed", "failed"))
 
 
 def compare(asyncio: Run, whorl: Run, run_again: Callable[[str, Collection[str]], Run]) -> Comparison:
-    """Compare two runs; `run_again` runs some tests on the loop it is told."""
+    """Compare two runs; `run_again` runs some tests on a given loop."""
     found = Comparison(asyncio, whorl)
     suspected = suspects(asyncio, whorl)
     if not suspected:

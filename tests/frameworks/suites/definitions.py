@@ -1,4 +1,4 @@
-"""What is known of each suite: what it needs, how it is run, what of it cannot work on this machine."""
+"""The definition of each suite: its needs, its commands, and the tests that cannot work on this machine."""
 
 import dataclasses
 import tomllib
@@ -35,7 +35,7 @@ def read(path: Path = LIST) -> dict[str, Suite]:
 
 
 def make(name: str, entry: dict) -> Suite:
-    """A suite of one table of the list; raises ValueError for a key that means nothing."""
+    """Return a suite of one table of the list; raise ValueError for an unknown key."""
     known = {one.name for one in dataclasses.fields(Suite)} - {"name"}
     if unknown := set(entry) - known:
         raise ValueError(f"{name}: unknown {', '.join(sorted(unknown))}")

@@ -20,7 +20,7 @@ class CannotBeRun(Exception):
 
 @dataclass(frozen=True)
 class Environment:
-    """Where the sources of a suite lie, and the interpreter that has what they need."""
+    """The folder with the sources of a suite, and the interpreter with their requirements."""
 
     suite: Suite
     folder: Path
@@ -39,7 +39,7 @@ class Environment:
 
 
 def prepare(suite: Suite) -> Environment:
-    """Make what is not there yet: it is made again when the suite's requirements change."""
+    """Make the missing parts: it is made again when the suite's requirements change."""
     environment = Environment(suite, BUILD / suite.name)
     stamp = environment.folder / "made-for"
     needs = repr((suite.archive or suite.package, suite.extras, suite.install, sys.version))

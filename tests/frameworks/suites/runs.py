@@ -1,4 +1,4 @@
-"""Runs a suite on one kind of loop, in a process that may hang or crash, and reads what it wrote."""
+"""Runs a suite on one kind of loop, in a process that may hang or crash, and reads its results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PYTEST_ANSWERS = {0, 1, 5}  # All passed, some failed, nothing collected.
 
 @dataclass
 class Outcome:
-    """What became of one test; the worst of its phases counts."""
+    """The outcome of one test; the worst of its phases counts."""
 
     outcome: str = ""  # passed, failed, skipped, expected failure
     reason: str = ""
@@ -45,7 +45,7 @@ class Outcome:
 
 @dataclass
 class Run:
-    """What became of the tests of a suite."""
+    """The outcomes of the tests of a suite."""
 
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Run:
         return {test for test, one in self.outcomes.items() if one.outcome in kinds}
 
     def on(self, loop: str) -> int:
-        """How many tests passed while a loop of this kind ran turns in their process."""
+        """Return the number of tests that passed while a loop of this kind ran turns in their process."""
         passed = (one for one in self.outcomes.values() if one.outcome == "passed")
         return sum(bool(one.whorl_turns if loop == "whorl" else one.asyncio_turns) for one in passed)
 
@@ -124,7 +124,7 @@ def _command(environment: Environment) -> list[str]:
 def _variables(
     environment: Environment, loop: str, whorl: Path, folder: Path, only: Collection[str]
 ) -> dict[str, str]:
-    """The environment variables of a run, with what `swap/` reads."""
+    """Return the environment variables of a run, with those that `swap/` reads."""
     suite, wanted = environment.suite, folder / "only"
     variables = {name: value for name, value in os.environ.items() if name not in UNWANTED}
     variables |= suite.environment

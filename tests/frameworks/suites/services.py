@@ -20,7 +20,7 @@ class NotInstalled(Exception):
 
 @dataclass(frozen=True)
 class Server:
-    """How to start one, and where it listens; `user`: who runs it if we are root, which some refuse."""
+    """The command that starts a server, and its address; `user` runs it instead of root."""
 
     command: list[str]
     port: int
@@ -61,7 +61,7 @@ def _nats(folder: Path) -> Server:
 
 
 def _postgres(folder: Path) -> Server:
-    """A fresh cluster on port 54329, which trusts everybody on this machine."""
+    """Return a fresh cluster on port 54329, which trusts every user of this machine."""
     user = "postgres" if os.geteuid() == 0 else None
     if user:
         shutil.chown(folder, user)

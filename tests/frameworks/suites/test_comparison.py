@@ -1,4 +1,4 @@
-"""What of two runs of a suite says something of Whorl; and that the list of suites can be read."""
+"""The differences between two runs of a suite that count; and the list of suites can be read."""
 
 import pytest
 

@@ -70,7 +70,7 @@ odd_calls = st.sampled_from(
 
 
 def operations(effects: Any) -> Any:
-    """What a program may do, its callbacks having these effects."""
+    """Return the operations of a program, whose callbacks have these effects."""
     delays = st.sampled_from([0, -1, -0.0, 1e-9, 1000, math.inf])
     return st.one_of(
         st.tuples(st.just("soon"), small, effects, st.booleans()),
@@ -120,4 +120,4 @@ def operations(effects: Any) -> Any:
 
 
 class Connections(World):
-    """All of it is in the world that the others are made of."""
+    """Programs with connections: all of it is in the base class of the other subjects."""

@@ -16,7 +16,7 @@ EVENTS = ("made", "datagram", "error", "pause", "resume", "lost")
 
 
 class DatagramDiary(Diary, asyncio.DatagramProtocol):
-    """Notes datagrams, and who they are from."""
+    """A protocol that notes datagrams and their senders."""
 
     def datagram_received(self, data: bytes, address: Any) -> None:
         self.note("datagram", data, self.world.who(address))
@@ -26,7 +26,7 @@ class DatagramDiary(Diary, asyncio.DatagramProtocol):
 
 
 class Datagrams(World):
-    """With endpoints."""
+    """Programs with endpoints."""
 
     def __init__(self, make_loop: Any) -> None:
         super().__init__(make_loop)
@@ -122,7 +122,7 @@ class Datagrams(World):
 
 
 def operations(effects: Any) -> Any:
-    """What a program may do with datagrams."""
+    """Return the operations of a program on datagrams."""
     small = st.integers(0, 5)
     data = st.sampled_from(["@empty", "@short", "@kilobyte", "@mutable", "@view", "@datagram", "@huge"])
     odd = st.sampled_from([None, "@text", 3, "@object", []])

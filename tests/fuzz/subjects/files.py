@@ -18,10 +18,10 @@ CONTENT = bytes(range(256)) * 100
 
 
 class Files(World):
-    """With files."""
+    """Programs with files."""
 
     def file(self, kind: str) -> Any:
-        """A file, a file in memory, or one that cannot be read."""
+        """Return a file, a file in memory, or one that cannot be read."""
         if kind == "memory":
             return io.BytesIO(CONTENT)
         if kind == "text":
@@ -63,7 +63,7 @@ class Files(World):
 
     @staticmethod
     def waits(transport: Any) -> bool:
-        """Return whether a file would have to wait for what was written before."""
+        """Return whether a file would have to wait for earlier writes."""
         is_plain = hasattr(transport, "write") and not transport.get_extra_info("sslcontext")
         return is_plain and not transport.is_closing() and transport.get_write_buffer_size() > 0
 
@@ -82,7 +82,7 @@ class Files(World):
             return False
 
     def let_threads_work(self) -> None:
-        """Wait for what was begun last, unless it waits for somebody to read."""
+        """Wait for the last operation, unless it waits for a reader."""
         for _ in range(0 if self.loop.is_running() else 100):
             self.do_settle()
             if self.futures[-1].done():
@@ -91,7 +91,7 @@ class Files(World):
 
 
 def operations(effects: Any) -> Any:
-    """What a program may do with files and with sockets."""
+    """Return the operations of a program on files and on sockets."""
     small = st.integers(0, 5)
     kinds = st.sampled_from(["file", "file", "memory", "text"])
     offset = st.sampled_from([0, 0, 0, 10, 30_000, -1, "@text", 1.5])

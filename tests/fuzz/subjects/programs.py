@@ -26,7 +26,7 @@ PLACES = {"pipe": PIPE, "null": DEVNULL, "out": STDOUT, "none": None}
 
 
 class Programs(World):
-    """With children. Each operation is the whole life of one, for only its end is certain."""
+    """Programs with children. Each operation is the whole life of a child, for only its end is certain."""
 
     def do_program(self, name: str, places: tuple[str, str, str], steps: list[tuple[Any, ...]]) -> Any:
         if self.loop.is_running():
@@ -66,7 +66,7 @@ class Programs(World):
 
 
 class Life:
-    """One child, and what is certain about it."""
+    """One child, and the certain facts about it."""
 
     def __init__(self, program: Any, answers: bool) -> None:
         self.program = program
@@ -114,7 +114,7 @@ class Life:
         self.program.terminate()
 
     async def do_close(self) -> None:
-        """asyncio kills the child that its transport is closed on."""
+        """Close a transport; asyncio kills its child."""
         self.killed += 1
         self.closed = True
         self.program._transport.close()
@@ -140,7 +140,7 @@ def gone(pid: int) -> bool:
 
 
 def operations(effects: Any) -> Any:
-    """What a program may do with others."""
+    """Return the operations of a program on child programs."""
     steps = st.one_of(
         st.tuples(st.just("write"), st.sampled_from(["@short", "@kilobyte", "@mutable", "@text"])),
         st.tuples(st.sampled_from(["read", "end", "kill", "terminate", "close", "cancelled_wait"])),

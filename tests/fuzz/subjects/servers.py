@@ -16,7 +16,7 @@ NOBODYS_PLACE = ("127.0.0.1", 1)
 
 
 class Servers(World):
-    """With servers."""
+    """Programs with servers."""
 
     def __init__(self, make_loop: Any) -> None:
         super().__init__(make_loop)
@@ -53,7 +53,7 @@ class Servers(World):
         self.listening.append(server)
 
     def place_of(self, number: int) -> tuple[Any, Any]:
-        """Where a server is; somebody else may have the port of one that is closed."""
+        """Return the address of a server; another socket may have the port of a closed one."""
         index = number % len(self.places)
         family, place = self.places[index]
         is_gone = family == socket.AF_INET and not self.listening[index].sockets
@@ -89,7 +89,7 @@ class Servers(World):
         return answer() if callable(answer) else len(answer)
 
     def do_connect_by_hand(self, number: int, method: str) -> None:
-        """`sock_connect` to a server, or `create_connection`."""
+        """Connect to a server by `sock_connect` or by `create_connection`."""
         if not self.places or self.loop.is_running():
             return
         family, place = self.place_of(number)
@@ -111,7 +111,7 @@ class Servers(World):
         return "connected"
 
     def do_accept(self, cancel: bool) -> None:
-        """`sock_accept` of a connection that is there, or of none."""
+        """Call `sock_accept` with a waiting connection, or without one."""
         listener = socket.create_server(("127.0.0.1", 0))
         listener.setblocking(False)
         self.kept.append(listener)
@@ -132,7 +132,7 @@ class Servers(World):
 
 
 def operations(effects: Any) -> Any:
-    """What a program may do with servers."""
+    """Return the operations of a program on servers."""
     small = st.integers(0, 3)
     reactions = st.dictionaries(st.sampled_from(EVENTS), effects, max_size=2)
     calls = ["close", "close_clients", "abort_clients", "is_serving", "sockets", "get_loop"]

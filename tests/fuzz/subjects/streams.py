@@ -13,7 +13,7 @@ from tests.fuzz.world import World
 
 
 class Streams(World):
-    """With readers and writers."""
+    """Programs with readers and writers."""
 
     turns = 12
 
@@ -50,7 +50,7 @@ class Streams(World):
 
 
 def operations(effects: Any) -> Any:
-    """What a program may do with streams."""
+    """Return the operations of a program on streams."""
     small = st.integers(0, 3)
     plain = [
         "readline",

@@ -17,7 +17,7 @@ TICK = 1e-7  # seconds from one look at the clock to the next: asyncio runs equa
 
 
 class Timers(World):
-    """With a clock of its own."""
+    """Programs with a clock of their own."""
 
     turns = 12
     own_clock = True
@@ -142,7 +142,7 @@ class Timers(World):
 
 
 def trees() -> Any:
-    """What tasks may do."""
+    """Return the operations of tasks."""
     seconds = st.sampled_from([0, 0, 1, 2, 5, -1, None])
     leaves = st.one_of(
         st.tuples(st.just("sleep"), st.sampled_from([0, 0, 1, 2, 5])),
@@ -169,7 +169,7 @@ def trees() -> Any:
 
 
 def operations(effects: Any) -> Any:
-    """What a program may do with time and with signals."""
+    """Return the operations of a program on time and on signals."""
     numbers = st.sampled_from([signal.SIGUSR1, signal.SIGUSR2])
     signals = st.one_of(
         st.tuples(st.just("add"), numbers | st.sampled_from([9, -1, 70, "x"]), effects),

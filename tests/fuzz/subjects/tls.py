@@ -24,7 +24,7 @@ def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
 
 
 class Tls(World):
-    """With connections whose both ends are here."""
+    """Programs with TLS connections whose two ends are here."""
 
     turns = 30
 
@@ -48,7 +48,7 @@ class Tls(World):
         )
 
     def do_tls_call(self, number: int, method: str, arguments: tuple[Any, ...]) -> Any:
-        """A method of a transport in the middle of its life; ends come with everything at rest."""
+        """Call a method of a transport in the middle of its life; ends come with everything at rest."""
         if not self.transports:
             return None
         transport = self.transports[number % len(self.transports)]
@@ -64,7 +64,7 @@ class Tls(World):
         return super().do_transport(number, method, arguments)
 
     def resume_all(self) -> None:
-        """Let everybody see an end: asyncio's side that is paused does not, and ours does."""
+        """Let all ends see an end: asyncio's side that is paused does not, and ours does."""
         for transport in self.transports:
             if transport.get_extra_info("sslcontext") and not transport.is_closing():
                 transport.resume_reading()
@@ -112,7 +112,7 @@ class Tls(World):
         return [diary.lines for diary in diaries]
 
     async def broken(self, handshakes: Any, plain: Any, diaries: Any, turns: int, side: int, how: str) -> Any:
-        """What is certain of a handshake that is ended: nothing waits for ever, nothing is told twice."""
+        """End a handshake, and return its certain effects: nothing waits for ever, no call comes twice."""
         for _ in range(turns):
             await asyncio.sleep(0)
         if how == "cancel":
@@ -129,7 +129,7 @@ class Tls(World):
         return [[line[0] for line in diary.lines].count("made") for diary in diaries]
 
     def do_bad_handshake(self, server_side: bool, nonsense: str, how: str) -> Any:
-        """What a peer that does not speak TLS is told to be."""
+        """Handshake with a peer that does not speak TLS."""
         if self.loop.is_running():
             return None
         ours, peer = connected("unix")
@@ -160,7 +160,7 @@ class Tls(World):
 
 
 def operations(effects: Any) -> Any:
-    """What a program may do with TLS."""
+    """Return the operations of a program on TLS."""
     small = st.integers(0, 5)
     data = st.sampled_from(["@empty", "@short", "@kilobyte", "@mutable", "@view"])
     parts = st.sampled_from(["@short", "@kilobyte", "@view"])

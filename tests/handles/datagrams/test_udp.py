@@ -28,7 +28,7 @@ GROUP6 = "ff01::77"
 
 
 class Receiver:
-    """Notes what was received, and closes handles when there is enough."""
+    """A receiver that notes datagrams, and closes handles when it has enough."""
 
     def __init__(self, enough: int, *handles: UDP) -> None:
         self.enough = enough
@@ -52,7 +52,7 @@ class Receiver:
 
 
 class Sent:
-    """Notes how sends ended."""
+    """A note of the ends of sends."""
 
     def __init__(self) -> None:
         self.ended: list[int] = []
@@ -63,7 +63,7 @@ class Sent:
 
 
 class StubbornKernel(Kernel):
-    """Answers to sends as it is told, before it sends."""
+    """A kernel that answers to sends as it is told, before it sends."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ def bound(loop: Loop, address: tuple[Any, ...] = LOCAL, **options: bool) -> UDP:
 
 
 def option(udp: UDP, level: int, name: int) -> int:
-    """A socket option of a handle."""
+    """Return a socket option of a handle."""
     with socket.socket(fileno=os.dup(udp.fileno())) as sock:
         return sock.getsockopt(level, name)
 
@@ -383,7 +383,7 @@ def watched(loop: Loop) -> int:
 
 
 def error_number(attempt: Any) -> int | None:
-    """The number of the error that a call raises."""
+    """Return the number of the error that a call raises."""
     try:
         attempt()
     except OSError as error:

@@ -22,7 +22,7 @@ Ask = Callable[..., Any]
 
 @pytest.fixture(params=["at once", "with a callback"])
 def ask(request: pytest.FixtureRequest, loop: Loop) -> Ask:
-    """Calls a function of `fs` and gives its result, or raises its error."""
+    """Return a function that calls `fs` and returns its result, or raises its error."""
 
     def ask(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         if request.param == "at once":
@@ -45,14 +45,14 @@ def ask(request: pytest.FixtureRequest, loop: Loop) -> Ask:
 
 @pytest.fixture
 def fd(tmp_path: Path) -> Iterator[int]:
-    """A descriptor of an empty file that may be read and written."""
+    """Yield a descriptor of an empty file that may be read and written."""
     fd = os.open(tmp_path / "open", os.O_RDWR | os.O_CREAT)
     yield fd
     os.close(fd)
 
 
 def refused(ask: Ask, code: int, function: Any, *args: Any) -> OSError:
-    """The error with which a request is refused."""
+    """Return the error with which a request is refused."""
     with pytest.raises(OSError, match=rf"^\[Errno {code}\] ") as caught:
         ask(function, *args)
     return caught.value
@@ -261,7 +261,7 @@ def test_sendfile_reads_and_writes_if_the_kernel_cannot_send(ask: Ask, fd: int, 
     os.close(target)
 
 
-# What is known of files.
+# The status of files.
 
 
 def test_the_status_of_a_file_and_of_a_link(ask: Ask, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def new_loop(host: Host, make: Callable[..., Loop] = Loop) -> Loop:
 
 @pytest.fixture
 def blocked(host: OneThread, no_leak: None) -> Iterator[Loop]:
-    """A loop whose only thread is at work, so that every request waits."""
+    """Yield a loop whose only thread is at work, so that every request waits."""
     loop = new_loop(host)
     Work(loop, host.wait)
     host.entered.wait()

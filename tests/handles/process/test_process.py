@@ -23,7 +23,7 @@ Ended = tuple[int, int]
 
 
 class Reader:
-    """Keeps what a pipe says, until its end."""
+    """A reader that keeps the data of a pipe, until its end."""
 
     def __init__(self, loop: Loop) -> None:
         self.pipe = Pipe(loop)
@@ -53,7 +53,7 @@ def run(loop: Loop, *args: Any, **options: Any) -> Ended:
 
 
 def output_of(loop: Loop, *args: Any, **options: Any) -> bytes:
-    """What a program writes; it must end well."""
+    """Return the output of a program, which must end without an error."""
     reader = Reader(loop)
     ended: list[Ended] = []
     process = Process(loop)
@@ -203,7 +203,7 @@ def test_a_child_that_somebody_else_reaped_has_an_unknown_status(loop: Loop) -> 
 
 
 class NoPidfds(Kernel):
-    """Has no pidfds."""
+    """A host without pidfds."""
 
     def pidfd_open(self, pid: int) -> int:
         return -errno.EPERM
@@ -222,7 +222,7 @@ def test_process_is_awaited_by_a_thread_without_pidfds() -> None:
     reaped(pid)
 
 
-# What the child gets.
+# The child's environment.
 
 
 def test_output_through_a_pipe(loop: Loop) -> None:
@@ -275,7 +275,7 @@ def test_unnamed_stdio_is_the_null_device(loop: Loop) -> None:
 
 
 def out(reader: Reader) -> Stdio:
-    """A pipe for what the child writes."""
+    """Return a pipe for the output of the child."""
     return Stdio.create_pipe(reader.pipe, child_writes=True)
 
 

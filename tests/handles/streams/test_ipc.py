@@ -23,7 +23,7 @@ MUCH = 1024 * 1024
 
 
 def ipc_pair(loop: Loop) -> tuple[Pipe, Pipe]:
-    """Two connected pipes."""
+    """Return two connected pipes."""
     ends = Pipe(loop, ipc=True), Pipe(loop, ipc=True)
     for end, sock in zip(ends, socket.socketpair(), strict=True):
         end.open(sock.detach())
@@ -31,7 +31,7 @@ def ipc_pair(loop: Loop) -> tuple[Pipe, Pipe]:
 
 
 class Receiver:
-    """Keeps the data that a pipe brings, and accepts what comes with it."""
+    """A receiver that keeps the data of a pipe, and accepts the handles that come with it."""
 
     def __init__(self, pipe: Pipe, **options: Any) -> None:
         self.pipe = pipe
@@ -370,7 +370,7 @@ def test_handles_travel_to_a_child_and_back(loop: Loop) -> None:
     close_all(channel, udp, *receiver.handles)
 
 
-# What else pipes can do.
+# Other methods of pipes.
 
 
 def test_chmod_sets_the_mode_of_a_unix_socket(loop: Loop, tmp_path: Path) -> None:

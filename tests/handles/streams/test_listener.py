@@ -1,4 +1,4 @@
-"""The listener: what it makes of connections that are gone, of exhaustion, and of sockets that fail."""
+"""The listener: connections that are gone, exhausted resources, and sockets that fail."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def loop(kernel: Refusing, no_leak: None) -> Iterator[Loop]:
 
 
 def run_machine(loop: Loop) -> None:
-    """One turn in libuv's order."""
+    """Make one turn in libuv's order."""
     loop.run(RunMode.NOWAIT)
 
 

@@ -25,7 +25,7 @@ def kind(tmp_path: Path) -> Kind:
 
 
 def pipe(loop: Loop) -> tuple[Pipe, Pipe]:
-    """The two ends of a plain pipe."""
+    """Return the two ends of a plain pipe."""
     ends = Pipe(loop), Pipe(loop)
     for end, fd in zip(ends, os.pipe(), strict=True):
         end.open(fd)

@@ -23,11 +23,11 @@ class Reluctant(Kernel):
     def __init__(self, seed: int) -> None:
         super().__init__()
         self.dice = random.Random(seed)
-        # What is left after a short answer is announced by no edge.
+        # No edge announces the rest after a short answer.
         self.keeps_edges = False
 
     def refusal(self, *codes: int) -> int:
-        """A negative error number, or 0 for no refusal."""
+        """Return a negative error number, or 0 for no refusal."""
         return -self.dice.choice(codes) if self.dice.random() < 0.2 else 0
 
     def recv(self, fd: int, limit: int) -> bytes | int:

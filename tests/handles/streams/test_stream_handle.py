@@ -1,4 +1,4 @@
-"""What TCP and Pipe share: reading, writing, connecting, accepting, and how requests end."""
+"""The methods that TCP and Pipe share: reading, writing, connecting, accepting, and the end of requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MUCH = 32 * 1024 * 1024
 
 
 def run_machine(loop: Loop) -> None:
-    """One turn in libuv's order."""
+    """Make one turn in libuv's order."""
     loop.run(RunMode.NOWAIT)
 
 
@@ -33,7 +33,7 @@ ERRORS = pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 
 
 def drain(stream: Stream) -> int:
-    """Read what is there with plain system calls; how many bytes that was."""
+    """Read the available data with plain system calls; how many bytes that was."""
     size = 0
     with socket.socket(fileno=os.dup(stream.fileno())) as sock:
         while True:
@@ -57,7 +57,7 @@ def fill(stream: Stream) -> int:
 
 
 def echo_server(loop: Loop, kind: Kind) -> Stream:
-    """A server that sends back what it gets, and ends when its peer ends."""
+    """Return a server that sends back what it gets, and ends when its peer ends."""
 
     def on_connection(server: Stream, error: OSError | None) -> None:
         assert error is None

@@ -33,7 +33,7 @@ def kind(tmp_path: Any) -> Kind:
 
 
 def option(stream: TCP, level: int, name: int) -> int:
-    """A socket option of a handle."""
+    """Return a socket option of a handle."""
     with socket.socket(fileno=os.dup(stream.fileno())) as sock:
         return sock.getsockopt(level, name)
 

@@ -25,7 +25,7 @@ Ends = tuple[int, int]
 
 @pytest.fixture
 def ends(no_leak: None) -> Iterator[Ends]:
-    """The test's side of a pseudoterminal, and the terminal."""
+    """Yield the test's side of a pseudoterminal, and the terminal."""
     master, slave = pty.openpty()
     yield master, slave
     os.close(master)
@@ -43,7 +43,7 @@ def local_flags(fd: int) -> int:
 
 
 def read_once(loop: Loop, tty: TTY) -> bytes:
-    """What the terminal gives next."""
+    """Return the next data of the terminal."""
     seen: list[bytes] = []
     tty.read_start(lambda tty, data, error: (seen.append(data), tty.read_stop()))
     loop.run()

@@ -47,7 +47,7 @@ def resolver() -> Resolver:
 
 @pytest.fixture
 def world(resolver: Resolver, no_leak: None) -> Iterator[Loop]:
-    """A loop in a process with names of its own."""
+    """Yield a loop in a process with names of its own."""
     loop = Loop(host=resolver)
     yield loop
     resolver.answers.set()

@@ -62,7 +62,7 @@ def host() -> PoolHost:
 
 @pytest.fixture
 def loop(host: PoolHost, gate: Gate, no_leak: None) -> Iterator[Loop]:
-    """A loop with a pool of four threads."""
+    """Yield a loop with a pool of four threads."""
     loop = Loop(host=host)
     yield loop
     gate.opened.set()
@@ -321,7 +321,7 @@ def test_a_forked_child_gets_a_pool_of_its_own(make_loop: MakeLoop, gate: Gate) 
 
 
 def pool_size(text: str | None) -> str:
-    """The size of the pool in a fresh process with this setting, or the error."""
+    """Return the size of the pool in a new process with this setting, or the error."""
     code = (
         "from whorl.core import Loop\n"
         "from whorl.handles.threads.thread_pool import pool_of\n"

@@ -16,7 +16,7 @@ from whorl.handles import Async, Check, Prepare, Timer
 
 
 def run_machine(loop: Loop) -> None:
-    """One turn in libuv's order."""
+    """Make one turn in libuv's order."""
     loop.run(RunMode.NOWAIT)
 
 

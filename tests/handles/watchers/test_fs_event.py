@@ -24,7 +24,7 @@ Seen = list[tuple[Any, FsChange]]
 
 
 def watch(loop: Loop, path: Any) -> tuple[FsEvent, Seen]:
-    """A started handle, and what it has seen."""
+    """Return a started handle, and the changes it has reported."""
     seen: Seen = []
     handle = FsEvent(loop)
 
@@ -44,7 +44,7 @@ def settle(loop: Loop) -> None:
         loop.run(RunMode.NOWAIT)
 
 
-# What is reported.
+# Reports.
 
 
 def test_fs_event_reports_changes_in_a_folder_by_name(loop: Loop, tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_an_error_out_of_a_callback_costs_the_others_nothing(loop: Loop, tmp_pat
     assert seen == [("a", RENAME), ("b", RENAME)]
 
 
-# What is refused.
+# Refusals.
 
 
 def test_fs_event_start_refuses_invalid_arguments(loop: Loop, tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def world(no_leak: None) -> World:
 
 
 def polling(world: World) -> tuple[Loop, FsPoll, list[Any]]:
-    """A started handle in virtual time, and what it was told."""
+    """Return a started handle in virtual time, and its reports."""
     loop = Loop(kernel=world, host=AtOnce())
     handle = FsPoll(loop)
     told: list[Any] = []

@@ -1,4 +1,4 @@
-"""What kind of handle fits a descriptor."""
+"""The kind of handle that fits a descriptor."""
 
 from __future__ import annotations
 

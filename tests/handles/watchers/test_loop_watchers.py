@@ -18,7 +18,7 @@ Watcher = type[Idle] | type[Prepare] | type[Check]
 
 
 def run_machine(loop: Loop) -> None:
-    """One turn in libuv's order."""
+    """Make one turn in libuv's order."""
     loop.run(RunMode.NOWAIT)
 
 

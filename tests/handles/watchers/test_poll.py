@@ -1,4 +1,4 @@
-"""Poll: what it reports, that stopping it takes effect at once, and what it refuses to watch."""
+"""Poll: its reports, stopping at once, and refused descriptors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Pair = tuple[socket.socket, socket.socket]
 
 
 def run_machine(loop: Loop) -> None:
-    """One turn in libuv's order."""
+    """Make one turn in libuv's order."""
     loop.run(RunMode.NOWAIT)
 
 
@@ -31,7 +31,7 @@ IN_BOTH_ORDERS = pytest.mark.parametrize("run_once", [run_machine, run_turns], i
 
 @pytest.fixture
 def make_pair(no_leak: None) -> Iterator[Callable[[], Pair]]:
-    """Makes pairs of connected sockets, and closes them in the end."""
+    """Yield a function that makes pairs of connected sockets, and close them in the end."""
     with contextlib.ExitStack() as stack:
 
         def make() -> Pair:
@@ -43,13 +43,13 @@ def make_pair(no_leak: None) -> Iterator[Callable[[], Pair]]:
 
 @pytest.fixture
 def pair(make_pair: Callable[[], Pair]) -> Pair:
-    """Two connected sockets."""
+    """Return two connected sockets."""
     return make_pair()
 
 
 @pytest.fixture
 def tcp_pair(no_leak: None) -> Iterator[Pair]:
-    """Two sockets connected by TCP."""
+    """Yield two sockets connected by TCP."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         ours = socket.create_connection(server.getsockname())
         theirs, _ = server.accept()
@@ -58,7 +58,7 @@ def tcp_pair(no_leak: None) -> Iterator[Pair]:
 
 
 class Notes:
-    """What a Poll handle reported."""
+    """The reports of a Poll handle."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[Event, OSError | None]] = []

@@ -28,7 +28,7 @@ SECOND = 1_000_000_000
 
 @pytest.fixture(autouse=True)
 def nothing_left(no_leak: None) -> Iterator[None]:
-    """A test gives signals back, and leaves nobody who is told of them."""
+    """Check that a test restores signals, and leaves no handle started."""
     yield
     gc.collect()
     assert signal.set_wakeup_fd(-1) == -1
@@ -41,7 +41,7 @@ def send(number: int = USR1) -> None:
 
 
 def noted(loop: Loop, number: int = USR1) -> tuple[Signal, list[int]]:
-    """A started handle, and what it has seen."""
+    """Return a started handle, and the signals it has reported."""
     seen: list[int] = []
     handle = Signal(loop)
     handle.start(number, lambda handle, number: seen.append(number))
@@ -189,7 +189,7 @@ def test_misuse_is_refused(loop: Loop) -> None:
         handle.start(USR1, lambda handle, number: None)
 
 
-# What others do with signals.
+# Other users of signals.
 
 
 def test_the_former_handler_is_back_when_the_last_one_has_stopped(loop: Loop) -> None:
@@ -472,7 +472,7 @@ def test_a_storm_of_signals_is_accounted_for(loop: Loop) -> None:
 
 
 def test_handles_come_and_go_while_signals_arrive(loop: Loop) -> None:
-    """Every start is told of the signals that arrive while it lasts."""
+    """Every start reports the signals that arrive while it lasts."""
     rounds = 500
     told = 0
 

@@ -18,7 +18,7 @@ MILLISECOND = 1_000_000
 
 
 def run_machine(loop: Loop) -> None:
-    """One turn in libuv's order."""
+    """Make one turn in libuv's order."""
     loop.run(RunMode.NOWAIT)
 
 
@@ -32,7 +32,7 @@ def clock() -> ObedientClock:
 
 @pytest.fixture
 def loop(clock: ObedientClock, no_leak: None) -> Iterator[Loop]:
-    """A loop in virtual time."""
+    """Yield a loop in virtual time."""
     loop = Loop(kernel=clock)
     yield loop
     for handle in loop.walk():

@@ -1,4 +1,4 @@
-"""Checks of the arguments that connections and servers share; they raise asyncio's errors and do no more."""
+"""Checks of the arguments that connections and servers share; they only raise asyncio's errors."""
 
 from __future__ import annotations
 

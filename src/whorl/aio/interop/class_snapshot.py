@@ -1,4 +1,4 @@
-"""Whether classes still have the methods that they had when they were first looked at."""
+"""Snapshots that tell whether classes still have the methods that they had at first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ except ImportError:
 if not cython.compiled:
 
     def versions_of(owners: list[type]) -> int:
-        """0: uncompiled, nobody can tell whether a class was changed without looking."""
+        """Return 0: uncompiled, a change of a class is not known without looking."""
         return 0
 
 

@@ -1,4 +1,4 @@
-"""Noticing when a method of an instance is replaced: by a comparison, or as an attribute that tells."""
+"""Noticing when a method of an instance is replaced: by a comparison, or by a descriptor."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if not cython.compiled:
 
 
 class OverrideObserver:
-    """Tells its subclass when `call_at` is put on an instance, or taken off it.
+    """Notifies its subclass when `call_at` is set on an instance, or deleted from it.
 
-    In a class of Python's these two methods would cost every attribute that is set a call.
+    In a Python class these two methods would add a call to every assignment of an attribute.
     """
 
     __slots__ = ()
@@ -37,11 +37,11 @@ class OverrideObserver:
             self._overrides_changed()
 
     def _overrides_changed(self) -> None:
-        """Something was replaced, or is the class's own again."""
+        """Handle the replacement of a method, or the return of the class's own."""
 
 
 class NoObserver:
-    """The same for the uncompiled build, whose machine sets all that it remembers as attributes: nothing."""
+    """The same without methods, for the uncompiled build, whose machine sets all its state as attributes."""
 
     __slots__ = ()
 
@@ -49,8 +49,8 @@ class NoObserver:
 class ObservedDescriptor:
     """The monotonic clock, in seconds (``asyncio.loop.time``).
 
-    A method that tells when it is replaced on an instance. The function lies in the attribute
-    `_clock_function`, so that reading it costs no Python call.
+    A method that notices its replacement on an instance. The function lies in the attribute
+    `_clock_function`, so reading it costs no Python call.
     """
 
     __slots__ = ("__name__", "__signature__", "_read", "_replaced", "_restored")

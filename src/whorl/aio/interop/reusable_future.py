@@ -1,8 +1,8 @@
-"""What one task awaits until an event wakes it: a future that is never done, and is used again.
+"""The awaitable of one task that waits for an event: a future that is never done, and is used again.
 
-A task of CPython's waits for futures of CPython's class without a call by name; for anything else it pays as
-much as for all the rest of a wait. To make such a future for each wait would cost the same. So whoever wakes
-the task takes its callback out of the future, calls it, and the future is like new.
+A task of CPython's waits for futures of CPython's class without a call by name. For any other object these
+calls cost as much as the rest of a wait. Making such a future for each wait would cost the same. So the code
+that wakes the task takes its callback out of the future and calls it, and the future is like new.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if not cython.compiled:
         return bool(future._state == PENDING)
 
     def block(future: Any) -> None:
-        """What the first step of awaiting a future does."""
+        """Do the first step of awaiting a future."""
         future._asyncio_future_blocking = True
 
     def taken_callback(future: Any) -> Any:
@@ -60,19 +60,19 @@ if not cython.compiled:
         return callbacks[0]
 
     def bound_to(callback: Any) -> Any:
-        """The object of a method."""
+        """Return the object of a method."""
         return callback.__self__
 
     def has_one_other_reference(wait: Any) -> bool:
-        """Return whether nobody else has the future of a wait; uncompiled nobody can tell."""
+        """Return whether the future of a wait has no other reference; uncompiled this is unknown."""
         return False
 
 
 class _NoLoop:
-    """Stands for a loop where a future that is done already asks for one."""
+    """A stand-in for the loop of a future that is done from the start."""
 
     def get_debug(self) -> bool:
-        """No."""
+        """Return False."""
         return False
 
 
@@ -86,11 +86,11 @@ if not learn_futures(Future, _example()):
 
 DONE: Any = _example()
 DONE.set_result(None)
-WOKEN = (DONE,)  # what tasks are told is done
+WOKEN = (DONE,)  # the done future that tasks get
 
 
 class ReusableFuture:
-    """Something that a single task may await, woken by whoever made it."""
+    """An awaitable for a single task, which its maker wakes."""
 
     __slots__ = ("_done", "_error", "_event_loop", "_future", "_is_awaited")
 
@@ -125,12 +125,12 @@ class ReusableFuture:
         if not is_pending(future):
             self._look_at_future()
         if self._error is not None:
-            error, self._error = self._error, None  # Its traceback refers to those who refer to this.
+            error, self._error = self._error, None  # Its traceback refers to objects that refer to this one.
             raise error
         raise StopIteration
 
     def _look_at_future(self) -> None:
-        """Raise what the future has become, perhaps after the task was woken and before it went on.
+        """Raise the future's exception, perhaps after the task was woken and before it went on.
 
         A task that was cancelled meanwhile has cancelled the future.
         """
@@ -140,7 +140,7 @@ class ReusableFuture:
                 return
         self._future.result()
 
-    # For whoever looks at what a task waits for.
+    # For programs that look at the awaitable of a task.
 
     def done(self) -> bool:
         """Return whether the wait is over."""
@@ -154,16 +154,16 @@ class ReusableFuture:
         """Wait no longer."""
         return not self._done and bool(self._future.cancel(msg))
 
-    # For whoever made it.
+    # For its maker.
 
     def _is_wanted(self) -> bool:
-        """Return whether somebody may still be waiting."""
+        """Return whether a task may still be waiting."""
         return not self._done and is_pending(self._future)
 
     # The same, once `_done` is set.
 
     def _take_callback(self) -> Any:
-        """What the task is called by, and its context; None if the future itself has to tell it."""
+        """Return the callable that wakes the task, and its context; None if the future itself calls it."""
         if self._event_loop._debug:
             return None
         taken = taken_callback(self._future)
@@ -174,12 +174,12 @@ class ReusableFuture:
         return taken
 
     def _finish(self) -> None:
-        """Have the future tell whoever awaits it."""
+        """Let the future wake its awaiters."""
         if is_pending(self._future):
             self._future.set_result(None)
 
     def _wake_soon(self) -> None:
-        """Have the task stepped in the next turn."""
+        """Step the task in the next turn."""
         taken = self._take_callback()
         if taken is None:
             self._finish()
@@ -188,14 +188,14 @@ class ReusableFuture:
             self._event_loop._enqueue(entry)
 
     def _is_stepped_now(self) -> bool:
-        """Step the task inside whatever runs now, and return whether this could."""
+        """Step the task inside the running callback, and return whether it was possible."""
         taken = self._take_callback()
         if taken is not None:
             call_with_one(taken[1], taken[0], DONE)
         return taken is not None
 
     def _first_call(self) -> Callback | None:
-        """Have the future tell all who await it, but for the first: return the call that tells that one."""
+        """Let the future wake all awaiters but the first, and return the call that wakes the first."""
         callbacks = self._future._callbacks
         if callbacks:
             self._future.remove_done_callback(callbacks[0][0])

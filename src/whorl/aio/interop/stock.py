@@ -1,4 +1,4 @@
-"""What Whorl relies on in CPython's asyncio and around it: one question for each assumption."""
+"""The assumptions of Whorl about CPython's asyncio and around it: one question for each."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ _OF_WRITERS = {"_transport", "_protocol", "_reader", "_loop", "_complete_fut"}
 
 
 class _NoLoop:
-    """Stands for the loop of a reader and a writer that are made to look at them."""
+    """A stand-in for the loop of a reader and a writer, which are made only to look at them."""
 
     def get_debug(self) -> bool:
         """Return False."""
@@ -129,7 +129,7 @@ def has_stock_stream_constructors() -> bool:
 
 
 def has_stock_writer_attributes() -> bool:
-    """Return whether a new `StreamWriter` has the attributes that ours has; if not, it is not replaced."""
+    """Return whether a new `StreamWriter` has the attributes of Whorl's; if not, it is not replaced."""
     return _KNOWS_WRITERS and _METHODS_OF_STREAMS.is_current()
 
 
@@ -165,8 +165,8 @@ def is_stock_client_factory(factory: Any) -> bool:
 
 # Threads.
 
-# What `submit` does is done by Whorl in its place. Programs that trace calls replace it, or what it calls,
-# and a later Python may have another one.
+# Whorl does the work of `submit` in its place. Programs that trace calls replace it, or functions that it
+# calls, and a later Python may have another one.
 _NEEDED_BY_SUBMIT = {"_adjust_thread_count", "_broken", "_shutdown", "_shutdown_lock", "_work_queue", "put"}
 _KNOWN_OF_SUBMIT = _NEEDED_BY_SUBMIT | {
     "BROKEN",
@@ -186,7 +186,7 @@ def _is_of(module: ModuleType, function: Any) -> bool:
 
 
 def is_stock_submit(submit: Any) -> bool:
-    """Return whether it is an executor's `submit` that uses only what is known; if not, it is called."""
+    """Return whether it is an executor's `submit` that uses only known names; if not, it is called."""
     return _is_of(thread, submit) and _NEEDED_BY_SUBMIT <= set(submit.__code__.co_names) <= _KNOWN_OF_SUBMIT
 
 
@@ -197,7 +197,7 @@ _METHODS_OF_EXECUTOR = _snapshot((_Executor, "submit"), (_WorkItem, "run"), (_Fu
 
 
 def has_stock_executor_methods() -> bool:
-    """Return whether executors of threads submit and run calls as is known; if not, `submit` is called."""
+    """Return whether executors of threads submit and run calls as known; if not, `submit` is called."""
     return _KNOWS_EXECUTOR and _METHODS_OF_EXECUTOR.is_current()
 
 
@@ -207,7 +207,7 @@ def has_stock_future_chain() -> bool:
 
 
 def is_stock_executor(executor: Any) -> bool:
-    """Return whether nobody sees what this `ThreadPoolExecutor` is given; if not, its `submit` is called."""
+    """Return whether no program watches this `ThreadPoolExecutor`'s calls; if not, `submit` is called."""
     return (
         type(executor) is _Executor
         and has_stock_executor_methods()

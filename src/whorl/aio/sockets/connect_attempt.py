@@ -1,6 +1,6 @@
 """A socket that is being connected: one wait for the poller.
 
-The watch is edge-triggered and stays when the socket is connected, as an idle one: a transport, which follows
+The watch is edge-triggered, and stays as an idle one when the socket is connected. A transport, which follows
 in the next turn, takes it over by one call of the kernel.
 """
 

@@ -1,9 +1,9 @@
 """Connecting plain sockets, by their descriptors.
 
-Most connections are made by nothing but the loop's own methods, to an address in numbers. They need no object
-of Python's `socket`, no name resolution and no coroutines in between. Each function here returns None where
-that is not so: a program has replaced a method, the address has to be resolved, or the kernel is not the real
-one. The caller then goes the general way, in `aio/connections/connect` and `aio/sockets/sock_methods`.
+Most connections are made by the loop's own methods alone, to an address in numbers. They need no object of
+Python's `socket`, no name resolution and no coroutines in between. Each function here returns None if a
+program has replaced a method. It does so, too, if the address has to be resolved, or the kernel is not the
+real one. The caller then goes the general way, in `aio/connections/connect` and `aio/sockets/sock_methods`.
 """
 
 from __future__ import annotations

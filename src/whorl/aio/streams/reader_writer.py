@@ -1,9 +1,9 @@
 """Streams: asyncio's own, whose readers keep what arrives in a compiled buffer.
 
-A reader that asyncio has made becomes ours when a transport of ours is given its protocol, if both are
-exactly of asyncio's classes and nobody has replaced a method. The classes here derive from asyncio's and
-have the same attributes, but a reader's state is in its `StreamFeed`, which transports write to: whoever
-asks for its `_buffer` gets a bytearray that is the buffer.
+A transport of Whorl adopts asyncio's reader when it gets the reader's protocol. Both must be exactly of
+asyncio's classes, without replaced methods. The classes here derive from asyncio's and have the same
+attributes. A reader's state is in its `StreamFeed`, to which transports write. Its `_buffer` returns a
+bytearray that is the buffer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DEFAULT_LIMIT = 64 * 1024
 
 
 class Replaceable:
-    """A method that data arrives by: who replaces it on a reader ends the way that calls nobody."""
+    """A method by which data arrives. Replacing it on a reader makes transports call it."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -56,7 +56,7 @@ class Replaceable:
 
 
 def _feed_property(name: str) -> Any:
-    """An attribute of a reader's that its feed keeps."""
+    """Return a property for an attribute of a reader that its feed keeps."""
     return property(
         operator.attrgetter(f"_received.{name}"), lambda reader, value: setattr(reader._received, name, value)
     )
@@ -106,7 +106,7 @@ class StreamReader(_Reader):  # type: ignore[misc]
         received.transport = transport
 
     def feed_eof(self) -> None:
-        """Nothing more will arrive (``asyncio.StreamReader.feed_eof``)."""
+        """Note that no more data will arrive (``asyncio.StreamReader.feed_eof``)."""
         received = self._received
         received.eof = True
         if received.waiter is not None:
@@ -205,7 +205,7 @@ class StreamWriter(_Writer):  # type: ignore[misc]
             await _Writer.drain(self)
 
 
-# Opening streams: on another loop than ours these give what asyncio's functions give.
+# Opening streams: on other loops these return what asyncio's functions return.
 
 
 async def open_connection(
@@ -248,9 +248,9 @@ async def start_unix_server(
 
 
 def attach_feed(protocol: Any) -> StreamFeed | None:
-    """Make the reader of a protocol of asyncio's one of ours, if nobody can tell.
+    """Adopt the reader of a protocol of asyncio's, if no program can notice.
 
-    Where what arrives for the protocol may be put: None if only `data_received` will do.
+    Return the feed for the protocol's data, or None if only `data_received` will do.
     """
     if type(protocol) is not _Protocol or not has_stock_stream_methods():
         return None
@@ -259,7 +259,7 @@ def attach_feed(protocol: Any) -> StreamFeed | None:
         return reader._received
     if type(reader) is not _Reader or not isinstance(reader._loop, Loop):
         return None
-    state = {**reader.__dict__}  # One that shares no keys: in that the interpreter finds them much faster.
+    state = {**reader.__dict__}  # A dictionary that shares no keys, as the interpreter finds its keys faster.
     received = state["_received"] = StreamFeed(reader._loop)
     received.take_over(state)
     received.source = protocol._stream_reader_wr
@@ -293,15 +293,15 @@ def attach_new_feed(protocol: Any) -> None:
 
 
 def call_with_own_writer(callback: Callable[[Any, Any], Any], reader: Any, writer: Any) -> Any:
-    """Call what a server calls for each connection, with a writer of ours."""
+    """Call a server's callback for a connection with a writer of Whorl's."""
     return callback(reader, _adopt_writer(writer))
 
 
 class _ReleasedTransport:
-    """In the place of a transport: a writer whose transport was given away has it, and closes nothing."""
+    """A stand-in for the transport of a writer that has lost its own; so the writer closes nothing."""
 
     def is_closing(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
 
@@ -309,7 +309,7 @@ _RELEASED_TRANSPORT = _ReleasedTransport()
 
 
 def _adopt_writer(writer: Any) -> streams.StreamWriter:
-    """A writer of ours in the place of one of asyncio's that nobody else knows, if its reader is ours.
+    """Return a writer of Whorl's for one of asyncio's without other references, if the reader is Whorl's.
 
     The interpreter finds the attributes of a new object faster than those of one whose class was changed.
     """

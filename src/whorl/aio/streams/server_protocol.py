@@ -1,4 +1,4 @@
-"""The protocols of `asyncio.start_server`, made with readers of ours from the beginning.
+"""The protocols of `asyncio.start_server`, made with Whorl's readers from the beginning.
 
 asyncio's factory makes a reader and a protocol, which `aio/streams/reader_writer` adopts when their transport
 is made. Here they are made as they are after that: objects with the same attributes, for two thirds of the
@@ -28,7 +28,7 @@ _Protocol: Any = streams.StreamReaderProtocol
 
 
 def fast_server_protocol_factory(loop: AnyLoop, factory: Callable[[], Any]) -> Callable[[], Any]:
-    """A factory that makes what this one makes: another one only for those of asyncio's stream servers."""
+    """Return an equal factory; for asyncio's stream servers it is a faster one."""
     if not is_stock_server_factory(factory):
         return factory
     code, cells = factory.__code__, factory.__closure__ or ()

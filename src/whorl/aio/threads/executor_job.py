@@ -1,4 +1,4 @@
-"""What threads of a `ThreadPoolExecutor` do for a loop, with no future of `concurrent.futures` in between.
+"""A loop's jobs for threads of a `ThreadPoolExecutor`, without a future of `concurrent.futures`.
 
 A job stands in the executor's queue as the executor's own work items do, and is run by the same threads.
 """
@@ -29,9 +29,9 @@ _global_lock: Any = _thread._global_shutdown_lock
 
 
 class ExecutorJob:
-    """One call of a function in a thread, and the future of the loop that gets what comes of it.
+    """One call of a function in a thread, and the future of the loop that gets its result.
 
-    Whoever takes it out of the queue calls one of `run`, `cancel` and `set_exception`, and is the only one.
+    The code that takes it out of the queue, and no other, calls one of `run`, `cancel` and `set_exception`.
     """
 
     __slots__ = ("_args", "_error", "_function", "_future", "_is_cancelled", "_loop", "_result")
@@ -49,11 +49,11 @@ class ExecutorJob:
 
     @property
     def future(self) -> ExecutorJob:
-        """What an executor cancels when it is shut down, and tells that it is broken."""
+        """The object that an executor cancels when it is shut down, and fails if it is broken."""
         return self
 
     def run(self, worker: Any = None) -> None:
-        """Call the function, unless nobody waits for it any more; newer executors say in which worker."""
+        """Call the function, unless its future is cancelled; newer executors pass their worker."""
         if self._future.cancelled():
             return
         function: Any = self._function
@@ -68,14 +68,14 @@ class ExecutorJob:
             self = None  # type: ignore[assignment]  # The traceback of an error refers to this frame.
 
     def cancel(self) -> bool:
-        """The function will not be called."""
+        """Keep the function from being called, and return True."""
         self._is_cancelled = True
         self._function = self._args = None
         self._post()
         return True
 
     def set_exception(self, error: BaseException) -> None:
-        """The function cannot be called."""
+        """Fail the call, as the function cannot be called."""
         self._error = error
         self._function = self._args = None
         self._post()
@@ -112,7 +112,7 @@ class ExecutorJob:
 
 
 def submit_job(loop: Any, executor: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """A future of the loop for a call in a thread of an executor that takes jobs.
+    """Return a future of the loop for a call in a thread of an executor that takes jobs.
 
     Raises RuntimeError if the executor was shut down or is broken.
     """

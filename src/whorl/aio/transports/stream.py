@@ -532,7 +532,7 @@ class StreamTransport(WriteTransport):
         return True
 
     def _shut_write_side(self) -> int:
-        """0, or `-errno`; not twice."""
+        """Shut the write side once; return 0 or `-errno`."""
         if self._write_shut:
             return 0
         self._write_shut = True

@@ -1,8 +1,8 @@
 """The kernel's calls for datagrams: messages that keep their bounds and carry addresses.
 
-The compiled code writes and reads the addresses of IPv4, IPv6 and UNIX sockets itself and moves
-several datagrams in one call (recvmmsg, sendmmsg). It calls Python's own socket object for every other
-family, and for an address that it does not understand at once (a name, a wrong type). So the results and
+The compiled code writes and reads the addresses of IPv4, IPv6 and UNIX sockets itself and moves several
+datagrams in one call (recvmmsg, sendmmsg). It calls Python's own socket object for every other family. It
+does so, too, for an address that it does not understand at once (a name, a wrong type). So the results and
 the errors are Python's. Uncompiled, it always calls the socket object.
 """
 

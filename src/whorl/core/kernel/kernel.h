@@ -63,7 +63,7 @@ static int whorl_watch_names(PyObject *names) {
 #define whorl_watch_names(names) ((void)(names), 0) /* dictionaries tell nobody */
 #endif
 
-/* Look at `time.monotonic`, and note what is found in a variable of C, which the watcher writes, too. */
+/* Look at `time.monotonic`, and note the result in a C variable, which the watcher writes, too. */
 static int whorl_look_at_clock(void) {
     static PyObject *names = NULL, *name = NULL;
     static int is_watched = 0;

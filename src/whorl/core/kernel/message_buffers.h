@@ -27,7 +27,8 @@ static inline void whorl_rewrite(PyObject *bytes, const char *content, Py_ssize_
 #pragma GCC diagnostic pop
 #endif
 
-/* Return whether nobody has bytes but their one holder. In Python, asking for the count is a reference. */
+/* Return whether bytes have no reference but that of their one holder. In Python, asking for the count is a
+   reference. */
 static inline int whorl_is_sole(PyObject *bytes) {
     return WHORL_REUSES && Py_REFCNT(bytes) == 1;
 }

@@ -67,7 +67,7 @@ cdef class AddressBook:
 
 
 cdef inline object shown(AddressBook book, sockaddr_storage *address, unsigned int length):
-    # As socket.recvfrom gives it. An address that is known is the same tuple again, which nobody can change.
+    # As socket.recvfrom gives it. A known address is the same tuple again, which no program can change.
     cdef Py_ssize_t place
     cdef object known
     if not (

@@ -78,7 +78,7 @@ class SocketCalls(FileCalls):
         return sock
 
     def socket_pair(self) -> Any:
-        """Two connected non-blocking socket objects (man 2 socketpair)."""
+        """Return two connected non-blocking socket objects (man 2 socketpair)."""
         try:
             pair = socket.socketpair()
         except OSError as error:

@@ -68,7 +68,7 @@ class Wakeup(IOHandle):
         self._write_fd = -1
         self._wakers: set[object] = set()  # the calls that may be writing, in any thread
         self._given_up: list[tuple[int, Any]] = []  # the descriptor and the pair to be closed
-        # An interrupt may lose an edge. That does no harm: the loop finds the entries it was woken for.
+        # An interrupt may lose an edge, which does no harm: the loop finds the entries it was woken for.
         poller = _loop_of(self)._poller
         self._edge = poller.edge_triggered or poller.can_keep_idle_watches
         self._queued = self._edge  # It has nothing to do in a turn, so the poller never queues it.

@@ -8,11 +8,11 @@ code runs inside `poll`.
   it gets each change once (edge-triggered), and also the events that are there when it is added or
   modified. Only a poller that is `edge_triggered` can do that. A handle with `_is_idle_watch` gives way
   to another handle on its descriptor.
-* `modify` changes the interest, `remove` ends the watch. After `remove` the handle is never
-  appended again, also if the kernel still holds an event for its descriptor: a generation number
-  tells it from a later handle on the same descriptor.
-* `forget(handle)` is `remove` for a handle whose descriptor is closed within a turn, and which no program
-  knows: the kernel ends such a watch by itself.
+* `modify` changes the interest, `remove` ends the watch. After `remove` the handle is never appended again,
+  also if the kernel still holds an event for its descriptor. A generation number tells it from a later handle
+  on the same descriptor.
+* `forget(handle)` is `remove` for a handle that no program knows, and whose descriptor is closed within a
+  turn. The kernel ends such a watch by itself.
 * `take_over(handle, former)` gives an edge-triggered watch to another handle on the same open file.
 * `poll(timeout_ns, into)`: 0 does not sleep, -1 sleeps without limit. A signal may end it early.
   It returns the number of handles that it appended.

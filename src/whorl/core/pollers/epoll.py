@@ -2,17 +2,16 @@
 
 Some facts about epoll:
 
-* It watches *open files*, not descriptors. When a descriptor is closed while a duplicate lives
-  (in a child, or by `dup`), the watch stays and can no longer be removed by that number: it
-  would report events for ever.
+* It watches *open files*, not descriptors. When a descriptor is closed while a duplicate lives (in a child,
+  or by `dup`), the watch stays. It can no longer be removed by that number, and would report events for ever.
 * A descriptor number may be used again at once, so an event may arrive for a number that means
   another file by now.
 * Edge-triggered watches report a change once, and again after every new change; asked for both
   directions they never need to be modified.
 
 So each event carries the generation of the watch beside the descriptor, and the poller drops events of
-another generation. If the kernel then refuses to end such a stale watch, the poller builds the whole
-set anew, which is the only way to be rid of it.
+another generation. If the kernel then refuses to end such a stale watch, the poller builds the whole set
+anew. No other way removes it.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ Some facts about its polls:
   the poll again instead of handing it over. Answers that come from the call itself are handed over.
 * A poll holds on to the *open file*. The program may close the descriptor of a removed handle next, and the
   peer must see that. So the poller hands the end of a watch to the kernel at once.
-* But a poll is armed by number. If a descriptor was closed underneath its handle, the number may mean
-  another file by now, which must neither be watched nor be read in the place of the first. So the poller
-  checks that the ring knows the file, before it arms a poll and after each answer.
+* But a poll is armed by number. If a descriptor was closed underneath its handle, the number may mean another
+  file by now. The loop must neither watch nor read that file in place of the first. So the poller checks that
+  the ring knows the file, before it arms a poll and after each answer.
 * The kernel answers a poll with the help of the thread that armed it. If another thread runs the loop from
   now on, it arms all polls anew. The kernel cancels the polls of a thread that has ended, and the poller arms
   them again.

@@ -2,10 +2,9 @@
 
 Facts about readiness that shape this file:
 
-* TCP sockets are watched edge-triggered, for both directions at once: one `epoll_ctl` in their
-  life. An edge comes once. So the engine remembers that there may be *more to read* until a read
-  returns less than its limit, and queues itself again for the rest. A paused reader keeps that
-  note until it resumes.
+* TCP sockets are watched edge-triggered, for both directions at once: one `epoll_ctl` in their life. An edge
+  comes once. So the engine remembers that there may be *more to read* until a read returns less than its
+  limit. It queues itself again for the rest. A paused reader keeps that note until it resumes.
 * After a hang-up no new edge will come, so reading goes on to the end, short reads or not.
 * UNIX sockets and pipes are watched level-triggered: edge-triggered they would report every read
   of the peer as a chance to write.

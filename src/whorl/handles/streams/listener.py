@@ -1,8 +1,8 @@
 """The listener, which takes the connections that arrive at a listening socket.
 
-If `accept` returns no connection, there are four cases. There is none; this one is gone already (the next
-may be fine); the process or the system has run out of descriptors or memory; or the socket cannot listen.
-When a resource has run out, the connection stays in the kernel and would be reported in every turn. So the
+If `accept` returns no connection, there are four cases. No connection waits. It is gone already, and the next
+may be fine. The process or the system has run out of descriptors or memory. Or the socket cannot listen. When
+a resource has run out, the connection stays in the kernel and would be reported in every turn. So the
 listener pauses for a while.
 """
 

@@ -25,8 +25,8 @@ def getaddrinfo(
 ) -> Work:
     """Find the addresses of a host and a service (libuv: ``uv_getaddrinfo``).
 
-    The loop calls `callback(request, addresses, error)`; `addresses` are what `socket.getaddrinfo`
-    returns, `error` is what it raises.
+    The loop calls `callback(request, addresses, error)`; `addresses` is the result of `socket.getaddrinfo`,
+    `error` its exception.
 
     Raises ValueError for a name with a zero byte in it, which the system would cut off there.
     """

@@ -34,8 +34,8 @@ EVENT_SETS = tuple(Event(number) for number in range(WATCHABLE + 1))
 class Poll(IOHandle):
     """A watch of a descriptor (libuv: ``uv_poll_t``), which stays its owner's: `close` leaves it open.
 
-    The descriptor becomes non-blocking. Raises PermissionError for a file that cannot be watched, such
-    as a regular one, and OSError (EEXIST) if a handle of this loop watches the descriptor.
+    The descriptor becomes non-blocking. Raises PermissionError for a file that cannot be watched, such as a
+    regular one. Raises OSError (EEXIST) if a handle of this loop watches the descriptor.
     """
 
     __slots__ = ("_callback", "_context", "_poller")

@@ -1,4 +1,4 @@
-"""Makes Whorl the loop that everybody gets, in every Python that finds this file; counts what loops turn.
+"""Makes Whorl the default loop in every Python that finds this file; counts the turns of loops.
 
 Python imports a module of this name by itself when it starts, so it reaches child processes as well. Which
 loop is wanted stands in WHORL_SUITE_LOOP; for `asyncio` the turns are counted and nothing else is changed.
@@ -8,7 +8,7 @@ import os
 
 
 class Turns:
-    """How many runs and turns loops have had in this process so far: Whorl's, and asyncio's own."""
+    """The number of runs and turns of loops in this process so far: Whorl's, and asyncio's own."""
 
     def __init__(self) -> None:
         self.whorl = 0
@@ -46,7 +46,7 @@ def _count_asyncio(loop_class) -> None:
 
 
 def _whorl_class():
-    """Whorl's class under the name of asyncio's: some tests look for the name of the class that they get."""
+    """Return Whorl's class under the name of asyncio's: some tests look for that name."""
     import whorl
 
     class _UnixSelectorEventLoop(whorl.EventLoop):
