@@ -6,17 +6,23 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from whorl.core.kernel.socket_addresses cimport AF_INET, AF_INET6, AF_UNIX, read_address, sockaddr, sockaddr_in, sockaddr_storage
 from whorl.core.kernel.files cimport FileCalls, c_close
 
-cdef extern from "whorl/core/kernel/sockets.h":
-    int c_accept "whorl_accept"(int fd, sockaddr *address, unsigned int *length) nogil
-    int c_no_delay "whorl_no_delay"(int fd) nogil
-    int c_getsockname "getsockname"(int fd, sockaddr *address, unsigned int *length) nogil
+cdef extern from "<sys/socket.h>":
+    enum: SOCK_CLOEXEC
+    enum: SOCK_NONBLOCK
+    int c_accept "accept4"(int fd, sockaddr *address, unsigned int *length, int flags)
+    int c_getsockname "getsockname"(int fd, sockaddr *address, unsigned int *length)
+    int c_setsockopt "setsockopt"(int fd, int level, int name, const void *value, unsigned int size)
+
+cdef extern from "<netinet/tcp.h>":
+    enum: IPPROTO_TCP
+    enum: TCP_NODELAY
 
 
 cdef inline object accept_stream(SocketCalls calls, int fd):
     # The peer's name may never be asked for. Connections of one listening socket mostly have one name of their own.
     cdef sockaddr_storage peer, own
     cdef unsigned int peer_length = sizeof(sockaddr_storage), own_length = sizeof(sockaddr_storage)
-    cdef int connection = c_accept(fd, <sockaddr *>&peer, &peer_length)
+    cdef int connection = c_accept(fd, <sockaddr *>&peer, &peer_length, SOCK_NONBLOCK | SOCK_CLOEXEC), on = 1
     if connection < 0:
         return -c_errno
     try:
@@ -24,7 +30,7 @@ cdef inline object accept_stream(SocketCalls calls, int fd):
             return connection, raw_address(&peer, peer_length), None
         if c_getsockname(connection, <sockaddr *>&own, &own_length) != 0:
             return connection, peer_address(&peer, peer_length), None
-        c_no_delay(connection)
+        c_setsockopt(connection, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on))
         if calls._own_address is None or own_length != PyBytes_GET_SIZE(calls._own_address) \
                 or memcmp(&own, PyBytes_AS_STRING(calls._own_address), own_length):
             calls._own_name = read_address(&own, own_length)
