@@ -11,6 +11,10 @@ except ImportError:
 
 if not cython.compiled:
 
+    def version_of(cls: type) -> int:
+        """Return 0: uncompiled, a class shows no version."""
+        return 0
+
     def versions_of(methods: list[tuple[type, str, Any]]) -> int:
         """0: uncompiled, nobody can tell whether a class was changed without looking."""
         return 0
