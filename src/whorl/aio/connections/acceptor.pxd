@@ -1,6 +1,6 @@
 cimport cython
 
-from cpython.ref cimport PyObject
+from cpython.object cimport PyObject, PyTypeObject
 
 from whorl.aio.transports.byte_transport cimport PyContext_Enter, PyContext_Exit
 from whorl.aio.transports.connection_set cimport ConnectionSet
@@ -11,9 +11,6 @@ from whorl.core.kernel.kernel cimport Kernel
 from whorl.core.loop.lifecycle cimport LoopLifecycle
 from whorl.core.pollers.contract cimport IOHandle
 
-cdef extern from "whorl/aio/connections/acceptor.h":
-    object new "whorl_new"(object cls)
-
 cdef extern from "Python.h":
     object copy_of "PyContext_Copy"(object context)
 
@@ -22,6 +19,7 @@ cdef int READABLE
 cdef int ACCEPTS_PER_EVENT
 cdef object SocketTransport
 cdef object _CALL_SOON
+cdef tuple NO_ARGUMENTS
 cdef tuple EXHAUSTED
 cdef tuple NOTHING_THERE
 
@@ -52,6 +50,11 @@ cdef class Acceptor(IOHandle):
     cdef object _begin(self, int fd, tuple accepted, object context)
     cdef object _take_a_rest(self, object error)
     cpdef object _release(self)
+
+
+cdef inline object new(object cls):
+    # What `cls.__new__(cls)` does for a class that has no such method in Python. Python looks for one.
+    return (<PyTypeObject *>cls).tp_new(<type>cls, <PyObject *>NO_ARGUMENTS, NULL)
 
 
 cdef inline bint is_initialized(Acceptor acceptor) noexcept:

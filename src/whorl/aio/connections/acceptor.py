@@ -42,6 +42,7 @@ _CALL_SOON = Loop.call_soon
 
 # Errors of accept(2) after which connections still wait, but resources to accept them are missing.
 EXHAUSTED = (-errno.EMFILE, -errno.ENFILE, -errno.ENOBUFS, -errno.ENOMEM)
+NO_ARGUMENTS: tuple[()] = ()
 NOTHING_THERE = (-errno.EAGAIN, -errno.EINTR)
 
 if not cython.compiled:

@@ -7,14 +7,16 @@ from whorl.handles.streams.engine cimport Stream
 
 from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
 
-from cpython.ref cimport PyObject
+from cpython.object cimport PyMethodDef, PyObject, PyTypeObject
 
 cdef extern from "Python.h":
     int PyContext_Enter(PyObject *context) except -1
     int PyContext_Exit(PyObject *context) except -1
-
-cdef extern from "whorl/aio/transports/byte_transport.h":
-    object method_of "whorl_method_of"(object cls, object method)
+    ctypedef struct PyMethodDescrObject:
+        PyMethodDef *d_method
+    PyTypeObject PyMethodDescr_Type
+    bint Py_IS_TYPE(object thing, PyTypeObject *kind)
+    object PyDescr_NewMethod(PyTypeObject *cls, PyMethodDef *method)
 
 cdef int LIFE_OPEN
 cdef int OPEN
@@ -22,6 +24,13 @@ cdef int LOST
 cdef int CLOSED
 cdef Py_ssize_t HIGH_WATER
 cdef Py_ssize_t LOW_WATER
+
+
+cdef inline object method_of(type cls, object method):
+    # Python cannot make descriptors of methods that are written in C.
+    if not Py_IS_TYPE(method, &PyMethodDescr_Type):
+        return method
+    return PyDescr_NewMethod(<PyTypeObject *>cls, (<PyMethodDescrObject *>method).d_method)
 
 
 cpdef object as_bytes_like(object data)
