@@ -51,9 +51,7 @@ FAMILY, KIND, PROTOCOL = (vars(_OBJECT)[name] for name in ("family", "type", "pr
 if not cython.compiled:
     from contextvars import copy_context
 
-    def new(cls: Any) -> Any:
-        """Return an object of a class, without calling `__init__`."""
-        return cls.__new__(cls)
+    from whorl.aio.transports.stream import new
 
     def attributes_of(thing: Any) -> dict[str, Any]:
         """Return the dictionary of an object of a class written in Python."""
