@@ -17,7 +17,8 @@ def main() -> None:
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     folders = ["-isystem", sysconfig.get_path("include"), f"-I{SOURCES}"]
     headers = sorted(SOURCES.rglob("*.h"))
-    failed = [path for path in headers if subprocess.call([*compiler, *WARNINGS, *folders, str(path)])]
+    command = [*compiler, *WARNINGS, *folders, "-x", "c", os.devnull, "-include"]
+    failed = [path for path in headers if subprocess.call([*command, str(path)])]
     if failed:
         sys.exit(f"{len(failed)} of {len(headers)} headers have errors or warnings")
     print(f"{len(headers)} headers have no warnings")

@@ -1,36 +1,27 @@
 /* The freelist of callbacks, and running a callback. */
-#ifndef WHORL_CORE_CALLBACK_H
-#define WHORL_CORE_CALLBACK_H
-
+#pragma once
 #include "whorl/core/context.h"
-#include "whorl/core/references.h"
 
 /* A reference to None for an empty place: references to None are not counted since 3.12. */
 #if PY_VERSION_HEX >= 0x030C0000
 #define WHORL_NONE Py_None
-#define WHORL_DROP_NONE()
+#define WHORL_DROP_NONE() ((void)0)
 #else
 #define WHORL_NONE Py_NewRef(Py_None)
 #define WHORL_DROP_NONE() Py_DECREF(Py_None)
 #endif
 
-#if defined(__GNUC__)
 #define WHORL_ALWAYS_INLINE __attribute__((always_inline))
-#else
-#define WHORL_ALWAYS_INLINE
-#endif
 
 /* Prefetch the memory of the entry at that place, if there is one, into the processor's cache.
    Python cannot name memory. GCC leaves out calls of a function that does nothing else: so it is inlined. */
 WHORL_ALWAYS_INLINE static inline void whorl_fetch(PyObject *entries, Py_ssize_t place) {
-#if defined(__GNUC__)
     if (entries != Py_None && place < PyList_GET_SIZE(entries)) {
         uintptr_t entry = (uintptr_t)PyList_GET_ITEM(entries, place);
         __builtin_prefetch((void *)(entry - 16), 1); /* where the collector's links are */
         __builtin_prefetch((void *)(entry + 48), 1);
         __builtin_prefetch((void *)(entry + 112), 1);
     }
-#endif
 }
 
 /* The freelists: callbacks that have run and had no other reference, plain ones and guarded ones. */
@@ -77,21 +68,10 @@ static inline void *whorl_freelist_pop(int guarded) {
 
 /* Set the attributes of a callback; until now all of them hold None. Python would drop each old value by
    itself. */
+#define WHORL_PUT(place, object) (Py_INCREF(object), WHORL_DROP_NONE(), (place) = (object))
 #define WHORL_FILL_IN(entry, owner, called, arguments, context) \
-    do { \
-        Py_INCREF(owner); \
-        Py_INCREF(called); \
-        Py_INCREF(arguments); \
-        Py_INCREF(context); \
-        WHORL_DROP_NONE(); \
-        WHORL_DROP_NONE(); \
-        WHORL_DROP_NONE(); \
-        WHORL_DROP_NONE(); \
-        (entry)->_loop = (owner); \
-        (entry)->_callback = (called); \
-        (entry)->_args = (arguments); \
-        (entry)->_snapshot = (context); \
-    } while (0)
+    (WHORL_PUT((entry)->_loop, owner), WHORL_PUT((entry)->_callback, called), \
+     WHORL_PUT((entry)->_args, arguments), WHORL_PUT((entry)->_snapshot, context))
 
 /* Drop all objects that a callback refers to. In Python the program's code could run between one and the
    next. */
@@ -137,5 +117,3 @@ WHORL_ALWAYS_INLINE static inline int whorl_run_with(PyObject *callback, PyObjec
     return result != NULL;
 }
 #define WHORL_HAS_RUN(entry) whorl_run_with((entry)->_callback, (entry)->_args, &(entry)->_snapshot)
-
-#endif

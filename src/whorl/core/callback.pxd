@@ -5,9 +5,9 @@ cdef extern from "whorl/core/references.h":
 
 cdef extern from "whorl/core/context.h":
     object run_in_context "whorl_run_in_context"(object context, object callback, tuple args)
-    object call_with_one "whorl_call_with_one"(object context, object callback, object argument)
-    object call_with_two "whorl_call_with_two"(object context, object callback, object one, object two)
-    object call_with_three "whorl_call_with_three"(object context, object callback, object one, object two, object three)
+    object call_with_one "whorl_call_with"(object context, object callback, object argument)
+    object call_with_two "whorl_call_with"(object context, object callback, object one, object two)
+    object call_with_three "whorl_call_with"(object context, object callback, object one, object two, object three)
     bint context_is_empty "whorl_context_is_empty"() noexcept
 
 cdef extern from "whorl/core/callback.h":

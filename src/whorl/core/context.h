@@ -1,7 +1,5 @@
 /* Calling a function in a context, and contexts that are used again. */
-#ifndef WHORL_CORE_CONTEXT_H
-#define WHORL_CORE_CONTEXT_H
-
+#pragma once
 #include "whorl/core/references.h"
 
 /* Call the method `run` of an object that is no Context. Only C, in the middle of a call, knows that it is
@@ -30,6 +28,23 @@ static inline PyObject *whorl_call(PyObject *callback, PyObject *const *argument
     return PyObject_Vectorcall(callback, arguments, count, NULL);
 }
 
+/* Call a function in a context. Python has Context.run alone, which packs arguments anew. */
+static inline PyObject *whorl_call_in(PyObject *context, PyObject *callback, PyObject *const *arguments,
+                                      size_t count) {
+    PyObject *result;
+    if (PyContext_Enter(context) < 0)
+        return NULL;
+    result = whorl_call(callback, arguments, count);
+    if (PyContext_Exit(context) < 0)
+        Py_CLEAR(result);
+    return result;
+}
+
+/* The same with the given arguments, and a place before them where a method puts its object. */
+#define whorl_call_with(context, callback, ...) \
+    whorl_call_in(context, callback, (PyObject *[]){NULL, __VA_ARGS__} + 1, \
+                  (sizeof((PyObject *[]){__VA_ARGS__}) / sizeof(PyObject *)) | PY_VECTORCALL_ARGUMENTS_OFFSET)
+
 /* Do what Context.run does. Python would copy the arguments; C takes them straight from the tuple. */
 static inline PyObject *whorl_run_in_context(PyObject *context, PyObject *callback, PyObject *args) {
     PyObject *result;
@@ -37,60 +52,11 @@ static inline PyObject *whorl_run_in_context(PyObject *context, PyObject *callba
         PyErr_SetString(PyExc_TypeError, "the arguments of a callback are a tuple");
         return NULL;
     }
-    if (PyContext_Enter(context) < 0) {
-        if (PyContext_CheckExact(context))
-            return NULL;
-        PyErr_Clear();
-        return whorl_run_by_method(context, callback, args);
-    }
-    result = whorl_call(callback, ((PyTupleObject *)args)->ob_item, PyTuple_GET_SIZE(args));
-    if (PyContext_Exit(context) < 0) {
-        Py_XDECREF(result);
-        return NULL;
-    }
-    return result;
-}
-
-/* The same with one argument. Python has Context.run alone, which packs arguments anew. */
-static inline PyObject *whorl_call_with_one(PyObject *context, PyObject *callback, PyObject *argument) {
-    PyObject *result;
-    if (PyContext_Enter(context) < 0)
-        return NULL;
-    result = PyObject_CallOneArg(callback, argument);
-    if (PyContext_Exit(context) < 0) {
-        Py_XDECREF(result);
-        return NULL;
-    }
-    return result;
-}
-
-/* The same with `count` arguments, and a place before them where a method puts its object.
-   Python cannot offer a callee such a place. */
-static inline PyObject *whorl_call_with(PyObject *context, PyObject *callback, PyObject *const *arguments,
-                                        size_t count) {
-    PyObject *result;
-    if (PyContext_Enter(context) < 0)
-        return NULL;
-    result = PyObject_Vectorcall(callback, arguments, count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
-    if (PyContext_Exit(context) < 0) {
-        Py_XDECREF(result);
-        return NULL;
-    }
-    return result;
-}
-
-/* The same with two arguments. Python cannot lay them out on the stack. */
-static inline PyObject *whorl_call_with_two(PyObject *context, PyObject *callback, PyObject *one,
-                                            PyObject *two) {
-    PyObject *arguments[3] = {NULL, one, two};
-    return whorl_call_with(context, callback, arguments + 1, 2);
-}
-
-/* The same with three arguments. Python cannot lay them out on the stack. */
-static inline PyObject *whorl_call_with_three(PyObject *context, PyObject *callback, PyObject *one,
-                                              PyObject *two, PyObject *three) {
-    PyObject *arguments[4] = {NULL, one, two, three};
-    return whorl_call_with(context, callback, arguments + 1, 3);
+    result = whorl_call_in(context, callback, ((PyTupleObject *)args)->ob_item, PyTuple_GET_SIZE(args));
+    if (result != NULL || PyContext_CheckExact(context))
+        return result;
+    PyErr_Clear();
+    return whorl_run_by_method(context, callback, args);
 }
 
 static PyObject *whorl_spare_context;
@@ -111,32 +77,20 @@ static inline int whorl_context_is_empty(void) {
 static inline PyObject *whorl_empty_context(void) {
     PyObject *context = whorl_spare_context;
     whorl_spare_context = NULL;
-#ifndef Py_GIL_DISABLED
-    if (context == NULL && (context = PyContext_New()) != NULL)
+    if (context == NULL && (context = PyContext_New()) != NULL && WHORL_HAS_GIL)
         PyObject_GC_UnTrack(context);
     return context;
-#else
-    return PyContext_New();
-#endif
 }
 
 /* Keep a context that was used, if it is empty and only the caller and the callback refer to it. Return
    whether it is kept. Python cannot show an object to the collector. */
 static inline int whorl_settle_context(PyObject *context, int is_callbacks) {
-#ifdef Py_GIL_DISABLED
-    return 0;
-#else
-    Py_ssize_t offset = Py_TYPE(context)->tp_weaklistoffset;
-    if (!is_callbacks || Py_REFCNT(context) != 2 || whorl_spare_context != NULL
-        || (offset > 0 && *(PyObject **)((char *)context + offset) != NULL)
-        || !whorl_holds_nothing(context)) {
-        if (!PyObject_GC_IsTracked(context))
-            PyObject_GC_Track(context);
-        return 0;
+    if (is_callbacks && whorl_spare_context == NULL && whorl_has_references(context, 2)
+        && whorl_holds_nothing(context)) {
+        whorl_spare_context = Py_NewRef(context);
+        return 1;
     }
-    whorl_spare_context = Py_NewRef(context);
-    return 1;
-#endif
+    if (!PyObject_GC_IsTracked(context))
+        PyObject_GC_Track(context);
+    return 0;
 }
-
-#endif

@@ -28,8 +28,8 @@ if not cython.compiled:
         """Take the last entry out."""
         return entries.pop()
 
-    def only_one(batch: list[Any], cls: type) -> Any:
-        """Take out the only entry, if it is of that class. Uncompiled, return None, so a batch runs."""
+    def only_callback(batch: list[Any]) -> Any:
+        """Take out the only entry, if it is a callback. Uncompiled, return None, so a batch runs."""
 
     def empty(batch: list[Any]) -> None:
         """Take everything out."""

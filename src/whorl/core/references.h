@@ -1,7 +1,5 @@
 /* Counting the references to an object. */
-#ifndef WHORL_CORE_REFERENCES_H
-#define WHORL_CORE_REFERENCES_H
-
+#pragma once
 #include <Python.h>
 #include <stdint.h>
 
@@ -29,15 +27,22 @@ static inline PyObject *whorl_new_reference(PyObject *object) {
 #define Py_NewRef(object) whorl_new_reference(_PyObject_CAST(object))
 #endif
 
-/* Return whether only the caller refers to an object, and no weak reference does.
-   In Python, asking for the count is itself a reference. */
-static inline int whorl_has_single_reference(PyObject *object) {
+/* Without the GIL, other threads may use any object at any time. */
 #ifdef Py_GIL_DISABLED
-    return 0;
+#define WHORL_HAS_GIL 0
 #else
-    Py_ssize_t offset = Py_TYPE(object)->tp_weaklistoffset;
-    return Py_REFCNT(object) == 1 && (offset <= 0 || *(PyObject **)((char *)object + offset) == NULL);
+#define WHORL_HAS_GIL 1
 #endif
+
+/* Return whether an object has just so many references, and no weak one.
+   In Python, asking for the count is itself a reference. */
+static inline int whorl_has_references(PyObject *object, Py_ssize_t count) {
+    Py_ssize_t offset = Py_TYPE(object)->tp_weaklistoffset;
+    return WHORL_HAS_GIL && Py_REFCNT(object) == count
+           && (offset <= 0 || *(PyObject **)((char *)object + offset) == NULL);
 }
 
-#endif
+/* Return whether only the caller refers to an object. Python's own references would count. */
+static inline int whorl_has_single_reference(PyObject *object) {
+    return whorl_has_references(object, 1);
+}

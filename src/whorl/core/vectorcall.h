@@ -1,7 +1,5 @@
 /* Functions that take their arguments in C. */
-#ifndef WHORL_CORE_VECTORCALL_H
-#define WHORL_CORE_VECTORCALL_H
-
+#pragma once
 #include <Python.h>
 #include <string.h>
 
@@ -23,5 +21,3 @@ static inline int whorl_is_named(PyObject *name, const char *text) {
     return PyUnicode_IS_COMPACT_ASCII(name) && PyUnicode_GET_LENGTH(name) == size
            && memcmp(PyUnicode_1BYTE_DATA(name), text, size) == 0;
 }
-
-#endif

@@ -5,15 +5,12 @@ from libc.stdint cimport int64_t
 
 from whorl.aio.transports.byte_transport cimport PyContext_Enter, PyContext_Exit
 from whorl.aio.transports.connection_set cimport ConnectionSet
-from whorl.aio.transports.stream cimport StreamTransport
+from whorl.aio.transports.stream cimport StreamTransport, new
 from whorl.aio.transports.fd_table cimport TransportTable
 from whorl.aio.sockets.connect_plain cimport is_stock_loop
 from whorl.core.kernel.kernel cimport Kernel
 from whorl.core.loop.lifecycle cimport LoopLifecycle
 from whorl.core.pollers.contract cimport IOHandle
-
-cdef extern from "whorl/aio/connections/acceptor.h":
-    object new "whorl_new"(object cls)
 
 cdef extern from "Python.h":
     object copy_of "PyContext_Copy"(object context)

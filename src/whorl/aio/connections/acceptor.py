@@ -42,6 +42,7 @@ EXHAUSTED = (-errno.EMFILE, -errno.ENFILE, -errno.ENOBUFS, -errno.ENOMEM)
 WOULD_BLOCK = (-errno.EAGAIN, -errno.EINTR)
 
 if not cython.compiled:
+    from whorl.aio.transports.stream import new
 
     def is_initialized(acceptor: Any) -> bool:
         """Return whether there are accepted connections to close."""
@@ -50,10 +51,6 @@ if not cython.compiled:
     def copy_of(context: Any) -> Any:
         """Return a copy of a context."""
         return context.copy()
-
-    def new(cls: Any) -> Any:
-        """Return an object of a class, without calling `__init__`."""
-        return cls.__new__(cls)
 
     def begin_in_context(
         acceptor: Any, fd: int, accepted: tuple[int, bytes | int, Any], context: Any

@@ -1,7 +1,5 @@
 /* The end of an iteration over a future. */
-#ifndef WHORL_AIO_FUTURES_FUTURE_H
-#define WHORL_AIO_FUTURES_FUTURE_H
-
+#pragma once
 #include <Python.h>
 
 /* Set a StopIteration with a value; without one, the end of an iteration needs no exception. Python's `raise`
@@ -17,5 +15,3 @@ static inline int whorl_stop_with(PyObject *value) {
     Py_DECREF(stop);
     return 0;
 }
-
-#endif

@@ -1,5 +1,6 @@
 cimport cython
 from libc.stdint cimport int64_t
+from cpython.object cimport PyObject
 
 from whorl.aio.futures.future cimport Future
 from whorl.aio.futures.task_factory cimport task_of_factory
@@ -9,24 +10,22 @@ from whorl.core.loop.loop cimport Loop
 cdef extern from "Python.h":
     int enter_context "PyContext_Enter"(object context) except -1
     int exit_context "PyContext_Exit"(object context) except -1
+    Py_ssize_t Py_REFCNT(PyObject *thing)
 
 
 cdef extern from "whorl/aio/futures/task.h":
     object send "whorl_send"(object coro)
     bint has_returned "whorl_has_returned"() noexcept
 
-    ctypedef struct Member "struct whorl_member":
-        pass
-
-    # Macros, which take the address of what they are given.
-    void begin_members "whorl_begin_members"(Member ring) noexcept
-    void enlist "whorl_enlist"(Member ring, Member member, object owner) noexcept
-    void delist "whorl_delist"(Member member) noexcept
-    list listed "whorl_listed"(Member ring)
+# All tasks stand in a ring. Python would make an object for each, a weak reference.
+cdef struct Member:
+    Member *previous
+    Member *next
+    PyObject *owner
 
 
 cdef int PENDING
-cdef Member _members
+cdef Member _ring
 cdef int64_t _tasks_made
 cdef bint _registers_each
 cdef bint KEEPS_DICTIONARY
@@ -67,3 +66,38 @@ cdef class Task(Future):
 
 @cython.locals(machine=Loop, task=Task)
 cpdef Task new_task(object loop, object coro, object name, object context)
+
+
+cdef inline int begin_ring() noexcept:
+    _ring.previous = _ring.next = &_ring
+    return 0
+
+
+cdef inline int enlist(Task task) noexcept:
+    cdef Member *member = &task._member
+    if member.owner == NULL:
+        member.owner = <PyObject *>task
+        member.previous = _ring.previous
+        member.next = &_ring
+        member.previous.next = _ring.previous = member
+    return 0
+
+
+cdef inline int delist(Task task) noexcept:
+    cdef Member *member = &task._member
+    if member.owner != NULL:
+        member.owner = NULL
+        member.previous.next = member.next
+        member.next.previous = member.previous
+    return 0
+
+
+cdef inline list listed():
+    # To append starts no collector, which would change the ring.
+    cdef list found = []
+    cdef Member *member = _ring.next
+    while member != &_ring:
+        if Py_REFCNT(member.owner) > 0:  # not a task that is being freed
+            found.append(<object>member.owner)
+        member = member.next
+    return found

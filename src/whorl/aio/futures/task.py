@@ -44,18 +44,18 @@ _registers_each = not cython.compiled  # whether each task registers with asynci
 
 if not cython.compiled:
     # Compiled, all tasks stand in a ring, for `asyncio.all_tasks`; uncompiled, each registers with asyncio.
-    _members: Any = None
+    _ring: Any = None
 
-    def begin_members(ring: Any) -> None:
-        """Make a ring without members."""
+    def begin_ring() -> None:
+        """Make a ring without tasks."""
 
-    def enlist(ring: Any, member: Any, owner: Task) -> None:
+    def enlist(task: Task) -> None:
         """Add a task to the ring."""
 
-    def delist(member: Any) -> None:
-        """Remove a task from its ring."""
+    def delist(task: Task) -> None:
+        """Remove a task from the ring."""
 
-    def listed(ring: Any) -> list[Any]:
+    def listed() -> list[Any]:
         """Return all tasks in the ring."""
         return []
 
@@ -145,7 +145,7 @@ class Task(Future):
         else:
             self._name = name if type(name) is str else str(name)
         self._log_destroy_pending = True
-        enlist(_members, self._member, self)
+        enlist(self)
         if _registers_each:
             _register(self)
 
@@ -385,7 +385,7 @@ class Task(Future):
         return str(_describe(self))
 
     def _end(self) -> None:
-        delist(self._member)  # The exception handler may keep it; it never runs again.
+        delist(self)  # The exception handler may keep it; it never runs again.
         if self._status == PENDING and self._log_destroy_pending and self._loop is not None:
             context: dict[str, Any] = {"task": self, "message": "Task was destroyed but it is pending!"}
             if self._source_traceback:
@@ -394,7 +394,7 @@ class Task(Future):
         Future._end(self)
 
     def __dealloc__(self) -> None:
-        delist(self._member)
+        delist(self)
 
 
 # From 3.13 on, taking back the last request to cancel also takes back one that was not thrown yet.
@@ -443,7 +443,7 @@ def register_each_task() -> None:
 
 def living_tasks() -> list[Any]:
     """Return all of Whorl's tasks that exist; compiled only."""
-    return listed(_members)
+    return listed()
 
 
 def _swap_current_task(loop: Any, task: Any) -> Any:
@@ -456,7 +456,7 @@ def _swap_current_task(loop: Any, task: Any) -> Any:
     return previous
 
 
-begin_members(_members)
+begin_ring()
 
 if not cython.compiled:
 

@@ -11,6 +11,10 @@ except ImportError:
 
 if not cython.compiled:
 
+    def version_of(cls: type) -> int:
+        """Return 0: uncompiled, a class shows no version."""
+        return 0
+
     def versions_of(owners: list[type]) -> int:
         """Return 0: uncompiled, a change of a class is not known without looking."""
         return 0

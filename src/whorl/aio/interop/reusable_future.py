@@ -39,9 +39,8 @@ discard_awaiter: Any = getattr(asyncio, "future_discard_from_awaited_by", None)
 if not cython.compiled:
     from whorl.core.callback import call_with_one
 
-    def learn_futures(future_class: Any, example: Any) -> bool:
-        """Return whether futures are as expected, of which one that is pending is an example."""
-        return True
+    def functions_behind(name: str) -> Any:
+        """Return the C functions behind an attribute; uncompiled, there are none."""
 
     def is_pending(future: Any) -> bool:
         """Return whether a future is not done."""
@@ -81,8 +80,10 @@ def _example() -> asyncio.Future[None]:
     return future
 
 
-if not learn_futures(Future, _example()):
-    raise ImportError("asyncio.Future is not the class written in C that it is in CPython")
+STATE = functions_behind("_state")
+BLOCKING = functions_behind("_asyncio_future_blocking")
+CALLBACKS = functions_behind("_callbacks")
+remove_callback: Any = Future.remove_done_callback
 
 DONE: Any = _example()
 DONE.set_result(None)

@@ -1,7 +1,5 @@
 /* Making CPython's futures and tasks. */
-#ifndef WHORL_AIO_LOOP_TASKS_H
-#define WHORL_AIO_LOOP_TASKS_H
-
+#pragma once
 #include "whorl/core/references.h"
 #include "whorl/core/vectorcall.h"
 
@@ -24,21 +22,17 @@ static inline PyObject *whorl_task_of(PyObject *cls, PyObject *coroutine) {
         arguments = PyTuple_New(1);
         if (arguments == NULL)
             return NULL;
-#ifndef Py_GIL_DISABLED
         PyObject_GC_UnTrack(arguments);
-#endif
     }
     PyTuple_SET_ITEM(arguments, 0, Py_NewRef(coroutine));
     made = whorl_future_of(cls, arguments);
-#ifndef Py_GIL_DISABLED
-    if (Py_REFCNT(arguments) == 1 && whorl_spare_arguments == NULL) {
+    if (whorl_has_single_reference(arguments) && whorl_spare_arguments == NULL) {
         whorl_spare_arguments = arguments;
         PyTuple_SET_ITEM(arguments, 0, NULL);
         Py_DECREF(coroutine);
         return made;
     }
     PyObject_GC_Track(arguments); /* other code keeps it */
-#endif
     Py_DECREF(arguments);
     return made;
 }
@@ -75,5 +69,3 @@ static inline void whorl_take_create_task(PyObject *create_task, whorl_task_make
     whorl_plain_task = maker;
     whorl_exchange(create_task, whorl_create_task, &whorl_compiled_create_task);
 }
-
-#endif

@@ -25,7 +25,7 @@ cdef class ConnectAttempt(IOHandle):
     cdef bint _owns_fd
 
     cdef object _set_up(self, AbstractLoop loop)
-    cdef object _init_begun(self, Loop machine, int fd, tuple kind, bint owns_fd)
+    cdef object _init_begun(self, Loop machine, int fd, tuple kind)
     cdef object _watch(self)
     @cython.locals(wait=StreamWait)
     cpdef object _on_events(self, int seen)

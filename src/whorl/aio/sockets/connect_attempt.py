@@ -53,7 +53,7 @@ class ConnectAttempt(IOHandle):
         self._code = 0  # the error number of the connect
         self._wait: StreamWait | None = None
 
-    def _init_begun(self, machine: Loop, fd: int, kind: tuple[int, int, None], owns_fd: bool) -> None:
+    def _init_begun(self, machine: Loop, fd: int, kind: tuple[int, int, None]) -> None:
         """Work on a socket whose connect was begun, in place of `__init__`.
 
         `kind` holds the family and the protocol number.
@@ -61,7 +61,6 @@ class ConnectAttempt(IOHandle):
         self._set_up(machine)
         self._fd = self._socket_fd = fd
         self._kind = kind
-        self._owns_fd = owns_fd
         machine._internal_handle_opened(self)
 
     def _watch(self) -> None:

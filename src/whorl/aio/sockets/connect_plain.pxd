@@ -1,24 +1,21 @@
 cimport cython
+from cpython.object cimport PyObject, PyTypeObject
 
 from whorl.aio.interop.stock cimport has_stock_connection_methods, has_stock_sockets, is_stock_socket
 from whorl.aio.sockets.connect_attempt cimport ConnectAttempt
 from whorl.aio.sockets.watch cimport release_fd_for_transport
 from whorl.aio.streams.feed cimport StreamWait, attributes_of
 from whorl.aio.transports.fd_table cimport TransportTable
-from whorl.aio.transports.stream cimport StreamTransport
+from whorl.aio.transports.stream cimport StreamTransport, new
 from whorl.core.kernel.kernel cimport Kernel
 from whorl.core.loop.loop cimport Loop
 from whorl.core.pollers.contract cimport IOHandle, Poller
 
-cdef extern from "whorl/aio/connections/acceptor.h":
-    object new "whorl_new"(object cls)
-
 cdef extern from "Python.h":
     object copy_context "PyContext_CopyCurrent"()
-    ctypedef object (*descrgetfunc)(object descriptor, object thing, void *owner)
-    ctypedef struct PyTypeObject:
-        descrgetfunc tp_descr_get
     PyTypeObject *type_of "Py_TYPE"(object thing)
+
+ctypedef object (*binding_t)(object member, PyObject *instance, PyObject *owner)
 
 cdef int AF_INET
 cdef int AF_INET6
@@ -39,11 +36,12 @@ cdef object SocketTransport
 
 cdef inline int number_in(object sock, object member) except? -1:
     # By name, `__get__` would be looked up and wrapped.
-    return type_of(member).tp_descr_get(member, sock, NULL)
+    return (<binding_t>type_of(member).tp_descr_get)(member, <PyObject *>sock, NULL)
 
 
 @cython.locals(machine=Loop, attributes=dict)
 cpdef bint is_stock_loop(object loop) except -1
+@cython.locals(found=int)
 cpdef ConnectAttempt connect_to_numbers(object loop, object host, object port, object family, object protocol, object flags)
 @cython.locals(machine=Loop, kernel=Kernel, poller=Poller, table=TransportTable, fd=int, code=int, made=ConnectAttempt)
 cpdef ConnectAttempt connect_descriptor(object loop, int family, int protocol, object address)

@@ -51,9 +51,7 @@ FAMILY, KIND, PROTOCOL = (vars(_OBJECT)[name] for name in ("family", "type", "pr
 if not cython.compiled:
     from contextvars import copy_context
 
-    def new(cls: Any) -> Any:
-        """Return an object of a class, without calling `__init__`."""
-        return cls.__new__(cls)
+    from whorl.aio.transports.stream import new
 
     def attributes_of(thing: Any) -> dict[str, Any]:
         """Return the dictionary of an object of a class written in Python."""
@@ -89,12 +87,13 @@ def connect_to_numbers(
         return None
     if type(protocol) is not int or protocol or type(flags) is not int or flags or not is_stock_loop(loop):
         return None
-    attempt = None
-    if family in (0, AF_INET):
-        attempt = connect_descriptor(loop, AF_INET, IPPROTO_TCP, (host, port))
-    if attempt is None and family in (0, AF_INET6) and ":" in host:
-        attempt = connect_descriptor(loop, AF_INET6, IPPROTO_TCP, (host, port))
-    return attempt
+    if ":" in host:
+        found = AF_INET6
+    elif host[-1:].isdigit():
+        found = AF_INET
+    else:
+        return None  # It is a name.
+    return connect_descriptor(loop, found, IPPROTO_TCP, (host, port)) if family in (0, found) else None
 
 
 def connect_descriptor(loop: AnyLoop, family: int, protocol: int, address: Any) -> ConnectAttempt | None:
@@ -115,10 +114,11 @@ def connect_descriptor(loop: AnyLoop, family: int, protocol: int, address: Any) 
             if code and code not in IN_PROGRESS:
                 raise os_error(code)
             made: ConnectAttempt = new(ConnectAttempt)
-            made._init_begun(machine, fd, (family, protocol, None), True)
+            made._init_begun(machine, fd, (family, protocol, None))
             if family == AF_INET and address[0] != ANY_ADDRESS:
                 made._peer = address  # The kernel shows it in the same way.
-            attempt = made  # From here on it closes the descriptor.
+            made._owns_fd = True  # From here on it closes the descriptor.
+            attempt = made
             if code:
                 made._watch()
     finally:
@@ -152,7 +152,7 @@ def connect_socket(loop: AnyLoop, sock: Any, address: Any) -> ConnectAttempt | N
     if code and code not in IN_PROGRESS:
         raise os_error(code)
     attempt: ConnectAttempt = new(ConnectAttempt)
-    attempt._init_begun(machine, fd, (family, 0, None), False)
+    attempt._init_begun(machine, fd, (family, 0, None))
     if code:
         attempt._watch()
     return attempt

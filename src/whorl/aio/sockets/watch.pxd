@@ -1,6 +1,8 @@
 cimport cython
 
+from whorl.aio.transports.byte_transport cimport Py_IS_TYPE, PyMethodDescr_Type, PyMethodDescrObject
 from whorl.aio.transports.pipe cimport ReadPipe, WritePipe
+from whorl.aio.interop.class_snapshot cimport version_of
 from whorl.aio.interop.reusable_future cimport ReusableFuture
 from whorl.aio.sockets.connect_attempt cimport ConnectAttempt
 from whorl.aio.sockets.interest cimport interest
@@ -35,10 +37,29 @@ cdef int IDLE_EVENTS
 cdef Py_ssize_t READ_SIZE
 cdef Py_ssize_t LONG_READ
 
-cdef extern from "whorl/aio/sockets/watch.h":
-    int learn_sockets "whorl_learn_sockets"(object cls) except -1
-    bint is_plain "whorl_is_plain"(object sock) noexcept
-    object descriptor_in "whorl_descriptor_in"(object sock)
+cdef extern from "Python.h":
+    enum: METH_NOARGS
+
+cdef object SOCKET
+cdef object FILENO
+cdef unsigned int _version_of_sockets
+
+cdef bint has_plain_methods() except -1
+
+
+cdef inline bint is_plain(object sock) except -1:
+    # A changed class has another version, or 0.
+    if type(sock) is not SOCKET:
+        return False
+    return _version_of_sockets != 0 and _version_of_sockets == version_of(SOCKET) or has_plain_methods()
+
+
+cdef inline object plain_fileno(object sock):
+    return (<PyMethodDescrObject *>FILENO).d_method.ml_meth(sock, None)
+
+
+cdef inline bint takes_no_arguments(object method) noexcept:
+    return Py_IS_TYPE(method, &PyMethodDescr_Type) and (<PyMethodDescrObject *>method).d_method.ml_flags == METH_NOARGS
 
 
 cdef class SocketWait(ReusableFuture):

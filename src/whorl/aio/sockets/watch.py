@@ -42,17 +42,17 @@ if TYPE_CHECKING:
     from whorl.core.loop.loop import Loop
 
 if not cython.compiled:
+    from whorl.aio.interop.class_snapshot import version_of
     from whorl.core.callback import has_single_reference
 
-    def learn_sockets(socket_class: Any) -> None:
-        """Record Python's class of sockets and its methods."""
+    takes_no_arguments = callable
 
     def is_plain(sock: Any) -> bool:
-        """Return whether this is a socket of Python's class, with its original `recv` and `send`."""
-        return type(sock) is SOCKET and SOCKET.recv is PLAIN["recv"] and SOCKET.send is PLAIN["send"]
+        """Return whether this is a socket of Python's class, as it always was."""
+        return type(sock) is SOCKET and has_plain_methods()
 
-    def descriptor_in(sock: Any) -> int:
-        """Return the result of a socket's `fileno`."""
+    def plain_fileno(sock: Any) -> int:
+        """Return the result of a plain socket's `fileno`."""
         fd: int = sock.fileno()
         return fd
 
@@ -78,7 +78,8 @@ DRAINED = 1  # all data was received, and no event came since
 HUNG_UP = 2  # the peer will write no more, so that no event may come
 URGENT = 4  # there is urgent data, at which a receive ends before it has all
 Socket = SOCKET
-learn_sockets(SOCKET)
+FILENO = SOCKET.fileno
+_version_of_sockets = 0  # of Python's class when it was last found to be as ever
 
 
 def facts_of(seen: int) -> int:
@@ -89,6 +90,16 @@ def facts_of(seen: int) -> int:
     if seen & PRIORITIZED:
         facts |= URGENT
     return facts
+
+
+def has_plain_methods() -> bool:
+    """Return whether Python's class of sockets has its original methods."""
+    global _version_of_sockets
+    is_as_ever = SOCKET.recv is PLAIN["recv"] and SOCKET.send is PLAIN["send"] and SOCKET.fileno is FILENO
+    if not is_as_ever or not takes_no_arguments(FILENO):
+        return False
+    _version_of_sockets = version_of(SOCKET)
+    return True
 
 
 def kind_of(sock: socket.socket) -> int:
@@ -558,7 +569,7 @@ def receive(loop: AnyLoop, sock: Any, limit: int) -> bytes | SocketWait:
     """Return at most `limit` bytes of a socket, or a wait that gives them."""
     if limit < 0:
         raise ValueError("negative buffersize in recv")
-    fd = descriptor_in(sock)
+    fd = plain_fileno(sock) if is_plain(sock) else sock.fileno()
     found = loop._poller.find(fd)
     watch: DescriptorWatch | None = found if isinstance(found, DescriptorWatch) else None
     if watch is not None and not watch.belongs_to(sock):
@@ -596,5 +607,5 @@ def send_usually(loop: AnyLoop, sock: Any, data: Any) -> int | bool | None:
     """
     if loop._debug or not is_plain(sock) or type(data) is not bytes:
         return None
-    sent = loop._kernel.send(descriptor_in(sock), data, 0)
+    sent = loop._kernel.send(plain_fileno(sock), data, 0)
     return True if sent == len(data) else sent

@@ -3,8 +3,7 @@ cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
-cdef extern from "whorl/aio/streams/buffer.h":
-    int drop_all "whorl_drop_all"(list chunks) except -1
+from whorl.core.lists cimport last_taken
 
 cdef Py_ssize_t SHORT_CHUNK
 

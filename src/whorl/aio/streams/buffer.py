@@ -12,14 +12,11 @@ except ImportError:
     from whorl.core import cython_shim as cython
 
 if not cython.compiled:
+    from whorl.core.lists import last_taken
 
     def cut(flat: bytearray, size: int) -> bytes:
         """Return a copy of the first bytes."""
         return bytes(memoryview(flat)[:size])
-
-    def drop_all(chunks: list[bytes]) -> None:
-        """Empty a list."""
-        chunks.clear()
 
 
 class StreamBuffer:
@@ -102,7 +99,7 @@ class StreamBuffer:
         data = chunk[self._offset :] if self._offset else chunk
         self._offset = 0
         if self._size == rest:
-            drop_all(self._chunks)
+            last_taken(self._chunks)
             self._size = 0
             return data
         del self._chunks[0]

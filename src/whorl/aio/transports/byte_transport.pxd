@@ -8,18 +8,17 @@ from whorl.handles.streams.engine cimport Stream
 
 from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
 
-from cpython.ref cimport PyObject
+from cpython.object cimport PyMethodDef, PyObject, PyTypeObject
 
 cdef extern from "Python.h":
     int PyContext_Enter(PyObject *context) except -1
     int PyContext_Exit(PyObject *context) except -1
-    ctypedef object (*descrgetfunc)(object descriptor, PyObject *thing, PyObject *owner)
-    ctypedef struct PyTypeObject:
-        descrgetfunc tp_descr_get
     PyTypeObject *type_of "Py_TYPE"(object thing)
-
-cdef extern from "whorl/aio/transports/byte_transport.h":
-    object method_of "whorl_method_of"(object cls, object method)
+    ctypedef struct PyMethodDescrObject:
+        PyMethodDef *d_method
+    PyTypeObject PyMethodDescr_Type
+    bint Py_IS_TYPE(object thing, PyTypeObject *kind)
+    object PyDescr_NewMethod(PyTypeObject *cls, PyMethodDef *method)
 
 cdef int HANDLE_OPEN
 cdef int OPEN
@@ -29,11 +28,21 @@ cdef Py_ssize_t HIGH_WATER
 cdef Py_ssize_t LOW_WATER
 
 
+cdef inline object method_of(type cls, object method):
+    # Python cannot make descriptors of methods that are written in C.
+    if not Py_IS_TYPE(method, &PyMethodDescr_Type):
+        return method
+    return PyDescr_NewMethod(<PyTypeObject *>cls, (<PyMethodDescrObject *>method).d_method)
+
+
 cpdef object as_bytes_like(object data)
 
 
 cdef inline Py_ssize_t size_of(object data) except -1:
     return PyBytes_GET_SIZE(data) if PyBytes_CheckExact(data) else len(data)
+
+
+ctypedef object (*binding_t)(object method, PyObject *instance, PyObject *owner)
 
 
 cdef class InheritedMethod:
@@ -43,7 +52,7 @@ cdef class InheritedMethod:
 
 
 cdef inline object bound(object method, object instance, object owner):
-    cdef descrgetfunc get = type_of(method).tp_descr_get
+    cdef binding_t get = <binding_t>type_of(method).tp_descr_get
     return method if get is NULL else get(method, NULL if instance is None else <PyObject *>instance, <PyObject *>owner)
 
 

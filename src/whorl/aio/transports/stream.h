@@ -1,7 +1,5 @@
 /* Calls of a protocol's methods. */
-#ifndef WHORL_AIO_TRANSPORTS_STREAM_H
-#define WHORL_AIO_TRANSPORTS_STREAM_H
-
+#pragma once
 #include <Python.h>
 
 /* Call a method with one argument; return whether it succeeded. If not, the exception stays set. Python's
@@ -11,5 +9,3 @@ static inline int whorl_deliver_catching(PyObject *protocol, PyObject *method, P
     Py_XDECREF(result);
     return result != NULL;
 }
-
-#endif

@@ -1,4 +1,5 @@
 cimport cython
+from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport uint64_t
 
 from whorl.aio.transports.byte_transport cimport BaseTransport, WriteTransport
@@ -21,6 +22,7 @@ cdef inline int go_on_raising() except -1:
     return -1
 
 
+cdef tuple NO_ARGUMENTS
 cdef int OPEN
 cdef int CLOSING
 cdef int LOST
@@ -111,3 +113,8 @@ cdef class StreamTransport(WriteTransport):
 
 cdef inline bint is_made(StreamTransport transport) noexcept:
     return transport._is_made
+
+
+cdef inline object new(object cls):
+    # What `cls.__new__(cls)` does for a class that has no such method in Python. Python looks for one.
+    return (<PyTypeObject *>cls).tp_new(<type>cls, <PyObject *>NO_ARGUMENTS, NULL)

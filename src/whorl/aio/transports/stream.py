@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 if not cython.compiled:
     from whorl.core.lists import last_taken
 
+    def new(cls: Any) -> Any:
+        """Return an object of a class, without calling `__init__`."""
+        return cls.__new__(cls)
+
     def is_made(transport: Any) -> bool:
         """Return whether a transport has something to close; an uninitialized one has not."""
         return getattr(transport, "_is_made", False)
@@ -62,6 +66,7 @@ if not cython.compiled:
             del _raised.error
 
 
+NO_ARGUMENTS: tuple[()] = ()
 OPEN = int(TransportState.OPEN)
 CLOSING = int(TransportState.CLOSING)
 LOST = int(TransportState.LOST)

@@ -1,33 +1,32 @@
 from libc.errno cimport EINVAL, ENOSYS, EPERM, errno as c_errno
+from libc.string cimport memset
+from posix.uio cimport iovec
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 
 from whorl.core.kernel.socket_addresses cimport AF_UNIX, AddressBook, shown, sockaddr, sockaddr_storage, written
 from whorl.core.kernel.message_buffers cimport MessageMemory, message_of
 
-cdef extern from "<sys/uio.h>" nogil:
-    struct iovec:
-        void *iov_base
-        size_t iov_len
+cdef extern from "<unistd.h>":
+    long c_syscall "syscall"(long number, ...)
 
-cdef extern from "<sys/socket.h>" nogil:
+cdef extern from "<sys/syscall.h>":  # The C library's functions for them may be loops.
+    enum: SYS_recvmmsg
+    enum: SYS_sendmmsg
+
+cdef extern from "<sys/socket.h>":
     struct msghdr:
         void *msg_name
         unsigned int msg_namelen
         iovec *msg_iov
         size_t msg_iovlen
+    struct mmsghdr:
+        msghdr msg_hdr
+        unsigned int msg_len
     int MSG_NOSIGNAL
     int MSG_DONTWAIT
     ssize_t c_sendto "sendto"(int fd, const void *data, size_t size, int flags, const sockaddr *address, unsigned int length)
     ssize_t c_recvfrom "recvfrom"(int fd, void *data, size_t size, int flags, sockaddr *address, unsigned int *length)
-
-cdef extern from "whorl/core/kernel/datagrams.h":
-    struct mmsghdr:
-        msghdr msg_hdr
-        unsigned int msg_len
-    int c_recvmmsg "whorl_recvmmsg"(int fd, mmsghdr *messages, unsigned int count, int flags) nogil
-    int c_sendmmsg "whorl_sendmmsg"(int fd, mmsghdr *messages, unsigned int count, int flags) nogil
-    void *c_memset "memset"(void *target, int value, size_t size) nogil
 
 cdef extern from "Python.h":
     object PyByteArray_FromStringAndSize(const char *data, Py_ssize_t size)
@@ -84,13 +83,13 @@ cdef inline Py_ssize_t receive_datagrams(DatagramCalls calls, DatagramSocket soc
     for index in range(count):
         vectors[index].iov_base = block + index * capacity
         vectors[index].iov_len = capacity
-        c_memset(&messages[index].msg_hdr, 0, sizeof(msghdr))
+        memset(&messages[index].msg_hdr, 0, sizeof(msghdr))
         messages[index].msg_hdr.msg_name = &senders[index]
         messages[index].msg_hdr.msg_namelen = sizeof(sockaddr_storage)
         messages[index].msg_hdr.msg_iov = &vectors[index]
         messages[index].msg_hdr.msg_iovlen = 1
     if count > 1:
-        count = c_recvmmsg(sock.fd, messages, <unsigned int>count, MSG_DONTWAIT)
+        count = c_syscall(SYS_recvmmsg, sock.fd, messages, count, MSG_DONTWAIT, NULL)
         if count < 0:
             if c_errno != ENOSYS and c_errno != EPERM:
                 return -c_errno
@@ -173,14 +172,14 @@ cdef inline Py_ssize_t send_queued(DatagramCalls calls, DatagramSocket sock, lis
                     break
             vectors[count].iov_base = PyBytes_AS_STRING(data)
             vectors[count].iov_len = PyBytes_GET_SIZE(data)
-            c_memset(&messages[count].msg_hdr, 0, sizeof(msghdr))
+            memset(&messages[count].msg_hdr, 0, sizeof(msghdr))
             messages[count].msg_hdr.msg_name = target if length else NULL
             messages[count].msg_hdr.msg_namelen = length
             messages[count].msg_hdr.msg_iov = &vectors[count]
             messages[count].msg_hdr.msg_iovlen = 1
             count += 1
         if count > 1:
-            count = c_sendmmsg(sock.fd, messages, <unsigned int>count, MSG_NOSIGNAL | MSG_DONTWAIT)
+            count = c_syscall(SYS_sendmmsg, sock.fd, messages, count, MSG_NOSIGNAL | MSG_DONTWAIT)
             if count > 0:
                 return count
             if c_errno != ENOSYS and c_errno != EPERM:

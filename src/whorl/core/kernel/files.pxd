@@ -1,33 +1,50 @@
 from libc.errno cimport EAGAIN, EINVAL, ENOSYS, EPERM, EXDEV, errno as c_errno
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport strlen as c_strlen
+from posix.fcntl cimport AT_FDCWD, F_SETFL, O_CLOEXEC, O_NONBLOCK, fcntl as c_fcntl
+from posix.stat cimport S_ISREG
+from posix.uio cimport RWF_NOWAIT, iovec
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
 from whorl.core.kernel.datagrams cimport DatagramCalls
 
-cdef extern from "<sys/uio.h>" nogil:
-    struct iovec:
-        void *iov_base
-        size_t iov_len
-
 cdef extern from "<unistd.h>" nogil:
     int c_close "close"(int fd)
+    long c_syscall "syscall"(long number, ...)
 
-cdef extern from "whorl/core/kernel/files.h":
-    struct statx_t "whorl_statx":
-        uint32_t mask
-        uint16_t mode
-        uint64_t size
-        uint32_t device_numbers[4]
-        uint64_t mount
-    int c_openat2 "whorl_openat2"(const char *path, bint for_reading, bint follow) nogil
-    int c_statx "whorl_statx"(int fd, statx_t *status) nogil
-    ssize_t c_preadv2 "whorl_preadv2"(int fd, void *buffer, size_t size, int64_t offset) nogil
-    uint32_t STATX_BASIC "WHORL_STATX_BASIC"
-    uint32_t STATX_ANY_MOUNT "WHORL_STATX_ANY_MOUNT"
-    bint S_ISREG(uint32_t mode) nogil
-    size_t c_strlen "strlen"(const char *text) nogil
-    int c_fcntl "fcntl"(int fd, int operation, ...) nogil
-    int F_SETFL
+cdef extern from "<sys/syscall.h>":
+    enum: SYS_statx
+    enum: SYS_preadv2
+
+cdef extern from "<fcntl.h>" nogil:
+    enum: AT_EMPTY_PATH
+    enum: O_NOFOLLOW
+    enum: O_PATH
+
+# From the kernel's headers. Those of some systems are older than openat2 and than the mount in struct statx.
+cdef enum:
+    SYS_OPENAT2 = 437
+    RESOLVE_CACHED = 0x20
+    AT_STATX_DONT_SYNC = 0x4000
+    STATX_BASIC = 0x203  # type, mode and size
+    STATX_ANY_MOUNT = 0x5000  # STATX_MNT_ID or STATX_MNT_ID_UNIQUE
+
+cdef struct OpenHow:
+    uint64_t flags
+    uint64_t mode
+    uint64_t resolve
+
+cdef struct Statx:
+    uint32_t mask
+    uint32_t not_read[6]
+    uint16_t mode
+    uint16_t spare[5]
+    uint64_t size
+    uint64_t times[10]
+    uint32_t numbers[2]
+    uint32_t device[2]  # the file system's
+    uint64_t mount
+    uint64_t more[13]
 
 cdef extern from "Python.h":
     object PyUnicode_EncodeFSDefault(object text)
@@ -46,30 +63,53 @@ cdef class FileCalls(DatagramCalls):
     cpdef object read_now(self, int fd, Py_ssize_t size, int64_t offset)
 
 
+cdef inline int open_cached(const char *path, int flags) noexcept:
+    # Open a path if it can be looked up in memory.
+    cdef OpenHow how
+    how.flags = O_CLOEXEC | flags
+    how.mode = 0
+    how.resolve = RESOLVE_CACHED
+    return <int>c_syscall(SYS_OPENAT2, AT_FDCWD, path, &how, sizeof(how))
+
+
+cdef inline int ask_status(int fd, Statx *status) noexcept:
+    return <int>c_syscall(
+        SYS_statx, fd, <const char *>b"", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC | STATX_ANY_MOUNT, status
+    )
+
+
+cdef inline Py_ssize_t read_cached(int fd, char *buffer, size_t size, int64_t offset) noexcept:
+    # Read what is in memory. The C library would not tell that the kernel has no such call.
+    cdef iovec vector
+    vector.iov_base = buffer
+    vector.iov_len = size
+    return c_syscall(SYS_preadv2, fd, &vector, <long>1, <long>offset, <long>(offset >> 32), RWF_NOWAIT)
+
+
 cdef inline object mount_of(int fd):
-    cdef statx_t status
-    if c_statx(fd, &status) != 0 or not status.mask & STATX_ANY_MOUNT:
+    cdef Statx status
+    if ask_status(fd, &status) != 0 or not status.mask & STATX_ANY_MOUNT:
         return None
     return mount_key(&status)
 
 
-cdef inline object mount_key(statx_t *status):
+cdef inline object mount_key(Statx *status):
     # The device too, because the numbers of mounts were used again before Linux 6.8.
-    return (status.mount, (<uint64_t>status.device_numbers[2] << 32) | status.device_numbers[3])
+    return (status.mount, (<uint64_t>status.device[0] << 32) | status.device[1])
 
 
-cdef inline int look_up(FileCalls calls, object path, bint follow, statx_t *status) except? -65536:
+cdef inline int look_up(FileCalls calls, object path, bint follow, Statx *status) except? -65536:
     # Open a path for its status only, if the file is in memory and on a local disk.
     cdef bytes encoded = path if PyBytes_CheckExact(path) else PyUnicode_EncodeFSDefault(path)
     cdef int fd
     if not calls._opens_now or <Py_ssize_t>c_strlen(PyBytes_AS_STRING(encoded)) != PyBytes_GET_SIZE(encoded):
         return -EAGAIN
-    fd = c_openat2(PyBytes_AS_STRING(encoded), False, follow)
+    fd = open_cached(PyBytes_AS_STRING(encoded), O_PATH if follow else O_PATH | O_NOFOLLOW)
     if fd < 0:
         if c_errno == ENOSYS or c_errno == EPERM or c_errno == EINVAL:
             calls._opens_now = False
         return -EAGAIN
-    if c_statx(fd, status) != 0 or not status.mask & STATX_ANY_MOUNT or status.mask & STATX_BASIC != STATX_BASIC:
+    if ask_status(fd, status) != 0 or not status.mask & STATX_ANY_MOUNT or status.mask & STATX_BASIC != STATX_BASIC:
         c_close(fd)
         return -EAGAIN
     is_local = calls._local_mounts.get(mount_key(status))
@@ -80,7 +120,7 @@ cdef inline int look_up(FileCalls calls, object path, bint follow, statx_t *stat
 
 
 cdef inline object file_status_now(FileCalls calls, object path, bint follow):
-    cdef statx_t status
+    cdef Statx status
     cdef int fd = look_up(calls, path, follow, &status)
     if fd < 0:
         return fd
@@ -95,17 +135,17 @@ cdef inline object file_status_now(FileCalls calls, object path, bint follow):
 cdef inline int open_regular(FileCalls calls, object path, uint64_t *size) except? -65536:
     # Twice: opening a device or a FIFO to see what it is would change the world.
     cdef bytes encoded = path if PyBytes_CheckExact(path) else PyUnicode_EncodeFSDefault(path)
-    cdef statx_t status
+    cdef Statx status
     cdef int fd, fd_of_path = look_up(calls, encoded, True, &status)
     if fd_of_path < 0:
         return fd_of_path
     c_close(fd_of_path)
     if not S_ISREG(status.mode):
         return -EAGAIN
-    fd = c_openat2(PyBytes_AS_STRING(encoded), True, True)
+    fd = open_cached(PyBytes_AS_STRING(encoded), O_NONBLOCK)
     if fd < 0:
         return -EAGAIN
-    if c_statx(fd, &status) != 0 or not S_ISREG(status.mode):
+    if ask_status(fd, &status) != 0 or not S_ISREG(status.mode):
         c_close(fd)
         return -EAGAIN
     size[0] = status.size
@@ -142,7 +182,7 @@ cdef inline object read_file_now(FileCalls calls, int fd, Py_ssize_t size, int64
     cdef bytes data = PyBytes_FromStringAndSize(NULL, size)
     cdef Py_ssize_t done = 0, count
     while done < size:
-        count = c_preadv2(fd, PyBytes_AS_STRING(data) + done, size - done, offset + done)
+        count = read_cached(fd, PyBytes_AS_STRING(data) + done, size - done, offset + done)
         if count < 0:
             if c_errno == ENOSYS:
                 calls._reads_now = False

@@ -1,6 +1,8 @@
 from libc.errno cimport EINVAL, ENOSYS, EPERM, errno as c_errno
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
+from posix.signal cimport sigaddset, sigemptyset
+from posix.types cimport sigset_t
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -59,14 +61,22 @@ cdef extern from "<sys/eventfd.h>" nogil:
     int EFD_NONBLOCK
     int c_eventfd "eventfd"(unsigned int value, int flags)
 
+cdef extern from "<sys/syscall.h>":
+    enum: SYS_epoll_pwait
+
+cdef enum:
+    SYS_EPOLL_PWAIT2 = 441  # newer than the headers of some systems
+
+cdef extern from "<signal.h>" nogil:
+    enum: SIG_BLOCK
+    int pthread_sigmask(int how, const sigset_t *change, sigset_t *former)
+
+cdef extern from *:
+    object owned "(PyObject *)"(PyObject *thing)  # the caller's reference; a cast would count one more
+
 cdef extern from "whorl/core/kernel/kernel.h":
-    long SYS_epoll_pwait
-    long SYS_epoll_pwait2
-    uint64_t mask_with "whorl_mask_with"(int number) noexcept nogil
     int64_t read_ticks "whorl_read_ticks"() noexcept nogil
-    bint clock_is_patched "whorl_clock_is_patched"() except -1
-    object owned "whorl_owned"(PyObject *thing)
-    void *c_memset "memset"(void *target, int value, size_t size) nogil
+    bint watch_names "whorl_watch_names"(dict names, int *answer) noexcept
 
 cdef extern from "Python.h":
     PyObject *new_bytes "PyBytes_FromStringAndSize"(const char *content, Py_ssize_t size) except NULL
@@ -82,6 +92,19 @@ cdef Py_ssize_t READ_SIZE
 cdef Py_ssize_t LONG_READ
 cdef int EVENTS_PER_POLL
 cdef int64_t LONGEST_SPIN_NS
+cdef dict _time_names
+cdef bint _are_names_watched
+cdef int _is_clock_patched
+
+cdef bint look_at_clock() except -1
+
+
+cdef inline bint clock_is_patched() except -1:
+    return _is_clock_patched if _is_clock_patched >= 0 else look_at_clock()
+
+
+cdef inline bint watch_time() noexcept:
+    return watch_names(_time_names, &_is_clock_patched)
 
 
 cdef inline bytearray new_scratch():
@@ -93,6 +116,17 @@ cdef inline int64_t monotonic_ns() noexcept nogil:
     cdef timespec now
     clock_gettime(CLOCK_MONOTONIC, &now)
     return <int64_t>now.tv_sec * 1000000000 + now.tv_nsec
+
+
+cdef inline uint64_t mask_with(int number) noexcept nogil:
+    # The signals that this thread holds back, and one more, as the kernel's 64 bits.
+    cdef sigset_t held
+    cdef uint64_t mask
+    sigemptyset(&held)
+    pthread_sigmask(SIG_BLOCK, NULL, &held)
+    sigaddset(&held, number)
+    memcpy(&mask, &held, sizeof(mask))
+    return mask
 
 
 cdef inline ssize_t socket_recv(int fd, const void *buffer, size_t size) noexcept nogil:
@@ -207,7 +241,7 @@ cdef inline Py_ssize_t transmit_vectors(bint is_socket, int fd, list chunks, Py_
             size += vectors[index].iov_len
         size = socket_send(fd, buffer, total)
     elif is_socket:
-        c_memset(&message, 0, sizeof(message))
+        memset(&message, 0, sizeof(message))
         message.msg_iov = vectors
         message.msg_iovlen = count
         size = c_sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT)
@@ -340,7 +374,7 @@ cdef inline int wait_for_events(Kernel kernel, int epfd, int64_t timeout_ns, Eve
         limit.tv_sec = <time_t>(timeout_ns // 1000000000)
         limit.tv_nsec = <long>(timeout_ns % 1000000000)
         with nogil:
-            count = <int>c_syscall(SYS_epoll_pwait2, epfd, batch._events, EVENTS_PER_POLL, &limit, held, <size_t>8)
+            count = <int>c_syscall(SYS_EPOLL_PWAIT2, epfd, batch._events, EVENTS_PER_POLL, &limit, held, <size_t>8)
             if count < 0:
                 count = -c_errno
         if count == -ENOSYS or count == -EPERM or count == -EINVAL:

@@ -59,9 +59,9 @@ if not cython.compiled:
 
     read_ticks = monotonic_ns
 
-    def clock_is_patched() -> bool:
-        """Return whether a Python function has replaced `time.monotonic`."""
-        return type(time.monotonic) is not BuiltinFunctionType
+    def watch_time() -> bool:
+        """Return whether changes in `time` are noticed; uncompiled, they are not."""
+        return False
 
     def new_scratch() -> bytearray:
         """Return an empty buffer: uncompiled, received data lands in a bytes object at once."""
@@ -233,6 +233,24 @@ if not cython.compiled:
 def patched_clock() -> float:
     """Return the time by the function that has replaced `time.monotonic`, in seconds."""
     return time.monotonic()
+
+
+_time_names = vars(time)
+_is_clock_patched = -1  # whether a Python function has replaced `time.monotonic`; -1: unknown
+_are_names_watched = watch_time()
+
+
+def look_at_clock() -> bool:
+    """Return whether a Python function has replaced `time.monotonic`."""
+    global _is_clock_patched
+    is_patched = type(_time_names["monotonic"]) is not BuiltinFunctionType
+    if _are_names_watched:
+        _is_clock_patched = is_patched
+    return is_patched
+
+
+if not cython.compiled:
+    clock_is_patched = look_at_clock
 
 
 class EventBatch:

@@ -5,9 +5,11 @@ from cpython.ref cimport PyObject
 from whorl.core.kernel.inotify cimport NotifyCalls
 
 cdef extern from "whorl/core/kernel/message_buffers.h":
-    const bint REUSES "WHORL_REUSES"
     void rewrite "whorl_rewrite"(PyObject *message, const char *content, Py_ssize_t size) noexcept
-    bint is_sole "whorl_is_sole"(PyObject *message) noexcept
+
+cdef extern from "whorl/core/references.h":
+    bint HAS_GIL "WHORL_HAS_GIL"
+    Py_ssize_t Py_REFCNT(PyObject *thing) noexcept
 
 cdef extern from *:
     PyObject *nth "PyList_GET_ITEM"(list messages, Py_ssize_t place) noexcept
@@ -25,6 +27,11 @@ cdef class MessageMemory(NotifyCalls):
     cdef unsigned short _sizes[MOST_MESSAGES]
     cdef Py_ssize_t _place
     cdef Py_ssize_t _kept
+
+
+cdef inline bint is_sole(PyObject *message) noexcept:
+    # Whether only the caller has it.
+    return HAS_GIL and Py_REFCNT(message) == 1
 
 
 cdef inline bytes message_of(MessageMemory kernel, const char *content, Py_ssize_t size):
@@ -66,7 +73,7 @@ cdef inline bytes message_again(MessageMemory kernel, const char *content, Py_ss
 cdef inline bytes keep_message(MessageMemory kernel, const char *content, Py_ssize_t size):
     # Keep one message more. Drop others if all are too large together, or if references cannot be counted.
     cdef bytes message = PyBytes_FromStringAndSize(content, size)
-    if kernel._kept + size > MOST_KEPT or not REUSES:
+    if kernel._kept + size > MOST_KEPT or not is_sole(<PyObject *>message):
         kernel._messages.clear()
         kernel._place = kernel._kept = 0
     kernel._sizes[len(kernel._messages)] = <unsigned short>size

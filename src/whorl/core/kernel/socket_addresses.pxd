@@ -34,11 +34,13 @@ cdef extern from "<arpa/inet.h>" nogil:
     const char *inet_ntop(int family, const void *address, char *text, unsigned int size)
     int inet_pton(int family, const char *text, void *address)
 
-cdef extern from "whorl/core/kernel/socket_addresses.h":
-    int show_ipv4 "whorl_show_ipv4"(uint32_t network_order, char *text) nogil
-    char *path_of "whorl_path_of"(sockaddr_storage *address) nogil
-    unsigned int PATH_AT "WHORL_PATH_AT"
-    Py_ssize_t PATH_SIZE "WHORL_PATH_SIZE"
+cdef enum:
+    PATH_SIZE = 108
+    PATH_AT = sizeof(unsigned short)  # behind the family
+
+cdef extern from "<sys/un.h>":
+    struct sockaddr_un:
+        char sun_path[PATH_SIZE]
 
 cdef extern from "Python.h":
     bint PyUnicode_CheckExact(object thing)
@@ -101,6 +103,25 @@ cdef inline Py_ssize_t pointer_place(PyObject *address) noexcept:
     return (<uintptr_t>address >> 4) & (PLACES - 1)
 
 
+cdef inline Py_ssize_t show_ipv4(uint32_t network_order, char *text) noexcept:
+    # Return the length of the text. The C library's function takes several times as long.
+    cdef unsigned char *numbers = <unsigned char *>&network_order
+    cdef unsigned int number
+    cdef Py_ssize_t place, size = 0
+    for place in range(4):
+        number = numbers[place]
+        if number >= 100:
+            text[size] = <char>(48 + number // 100)
+            size += 1
+        if number >= 10:
+            text[size] = <char>(48 + number // 10 % 10)
+            size += 1
+        text[size] = <char>(48 + number % 10)
+        text[size + 1] = b"."
+        size += 2
+    return size - 1
+
+
 cdef inline object read_address(sockaddr_storage *address, unsigned int length):
     cdef char text[64]
     cdef sockaddr_in *ipv4
@@ -121,7 +142,7 @@ cdef inline object read_address(sockaddr_storage *address, unsigned int length):
             ipv6.sin6_scope_id,
         )
     if address.ss_family == AF_UNIX:
-        path = path_of(address)
+        path = (<sockaddr_un *>address).sun_path
         if length > PATH_AT and path[0] == 0:
             return PyBytes_FromStringAndSize(path, length - PATH_AT)
         (<char *>address)[length if length < sizeof(sockaddr_storage) else sizeof(sockaddr_storage) - 1] = 0
@@ -219,5 +240,5 @@ cdef inline unsigned int write_path(object address, sockaddr_storage *into) exce
     if size == 0 or size >= PATH_SIZE or (path[0] != 0 and 0 in path):
         return 0
     into.ss_family = AF_UNIX
-    memcpy(path_of(into), PyBytes_AS_STRING(path), size + 1)
+    memcpy((<sockaddr_un *>into).sun_path, PyBytes_AS_STRING(path), size + 1)
     return PATH_AT + <unsigned int>size + (0 if path[0] == 0 else 1)

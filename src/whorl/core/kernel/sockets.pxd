@@ -16,14 +16,23 @@ from whorl.core.kernel.socket_addresses cimport (
 )
 from whorl.core.kernel.files cimport FileCalls, c_close
 
-cdef extern from "whorl/core/kernel/sockets.h":
-    int c_accept "whorl_accept"(int fd, sockaddr *address, unsigned int *length) nogil
-    int c_no_delay "whorl_no_delay"(int fd) nogil
-    int c_open_stream "whorl_open_stream"(int family, int protocol) nogil
-    int c_pending_error "whorl_pending_error"(int fd) nogil
-    int c_connect "connect"(int fd, const sockaddr *address, unsigned int length) nogil
-    int c_getpeername "getpeername"(int fd, sockaddr *address, unsigned int *length) nogil
-    int c_getsockname "getsockname"(int fd, sockaddr *address, unsigned int *length) nogil
+cdef extern from "<sys/socket.h>":
+    enum: SOCK_CLOEXEC
+    enum: SOCK_NONBLOCK
+    enum: SOCK_STREAM
+    enum: SOL_SOCKET
+    enum: SO_ERROR
+    int c_socket "socket"(int family, int kind, int protocol)
+    int c_accept "accept4"(int fd, sockaddr *address, unsigned int *length, int flags)
+    int c_connect "connect"(int fd, const sockaddr *address, unsigned int length)
+    int c_getpeername "getpeername"(int fd, sockaddr *address, unsigned int *length)
+    int c_getsockname "getsockname"(int fd, sockaddr *address, unsigned int *length)
+    int c_getsockopt "getsockopt"(int fd, int level, int name, void *value, unsigned int *size)
+    int c_setsockopt "setsockopt"(int fd, int level, int name, const void *value, unsigned int size)
+
+cdef extern from "<netinet/tcp.h>":
+    enum: IPPROTO_TCP
+    enum: TCP_NODELAY
 
 
 cdef enum:
@@ -34,7 +43,7 @@ cdef inline object accept_stream(SocketCalls calls, int fd):
     # The peer's name may never be asked for. Connections of one listening socket mostly have one name of their own.
     cdef sockaddr_storage peer, own
     cdef unsigned int peer_length = sizeof(sockaddr_storage), own_length = sizeof(sockaddr_storage)
-    cdef int connection = c_accept(fd, <sockaddr *>&peer, &peer_length)
+    cdef int connection = c_accept(fd, <sockaddr *>&peer, &peer_length, SOCK_NONBLOCK | SOCK_CLOEXEC), on = 1
     if connection < 0:
         return -c_errno
     try:
@@ -42,7 +51,7 @@ cdef inline object accept_stream(SocketCalls calls, int fd):
             return connection, raw_address(&peer, peer_length), None
         if c_getsockname(connection, <sockaddr *>&own, &own_length) != 0:
             return connection, peer_address(&peer, peer_length), None
-        c_no_delay(connection)
+        c_setsockopt(connection, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on))
         if calls._last_sockaddr is None or own_length != PyBytes_GET_SIZE(calls._last_sockaddr) \
                 or memcmp(&own, PyBytes_AS_STRING(calls._last_sockaddr), own_length):
             calls._last_sockname = read_address(&own, own_length)
@@ -54,7 +63,7 @@ cdef inline object accept_stream(SocketCalls calls, int fd):
 
 
 cdef inline int open_stream(int family, int protocol) except? -65536:
-    cdef int fd = c_open_stream(family, protocol)
+    cdef int fd = c_socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol)
     return fd if fd >= 0 else -c_errno
 
 
@@ -70,17 +79,20 @@ cdef inline object names_of_stream(int fd, object known_peer):
     cdef sockaddr_storage peer, own
     cdef unsigned int peer_length = sizeof(sockaddr_storage), own_length = sizeof(sockaddr_storage)
     cdef object address = known_peer, name = None
+    cdef int on = 1
     if c_getsockname(fd, <sockaddr *>&own, &own_length) == 0:
         name = read_address(&own, own_length)
         if own.ss_family != AF_UNIX:
-            c_no_delay(fd)
+            c_setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on))
     if address is None and c_getpeername(fd, <sockaddr *>&peer, &peer_length) == 0:
         address = peer_address(&peer, peer_length)
     return fd, address, name
 
 
 cdef inline int pending_error(int fd) noexcept:
-    return c_pending_error(fd)
+    cdef int error = 0
+    cdef unsigned int size = sizeof(error)
+    return error if c_getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 else c_errno
 
 
 cdef inline object peer_address(sockaddr_storage *address, unsigned int length):

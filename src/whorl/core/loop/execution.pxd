@@ -6,7 +6,7 @@ from whorl.core.callback cimport (
 )
 from whorl.core.loop.write_coalescer cimport WriteCoalescer
 from whorl.core.handle cimport Completion, Handle, LateCompletion
-from whorl.core.lists cimport empty, only_one, taken
+from whorl.core.lists cimport empty, only_callback, taken
 from whorl.core.loop.state cimport LoopState
 
 cdef extern from "Python.h":

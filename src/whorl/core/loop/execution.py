@@ -26,7 +26,7 @@ if not cython.compiled:
         reraise_pending,
         run_catching,
     )
-    from whorl.core.lists import empty, only_one, taken
+    from whorl.core.lists import empty, only_callback, taken
 
 
 class LoopExecution(LoopState):
@@ -140,7 +140,7 @@ class LoopExecution(LoopState):
         if self._probe is not None:
             self._notify_probe("turn_began", self._turns, len(batch))
         elif not self._debug and self._run_hook is None:
-            entry = only_one(batch, Callback)
+            entry = only_callback(batch)
             if entry is not None:
                 run_alone(self, entry)
                 return

@@ -1,9 +1,7 @@
 /* The scheduling methods take their arguments here: a loop, perhaps a time, a callback, its arguments, and
    perhaps a context by its name. All other arguments go to the function that Cython made, which refuses
    wrong ones. */
-#ifndef WHORL_CORE_LOOP_LOOP_H
-#define WHORL_CORE_LOOP_LOOP_H
-
+#pragma once
 #include "whorl/core/references.h"
 #include "whorl/core/vectorcall.h"
 
@@ -69,5 +67,3 @@ WHORL_SCHEDULING(call_soon, 1)
 WHORL_SCHEDULING(post, 1)
 WHORL_SCHEDULING(call_at, 2)
 WHORL_SCHEDULING(call_later, 2)
-
-#endif

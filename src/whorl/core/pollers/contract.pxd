@@ -1,11 +1,13 @@
 cimport cython
 from libc.stdint cimport int64_t, uint32_t
+from cpython.object cimport PyObject
 
 from whorl.core.callback cimport AbstractLoop, flag
 from whorl.core.handle cimport Handle
 
-cdef extern from "whorl/core/pollers/contract.h":
-    object watcher_in "whorl_watcher_in"(list table, int fd)
+cdef extern from "Python.h":  # borrowed references, which an event's way into the queue need not count
+    PyObject *PyList_GET_ITEM(PyObject *entries, Py_ssize_t place)
+    Py_ssize_t PyList_GET_SIZE(PyObject *entries)
 
 cdef int OPEN
 
@@ -55,7 +57,12 @@ cdef class Poller:
 
 cdef inline IOHandle watcher(Poller poller, int fd):
     # Nothing but `_register` puts anything into the table.
-    return <IOHandle>watcher_in(poller._table, fd)
+    cdef PyObject *table = <PyObject *>poller._table
+    if poller._table is None:
+        raise TypeError("the poller was never initialized")
+    if 0 <= fd < PyList_GET_SIZE(table):
+        return <IOHandle>PyList_GET_ITEM(table, fd)
+    return None
 
 
 cdef inline object saw(IOHandle handle, int seen, list into):

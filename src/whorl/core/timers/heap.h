@@ -1,15 +1,7 @@
 /* Timers that the collector does not see. It looks at every new object some two times. A timer to which only
    its heap refers need not be among those objects, since the heap visits it. */
-#ifndef WHORL_CORE_TIMERS_HEAP_H
-#define WHORL_CORE_TIMERS_HEAP_H
-
+#pragma once
 #include "whorl/core/references.h"
-
-#ifdef Py_GIL_DISABLED
-#define whorl_leave_out(timer) ((void)(timer))
-#define whorl_take_in(timer) ((void)(timer))
-#define whorl_answer_for_timers(heap) ((void)(heap))
-#else
 
 /* Hide a timer from the collector if only its heap refers to it. Python cannot hide one object. */
 static inline void whorl_leave_out(PyObject *timer) {
@@ -56,11 +48,8 @@ static inline int whorl_traverse_heap(PyObject *heap, visitproc visit, void *arg
 /* Let the class of heaps be visited so. Cython writes `tp_traverse` itself and offers no way to add to it. */
 static inline void whorl_answer_for_timers(PyObject *heap_class) {
     PyTypeObject *heap = (PyTypeObject *)heap_class;
-    if (heap->tp_traverse == whorl_traverse_heap)
+    if (!WHORL_HAS_GIL || heap->tp_traverse == whorl_traverse_heap)
         return;
     whorl_traverse_lists = heap->tp_traverse;
     heap->tp_traverse = whorl_traverse_heap;
 }
-#endif
-
-#endif
