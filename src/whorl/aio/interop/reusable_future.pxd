@@ -83,7 +83,7 @@ cdef inline bint is_pending(object future) except -1:
 
 
 cdef inline int block(object future) except -1:
-    # What the first step of awaiting a future does.
+    # Do the first step of awaiting a future.
     check_future(future)
     return BLOCKING.set(future, True, BLOCKING.closure)
 

@@ -116,5 +116,5 @@ cdef inline bint is_made(StreamTransport transport) noexcept:
 
 
 cdef inline object new(object cls):
-    # What `cls.__new__(cls)` does for a class that has no such method in Python. Python looks for one.
+    # Do what `cls.__new__(cls)` does for a class without such a method in Python. Python looks for one.
     return (<PyTypeObject *>cls).tp_new(<type>cls, <PyObject *>NO_ARGUMENTS, NULL)

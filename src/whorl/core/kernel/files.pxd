@@ -79,7 +79,7 @@ cdef inline int ask_status(int fd, Statx *status) noexcept:
 
 
 cdef inline Py_ssize_t read_cached(int fd, char *buffer, size_t size, int64_t offset) noexcept:
-    # Read what is in memory. The C library would not tell that the kernel has no such call.
+    # Read bytes that are in memory. The C library would not tell that the kernel has no such call.
     cdef iovec vector
     vector.iov_base = buffer
     vector.iov_len = size
@@ -133,7 +133,7 @@ cdef inline object file_status_now(FileCalls calls, object path, bint follow):
 
 
 cdef inline int open_regular(FileCalls calls, object path, uint64_t *size) except? -65536:
-    # Twice: opening a device or a FIFO to see what it is would change the world.
+    # Open twice: opening a device or a FIFO to learn its type would have effects.
     cdef bytes encoded = path if PyBytes_CheckExact(path) else PyUnicode_EncodeFSDefault(path)
     cdef Statx status
     cdef int fd, fd_of_path = look_up(calls, encoded, True, &status)

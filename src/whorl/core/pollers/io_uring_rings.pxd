@@ -201,7 +201,8 @@ cdef inline int try_watch(Ring ring) noexcept:
 
 
 cdef inline int tear_down(Ring ring) noexcept:
-    # The system refuses, and does nothing, for what was not mapped or opened.
+    # The system refuses, and does nothing, for memory that was not mapped and descriptors that were not
+    # opened.
     cdef Queues *queues = ring._queues
     if queues != NULL:
         munmap(queues.entries, queues.entries_size)
@@ -227,7 +228,7 @@ cdef inline int ring_fd(Ring ring) noexcept:
 
 
 cdef inline int know_file(Ring ring, int fd) noexcept:
-    # Nobody waits on that epoll. It refuses a file that it has already.
+    # No thread waits on that epoll. It refuses a file that it has already.
     cdef epoll_event nothing
     if ring._queues == NULL:
         return -EBADF
