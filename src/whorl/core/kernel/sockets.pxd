@@ -91,8 +91,8 @@ cdef inline object names_of_stream(int fd, object known_peer):
 
 cdef inline int pending_error(int fd) noexcept:
     cdef int error = 0
-    cdef unsigned int size = sizeof(error)
-    return error if c_getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 else c_errno
+    cdef unsigned int length = sizeof(error)
+    return error if c_getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 else c_errno
 
 
 cdef inline object peer_address(sockaddr_storage *address, unsigned int length):
