@@ -293,8 +293,8 @@ class DescriptorWatch(IOHandle):
     def attempt_soon(self) -> None:
         """Make the attempts again in the next turn, without an event of the kernel."""
         if not self._queued:
+            self._loop._queue_pending(self)  # This may find no memory.
             self._queued = True
-            self._loop._queue_pending(self)
 
     def _count_idle_event(self, seen: int) -> None:
         """Count an event that came while no task waits.

@@ -68,5 +68,5 @@ cdef inline IOHandle watcher(Poller poller, int fd):
 cdef inline object saw(IOHandle handle, int seen, list into):
     handle._seen |= seen
     if not handle._queued:
+        into.append(handle)  # This may find no memory.
         handle._queued = True
-        into.append(handle)

@@ -57,8 +57,8 @@ if not cython.compiled:
         """Note events on the handle and queue it, once."""
         handle._seen |= seen
         if not handle._queued:
+            into.append(handle)  # This may find no memory.
             handle._queued = True
-            into.append(handle)
 
 
 class IOHandle(Handle):

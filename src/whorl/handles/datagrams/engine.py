@@ -150,8 +150,8 @@ class Datagrams(IOHandle):
     def _run_again(self) -> None:
         """Take another turn without an event of the kernel."""
         if not self._queued:
+            self._loop._queue_pending(self)  # This may find no memory.
             self._queued = True
-            self._loop._queue_pending(self)
 
     # Receiving.
 

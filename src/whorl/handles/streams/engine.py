@@ -167,8 +167,8 @@ class Stream(IOHandle):
     def _run_again(self) -> None:
         """Take another turn without an event of the kernel."""
         if not self._queued:
+            self._loop._queue_pending(self)  # This may find no memory.
             self._queued = True
-            self._loop._queue_pending(self)
 
     # Reading.
 
