@@ -1,7 +1,6 @@
 cimport cython
 
 from cpython.ref cimport PyObject
-from libc.stdint cimport int64_t
 
 from whorl.aio.transports.byte_transport cimport PyContext_Enter, PyContext_Exit
 from whorl.aio.transports.connection_set cimport ConnectionSet
@@ -33,10 +32,9 @@ cdef class Acceptor(IOHandle):
     cdef object _retry_timer
     cdef list _accepted
     cdef bint _exhausted
-    cdef int64_t _turn
 
     cpdef object _on_events(self, int seen)
-    @cython.locals(machine=LoopLifecycle, kernel=Kernel, descriptors=bint, is_first=bint, _=int)
+    @cython.locals(kernel=Kernel, descriptors=bint, _=int)
     cdef object _accept(self)
     @cython.locals(machine=LoopLifecycle)
     cdef object _run_again(self)

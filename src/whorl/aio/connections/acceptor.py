@@ -72,7 +72,6 @@ class Acceptor(IOHandle):
         "_server",
         "_sock",
         "_table",
-        "_turn",
     )
 
     def __init__(self, loop: AnyLoop, server: Server, sock: Any) -> None:
@@ -87,7 +86,6 @@ class Acceptor(IOHandle):
         # The connections without a transport yet: descriptors, each with the peer's address and its local
         # name.
         self._accepted: list[tuple[int, bytes | int, Any]] = []
-        self._turn = -1  # the number of the loop's turn with the last event
         self._exhausted = False  # whether resources ran out, and nothing was accepted since
         self._fd = sock.fileno()
         # The family, the protocol number and the name of its connections, if they may do without a socket
@@ -108,13 +106,9 @@ class Acceptor(IOHandle):
 
     def _accept(self) -> None:
         """Accept what waits."""
-        machine: LoopLifecycle = self._event_loop
-        kernel = machine._kernel
+        kernel = self._event_loop._kernel
         descriptors = self._accepts_descriptors()
-        # A connection mostly comes alone: only a second event in a row is worth a call that may find nothing.
-        is_first = descriptors and machine._turns - self._turn > 1
-        self._turn = machine._turns
-        for _ in range(1 if is_first else ACCEPTS_PER_EVENT):
+        for _ in range(ACCEPTS_PER_EVENT):
             accepted = kernel.accept_descriptor(self._fd) if descriptors else kernel.accept(self._sock)
             if not isinstance(accepted, int):
                 self._exhausted = False

@@ -36,6 +36,7 @@ from whorl.aio.sockets.connect_plain import (
     transport_for,
     transport_over_socket,
 )
+from whorl.aio.sockets.sock_methods import connected
 from whorl.aio.sockets.watch import release_fd_for_transport
 from whorl.aio.streams.reader_writer import attach_new_feed
 from whorl.aio.transports.public import SocketTransport
@@ -95,7 +96,7 @@ async def create_connection(
         if attempt is not None and not ssl:
             return await _open_plain(attempt, (host, port), protocol_factory)
         if attempt is not None:
-            sock = await _connected(attempt, (host, port))
+            sock = await connected(attempt, (host, port))
         else:
             options: dict[str, Any] = {"family": family, "proto": proto, "flags": flags}
             infos = await resolve_or_raise(loop, (host, port), **options)
@@ -119,17 +120,6 @@ async def create_connection(
         shown = transport.get_extra_info("socket")
         logger.debug("%r connected to %s:%r: (%r, %r)", shown, host, port, transport, protocol)
     return transport, protocol
-
-
-async def _connected(attempt: ConnectAttempt, address: Any) -> ConnectAttempt:
-    """Return the attempt once it has succeeded."""
-    try:
-        await attempt
-        attempt.check(address)
-    except BaseException:
-        attempt.give_up()
-        raise
-    return attempt
 
 
 async def _open_plain(
@@ -221,7 +211,7 @@ async def _connect_one(
         if is_plain and is_stock_loop(loop):
             attempt = connect_descriptor(loop, family, protocol, address)
             if attempt is not None:
-                return await _connected(attempt, address)
+                return await connected(attempt, address)
         sock = loop._kernel.open_socket(family, kind, protocol)
         if isinstance(sock, int):
             code, sock = sock, None
@@ -315,7 +305,7 @@ async def _connect_path(loop: AnyLoop, path: str | bytes) -> Any:
     if is_stock_loop(loop):
         attempt = connect_descriptor(loop, socket.AF_UNIX, 0, path)
         if attempt is not None:
-            return await _connected(attempt, path)
+            return await connected(attempt, path)
     sock = loop._kernel.open_socket(socket.AF_UNIX, socket.SOCK_STREAM, 0)
     if isinstance(sock, int):
         raise os_error(sock)

@@ -110,8 +110,16 @@ class _NoLoop:
         return True
 
 
-_KNOWS_READERS = vars(_Reader(loop=_NoLoop())).keys() == _OF_READERS
-_KNOWS_WRITERS = vars(_Writer(_NoLoop(), None, None, _NoLoop())).keys() == _OF_WRITERS
+def _makes(attributes: set[str], kind: Any, *args: Any) -> bool:
+    """Return whether a class gives its objects just these attributes."""
+    try:
+        return bool(vars(kind(*args)).keys() == attributes)
+    except TypeError:  # Another class has replaced asyncio's before Whorl was imported.
+        return False
+
+
+_KNOWS_READERS = _makes(_OF_READERS, _Reader, 1, _NoLoop())
+_KNOWS_WRITERS = _makes(_OF_WRITERS, _Writer, _NoLoop(), None, None, _NoLoop())
 
 
 def has_stock_stream_methods() -> bool:

@@ -8,6 +8,7 @@ real one. The caller then goes the general way, in `aio/connections/connect` and
 
 from __future__ import annotations
 
+import _socket
 import errno
 import socket
 from typing import TYPE_CHECKING, Any
@@ -45,8 +46,7 @@ ANY_ADDRESS = "0.0.0.0"
 IN_PROGRESS = (-errno.EINPROGRESS, -errno.EINTR)
 
 # The numbers behind the attributes of a socket object: Python's own attributes make an enum member each time.
-_OBJECT: Any = socket.socket.__mro__[1]
-FAMILY, KIND, PROTOCOL = (vars(_OBJECT)[name] for name in ("family", "type", "proto"))
+FAMILY, KIND, PROTOCOL = (vars(_socket.socket)[name] for name in ("family", "type", "proto"))
 
 if not cython.compiled:
     from contextvars import copy_context
@@ -168,7 +168,7 @@ def transport_for(attempt: ConnectAttempt, protocol: Any) -> tuple[Any, StreamWa
     loop: Any = machine
     transport._init_connected(loop, fd, attempt._kind, names, protocol, copy_context(), None, wait)
     attempt._owns_fd = False
-    if attempt._is_idle_watch:
+    if attempt._is_idle_watch and transport._edge:
         transport._take_over_watch(attempt, attempt._early | attempt._seen)
     return transport, wait
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
     from whorl.aio.loop_type import AnyLoop
+    from whorl.aio.sockets.connect_attempt import ConnectAttempt
 
     # An attempt returns the result, the negative error number, or None to be tried again.
     Attempt: TypeAlias = Callable[[], Any]
@@ -174,12 +175,7 @@ async def sock_connect(loop: AnyLoop, sock: Any, address: Any) -> None:
     """
     attempt = connect_socket(loop, sock, address)
     if attempt is not None:
-        try:
-            await attempt
-            attempt.check(address)
-        except BaseException:
-            attempt.give_up()
-            raise
+        await connected(attempt, address)
         return
     _check(loop, sock)
     if sock.family in (socket.AF_INET, socket.AF_INET6):
@@ -197,6 +193,17 @@ async def sock_connect(loop: AnyLoop, sock: Any, address: Any) -> None:
             raise OSError(result, f"Connect call failed {address}")
     elif result < 0:
         raise os_error(result)
+
+
+async def connected(attempt: ConnectAttempt, address: Any) -> ConnectAttempt:
+    """Return the attempt once it has succeeded."""
+    try:
+        await attempt
+        attempt.check(address)
+    except BaseException:
+        attempt.give_up()
+        raise
+    return attempt
 
 
 async def sock_accept(loop: AnyLoop, sock: Any) -> tuple[socket.socket, Any]:

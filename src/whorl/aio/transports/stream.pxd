@@ -28,9 +28,6 @@ cdef int CLOSING
 cdef int LOST
 cdef int QUIET_WRITES
 cdef int AF_UNIX
-cdef int PRIORITIZED
-cdef int ENDS
-cdef int INCOMING
 cdef Py_ssize_t READ_SIZE
 cdef Py_ssize_t LONG_READ
 cdef Py_ssize_t LONGEST_FED

@@ -23,7 +23,6 @@ from whorl.core.kernel.errors import os_error
 from whorl.core.kernel.per_socket import error_of, kernel_for
 from whorl.core.limits import LONG_READ, LONGEST_FED, MOST_HELD, READ_SIZE, SMALL_WRITE, WRITE_VECTORS
 from whorl.core.loop.write_coalescer import WriteCoalescer
-from whorl.core.states import Event
 from whorl.handles.streams.engine import Stream
 
 try:
@@ -71,9 +70,6 @@ OPEN = int(TransportState.OPEN)
 CLOSING = int(TransportState.CLOSING)
 LOST = int(TransportState.LOST)
 AF_UNIX = int(socket.AF_UNIX)
-PRIORITIZED = int(Event.PRIORITIZED)
-ENDS = int(Event.DISCONNECT | Event.HANGUP | Event.ERROR)
-INCOMING = ENDS | int(Event.READABLE | Event.PRIORITIZED)
 
 GET_BUFFER, BUFFER_UPDATED = TLSEngine.get_buffer, TLSEngine.buffer_updated
 
@@ -602,9 +598,7 @@ class StreamTransport(WriteTransport):
     def _take_over_watch(self, former: IOHandle, seen: int) -> None:
         """Take over the watch of the handle that connected the socket, and the events that it has seen."""
         self._poller.take_over(self, former)
-        self._hung_up = seen & ENDS != 0
-        self._urgent = seen & PRIORITIZED != 0
-        self._more_to_read = seen & INCOMING != 0
+        Stream._on_events(self, seen)  # It is not reading yet, so this only notes what there is.
 
     def _end(self, error: BaseException | None) -> None:
         try:
