@@ -577,6 +577,51 @@ async def test_removed_reader_and_writer_callbacks_are_freed(loop: whorl.EventLo
     assert loop.metrics().active_handles == 0
 
 
+async def test_a_descriptor_gets_no_event_of_the_one_that_was_watched_before(
+    loop: whorl.EventLoop, pair: Pair
+) -> None:
+    one, other = pair
+    calls: list[str] = []
+    left, right = socket.socketpair()
+    with left, right:
+        loop.add_reader(one.fileno(), calls.append, "former")
+        other.send(b"x")
+        await turns(2)
+        loop.remove_reader(one.fileno())
+        calls.clear()
+        loop.add_reader(left.fileno(), calls.append, "next")
+        await turns(3)
+        assert calls == []
+        right.send(b"x")
+        await turns(3)
+        assert set(calls) == {"next"}
+        assert not loop.remove_reader(one.fileno())
+        assert loop.remove_reader(left.fileno())
+    assert loop.metrics().active_handles == 0
+
+
+async def test_a_descriptor_gets_no_event_that_another_was_queued_for(
+    loop: whorl.EventLoop, pair: Pair
+) -> None:
+    calls: list[str] = []
+    left, right = socket.socketpair()
+    with left, right:
+
+        def read(name: str, sock: socket.socket, sibling: socket.socket) -> None:
+            calls.append(name)
+            sock.recv(1)
+            assert loop.remove_reader(sibling.fileno())
+            loop.add_reader(left.fileno(), calls.append, "next")
+
+        for name, sock, sibling in (("one", *pair), ("other", *reversed(pair))):
+            sibling.send(b"x")
+            loop.add_reader(sock.fileno(), read, name, sock, sibling)
+        await turns(3)
+        assert calls in (["one"], ["other"])
+        for sock in (*pair, left):
+            loop.remove_reader(sock.fileno())
+
+
 @pytest.mark.parametrize("direction", ["reader", "writer"])
 async def test_a_new_callback_for_a_number_that_was_closed_and_used_again_is_called(
     loop: whorl.EventLoop, direction: str

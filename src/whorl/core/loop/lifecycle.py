@@ -38,7 +38,15 @@ EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, 
 class LoopLifecycle(LoopExecution):
     """The part of a loop that opens its poller, wakeup and signal pipe, and closes them."""
 
-    __slots__ = ("_arms_signals", "_poller", "_process_id", "_signal_handles", "_signals", "_wakeup")
+    __slots__ = (
+        "_arms_signals",
+        "_poller",
+        "_process_id",
+        "_signal_handles",
+        "_signals",
+        "_spare_watch",
+        "_wakeup",
+    )
 
     def _set_up_lifecycle(
         self,
@@ -51,6 +59,7 @@ class LoopLifecycle(LoopExecution):
         self._signals: SignalPipe | None = None  # made when the loop first sleeps in the main thread
         self._arms_signals = False  # whether the next sleep must arm the signal pipe first
         self._signal_handles = 0  # the number of started Signal handles
+        self._spare_watch: Any = None  # a handle of asyncio's face, to watch the next descriptor
         self._poller = choose.make_poller(poller, self._kernel)
         self._closed = False
         try:
@@ -230,6 +239,7 @@ class LoopLifecycle(LoopExecution):
         self._async_handles.clear()
         self._sent_async = None
         self._timer_queue.clear()
+        self._spare_watch = None
         # The poller goes first. A forked child shares the kernel's set with the parent; taking
         # handles out of it one by one would take them out of the parent's.
         self._poller.close()

@@ -53,6 +53,10 @@ if not cython.compiled:
         found: IOHandle | None = table[fd] if 0 <= fd < len(table) else None
         return found
 
+    def next_generation(generation: int) -> int:
+        """Return the number after a generation, of 32 bits."""
+        return (generation + 1) & 0xFFFFFFFF
+
     def saw(handle: IOHandle, seen: int, into: list[Any]) -> None:
         """Note events on the handle and queue it, once."""
         handle._seen |= seen

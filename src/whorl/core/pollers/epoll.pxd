@@ -2,7 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from whorl.core.kernel.kernel cimport EventBatch, Kernel, batch_fd, batch_generation, batch_mask
-from whorl.core.pollers.contract cimport IOHandle, Poller, saw, watcher
+from whorl.core.pollers.contract cimport IOHandle, Poller, next_generation, saw, watcher
 
 cdef int READABLE
 cdef int WRITABLE

@@ -93,7 +93,7 @@ def seen_in(mask: int) -> int:
 
 if not cython.compiled:
     from whorl.core.kernel.kernel import batch_fd, batch_generation, batch_mask
-    from whorl.core.pollers.contract import saw, watcher
+    from whorl.core.pollers.contract import next_generation, saw, watcher
 
 
 class EpollPoller(Poller):
@@ -124,9 +124,9 @@ class EpollPoller(Poller):
         if handle._interest:
             self.modify(handle, interest)
             return
-        generation = (self._generations + 1) & 0xFFFFFFFF
+        generation = next_generation(self._generations)
         mask = mask_of(interest, handle._edge)
-        former = self.find(handle._fd)
+        former = watcher(self, handle._fd)
         # An idle watch gives way. If the number means another file by now, the kernel does not know it.
         first = ADD if former is None or not former._is_idle_watch else MOD
         result = self._kernel.epoll_ctl(self._epfd, first, handle._fd, mask, generation)
