@@ -526,6 +526,59 @@ async def test_a_number_that_means_another_file_by_now(loop: whorl.EventLoop) ->
     other.close()
 
 
+@pytest.mark.parametrize("sleeps", [False, True])
+@pytest.mark.parametrize("added", ["reader", "writer"])
+async def test_a_descriptor_that_was_removed_may_be_added_for_another_direction(
+    loop: whorl.EventLoop, pair: Pair, added: str, sleeps: bool
+) -> None:
+    fd = pair[0].fileno()
+    removed = "writer" if added == "reader" else "reader"
+    calls: list[str] = []
+    for _ in range(3):
+        getattr(loop, f"add_{removed}")(fd, calls.append, removed)
+        assert getattr(loop, f"remove_{removed}")(fd)
+        if sleeps:
+            await asyncio.sleep(0.001)
+        getattr(loop, f"add_{added}")(fd, calls.append, added)
+        pair[1].send(b"x")
+        await turns(3)
+        assert set(calls) == {added}
+        calls.clear()
+        assert getattr(loop, f"remove_{added}")(fd)
+        assert not getattr(loop, f"remove_{removed}")(fd)
+
+
+async def test_a_number_that_is_closed_and_used_again_after_its_reader_was_removed(
+    loop: whorl.EventLoop,
+) -> None:
+    calls: list[int] = []
+    for number in range(5):
+        one, other = socket.socketpair()
+        loop.add_reader(one.fileno(), calls.append, number)
+        other.send(b"x")
+        await turns(2)
+        assert set(calls) == {number}
+        calls.clear()
+        assert loop.remove_reader(one.fileno())
+        one.close()
+        other.close()
+    await turns(3)
+    assert calls == []
+
+
+async def test_a_transport_takes_a_descriptor_whose_reader_was_removed(
+    loop: whorl.EventLoop, pair: Pair
+) -> None:
+    calls: list[int] = []
+    loop.add_reader(pair[0].fileno(), calls.append, 1)
+    loop.remove_reader(pair[0].fileno())
+    transport, protocol = await loop.create_connection(Recorder, sock=pair[0])
+    pair[1].send(b"data")
+    assert await protocol.until_received(4) == b"data"
+    assert calls == []
+    transport.close()
+
+
 async def test_other_descriptors_survive_one_that_became_a_regular_file(
     loop: whorl.EventLoop, pair: Pair
 ) -> None:

@@ -387,7 +387,10 @@ class DescriptorWatch(IOHandle):
         former = self._edge
         self._edge = edge
         try:
-            self._event_loop._poller.modify(self, wanted)
+            if wanted:
+                self._event_loop._poller.modify(self, wanted)
+            else:
+                self._event_loop._poller.remove_later(self)
         except BaseException:
             self._edge = former
             raise

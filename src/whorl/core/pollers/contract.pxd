@@ -39,6 +39,7 @@ cdef class Poller:
     cpdef object add(self, IOHandle handle, int interest)
     cpdef object modify(self, IOHandle handle, int interest)
     cpdef object remove(self, IOHandle handle)
+    cpdef object remove_later(self, IOHandle handle)
     cpdef object forget(self, IOHandle handle)
     @cython.locals(interest=int)
     cpdef object take_over(self, IOHandle handle, IOHandle former)
