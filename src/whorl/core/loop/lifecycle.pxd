@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t
 
 from whorl.core.callback cimport current_thread
 from whorl.core.kernel.kernel cimport clock_is_patched
-from whorl.core.loop.execution cimport LoopExecution
+from whorl.core.loop.execution cimport LoopExecution, count_runs
 from whorl.core.pollers.contract cimport IOHandle, Poller
 from whorl.core.loop.wakeup cimport SignalPipe, Wakeup
 

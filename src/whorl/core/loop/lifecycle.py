@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from whorl.core.callback import current_thread
 from whorl.core.kernel.kernel import Kernel
 from whorl.core.limits import LONGEST_SPIN_NS
-from whorl.core.loop.execution import LoopExecution
+from whorl.core.loop.execution import LoopExecution, count_runs
 from whorl.core.loop.wakeup import SignalPipe, Wakeup
 from whorl.core.pollers import choose
 from whorl.core.process.host import Host
@@ -129,6 +129,7 @@ class LoopLifecycle(LoopExecution):
             self._clock_was_patched()
         self._poller.empty_polls = 0  # the first turns of every run poll
         self._run_began = self._kernel.now()
+        count_runs(1)
         self._thread_id = self._last_run_thread = current_thread()  # the last step: until here nothing runs
 
     def _end_run(self) -> None:
@@ -142,6 +143,7 @@ class LoopLifecycle(LoopExecution):
             self._poller.hand_over()
             now = self._kernel.now()
             self._ran_ns, self._run_began = self._ran_ns + (now - self._run_began), 0
+            count_runs(-1)
 
     def _is_quiet(self) -> bool:
         """Return whether a turn would find nothing to do, and no probe or simulation observes it."""
