@@ -128,13 +128,13 @@ async def threadsafe_same_thread() -> None:
         await asyncio.sleep(0)
 
 
-@case("call_soon_threadsafe/other-thread", 10_000)
-async def threadsafe_other_thread() -> None:
+async def post_from_thread(count: int) -> None:
+    """Post so many calls from another thread, and wait for the last."""
     loop = asyncio.get_running_loop()
     done = loop.create_future()
 
     def send() -> None:
-        for _ in range(9_999):
+        for _ in range(count - 1):
             loop.call_soon_threadsafe(nothing)
         loop.call_soon_threadsafe(done.set_result, None)
 
@@ -142,6 +142,16 @@ async def threadsafe_other_thread() -> None:
     thread.start()
     await done
     thread.join()
+
+
+@case("call_soon_threadsafe/other-thread", 10_000)
+async def threadsafe_other_thread() -> None:
+    await post_from_thread(10_000)
+
+
+@case("call_soon_threadsafe/other-thread-flood", 100_000)
+async def threadsafe_flood() -> None:
+    await post_from_thread(100_000)
 
 
 @case("call_soon_threadsafe/wake-round-trip", 1_000)
@@ -251,6 +261,17 @@ async def add_reader_churn() -> None:
         for _ in range(10_000):
             loop.add_reader(near, nothing)
             loop.remove_reader(near)
+
+
+@case("add_reader/number", 10_000)
+async def add_reader_number() -> None:
+    loop = asyncio.get_running_loop()
+    near, far = socket.socketpair()
+    with near, far:
+        number = near.fileno()
+        for _ in range(10_000):
+            loop.add_reader(number, nothing)
+            loop.remove_reader(number)
 
 
 @case("sock/ping-pong", 5_000)

@@ -17,7 +17,7 @@ import pytest
 
 from tests.core.loop_fakes import run_turns
 from whorl.core import Callback, Loop
-from whorl.core.callback import GuardedCallback, call_in_context
+from whorl.core.callback import GuardedCallback, call_in_context, drop_callback, new_callback
 from whorl.core.handle import Request
 
 
@@ -43,6 +43,28 @@ def test_cancelling_is_seen_and_may_be_repeated(loop: Loop) -> None:
     for _ in range(3):
         callback.cancel()
         assert callback.cancelled() is True
+
+
+def test_a_dropped_callback_is_cancelled_for_those_who_have_it(loop: Loop) -> None:
+    calls: list[int] = []
+    known = loop.call_soon(calls.append, 1)
+    drop_callback(known)
+    assert known.cancelled()
+    drop_callback(known)
+    loop.call_soon(calls.append, 2)
+    loop.run()
+    assert calls == [2]
+    assert known.cancelled()
+
+
+def test_a_dropped_callback_keeps_nothing_alive(loop: Loop) -> None:
+    class Argument: ...
+
+    argument = Argument()
+    forgotten = weakref.ref(argument)
+    drop_callback(new_callback(loop, print, (argument,), None))
+    del argument
+    assert forgotten() is None
 
 
 def test_cancelling_from_another_thread(loop: Loop) -> None:

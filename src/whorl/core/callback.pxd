@@ -105,6 +105,7 @@ cdef extern from "whorl/core/callback.h":
 
 cdef bint run_catching(Callback entry, bint guarded) noexcept
 cdef object recycle_guarded(GuardedCallback entry)
+cpdef object drop_callback(Callback entry)
 
 
 @cython.locals(entry=Callback, snapshot=object)

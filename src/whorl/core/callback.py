@@ -381,6 +381,20 @@ def recycle_guarded(entry: GuardedCallback) -> None:
         freelist_put(entry, True)
 
 
+def drop_callback(entry: Callback) -> None:
+    """Cancel a callback that is not wanted any more; reuse it if only the caller refers to it."""
+    if (
+        type(entry) is Callback
+        and has_single_reference(entry)
+        and not entry._cancelled
+        and entry._source_traceback is None
+    ):
+        forget(entry)
+        freelist_put(entry, False)
+    else:
+        entry.cancel()
+
+
 def new_callback(
     loop: AbstractLoop,
     callback: Callable[..., object],

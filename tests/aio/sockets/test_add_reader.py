@@ -526,6 +526,59 @@ async def test_a_number_that_means_another_file_by_now(loop: whorl.EventLoop) ->
     other.close()
 
 
+@pytest.mark.parametrize("sleeps", [False, True])
+@pytest.mark.parametrize("added", ["reader", "writer"])
+async def test_a_descriptor_that_was_removed_may_be_added_for_another_direction(
+    loop: whorl.EventLoop, pair: Pair, added: str, sleeps: bool
+) -> None:
+    fd = pair[0].fileno()
+    removed = "writer" if added == "reader" else "reader"
+    calls: list[str] = []
+    for _ in range(3):
+        getattr(loop, f"add_{removed}")(fd, calls.append, removed)
+        assert getattr(loop, f"remove_{removed}")(fd)
+        if sleeps:
+            await asyncio.sleep(0.001)
+        getattr(loop, f"add_{added}")(fd, calls.append, added)
+        pair[1].send(b"x")
+        await turns(3)
+        assert set(calls) == {added}
+        calls.clear()
+        assert getattr(loop, f"remove_{added}")(fd)
+        assert not getattr(loop, f"remove_{removed}")(fd)
+
+
+async def test_a_number_that_is_closed_and_used_again_after_its_reader_was_removed(
+    loop: whorl.EventLoop,
+) -> None:
+    calls: list[int] = []
+    for number in range(5):
+        one, other = socket.socketpair()
+        loop.add_reader(one.fileno(), calls.append, number)
+        other.send(b"x")
+        await turns(2)
+        assert set(calls) == {number}
+        calls.clear()
+        assert loop.remove_reader(one.fileno())
+        one.close()
+        other.close()
+    await turns(3)
+    assert calls == []
+
+
+async def test_a_transport_takes_a_descriptor_whose_reader_was_removed(
+    loop: whorl.EventLoop, pair: Pair
+) -> None:
+    calls: list[int] = []
+    loop.add_reader(pair[0].fileno(), calls.append, 1)
+    loop.remove_reader(pair[0].fileno())
+    transport, protocol = await loop.create_connection(Recorder, sock=pair[0])
+    pair[1].send(b"data")
+    assert await protocol.until_received(4) == b"data"
+    assert calls == []
+    transport.close()
+
+
 async def test_other_descriptors_survive_one_that_became_a_regular_file(
     loop: whorl.EventLoop, pair: Pair
 ) -> None:
@@ -575,6 +628,51 @@ async def test_removed_reader_and_writer_callbacks_are_freed(loop: whorl.EventLo
     gc.collect()
     assert forgotten() is None
     assert loop.metrics().active_handles == 0
+
+
+async def test_a_descriptor_gets_no_event_of_the_one_that_was_watched_before(
+    loop: whorl.EventLoop, pair: Pair
+) -> None:
+    one, other = pair
+    calls: list[str] = []
+    left, right = socket.socketpair()
+    with left, right:
+        loop.add_reader(one.fileno(), calls.append, "former")
+        other.send(b"x")
+        await turns(2)
+        loop.remove_reader(one.fileno())
+        calls.clear()
+        loop.add_reader(left.fileno(), calls.append, "next")
+        await turns(3)
+        assert calls == []
+        right.send(b"x")
+        await turns(3)
+        assert set(calls) == {"next"}
+        assert not loop.remove_reader(one.fileno())
+        assert loop.remove_reader(left.fileno())
+    assert loop.metrics().active_handles == 0
+
+
+async def test_a_descriptor_gets_no_event_that_another_was_queued_for(
+    loop: whorl.EventLoop, pair: Pair
+) -> None:
+    calls: list[str] = []
+    left, right = socket.socketpair()
+    with left, right:
+
+        def read(name: str, sock: socket.socket, sibling: socket.socket) -> None:
+            calls.append(name)
+            sock.recv(1)
+            assert loop.remove_reader(sibling.fileno())
+            loop.add_reader(left.fileno(), calls.append, "next")
+
+        for name, sock, sibling in (("one", *pair), ("other", *reversed(pair))):
+            sibling.send(b"x")
+            loop.add_reader(sock.fileno(), read, name, sock, sibling)
+        await turns(3)
+        assert calls in (["one"], ["other"])
+        for sock in (*pair, left):
+            loop.remove_reader(sock.fileno())
 
 
 @pytest.mark.parametrize("direction", ["reader", "writer"])

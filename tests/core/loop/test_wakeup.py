@@ -19,6 +19,7 @@ import pytest
 from tests.core.conftest import MakeLoop, close_all
 from tests.core.loop_fakes import run_forever, run_turns
 from whorl.core import Host, Kernel, Loop
+from whorl.core.limits import CALLBACK_FREELIST_SIZE
 from whorl.core.loop.wakeup import Wakeup
 
 #: How long the storm of signals lasts, in seconds; 5 in the full run.
@@ -114,6 +115,46 @@ def test_calls_from_many_threads_run_once_each(make_loop: MakeLoop) -> None:
     assert all(numbers == list(range(calls)) for numbers in seen.values())
     run_turns(loop, 3)
     assert total == threads_count * calls
+
+
+@pytest.mark.parametrize("runs_a_loop", [False, True])
+def test_calls_run_in_order_after_their_thread_has_let_the_loop_run(
+    make_loop: MakeLoop, runs_a_loop: bool
+) -> None:
+    loop = make_loop()
+    seen: list[int] = []
+    calls = 2 * CALLBACK_FREELIST_SIZE + 10
+
+    def post() -> None:
+        for number in range(calls):
+            loop.call_soon_threadsafe(seen.append, number)
+        loop.call_soon_threadsafe(loop.stop)
+
+    def post_from_a_loop() -> None:
+        other = make_loop()
+        other.call_soon(post)
+        run_turns(other)
+
+    thread = threading.Thread(target=post_from_a_loop if runs_a_loop else post)
+    thread.start()
+    run_forever(loop)
+    thread.join()
+    assert seen == list(range(calls))
+
+
+def test_calls_wait_for_a_loop_that_does_not_run(loop: Loop) -> None:
+    seen: list[int] = []
+
+    def post() -> None:
+        for number in range(CALLBACK_FREELIST_SIZE + 1):
+            loop.call_soon_threadsafe(seen.append, number)
+
+    thread = threading.Thread(target=post)
+    thread.start()
+    thread.join()
+    assert seen == []
+    run_turns(loop, 2)
+    assert seen == list(range(CALLBACK_FREELIST_SIZE + 1))
 
 
 def test_calls_by_the_own_thread_keep_their_order_with_call_soon(loop: Loop) -> None:

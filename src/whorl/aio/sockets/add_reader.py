@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from whorl.aio.sockets.watch import (
     DescriptorWatch,
     descriptor_of,
-    is_possible,
+    ensure_no_transport,
+    keep_spare,
     new_watch,
     number_of,
+    refuse_transport,
 )
-from whorl.aio.sockets.watch import ensure_no_transport as ensure_no_transport
 from whorl.core.callback import Callback, new_callback
 
 try:
@@ -23,13 +24,23 @@ except ImportError:
 if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop
 
+if not cython.compiled:
+    from whorl.aio.sockets.watch import is_possible
 
-def _find(loop: AnyLoop, fileobj: Any) -> DescriptorWatch | None:
-    """Return the watch of a descriptor; the watch of a closed socket is found by the socket itself."""
+
+def _find(loop: AnyLoop, fileobj: Any, is_checked: bool) -> DescriptorWatch | None:
+    """Return the watch of a descriptor; the watch of a closed socket is found by the socket itself.
+
+    If `is_checked`, raise RuntimeError if a transport uses the descriptor.
+    """
     fd = number_of(fileobj)
     if is_possible(fd):
         found = loop._poller.find(fd)
-        return found if isinstance(found, DescriptorWatch) else None
+        if isinstance(found, DescriptorWatch):
+            return found
+        if is_checked:
+            refuse_transport(loop, fileobj, fd, found)
+        return None
     if fd > 0:
         return None
     for handle in loop._poller.handles():
@@ -38,12 +49,14 @@ def _find(loop: AnyLoop, fileobj: Any) -> DescriptorWatch | None:
     raise ValueError(f"Invalid file descriptor: {fd}")
 
 
-def _ours(loop: AnyLoop, fileobj: Any) -> DescriptorWatch:
+def _ours(loop: AnyLoop, fileobj: Any, is_checked: bool) -> DescriptorWatch:
     """Return the watch for a new callback; make one if there is none."""
-    loop._check_closed()
-    if loop._debug:
+    if loop._closed or loop._debug:
+        if is_checked:
+            ensure_no_transport(loop, fileobj)
+        loop._check_closed()
         loop._check_thread()
-    watched = _find(loop, fileobj)
+    watched = _find(loop, fileobj, is_checked)
     if watched is not None and watched._is_idle_watch and not watched.belongs_to(fileobj):
         loop._poller.remove(watched)  # The number may mean another file by now.
         watched = None
@@ -54,34 +67,55 @@ def _ours(loop: AnyLoop, fileobj: Any) -> DescriptorWatch:
     return watched
 
 
-def _entry(loop: AnyLoop, callback: Callable[..., object], args: tuple[Any, ...]) -> Callback:
+def _add(
+    loop: AnyLoop,
+    fileobj: Any,
+    is_reader: bool,
+    is_checked: bool,
+    callback: Callable[..., object],
+    args: tuple[Any, ...],
+) -> Callback:
+    """Set a callback for one direction; return it."""
+    watched = _ours(loop, fileobj, is_checked)
     entry = new_callback(loop, callback, args, None)
     if loop._debug:
         loop._note_origin(entry)
+    if is_reader:
+        watched.set_reader(entry)
+    else:
+        watched.set_writer(entry)
     return entry
+
+
+def _remove(loop: AnyLoop, fileobj: Any, is_reader: bool, is_checked: bool) -> bool:
+    """Forget the callback of one direction; return whether there was one."""
+    if loop._closed:
+        if is_checked:
+            ensure_no_transport(loop, fileobj)
+        return False
+    watched = _find(loop, fileobj, is_checked)
+    if watched is None:
+        return False
+    was_there = watched.set_reader(None) if is_reader else watched.set_writer(None)
+    keep_spare(loop, watched)
+    return was_there
 
 
 @cython.binding(True)  # type: ignore[untyped-decorator]
 def watch_reader(loop: AnyLoop, fd: Any, callback: Callable[..., object], *args: Any) -> Callback:
     """Do what `add_reader` does, with no check of other users of the descriptor; return the callback."""
-    watched = _ours(loop, fd)
-    entry = _entry(loop, callback, args)
-    watched.set_reader(entry)
-    return entry
+    return _add(loop, fd, True, False, callback, args)
 
 
 @cython.binding(True)  # type: ignore[untyped-decorator]
 def watch_writer(loop: AnyLoop, fd: Any, callback: Callable[..., object], *args: Any) -> Callback:
     """Do what `add_writer` does, with no check of other users of the descriptor; return the callback."""
-    watched = _ours(loop, fd)
-    entry = _entry(loop, callback, args)
-    watched.set_writer(entry)
-    return entry
+    return _add(loop, fd, False, False, callback, args)
 
 
 def forget_writer(loop: AnyLoop, fd: int, writer: Callback) -> None:
     """End a `watch_writer`, unless another took its place."""
-    watched = None if loop._closed else _find(loop, fd)
+    watched = None if loop._closed else _find(loop, fd, False)
     if watched is not None and watched.writer is writer:
         watched.set_writer(None)
 
@@ -89,19 +123,13 @@ def forget_writer(loop: AnyLoop, fd: int, writer: Callback) -> None:
 @cython.binding(True)  # type: ignore[untyped-decorator]
 def unwatch_reader(loop: AnyLoop, fd: Any) -> bool:
     """Do what `remove_reader` does without checking other uses of the descriptor."""
-    if loop._closed:
-        return False
-    watched = _find(loop, fd)
-    return watched is not None and watched.set_reader(None)
+    return _remove(loop, fd, True, False)
 
 
 @cython.binding(True)  # type: ignore[untyped-decorator]
 def unwatch_writer(loop: AnyLoop, fd: Any) -> bool:
     """Do what `remove_writer` does without checking other uses of the descriptor."""
-    if loop._closed:
-        return False
-    watched = _find(loop, fd)
-    return watched is not None and watched.set_writer(None)
+    return _remove(loop, fd, False, False)
 
 
 @cython.binding(True)  # type: ignore[untyped-decorator]
@@ -111,28 +139,22 @@ def add_reader(loop: AnyLoop, fd: Any, callback: Callable[..., object], *args: A
     Raises ValueError for an invalid descriptor, RuntimeError if a transport uses it, PermissionError for a
     regular file. Source: ``asyncio.loop.add_reader``.
     """
-    ensure_no_transport(loop, fd)
-    _ours(loop, fd).set_reader(_entry(loop, callback, args))
+    _add(loop, fd, True, True, callback, args)
 
 
 @cython.binding(True)  # type: ignore[untyped-decorator]
 def add_writer(loop: AnyLoop, fd: Any, callback: Callable[..., object], *args: Any) -> None:
     """Call `callback(*args)` whenever the descriptor is writable (``asyncio.loop.add_writer``)."""
-    ensure_no_transport(loop, fd)
-    _ours(loop, fd).set_writer(_entry(loop, callback, args))
+    _add(loop, fd, False, True, callback, args)
 
 
 @cython.binding(True)  # type: ignore[untyped-decorator]
 def remove_reader(loop: AnyLoop, fd: Any) -> bool:
     """End `add_reader`; return whether there was a reader (``asyncio.loop.remove_reader``)."""
-    ensure_no_transport(loop, fd)
-    was_there: bool = unwatch_reader(loop, fd)
-    return was_there
+    return _remove(loop, fd, True, True)
 
 
 @cython.binding(True)  # type: ignore[untyped-decorator]
 def remove_writer(loop: AnyLoop, fd: Any) -> bool:
     """End `add_writer`; return whether there was a writer (``asyncio.loop.remove_writer``)."""
-    ensure_no_transport(loop, fd)
-    was_there: bool = unwatch_writer(loop, fd)
-    return was_there
+    return _remove(loop, fd, False, True)

@@ -1,12 +1,14 @@
 cimport cython
+from libc.limits cimport INT_MAX
 
 from whorl.aio.transports.byte_transport cimport Py_IS_TYPE, PyMethodDescr_Type, PyMethodDescrObject
+from whorl.aio.transports.fd_table cimport TransportTable
 from whorl.aio.transports.pipe cimport ReadPipe, WritePipe
 from whorl.aio.interop.class_snapshot cimport version_of
 from whorl.aio.interop.reusable_future cimport ReusableFuture
 from whorl.aio.sockets.connect_attempt cimport ConnectAttempt
 from whorl.aio.sockets.interest cimport interest
-from whorl.core.callback cimport Callback, has_single_reference
+from whorl.core.callback cimport Callback, drop_callback, has_single_reference
 from whorl.core.loop.loop cimport Loop
 from whorl.core.pollers.contract cimport IOHandle, Poller
 
@@ -38,11 +40,18 @@ cdef Py_ssize_t READ_SIZE
 cdef Py_ssize_t LONG_READ
 
 cdef extern from "Python.h":
+    long PyLong_AsLongAndOverflow(object number, int *overflow) except? -1
     enum: METH_NOARGS
 
 cdef object SOCKET
 cdef object FILENO
 cdef unsigned int _version_of_sockets
+
+cdef inline bint is_possible(object fd) except -1:
+    cdef int overflow
+    cdef long number = PyLong_AsLongAndOverflow(fd, &overflow)
+    return not overflow and 0 <= number <= INT_MAX
+
 
 cdef bint has_plain_methods() except -1
 
@@ -87,6 +96,7 @@ cdef class DescriptorWatch(IOHandle):
     cdef SocketWait _last_wait
     cdef SocketWait _previous_wait
 
+    cdef object _note_owner(self, object sock)
     @cython.locals(writer=Callback, sender=SocketWait)
     cpdef object _on_events(self, int seen)
     @cython.locals(reader=Callback)
@@ -122,10 +132,15 @@ cdef int facts_of(int seen) except -1
 cpdef int kind_of(object sock) except -1
 cpdef object descriptor_of(object fileobj)
 cpdef object number_of(object fileobj)
-cpdef bint is_possible(object fd) except -1
 cpdef object ensure_no_transport(Loop loop, object fileobj)
+@cython.locals(table=TransportTable)
+cpdef object refuse_transport(Loop loop, object fileobj, object fd, IOHandle handle)
 cpdef object release_fd_for_transport(Loop loop, object sock)
+@cython.locals(watch=DescriptorWatch)
 cpdef DescriptorWatch new_watch(Loop loop, int fd, object sock=*)
+cpdef object keep_spare(Loop loop, DescriptorWatch watch)
+@cython.locals(watch=DescriptorWatch)
+cdef DescriptorWatch taken_spare(Loop loop)
 @cython.locals(fd=int, found=IOHandle, watch=DescriptorWatch)
 cpdef DescriptorWatch watch_for(Loop loop, object sock)
 @cython.locals(fd=int, found=IOHandle, watch=DescriptorWatch)

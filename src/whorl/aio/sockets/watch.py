@@ -25,7 +25,7 @@ from whorl.aio.sockets.connect_attempt import ConnectAttempt
 from whorl.aio.sockets.interest import interest
 from whorl.aio.sockets.states import EDGE, IDLE, Kind, Waiting
 from whorl.aio.transports.pipe import ReadPipe, WritePipe
-from whorl.core.callback import Callback
+from whorl.core.callback import Callback, drop_callback
 from whorl.core.kernel.errors import os_error
 from whorl.core.kernel.socket_overrides import PLAIN, SOCKET
 from whorl.core.limits import ATTEMPTS_PER_EVENT, IDLE_EVENTS, LONG_READ, READ_SIZE
@@ -38,7 +38,7 @@ except ImportError:
     from whorl.core import cython_shim as cython
 
 if TYPE_CHECKING:
-    from whorl.aio.loop_type import AnyLoop
+    from whorl.aio.loop_type import AnyLoop, FdTable
     from whorl.core.loop.loop import Loop
 
 if not cython.compiled:
@@ -46,6 +46,10 @@ if not cython.compiled:
     from whorl.core.callback import has_single_reference
 
     takes_no_arguments = callable
+
+    def is_possible(fd: int) -> bool:
+        """Return whether there may be a descriptor of this number."""
+        return 0 <= fd < 1 << 31
 
     def is_plain(sock: Any) -> bool:
         """Return whether this is a socket of Python's class, as it always was."""
@@ -209,6 +213,10 @@ class DescriptorWatch(IOHandle):
         self._idle_events = 0  # the number of events while no task waited
         self._last_wait: SocketWait | None = None  # the wait that was used last
         self._previous_wait: SocketWait | None = None  # the wait that was used before the last
+        self._note_owner(sock)
+
+    def _note_owner(self, sock: Any) -> None:
+        """Note the socket object whose descriptor is watched, if it is one."""
         if self._event_loop._poller.can_keep_idle_watches and isinstance(sock, Socket):
             self._owner = weakref.ref(sock)
             self._kind = kind_of(sock)
@@ -379,7 +387,10 @@ class DescriptorWatch(IOHandle):
         former = self._edge
         self._edge = edge
         try:
-            self._event_loop._poller.modify(self, wanted)
+            if wanted:
+                self._event_loop._poller.modify(self, wanted)
+            else:
+                self._event_loop._poller.remove_later(self)
         except BaseException:
             self._edge = former
             raise
@@ -401,7 +412,7 @@ class DescriptorWatch(IOHandle):
         if callback is not None and self._seen:
             self._keep_other_direction(WRITABLE)
         if former is not None:
-            former.cancel()
+            drop_callback(former)
         return former is not None or waited is not None
 
     def set_writer(self, callback: Callback | None) -> bool:
@@ -418,7 +429,7 @@ class DescriptorWatch(IOHandle):
         if callback is not None and self._seen:
             self._keep_other_direction(READABLE | DISCONNECT | PRIORITIZED)
         if former is not None:
-            former.cancel()
+            drop_callback(former)
         return former is not None or waited is not None
 
     def _keep_other_direction(self, others: int) -> None:
@@ -499,20 +510,19 @@ def number_of(fileobj: Any) -> int:
         raise ValueError(f"Invalid file object: {fileobj!r}") from None
 
 
-def is_possible(fd: int) -> bool:
-    """Return whether there may be a descriptor of this number."""
-    return 0 <= fd < 1 << 31
-
-
 @cython.binding(True)  # type: ignore[untyped-decorator]
 def ensure_no_transport(loop: AnyLoop, fileobj: Any) -> None:
     """Raise RuntimeError if a transport or another handle of the loop's uses the descriptor."""
     fd = number_of(fileobj)
-    if not is_possible(fd):
-        return
-    handle = loop._poller.find(fd)
+    if is_possible(fd):
+        refuse_transport(loop, fileobj, fd, loop._poller.find(fd))
+
+
+def refuse_transport(loop: AnyLoop, fileobj: Any, fd: int, handle: IOHandle | None) -> None:
+    """Do the same; `handle` is the one that the poller watches the descriptor for."""
     if handle is None:
-        handle = loop._transports.get(fd)  # A handle that is not watched at the moment.
+        table: FdTable = loop._transports
+        handle = table.get(fd)  # A handle that is not watched at the moment.
     if handle is not None and not isinstance(handle, SHARE) and not handle.is_closing():
         if isinstance(fileobj, asyncio.BaseTransport):  # Whorl's transport has `fileno`, asyncio's has not.
             raise ValueError(f"Invalid file object: {fileobj!r}")
@@ -535,7 +545,27 @@ def new_watch(loop: AnyLoop, fd: int, sock: Any = None) -> DescriptorWatch:
     other = loop._poller.find(fd)
     if isinstance(other, (ConnectAttempt, ReadPipe, WritePipe)) and not other._is_idle_watch:
         other._release_fd()
-    return DescriptorWatch(loop, fd, sock)
+    watch = taken_spare(loop)
+    if watch is None:
+        return DescriptorWatch(loop, fd, sock)
+    watch._fd = fd
+    watch._note_owner(sock)
+    return watch
+
+
+def keep_spare(loop: AnyLoop, watch: DescriptorWatch) -> None:
+    """Keep a watch that has ended, to use it again; but not one on which a task has waited."""
+    if not watch._interest and watch._last_wait is None and watch._kind == SHARED:
+        loop._spare_watch = watch
+
+
+def taken_spare(loop: AnyLoop) -> DescriptorWatch | None:
+    """Return the spare watch, if no other code refers to it, and no probe is to be told of a new one."""
+    watch: DescriptorWatch | None = loop._spare_watch
+    loop._spare_watch = None
+    if watch is None or loop._probe is not None or watch._queued or not has_single_reference(watch):
+        return None
+    return watch
 
 
 def watch_for(loop: AnyLoop, sock: Any) -> DescriptorWatch:

@@ -1,5 +1,6 @@
 cimport cython
 from libc.stdint cimport int64_t
+from posix.time cimport nanosleep, timespec
 
 from whorl.core.callback cimport (
     Callback, GuardedCallback, Runnable, run_catching, fetch, has_single_reference, recycle_guarded, reraise_pending
@@ -12,7 +13,28 @@ from whorl.core.loop.state cimport LoopState
 cdef extern from "Python.h":
     unsigned long thread_number "PyThread_get_thread_ident"() noexcept
 
+cdef extern from "whorl/core/references.h":
+    bint HAS_GIL "WHORL_HAS_GIL"
+
+cdef extern from "whorl/core/loop/execution.h":
+    int runs_here "whorl_runs_here"
+
 cdef Py_ssize_t ENTRIES_AHEAD
+cdef Py_ssize_t CALLBACK_FREELIST_SIZE
+
+cpdef object count_runs(int change)
+
+
+cdef inline int yield_to_loops() noexcept:
+    # Sleep for the shortest time, without the GIL: to give it up alone lets this thread take it again at once.
+    # A thread that runs a loop itself keeps it: that loop would wait.
+    cdef timespec moment
+    if HAS_GIL and runs_here == 0:
+        moment.tv_sec = 0
+        moment.tv_nsec = 1
+        with nogil:
+            nanosleep(&moment, NULL)
+    return 0
 
 
 cdef class LoopExecution(LoopState):

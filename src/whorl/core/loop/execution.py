@@ -8,7 +8,7 @@ from typing import Any
 from whorl.core.callback import Callback, GuardedCallback, Runnable, current_thread
 from whorl.core.handle import Completion, LateCompletion
 from whorl.core.kernel.kernel import Kernel
-from whorl.core.limits import ENTRIES_AHEAD
+from whorl.core.limits import CALLBACK_FREELIST_SIZE, ENTRIES_AHEAD
 from whorl.core.loop.state import LoopState
 from whorl.core.loop.write_coalescer import WriteCoalescer
 from whorl.core.process.host import Host
@@ -77,10 +77,13 @@ class LoopExecution(LoopState):
         """Queue an entry from any thread, or from a signal handler, in order with `call_soon`."""
         if thread_number() == self._last_run_thread:
             self._ready_queue.append(entry)
+            self._end_sleep()
         else:  # the same as `_post_from_any_thread`, without a lookup of a subclass's override
             self._inbox.append(entry)
             self._posted = True
-        self._end_sleep()
+            self._end_sleep()
+            if len(self._inbox) == CALLBACK_FREELIST_SIZE:  # Those after them would be made anew.
+                yield_to_loops()
 
     def _post_from_any_thread(self, entry: Runnable) -> None:
         """Put an entry in the inbox, from any thread or a signal handler; the next poll drains it."""
@@ -269,6 +272,12 @@ class LoopExecution(LoopState):
         entry._execute()
 
 
+def count_runs(change: int) -> None:
+    """Note that this thread begins to run a loop (1), or ends (-1)."""
+    global runs_here
+    runs_here += change
+
+
 def run_alone(loop: LoopExecution, entry: Callback) -> None:
     """Run the only entry of a turn, as `_run_batch` does, without the bookkeeping of batches."""
     loop._callbacks += 1
@@ -286,6 +295,10 @@ def report_pending_error(loop: LoopExecution, entry: Callback) -> None:
 
 if not cython.compiled:
     thread_number = current_thread
+    runs_here = 0
+
+    def yield_to_loops() -> None:
+        """Let the loop's thread run; uncompiled, the interpreter switches often enough."""
 
     def swap_inbox(loop: LoopExecution, into: list[Any]) -> None:
         """Append the entries posted by now; other threads may post more between two steps of this."""

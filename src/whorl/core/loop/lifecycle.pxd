@@ -3,8 +3,8 @@ from libc.stdint cimport int64_t
 
 from whorl.core.callback cimport current_thread
 from whorl.core.kernel.kernel cimport clock_is_patched
-from whorl.core.loop.execution cimport LoopExecution
-from whorl.core.pollers.contract cimport Poller
+from whorl.core.loop.execution cimport LoopExecution, count_runs
+from whorl.core.pollers.contract cimport IOHandle, Poller
 from whorl.core.loop.wakeup cimport SignalPipe, Wakeup
 
 
@@ -15,6 +15,7 @@ cdef class LoopLifecycle(LoopExecution):
     cdef int _signal_handles
     cdef bint _arms_signals
     cdef object _process_id
+    cdef IOHandle _spare_watch
 
     cdef object _set_up_lifecycle(self, object poller, object kernel, object host)
     cdef object _wake(self)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from whorl.core.callback import current_thread
 from whorl.core.kernel.kernel import Kernel
 from whorl.core.limits import LONGEST_SPIN_NS
-from whorl.core.loop.execution import LoopExecution
+from whorl.core.loop.execution import LoopExecution, count_runs
 from whorl.core.loop.wakeup import SignalPipe, Wakeup
 from whorl.core.pollers import choose
 from whorl.core.process.host import Host
@@ -38,7 +38,15 @@ EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, 
 class LoopLifecycle(LoopExecution):
     """The part of a loop that opens its poller, wakeup and signal pipe, and closes them."""
 
-    __slots__ = ("_arms_signals", "_poller", "_process_id", "_signal_handles", "_signals", "_wakeup")
+    __slots__ = (
+        "_arms_signals",
+        "_poller",
+        "_process_id",
+        "_signal_handles",
+        "_signals",
+        "_spare_watch",
+        "_wakeup",
+    )
 
     def _set_up_lifecycle(
         self,
@@ -51,6 +59,7 @@ class LoopLifecycle(LoopExecution):
         self._signals: SignalPipe | None = None  # made when the loop first sleeps in the main thread
         self._arms_signals = False  # whether the next sleep must arm the signal pipe first
         self._signal_handles = 0  # the number of started Signal handles
+        self._spare_watch: Any = None  # a handle of asyncio's face, to watch the next descriptor
         self._poller = choose.make_poller(poller, self._kernel)
         self._closed = False
         try:
@@ -120,6 +129,7 @@ class LoopLifecycle(LoopExecution):
             self._clock_was_patched()
         self._poller.empty_polls = 0  # the first turns of every run poll
         self._run_began = self._kernel.now()
+        count_runs(1)
         self._thread_id = self._last_run_thread = current_thread()  # the last step: until here nothing runs
 
     def _end_run(self) -> None:
@@ -133,6 +143,7 @@ class LoopLifecycle(LoopExecution):
             self._poller.hand_over()
             now = self._kernel.now()
             self._ran_ns, self._run_began = self._ran_ns + (now - self._run_began), 0
+            count_runs(-1)
 
     def _is_quiet(self) -> bool:
         """Return whether a turn would find nothing to do, and no probe or simulation observes it."""
@@ -230,6 +241,7 @@ class LoopLifecycle(LoopExecution):
         self._async_handles.clear()
         self._sent_async = None
         self._timer_queue.clear()
+        self._spare_watch = None
         # The poller goes first. A forked child shares the kernel's set with the parent; taking
         # handles out of it one by one would take them out of the parent's.
         self._poller.close()

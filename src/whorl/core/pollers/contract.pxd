@@ -1,5 +1,5 @@
 cimport cython
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from cpython.object cimport PyObject
 
 from whorl.core.callback cimport AbstractLoop, flag
@@ -39,6 +39,7 @@ cdef class Poller:
     cpdef object add(self, IOHandle handle, int interest)
     cpdef object modify(self, IOHandle handle, int interest)
     cpdef object remove(self, IOHandle handle)
+    cpdef object remove_later(self, IOHandle handle)
     cpdef object forget(self, IOHandle handle)
     @cython.locals(interest=int)
     cpdef object take_over(self, IOHandle handle, IOHandle former)
@@ -63,6 +64,10 @@ cdef inline IOHandle watcher(Poller poller, int fd):
     if 0 <= fd < PyList_GET_SIZE(table):
         return <IOHandle>PyList_GET_ITEM(table, fd)
     return None
+
+
+cdef inline uint32_t next_generation(uint32_t generation) noexcept:
+    return <uint32_t>(<uint64_t>generation + 1)
 
 
 cdef inline object saw(IOHandle handle, int seen, list into):

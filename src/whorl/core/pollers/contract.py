@@ -11,6 +11,8 @@ code runs inside `poll`.
 * `modify` changes the interest, `remove` ends the watch. After `remove` the handle is never appended again,
   also if the kernel still holds an event for its descriptor. A generation number tells it from a later handle
   on the same descriptor.
+* `remove_later(handle)` is `remove` for a descriptor that stays open, and that is likely to be watched again
+  soon. The kernel may be told as late as before the next sleep.
 * `forget(handle)` is `remove` for a handle that no program knows, and whose descriptor is closed within a
   turn. The kernel ends such a watch by itself.
 * `take_over(handle, former)` gives an edge-triggered watch to another handle on the same open file.
@@ -52,6 +54,10 @@ if not cython.compiled:
         table = poller._table
         found: IOHandle | None = table[fd] if 0 <= fd < len(table) else None
         return found
+
+    def next_generation(generation: int) -> int:
+        """Return the number after a generation, of 32 bits."""
+        return (generation + 1) & 0xFFFFFFFF
 
     def saw(handle: IOHandle, seen: int, into: list[Any]) -> None:
         """Note events on the handle and queue it, once."""
@@ -136,6 +142,10 @@ class Poller:
     def remove(self, handle: IOHandle) -> None:
         """End the watch; do nothing if the handle is not watched."""
         raise NotImplementedError
+
+    def remove_later(self, handle: IOHandle) -> None:
+        """End the watch; the kernel may be told before the next sleep."""
+        self.remove(handle)
 
     def forget(self, handle: IOHandle) -> None:
         """End the watch of a handle whose descriptor is about to be closed."""

@@ -2,7 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from whorl.core.kernel.kernel cimport EventBatch, Kernel, batch_fd, batch_generation, batch_mask
-from whorl.core.pollers.contract cimport IOHandle, Poller, saw, watcher
+from whorl.core.pollers.contract cimport IOHandle, Poller, next_generation, saw, watcher
 
 cdef int READABLE
 cdef int WRITABLE
@@ -39,6 +39,8 @@ cdef class EpollPoller(Poller):
     cdef EventBatch _events
     cdef uint32_t _generations
     cdef bint _may_skip_polls
+    cdef bint _ends_later
+    cdef int _ended
 
     @cython.locals(generation=uint32_t, mask=uint32_t, result=int, first=int, former=IOHandle)
     cpdef object add(self, IOHandle handle, int interest)
@@ -46,6 +48,9 @@ cdef class EpollPoller(Poller):
     cpdef object modify(self, IOHandle handle, int interest)
     @cython.locals(fd=int)
     cpdef object remove(self, IOHandle handle)
+    @cython.locals(fd=int)
+    cpdef object remove_later(self, IOHandle handle)
+    cdef object _end_watch(self)
     cpdef object forget(self, IOHandle handle)
     @cython.locals(events=EventBatch, count=int, found=Py_ssize_t)
     cpdef Py_ssize_t poll(self, int64_t timeout_ns, list into) except -1

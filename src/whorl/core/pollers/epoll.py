@@ -12,6 +12,20 @@ Some facts about epoll:
 So each event carries the generation of the watch beside the descriptor, and the poller drops events of
 another generation. If the kernel then refuses to end such a stale watch, the poller builds the whole set
 anew. No other way removes it.
+
+To add a descriptor and to remove it take five times as long as to change its watch. So `remove_later` leaves
+the kernel's watch as it is, for one descriptor at a time, until the loop sleeps. If the descriptor is added
+before that, its watch is changed. This is exact:
+
+* The former handle has left the table, so an event of the kernel's watch finds no handle, or one of another
+  generation. It is stale, as above.
+* A number that was closed and used again means another open file. The kernel does not find that file in the
+  set, refuses to change its watch, and the poller adds it.
+* The descriptor may be closed before the sleep while a duplicate lives (by `dup`, or in a forked child). The
+  watch stays, as if the descriptor had been closed underneath its handle. Its first event ends it.
+* A forked child shares the set. It does not poll before `renew`, which makes a new one.
+* Another loop that waits for `fileno` would see the events of such a watch. It would wait for ever for a set
+  that was made anew. So once `fileno` was asked for, every watch ends at once.
 """
 
 from __future__ import annotations
@@ -93,13 +107,13 @@ def seen_in(mask: int) -> int:
 
 if not cython.compiled:
     from whorl.core.kernel.kernel import batch_fd, batch_generation, batch_mask
-    from whorl.core.pollers.contract import saw, watcher
+    from whorl.core.pollers.contract import next_generation, saw, watcher
 
 
 class EpollPoller(Poller):
     """Readiness by epoll (man 7 epoll)."""
 
-    __slots__ = ("_epfd", "_events", "_generations", "_kernel", "_may_skip_polls")
+    __slots__ = ("_ended", "_ends_later", "_epfd", "_events", "_generations", "_kernel", "_may_skip_polls")
 
     def __init__(self, kernel: Kernel) -> None:
         Poller.__init__(self)
@@ -111,6 +125,9 @@ class EpollPoller(Poller):
         self._kernel = kernel
         self._events = EventBatch()
         self._generations = 0
+        self._ended = -1  # a descriptor that only the kernel still watches
+        # Uncompiled, the events of two watches of one number look the same.
+        self._ends_later = kernel.keeps_edges and kernel.may_skip_polls
         self._epfd = -1
         self._open()
 
@@ -124,11 +141,16 @@ class EpollPoller(Poller):
         if handle._interest:
             self.modify(handle, interest)
             return
-        generation = (self._generations + 1) & 0xFFFFFFFF
+        generation = next_generation(self._generations)
         mask = mask_of(interest, handle._edge)
-        former = self.find(handle._fd)
+        former = watcher(self, handle._fd)
         # An idle watch gives way. If the number means another file by now, the kernel does not know it.
-        first = ADD if former is None or not former._is_idle_watch else MOD
+        first = ADD
+        if handle._fd == self._ended:
+            self._ended = -1
+            first = MOD
+        elif former is not None and former._is_idle_watch:
+            first = MOD
         result = self._kernel.epoll_ctl(self._epfd, first, handle._fd, mask, generation)
         if result == ENOENT and first == MOD:
             result = self._kernel.epoll_ctl(self._epfd, ADD, handle._fd, mask, generation)
@@ -172,6 +194,22 @@ class EpollPoller(Poller):
             # The result does not matter: if the descriptor is gone, the watch is gone too, or stale.
             self._kernel.epoll_ctl(self._epfd, DEL, fd, 0, 0)
 
+    def remove_later(self, handle: IOHandle) -> None:
+        """End the watch; tell the kernel before the next sleep, unless the descriptor is added by then."""
+        if not self._ends_later:
+            self.remove(handle)
+        elif handle._interest:
+            fd = handle._fd
+            self._unregister(handle)
+            self._end_watch()
+            self._ended = fd
+
+    def _end_watch(self) -> None:
+        """End the kernel's watch that is left of `remove_later`."""
+        if self._ended >= 0 and self._epfd >= 0:
+            self._kernel.epoll_ctl(self._epfd, DEL, self._ended, 0, 0)
+        self._ended = -1
+
     def forget(self, handle: IOHandle) -> None:
         """End the watch of a handle whose descriptor is about to be closed: the kernel then ends its watch.
 
@@ -185,6 +223,8 @@ class EpollPoller(Poller):
     def poll(self, timeout_ns: int, into: list[Any]) -> int:
         """Sleep until something is ready; collect it."""
         events = self._events
+        if timeout_ns != 0 and self._ended >= 0:
+            self._end_watch()
         try:
             count = self._kernel.epoll_wait(self._epfd, timeout_ns, events)
             if count <= 0:
@@ -227,6 +267,8 @@ class EpollPoller(Poller):
 
     def _stale(self, fd: int) -> None:
         """End the watch of a handle that is gone."""
+        if fd == self._ended:
+            self._ended = -1
         if self.find(fd) is None and self._kernel.epoll_ctl(self._epfd, DEL, fd, 0, 0) == 0:
             return
         self._rebuild()
@@ -239,6 +281,7 @@ class EpollPoller(Poller):
         """
         self._kernel.close(self._epfd)
         self._open()
+        self._ended = -1
         for handle in self.handles():
             mask = mask_of(handle._interest, handle._edge)
             result = self._kernel.epoll_ctl(self._epfd, ADD, handle._fd, mask, handle._generation)
@@ -270,4 +313,6 @@ class EpollPoller(Poller):
 
     def fileno(self) -> int:
         """Return the epoll descriptor, which is readable when something is ready."""
+        self._end_watch()
+        self._ends_later = False
         return self._epfd

@@ -5,7 +5,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from whorl.core.callback cimport current_thread
 from whorl.core.pollers.epoll cimport mask_of, seen_in
 from whorl.core.kernel.kernel cimport Kernel
-from whorl.core.pollers.contract cimport IOHandle, Poller
+from whorl.core.pollers.contract cimport IOHandle, Poller, next_generation
 from whorl.core.pollers.io_uring_rings cimport Ring
 
 cdef int EVENTS_PER_POLL

@@ -48,6 +48,7 @@ URGENT = 0x002  # epoll's EPOLLPRI
 _PASSING = (-errno.EINTR, -errno.ETIME, -errno.EAGAIN, -errno.EBUSY)
 
 if not cython.compiled:
+    from whorl.core.pollers.contract import next_generation
 
     def handle_signals() -> None:
         """Do nothing: uncompiled, Python runs the handlers."""
@@ -126,7 +127,7 @@ class UringPoller(Poller):
 
     def _arm(self, handle: IOHandle) -> None:
         """Arm the handle's poll before the next sleep; drop later answers of an earlier watch."""
-        self._generations = (self._generations + 1) & 0xFFFFFFFF
+        self._generations = next_generation(self._generations)
         handle._generation = self._generations
         handle._is_armed = False
         self._to_arm.append(handle._fd)
