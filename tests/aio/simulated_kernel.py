@@ -539,6 +539,9 @@ class SimulatedKernel(Kernel):
     def descriptor_error(self, fd: int) -> int:
         raise AssertionError("there are no descriptors without a socket")
 
+    def may_accept(self, fd: int) -> bool:
+        raise AssertionError("there are no descriptors without a socket")
+
     def name_of(self, address: bytes) -> Any:
         raise AssertionError("there are no descriptors without a socket")
 

@@ -529,6 +529,23 @@ class TestRefusals:
         assert kernel.accepts < 10
         await end(server)
 
+    async def test_one_call_accepts_a_lone_connection(self, loop: whorl.EventLoop, kernel: Refusing) -> None:
+        server = await loop.create_server(Echo, "127.0.0.1", 0)
+        assert await answers(loop, server)
+        assert kernel.accepts == (1 if kernel.accepts_descriptors else 2)
+        await end(server)
+
+    async def test_connections_that_wait_are_accepted_in_one_turn(
+        self, loop: whorl.EventLoop, kernel: Refusing
+    ) -> None:
+        server = await loop.create_server(Echo, "127.0.0.1", 0)
+        clients = [socket.create_connection(server.sockets[0].getsockname()) for _ in range(5)]
+        await turns(2)
+        assert kernel.accepts == 6
+        for client in clients:
+            client.close()
+        await end(server)
+
     async def test_a_server_may_be_closed_while_it_rests(
         self, loop: whorl.EventLoop, kernel: Refusing, reported: Reported
     ) -> None:

@@ -830,7 +830,9 @@ def test_a_connection_may_be_accepted_as_a_descriptor(kernel: Kernel) -> None:
         listener.close()
         return
     assert kernel.accept_descriptor(listener.fileno()) == -errno.EAGAIN
+    assert not kernel.may_accept(listener.fileno())
     with socket.create_connection(listener.getsockname()) as client:
+        assert kernel.may_accept(listener.fileno())
         fd, peer, own = kernel.accept_descriptor(listener.fileno())
         assert (kernel.name_of(peer), own) == (client.getsockname(), client.getpeername())
         sock = kernel.socket_of(fd, socket.AF_INET, listener.proto)
@@ -839,6 +841,7 @@ def test_a_connection_may_be_accepted_as_a_descriptor(kernel: Kernel) -> None:
         sock.close()
     assert kernel.accept_descriptor(listener.fileno()) == -errno.EAGAIN
     listener.close()
+    assert kernel.may_accept(listener.fileno()) is False
     assert kernel.accept_descriptor(-1) == -errno.EBADF
     gone = kernel.socket_of(-1, socket.AF_INET, 0)
     assert gone.fileno() == -1

@@ -34,7 +34,7 @@ cdef class Acceptor(IOHandle):
     cdef bint _exhausted
 
     cpdef object _on_events(self, int seen)
-    @cython.locals(kernel=Kernel, descriptors=bint, _=int)
+    @cython.locals(kernel=Kernel, descriptors=bint, attempt=int)
     cdef object _accept(self)
     @cython.locals(machine=LoopLifecycle)
     cdef object _run_again(self)

@@ -108,7 +108,9 @@ class Acceptor(IOHandle):
         """Accept what waits."""
         kernel = self._event_loop._kernel
         descriptors = self._accepts_descriptors()
-        for _ in range(ACCEPTS_PER_EVENT):
+        for attempt in range(ACCEPTS_PER_EVENT):
+            if attempt == 1 and descriptors and not kernel.may_accept(self._fd):
+                return  # A connection mostly comes alone.
             accepted = kernel.accept_descriptor(self._fd) if descriptors else kernel.accept(self._sock)
             if not isinstance(accepted, int):
                 self._exhausted = False

@@ -30,6 +30,14 @@ cdef extern from "<sys/socket.h>":
     int c_getsockopt "getsockopt"(int fd, int level, int name, void *value, unsigned int *size)
     int c_setsockopt "setsockopt"(int fd, int level, int name, const void *value, unsigned int size)
 
+cdef extern from "<poll.h>":
+    enum: POLLIN
+    struct pollfd:
+        int fd
+        short events
+        short revents
+    int c_poll "poll"(pollfd *entries, unsigned long count, int timeout)
+
 cdef extern from "<netinet/tcp.h>":
     enum: IPPROTO_TCP
     enum: TCP_NODELAY
@@ -89,6 +97,12 @@ cdef inline object names_of_stream(int fd, object known_peer):
     return fd, address, name
 
 
+cdef inline bint connection_waits(int fd) noexcept:
+    cdef pollfd entry
+    entry.fd, entry.events, entry.revents = fd, POLLIN, 0
+    return c_poll(&entry, 1, 0) != 0
+
+
 cdef inline int pending_error(int fd) noexcept:
     cdef int error = 0
     cdef unsigned int length = sizeof(error)
@@ -131,6 +145,8 @@ cdef class SocketCalls(FileCalls):
     cdef object _last_sockname
 
     cpdef object accept_descriptor(self, int fd)
+    @cython.locals(waits=bint)
+    cpdef bint may_accept(self, int fd) except -1
     cpdef object name_of(self, object address)
     @cython.locals(fd=int)
     cpdef int open_descriptor(self, int family, int protocol) except? -65536
