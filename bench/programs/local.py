@@ -16,7 +16,7 @@ READ_BYTES = 64 * 1024
 CONNECTIONS = 20
 ITEMS = 2_000
 CONSUMERS = 10
-QUEUE_SIZE = 100
+QUEUE_SIZE = CONSUMERS
 TRUE = shutil.which("true") or "/bin/true"
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import _socket
 import socket
 from typing import Any
+
+from whorl.aio.interop.stock import has_stock_sockets, is_stock_socket
 
 try:
     import ssl as ssl_module
 except ImportError:
     ssl_module = None  # type: ignore[assignment]
+
+_TYPE: Any = vars(_socket.socket)["type"]  # Python's own attribute makes an enum member each time.
 
 
 def check_plain_socket(sock: Any) -> None:
@@ -19,7 +24,8 @@ def check_plain_socket(sock: Any) -> None:
 
 def check_stream_socket(sock: Any) -> None:
     """Refuse anything but stream sockets."""
-    if sock.type != socket.SOCK_STREAM:
+    kind = _TYPE.__get__(sock) if is_stock_socket(sock) and has_stock_sockets() else sock.type
+    if kind != socket.SOCK_STREAM:
         raise ValueError(f"A Stream Socket was expected, got {sock!r}")
 
 
