@@ -252,7 +252,7 @@ def test_frequent_operations_look_for_no_method_of_the_loop(name: str) -> None:
         loop.searched_for.clear()
         for _ in range(TIMES):
             await operation()
-        found = [name for name in loop.searched_for if callable(getattr(Searched, name, None))]
+        found = [asked for asked in loop.searched_for if callable(getattr(Searched, asked, None))]
         near.close()
         far.close()
         return found
