@@ -1,15 +1,19 @@
-"""Names and addresses: resolution in the threads of the loop's executor."""
+"""Names and addresses: resolution in threads of our own, or in those of the loop's executor."""
 
 from __future__ import annotations
 
 import functools
 import socket
+import sys
 from asyncio.log import logger
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from whorl.aio.connections.name_lookup import encoded_host, encoded_port, is_small, lookups_of
 from whorl.core.limits import NUMERIC_ANSWERS
 
 if TYPE_CHECKING:
+    import asyncio
+
     from whorl.aio.loop_type import AnyLoop
 
 # Family, type, protocol, canonical name, address: a row of socket.getaddrinfo.
@@ -37,6 +41,18 @@ async def getaddrinfo(
         return await loop.run_in_executor(
             None, _log_getaddrinfo, loop, host, port, family, type, proto, flags
         )
+    lookups = lookups_of(loop)
+    if lookups is not None and is_small(family, type, proto, flags):
+        host_bytes, port_bytes = encoded_host(host), encoded_port(port)
+        if host_bytes is not False and port_bytes is not False:
+            sys.audit("socket.getaddrinfo", host, port, family, type, proto)
+            answer: asyncio.Future[list[Any]] = loop.create_future()
+            number = lookups.begin(answer, host_bytes, port_bytes, family, type, proto, flags)
+            if number:
+                try:
+                    return await answer
+                finally:
+                    lookups.give_up(number)
     return await loop.run_in_executor(None, loop._host.getaddrinfo, host, port, family, type, proto, flags)
 
 
