@@ -1,3 +1,4 @@
+cimport cython
 from libc.stdint cimport uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING
 
@@ -47,6 +48,7 @@ cdef dict FAMILIES
 cdef dict KINDS
 cdef object gaierror
 cdef object os_error
+cdef object audit
 
 
 cdef class NameLookups(IOHandle):
@@ -66,8 +68,11 @@ cdef class NameLookups(IOHandle):
 
 
 cpdef NameLookups lookups_of(object loop)
-cpdef object encoded_host(object host)
-cpdef object encoded_port(object port)
+@cython.locals(lookups=NameLookups, number=uint64_t)
+cpdef tuple look_up(object loop, object host, object port, object family, object kind, object protocol, object flags)
+cdef object encoded_host(object host)
+cdef object encoded_port(object port)
+cdef bint is_small(object number) except -1
 
 
 cdef inline int descriptor_of(NameLookups lookups) noexcept:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+from sys import audit
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -141,6 +142,26 @@ def lookups_of(loop: AnyLoop) -> NameLookups | None:
     return NameLookups(loop) if found is None else found
 
 
+def look_up(
+    loop: AnyLoop, host: Any, port: Any, family: Any, kind: Any, protocol: Any, flags: Any
+) -> tuple[NameLookups, Any, int] | None:
+    """Begin to look a name up; return the look-ups of the loop, the future of the answer, and its number.
+
+    Return None if the executor has to be asked. It also reports what is wrong with a question.
+    """
+    lookups = lookups_of(loop)
+    if lookups is None or not (is_small(family) and is_small(kind) and is_small(protocol) and is_small(flags)):
+        return None
+    host_bytes = encoded_host(host)
+    port_bytes = encoded_port(port)
+    if host_bytes is False or port_bytes is False:
+        return None
+    audit("socket.getaddrinfo", host, port, family, kind, protocol)
+    future = loop.create_future()
+    number = lookups.begin(future, host_bytes, port_bytes, family, kind, protocol, flags)
+    return (lookups, future, number) if number else None
+
+
 def encoded_host(host: Any) -> Any:
     """Return a host as the C library takes it; False if only Python's own function does it or refuses it."""
     if host is None:
@@ -149,18 +170,18 @@ def encoded_host(host: Any) -> Any:
         return False if b"\0" in host else host
     if type(host) is not str or not host.isascii() or "\0" in host:
         return False
-    labels = host.split(".")  # These are the rules of the codec for names.
-    last = labels.pop()
-    for label in labels:
-        if not 0 < len(label) <= LONGEST_LABEL:
+    if len(host) > LONGEST_LABEL or ".." in host or host[:1] == ".":  # Python's codec knows the rules.
+        try:
+            return host.encode("idna")
+        except UnicodeError:
             return False
-    return host.encode() if len(last) <= LONGEST_LABEL else False
+    return host.encode()
 
 
 def encoded_port(port: Any) -> Any:
     """Return a port or a service in the same way."""
     if type(port) is int:
-        return str(port).encode() if 0 <= port <= 65535 else False
+        return b"%d" % port if 0 <= port <= 65535 else False
     if type(port) is str and port.isascii():
         port = port.encode()
     if port is None or (type(port) is bytes and b"\0" not in port):
@@ -168,9 +189,6 @@ def encoded_port(port: Any) -> Any:
     return False
 
 
-def is_small(*numbers: Any) -> bool:
-    """Return whether the numbers of a question are numbers of C."""
-    for number in numbers:
-        if not isinstance(number, int) or not -(1 << 31) <= number < 1 << 31:
-            return False
-    return True
+def is_small(number: Any) -> bool:
+    """Return whether it is a number that C takes."""
+    return isinstance(number, int) and -(1 << 31) <= number < 1 << 31

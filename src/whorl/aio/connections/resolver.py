@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import functools
 import socket
-import sys
 from asyncio.log import logger
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from whorl.aio.connections.name_lookup import encoded_host, encoded_port, is_small, lookups_of
+from whorl.aio.connections.name_lookup import look_up
 from whorl.core.limits import NUMERIC_ANSWERS
 
 if TYPE_CHECKING:
-    import asyncio
-
     from whorl.aio.loop_type import AnyLoop
 
 # Family, type, protocol, canonical name, address: a row of socket.getaddrinfo.
@@ -41,18 +38,13 @@ async def getaddrinfo(
         return await loop.run_in_executor(
             None, _log_getaddrinfo, loop, host, port, family, type, proto, flags
         )
-    lookups = lookups_of(loop)
-    if lookups is not None and is_small(family, type, proto, flags):
-        host_bytes, port_bytes = encoded_host(host), encoded_port(port)
-        if host_bytes is not False and port_bytes is not False:
-            sys.audit("socket.getaddrinfo", host, port, family, type, proto)
-            answer: asyncio.Future[list[Any]] = loop.create_future()
-            number = lookups.begin(answer, host_bytes, port_bytes, family, type, proto, flags)
-            if number:
-                try:
-                    return await answer
-                finally:
-                    lookups.give_up(number)
+    begun = look_up(loop, host, port, family, type, proto, flags)
+    if begun is not None:
+        lookups, answer, number = begun
+        try:
+            return await answer  # type: ignore[no-any-return]
+        finally:
+            lookups.give_up(number)
     return await loop.run_in_executor(None, loop._host.getaddrinfo, host, port, family, type, proto, flags)
 
 
@@ -94,15 +86,22 @@ def answer_if_numeric(
 
     It must be called if a program replaced it, if the answer is an error, and for any unusual question.
     """
-    if loop._debug or not loop._host.has_plain_numbers():
-        return None
     if type(host) is not str or (port is not None and type(port) is not int) or not isinstance(flags, int):
+        return None
+    if not _may_be_number(host):
+        return None
+    if loop._debug or not loop._host.has_plain_numbers():
         return None
     try:
         answer = _numeric_answer(host, port, family, kind, protocol, flags)
     except TypeError:  # getaddrinfo reports this error
         return None
     return None if answer is None else [answer]
+
+
+def _may_be_number(host: str) -> bool:
+    """Return whether it may be an address: one of IPv4 ends with a digit, one of IPv6 has a colon."""
+    return host[-1:].isdigit() or ":" in host
 
 
 @functools.lru_cache(maxsize=NUMERIC_ANSWERS, typed=True)
@@ -176,7 +175,7 @@ def numeric_address(
     number = _port_number(port)
     if isinstance(host, bytes):
         host = host.decode("idna")
-    if number is None or "%" in host:  # getaddrinfo has to interpret a zone.
+    if number is None or "%" in host or not _may_be_number(host):  # getaddrinfo has to interpret a zone.
         return None
     families = (socket.AF_INET, socket.AF_INET6) if family == socket.AF_UNSPEC else (family,)
     for candidate in families:
