@@ -14,8 +14,9 @@
 /* The look-ups of one loop. */
 typedef struct whorl_name_channel {
     struct whorl_name_lookup *answered; /* those that the loop has not taken yet, the newest first */
-    Py_ssize_t under_way;               /* those in the queue, and those that a thread is at */
-    int fd;                             /* the counter that wakes the loop; -1: the loop is closed */
+    Py_ssize_t users;                   /* the loop, and the look-ups that are queued or under way */
+    int fd;                             /* the counter that wakes the loop; the last user closes it */
+    int is_closed;
     unsigned int forks;                 /* the value of `whorl_name_forks` when it was made */
 } whorl_name_channel;
 
@@ -35,7 +36,7 @@ typedef struct whorl_name_lookup {
 typedef struct whorl_name_thread {
     struct whorl_name_thread *next;
     pthread_t id;
-    int is_waiting;
+    int is_asking; /* whether it is in the C library, for any time */
     int must_leave;
     int is_joined; /* whether another thread waits for its end, and frees this */
 } whorl_name_thread;
@@ -67,31 +68,35 @@ static void whorl_name_free(whorl_name_lookup *lookup) {
     free(lookup);
 }
 
-/* Free a channel that nobody uses any more; the caller has the lock. The last user may be a thread. */
-static void whorl_name_drop_channel(whorl_name_channel *channel) {
+/* Note that a channel has a user less, and free it after the last one, which may be a thread. The caller has
+   the lock. */
+static void whorl_name_leave_channel(whorl_name_channel *channel) {
     whorl_name_lookup *lookup;
-    if (channel->fd >= 0 || channel->under_way > 0)
+    if (--channel->users > 0)
         return;
     while ((lookup = channel->answered) != NULL) {
         channel->answered = lookup->next;
         whorl_name_free(lookup);
     }
+    close(channel->fd);
     free(channel);
 }
 
-/* Hand an answer to the loop, and wake it if it has no other one; the caller has the lock. So the loop
-   cannot close the descriptor meanwhile. It runs without the GIL. */
+/* Hand an answer to the loop, and wake it if it has no other one. The caller has the lock, and gets it back:
+   a loop that is woken while a thread has it would sleep again. It runs without the GIL. */
 static void whorl_name_answered(whorl_name_lookup *lookup) {
     whorl_name_channel *channel = lookup->channel;
     uint64_t one = 1;
-    channel->under_way--;
+    int must_wake = channel->answered == NULL && !channel->is_closed;
     lookup->next = channel->answered;
     channel->answered = lookup;
-    if (channel->fd < 0)
-        whorl_name_drop_channel(channel);
-    else if (lookup->next == NULL)
+    if (must_wake) {
+        pthread_mutex_unlock(&whorl_names.lock);
         while (write(channel->fd, &one, sizeof one) < 0 && errno == EINTR)
             ;
+        pthread_mutex_lock(&whorl_names.lock);
+    }
+    whorl_name_leave_channel(channel);
 }
 
 /* Look names up, for the life of a thread. It runs without the GIL. */
@@ -102,23 +107,23 @@ static void *whorl_name_work(void *argument) {
     pthread_mutex_lock(&whorl_names.lock);
     for (;;) {
         while (whorl_names.first == NULL && !self->must_leave) {
-            self->is_waiting = 1;
             whorl_names.waiting++;
             pthread_cond_wait(&whorl_names.changed, &whorl_names.lock);
             whorl_names.waiting--;
-            self->is_waiting = 0;
         }
         if (self->must_leave)
             break;
         lookup = whorl_names.first;
         whorl_names.first = lookup->next;
         whorl_names.queued--;
+        self->is_asking = 1;
         pthread_mutex_unlock(&whorl_names.lock);
         lookup->code = getaddrinfo(lookup->host, lookup->service, &lookup->hints, &lookup->answer);
         lookup->error = errno;
         if (lookup->code != 0)
             lookup->answer = NULL;
         pthread_mutex_lock(&whorl_names.lock);
+        self->is_asking = 0;
         whorl_name_answered(lookup);
     }
     is_joined = self->is_joined;
@@ -155,13 +160,14 @@ static int whorl_name_start_thread(void) {
     return 0;
 }
 
-/* Return the look-ups of a loop, which are woken by a descriptor; NULL if there is no memory. Threads use
-   it without the GIL. */
+/* Return the look-ups of a loop, which is woken by a counter that belongs to them from now on; NULL if there
+   is no memory. Threads use it without the GIL. */
 static whorl_name_channel *whorl_name_open(int fd) {
     whorl_name_channel *channel = calloc(1, sizeof *channel);
     if (channel == NULL)
         return NULL;
     channel->fd = fd;
+    channel->users = 1;
     channel->forks = whorl_name_forks;
     pthread_mutex_lock(&whorl_names.lock);
     whorl_names.channels++;
@@ -180,7 +186,7 @@ static void whorl_name_withdraw_queued(whorl_name_channel *channel, uint64_t num
         }
         *place = lookup->next;
         whorl_names.queued--;
-        channel->under_way--;
+        channel->users--; /* The loop is still one of them. */
         whorl_name_free(lookup);
     }
     whorl_names.last = place;
@@ -193,14 +199,14 @@ static void whorl_name_withdraw(whorl_name_channel *channel, uint64_t number) {
     pthread_mutex_unlock(&whorl_names.lock);
 }
 
-/* Let the threads end, as no loop needs them. Wait for those that wait; the others end when they have their
-   answer. The caller has the lock, and gets it back. Python does not know these threads. */
+/* Let the threads end, as no loop needs them, and wait for that: a fork by Python warns of threads. Those that
+   wait for the C library end when they have their answer. The caller has the lock, and gets it back. Python does not know these threads. */
 static void whorl_name_end_threads(void) {
     whorl_name_thread *thread, *next, *ending = NULL;
     for (thread = whorl_names.threads; thread != NULL; thread = next) {
         next = thread->next;
         thread->must_leave = 1;
-        if (thread->is_waiting) {
+        if (!thread->is_asking) {
             thread->is_joined = 1;
             thread->next = ending;
             ending = thread;
@@ -219,15 +225,17 @@ static void whorl_name_end_threads(void) {
     pthread_mutex_lock(&whorl_names.lock);
 }
 
-/* Forget the look-ups of a loop; its descriptor is not written any more. Those of a parent process stay in
-   memory, as a thread may have been at them. Threads use the channel without the GIL. */
+/* Forget the look-ups of a loop. Those of a parent process stay in memory, as a thread may have been at them.
+   Threads use the channel without the GIL. */
 static void whorl_name_close(whorl_name_channel *channel) {
-    if (channel->forks != whorl_name_forks)
+    if (channel->forks != whorl_name_forks) {
+        close(channel->fd);
         return;
+    }
     pthread_mutex_lock(&whorl_names.lock);
     whorl_name_withdraw_queued(channel, 0);
-    channel->fd = -1;
-    whorl_name_drop_channel(channel);
+    channel->is_closed = 1;
+    whorl_name_leave_channel(channel);
     if (--whorl_names.channels == 0)
         whorl_name_end_threads();
     pthread_mutex_unlock(&whorl_names.lock);
@@ -239,6 +247,7 @@ static int whorl_name_ask(whorl_name_channel *channel, uint64_t number, const ch
                           Py_ssize_t host_size, const char *service, Py_ssize_t service_size, int family,
                           int kind, int protocol, int flags, Py_ssize_t most_threads) {
     whorl_name_lookup *lookup = calloc(1, sizeof *lookup + host_size + service_size + 2);
+    int must_wake;
     if (lookup == NULL)
         return -1;
     lookup->channel = channel;
@@ -263,10 +272,11 @@ static int whorl_name_ask(whorl_name_channel *channel, uint64_t number, const ch
     *whorl_names.last = lookup;
     whorl_names.last = &lookup->next;
     whorl_names.queued++;
-    channel->under_way++;
-    if (whorl_names.waiting > 0)
-        pthread_cond_signal(&whorl_names.changed);
+    channel->users++;
+    must_wake = whorl_names.waiting > 0;
     pthread_mutex_unlock(&whorl_names.lock);
+    if (must_wake) /* A thread that wakes before the lock is free sleeps again. */
+        pthread_cond_signal(&whorl_names.changed);
     return 0;
 }
 

@@ -57,6 +57,7 @@ cdef class NameLookups(IOHandle):
     cdef dict _futures
     cdef uint64_t _last_number
 
+    @cython.locals(fd=int)
     cdef object _open(self)
     cpdef uint64_t begin(
         self, object future, bytes host, bytes port, int family, int kind, int protocol, int flags
@@ -75,17 +76,9 @@ cdef object encoded_port(object port)
 cdef bint is_small(object number) except -1
 
 
-cdef inline int descriptor_of(NameLookups lookups) noexcept:
-    # Without `__init__` it is 0, which no counter ever is: the loop was open before.
-    return lookups._fd if lookups._channel != NULL else -1
-
-
-cdef inline int open_lookups(NameLookups lookups) except -1:
-    # Return 0, or -1 with MemoryError.
-    lookups._channel = open_channel(lookups._fd)
-    if lookups._channel == NULL:
-        raise MemoryError
-    return 0
+cdef inline bint open_lookups(NameLookups lookups, int fd) noexcept:
+    lookups._channel = open_channel(fd)
+    return lookups._channel != NULL
 
 
 cdef inline object close_lookups(NameLookups lookups):

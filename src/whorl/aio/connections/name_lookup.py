@@ -37,8 +37,8 @@ gaierror = socket.gaierror
 
 if not cython.compiled:
 
-    def open_lookups(lookups: NameLookups) -> int:
-        return 0
+    def open_lookups(lookups: NameLookups, fd: int) -> bool:
+        return False
 
     def close_lookups(lookups: NameLookups) -> None:
         pass
@@ -53,9 +53,6 @@ if not cython.compiled:
 
     def finish_lookups(lookups: NameLookups) -> None:
         pass
-
-    def descriptor_of(lookups: NameLookups) -> int:
-        return getattr(lookups, "_fd", -1)
 
 
 class NameLookups(IOHandle):
@@ -74,11 +71,14 @@ class NameLookups(IOHandle):
 
     def _open(self) -> None:
         machine = self._machine
-        self._fd = machine._kernel.eventfd()
-        if self._fd < 0:
-            raise os_error(self._fd)
+        fd = machine._kernel.eventfd()
+        if fd < 0:
+            raise os_error(fd)
+        if not open_lookups(self, fd):
+            machine._kernel.close(fd)
+            raise MemoryError
+        self._fd = fd
         try:
-            open_lookups(self)
             machine._poller.add(self, READABLE)
         except BaseException:
             self._release()
@@ -111,11 +111,9 @@ class NameLookups(IOHandle):
         finish_lookups(self)
 
     def _release(self) -> None:
-        close_lookups(self)
         self._machine._poller.remove(self)
-        if self._fd >= 0:
-            self._machine._kernel.close(self._fd)
-            self._fd = -1
+        self._fd = -1
+        close_lookups(self)  # It closes the descriptor, or a thread does that is about to write.
 
     def end(self) -> None:
         """Forget all look-ups: the loop is closed."""
@@ -123,9 +121,7 @@ class NameLookups(IOHandle):
         self._futures.clear()
 
     def __del__(self) -> None:
-        if descriptor_of(self) >= 0:  # The loop was never closed.
-            close_lookups(self)
-            self._machine._kernel.close(self._fd)
+        close_lookups(self)  # The loop was never closed.
 
 
 def lookups_of(loop: AnyLoop) -> NameLookups | None:

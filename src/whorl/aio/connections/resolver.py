@@ -100,8 +100,11 @@ def answer_if_numeric(
 
 
 def _may_be_number(host: str) -> bool:
-    """Return whether it may be an address: one of IPv4 ends with a digit, one of IPv6 has a colon."""
-    return host[-1:].isdigit() or ":" in host
+    """Return whether it may be an address: one of IPv4 ends with a digit, one of IPv6 has a colon.
+
+    What reads addresses refuses a zero byte.
+    """
+    return host[-1:].isdigit() or ":" in host or "\0" in host
 
 
 @functools.lru_cache(maxsize=NUMERIC_ANSWERS, typed=True)
