@@ -115,7 +115,10 @@ def test_a_replaced_function_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     finish(loop)
 
 
-@pytest.mark.parametrize("options", [{"family": 99}, {"flags": 1 << 40}, {"proto": "x"}, {"flags": -1}], ids=str)
+WRONG: list[dict[str, Any]] = [{"family": 99}, {"flags": 1 << 40}, {"proto": "x"}, {"flags": -1}]
+
+
+@pytest.mark.parametrize("options", WRONG, ids=str)
 def test_a_wrong_question_is_refused_as_by_the_socket_module(options: dict[str, Any]) -> None:
     loop = whorl.EventLoop()
     with pytest.raises((OSError, OverflowError, TypeError)) as expected:

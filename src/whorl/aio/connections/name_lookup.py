@@ -1,7 +1,7 @@
 """Look-ups of names in threads that are not Python's, and so never wait for the GIL.
 
-A thread of Python's needs the GIL to take a question and to hand over the answer. For most names that costs more
-than the look-up. Uncompiled there are no such threads, and each look-up is a call in the loop's executor.
+A thread of Python's needs the GIL to take a question, and again to hand the answer over. For most names that
+costs more than the look-up. Uncompiled there are no such threads, and the loop's executor looks names up.
 """
 
 from __future__ import annotations
@@ -91,7 +91,14 @@ class NameLookups(IOHandle):
         self._open()
 
     def begin(
-        self, future: Any, host: bytes | None, port: bytes | None, family: int, kind: int, protocol: int, flags: int
+        self,
+        future: Any,
+        host: bytes | None,
+        port: bytes | None,
+        family: int,
+        kind: int,
+        protocol: int,
+        flags: int,
     ) -> int:
         """Look a name up; `future` gets the answer. Return its number, or 0 if there is no thread for it."""
         number = self._last_number = self._last_number + 1
@@ -135,18 +142,25 @@ def lookups_of(loop: AnyLoop) -> NameLookups | None:
     if not has_stock_executor_methods() or not has_stock_run_in_executor(loop):
         return None
     found: NameLookups | None = loop._shared.get(SHARED)
-    return NameLookups(loop) if found is None else found
+    if found is None:
+        try:
+            found = NameLookups(loop)
+        except OSError:  # The process has no descriptor left.
+            return None
+    return found
 
 
 def look_up(
     loop: AnyLoop, host: Any, port: Any, family: Any, kind: Any, protocol: Any, flags: Any
 ) -> tuple[NameLookups, Any, int] | None:
-    """Begin to look a name up; return the look-ups of the loop, the future of the answer, and its number.
+    """Begin to look a name up; return the look-ups of the loop, the answer's future, and its number.
 
     Return None if the executor has to be asked. It also reports what is wrong with a question.
     """
     lookups = lookups_of(loop)
-    if lookups is None or not (is_small(family) and is_small(kind) and is_small(protocol) and is_small(flags)):
+    if lookups is None:
+        return None
+    if not (is_small(family) and is_small(kind) and is_small(protocol) and is_small(flags)):
         return None
     host_bytes = encoded_host(host)
     port_bytes = encoded_port(port)
