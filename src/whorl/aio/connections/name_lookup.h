@@ -2,6 +2,7 @@
    never wait for the GIL, so all of this is C. A lock guards everything here; no thread keeps it while it
    looks a name up. */
 #pragma once
+#include <Python.h>
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
@@ -199,8 +200,9 @@ static void whorl_name_withdraw(whorl_name_channel *channel, uint64_t number) {
     pthread_mutex_unlock(&whorl_names.lock);
 }
 
-/* Let the threads end, as no loop needs them, and wait for that: a fork by Python warns of threads. Those that
-   wait for the C library end when they have their answer. The caller has the lock, and gets it back. Python does not know these threads. */
+/* Let the threads end, as no loop needs them, and wait for that: a fork by Python warns of threads. A thread
+   that is in the C library ends when it has its answer. The caller has the lock, and gets it back. Python
+   does not know these threads. */
 static void whorl_name_end_threads(void) {
     whorl_name_thread *thread, *next, *ending = NULL;
     for (thread = whorl_names.threads; thread != NULL; thread = next) {

@@ -86,7 +86,7 @@ class NameLookups(IOHandle):
         machine._shared[SHARED] = self
 
     def renew(self) -> None:
-        """Work in a forked child. What was under way does not end here."""
+        """Work in a forked child. The look-ups of the parent do not end here."""
         self._release()
         self._open()
 

@@ -102,7 +102,7 @@ def answer_if_numeric(
 def _may_be_number(host: str) -> bool:
     """Return whether it may be an address: one of IPv4 ends with a digit, one of IPv6 has a colon.
 
-    What reads addresses refuses a zero byte.
+    A zero byte is refused by the function that reads addresses.
     """
     return host[-1:].isdigit() or ":" in host or "\0" in host
 
