@@ -178,7 +178,9 @@ def numeric_address(
     number = _port_number(port)
     if isinstance(host, bytes):
         host = host.decode("idna")
-    if number is None or "%" in host or not _may_be_number(host):  # getaddrinfo has to interpret a zone.
+    if number is None or "%" in host:  # getaddrinfo has to interpret a zone.
+        return None
+    if type(host) is str and not _may_be_number(host):
         return None
     families = (socket.AF_INET, socket.AF_INET6) if family == socket.AF_UNSPEC else (family,)
     for candidate in families:
