@@ -101,6 +101,11 @@ async def create_connection(
             options: dict[str, Any] = {"family": family, "proto": proto, "flags": flags}
             infos = await resolve_or_raise(loop, (host, port), **options)
             local_infos = None if local_addr is None else await resolve_or_raise(loop, local_addr, **options)
+            is_plain = happy_eyeballs_delay is None and local_infos is None and not ssl and not all_errors
+            if is_plain and len(infos) == 1 and is_stock_loop(loop):
+                attempt = _connect_only(loop, infos[0])
+                if attempt is not None:
+                    return await _open_plain(attempt, infos[0][4], protocol_factory)
             sock = await _connect_any(loop, infos, local_infos, happy_eyeballs_delay, interleave, all_errors)
         if type(sock) is ConnectAttempt:
             if not ssl:
@@ -120,6 +125,14 @@ async def create_connection(
         shown = transport.get_extra_info("socket")
         logger.debug("%r connected to %s:%r: (%r, %r)", shown, host, port, transport, protocol)
     return transport, protocol
+
+
+def _connect_only(loop: AnyLoop, info: AddressInfo) -> ConnectAttempt | None:
+    """Begin to connect to the only address of a name; None if it is not a usual one."""
+    family, kind, protocol, _, address = info
+    if kind != socket.SOCK_STREAM or family not in ACCEPTED_FAMILIES:
+        return None
+    return connect_descriptor(loop, family, protocol, address)
 
 
 async def _open_plain(

@@ -7,6 +7,7 @@ cdef object _Protocol
 cdef object _Executor
 cdef object _Socket
 cdef object _chain
+cdef object _run_in_executor
 cdef ClassSnapshot _METHODS_OF_STREAMS
 cdef ClassSnapshot _CONSTRUCTORS_OF_STREAMS
 cdef ClassSnapshot _METHODS_OF_EXECUTOR
@@ -26,6 +27,7 @@ cpdef bint has_stock_reader_attributes() except -1
 cpdef bint has_stock_executor_methods() except -1
 cpdef bint has_stock_future_chain() except -1
 cpdef bint is_stock_executor(object executor) except -1
+cpdef bint has_stock_run_in_executor(object loop) except -1
 cpdef bint has_stock_sockets() except -1
 cpdef bint is_stock_socket(object sock) except -1
 @cython.locals(methods=ClassSnapshot)

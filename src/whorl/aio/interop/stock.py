@@ -256,12 +256,22 @@ def snapshot_methods(kind: type) -> None:
         (kind, "_run_once call_at call_soon create_task get_debug run_forever stop time")
     )
     _CONNECTION_METHODS_OF_LOOPS[kind] = _snapshot((kind, " ".join(CONNECTION_METHODS)))
+    global _run_in_executor
+    _run_in_executor = getattr(kind, "run_in_executor", None)
 
 
 def has_stock_loop_methods(kind: type) -> bool:
     """Return whether a class of loops is ours with all that runs call; if not, shutting down takes turns."""
     methods = _METHODS_OF_LOOPS.get(kind)
     return methods is not None and methods.is_current()
+
+
+_run_in_executor: Any = None
+
+
+def has_stock_run_in_executor(loop: Any) -> bool:
+    """Return whether a loop gives jobs to executors by our method; if not, names are looked up by it, too."""
+    return type(loop).run_in_executor is _run_in_executor and "run_in_executor" not in loop.__dict__
 
 
 #: The methods that connecting and accepting call on a loop.
