@@ -257,6 +257,8 @@ async def test_a_handshake_without_an_answer_ends_in_time(loop: whorl.EventLoop)
             )
 
 
+# Uncompiled, the connection has a socket object, which warns as on asyncio.
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 async def test_an_accepted_connection_is_closed_if_its_task_is_cancelled(loop: whorl.EventLoop) -> None:
     made: list[asyncio.BaseProtocol] = []
 

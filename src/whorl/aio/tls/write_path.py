@@ -33,12 +33,9 @@ BATCHES_PER_TURN = 16
 QUIET_WRITES = 5
 
 SSLObject: Any = None if ssl is None else ssl.SSLObject
+NAMES = "cipher compression do_handshake getpeercert pending read unwrap write".split()
 METHODS = ClassSnapshot(
-    [
-        (SSLObject, name, getattr(SSLObject, name))
-        for name in ("cipher", "compression", "do_handshake", "getpeercert", "pending", "read", "unwrap", "write")
-        if SSLObject is not None
-    ]
+    [] if ssl is None else [(SSLObject, name, getattr(SSLObject, name)) for name in NAMES]
 )
 
 

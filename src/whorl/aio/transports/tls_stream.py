@@ -25,6 +25,7 @@ if not cython.compiled:
         engine = getattr(transport, "_ssl_protocol", None)
         return engine is not None and not engine._closing
 
+
 #: The watermarks of asyncio's TLS transports, in bytes.
 HIGH_WATER_WRITE = 512 * 1024
 HIGH_WATER_READ = 256 * 1024
