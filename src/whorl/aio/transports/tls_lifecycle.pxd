@@ -22,7 +22,7 @@ cdef class TLSLifecycle(TLSEngine):
     cdef public object _sslcontext
     cdef public dict _extra
     cdef object _waiter
-    cdef int _app_state
+    cdef readonly int _app_state
     cdef object _timer
     cdef double _handshake_began
     cdef bint _is_forgotten
