@@ -56,7 +56,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "aio.futures": _AIO,
     "aio.threads": (*_AIO, "aio.interop", "aio.futures"),
     "aio.streams": (*_AIO, "aio.interop"),
-    "aio.tls": (*_KERNEL, "aio.streams"),
+    "aio.tls": (*_KERNEL, "aio.interop", "aio.streams"),
     "aio.transports": (
         *(*_AIO, "core.timers", "core.kernel", "core.pollers", "handles.datagrams", "handles.streams"),
         *("aio.interop", "aio.streams", "aio.tls"),

@@ -30,6 +30,7 @@ from whorl.aio.interop.stock import is_stock_client_factory
 from whorl.aio.sockets.checks import check_plain_socket, check_stream_socket
 from whorl.aio.sockets.connect_attempt import ConnectAttempt
 from whorl.aio.sockets.connect_plain import (
+    begin_transport,
     connect_descriptor,
     connect_to_numbers,
     is_stock_loop,
@@ -41,6 +42,7 @@ from whorl.aio.sockets.watch import release_fd_for_transport
 from whorl.aio.streams.reader_writer import attach_new_feed
 from whorl.aio.transports.public import SocketTransport
 from whorl.aio.transports.stream import StreamTransport
+from whorl.aio.transports.tls import TLSProtocol
 from whorl.aio.transports.tls_stream import TLSStream
 from whorl.core.kernel.errors import os_error
 from whorl.core.kernel.sockets import ACCEPTED_FAMILIES
@@ -96,7 +98,7 @@ async def create_connection(
         if attempt is not None and not ssl:
             return await _open_plain(attempt, (host, port), protocol_factory)
         if attempt is not None:
-            sock = await connected(attempt, (host, port))
+            sock = attempt
         else:
             options: dict[str, Any] = {"family": family, "proto": proto, "flags": flags}
             infos = await resolve_or_raise(loop, (host, port), **options)
@@ -110,7 +112,8 @@ async def create_connection(
         if type(sock) is ConnectAttempt:
             if not ssl:
                 return await _open_plain(sock, (), protocol_factory)
-            sock = sock.to_socket()
+            timeouts = ssl_handshake_timeout, ssl_shutdown_timeout
+            return await _open_tls(loop, sock, (host, port), protocol_factory, ssl, server_hostname, timeouts)
     transport, protocol = await loop._create_connection_transport(
         sock,
         protocol_factory,
@@ -154,6 +157,41 @@ async def _open_plain(
     except BaseException:
         transport.close()
         raise
+    return transport, protocol
+
+
+async def _open_tls(
+    loop: AnyLoop,
+    attempt: ConnectAttempt,
+    address: Any,
+    protocol_factory: Callable[[], ProtocolT],
+    ssl: SSL,
+    server_hostname: str | None,
+    timeouts: tuple[float | None, float | None],
+) -> tuple[asyncio.Transport, ProtocolT]:
+    """Do the same for TLS; return when the handshake is done."""
+    transport: Any = None
+    try:
+        await attempt
+        attempt.check(address)
+        protocol = protocol_factory()
+        waiter = loop.create_future()
+        context = None if isinstance(ssl, bool) else ssl
+        tls = TLSProtocol(loop, protocol, context, waiter, False, server_hostname, True, *timeouts)
+        transport = tls._app_transport
+        begin_transport(attempt, tls, None)
+    except BaseException:
+        attempt.give_up()
+        if transport is not None:
+            transport.close()
+        raise
+    try:
+        await waiter
+    except BaseException:
+        transport.close()
+        raise
+    finally:
+        del waiter, tls  # An exception must not keep the protocol alive.
     return transport, protocol
 
 
@@ -300,7 +338,8 @@ async def create_unix_connection(
         if type(sock) is ConnectAttempt:
             if not ssl:
                 return await _open_plain(sock, (), protocol_factory)
-            sock = sock.to_socket()
+            timeouts = ssl_handshake_timeout, ssl_shutdown_timeout
+            return await _open_tls(loop, sock, (), protocol_factory, ssl, server_hostname, timeouts)
     transport, protocol = await loop._create_connection_transport(
         sock,
         protocol_factory,

@@ -279,6 +279,7 @@ CONNECTION_METHODS = (
     "_create_connection_transport",
     "_ensure_resolved",
     "_make_socket_transport",
+    "_make_ssl_transport",
     "call_soon",
     "create_future",
     "getaddrinfo",

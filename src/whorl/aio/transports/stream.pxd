@@ -68,6 +68,7 @@ cdef class StreamTransport(WriteTransport):
     @cython.locals(loop=LoopLifecycle)
     cpdef object _allow_holding(self)
     cpdef object _hold_at_most(self, Py_ssize_t size)
+    cdef object _report_unsent(self, Py_ssize_t held)
     cdef object _send_lines(self, object list_of_data)
     @cython.locals(data=bytes, size=Py_ssize_t)
     cdef object _read(self)

@@ -489,6 +489,13 @@ class StreamTransport(WriteTransport):
         """Hold at most so many bytes: more would pause the writer."""
         self._most_held = min(size, MOST_HELD)
 
+    def _report_unsent(self, held: int) -> None:
+        """Report every unsent byte to the protocol, and hold at most so many."""
+        self._flush_held()
+        self._high = self._low = 0
+        self._most_held = min(held, MOST_HELD)
+        self._check_high_water()
+
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Set the watermarks, in bytes; ValueError unless high >= low >= 0."""
         WriteTransport.set_write_buffer_limits(self, high, low)
