@@ -19,6 +19,7 @@ try:
 except ImportError:  # A Python may be built without the `ssl` module.
     ssl = None  # type: ignore[assignment]
 
+from whorl.aio.streams.adoption import adopted_connection_made
 from whorl.aio.tls.engine import TLSEngine
 from whorl.aio.tls.records import AGAIN
 from whorl.aio.tls.states import AppProtocolState, TLSState
@@ -306,7 +307,7 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
         if self._app_state == AppProtocolState.INIT:
             self._app_state = AppProtocolState.CON_MADE
             self._app_is_connected = True
-            self._app_protocol.connection_made(self._app_transport)
+            adopted_connection_made(self._app_protocol)(self._app_transport)
         self._wake_waiter()
         self.send_waiting()
         if self._incoming.pending:
