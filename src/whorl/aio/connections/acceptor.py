@@ -253,9 +253,9 @@ class AcceptedConnection:
     __slots__ = ("_accepted", "_acceptor", "_fd")
 
     def __init__(self, acceptor: Acceptor, accepted: tuple[int, bytes | int, Any]) -> None:
-        self._acceptor = acceptor
-        self._accepted = accepted
         self._fd = accepted[0]
+        self._accepted = accepted
+        self._acceptor = acceptor  # the last step: from here on it owns the descriptor
 
     def begin(self, protocol: Any, context: Any) -> None:
         """Make the transport of the connection."""

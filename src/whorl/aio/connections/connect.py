@@ -39,7 +39,7 @@ from whorl.aio.sockets.connect_plain import (
 )
 from whorl.aio.sockets.sock_methods import connected
 from whorl.aio.sockets.watch import release_fd_for_transport
-from whorl.aio.streams.reader_writer import attach_new_feed
+from whorl.aio.streams.adoption import attach_new_feed
 from whorl.aio.transports.public import SocketTransport
 from whorl.aio.transports.stream import StreamTransport
 from whorl.aio.transports.tls import TLSProtocol

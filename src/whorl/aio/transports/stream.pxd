@@ -4,10 +4,11 @@ from libc.stdint cimport uint64_t
 
 from whorl.aio.transports.byte_transport cimport BaseTransport, WriteTransport
 from whorl.aio.transports.connection_set cimport ConnectionSet
+from whorl.aio.streams.adoption cimport adopted_connection_made, attach_feed
 from whorl.aio.streams.feed cimport StreamFeed
 from whorl.aio.tls.engine cimport TLSEngine
 from whorl.aio.transports.fd_table cimport TransportTable
-from whorl.core.callback cimport AbstractLoop, flag, new_callback
+from whorl.core.callback cimport AbstractLoop, flag
 from whorl.core.loop.write_coalescer cimport WriteCoalescer
 from whorl.core.lists cimport last_taken
 from whorl.core.loop.lifecycle cimport LoopLifecycle

@@ -11,14 +11,13 @@ from asyncio.streams import StreamReaderProtocol
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
+from whorl.aio.streams.adoption import adopted_connection_made, attach_feed
 from whorl.aio.streams.feed import StreamFeed
-from whorl.aio.streams.reader_writer import attach_feed
 from whorl.aio.tls.engine import TLSEngine
 from whorl.aio.transports.byte_transport import BaseTransport, WriteTransport
 from whorl.aio.transports.connection_set import ConnectionSet
 from whorl.aio.transports.states import TransportState
 from whorl.aio.transports.transport_socket import TransportSocket
-from whorl.core.callback import new_callback
 from whorl.core.kernel.errors import os_error
 from whorl.core.kernel.per_socket import error_of, kernel_for
 from whorl.core.limits import LONG_READ, LONGEST_FED, MOST_HELD, READ_SIZE, SMALL_WRITE, WRITE_VECTORS
@@ -201,17 +200,14 @@ class StreamTransport(WriteTransport):
             self._extra.update(peername=None, sockname=self._sockname)
         self._attach(sock, fd, True, kind[0] != AF_UNIX)
         try:
-            connection_made = protocol.connection_made
             self._set_protocol(protocol)
+            self._connection_made = adopted_connection_made(protocol)
             table: FdTable = loop._transports
             table.add(fd, self)
             self._is_made = self._queues_itself = True
             self._may_hold = sock is None
-            machine._enqueue(new_callback(machine, connection_made, (self,), context))
-            if waiter is None:
-                machine._enqueue(self)
-            else:
-                machine._enqueue(new_callback(machine, self._begin, (waiter,), context))
+            self._connection_waiter = waiter
+            machine._enqueue(self)
         except BaseException:
             self._release_socket()
             raise
@@ -297,8 +293,11 @@ class StreamTransport(WriteTransport):
         self._set_protocol(protocol)
 
     def _set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self._feed = attach_feed(protocol) if type(protocol) is StreamReaderProtocol else None
         self._protocol = protocol
+        self._feed = attach_feed(protocol) if type(protocol) is StreamReaderProtocol else None
+        if self._feed is not None:
+            self._buffered = self._protocol_is_tls = False
+            return
         self._buffered = isinstance(protocol, BufferedProtocol)
         self._protocol_is_tls = isinstance(protocol, TLSEngine) and (
             type(protocol).get_buffer is GET_BUFFER and type(protocol).buffer_updated is BUFFER_UPDATED

@@ -1,5 +1,6 @@
 cimport cython
 
+from whorl.aio.streams.adoption cimport adopted_connection_made
 from whorl.aio.tls.engine cimport TLSEngine
 from whorl.aio.transports.stream cimport StreamTransport
 from whorl.aio.transports.tls_stream cimport TLSStream

@@ -15,6 +15,7 @@ try:
 except ImportError:  # A Python may be built without the `ssl` module.
     ssl = None  # type: ignore[assignment]
 
+from whorl.aio.streams.adoption import adopted_connection_made
 from whorl.aio.tls.engine import TLSEngine
 from whorl.aio.tls.records import AGAIN
 from whorl.aio.tls.states import AppProtocolState, TLSState
@@ -237,7 +238,7 @@ class TLSLifecycle(TLSEngine):
         if self._app_state == INIT:
             self._app_state = CON_MADE
             self._app_is_connected = True
-            self._app_protocol.connection_made(self._app_transport)
+            adopted_connection_made(self._app_protocol)(self._app_transport)
         self._wake_waiter(None)
         # A server's tickets leave with its answer to what came behind the handshake.
         if self._incoming.pending:

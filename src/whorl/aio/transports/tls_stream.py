@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.streams.reader_writer import attach_feed
+from whorl.aio.streams.adoption import attach_feed
 from whorl.aio.transports.byte_transport import as_bytes_like
 from whorl.aio.transports.flow_control import watermarks
 
