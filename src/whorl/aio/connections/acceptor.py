@@ -1,7 +1,7 @@
 """Accepting connections: each gets a protocol and a transport, without a task.
 
-Both are made in the turn after the one that accepts the connection, as on asyncio, where a task does it. A TLS
-connection has this task, until its handshake is done: a program may see and cancel it.
+Both are made in the turn after the one that accepts the connection, as on asyncio, where a task does it. A
+connection over TLS has this task until its handshake is done: a program may see and cancel it.
 """
 
 from __future__ import annotations
