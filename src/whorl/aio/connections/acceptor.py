@@ -120,6 +120,7 @@ class Acceptor(IOHandle):
             accepted = kernel.accept_descriptor(self._fd) if descriptors else kernel.accept(self._sock)
             if not isinstance(accepted, int):
                 self._exhausted = False
+                self._loop._figures.counters.accepts += 1
                 if descriptors and self._server._ssl_context is not None:
                     serve_tls(self, self._owned(accepted))
                 elif descriptors:

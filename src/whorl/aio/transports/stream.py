@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 if not cython.compiled:
     from whorl.core.lists import last_taken
+    from whorl.handles.streams.engine import count_closed, count_opened, count_read
 
     def new(cls: Any) -> Any:
         """Return an object of a class, without calling `__init__`."""
@@ -155,6 +156,7 @@ class StreamTransport(WriteTransport):
                 self._kernel.set_option(sock, socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             loop._transports.add(self._fd, self)
             self._is_made = True
+            count_opened(self)
             self.set_protocol(protocol)
             if server is not None:
                 server._attach(self)
@@ -205,6 +207,7 @@ class StreamTransport(WriteTransport):
             table: FdTable = loop._transports
             table.add(fd, self)
             self._is_made = self._queues_itself = True
+            count_opened(self)
             self._may_hold = sock is None
             self._connection_waiter = waiter
             machine._enqueue(self)
@@ -226,6 +229,7 @@ class StreamTransport(WriteTransport):
         self._fd = -1
         self._sock = None
         self._is_made = False
+        count_closed(self)
         self._unregister_from_server()
 
     def _unregister_from_server(self) -> None:
@@ -329,6 +333,7 @@ class StreamTransport(WriteTransport):
             data = result
             size = len(data)
             if 0 < size < READ_SIZE:
+                count_read(self, size)
                 self._last_read = size
                 self._more_to_read = False
                 self._data_arrived(data)
