@@ -1,0 +1,1 @@
+"""The inspector: what a loop does, seen from outside it."""
