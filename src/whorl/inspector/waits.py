@@ -340,7 +340,7 @@ def _connecting(tables: Tables, links: list[Link], future: Any) -> Wait | None:
         attempts = [thing for thing in objects if type(thing) is ConnectAttempt]
         if attempts:
             fd = attempts[0]._fd
-            names = [address(thing) for thing in objects]
+            names = [address(thing) for thing in objects if type(thing) is tuple]
             peer = next((name for name in names if name is not None), None)
             return Wait("descriptor", f"the connection to {peer or 'a peer'} (fd {fd})", fd=fd, peer=peer)
     return _setting_up(tables, links, future)
