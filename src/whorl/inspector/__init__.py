@@ -1,1 +1,14 @@
-"""The inspector: what a loop does, seen from outside it."""
+"""The inspector: what a loop does, where it stalls, and why.
+
+`start` begins to watch. It imports nothing and starts no thread before.
+"""
+
+from __future__ import annotations
+
+from whorl.inspector.inspector import Inspector, start
+from whorl.inspector.handles import HandleFigures
+from whorl.inspector.stalls import Frame, Stack, Stall
+from whorl.inspector.tasks import TaskFigures
+from whorl.inspector.waits import Wait
+
+__all__ = ["Frame", "HandleFigures", "Inspector", "Stack", "Stall", "TaskFigures", "Wait", "start"]

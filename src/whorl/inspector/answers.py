@@ -16,6 +16,7 @@ import platform
 import select
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -63,9 +64,16 @@ class Answers:
             self._is_stopping = False
             self._thread = threading.Thread(target=self._run, name="whorl-inspector", daemon=True)
             self._thread.start()
+            self._end_with_child()
         except (OSError, RuntimeError) as error:
             self._close_all()
             _warn(f"Nobody can ask about this process: {error}")
+
+    def _end_with_child(self) -> None:
+        """Let a child of `multiprocessing`, which ends without `atexit`, remove its file."""
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None:
+            util.Finalize(None, self.stop, exitpriority=0)
 
     def _listen(self) -> None:
         self._pid = os.getpid()

@@ -11,33 +11,19 @@ import functools
 import types
 from typing import Any
 
-#: The longest name that is shown, in bytes.
-LONGEST_NAME = 256
+from whorl.inspector import text as text_
 
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.CoroutineType, types.GeneratorType)
 _NAMED = (*_FUNCTIONS, types.AsyncGeneratorType, type)
-_PLAIN_NUMBERS = (int, float)
 
 
 def shown(text: object) -> str:
-    """Return a text with its control characters escaped, of at most LONGEST_NAME bytes."""
+    """Return a text of the program's for a terminal; of anything but a text, the name of its type."""
     if type(text) is bytes:
         text = text.decode("utf-8", "backslashreplace")
     if not issubclass(type(text), str):
         return type_name(text)
-    plain = str.__getitem__(text, slice(0, LONGEST_NAME))  # type: ignore[arg-type]
-    escaped = "".join(character if character.isprintable() else _escape(character) for character in plain)
-    encoded = escaped.encode("utf-8", "backslashreplace")
-    if len(encoded) <= LONGEST_NAME and len(plain) == str.__len__(text):  # type: ignore[arg-type]
-        return encoded.decode()
-    return encoded[: LONGEST_NAME - 3].decode("utf-8", "ignore") + "…"
-
-
-def _escape(character: str) -> str:
-    code = ord(character)
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return text_.shown(str.__getitem__(text, slice(None)))  # type: ignore[arg-type]
 
 
 def type_name(thing: object) -> str:
