@@ -77,8 +77,12 @@ def test_a_socket_is_named_while_its_loop_waits_in_another_thread() -> None:
         async with contextlib.AsyncExitStack() as stack:
             task = asyncio.create_task(await PROGRAMS["sock_recv"][2](stack))
             await figures_of(task)
-            await asyncio.to_thread(lambda: found.extend(tasks(loop)))
+            await asyncio.to_thread(look, loop)
             task.cancel()
+
+    def look(loop: Any) -> None:
+        while not found or any(figures.waits_for is None for figures in found):
+            found[:] = tasks(loop)
 
     whorl.run(main())
     assert sorted(figures.waits_for.kind for figures in found) == ["descriptor", "job"]
@@ -158,17 +162,15 @@ def test_a_look_keeps_nothing_alive() -> None:
 def test_a_woken_task_is_scheduled() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        async with contextlib.AsyncExitStack() as stack:
-            task = asyncio.create_task(await PROGRAMS["event"][2](stack))
-            sleeping = asyncio.create_task(asyncio.sleep(0))
-            await figures_of(task)
-            assert {figures.state for figures in tasks(loop)} == {"running", "waiting"}
-            fresh = asyncio.create_task(asyncio.sleep(0))
-            await asyncio.sleep(0)
-            states = {figures.id: figures.state for figures in tasks(loop)}
-            assert states[id(fresh)] == "scheduled"
-            await asyncio.gather(sleeping, fresh)
-            task.cancel()
+        event = asyncio.Event()
+        woken = asyncio.create_task(event.wait())
+        fresh = asyncio.create_task(asyncio.sleep(0))
+        assert {figures.state for figures in tasks(loop)} == {"running", "scheduled"}
+        await fresh
+        event.set()
+        states = {figures.id: figures.state for figures in tasks(loop)}
+        assert states[id(woken)] == "scheduled"
+        await woken
 
     whorl.run(main())
 

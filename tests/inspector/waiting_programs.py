@@ -227,7 +227,7 @@ async def shield(stack: contextlib.AsyncExitStack) -> Any:
 
 @program("gather", "a gather: 2 tasks not done")
 async def gather(stack: contextlib.AsyncExitStack) -> Any:
-    return wait_for_it(asyncio.gather(asyncio.sleep(50), asyncio.sleep(60), asyncio.sleep(0)))
+    return wait_for_it(asyncio.gather(asyncio.sleep(50), asyncio.sleep(60)))
 
 
 @program("wait", "asyncio.wait: 1 task not done")

@@ -15,6 +15,7 @@ import click
 from whorl.inspector import client
 from whorl.inspector.tasks import TaskFigures, cut, summary, tree_of, wait_text
 from whorl.inspector.waits import Wait
+from whorl.inspector.wording import count
 
 PID = click.argument("pid", type=click.IntRange(1))
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
@@ -101,7 +102,7 @@ def handles(pid: int, as_json: bool) -> None:
         click.echo(json.dumps({"pid": pid, "loops": loops}))
         return
     for number, found in enumerate(loops):
-        _headline(pid, number, len(loops), f"{len(found)} handles")
+        _headline(pid, number, len(loops), count(len(found), 'handle'))
         if found:
             names = ["FD", "KIND", "STATE", "UNSENT", "IN", "OUT", "ADDRESS", "OWNER"]
             click.echo("\n" + table(names, [_handle(row) for row in found], last=0.2))
@@ -137,7 +138,7 @@ def stalls(pid: int, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"pid": pid, "stalls": found}))
         return
-    click.echo(f"process {pid}: {'no stalls' if not found else f'the last {len(found)} stalls'}")
+    click.echo(f"process {pid}: {count(len(found), 'stall') if found else 'no stalls'}")
     for stall in found:
         click.echo(f"\n{stall['text']}")
 
