@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import struct
+import time
 from typing import Any
 
 from whorl.inspector import directory
@@ -111,20 +112,30 @@ def _found(connection: socket.socket, pid: int, user: int) -> str | None:
         try:
             if os.fstat(place).st_uid != user:
                 continue
-            connection.connect(f"/proc/self/fd/{place}/{name}")
+            _connect(connection, f"/proc/self/fd/{place}/{name}")
             if _peer(connection) in (pid, 0):
                 return os.path.join(folder, name)
         except PermissionError:
             raise NotOurs(pid) from None
-        except TimeoutError:
-            raise NoAnswer(pid) from None
-        except BlockingIOError:  # Its queue is full: nobody accepts.
+        except (TimeoutError, BlockingIOError):  # Nobody accepts.
             raise NoAnswer(pid) from None
         except OSError:
             continue
         finally:
             os.close(place)
     return None
+
+
+def _connect(connection: socket.socket, path: str) -> None:
+    """Connect; wait a while for a place in the queue, which others may fill."""
+    began = time.monotonic()
+    while True:
+        try:
+            return connection.connect(path)
+        except BlockingIOError:
+            if time.monotonic() - began > PATIENCE:
+                raise
+            time.sleep(0.01)
 
 
 def _peer(connection: socket.socket) -> int:
