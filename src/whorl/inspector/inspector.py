@@ -116,8 +116,8 @@ def start(
 ) -> Inspector:
     """Watch `loop`, or with None every loop of the process, also those that are made later.
 
-    `threshold` is how many seconds a callback may take before it counts as a stall. `signal` asks a thread for
-    its stack while C code in it holds the interpreter's lock; None sends none. By default it is
+    `threshold` is how many seconds a callback may take before it is a stall. `signal` asks a thread for its
+    stack while C code in it holds the interpreter's lock; None sends none. By default it is
     `WHORL_INSPECT_SIGNAL`, or else SIGRTMAX-4, if nobody uses that signal. With `socket`, the commands
     `whorl tasks`, `whorl handles` and `whorl stalls` of the same user are answered.
 

@@ -2,7 +2,8 @@
 
 The watchdog's Python thread looks by `progress_of`. It cannot while C code holds the interpreter's lock.
 Compiled, a native thread looks too. It needs no lock of Python's. If the Python thread does not get the lock,
-it notes the system call of the loop's thread, and asks that thread for its stack by a signal.
+it
+notes the system call of the loop's thread. It asks that thread for its stack by a signal.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ if not cython.compiled:
 def progress_of(loop: Loop) -> Progress | None:
     """Return numbers of which one changes whenever the loop goes on; None while it is in no turn.
 
-    They are: turns, batches' entries, idle time, entries taken out of the batch, the beginning of the sleep
-    or 0, and the end of the last poll. A batch leaves None in the place of an entry that it takes.
+    They are: turns, entries of batches, idle time, and entries taken out of this batch. Then come the
+    beginning of the sleep or 0, and the end of the last poll. A batch leaves None where it took an entry.
     """
     if not loop._is_turning:
         return None
@@ -95,7 +96,7 @@ def beat(looker: int) -> None:
 
 
 def captures() -> list[tuple[int, int, bool, str]]:
-    """Take what the native thread noted: the loop's place, when, whether it sent a signal, the system call."""
+    """Take the native thread's notes: the loop's place, when, whether a signal was sent, the system call."""
     taken = []
     note = native_take()
     while note is not None:

@@ -1,4 +1,4 @@
-/* A thread that looks at loops without the interpreter's lock, which no thread of Python's can do.
+/* A thread that looks at loops without the interpreter's lock: no thread of Python's can.
 
    It reads four numbers of each loop. While they stay the same and the loop is awake, the loop stalls. If the
    watchdog's Python thread has not had the interpreter's lock for a while, other code holds it. Then this
@@ -22,7 +22,7 @@
 
 #define WHORL_PLACES 64
 #define WHORL_NOTES 16
-#define WHORL_LOCK_WAIT_NS 20000000 /* how long the Python thread may wait for the lock before others see it */
+#define WHORL_LOCK_WAIT_NS 20000000 /* A longer wait for the interpreter's lock means that C code has it. */
 
 typedef struct {
     const int64_t *turns, *callbacks, *idle, *sleep_began; /* of the loop; NULL in a free place */
@@ -56,8 +56,8 @@ static int64_t whorl_native_now(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Read a small file about a thread of this process; the text is empty if it cannot be read. Python's functions
-   need the interpreter's lock. */
+/* Read a small file about a thread of this process; the text is empty if it cannot be read. Python's
+   functions need the interpreter's lock. */
 static void whorl_native_read(int thread, const char *name, char *text, size_t size) {
     char path[64];
     ssize_t got = -1;
@@ -182,8 +182,8 @@ static void whorl_native_forked(void) {
     pthread_mutex_init(&whorl_native.mutex, NULL);
 }
 
-/* Look at a loop from now on, by the addresses of its numbers; return its place, -1 if none is free. Python has
-   no addresses. */
+/* Look at a loop from now on, by the addresses of its numbers; return its place, -1 if none is free. Python
+   has no addresses. */
 static int whorl_native_watch(const int64_t *turns, const int64_t *callbacks, const int64_t *idle,
                               const int64_t *sleep_began, const int *is_turning, int thread) {
     int index = 0;
@@ -219,6 +219,7 @@ static void whorl_native_beat(int looker) {
 /* Return the oldest note as a tuple, or None. The native thread made it. */
 static PyObject *whorl_native_take(void) {
     whorl_note note = {.place = -1};
+    PyObject *sent;
     pthread_mutex_lock(&whorl_native.mutex);
     if (whorl_native.note_count > 0) {
         note = whorl_native.notes[0];
@@ -227,5 +228,6 @@ static PyObject *whorl_native_take(void) {
     pthread_mutex_unlock(&whorl_native.mutex);
     if (note.place < 0)
         return Py_NewRef(Py_None);
-    return Py_BuildValue("(iLNs)", note.place, (long long)note.when, PyBool_FromLong(note.sent), note.syscall);
+    sent = note.sent ? Py_True : Py_False;
+    return Py_BuildValue("(iLOs)", note.place, (long long)note.when, sent, note.syscall);
 }

@@ -18,7 +18,7 @@ DEFAULT_SIGNAL: Any = object()  # the signal of `WHORL_INSPECT_SIGNAL`, or else 
 
 @dataclass(frozen=True)
 class Settings:
-    """What `start` was asked for. Two calls with equal settings ask for the same."""
+    """The arguments of `start`. Two calls with equal settings ask for the same."""
 
     threshold: float = DEFAULT_THRESHOLD
     """The seconds that a callback may take."""

@@ -40,7 +40,7 @@ class Stall:
     number: int  #: from 1, in this process
     loop: str  #: the representation of the loop
     thread: int | None  #: the kernel's number of the loop's thread
-    began: float  #: when it began, in seconds since the epoch
+    began_ns: int  #: when it began, by the monotonic clock, which is that of `loop.time`
     length_ns: int  #: its length; until now if it has not ended
     ended: bool
     running_ns: int | None  #: on a processor
@@ -64,7 +64,7 @@ class Stall:
 
     @property
     def late(self) -> bool:
-        """Whether no stack was taken during the stall."""
+        """True if no stack was taken during the stall."""
         return all(stack.late for stack in self.stacks)
 
     @property
@@ -107,6 +107,11 @@ class Stall:
         ]
         return f"{words} ({', '.join(shares)})" if shares else words
 
+    def _frames_of_call(self, stack: Stack) -> tuple[Frame, ...]:
+        """Return the frames inside the call that the loop made, and its own."""
+        names = [shown(frame.function) for frame in stack.frames]
+        return stack.frames[names.index(self.call) :] if self.call in names else stack.frames
+
     def text(self) -> str:
         """Return the summary and the stack that tells most, the innermost line last."""
         lines = [self.summary()]
@@ -116,9 +121,10 @@ class Stall:
         if stack is not None:
             when = f"after {_ms(stack.after_ns)}"
             lines.append(f"Stack {when}, when the lock was free again:" if stack.late else f"Stack {when}:")
-            if len(stack.frames) > MOST_SHOWN:
-                lines.append(f"  … {len(stack.frames) - MOST_SHOWN} outer calls")
-            for frame in stack.frames[-MOST_SHOWN:]:
+            frames = self._frames_of_call(stack)
+            if len(frames) > MOST_SHOWN:
+                lines.append(f"  … {len(frames) - MOST_SHOWN} more calls")
+            for frame in frames[-MOST_SHOWN:]:
                 lines.append(f'  File "{shown(frame.file)}", line {frame.line}, in {shown(frame.function)}')
                 if frame.source:
                     lines.append(f"    {shown(frame.source)}")

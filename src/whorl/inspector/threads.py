@@ -1,4 +1,4 @@
-"""What Linux tells about a thread: its times, its state, the system call that it is in, and the file of that.
+"""Facts about a thread, by Linux: its times, its state, its system call, and the file of that call.
 
 Each function returns None where the system does not tell.
 """
@@ -15,26 +15,34 @@ LONGEST_PATH = 256
 # The calls in which threads wait, by the numbers of each processor.
 _CALLS = {
     "x86_64": (
-        "0 read 1 write 2 open 7 poll 17 pread64 18 pwrite64 19 readv 20 writev 23 select 34 pause 35 nanosleep "
-        "40 sendfile 42 connect 43 accept 44 sendto 45 recvfrom 46 sendmsg 47 recvmsg 61 wait4 72 fcntl 73 flock "
-        "74 fsync 75 fdatasync 76 truncate 77 ftruncate 82 rename 83 mkdir 84 rmdir 87 unlink 128 rt_sigtimedwait "
-        "130 rt_sigsuspend 202 futex 230 clock_nanosleep 232 epoll_wait 247 waitid 257 openat 262 newfstatat "
-        "263 unlinkat 270 pselect6 271 ppoll 275 splice 277 sync_file_range 281 epoll_pwait 285 fallocate "
-        "288 accept4 295 preadv 296 pwritev 318 getrandom 326 copy_file_range 441 epoll_pwait2 4 stat 5 fstat 6 lstat "
-        "16 ioctl 3 close 9 mmap 11 munmap 26 msync 162 sync 306 syncfs 217 getdents64 332 statx"
+        "0 read 1 write 2 open 3 close 4 stat 5 fstat 6 lstat 7 poll 9 mmap 11 munmap "
+        "16 ioctl 17 pread64 18 pwrite64 19 readv 20 writev 23 select 26 msync 34 pause "
+        "35 nanosleep 40 sendfile 42 connect 43 accept 44 sendto 45 recvfrom 46 sendmsg "
+        "47 recvmsg 61 wait4 72 fcntl 73 flock 74 fsync 75 fdatasync 76 truncate "
+        "77 ftruncate 82 rename 83 mkdir 84 rmdir 87 unlink 128 rt_sigtimedwait "
+        "130 rt_sigsuspend 162 sync 202 futex 217 getdents64 230 clock_nanosleep "
+        "232 epoll_wait 247 waitid 257 openat 262 newfstatat 263 unlinkat 270 pselect6 "
+        "271 ppoll 275 splice 277 sync_file_range 281 epoll_pwait 285 fallocate 288 accept4 "
+        "295 preadv 296 pwritev 306 syncfs 318 getrandom 326 copy_file_range 332 statx "
+        "441 epoll_pwait2"
     ),
     "aarch64": (
-        "63 read 64 write 65 readv 66 writev 67 pread64 68 pwrite64 71 sendfile 72 pselect6 73 ppoll 76 splice "
-        "82 fsync 83 fdatasync 84 sync_file_range 46 ftruncate 47 fallocate 32 flock 25 fcntl 35 unlinkat "
-        "56 openat 95 waitid 98 futex 101 nanosleep 115 clock_nanosleep 133 rt_sigsuspend 137 rt_sigtimedwait "
-        "202 accept 203 connect 206 sendto 207 recvfrom 211 sendmsg 212 recvmsg 22 epoll_pwait 441 epoll_pwait2 "
-        "242 accept4 260 wait4 278 getrandom 285 copy_file_range 29 ioctl 57 close 61 getdents64 79 newfstatat "
-        "222 mmap 215 munmap 227 msync 81 sync 267 syncfs 291 statx"
+        "22 epoll_pwait 25 fcntl 29 ioctl 32 flock 35 unlinkat 46 ftruncate 47 fallocate "
+        "56 openat 57 close 61 getdents64 63 read 64 write 65 readv 66 writev 67 pread64 "
+        "68 pwrite64 71 sendfile 72 pselect6 73 ppoll 76 splice 79 newfstatat 81 sync "
+        "82 fsync 83 fdatasync 84 sync_file_range 95 waitid 98 futex 101 nanosleep "
+        "115 clock_nanosleep 133 rt_sigsuspend 137 rt_sigtimedwait 202 accept 203 connect "
+        "206 sendto 207 recvfrom 211 sendmsg 212 recvmsg 215 munmap 222 mmap 227 msync "
+        "242 accept4 260 wait4 267 syncfs 278 getrandom 285 copy_file_range 291 statx "
+        "441 epoll_pwait2"
     ),
 }
 _WITHOUT_FD = frozenset(
-    "open pause poll select pselect6 ppoll nanosleep clock_nanosleep futex wait4 waitid rt_sigsuspend rename mkdir "
-    "rmdir unlink rt_sigtimedwait getrandom stat lstat truncate mmap munmap msync sync".split()
+    (
+        "clock_nanosleep futex getrandom lstat mkdir mmap msync munmap nanosleep open pause poll "
+        "ppoll pselect6 rename rmdir rt_sigsuspend rt_sigtimedwait select stat sync truncate "
+        "unlink wait4 waitid"
+    ).split()
 )
 _PATH_ARGUMENT = {
     "open": 0, "openat": 1, "unlinkat": 1, "newfstatat": 1, "statx": 1, "stat": 0, "lstat": 0, "rename": 0,
@@ -52,12 +60,12 @@ SYSTEM_CALLS = _names()
 
 def times_of(thread: int) -> tuple[int | None, int | None]:
     """Return how long a thread has run, and how long it has waited for a processor, in nanoseconds."""
+    fields = _text_of(thread, "schedstat").split()
     try:
         # The clock of another thread's processor time (man 3 clock_getcpuclockid; here for one thread).
         ran: int | None = time.clock_gettime_ns((~thread << 3) | 6)
     except OSError:
         ran = None
-    fields = _text_of(thread, "schedstat").split()
     if len(fields) != 3 or fields[2] == "0":  # Without CONFIG_SCHED_INFO all are 0.
         return ran, None
     return int(fields[0]) if ran is None else ran, int(fields[1])
@@ -70,7 +78,7 @@ def is_runnable(thread: int) -> bool | None:
 
 
 def system_call_of(thread: int) -> tuple[str | None, str | None]:
-    """Return the name of the system call that a thread is in, "running" for none, and the file of the call."""
+    """Return the name and the file of the system call that a thread is in; "running": it is in none."""
     return describe_call(_text_of(thread, "syscall"))
 
 

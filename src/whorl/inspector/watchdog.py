@@ -5,13 +5,13 @@ threshold. The watchdog looks four times in that. It reads numbers that the loop
 the loop does nothing for it.
 
 A thread that waits for a processor looks like one that stalls. So the watchdog subtracts the time that the
-kernel counted as waiting (`threads`). If less than the threshold is left, other programs are to blame, and the
+kernel counted as waiting (`threads`). If less than the threshold is left, other programs took it. The
 stall counts as `starved`. The kernel adds that time only when the wait is over. So time of which it says
 nothing yet counts as waiting while the thread is ready to run.
 
 While C code holds the interpreter's lock, this thread cannot look. The compiled build's native thread then
 asks the stalled thread for its stack by a signal. The handler is faulthandler's: it runs in the thread itself
-and writes to a file in memory. Uncompiled, the stack is taken when the lock is free again, and is marked `late`.
+and writes to a file in memory. Uncompiled, the stack is taken when the lock is free, and is marked `late`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LONGEST_INTERVAL_NS = 250_000_000
 MOST_STALLS = 256  # kept for `stalls`
 MOST_STACKS = 8  # of one stall
 MOST_FRAMES = 100  # of a stack
-LOCK_WAIT_NS = 20_000_000  # A thread that gets the interpreter's lock later than this has waited for its holder.
+LOCK_WAIT_NS = 20_000_000  # A wait for the interpreter's lock is no longer, unless C code keeps the lock.
 QUIET_NS = 1_000_000_000  # at most one line of the log in this time
 LONG_STALL_NS = 1_000_000_000  # A stall that has lasted so long is logged before its end.
 END_WAIT = 2.0  # seconds that `stop` waits for the thread
@@ -75,7 +75,7 @@ class Usage(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """What a stalled thread did. The first three add up to the length."""
+    """The time of a stalled thread, by what it did. The first three add up to the length."""
 
     running_ns: int | None
     starved_ns: int | None
@@ -90,11 +90,12 @@ class WatchedLoop:
 
     def __init__(self, loop: Loop, thread: int | None, forget: Callable[[Any], object]) -> None:
         self.reference = weakref.ref(loop, forget)
+        self.name = f"<{type(loop).__name__} at {id(loop):#x}>"
+        self.run_began_ns = self.looked_ns = time.monotonic_ns()
         self.thread = thread
         self.place = -1  # of the native thread
         self.key: Key | None = None  # None unless the loop was awake at the last look
         self.progress: looks.Progress | None = None  # at the last look
-        self.turns = -1  # when it was last seen asleep
         self.began_ns = 0  # when the loop began what it does, as far as is known
         self.seen_ns = 0  # when it was last seen doing that
         self.base = Usage(None, None, 0, 0)  # the times when it began
@@ -102,7 +103,7 @@ class WatchedLoop:
         self.asleep_ns = 0  # how long the thread was surely asleep since then
         self.next_ns = 0  # the age at which something is to be done
         self.is_starving = False
-        self.lock_missed_ns = 0  # how long the watchdog waited for the interpreter's lock since then
+        self.lock_kept_ns = 0  # how long C code has kept the interpreter's lock since then
         #: What the native thread saw: when, the stack if it got one, and the system call.
         self.notes: list[tuple[int, tuple[Frame, ...] | None, str]] = []
         self.stall: Stall | None = None
@@ -141,20 +142,19 @@ class Watchdog:
     def _forget_everything(self) -> None:
         """Begin without loops, stalls and threads: anew, or in a forked child."""
         self._watched: dict[int, WatchedLoop] = {}
+        self._gone: collections.deque[tuple[WatchedLoop, int]] = collections.deque()
         self._stalls: collections.deque[Stall] = collections.deque(maxlen=MOST_STALLS)
         self._going_on: dict[int, Stall] = {}
         self._lock = threading.RLock()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._thread_number = 0
-        self._end = threading.Lock()  # held while the thread is to go on
+        self._end = threading.Lock()  # released to end the thread's pause
+        self._look_ended = threading.Condition()
+        self._looks = 0
         self._is_native = False
         self._stack_file = -1
-        self._last_look_ns = 0
         self._pause_ns = 0  # how long the watchdog sleeps between two looks
-        self._late_ns = 0  # how much later than planned the look comes that is under way
-        self._missed_ns = 0  # how much of that was no wait for a processor
-        self._looker_starved_ns = 0
         self._collector_began_ns = 0
         self._collector_ns = 0
         self._logged_ns = -QUIET_NS
@@ -208,8 +208,23 @@ class Watchdog:
             for watched in self._watched.values():
                 watched.key = None
                 watched.place = self._place_of(watched.reference(), watched.thread)
-            if self._thread is not None:
-                self._end.release()  # The thread looks now, and sleeps for the new interval.
+            self._wake()  # It sleeps for the new interval from now on.
+
+    def look_now(self) -> None:
+        """Let the thread look, and wait until it has: a stall that has just ended is known then."""
+        deadline = time.monotonic() + END_WAIT
+        with self._look_ended:
+            target = self._looks + 2  # One look may be under way.
+            while self._looks < target and time.monotonic() < deadline and self._wake():
+                self._look_ended.wait(self._interval_ns / 1e9)
+
+    def _wake(self) -> bool:
+        """End the thread's pause; return whether there is a thread."""
+        if self._thread is None:
+            return False
+        with contextlib.suppress(RuntimeError):  # It is awake already.
+            self._end.release()
+        return True
 
     def _start_thread(self) -> None:
         with self._starting:
@@ -282,6 +297,7 @@ class Watchdog:
     def _add(self, loop: Loop, thread: int | None) -> None:
         known = self._watched.get(id(loop))
         if known is not None and known.reference() is loop and known.thread == thread:
+            known.run_began_ns = time.monotonic_ns()
             return
         if known is not None:
             looks.unwatch(known.place)
@@ -294,8 +310,10 @@ class Watchdog:
             if watched is not None and watched.reference is reference:
                 del self._watched[number]
                 looks.unwatch(watched.place)
+                self._gone.append((watched, time.monotonic_ns()))  # The next look ends its stall.
 
         watched = WatchedLoop(loop, thread, forget)
+        watched.latest = self._usage(watched)
         self._watched[number] = watched
         watched.place = self._place_of(loop, thread)
 
@@ -314,12 +332,11 @@ class Watchdog:
             except Exception:
                 logger.exception("The watchdog could not look at the loops")
                 is_awake = False
-            pause_ns = self._interval_ns * (1 if is_awake else 2)
-            self._pause_ns = pause_ns
-            if end.acquire(timeout=pause_ns / 1e9):
-                if not self._is_on:
-                    break
-                continue  # The threshold was changed. The lock is held again.
+            with self._look_ended:
+                self._looks += 1
+                self._look_ended.notify_all()
+            self._pause_ns = self._interval_ns * (1 if is_awake else 2)
+            end.acquire(timeout=self._pause_ns / 1e9)
         if self._is_native:
             looks.beat(0)
 
@@ -329,86 +346,63 @@ class Watchdog:
             if self._is_native:
                 looks.beat(self._thread_number)
                 self._take_notes()
-            now = time.monotonic_ns()
-            self._note_lateness(now)
             is_awake = False
+            while self._gone:
+                self._look_at(self._gone[0][0], None, self._gone[0][1])
+                self._gone.popleft()
             for watched in list(self._watched.values()):
                 loop = watched.reference()
                 if loop is not None:
-                    is_awake |= self._look_at(watched, loop, now)
+                    is_awake |= self._look_at(watched, loop, 0)
                 del loop  # A loop that nobody uses any more ends where it would without a watchdog.
-            self._last_look_ns = time.monotonic_ns()
-            if self._unlogged and now - self._logged_ns >= QUIET_NS:
+            if self._unlogged and time.monotonic_ns() - self._logged_ns >= QUIET_NS:
                 self._log(None)
             return is_awake
 
-    def _note_lateness(self, now: int) -> None:
-        """Note how much later than planned this look comes, and how much of that is no wait for a processor."""
-        self._late_ns = self._missed_ns = 0
-        if self._last_look_ns and threading.get_native_id() == self._thread_number:
-            starved, before = threads.times_of(self._thread_number)[1] or 0, self._looker_starved_ns
-            self._looker_starved_ns = starved
-            self._late_ns = max(0, now - self._last_look_ns - self._pause_ns)
-            self._missed_ns = max(0, self._late_ns - (starved - before))
-
-    def _lock_kept_by(self, watched: WatchedLoop) -> int:
-        """Return how long C code kept the interpreter's lock since the last look, as far as is known.
-
-        Python's code hands the lock over when this thread has waited for 5 ms. So if the loop's thread has run
-        for much longer meanwhile, it was in C code.
-        """
-        before = watched.latest.ran_ns
-        watched.latest = usage = self._usage(watched)
-        if self._late_ns < LOCK_WAIT_NS:
-            return 0
-        ran = 0 if before is None or usage.ran_ns is None else min(usage.ran_ns - before, self._late_ns)
-        kept = max(ran, self._missed_ns)
-        return kept if kept >= LOCK_WAIT_NS else 0
-
-    def _look_at(self, watched: WatchedLoop, loop: Loop, now: int) -> bool:
-        before, progress = watched.progress, looks.progress_of(loop)
-        watched.progress = progress
+    def _look_at(self, watched: WatchedLoop, loop: Loop | None, gone_ns: int) -> bool:
+        """Look at one loop, or note that it is gone since then; return whether it is awake."""
+        before, progress = watched.progress, None if loop is None else looks.progress_of(loop)
+        is_idle = progress is None or progress[4]
+        if loop is not None and is_idle and progress == before:
+            watched.looked_ns = time.monotonic_ns()
+            watched.notes.clear()
+            return False  # It sleeps as before, or does not run.
+        # The times are read first: that may end with a wait for the interpreter's lock. What follows is read
+        # without giving up the lock.
+        earlier, watched.latest = watched.latest, self._usage(watched)
+        now = time.monotonic_ns() if loop is not None else gone_ns
+        watched.progress = progress = None if loop is None else looks.progress_of(loop)
+        looked, watched.looked_ns = watched.looked_ns, now
+        late = now - looked - self._pause_ns if threading.get_native_id() == self._thread_number else 0
+        kept = _lock_kept(earlier, watched.latest, late)
         key = None if progress is None or progress[4] else progress[:5]
-        if key is not None and key == watched.key:
+        if loop is not None and key is not None and key == watched.key:
             watched.seen_ns = now
-            watched.lock_missed_ns += self._lock_kept_by(watched)
+            watched.lock_kept_ns += kept
             if now - watched.began_ns >= watched.next_ns:
                 self._is_stalled(watched, loop, now)
             return True
         if watched.stall is not None or watched.is_starving:
             self._has_moved(watched, progress, now)
-        elif self._late_ns >= LOCK_WAIT_NS and progress != before:
-            self._passed_unseen(watched, loop, before, progress, now)
-        if key is None or progress is None:
-            turns = 0 if progress is None else progress[0]
-            if watched.key is not None or turns != watched.turns:
-                watched.latest = self._usage(watched)
-            watched.key, watched.turns = None, turns
-            watched.notes.clear()
-            return False
-        self._begin(watched, key, progress[5], now)
-        if now - watched.began_ns >= watched.next_ns:
-            self._is_stalled(watched, loop, now)
-        watched.notes.clear()
-        return True
-
-    def _begin(self, watched: WatchedLoop, key: Key, polled_ns: int, now: int) -> None:
-        """Note what the loop does now, and the times from which the shares are counted."""
-        earlier, kept = watched.latest, self._lock_kept_by(watched)
-        watched.began_ns = watched.seen_ns = now
-        watched.base = watched.latest
-        watched.lock_missed_ns = 0
-        if key[3] <= 1 and self._last_look_ns < polled_ns <= now:
-            # The first callback since the poll: it began right then. The earlier times are those of the last
-            # look. What the thread did between that and the poll is little, as a look follows each quarter.
-            watched.began_ns = polled_ns
-            watched.lock_missed_ns = min(kept, now - polled_ns)
-            if earlier.ran_ns is not None:
-                watched.base = earlier
+        elif kept:
+            self._passed_unseen(watched, before, earlier, kept, looked, now)
         watched.key = key
-        watched.asleep_ns = 0
-        watched.next_ns = self._threshold_ns
-        watched.is_starving = watched.is_logged = False
+        if loop is not None and key is not None and progress is not None:
+            watched.began_ns = watched.seen_ns = now
+            watched.base = watched.latest
+            watched.asleep_ns = watched.lock_kept_ns = 0
+            watched.next_ns = self._threshold_ns
+            watched.is_logged = False
+            if key[3] <= 1 and looked < progress[5] <= now:
+                # The first callback since the poll: it began right then. The earlier times are those of the
+                # last look. What the thread did between that and the poll is little.
+                watched.began_ns = progress[5]
+                watched.lock_kept_ns = min(kept, now - watched.began_ns)
+                watched.base = watched.latest if earlier.ran_ns is None else earlier
+                if now - watched.began_ns >= watched.next_ns:
+                    self._is_stalled(watched, loop, now)
+        watched.notes.clear()
+        return key is not None
 
     def _is_stalled(self, watched: WatchedLoop, loop: Loop, now: int) -> None:
         """Report a callback that has reached the next age, with a stack of this moment."""
@@ -418,8 +412,8 @@ class Watchdog:
             return
         age = now - watched.began_ns
         is_new = watched.stall is None
-        stall = watched.stall or self._new_stall(watched, loop, now)
-        late = watched.lock_missed_ns * 2 >= age - (shares.starved_ns or 0)
+        stall = watched.stall or self._new_stall(watched, now)
+        late = watched.lock_kept_ns * 2 >= age - (shares.starved_ns or 0)
         stacks = [*stall.stacks, *watched.noted_stacks()]
         if len(stacks) < MOST_STACKS:
             stack, call, task = self._stack_of(watched, loop, age, late)
@@ -432,7 +426,7 @@ class Watchdog:
         while watched.next_ns <= age:
             watched.next_ns *= 2
         if is_new:
-            self._tell(stall)
+            self._notify_listeners(stall)
         if not watched.is_logged and age >= max(LONG_STALL_NS, 8 * self._threshold_ns):
             watched.is_logged = True
             self._log(stall)
@@ -452,40 +446,41 @@ class Watchdog:
     def _passed_unseen(
         self,
         watched: WatchedLoop,
-        loop: Loop,
         before: looks.Progress | None,
-        progress: looks.Progress | None,
+        earlier: Usage,
+        kept: int,
+        looked: int,
         now: int,
     ) -> None:
         """Report a stall that began and ended while this thread waited for the interpreter's lock.
 
-        The loop was awake since its last sleep, but not longer than the lock was missing: its holder kept it
-        in one go, since it has to hand it over when this thread asks for it.
+        The loop was awake since its last sleep. The stall was not longer than the lock was missing. The
+        holder kept the lock in one go: it has to hand it over when this thread asks for it.
         """
+        progress = watched.progress
         slept = 0 if before is None or progress is None else progress[2] - before[2]
-        if before is None or (before[4] and slept):
-            watched.began_ns = self._last_look_ns if before is None else before[4] + slept
+        if watched.key is None:
+            if before is not None and before[4] and not slept:
+                return  # The loop slept all the time.
+            if before is not None and before[4]:
+                watched.began_ns = before[4] + slept
+            else:
+                watched.began_ns = max(looked, watched.run_began_ns)
+            watched.base = earlier
             slept = 0
-        elif watched.key is None:
-            return  # The loop slept all the time.
         end = now
         if progress is not None and progress[4]:
             end = progress[4]
-        elif progress is not None and progress[5] > self._last_look_ns:
+        elif progress is not None and progress[5] > looked:
             end = progress[5]
-        earlier, kept = watched.latest, self._lock_kept_by(watched)
-        if kept == 0:
-            return
-        if watched.key is None:
-            watched.base = earlier
-        length = min(end - watched.began_ns - slept, self._late_ns + self._pause_ns)
+        length = min(end - watched.began_ns - slept, now - looked)
         if length < self._threshold_ns:
             return
         watched.began_ns = end - length
         watched.asleep_ns = 0
-        watched.lock_missed_ns = min(kept, length)
+        watched.lock_kept_ns = min(kept, length)
         if self._shares(watched, end).own_ns >= self._threshold_ns:
-            stall = _changed(self._new_stall(watched, loop, end), stacks=watched.noted_stacks())
+            stall = _changed(self._new_stall(watched, end), stacks=watched.noted_stacks())
             if stall.stacks:
                 stall = _changed(stall, call=_called_by(stall.stacks[0].frames))
             self._end_stall(watched, stall, end)
@@ -495,7 +490,7 @@ class Watchdog:
         self._stalls.append(stall)
         self._going_on.pop(stall.number, None)
         watched.stall = None
-        self._tell(stall)
+        self._notify_listeners(stall)
         if watched.is_logged:
             logger.info("%s", stall.summary())
         else:
@@ -503,13 +498,13 @@ class Watchdog:
 
     # Reports.
 
-    def _new_stall(self, watched: WatchedLoop, loop: Loop, now: int) -> Stall:
+    def _new_stall(self, watched: WatchedLoop, now: int) -> Stall:
         self._number += 1
         return Stall(
             number=self._number,
-            loop=f"<{type(loop).__name__} at {id(loop):#x}>",
+            loop=watched.name,
             thread=watched.thread,
-            began=time.time() - (time.monotonic_ns() - watched.began_ns) / 1e9,
+            began_ns=watched.began_ns,
             length_ns=now - watched.began_ns,
             ended=False,
             running_ns=None,
@@ -538,8 +533,8 @@ class Watchdog:
         return stall
 
     def _is_lock_held(self, watched: WatchedLoop, shares: Shares, length: int) -> bool | None:
-        """Return whether the loop's thread kept the interpreter's lock for most of the time; None: unknown."""
-        if watched.lock_missed_ns * 2 < length - (shares.starved_ns or 0):
+        """Return whether the loop's thread kept the interpreter's lock most of the time; None: unknown."""
+        if watched.lock_kept_ns * 2 < length - (shares.starved_ns or 0):
             return False
         calls = [call for _, _, call in watched.notes if call]
         if calls:  # A thread in futex waits for a lock: for the interpreter's, that is.
@@ -602,17 +597,17 @@ class Watchdog:
     # Times.
 
     def _usage(self, watched: WatchedLoop) -> Usage:
+        looker = threads.times_of(self._thread_number)[1] or 0 if self._thread_number else 0
         ran, starved = (None, None) if watched.thread is None else threads.times_of(watched.thread)
         collector = self._collector_ns
         if self._collector_began_ns:
             collector += time.monotonic_ns() - self._collector_began_ns
-        return Usage(ran, starved, self._looker_starved_ns, collector)
+        return Usage(ran, starved, looker, collector)
 
     def _shares(self, watched: WatchedLoop, now: int) -> Shares:
         """Return what the thread did since `began_ns`."""
         length = now - watched.began_ns
-        base, usage = watched.base, self._usage(watched)
-        watched.latest = usage
+        base, usage = watched.base, watched.latest
         gc_ns = min(usage.collector_ns - base.collector_ns, length)
         if base.ran_ns is None or usage.ran_ns is None:
             return Shares(None, None, None, gc_ns, length)
@@ -653,7 +648,7 @@ class Watchdog:
 
         return unsubscribe
 
-    def _tell(self, stall: Stall) -> None:
+    def _notify_listeners(self, stall: Stall) -> None:
         with self._busy():
             for listener in list(self._listeners):
                 try:
@@ -711,6 +706,21 @@ def parse_dumps(text: str) -> Iterator[tuple[Frame, ...]]:
             frames = []
 
 
+def _lock_kept(earlier: Usage, latest: Usage, late_ns: int) -> int:
+    """Return how long C code kept the interpreter's lock before a look that is so late, as far as is known.
+
+    Python's code hands the lock over when the watchdog has waited for 5 ms. If the loop's thread has run for
+    much longer meanwhile, it was in C code.
+    """
+    if late_ns < LOCK_WAIT_NS:
+        return 0
+    ran = 0
+    if earlier.ran_ns is not None and latest.ran_ns is not None:
+        ran = min(latest.ran_ns - earlier.ran_ns, late_ns)
+    kept = max(ran, late_ns - (latest.looker_starved_ns - earlier.looker_starved_ns))
+    return kept if kept >= LOCK_WAIT_NS else 0
+
+
 def _changed(stall: Stall, **fields: Any) -> Stall:
     return dataclasses.replace(stall, **fields)
 
@@ -754,7 +764,7 @@ def _task_of(loop: Any) -> tuple[str | None, CodeType | None]:
 
 
 def _called_by(frames: tuple[Frame, ...]) -> str | None:
-    """Return the name of the function that the loop called: the first of the program's after the loop's own."""
+    """Return the name of the function that the loop called: the program's first after the loop's own."""
     is_inside = False
     for frame in frames:
         is_ours = frame.file.startswith(MACHINERY)
