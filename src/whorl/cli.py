@@ -8,7 +8,7 @@ import click
 
 import whorl
 from whorl import launcher, report
-from whorl.inspector import commands as asking
+from whorl.inspector.asking import commands as asking
 from whorl.inspector.settings import DEFAULT_THRESHOLD, duration
 
 _FOR_THE_PROGRAM = {"allow_interspersed_args": False, "ignore_unknown_options": True}

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from whorl.inspector.inspector import Inspector, start
-from whorl.inspector.handles import HandleFigures
 from whorl.inspector.stalls import Frame, Stack, Stall
-from whorl.inspector.tasks import TaskFigures
-from whorl.inspector.waits import Wait
+from whorl.inspector.tables.handles import HandleFigures
+from whorl.inspector.tables.tasks import TaskFigures
+from whorl.inspector.tables.waits import Wait
 
 __all__ = ["Frame", "HandleFigures", "Inspector", "Stack", "Stall", "TaskFigures", "Wait", "start"]

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from typing import Any
 
 from whorl.core.loop.loop import Loop
-from whorl.inspector import handles as handles_
 from whorl.inspector import settings as settings_
-from whorl.inspector import tasks as tasks_
-from whorl.inspector.answers import Answers
+from whorl.inspector.asking.answers import Answers
 from whorl.inspector.settings import DEFAULT_SIGNAL, DEFAULT_THRESHOLD, Settings
 from whorl.inspector.stalls import Stall
+from whorl.inspector.tables import handles as handles_
+from whorl.inspector.tables import tasks as tasks_
 from whorl.inspector.watchdog import Watchdog, has_real_clock
 
 _current: Inspector | None = None

@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 
-from whorl.inspector import client
-from whorl.inspector.tasks import TaskFigures, cut, summary, tree_of, wait_text
-from whorl.inspector.waits import Wait
-from whorl.inspector.wording import count
+from whorl.inspector.asking import client
+from whorl.inspector.tables.tasks import TaskFigures, cut, summary, tree_of, wait_text
+from whorl.inspector.tables.waits import Wait
+from whorl.inspector.tables.wording import count
 
 PID = click.argument("pid", type=click.IntRange(1))
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
@@ -102,7 +102,7 @@ def handles(pid: int, as_json: bool) -> None:
         click.echo(json.dumps({"pid": pid, "loops": loops}))
         return
     for number, found in enumerate(loops):
-        _headline(pid, number, len(loops), count(len(found), 'handle'))
+        _headline(pid, number, len(loops), count(len(found), "handle"))
         if found:
             names = ["FD", "KIND", "STATE", "UNSENT", "IN", "OUT", "ADDRESS", "OWNER"]
             click.echo("\n" + table(names, [_handle(row) for row in found], last=0.2))
@@ -111,7 +111,11 @@ def handles(pid: int, as_json: bool) -> None:
 
 
 def _handle(row: dict[str, Any]) -> list[str]:
-    words = [row["state"], "paused" if "reading" in row["paused"] else "", "full" if "writing" in row["paused"] else ""]
+    words = [
+        row["state"],
+        "paused" if "reading" in row["paused"] else "",
+        "full" if "writing" in row["paused"] else "",
+    ]
     state = ", ".join(word for word in words if word)
     sizes = [_size(row[name]) for name in ("unsent", "bytes_in", "bytes_out")]
     fd = "" if row["fd"] is None else str(row["fd"])

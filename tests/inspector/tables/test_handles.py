@@ -11,7 +11,7 @@ from typing import Any
 import whorl
 from whorl import Loop
 from whorl.handles import Timer
-from whorl.inspector.handles import HandleFigures, handles
+from whorl.inspector.tables.handles import HandleFigures, handles
 
 
 def rows_of(loop: Any) -> dict[int | None, HandleFigures]:
@@ -29,7 +29,7 @@ def test_a_server_and_both_ends_of_a_connection_are_listed() -> None:
 
         writers: list[Any] = []
         server = await asyncio.start_server(connected, "127.0.0.1", 0)
-        address = "127.0.0.1:{}".format(server.sockets[0].getsockname()[1])
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
         _, writer = await asyncio.open_connection("127.0.0.1", server.sockets[0].getsockname()[1])
         await accepted.wait()
         rows = handles(loop)
@@ -49,9 +49,7 @@ def test_a_server_and_both_ends_of_a_connection_are_listed() -> None:
 def test_addresses_are_read_without_being_stored() -> None:
     async def main() -> None:
         accepted = asyncio.get_running_loop().create_future()
-        server = await asyncio.get_running_loop().create_server(
-            lambda: Noting(accepted), "127.0.0.1", 0
-        )
+        server = await asyncio.get_running_loop().create_server(lambda: Noting(accepted), "127.0.0.1", 0)
         with socket.create_connection(server.sockets[0].getsockname()) as client:
             transport = await accepted
             for _ in range(2):
@@ -145,7 +143,7 @@ def test_the_machines_loop_has_a_table_too() -> None:
     timer = Timer(loop)
     timer.start(lambda timer: None, 10**9)
     rows = handles(loop)
-    assert [(row.kind, row.state, row.fd) for row in rows if row.kind == "timer"] == [("timer", "active", None)]
+    assert [(row.state, row.fd) for row in rows if row.kind == "timer"] == [("active", None)]
     timer.close()
     loop.run()
     loop.close()

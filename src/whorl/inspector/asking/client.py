@@ -10,7 +10,7 @@ import struct
 import time
 from typing import Any
 
-from whorl.inspector import directory
+from whorl.inspector.asking import directory
 
 PATIENCE = 2.0
 LONGEST_ANSWER = 256 << 20
@@ -148,7 +148,12 @@ def _folders(pid: int, user: int) -> list[str]:
     """Return the directories where a process may have its socket: by its environment, and by this one's."""
     paths = [
         directory.path_for(environment, user)
-        for environment in (_environment_of(pid), dict(os.environ), {"XDG_RUNTIME_DIR": f"/run/user/{user}"}, {})
+        for environment in (
+            _environment_of(pid),
+            dict(os.environ),
+            {"XDG_RUNTIME_DIR": f"/run/user/{user}"},
+            {},
+        )
     ]
     # A process in a container has another root.
     return list(dict.fromkeys([*paths, *(f"/proc/{pid}/root{path}" for path in paths)]))

@@ -11,19 +11,30 @@ import functools
 import types
 from typing import Any
 
-from whorl.inspector import text as text_
+#: The longest name that is shown, in bytes; a program may give a task a name of any length.
+LONGEST = 256
 
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.CoroutineType, types.GeneratorType)
 _NAMED = (*_FUNCTIONS, types.AsyncGeneratorType, type)
 
 
 def shown(text: object) -> str:
-    """Return a text of the program's for a terminal; of anything but a text, the name of its type."""
+    """Return a text with control characters escaped, cut at 256 bytes; of anything else, its type's name."""
     if type(text) is bytes:
         text = text.decode("utf-8", "backslashreplace")
     if not issubclass(type(text), str):
         return type_name(text)
-    return text_.shown(str.__getitem__(text, slice(None)))  # type: ignore[arg-type]
+    some: Any = text
+    plain = str.__getitem__(some, slice(LONGEST + 1))
+    escaped = "".join(char if char.isprintable() else _escape(char) for char in plain[:LONGEST])
+    encoded = escaped.encode("utf-8", "replace")
+    if len(encoded) <= LONGEST and len(plain) <= LONGEST:
+        return escaped
+    return encoded[: LONGEST - 3].decode("utf-8", "ignore") + "…"
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
 
 
 def type_name(thing: object) -> str:

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.inspector.waiting_programs import PROGRAMS
-from whorl.inspector import waits
-from whorl.inspector.tasks import TaskFigures, tasks
+from tests.inspector.tables.waiting_programs import PROGRAMS
+from whorl.inspector.tables import waits
+from whorl.inspector.tables.tasks import TaskFigures, tasks
 
 KINDS = pytest.mark.parametrize("kind", ["asyncio", "compiled"])
 
@@ -55,7 +55,7 @@ def test_a_wait_is_named(name: str, kind: str) -> None:
     assert wait.kind == expected
     assert re.fullmatch(text, wait.text), wait.text
     if expected == "descriptor":
-        assert wait.fd is not None and f"(fd {wait.fd})" in wait.text
+        assert f"(fd {wait.fd})" in wait.text
 
 
 @pytest.mark.parametrize("name", ["wait", "wait_for", "event_with_a_timeout"])

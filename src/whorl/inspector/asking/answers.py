@@ -22,8 +22,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from whorl.inspector import directory, handles, tasks
-from whorl.inspector.wording import shown, type_name
+from whorl.inspector.asking import directory
+from whorl.inspector.tables import handles, tasks
+from whorl.inspector.tables.wording import shown, type_name
 
 VERSION = 1
 LONGEST_REQUEST = 64 * 1024
@@ -32,7 +33,6 @@ MOST_CLIENTS = 8
 REQUEST_TIME = 1.0
 #: The seconds that a client may stay silent between two requests.
 IDLE_TIME = 10.0
-_BUSY = select.POLLIN | select.POLLHUP | select.POLLERR
 
 Request = dict[str, Any]
 
@@ -142,18 +142,19 @@ class Answers:
         poller.register(listener, select.POLLIN)
         for fd, client in self._clients.items():
             poller.register(fd, select.POLLOUT if client.unsent else select.POLLIN)
-        for fd, _ in poller.poll(self._patience()):
+        found = [fd for fd, _ in poller.poll(self._patience())]
+        for fd in found:
             if self._is_stopping:
                 return
-            if fd == listener.fileno():
-                self._accept(listener)
-            elif fd in self._clients:
+            if fd in self._clients:
                 self._clients[fd].step(self._answer)
         now = time.monotonic()
         for fd, client in list(self._clients.items()):
             if client.is_over or now >= client.deadline:
                 client.close()
                 del self._clients[fd]
+        if listener.fileno() in found:  # last: those that have left make room
+            self._accept(listener)
 
     def _patience(self) -> float | None:
         """Return how many milliseconds nothing has to be done, None for any time."""
@@ -330,7 +331,12 @@ def _plain(stall: Any) -> Request:
     """Return a stall as JSON has it, with the words in which it is told."""
     plain = dataclasses.asdict(stall)
     plain["stacks"] = [stack._asdict() for stack in stall.stacks]
-    return plain | {"text": stall.text(), "reason": stall.reason, "syscall": stall.syscall, "file": stall.file}
+    return plain | {
+        "text": stall.text(),
+        "reason": stall.reason,
+        "syscall": stall.syscall,
+        "file": stall.file,
+    }
 
 
 TABLES: dict[str, Callable[[Any, Request], Any]] = {

@@ -24,7 +24,7 @@ def path_for(environment: dict[str, str], user: int) -> str:
         return os.path.abspath(environment["WHORL_INSPECT_DIR"])
     if environment.get("XDG_RUNTIME_DIR"):
         return os.path.join(environment["XDG_RUNTIME_DIR"], "whorl")
-    return f"/dev/shm/whorl-{user}"  # noqa: S108 - it is checked
+    return f"/dev/shm/whorl-{user}"
 
 
 def opened(path: str) -> int:

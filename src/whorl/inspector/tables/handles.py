@@ -23,7 +23,7 @@ from whorl.core.loop.wakeup import SignalPipe, Wakeup
 from whorl.core.pollers.contract import IOHandle
 from whorl.core.states import Event
 from whorl.handles.process.exit_watch import ExitWatch
-from whorl.inspector.wording import address, function_name, shown, type_name
+from whorl.inspector.tables.wording import address, function_name, shown, type_name
 
 READABLE = int(Event.READABLE)
 WRITABLE = int(Event.WRITABLE)

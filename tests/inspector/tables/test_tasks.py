@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import whorl
-from whorl.inspector.tasks import SHOWN_ALIKE, TaskFigures, stack, tasks, tree, tree_of
-from whorl.inspector.waits import Wait
+from whorl.inspector.tables.tasks import SHOWN_ALIKE, TaskFigures, stack, tasks, tree, tree_of
+from whorl.inspector.tables.waits import Wait
 
 
 def seen(main: Any) -> tuple[list[TaskFigures], str]:

@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from whorl.inspector import waits
-from whorl.inspector.waits import ATTEMPTS, Tables, Wait, chain_of, is_library, is_pending
-from whorl.inspector.wording import count, duration, function_name, shown, task_name
+from whorl.inspector.tables import waits
+from whorl.inspector.tables.waits import ATTEMPTS, Tables, Wait, chain_of, is_library
+from whorl.inspector.tables.wording import count, duration, field, function_name, shown, task_name
 
 #: How long another thread works on a table before it lets the loop run, in seconds, and for how long.
 PIECE = 0.0002
@@ -114,7 +114,14 @@ def _figures(tables: Tables, task: Any, current: Any) -> TaskFigures:
             break
     times = _times(tables.loop, task)
     return TaskFigures(
-        id(task), task_name(task), function_name(coro), state, where(links), wait, _group_parent(task), **times
+        id(task),
+        task_name(task),
+        function_name(coro),
+        state,
+        where(links),
+        wait,
+        _group_parent(task),
+        **times,
     )
 
 
@@ -159,7 +166,7 @@ def _group_parent(task: Any) -> int | None:
     for callback in waits.callbacks_of(task):
         owner = waits.owner_of(callback)
         if issubclass(type(owner), asyncio.taskgroups.TaskGroup):
-            parent = waits.field(owner, "_parent_task")
+            parent = field(owner, "_parent_task")
             return None if parent is None else id(parent)
     return None
 
@@ -218,7 +225,8 @@ def _cycle_line(names: list[str]) -> str:
 
 def _cycles(known: dict[int, TaskFigures]) -> list[list[int]]:
     """Return the groups of tasks each of which waits for the next one, and the last for the first."""
-    cycles, seen = [], set()
+    cycles: list[list[int]] = []
+    seen: set[int] = set()
     for start in known:
         path: dict[int, None] = {}
         number: int | None = start
@@ -267,7 +275,9 @@ def _alike(
 
 def _folded(group: list[TaskFigures], lead: str) -> list[str]:
     rest = len(group) - SHOWN_ALIKE
-    return [f"{lead}… and {rest:,} more like {'this one' if SHOWN_ALIKE == 1 else 'these'}"] if rest > 0 else []
+    return (
+        [f"{lead}… and {rest:,} more like {'this one' if SHOWN_ALIKE == 1 else 'these'}"] if rest > 0 else []
+    )
 
 
 def _title(figures: TaskFigures) -> str:
@@ -306,5 +316,3 @@ def short_path(path: str) -> str:
 def cut(line: str, width: int) -> str:
     """Return a line of at most `width` characters."""
     return line if len(line) <= width else line[: max(width - 1, 0)] + "…"
-
-

@@ -314,5 +314,3 @@ async def opened_file(stack: contextlib.AsyncExitStack) -> Any:
 
     stack.callback(release)
     return wait()
-
-

@@ -32,8 +32,8 @@ from whorl.aio.threads.executor_job import ExecutorJob, unfinished_jobs
 from whorl.aio.threads.future_chain import ChainedFuture
 from whorl.core.kernel.kernel import Kernel
 from whorl.handles.fs.request import FsRequest
-from whorl.inspector.handles import describe, describe_descriptor, is_transport
-from whorl.inspector.wording import (
+from whorl.inspector.tables.handles import describe, describe_descriptor, is_transport
+from whorl.inspector.tables.wording import (
     address,
     count,
     duration,
@@ -147,7 +147,9 @@ def chain_of(coro: Any) -> tuple[list[Link], Any]:
     for _ in range(LONGEST_CHAIN):
         kind = type(awaited)
         if kind in _NAMES:
-            links.append(Link(awaited, getattr(awaited, _NAMES[kind] + "_code"), links[-1] if links else None))
+            links.append(
+                Link(awaited, getattr(awaited, _NAMES[kind] + "_code"), links[-1] if links else None)
+            )
             awaited = getattr(awaited, _NEXT[kind])
         elif kind in _WRAPPERS:
             inner = [thing for thing in gc.get_referents(awaited) if type(thing) in (*_NAMES, *_WRAPPERS)]
@@ -411,7 +413,9 @@ def _wait_some(tables: Tables, links: list[Link], future: Any) -> Wait | None:
 
 def _wait_for(tables: Tables, links: list[Link], future: Any) -> Wait | None:
     """Describe `asyncio.wait_for` of Python 3.11, which awaits a future of its own."""
-    inner = [thing for thing in links[0].objects() if issubclass(type(thing), FUTURES) and thing is not future]
+    inner = [
+        thing for thing in links[0].objects() if issubclass(type(thing), FUTURES) and thing is not future
+    ]
     if not inner:
         return None
     wait = describe_future(tables, inner[0])
@@ -430,7 +434,9 @@ def _unfinished(found: Any) -> list[Any]:
     """Return the futures of a collection that are not done; another thread may be changing it."""
     for _ in range(ATTEMPTS):
         try:
-            return [future for future in list(found) if issubclass(type(future), FUTURES) and is_pending(future)]
+            return [
+                future for future in list(found) if issubclass(type(future), FUTURES) and is_pending(future)
+            ]
         except RuntimeError:
             continue
     return []
@@ -458,7 +464,7 @@ def _functions() -> Iterator[tuple[Any, Describer]]:
     for writer in (streams.StreamWriter, reader_writer.StreamWriter):
         yield vars(writer)["drain"], _drain
     yield streams.StreamWriter.wait_closed, _writer_closed
-    yield base_subprocess.BaseSubprocessTransport._wait, _process  # type: ignore[attr-defined]
+    yield base_subprocess.BaseSubprocessTransport._wait, _process
     yield subprocesses.SubprocessTransport._wait, _process
     yield subprocess.Process.wait, _process
     for name in ("__aexit__", "_aexit"):
@@ -546,7 +552,9 @@ def _from_callback(tables: Tables, callback: Any) -> Wait | None:
 
 def owner_of(callback: Any) -> Any:
     """Return the object of a method, None for anything else."""
-    return callback.__self__ if issubclass(type(callback), (types.MethodType, types.BuiltinMethodType)) else None
+    return (
+        callback.__self__ if issubclass(type(callback), (types.MethodType, types.BuiltinMethodType)) else None
+    )
 
 
 def _is_filled(cell: types.CellType) -> bool:
