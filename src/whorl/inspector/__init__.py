@@ -9,6 +9,6 @@ from whorl.inspector.inspector import Inspector, start
 from whorl.inspector.stalls import Frame, Stack, Stall
 from whorl.inspector.tables.handles import HandleFigures
 from whorl.inspector.tables.tasks import TaskFigures
-from whorl.inspector.tables.waits import Wait
+from whorl.inspector.tables.waits import TaskWait
 
-__all__ = ["Frame", "HandleFigures", "Inspector", "Stack", "Stall", "TaskFigures", "Wait", "start"]
+__all__ = ["Frame", "HandleFigures", "Inspector", "Stack", "Stall", "TaskFigures", "TaskWait", "start"]

@@ -23,7 +23,7 @@ from whorl.inspector.asking import answers, client, directory
 
 
 class Source:
-    """What is asked, in the place of an inspector."""
+    """A stand-in for the inspector."""
 
     def __init__(self) -> None:
         self.open_loops: list[Any] = []
@@ -226,7 +226,7 @@ def test_a_directory_of_another_user_is_refused(folder: Path) -> None:
         directory.check(str(folder), os.stat_result(found))
 
 
-def test_what_dead_processes_left_is_removed(folder: Path) -> None:
+def test_files_of_dead_processes_are_removed(folder: Path) -> None:
     folder.mkdir(0o700)
     reused = folder / f"{os.getpid()}-1.sock"
     dead = folder / "4194399-1.sock"
@@ -241,7 +241,7 @@ def test_what_dead_processes_left_is_removed(folder: Path) -> None:
     serving.stop()
 
 
-def test_a_file_that_this_process_left_before_exec_is_replaced(folder: Path) -> None:
+def test_a_file_left_before_exec_is_replaced(folder: Path) -> None:
     folder.mkdir(0o700)
     (folder / directory.name_of(os.getpid())).write_text("")
     serving = answers.Answers(Source())
@@ -283,7 +283,7 @@ def test_the_inspector_answers_from_the_first_run_on(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_no_socket_is_made_if_none_is_wanted(folder: Path) -> None:
+def test_the_socket_is_made_only_if_it_is_wanted(folder: Path) -> None:
     with whorl.inspector.start(socket=False):
         whorl.run(asyncio.sleep(0))
         assert not folder.exists()

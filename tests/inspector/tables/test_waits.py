@@ -1,4 +1,4 @@
-"""What a task waits for, by kind: with asyncio's tasks and with Whorl's."""
+"""The waits of tasks, by kind: with asyncio's tasks and with Whorl's."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def figures_of(task: asyncio.Task[Any]) -> TaskFigures:
     raise AssertionError("it never waits")
 
 
-async def wait_of(begin: Any) -> waits.Wait:
+async def wait_of(begin: Any) -> waits.TaskWait:
     """Return what a program waits for, and end it."""
     async with contextlib.AsyncExitStack() as stack:
         task = asyncio.create_task(await begin(stack))

@@ -283,8 +283,7 @@ def _warn(text: str) -> None:
 
 
 def _hello(source: Any, request: Request) -> Any:
-    import whorl
-
+    whorl: Any = sys.modules["whorl"]
     return {
         "pid": os.getpid(),
         "whorl": whorl.__version__,

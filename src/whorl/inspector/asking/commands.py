@@ -14,7 +14,7 @@ import click
 
 from whorl.inspector.asking import client
 from whorl.inspector.tables.tasks import TaskFigures, cut, summary, tree_of, wait_text
-from whorl.inspector.tables.waits import Wait
+from whorl.inspector.tables.waits import TaskWait
 from whorl.inspector.tables.wording import count
 
 PID = click.argument("pid", type=click.IntRange(1))
@@ -75,7 +75,7 @@ def tasks(pid: int, as_tree: bool, as_json: bool, waiting_for: int | None) -> No
 def _task(row: dict[str, Any]) -> TaskFigures:
     wait, where = row.pop("waits_for"), row.pop("where")
     if wait is not None:
-        wait = Wait(**wait | {"tasks": tuple(wait["tasks"])})
+        wait = TaskWait(**wait | {"tasks": tuple(wait["tasks"])})
     return TaskFigures(**row, waits_for=wait, where=None if where is None else tuple(where))
 
 

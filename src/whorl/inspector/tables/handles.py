@@ -36,7 +36,7 @@ _SocketClass: Any = socket.socket
 
 @dataclasses.dataclass(frozen=True)
 class HandleFigures:
-    """One handle of a loop. What is not known is None."""
+    """One handle of a loop. A field that is not known is None."""
 
     kind: str
     fd: int | None
@@ -241,14 +241,14 @@ def describe_descriptor(loop: Any, fd: int, owner: Any = None) -> Place:
     if fd < 0:
         return Place("a closed descriptor")
     if type(owner) is _SocketClass and owner.fileno() == fd:
-        peer = address(_asked(_SocketClass.getpeername, owner))
-        local = address(_asked(_SocketClass.getsockname, owner))
+        peer = address(_address_by(_SocketClass.getpeername, owner))
+        local = address(_address_by(_SocketClass.getsockname, owner))
         return _connection(fd, peer, local, "UNIX" if owner.family == socket.AF_UNIX else "nameless")
     path = _path(loop, fd)
     return Place(f"{path or 'a descriptor'} (fd {fd})", fd=fd, local=path)
 
 
-def _asked(method: Any, sock: Any) -> Any:
+def _address_by(method: Any, sock: Any) -> Any:
     try:
         return method(sock)
     except OSError:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from whorl.inspector.tables import waits
-from whorl.inspector.tables.waits import ATTEMPTS, Tables, Wait, chain_of, is_library
+from whorl.inspector.tables.waits import ATTEMPTS, Tables, TaskWait, chain_of, is_library
 from whorl.inspector.tables.wording import count, duration, field, function_name, shown, task_name
 
 #: How long another thread works on a table before it lets the loop run, in seconds, and for how long.
@@ -28,7 +28,7 @@ SHOWN_ALIKE = 3
 
 @dataclasses.dataclass(frozen=True)
 class TaskFigures:
-    """One task. Times are in nanoseconds; what is not known is None.
+    """One task. Times are in nanoseconds; a field that is not known is None.
 
     `where` is the innermost function of the program: its file, line and name. `parent` is the task that the
     tree shows above: the one whose TaskGroup it is in, or one that waits for it.
@@ -39,7 +39,7 @@ class TaskFigures:
     coro: str
     state: str  #: running, scheduled, waiting, done
     where: tuple[str, int, str] | None
-    waits_for: Wait | None = None
+    waits_for: TaskWait | None = None
     parent: int | None = None
     created_at: int | None = None
     busy_ns: int | None = None

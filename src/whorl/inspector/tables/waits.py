@@ -1,4 +1,4 @@
-"""What a task waits for: a descriptor and its peer, a timer, a lock, a queue, a thread, another task.
+"""The waits of tasks: for a descriptor and its peer, a timer, a lock, a queue, a thread, another task.
 
 The chain of coroutines is followed from the task to its end. The innermost functions of asyncio and of Whorl
 say what kind of wait it is. The objects that their frames refer to say which lock, reader or request it is:
@@ -61,8 +61,8 @@ _GATHERING: Any = tasks._GatheringFuture  # type: ignore[attr-defined]
 
 
 @dataclasses.dataclass(frozen=True)
-class Wait:
-    """What a task waits for: `text` is for people, the rest for programs."""
+class TaskWait:
+    """The wait of a task: `text` is for people, the rest for programs."""
 
     kind: str
     text: str
@@ -205,68 +205,68 @@ def now_of(loop: Any) -> int:
 # What each function of asyncio's and Whorl's waits for. A describer gets the tables, the links from this
 # function on, and the future at the end.
 
-Describer = Callable[[Tables, list[Link], Any], "Wait | None"]
+Describer = Callable[[Tables, list[Link], Any], "TaskWait | None"]
 
 
-def _sleep(tables: Tables, links: list[Link], future: Any) -> Wait:
+def _sleep(tables: Tables, links: list[Link], future: Any) -> TaskWait:
     due = tables.timers.get(id(future))
     text = "a sleep" if due is None else f"a sleep, due in {duration(due)}"
-    return Wait("timer", text, due_in=due)
+    return TaskWait("timer", text, due_in=due)
 
 
-def _lock(tables: Tables, links: list[Link], future: Any) -> Wait | None:
+def _lock(tables: Tables, links: list[Link], future: Any) -> TaskWait | None:
     lock = links[0].find(locks.Lock)
-    return None if lock is None else Wait("lock", f"{identity(lock)}, {_waiting(lock, '_waiters')}")
+    return None if lock is None else TaskWait("lock", f"{identity(lock)}, {_waiting(lock, '_waiters')}")
 
 
-def _event(tables: Tables, links: list[Link], future: Any) -> Wait | None:
+def _event(tables: Tables, links: list[Link], future: Any) -> TaskWait | None:
     event = links[0].find(locks.Event)
-    return None if event is None else Wait("event", f"{identity(event)}, {_waiting(event, '_waiters')}")
+    return None if event is None else TaskWait("event", f"{identity(event)}, {_waiting(event, '_waiters')}")
 
 
-def _condition(tables: Tables, links: list[Link], future: Any) -> Wait | None:
+def _condition(tables: Tables, links: list[Link], future: Any) -> TaskWait | None:
     condition = links[0].find(locks.Condition)
     if condition is None:
         return None
-    return Wait("condition", f"{identity(condition)}, {_waiting(condition, '_waiters')}")
+    return TaskWait("condition", f"{identity(condition)}, {_waiting(condition, '_waiters')}")
 
 
-def _semaphore(tables: Tables, links: list[Link], future: Any) -> Wait | None:
+def _semaphore(tables: Tables, links: list[Link], future: Any) -> TaskWait | None:
     semaphore = links[0].find(locks.Semaphore)
     if semaphore is None:
         return None
-    return Wait("semaphore", f"{identity(semaphore)}, {_waiting(semaphore, '_waiters')}")
+    return TaskWait("semaphore", f"{identity(semaphore)}, {_waiting(semaphore, '_waiters')}")
 
 
-def _barrier(tables: Tables, links: list[Link], future: Any) -> Wait | None:
+def _barrier(tables: Tables, links: list[Link], future: Any) -> TaskWait | None:
     barrier = links[0].find(locks.Barrier)
     if barrier is None:
         return None
     there, parties = field(barrier, "_count"), field(barrier, "_parties")
-    return Wait("barrier", f"{identity(barrier)}, {_number(there)} of {_number(parties)} are there")
+    return TaskWait("barrier", f"{identity(barrier)}, {_number(there)} of {_number(parties)} are there")
 
 
-def _queue_get(tables: Tables, links: list[Link], future: Any) -> Wait | None:
+def _queue_get(tables: Tables, links: list[Link], future: Any) -> TaskWait | None:
     queue = links[0].find(queues.Queue)
     if queue is None:
         return None
-    return Wait("queue", f"an item of {identity(queue)}, {_waiting(queue, '_getters')}")
+    return TaskWait("queue", f"an item of {identity(queue)}, {_waiting(queue, '_getters')}")
 
 
-def _queue_put(tables: Tables, links: list[Link], future: Any) -> Wait | None:
+def _queue_put(tables: Tables, links: list[Link], future: Any) -> TaskWait | None:
     queue = links[0].find(queues.Queue)
     if queue is None:
         return None
     bound = _number(field(queue, "_maxsize"))
-    return Wait("queue", f"room in {identity(queue)}, full with {bound}, {_waiting(queue, '_putters')}")
+    return TaskWait("queue", f"room in {identity(queue)}, full with {bound}, {_waiting(queue, '_putters')}")
 
 
-def _queue_join(tables: Tables, links: list[Link], future: Any) -> Wait | None:
+def _queue_join(tables: Tables, links: list[Link], future: Any) -> TaskWait | None:
     queue = links[0].find(queues.Queue)
     if queue is None:
         return None
     rest = _number(field(queue, "_unfinished_tasks"))
-    return Wait("queue", f"task_done of {identity(queue)}, {rest} items left")
+    return TaskWait("queue", f"task_done of {identity(queue)}, {rest} items left")
 
 
 def _waiting(thing: Any, name: str) -> str:
@@ -279,7 +279,7 @@ def _number(number: object) -> str:
     return str(number) if type(number) in (int, float) else "?"
 
 
-def _reader(tables: Tables, links: list[Link], future: Any) -> Wait | None:
+def _reader(tables: Tables, links: list[Link], future: Any) -> TaskWait | None:
     for link in links:
         reader = link.find(streams.StreamReader)
         if reader is not None:
@@ -289,28 +289,28 @@ def _reader(tables: Tables, links: list[Link], future: Any) -> Wait | None:
     return None
 
 
-def _drain(tables: Tables, links: list[Link], future: Any) -> Wait | None:
+def _drain(tables: Tables, links: list[Link], future: Any) -> TaskWait | None:
     return _writer_wait("room to write to", links)
 
 
-def _writer_closed(tables: Tables, links: list[Link], future: Any) -> Wait | None:
+def _writer_closed(tables: Tables, links: list[Link], future: Any) -> TaskWait | None:
     return _writer_wait("the end of the connection to", links)
 
 
-def _writer_wait(what: str, links: list[Link]) -> Wait | None:
+def _writer_wait(what: str, links: list[Link]) -> TaskWait | None:
     writer = links[0].find(streams.StreamWriter)
     return None if writer is None else _transport_wait(what, field(writer, "_transport"))
 
 
-def _transport_wait(what: str, transport: Any) -> Wait:
+def _transport_wait(what: str, transport: Any) -> TaskWait:
     if transport is None:
-        return Wait("stream", f"{what} a stream without a transport")
+        return TaskWait("stream", f"{what} a stream without a transport")
     known = describe(transport)
     kind = "stream" if known.fd is None else "descriptor"
-    return Wait(kind, f"{what} {known.text}", fd=known.fd, peer=known.peer)
+    return TaskWait(kind, f"{what} {known.text}", fd=known.fd, peer=known.peer)
 
 
-def _socket_wait(tables: Tables, links: list[Link], future: Any) -> Wait | None:
+def _socket_wait(tables: Tables, links: list[Link], future: Any) -> TaskWait | None:
     for link in links:
         for thing in link.objects():
             if type(thing) is SocketWait and thing._watched is not None:
@@ -319,7 +319,7 @@ def _socket_wait(tables: Tables, links: list[Link], future: Any) -> Wait | None:
                 known = describe_descriptor(tables.loop, watch._fd, owner)
                 plain = "data from" if watch.receiver is thing else "room to write to"
                 what = _SOCKET_WORDS.get(links[0].code.co_name, plain)
-                return Wait("descriptor", f"{what} {known.text}", fd=known.fd, peer=known.peer)
+                return TaskWait("descriptor", f"{what} {known.text}", fd=known.fd, peer=known.peer)
     return None
 
 
@@ -335,7 +335,7 @@ _SOCKET_WORDS = {
 }
 
 
-def _connecting(tables: Tables, links: list[Link], future: Any) -> Wait | None:
+def _connect_wait(tables: Tables, links: list[Link], future: Any) -> TaskWait | None:
     """Describe the wait for a connect: its address is that of the function that was asked for it."""
     for link in reversed(links):
         objects = link.objects()
@@ -344,11 +344,11 @@ def _connecting(tables: Tables, links: list[Link], future: Any) -> Wait | None:
             fd = attempts[0]._fd
             names = [address(thing) for thing in objects if type(thing) is tuple]
             peer = next((name for name in names if name is not None), None)
-            return Wait("descriptor", f"the connection to {peer or 'a peer'} (fd {fd})", fd=fd, peer=peer)
+            return TaskWait("descriptor", f"the connection to {peer or 'a peer'} (fd {fd})", fd=fd, peer=peer)
     return _setting_up(tables, links, future)
 
 
-def _setting_up(tables: Tables, links: list[Link], future: Any) -> Wait | None:
+def _setting_up(tables: Tables, links: list[Link], future: Any) -> TaskWait | None:
     """Describe the wait for a new transport: its handshake, or its first turn."""
     for link in reversed(links):
         for thing in link.objects():
@@ -357,33 +357,33 @@ def _setting_up(tables: Tables, links: list[Link], future: Any) -> Wait | None:
     return None
 
 
-def _process(tables: Tables, links: list[Link], future: Any) -> Wait | None:
+def _process(tables: Tables, links: list[Link], future: Any) -> TaskWait | None:
     for link in reversed(links):
         transport = link.find(base_subprocess.BaseSubprocessTransport, subprocesses.SubprocessTransport)
         if transport is not None:
-            return Wait("process", f"the end of the process {_number(field(transport, '_pid'))}")
+            return TaskWait("process", f"the end of the process {_number(field(transport, '_pid'))}")
     return None
 
 
-def _serving(tables: Tables, links: list[Link], future: Any) -> Wait | None:
+def _serving(tables: Tables, links: list[Link], future: Any) -> TaskWait | None:
     found = links[0].find(Server)
     if found is None:
         return None
     places = [describe(acceptor) for acceptor in field(found, "_acceptors") or ()]
     fd = places[0].fd if len(places) == 1 else None
     text = ", ".join(place.local or place.text for place in places)
-    return Wait("server", f"the end of the server at {text}", fd=fd)
+    return TaskWait("server", f"the end of the server at {text}", fd=fd)
 
 
-def _server_closed(tables: Tables, links: list[Link], future: Any) -> Wait | None:
+def _server_closed(tables: Tables, links: list[Link], future: Any) -> TaskWait | None:
     found = links[0].find(Server)
     if found is None:
         return None
     connections = count(len(field(found, "_clients") or ()), "connection")
-    return Wait("server", f"the end of a server with {connections}")
+    return TaskWait("server", f"the end of a server with {connections}")
 
 
-def _request(tables: Tables, links: list[Link], future: Any) -> Wait | None:
+def _request(tables: Tables, links: list[Link], future: Any) -> TaskWait | None:
     request = links[0].find(FsRequest)
     if request is None:
         return None
@@ -391,27 +391,27 @@ def _request(tables: Tables, links: list[Link], future: Any) -> Wait | None:
     while asked.outer is not None and is_library(asked.outer.code):
         asked = asked.outer
     paths = " and ".join(shown(path) for path in request._operation.paths if type(path) in (str, bytes))
-    return Wait("file", f"a thread: {asked.code.co_qualname} {paths}".rstrip(), peer=paths or None)
+    return TaskWait("file", f"a thread: {asked.code.co_qualname} {paths}".rstrip(), peer=paths or None)
 
 
-def _group(tables: Tables, links: list[Link], future: Any) -> Wait | None:
+def _group(tables: Tables, links: list[Link], future: Any) -> TaskWait | None:
     group = links[0].find(taskgroups.TaskGroup)
     if group is None:
         return None
     left = _unfinished(field(group, "_tasks") or ())
-    return Wait("group", f"a TaskGroup: {_left(left)}", tasks=_ids(left))
+    return TaskWait("group", f"a TaskGroup: {_left(left)}", tasks=_ids(left))
 
 
-def _wait_some(tables: Tables, links: list[Link], future: Any) -> Wait | None:
+def _wait_some(tables: Tables, links: list[Link], future: Any) -> TaskWait | None:
     found = links[0].find(set, frozenset)
     if found is None:
         return None
     left = _unfinished(found)
     due = tables.timers.get(id(future))
-    return Wait("wait", f"asyncio.wait: {_left(left)}", timeout_in=due, tasks=_ids(left))
+    return TaskWait("wait", f"asyncio.wait: {_left(left)}", timeout_in=due, tasks=_ids(left))
 
 
-def _wait_for(tables: Tables, links: list[Link], future: Any) -> Wait | None:
+def _wait_for(tables: Tables, links: list[Link], future: Any) -> TaskWait | None:
     """Describe `asyncio.wait_for` of Python 3.11, which awaits a future of its own."""
     inner = [
         thing for thing in links[0].objects() if issubclass(type(thing), FUTURES) and thing is not future
@@ -422,8 +422,8 @@ def _wait_for(tables: Tables, links: list[Link], future: Any) -> Wait | None:
     return dataclasses.replace(wait, timeout_in=tables.timers.get(id(future)))
 
 
-def _turn(tables: Tables, links: list[Link], future: Any) -> Wait:
-    return Wait("turn", "the next turn")
+def _turn(tables: Tables, links: list[Link], future: Any) -> TaskWait:
+    return TaskWait("turn", "the next turn")
 
 
 def _left(left: list[Any]) -> str:
@@ -470,14 +470,14 @@ def _functions() -> Iterator[tuple[Any, Describer]]:
     for name in ("__aexit__", "_aexit"):
         yield getattr(taskgroups.TaskGroup, name, None), _group
     for name in _SOCKET_WORDS:
-        yield getattr(sock_methods, name), _connecting if name == "sock_connect" else _socket_wait
+        yield getattr(sock_methods, name), _connect_wait if name == "sock_connect" else _socket_wait
     yield sock_methods._when_readable, _socket_wait
     yield sock_methods._when_writable, _socket_wait
     yield sock_methods._outcome, _socket_wait
-    yield sock_methods.connected, _connecting
+    yield sock_methods.connected, _connect_wait
     yield sock_methods._turn, _turn
     yield await_request.next_turn, _turn
-    yield connect._open_plain, _connecting
+    yield connect._open_plain, _connect_wait
     for module in (connect, start_tls):
         for function in vars(module).values():
             if isinstance(function, types.FunctionType) and function.__module__ == module.__name__:
@@ -502,27 +502,27 @@ KNOWN = _known_codes()
 # The end of a chain.
 
 
-def describe_future(tables: Tables, future: Any) -> Wait:
+def describe_future(tables: Tables, future: Any) -> TaskWait:
     """Return what a future stands for."""
     kind = type(future)
     if issubclass(kind, TASKS):
-        return Wait("task", f"the task {task_name(future)}", tasks=(id(future),))
+        return TaskWait("task", f"the task {task_name(future)}", tasks=(id(future),))
     if kind is _GATHERING:
         left = _unfinished(future._children)
-        return Wait("gather", f"a gather: {_left(left)}", tasks=_ids(left))
+        return TaskWait("gather", f"a gather: {_left(left)}", tasks=_ids(left))
     job = tables.jobs.get(id(future))
     if job is not None:
         function = job._function
         named = "a function" if function is None else function_name(function)
-        return Wait("job", f"a thread of an executor: {named}")
+        return TaskWait("job", f"a thread of an executor: {named}")
     due = tables.timers.get(id(future))
     if due is not None:
-        return Wait("timer", f"a timer, due in {duration(due)}", due_in=due)
+        return TaskWait("timer", f"a timer, due in {duration(due)}", due_in=due)
     for callback in callbacks_of(future):
         found = _from_callback(tables, callback)
         if found is not None:
             return found
-    return Wait("future", "a future")
+    return TaskWait("future", "a future")
 
 
 def callbacks_of(future: Any) -> list[Any]:
@@ -532,21 +532,20 @@ def callbacks_of(future: Any) -> list[Any]:
         return []
 
 
-def _from_callback(tables: Tables, callback: Any) -> Wait | None:
+def _from_callback(tables: Tables, callback: Any) -> TaskWait | None:
     """Return what a future stands for that has this callback of asyncio's or of Whorl's, or None."""
     if type(owner_of(callback)) is ChainedFuture:
-        return Wait("job", "a future of another thread or process")
+        return TaskWait("job", "a future of another thread or process")
     if type(callback) is not types.FunctionType:
         return None
     name = callback.__code__.co_qualname
     if callback.__module__ == "asyncio.tasks" and name == "shield.<locals>._outer_done_callback":
-        cells = [cell.cell_contents for cell in callback.__closure__ or () if _is_filled(cell)]
-        inner = [thing for thing in cells if issubclass(type(thing), FUTURES)]
-        if inner:
-            wait = describe_future(tables, inner[0])
+        inner = _of_closure(callback, "inner")
+        if issubclass(type(inner), FUTURES):
+            wait = describe_future(tables, inner)
             return dataclasses.replace(wait, text=f"{wait.text}, shielded")
     if callback.__module__ == "asyncio.futures" and name == "_chain_future.<locals>._call_check_cancel":
-        return Wait("job", "a future of another thread or process")
+        return TaskWait("job", "a future of another thread or process")
     return None
 
 
@@ -557,12 +556,12 @@ def owner_of(callback: Any) -> Any:
     )
 
 
-def _is_filled(cell: types.CellType) -> bool:
+def _of_closure(function: types.FunctionType, name: str) -> Any:
+    """Return a variable of an inner function of asyncio's, None if there is none of this name."""
     try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
+        return (function.__closure__ or ())[function.__code__.co_freevars.index(name)].cell_contents
+    except (ValueError, IndexError):
+        return None
 
 
 def is_pending(future: Any) -> bool:
@@ -570,7 +569,7 @@ def is_pending(future: Any) -> bool:
     return bool(future._state == "PENDING")
 
 
-def wait_of(tables: Tables, task: Any, links: list[Link], end: Any, future: Any) -> Wait | None:
+def wait_of(tables: Tables, task: Any, links: list[Link], end: Any, future: Any) -> TaskWait | None:
     """Return what a task waits for, None if nothing: it runs, or it is about to."""
     if type(end) in _SPECIAL_ENDS and end.done():
         return None

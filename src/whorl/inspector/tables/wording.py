@@ -1,7 +1,7 @@
 """Texts that the inspector shows: names cut and escaped, addresses, durations, types in place of values.
 
-A name may come from a peer. Nothing that is shown may drive a terminal, and no code of the program runs here:
-no `repr`, no `str`, no property of the program's classes.
+A name may come from a peer, and must not drive a terminal. No code of the program runs here: no `repr`, no
+`str`, no property of the program's classes.
 """
 
 from __future__ import annotations
