@@ -113,8 +113,8 @@ def test_a_blocking_open_names_the_path(inspect: Inspect, tmp_path: Path) -> Non
 def test_a_long_stall_has_several_stacks(inspect: Inspect) -> None:
     [stall] = stalls_of(inspect(threshold=0.02), lambda: time.sleep(0.4))
     ages = [stack.after_ns for stack in stall.stacks]
-    assert len(ages) >= 3
-    assert all(later > 1.3 * earlier for earlier, later in pairwise(ages))
+    assert 2 <= len(ages) <= 5
+    assert all(later > earlier for earlier, later in pairwise(ages))
 
 
 def test_running_code_is_told_from_sleep(inspect: Inspect) -> None:
@@ -226,10 +226,10 @@ def test_time_without_a_processor_is_no_stall(inspect: Inspect) -> None:
 
 def test_a_stall_is_logged_once(inspect: Inspect, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "whorl.inspector")
-    stalls_of(inspect(threshold=0.02), lambda: time.sleep(0.1))
+    stalls_of(inspect(threshold=0.02), lambda: time.sleep(0.3))
     [record] = caplog.records
     assert record.levelno == logging.WARNING
-    assert "time.sleep(0.1)" in record.getMessage()
+    assert "time.sleep(0.3)" in record.getMessage()
 
 
 def test_more_stalls_of_one_second_are_only_counted(
@@ -237,12 +237,13 @@ def test_more_stalls_of_one_second_are_only_counted(
 ) -> None:
     caplog.set_level(logging.WARNING, "whorl.inspector")
     inspected = inspect(threshold=0.02)
-    for _ in range(3):
-        stalls_of(inspected, lambda: time.sleep(0.08))
-    assert len(inspected.stalls()) == 3
     watchdog = inspected.watchdog
     assert watchdog is not None
-    watchdog._logged_ns -= 10**9
+    for _ in range(3):
+        stalls_of(inspected, lambda: time.sleep(0.3))
+        watchdog._logged_ns += 10**10  # as if all came at once
+    assert len(inspected.stalls()) == 3
+    watchdog._logged_ns -= 10**11
     watchdog.look_now()
     assert [record.getMessage().partition(" ")[0] for record in caplog.records] == ["run_step", "and"]
     assert "2 more" in caplog.text
@@ -250,7 +251,7 @@ def test_more_stalls_of_one_second_are_only_counted(
 
 def test_a_name_of_the_program_is_escaped(inspect: Inspect) -> None:
     async def main() -> None:
-        await asyncio.create_task(run_step(lambda: time.sleep(0.1)), name="\x1b]0;x\x07<script>" + "y" * 999)
+        await asyncio.create_task(run_step(lambda: time.sleep(0.3)), name="\x1b]0;x\x07<script>" + "y" * 999)
 
     inspected = inspect(threshold=0.02)
     whorl.run(main())
@@ -273,7 +274,7 @@ def test_a_subscriber_that_raises_is_called_no_more(
         raise ValueError("no")
 
     inspected.subscribe(fail)
-    assert len(stalls_of(inspected, lambda: time.sleep(0.1))) == 1
+    assert len(stalls_of(inspected, lambda: time.sleep(0.3))) == 1
     assert len(calls) == 1
     assert "is told of no more stalls" in caplog.text
 
@@ -281,7 +282,7 @@ def test_a_subscriber_that_raises_is_called_no_more(
 def test_a_subscriber_may_stop_the_inspector(inspect: Inspect) -> None:
     inspected = inspect(threshold=0.02)
     inspected.subscribe(lambda stall: inspected.stop())
-    stalls_of(inspected, lambda: time.sleep(0.1))
+    stalls_of(inspected, lambda: time.sleep(0.3))
     assert current() is None
 
 
@@ -289,7 +290,7 @@ def test_one_loop_alone_is_watched(inspect: Inspect) -> None:
     loop, other = whorl.new_event_loop(), whorl.new_event_loop()
     inspected = inspect(loop=loop, threshold=0.02)
     for each in (loop, other):
-        each.run_until_complete(run_step(lambda: time.sleep(0.1)))
+        each.run_until_complete(run_step(lambda: time.sleep(0.3)))
     other.close()
     assert inspected.watchdog is not None
     inspected.watchdog.look_now()
@@ -302,7 +303,7 @@ def test_one_loop_alone_is_watched(inspect: Inspect) -> None:
 def test_a_loop_that_runs_already_is_watched(inspect: Inspect) -> None:
     async def main() -> list[Any]:
         inspected = inspect(threshold=0.02)
-        time.sleep(0.1)
+        time.sleep(0.3)
         await asyncio.sleep(0)
         assert inspected.watchdog is not None
         inspected.watchdog.look_now()
@@ -313,7 +314,7 @@ def test_a_loop_that_runs_already_is_watched(inspect: Inspect) -> None:
 
 def test_loops_of_several_threads_are_watched(inspect: Inspect) -> None:
     inspected = inspect(threshold=0.02)
-    runs = [threading.Thread(target=lambda: whorl.run(run_step(lambda: time.sleep(0.15)))) for _ in range(4)]
+    runs = [threading.Thread(target=lambda: whorl.run(run_step(lambda: time.sleep(0.3)))) for _ in range(4)]
     for run in runs:
         run.start()
     for run in runs:
@@ -352,14 +353,14 @@ def test_the_watchdog_runs_only_once_a_loop_does(inspect: Inspect) -> None:
 
 def test_a_forked_child_begins_anew(inspect: Inspect) -> None:
     inspected = inspect(threshold=0.02)
-    assert len(stalls_of(inspected, lambda: time.sleep(0.1))) == 1
+    assert len(stalls_of(inspected, lambda: time.sleep(0.3))) == 1
 
     def act() -> None:
         assert inspected.stalls() == []
         assert len(os.listdir("/proc/self/task")) == 1
         [stall] = stalls_of(inspected, lambda: sum(range(20_000_000)))
         assert stall.late is not looks.HAS_NATIVE
-        assert len(stalls_of(inspected, lambda: time.sleep(0.1))) == 2
+        assert len(stalls_of(inspected, lambda: time.sleep(0.3))) == 2
         inspected.stop()
         assert threading.active_count() == 1
 
@@ -385,7 +386,7 @@ def test_a_child_of_multiprocessing_is_watched(inspect: Inspect) -> None:
 def stalls_in_child() -> list[Stall]:
     inspected = current()
     assert inspected is not None
-    return stalls_of(inspected, lambda: time.sleep(0.1))
+    return stalls_of(inspected, lambda: time.sleep(0.3))
 
 
 PROGRAM = """
@@ -394,7 +395,7 @@ import whorl, whorl.inspector
 
 inspected = whorl.inspector.start(threshold=0.02)
 async def main():
-    time.sleep(0.1)
+    time.sleep(0.3)
 {end}
 """
 
@@ -403,7 +404,7 @@ async def main():
     "end",
     [
         "whorl.run(main())",
-        "threading.Thread(target=lambda: whorl.run(asyncio.sleep(99)), daemon=True).start(); time.sleep(0.1)",
+        "threading.Thread(target=lambda: whorl.run(asyncio.sleep(99)), daemon=True).start(); time.sleep(0.3)",
         "whorl.run(main()); os.execv(sys.executable, [sys.executable, '-c', 'print(end=chr(0)[:0])'])",
         "whorl.run(main()); import gc; gc.collect(); del inspected",
     ],

@@ -90,9 +90,12 @@ static void whorl_native_note(int index, whorl_place *place, int64_t now) {
     note->sent = 0;
     whorl_native_read(place->thread, "syscall", note->syscall, sizeof note->syscall);
     /* A thread in futex waits for a lock: perhaps for that of the interpreter, which another thread holds.
-       It can be asked later. */
-    if (whorl_native.signal > 0 && (strncmp(note->syscall, "running", 7) == 0 || note->syscall[0] == 0 ||
-                                    strtol(note->syscall, NULL, 10) != SYS_futex))
+       It can be asked later. The signal ends other calls in which a thread waits. So it is sent to such a
+       thread only if the Python thread waits for a lock too, and not for a processor. */
+    if (whorl_native.signal > 0 &&
+        (strncmp(note->syscall, "running", 7) == 0 ||
+         (note->syscall[0] != 0 && strtol(note->syscall, NULL, 10) != SYS_futex &&
+          !whorl_native_is_runnable(whorl_native.looker))))
         note->sent = syscall(SYS_tgkill, getpid(), place->thread, whorl_native.signal) == 0;
 }
 
@@ -124,9 +127,7 @@ static void *whorl_native_run(void *nothing) {
     while (!whorl_native.ends) {
         int64_t now = whorl_native_now(), beat = __atomic_load_n(&whorl_native.beat, __ATOMIC_RELAXED), until;
         int index, awake = 0;
-        /* A Python thread that waits for a processor does not wait for the lock. */
-        int is_blind = beat != 0 && now - beat > whorl_native.interval * 2 + WHORL_LOCK_WAIT_NS &&
-                       !whorl_native_is_runnable(whorl_native.looker);
+        int is_blind = beat != 0 && now - beat > whorl_native.interval * 2 + WHORL_LOCK_WAIT_NS;
         struct timespec when;
         for (index = 0; index < WHORL_PLACES; index++)
             if (whorl_native.places[index].turns != NULL)
@@ -154,7 +155,8 @@ static int whorl_native_start(int64_t threshold, int64_t interval, int signal) {
     whorl_native.interval = interval;
     whorl_native.signal = signal;
     whorl_native.ends = whorl_native.note_count = 0;
-    whorl_native.beat = 0;
+    whorl_native.looker = 0;
+    whorl_native.beat = whorl_native_now();
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &former);
     whorl_native.runs = pthread_create(&whorl_native.thread, NULL, whorl_native_run, NULL) == 0;

@@ -58,17 +58,36 @@ def _names() -> dict[int, str]:
 SYSTEM_CALLS = _names()
 
 
-def times_of(thread: int) -> tuple[int | None, int | None]:
-    """Return how long a thread has run, and how long it has waited for a processor, in nanoseconds."""
-    fields = _text_of(thread, "schedstat").split()
-    try:
-        # The clock of another thread's processor time (man 3 clock_getcpuclockid; here for one thread).
-        ran: int | None = time.clock_gettime_ns((~thread << 3) | 6)
-    except OSError:
-        ran = None
-    if len(fields) != 3 or fields[2] == "0":  # Without CONFIG_SCHED_INFO all are 0.
-        return ran, None
-    return int(fields[0]) if ran is None else ran, int(fields[1])
+class Times:
+    """The times of one thread. The file stays open: each call may wait for the interpreter's lock."""
+
+    def __init__(self, thread: int) -> None:
+        self.thread = thread
+        try:
+            self._fd = os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._fd = -1
+
+    def read(self) -> tuple[int | None, int | None]:
+        """Return how long the thread has run, and how long it has waited for a processor, in nanoseconds."""
+        try:
+            fields = os.pread(self._fd, 100, 0).split() if self._fd >= 0 else []
+        except OSError:  # The thread has ended.
+            fields = []
+        try:
+            # The clock of another thread's processor time (man 3 clock_getcpuclockid; here for one thread).
+            ran: int | None = time.clock_gettime_ns((~self.thread << 3) | 6)
+        except OSError:
+            ran = None
+        if len(fields) != 3 or fields[2] == b"0":  # Without CONFIG_SCHED_INFO all are 0.
+            return ran, None
+        return int(fields[0]) if ran is None else ran, int(fields[1])
+
+    def close(self) -> None:
+        """Close the file. Closing again does nothing."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
 
 def is_runnable(thread: int) -> bool | None:

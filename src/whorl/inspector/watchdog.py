@@ -47,7 +47,7 @@ LONGEST_INTERVAL_NS = 250_000_000
 MOST_STALLS = 256  # kept for `stalls`
 MOST_STACKS = 8  # of one stall
 MOST_FRAMES = 100  # of a stack
-LOCK_WAIT_NS = 20_000_000  # A wait for the interpreter's lock is no longer, unless C code keeps the lock.
+LOCK_WAIT_NS = 30_000_000  # A wait for the interpreter's lock is no longer, unless C code keeps the lock.
 QUIET_NS = 1_000_000_000  # at most one line of the log in this time
 LONG_STALL_NS = 1_000_000_000  # A stall that has lasted so long is logged before its end.
 END_WAIT = 2.0  # seconds that `stop` waits for the thread
@@ -93,6 +93,7 @@ class WatchedLoop:
         self.name = f"<{type(loop).__name__} at {id(loop):#x}>"
         self.run_began_ns = self.looked_ns = time.monotonic_ns()
         self.thread = thread
+        self.times = None if thread is None else threads.Times(thread)
         self.place = -1  # of the native thread
         self.key: Key | None = None  # None unless the loop was awake at the last look
         self.progress: looks.Progress | None = None  # at the last look
@@ -108,6 +109,13 @@ class WatchedLoop:
         self.notes: list[tuple[int, tuple[Frame, ...] | None, str]] = []
         self.stall: Stall | None = None
         self.is_logged = False
+
+    def close(self) -> None:
+        """Let go of the loop, before its memory is freed, and of the thread's file."""
+        looks.unwatch(self.place)
+        self.place = -1
+        if self.times is not None:
+            self.times.close()
 
     def noted_stacks(self) -> tuple[Stack, ...]:
         """Return the stacks that came by the signal."""
@@ -125,7 +133,6 @@ class Watchdog:
         self._only = None if loop is None else weakref.ref(loop)
         self._signal = signal or 0
         self.starved = 0  # the callbacks that were late only because others had the processor
-        self._number = 0
         self._listeners: list[Callable[[Stall], object]] = []
         self._set_threshold_only(threshold)
         self._forget_everything()
@@ -149,6 +156,7 @@ class Watchdog:
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._thread_number = 0
+        self._times: threads.Times | None = None  # of that thread
         self._end = threading.Lock()  # released to end the thread's pause
         self._look_ended = threading.Condition()
         self._looks = 0
@@ -157,6 +165,7 @@ class Watchdog:
         self._pause_ns = 0  # how long the watchdog sleeps between two looks
         self._collector_began_ns = 0
         self._collector_ns = 0
+        self._number = 0
         self._logged_ns = -QUIET_NS
         self._unlogged = 0
         self.starved = 0
@@ -186,14 +195,25 @@ class Watchdog:
             if thread is not threading.current_thread():
                 thread.join(END_WAIT)
         self._stop_native()
-        self._watched.clear()
+        self._let_go()
         self._going_on.clear()
+
+    def _let_go(self) -> None:
+        """Close what is open for each loop, and for the thread."""
+        for watched in [*self._watched.values(), *(watched for watched, _ in self._gone)]:
+            watched.close()
+        self._watched.clear()
+        self._gone.clear()
+        if self._times is not None:
+            self._times.close()
+            self._times = None
 
     def fork_ended(self) -> None:
         """Begin anew in a forked child, with the first loop that runs there."""
         if self._is_native:
             looks.forget_native()
         self._close_stack_file()
+        self._let_go()
         self._forget_everything()
 
     def set_threshold(self, threshold: float) -> None:
@@ -300,7 +320,7 @@ class Watchdog:
             known.run_began_ns = time.monotonic_ns()
             return
         if known is not None:
-            looks.unwatch(known.place)
+            known.close()
         self._start_thread()
         number = id(loop)
 
@@ -310,6 +330,7 @@ class Watchdog:
             if watched is not None and watched.reference is reference:
                 del self._watched[number]
                 looks.unwatch(watched.place)
+                watched.place = -1
                 self._gone.append((watched, time.monotonic_ns()))  # The next look ends its stall.
 
         watched = WatchedLoop(loop, thread, forget)
@@ -326,6 +347,7 @@ class Watchdog:
         """Look until told to end: the thread."""
         end = self._end
         self._thread_number = threading.get_native_id()
+        self._times = threads.Times(self._thread_number)
         while self._is_on and self._end is end:
             try:
                 is_awake = self.look()
@@ -348,8 +370,9 @@ class Watchdog:
                 self._take_notes()
             is_awake = False
             while self._gone:
-                self._look_at(self._gone[0][0], None, self._gone[0][1])
-                self._gone.popleft()
+                watched, gone_ns = self._gone.popleft()
+                self._look_at(watched, None, gone_ns)
+                watched.close()
             for watched in list(self._watched.values()):
                 loop = watched.reference()
                 if loop is not None:
@@ -597,8 +620,8 @@ class Watchdog:
     # Times.
 
     def _usage(self, watched: WatchedLoop) -> Usage:
-        looker = threads.times_of(self._thread_number)[1] or 0 if self._thread_number else 0
-        ran, starved = (None, None) if watched.thread is None else threads.times_of(watched.thread)
+        looker = 0 if self._times is None else self._times.read()[1] or 0
+        ran, starved = (None, None) if watched.times is None else watched.times.read()
         collector = self._collector_ns
         if self._collector_began_ns:
             collector += time.monotonic_ns() - self._collector_began_ns
@@ -714,10 +737,12 @@ def _lock_kept(earlier: Usage, latest: Usage, late_ns: int) -> int:
     """
     if late_ns < LOCK_WAIT_NS:
         return 0
-    ran = 0
+    ran = starved = 0
     if earlier.ran_ns is not None and latest.ran_ns is not None:
         ran = min(latest.ran_ns - earlier.ran_ns, late_ns)
-    kept = max(ran, late_ns - (latest.looker_starved_ns - earlier.looker_starved_ns))
+    if earlier.starved_ns is not None and latest.starved_ns is not None:
+        starved = latest.starved_ns - earlier.starved_ns  # perhaps with the lock
+    kept = max(ran, late_ns - starved - (latest.looker_starved_ns - earlier.looker_starved_ns))
     return kept if kept >= LOCK_WAIT_NS else 0
 
 
