@@ -131,6 +131,13 @@ async def stream_reader(stack: contextlib.AsyncExitStack) -> Any:
 
 
 @program("descriptor", rf"data from {PORT} \(fd \d+\)")
+async def stream_reader_of_any_data(stack: contextlib.AsyncExitStack) -> Any:
+    reader, writer = await asyncio.open_connection(*silent_server(stack))
+    stack.callback(writer.close)
+    return reader.read(5)
+
+
+@program("descriptor", rf"data from {PORT} \(fd \d+\)")
 async def own_stream_reader(stack: contextlib.AsyncExitStack) -> Any:
     reader, writer = await whorl.open_connection(*silent_server(stack))
     stack.callback(writer.close)

@@ -460,7 +460,8 @@ def _functions() -> Iterator[tuple[Any, Describer]]:
     yield queues.Queue.put, _queue_put
     yield queues.Queue.join, _queue_join
     for reader in (streams.StreamReader, reader_writer.StreamReader):
-        yield vars(reader)["_wait_for_data"], _reader
+        for name in ("read", "readline", "readuntil", "readexactly", "_wait_for_data"):
+            yield vars(reader)[name], _reader
     for writer in (streams.StreamWriter, reader_writer.StreamWriter):
         yield vars(writer)["drain"], _drain
     yield streams.StreamWriter.wait_closed, _writer_closed
