@@ -181,7 +181,10 @@ class Answers:
         except (ValueError, RecursionError) as error:
             return _line({"id": None, "error": shown(str(error))}), False
         try:
-            return _line({"id": number, "ok": TABLES[what](self._source, request)}), True
+            return (
+                f'{{"id":{json.dumps(number)},"ok":{TABLES[what](self._source, request)}}}\n'.encode(),
+                True,
+            )
         except Exception as error:  # Its text is the program's.
             return _line({"id": number, "error": f"{what} failed: {type_name(error)}"}), True
 
@@ -279,51 +282,63 @@ def _warn(text: str) -> None:
         logging.getLogger("whorl.inspector").warning("%s", text)
 
 
-# The tables.
+# The tables, as JSON. They are put into text row by row: to write a long one at once would hold the
+# interpreter's lock for as long.
 
 
-def _hello(source: Any, request: Request) -> Any:
+def _hello(source: Any, request: Request) -> str:
     whorl: Any = sys.modules["whorl"]
-    return {
-        "pid": os.getpid(),
-        "whorl": whorl.__version__,
-        "build": "compiled" if whorl.compiled else "pure",
-        "python": platform.python_version(),
-        "do": list(TABLES),
-        "loops": [type_name(loop) for loop in source.loops()],
-    }
+    return json.dumps(
+        {
+            "pid": os.getpid(),
+            "whorl": whorl.__version__,
+            "build": "compiled" if whorl.compiled else "pure",
+            "python": platform.python_version(),
+            "do": list(TABLES),
+            "loops": [type_name(loop) for loop in source.loops()],
+        }
+    )
 
 
-def _tasks(source: Any, request: Request) -> Any:
+def _tasks(source: Any, request: Request) -> str:
     return _of_each_loop(source, tasks.tasks)
 
 
-def _handles(source: Any, request: Request) -> Any:
+def _handles(source: Any, request: Request) -> str:
     return _of_each_loop(source, handles.handles)
 
 
-def _of_each_loop(source: Any, table: Callable[[Any], list[Any]]) -> list[list[Request]]:
-    return [[dataclasses.asdict(row) for row in table(loop)] for loop in _open_loops(source)]
+def _of_each_loop(source: Any, table: Callable[[Any], list[Any]]) -> str:
+    return f"[{','.join(_rows(loop, table) for loop in _open_loops(source))}]"
+
+
+def _rows(loop: Any, table: Callable[[Any], list[Any]]) -> str:
+    breathe = tasks.breather(loop)
+    rows = []
+    for row in table(loop):
+        rows.append(json.dumps(dataclasses.asdict(row)))
+        breathe()
+    return f"[{','.join(rows)}]"
 
 
 def _open_loops(source: Any) -> list[Any]:
     return [loop for loop in source.loops() if not loop.is_closed()]
 
 
-def _tree(source: Any, request: Request) -> Any:
-    return [tasks.tree(loop) for loop in _open_loops(source)]
+def _tree(source: Any, request: Request) -> str:
+    return json.dumps([tasks.tree(loop) for loop in _open_loops(source)])
 
 
-def _stack(source: Any, request: Request) -> Any:
+def _stack(source: Any, request: Request) -> str:
     for loop in _open_loops(source):
         found = tasks.stack(loop, request["task"])
         if found:
-            return found
-    return []
+            return json.dumps(found)
+    return "[]"
 
 
-def _stalls(source: Any, request: Request) -> Any:
-    return [_plain(stall) for stall in source.stalls()]
+def _stalls(source: Any, request: Request) -> str:
+    return json.dumps([_plain(stall) for stall in source.stalls()])
 
 
 def _plain(stall: Any) -> Request:
@@ -338,7 +353,7 @@ def _plain(stall: Any) -> Request:
     }
 
 
-TABLES: dict[str, Callable[[Any, Request], Any]] = {
+TABLES: dict[str, Callable[[Any, Request], str]] = {
     "hello": _hello,
     "tasks": _tasks,
     "tree": _tree,

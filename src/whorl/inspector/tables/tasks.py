@@ -54,7 +54,7 @@ class TaskFigures:
 def tasks(loop: Any) -> list[TaskFigures]:
     """Return the tasks of a loop, in the order of their names' numbers where they have such names."""
     everyone = all_tasks(loop)
-    breathe = _breather(loop)
+    breathe = breather(loop)
     tables = Tables(loop)
     current = _current_task(loop)
     found = []
@@ -74,7 +74,7 @@ def all_tasks(loop: Any) -> list[Any]:
     return list(asyncio.all_tasks(loop))
 
 
-def _breather(loop: Any) -> Callable[[], None]:
+def breather(loop: Any) -> Callable[[], None]:
     """Return a function that lets the loop's thread run now and then, if this is another thread."""
     if loop._thread_id in (None, threading.get_ident()):
         return lambda: None
