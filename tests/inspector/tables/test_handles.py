@@ -131,7 +131,8 @@ def test_a_connection_that_is_being_made_is_listed() -> None:
                 filler.connect_ex(listener.getsockname())
             task = asyncio.create_task(asyncio.open_connection(*listener.getsockname()))
             await asyncio.sleep(0)
-            assert [row.state for row in handles(loop) if row.kind == "connecting"] == ["connecting"]
+            rows = [row for row in handles(loop) if row.kind in ("connecting", "sock_ wait")]
+            assert [row.waits_for[-1:] for row in rows] == ["w"]
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 

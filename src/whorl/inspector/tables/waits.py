@@ -341,11 +341,17 @@ def _connect_wait(tables: Tables, links: list[Link], future: Any) -> TaskWait | 
         objects = link.objects()
         attempts = [thing for thing in objects if type(thing) is ConnectAttempt]
         if attempts:
-            fd = attempts[0]._fd
-            names = [address(thing) for thing in objects if type(thing) is tuple]
-            peer = next((name for name in names if name is not None), None)
-            return TaskWait("descriptor", f"the connection to {peer or 'a peer'} (fd {fd})", fd=fd, peer=peer)
+            return _connect_to(attempts[0]._fd, objects)
+    wait = _socket_wait(tables, links, future)
+    if wait is not None and wait.fd is not None:
+        return _connect_to(wait.fd, links[0].objects())
     return _setting_up(tables, links, future)
+
+
+def _connect_to(fd: int, objects: list[Any]) -> TaskWait:
+    names = [address(thing) for thing in objects if type(thing) is tuple]
+    peer = next((name for name in names if name is not None), None)
+    return TaskWait("descriptor", f"the connection to {peer or 'a peer'} (fd {fd})", fd=fd, peer=peer)
 
 
 def _setting_up(tables: Tables, links: list[Link], future: Any) -> TaskWait | None:
