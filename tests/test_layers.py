@@ -72,6 +72,13 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "aio.files": (*_KERNEL, "handles.threads", "handles.fs", "aio", "aio.loop"),
     "aio.runners": ("core.loop", "aio", "aio.futures", "aio.loop"),
+    "inspector.tables": (
+        *(*_AIO, "core.kernel", "core.pollers", "handles.process", "handles.fs"),
+        *("aio.interop", "aio.futures", "aio.threads", "aio.streams", "aio.tls", "aio.transports"),
+        *("aio.sockets", "aio.connections", "aio.loop", "aio.files"),
+    ),
+    "inspector.asking": ("inspector.tables",),
+    "inspector": ("core", "core.kernel", "core.loop", "aio", "inspector.tables", "inspector.asking"),
 }
 # The packages above the rooms, and the modules of Whorl that each imports: faces, which show public names,
 # and programs.
@@ -79,18 +86,19 @@ ABOVE: dict[str, tuple[str, ...]] = {
     "whorl.core": ("whorl.core",),
     "whorl.handles": ("whorl.handles",),
     "whorl.aio": (),
-    "whorl": ("whorl.core", "whorl.handles", "whorl.aio", "whorl.fs"),
+    "whorl": ("whorl.core", "whorl.handles", "whorl.aio", "whorl.fs", "whorl.inspector"),
     "whorl.fs": ("whorl.aio.files",),
     "whorl.__main__": ("whorl.cli",),
-    "whorl.cli": ("whorl", "whorl.launcher", "whorl.report"),
+    "whorl.cli": ("whorl", "whorl.launcher", "whorl.report", "whorl.inspector"),
     "whorl.launcher": ("whorl",),
     "whorl.report": ("whorl", "whorl.uring"),
     "whorl.system": (),
     "whorl.uring": ("whorl.system",),
 }
 LARGEST_ROOM = 14  # files
-KNOWS_ASYNCIO = ("aio", "whorl.aio", "whorl.launcher")
-KNOWS_CLICK = ("whorl.cli", "whorl.__main__")
+KNOWS_ASYNCIO = ("aio", "whorl.aio", "whorl.launcher", "inspector")
+KNOWS_PYTEST = ("whorl.inspector.pytest_plugin",)
+KNOWS_CLICK = ("whorl.cli", "whorl.__main__", "whorl.inspector.asking.commands")
 
 # The names of modules that do I/O which every module may use: constants, types that are not called,
 # exceptions, and functions that only compute.
@@ -117,6 +125,18 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.core.kernel.terminal": (os, fcntl),
     "whorl.core.kernel.files": (os, fcntl, select),
     "whorl.core.process.host": (os, socket, signal, fcntl, subprocess),
+    "whorl.inspector.inspector": (os,),  # which observes the process, and is no part of a loop's world
+    "whorl.inspector.tables.handles": (os, socket),
+    "whorl.inspector.tables.tasks": (time,),
+    "whorl.inspector.tables.waits": (time,),
+    "whorl.inspector.asking.answers": (os, select, socket, time),
+    "whorl.inspector.asking.client": (os, socket, time),
+    "whorl.inspector.asking.commands": (os,),
+    "whorl.inspector.asking.directory": (os,),
+    "whorl.inspector.settings": (signal,),
+    "whorl.inspector.threads": (os, time),
+    "whorl.inspector.pytest_plugin": (time,),
+    "whorl.inspector.watchdog": (os, time),
     "whorl.launcher": (os,),
     "whorl.report": (os,),
     "whorl.system": (os, time),
@@ -183,6 +203,8 @@ def test_a_module_imports_only_the_standard_library_besides(source: Source) -> N
             assert (room_of(source.name) or source.name).startswith(KNOWS_ASYNCIO), where
         elif package == "click":
             assert source.name in KNOWS_CLICK, where
+        elif package == "pytest":
+            assert source.name in KNOWS_PYTEST, where
         elif package == "cython":
             assert source.is_compiled, where
         else:

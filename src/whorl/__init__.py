@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os as _os
 import typing as _typing
 
 from whorl import handles
@@ -21,7 +22,7 @@ from whorl.core.loop.loop import Loop
 from whorl.core.states import RunMode
 
 if _typing.TYPE_CHECKING:
-    from whorl import fs
+    from whorl import fs, inspector
 
 __version__ = "0.1.0"
 
@@ -39,6 +40,7 @@ __all__ = [
     "compiled",
     "fs",
     "handles",
+    "inspector",
     "install",
     "new_event_loop",
     "open_connection",
@@ -52,9 +54,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> _typing.Any:
-    """Import `whorl.fs` at its first use."""
-    if name == "fs":
+    """Import `whorl.fs` and `whorl.inspector` at their first use."""
+    if name in ("fs", "inspector"):
         import importlib
 
-        return importlib.import_module("whorl.fs")
+        return importlib.import_module(f"whorl.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+if _os.environ.get("WHORL_INSPECT"):
+    from whorl.inspector.inspector import start_from_environment as _start_from_environment
+
+    _start_from_environment()

@@ -1,4 +1,4 @@
-"""The commands: `whorl run` and `whorl info`."""
+"""The commands: `whorl run` and `whorl info`, and those of the inspector."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import click
 
 import whorl
 from whorl import launcher, report
+from whorl.inspector.asking import commands as asking
+from whorl.inspector.settings import DEFAULT_THRESHOLD, duration
 
 _FOR_THE_PROGRAM = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 
@@ -20,18 +22,41 @@ def commands() -> None:
 
 @commands.command(context_settings=_FOR_THE_PROGRAM)
 @click.option("--server", is_flag=True, help="Collect the answers of a turn: whorl.server_loop.")
+@click.option("--inspect", is_flag=True, help="Report callbacks that keep a loop busy: whorl.inspector.")
+@click.option(
+    "--inspect-threshold",
+    metavar="DURATION",
+    help="Do so, for callbacks that take longer than this: 100ms, 1s or 2.5.",
+)
 @click.argument("program", metavar="SCRIPT.py | PACKAGE.MODULE:FUNCTION")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def run(server: bool, program: str, arguments: tuple[str, ...]) -> None:
+def run(
+    server: bool, inspect: bool, inspect_threshold: str | None, program: str, arguments: tuple[str, ...]
+) -> None:
     """Run a program on Whorl's event loops.
 
     A script runs as it does under Python; its asyncio.run uses Whorl. A function is called without arguments,
     and run to its end if it is a coroutine function. The arguments after the program's name are in its
     sys.argv.
     """
+    if inspect or inspect_threshold is not None:
+        _inspect(inspect_threshold)
     try:
         launcher.launch(program, arguments, whorl.server_loop if server else whorl.new_event_loop)
     except launcher.NotAProgram as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _inspect(threshold: str | None) -> None:
+    """Start the inspector, in the place of one that the environment asked for."""
+    from whorl.inspector import inspector
+
+    try:
+        seconds = DEFAULT_THRESHOLD if threshold is None else duration(threshold)
+        if (running := inspector.current()) is not None:
+            running.stop()
+        inspector.start(threshold=seconds)
+    except ValueError as error:
         raise click.UsageError(str(error)) from None
 
 
@@ -41,3 +66,7 @@ def info(as_json: bool) -> None:
     """Print the facts about this Whorl, and the system's features for it."""
     facts = report.facts()
     click.echo(json.dumps(facts, indent=2) if as_json else report.as_text(facts))
+
+
+for _command in (asking.tasks, asking.handles, asking.stalls):
+    commands.add_command(_command)

@@ -281,6 +281,16 @@ class StreamTransport(WriteTransport):
             self._ipv4_peer = 0
         return self._extra_dict
 
+    def _addresses(self) -> tuple[Any, Any]:
+        """Return the peer's address and the local one, and store nothing: any thread may call this."""
+        known, peer, number = self._extra_dict, self._peer, self._ipv4_peer
+        if known is not None and "peername" in known:
+            return known["peername"], known.get("sockname")
+        if peer is None and number:
+            peer = number
+        known_peer = peer if peer is None or type(peer) is tuple else self._kernel.name_of(peer)
+        return known_peer, self._sockname
+
     def _socket(self) -> Any:
         """Return the socket object, which is made now if there was none; None if the transport is closed."""
         if self._kind is not None:

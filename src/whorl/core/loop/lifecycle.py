@@ -6,6 +6,7 @@ import errno
 import operator
 import signal
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import current_thread
@@ -34,6 +35,15 @@ SIGPROF = int(getattr(signal, "SIGPROF", -1))
 UNCHANGED: Any = object()
 #: The errors of a process that cannot open another descriptor.
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC})
+
+
+_run_listener: Callable[[Any], object] | None = None
+
+
+def set_run_listener(listener: Callable[[Any], object] | None) -> None:
+    """Call `listener` with each loop that begins to run, in its thread; None ends that."""
+    global _run_listener
+    _run_listener = listener
 
 
 class LoopLifecycle(LoopExecution):
@@ -129,6 +139,8 @@ class LoopLifecycle(LoopExecution):
         if clock_is_patched() != self._follows_patch:
             self._clock_was_patched()
         self._poller.empty_polls = 0  # the first turns of every run poll
+        if _run_listener is not None:
+            _run_listener(self)
         self._run_began = self._poll_ended = self._previous_poll_ended = self._kernel.now()
         count_runs(1)
         self._thread_id = self._last_run_thread = current_thread()  # the last step: until here nothing runs

@@ -1,0 +1,178 @@
+"""`Inspector`: what is known of the loops that are watched; `start` makes it.
+
+There is at most one in a process. It watches by one thread for all loops, the watchdog, which looks at the
+loops from outside: they are not changed and call nothing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+from whorl.core.loop.loop import Loop
+from whorl.inspector import settings as settings_
+from whorl.inspector.asking.answers import Answers
+from whorl.inspector.settings import DEFAULT_SIGNAL, DEFAULT_THRESHOLD, Settings
+from whorl.inspector.stalls import Stall
+from whorl.inspector.tables import handles as handles_
+from whorl.inspector.tables import tasks as tasks_
+from whorl.inspector.watchdog import Watchdog, has_real_clock
+
+_current: Inspector | None = None
+
+
+class Inspector:
+    """Watches one loop, or every loop of the process. `start` makes it."""
+
+    def __init__(self, loop: Loop | None, settings: Settings) -> None:
+        self.loop = loop
+        self.settings = settings
+        self._at_stop: list[Callable[[], object]] = []
+        #: The thread that looks for stalls; None if the loop lives in a simulated world.
+        self.watchdog: Watchdog | None = None
+        if loop is None or has_real_clock(loop):
+            self.watchdog = Watchdog(loop, settings.threshold, settings.signal)
+        #: What answers other processes, from the first run of a loop on.
+        self.answers: Answers | None = None
+        if self.watchdog is not None and settings.socket:
+            self.answers = Answers(self)
+            self.watchdog.at_start = self.answers.start
+            self.call_at_stop(self.answers.stop)
+
+    def is_running(self) -> bool:
+        """Return whether this is the inspector of the process: `stop` was not called."""
+        return _current is self
+
+    def loops(self) -> list[Loop]:
+        """Return the loops that are watched and open, the first watched first."""
+        if self.watchdog is not None:
+            return self.watchdog.loops()
+        return [] if self.loop is None or self.loop.is_closed() else [self.loop]
+
+    def stalls(self) -> list[Stall]:
+        """Return the last stalls, oldest first; those that go on are among them."""
+        return [] if self.watchdog is None else self.watchdog.stalls()
+
+    def tasks(self) -> list[tasks_.TaskFigures]:
+        """Return the tasks of all loops that are watched; any thread may call this."""
+        return [figures for loop in self.loops() for figures in tasks_.tasks(loop)]
+
+    def tree(self) -> str:
+        """Return the tasks as a tree, each under the task that waits for it; any thread may call this."""
+        return "\n\n".join(tasks_.tree(loop) for loop in self.loops())
+
+    def handles(self) -> list[handles_.HandleFigures]:
+        """Return the handles of all loops that are watched; any thread may call this."""
+        return [figures for loop in self.loops() for figures in handles_.handles(loop)]
+
+    def starved(self) -> int:
+        """Return how often a callback took longer than the threshold only because it had no processor."""
+        return 0 if self.watchdog is None else self.watchdog.starved
+
+    def subscribe(self, callback: Callable[[Stall], object]) -> Callable[[], None]:
+        """Call `callback` with each stall: when it is seen, and again when it has ended (`Stall.ended`).
+
+        The watchdog's thread makes the calls. A callback that raises is reported in the log, and is called no
+        more. Return a function that ends the subscription.
+        """
+        if self.watchdog is None:
+            return lambda: None
+        return self.watchdog.subscribe(callback)
+
+    def call_at_stop(self, function: Callable[[], object]) -> None:
+        """Call `function` when the inspector stops; the last one added comes first."""
+        self._at_stop.append(function)
+
+    def stop(self) -> None:
+        """Stop watching. No thread, descriptor or file is left. Stopping again does nothing."""
+        global _current
+        if _current is not self:
+            return
+        _current = None
+        atexit.unregister(self.stop)
+        try:
+            while self._at_stop:
+                self._at_stop.pop()()
+        finally:
+            if self.watchdog is not None:
+                self.watchdog.stop()
+
+    def __enter__(self) -> Inspector:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def start(
+    loop: Loop | None = None,
+    *,
+    threshold: float = DEFAULT_THRESHOLD,
+    signal: int | None = DEFAULT_SIGNAL,
+    socket: bool = True,
+) -> Inspector:
+    """Watch `loop`, or with None every loop of the process, also those that are made later.
+
+    `threshold` is how many seconds a callback may take before it is a stall. `signal` asks a thread for its
+    stack while C code in it holds the interpreter's lock; None sends none. By default it is
+    `WHORL_INSPECT_SIGNAL`, or else SIGRTMAX-4, if nobody uses that signal. With `socket`, the commands
+    `whorl tasks`, `whorl handles` and `whorl stalls` of the same user are answered.
+
+    A second call with equal arguments returns the same inspector, one with others raises ValueError.
+    Raises TypeError and ValueError for wrong arguments, and RuntimeError for a closed loop.
+    """
+    global _current
+    settings = settings_.checked(threshold, signal, socket)
+    if loop is not None and not isinstance(loop, Loop):
+        raise TypeError(f"loop must be a loop of Whorl's or None, not {loop!r}")
+    running = _current
+    if running is not None:
+        if running.loop is loop and running.settings == settings:
+            return running
+        raise ValueError(f"the inspector runs already, with {running.settings!r}; stop it first")
+    if loop is not None and loop.is_closed():
+        raise RuntimeError("Event loop is closed")
+    inspector = Inspector(loop, settings)
+    _current = inspector
+    atexit.register(inspector.stop)
+    if inspector.watchdog is not None:
+        inspector.watchdog.start()
+    return inspector
+
+
+def current() -> Inspector | None:
+    """Return the inspector of this process; None if nothing is watched."""
+    return _current
+
+
+def start_from_environment() -> None:
+    """Start as `WHORL_INSPECT` says. A wrong text is one warning, and nothing is watched."""
+    try:
+        arguments: dict[str, Any] | None = settings_.from_environment(os.environ.get("WHORL_INSPECT", ""))
+        if arguments is not None:
+            start(**arguments)
+    except Exception as error:  # A variable must not keep a server from starting.
+        _warn(f"Nothing is inspected: {error}")
+
+
+def _warn(text: str) -> None:
+    """Log a warning; a program that makes warnings of the log fatal goes on as well."""
+    import logging
+
+    with contextlib.suppress(Exception):
+        logging.getLogger("whorl.inspector").warning("%s", text)
+
+
+def _fork_ended() -> None:
+    """Begin anew in a forked child: its threads are gone, and the stalls were the parent's."""
+    inspector = _current
+    if inspector is not None and inspector.watchdog is not None:
+        inspector.watchdog.fork_ended()
+    if inspector is not None and inspector.answers is not None:
+        inspector.answers.fork_ended()
+
+
+os.register_at_fork(after_in_child=_fork_ended)

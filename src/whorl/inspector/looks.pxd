@@ -1,0 +1,27 @@
+cimport cython
+from libc.stdint cimport int64_t
+
+from whorl.core.loop.loop cimport Loop
+from whorl.core.loop.state cimport LoopState
+
+cdef extern from "whorl/inspector/native.h":
+    bint native_start "whorl_native_start"(int64_t threshold_ns, int64_t interval_ns, int signal) noexcept
+    void native_stop "whorl_native_stop"() noexcept
+    void native_forked "whorl_native_forked"() noexcept
+    int native_watch "WHORL_NATIVE_WATCH"(LoopState state, Loop loop, int thread) noexcept
+    void native_unwatch "whorl_native_unwatch"(int place) noexcept
+    void native_beat "whorl_native_beat"(int looker) noexcept
+    object native_take "whorl_native_take"()
+
+
+@cython.locals(batch=list, size=Py_ssize_t, taken=Py_ssize_t)
+cpdef object progress_of(Loop loop)
+
+cpdef object start_native(int64_t threshold_ns, int64_t interval_ns, int signal)
+cpdef object stop_native()
+cpdef object forget_native()
+cpdef object watch(Loop loop, int thread)
+cpdef object unwatch(int place)
+cpdef object beat(int looker)
+@cython.locals(taken=list)
+cpdef object captures()

@@ -1,0 +1,105 @@
+"""Looks at a loop from other threads, which cost the loop nothing.
+
+The watchdog's Python thread looks by `progress_of`. It cannot while C code holds the interpreter's lock.
+Compiled, a native thread looks too. It needs no lock of Python's. If the Python thread does not get the lock,
+it
+notes the system call of the loop's thread. It asks that thread for its stack by a signal.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whorl.core.loop.loop import Loop
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+Progress = tuple[int, int, int, int, int, int]
+HAS_NATIVE = bool(cython.compiled)
+
+if not cython.compiled:
+
+    def native_start(threshold_ns: int, interval_ns: int, signal: int) -> int:
+        """Start the native thread; uncompiled, there is none."""
+        return 0
+
+    def native_stop() -> None:
+        """End the native thread."""
+
+    def native_forked() -> None:
+        """Forget, in a forked child, the native thread of the parent."""
+
+    def native_watch(state: Loop, loop: Loop, thread: int) -> int:
+        """Let the native thread look at a loop; return the loop's place, or -1."""
+        return -1
+
+    def native_unwatch(place: int) -> None:
+        """Let the native thread look at a loop no more."""
+
+    def native_beat(looker: int) -> None:
+        """Note that the Python thread has the interpreter's lock now."""
+
+    def native_take() -> Any:
+        """Return the oldest note, or None."""
+
+
+def progress_of(loop: Loop) -> Progress | None:
+    """Return numbers of which one changes whenever the loop goes on; None while it is in no turn.
+
+    They are: turns, entries of batches, idle time, and entries taken out of this batch. Then come the
+    beginning of the sleep or 0, and the end of the last poll. A batch leaves None where it took an entry.
+    """
+    if not loop._is_turning:
+        return None
+    batch = loop._ready_swap
+    size = len(batch)
+    taken = 0
+    while taken < size and batch[taken] is None:
+        taken += 1
+    return (loop._turns, loop._callbacks, loop._idle_ns, taken, loop._sleep_began, loop._now_ns)
+
+
+def start_native(threshold_ns: int, interval_ns: int, signal: int) -> bool:
+    """Start the native thread, if there is one. It sends no signal if `signal` is 0."""
+    return bool(native_start(threshold_ns, interval_ns, signal))
+
+
+def stop_native() -> None:
+    """End the native thread, and wait for its end."""
+    native_stop()
+
+
+def forget_native() -> None:
+    """Forget the native thread, in a child that was forked without it."""
+    native_forked()
+
+
+def watch(loop: Loop, thread: int) -> int:
+    """Let the native thread look at a loop; return its place there, -1 if there is none.
+
+    The loop must be unwatched before its memory is freed.
+    """
+    return int(native_watch(loop, loop, thread))
+
+
+def unwatch(place: int) -> None:
+    """Let the native thread look at a loop no more."""
+    native_unwatch(place)
+
+
+def beat(looker: int) -> None:
+    """Tell the native thread that the Python thread `looker` has the lock; 0: it is busy for a while."""
+    native_beat(looker)
+
+
+def captures() -> list[tuple[int, int, bool, str]]:
+    """Take the native thread's notes: the loop's place, when, whether a signal was sent, the system call."""
+    taken = []
+    note = native_take()
+    while note is not None:
+        taken.append(note)
+        note = native_take()
+    return taken

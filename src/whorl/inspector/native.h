@@ -1,0 +1,235 @@
+/* A thread that looks at loops without the interpreter's lock: no thread of Python's can.
+
+   It reads four numbers of each loop. While they stay the same and the loop is awake, the loop stalls. If the
+   watchdog's Python thread has not had the interpreter's lock for a while, other code holds it. Then this
+   thread notes the system call of the loop's thread, and sends that thread a signal, whose handler writes the
+   stack. The mutex is held while a loop's memory is read, and whoever frees that memory takes the loop out
+   before, under the same mutex. This thread never waits for the interpreter's lock, so nobody who holds that
+   lock waits here for long. */
+#pragma once
+#include <Python.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define WHORL_PLACES 64
+#define WHORL_NOTES 16
+#define WHORL_LOCK_WAIT_NS 20000000 /* A longer wait for the interpreter's lock means that C code has it. */
+
+typedef struct {
+    const int64_t *turns, *callbacks, *idle, *sleep_began; /* of the loop; NULL in a free place */
+    const int *is_turning;
+    int thread;
+    int64_t seen[3];  /* the numbers at the last look */
+    int64_t since;    /* when they were first seen; 0 while the loop sleeps or is in no turn */
+    int64_t next;     /* the age at which the next note is made */
+} whorl_place;
+
+typedef struct {
+    int place, sent;
+    int64_t when;
+    char syscall[120];
+} whorl_note;
+
+static struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;
+    pthread_t thread;
+    int runs, ends, signal, looker, note_count;
+    int64_t threshold, interval, beat;
+    whorl_place places[WHORL_PLACES];
+    whorl_note notes[WHORL_NOTES];
+} whorl_native = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/* Read the monotonic clock. Python's function needs the interpreter's lock. */
+static int64_t whorl_native_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Read a small file about a thread of this process; the text is empty if it cannot be read. Python's
+   functions need the interpreter's lock. */
+static void whorl_native_read(int thread, const char *name, char *text, size_t size) {
+    char path[64];
+    ssize_t got = -1;
+    int fd;
+    snprintf(path, sizeof path, "/proc/self/task/%d/%s", thread, name);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        got = read(fd, text, size - 1);
+        close(fd);
+    }
+    text[got > 0 ? got : 0] = 0;
+}
+
+/* Return whether a thread is ready to run: it has a processor or waits for one. As above. */
+static int whorl_native_is_runnable(int thread) {
+    char text[512], *end;
+    whorl_native_read(thread, "stat", text, sizeof text);
+    end = strrchr(text, ')');
+    return end != NULL && end[1] == ' ' && end[2] == 'R';
+}
+
+/* Note what a stalled thread does, and ask it for its stack. As above. */
+static void whorl_native_note(int index, whorl_place *place, int64_t now) {
+    whorl_note *note;
+    if (whorl_native.note_count == WHORL_NOTES)
+        return; /* The Python thread takes them when it has the lock again. */
+    note = whorl_native.notes + whorl_native.note_count++;
+    note->place = index;
+    note->when = now;
+    note->sent = 0;
+    whorl_native_read(place->thread, "syscall", note->syscall, sizeof note->syscall);
+    /* A thread in futex waits for a lock: perhaps for that of the interpreter, which another thread holds.
+       It can be asked later. The signal ends other calls in which a thread waits. So it is sent to such a
+       thread only if the Python thread waits for a lock too, and not for a processor. */
+    if (whorl_native.signal > 0 &&
+        (strncmp(note->syscall, "running", 7) == 0 ||
+         (note->syscall[0] != 0 && strtol(note->syscall, NULL, 10) != SYS_futex &&
+          !whorl_native_is_runnable(whorl_native.looker))))
+        note->sent = syscall(SYS_tgkill, getpid(), place->thread, whorl_native.signal) == 0;
+}
+
+/* Look at one loop; return whether it is awake. As above. */
+static int whorl_native_look(int index, int64_t now, int is_blind) {
+    whorl_place *place = whorl_native.places + index;
+    int64_t seen[3] = {__atomic_load_n(place->turns, __ATOMIC_RELAXED),
+                       __atomic_load_n(place->callbacks, __ATOMIC_RELAXED),
+                       __atomic_load_n(place->idle, __ATOMIC_RELAXED)};
+    if (!__atomic_load_n(place->is_turning, __ATOMIC_RELAXED) ||
+        __atomic_load_n(place->sleep_began, __ATOMIC_RELAXED) != 0) {
+        place->since = 0;
+        return 0;
+    }
+    if (place->since == 0 || memcmp(seen, place->seen, sizeof seen) != 0) {
+        memcpy(place->seen, seen, sizeof seen);
+        place->since = now;
+        place->next = whorl_native.threshold;
+    } else if (is_blind && now - place->since >= place->next) {
+        place->next = 2 * (now - place->since);
+        whorl_native_note(index, place, now);
+    }
+    return 1;
+}
+
+/* Look again and again until told to end. Python's threads need the interpreter's lock. */
+static void *whorl_native_run(void *nothing) {
+    pthread_mutex_lock(&whorl_native.mutex);
+    while (!whorl_native.ends) {
+        int64_t now = whorl_native_now(), beat = __atomic_load_n(&whorl_native.beat, __ATOMIC_RELAXED), until;
+        int index, awake = 0;
+        int is_blind = beat != 0 && now - beat > whorl_native.interval * 2 + WHORL_LOCK_WAIT_NS;
+        struct timespec when;
+        for (index = 0; index < WHORL_PLACES; index++)
+            if (whorl_native.places[index].turns != NULL)
+                awake |= whorl_native_look(index, now, is_blind);
+        until = now + whorl_native.interval * (awake ? 1 : 2);
+        when.tv_sec = until / 1000000000;
+        when.tv_nsec = until % 1000000000;
+        pthread_cond_timedwait(&whorl_native.wake, &whorl_native.mutex, &when);
+    }
+    pthread_mutex_unlock(&whorl_native.mutex);
+    return nothing;
+}
+
+/* Start the thread; return whether it runs. It gets no signals: Python's handlers run in other threads. */
+static int whorl_native_start(int64_t threshold, int64_t interval, int signal) {
+    pthread_condattr_t clock;
+    sigset_t all, former;
+    if (whorl_native.runs)
+        return 0;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&whorl_native.wake, &clock);
+    pthread_condattr_destroy(&clock);
+    whorl_native.threshold = threshold;
+    whorl_native.interval = interval;
+    whorl_native.signal = signal;
+    whorl_native.ends = whorl_native.note_count = 0;
+    whorl_native.looker = 0;
+    whorl_native.beat = whorl_native_now();
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &former);
+    whorl_native.runs = pthread_create(&whorl_native.thread, NULL, whorl_native_run, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &former, NULL);
+    return whorl_native.runs;
+}
+
+/* End the thread, and wait for its end, which needs no lock of Python's. */
+static void whorl_native_stop(void) {
+    if (!whorl_native.runs)
+        return;
+    pthread_mutex_lock(&whorl_native.mutex);
+    whorl_native.ends = 1;
+    pthread_cond_signal(&whorl_native.wake);
+    pthread_mutex_unlock(&whorl_native.mutex);
+    pthread_join(whorl_native.thread, NULL);
+    pthread_cond_destroy(&whorl_native.wake);
+    whorl_native.runs = 0;
+    memset(whorl_native.places, 0, sizeof whorl_native.places);
+}
+
+/* Forget the thread: a forked child has none. The mutex may have been held by it. */
+static void whorl_native_forked(void) {
+    memset(&whorl_native, 0, sizeof whorl_native);
+    pthread_mutex_init(&whorl_native.mutex, NULL);
+}
+
+/* Look at a loop from now on, by the addresses of its numbers; return its place, -1 if none is free. Python
+   has no addresses. */
+static int whorl_native_watch(const int64_t *turns, const int64_t *callbacks, const int64_t *idle,
+                              const int64_t *sleep_began, const int *is_turning, int thread) {
+    int index = 0;
+    pthread_mutex_lock(&whorl_native.mutex);
+    while (index < WHORL_PLACES && whorl_native.places[index].turns != NULL)
+        index++;
+    if (index < WHORL_PLACES && whorl_native.runs)
+        whorl_native.places[index] = (whorl_place){.turns = turns, .callbacks = callbacks, .idle = idle,
+            .sleep_began = sleep_began, .is_turning = is_turning, .thread = thread};
+    else
+        index = -1;
+    pthread_mutex_unlock(&whorl_native.mutex);
+    return index;
+}
+#define WHORL_NATIVE_WATCH(state, loop, thread) \
+    whorl_native_watch(&(state)->_turns, &(state)->_callbacks, &(state)->_idle_ns, &(state)->_sleep_began, \
+                       &(loop)->_is_turning, thread)
+
+/* Look at a loop no more. Its memory may be freed afterwards. */
+static void whorl_native_unwatch(int place) {
+    pthread_mutex_lock(&whorl_native.mutex);
+    if (place >= 0 && place < WHORL_PLACES)
+        whorl_native.places[place] = (whorl_place){0};
+    pthread_mutex_unlock(&whorl_native.mutex);
+}
+
+/* Note that the Python thread has the lock; 0: it is busy and does not look. The native thread reads this. */
+static void whorl_native_beat(int looker) {
+    whorl_native.looker = looker;
+    __atomic_store_n(&whorl_native.beat, looker ? whorl_native_now() : 0, __ATOMIC_RELAXED);
+}
+
+/* Return the oldest note as a tuple, or None. The native thread made it. */
+static PyObject *whorl_native_take(void) {
+    whorl_note note = {.place = -1};
+    PyObject *sent;
+    pthread_mutex_lock(&whorl_native.mutex);
+    if (whorl_native.note_count > 0) {
+        note = whorl_native.notes[0];
+        memmove(whorl_native.notes, whorl_native.notes + 1, --whorl_native.note_count * sizeof note);
+    }
+    pthread_mutex_unlock(&whorl_native.mutex);
+    if (note.place < 0)
+        return Py_NewRef(Py_None);
+    sent = note.sent ? Py_True : Py_False;
+    return Py_BuildValue("(iLOs)", note.place, (long long)note.when, sent, note.syscall);
+}

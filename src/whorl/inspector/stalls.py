@@ -1,0 +1,135 @@
+"""A stall: a callback that kept its loop from everything else, and what its thread did meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from whorl.inspector.text import shown
+
+MOST_SHOWN = 12  # frames of a stack, in a log
+
+
+class Frame(NamedTuple):
+    """One line of a stack."""
+
+    file: str
+    line: int
+    function: str
+    source: str  #: the text of the line; empty if it was not found
+
+
+class Stack(NamedTuple):
+    """The stack of a stalled thread, and what it was in, at one moment of the stall."""
+
+    after_ns: int  #: how long the stall had lasted
+    frames: tuple[Frame, ...]  #: the outermost first
+    syscall: str | None  #: the system call that it was in; "running": none; None: not known
+    file: str | None  #: the file of that call
+    late: bool  #: whether it was taken when the code that held the interpreter's lock had returned
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A callback that took longer than the threshold. Durations are in nanoseconds.
+
+    A field that the system did not tell is None, never 0. The shares `running_ns`, `starved_ns` and
+    `asleep_ns` add up to the length.
+    """
+
+    number: int  #: from 1, in this process
+    loop: str  #: the representation of the loop
+    thread: int | None  #: the kernel's number of the loop's thread
+    began_ns: int  #: when it began, by the monotonic clock, which is that of `loop.time`
+    length_ns: int  #: its length; until now if it has not ended
+    ended: bool
+    running_ns: int | None  #: on a processor
+    starved_ns: int | None  #: waiting for a processor that others had
+    asleep_ns: int | None  #: blocked in the kernel
+    gc_ns: int  #: in Python's garbage collector; part of `running_ns`
+    gil_held: bool | None  #: whether C code kept the interpreter's lock from all other threads meanwhile
+    call: str | None  #: the function of the program that the loop had called
+    task: str | None  #: the task whose step it is
+    stacks: tuple[Stack, ...]
+
+    @property
+    def syscall(self) -> str | None:
+        """The system call that the thread was in, by the first stack that knows one."""
+        return next((stack.syscall for stack in self.stacks if stack.syscall is not None), None)
+
+    @property
+    def file(self) -> str | None:
+        """The file of that system call."""
+        return next((stack.file for stack in self.stacks if stack.file is not None), None)
+
+    @property
+    def late(self) -> bool:
+        """True if no stack was taken during the stall."""
+        return all(stack.late for stack in self.stacks)
+
+    @property
+    def reason(self) -> str:
+        """Why the loop stalled: "collector", "gil held", "running", "asleep" or "unknown"."""
+        if self.gc_ns * 2 >= self.length_ns:
+            return "collector"
+        if self.gil_held:
+            return "gil held"
+        if self.running_ns is None or self.asleep_ns is None:
+            return "unknown"
+        return "running" if self.running_ns >= self.asleep_ns else "asleep"
+
+    def summary(self) -> str:
+        """Return one line: how long, which call, and why."""
+        what = " ".join(part for part in (self.call, f"in {self.task}" if self.task else "") if part)
+        verb = "blocked" if self.ended else "has blocked"
+        return f"{what or 'a callback'} {verb} the loop for {_ms(self.length_ns)}: {self.why()}"
+
+    def why(self) -> str:
+        """Return in words what the thread did, and the shares."""
+        words = {
+            "collector": "Python's garbage collector ran",
+            "gil held": "C code held the interpreter's lock",
+            "asleep": "the thread was blocked",
+            "running": "it was running",
+            "unknown": "the system does not tell why",
+        }[self.reason]
+        if self.reason == "asleep" and self.syscall is not None:
+            words += f" in {self.syscall}" + (f" of {self.file}" if self.file else "")
+        shares = [
+            f"{name} {_ms(share)}"
+            for name, share in (
+                ("running", self.running_ns),
+                ("asleep", self.asleep_ns),
+                ("waiting for a processor", self.starved_ns),
+                ("in the collector", self.gc_ns or None),
+            )
+            if share is not None
+        ]
+        return f"{words} ({', '.join(shares)})" if shares else words
+
+    def _frames_of_call(self, stack: Stack) -> tuple[Frame, ...]:
+        """Return the frames inside the call that the loop made, and its own."""
+        names = [shown(frame.function) for frame in stack.frames]
+        return stack.frames[names.index(self.call) :] if self.call in names else stack.frames
+
+    def text(self) -> str:
+        """Return the summary and the stack that tells most, the innermost line last."""
+        lines = [self.summary()]
+        stack = next((stack for stack in self.stacks if not stack.late), None) or (
+            self.stacks[0] if self.stacks else None
+        )
+        if stack is not None:
+            when = f"after {_ms(stack.after_ns)}"
+            lines.append(f"Stack {when}, when the lock was free again:" if stack.late else f"Stack {when}:")
+            frames = self._frames_of_call(stack)
+            if len(frames) > MOST_SHOWN:
+                lines.append(f"  … {len(frames) - MOST_SHOWN} more calls")
+            for frame in frames[-MOST_SHOWN:]:
+                lines.append(f'  File "{shown(frame.file)}", line {frame.line}, in {shown(frame.function)}')
+                if frame.source:
+                    lines.append(f"    {shown(frame.source)}")
+        return "\n".join(lines)
+
+
+def _ms(duration_ns: int) -> str:
+    return f"{duration_ns / 1e6:.0f} ms" if duration_ns < 10_000_000_000 else f"{duration_ns / 1e9:.1f} s"

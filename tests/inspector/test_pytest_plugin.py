@@ -1,0 +1,85 @@
+"""The plugin of pytest fails the test that blocks a loop, and no other."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = """
+import asyncio, time
+import pytest, whorl
+
+async def work(blocks):
+    for _ in range(3):
+        await asyncio.sleep(0.002)
+    if blocks:
+        time.sleep(0.3)  # the line
+
+@pytest.mark.parametrize("number", range(10))
+def test_number(number):
+    whorl.run(work(number == 7))
+
+def test_outside_the_loop():
+    time.sleep(0.2)
+
+{more}
+"""
+
+
+def run(folder: Path, *options: str, more: str = "", ini: str = "") -> tuple[int, str]:
+    (folder / "test_it.py").write_text(TESTS.format(more=more))
+    (folder / "pytest.ini").write_text(f"[pytest]\n{ini}\n")
+    plugins = ["-p", "whorl.inspector.pytest_plugin", "-p", "no:cacheprovider", "-p", "no:asyncio"]
+    answer = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-rA", *plugins, *options],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+    )
+    return answer.returncode, answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "ini"), [(["--whorl-max-stall=100ms"], ""), ([], "whorl_max_stall = 0.1")]
+)
+def test_the_test_that_blocks_fails_and_no_other(tmp_path: Path, options: list[str], ini: str) -> None:
+    code, output = run(tmp_path, *options, ini=ini)
+    assert code == 1, output
+    assert "1 failed, 10 passed" in output
+    assert "FAILED test_it.py::test_number[7]" in output
+    assert "time.sleep(0.3)  # the line" in output
+    assert "clock_nanosleep" in output
+
+
+def test_without_a_limit_no_test_fails(tmp_path: Path) -> None:
+    code, output = run(tmp_path, "-W", "error")
+    assert code == 0, output
+
+
+def test_a_mark_comes_before_the_option(tmp_path: Path) -> None:
+    more = """
+@pytest.mark.whorl(max_stall="3s")
+def test_patient():
+    whorl.run(work(True))
+
+@pytest.mark.whorl(max_stall=0.1)
+def test_impatient(whorl_inspector):
+    whorl.run(work(True))
+"""
+    _, output = run(tmp_path, "-k", "patient", more=more)
+    assert "1 failed, 1 passed" in output
+    assert "FAILED test_it.py::test_impatient" in output
+
+
+@pytest.mark.parametrize("text", ["soon", "0", "2h"])
+def test_a_wrong_limit_is_a_usage_error(tmp_path: Path, text: str) -> None:
+    code, output = run(tmp_path, f"--whorl-max-stall={text}")
+    assert code == 4
+    assert "whorl_max_stall" in output

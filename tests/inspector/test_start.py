@@ -1,0 +1,151 @@
+"""`start`, its arguments, and the environment variables that stand for them."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import whorl
+from whorl.inspector import Inspector, start
+from whorl.inspector.inspector import current
+from whorl.inspector.settings import checked, duration, from_environment
+from whorl.inspector.text import shown
+
+Inspect = Callable[..., Inspector]
+
+
+def test_starting_twice_is_starting_once(inspect: Inspect) -> None:
+    first = inspect(threshold=0.2)
+    assert start(threshold=0.2) is first
+    with pytest.raises(ValueError, match="runs already"):
+        start(threshold=0.3)
+    first.stop()
+    first.stop()
+    assert current() is None
+    assert inspect(threshold=0.3) is not first
+
+
+@pytest.mark.parametrize("threshold", [0, -1, math.nan, math.inf, 3601])
+def test_a_threshold_out_of_bounds_is_refused(threshold: float) -> None:
+    with pytest.raises(ValueError, match="above 0 and at most 3600 seconds"):
+        start(threshold=threshold)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"threshold": "1"}, TypeError),
+        ({"threshold": True}, TypeError),
+        ({"signal": 9999}, ValueError),
+        ({"loop": object()}, TypeError),
+    ],
+)
+def test_a_wrong_argument_is_refused(options: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        start(**options)
+    assert current() is None
+
+
+def test_a_closed_loop_is_refused() -> None:
+    loop = whorl.new_event_loop()
+    loop.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        start(loop)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("100ms", 0.1), ("1s", 1.0), ("2.5", 2.5), ("50us", 50e-6), (" 1ms", 0.001)]
+)
+def test_a_duration_is_read(text: str, seconds: float) -> None:
+    assert duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "ms", "1m", "infs", "nan", "1 2", "-"])
+def test_a_wrong_duration_names_the_forms(text: str) -> None:
+    with pytest.raises(ValueError, match=r"100ms, 1s or 2\.5"):
+        duration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ("1", {}),
+        ("on", {}),
+        ("", None),
+        ("0", None),
+        ("threshold=50ms", {"threshold": 0.05}),
+        ("threshold=1s,signal=SIGUSR2", {"threshold": 1.0, "signal": int(signal.SIGUSR2)}),
+        ("signal=none", {"signal": None}),
+    ],
+)
+def test_the_variable_is_read(text: str, arguments: dict[str, Any] | None) -> None:
+    assert from_environment(text) == arguments
+
+
+@pytest.mark.parametrize("text", ["yes please", "threshold", "threshold=", "ring=1", "threshold=1,,"])
+def test_a_wrong_variable_is_an_error_that_names_the_settings(text: str) -> None:
+    with pytest.raises(ValueError, match=r"threshold=…|100ms"):
+        from_environment(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("", signal.SIGRTMAX - 4), ("SIGUSR1", signal.SIGUSR1), ("usr2", signal.SIGUSR2), ("none", None)],
+)
+def test_the_signal_is_that_of_its_variable(
+    text: str, number: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHORL_INSPECT_SIGNAL", text)
+    assert checked(1, whorl.inspector.inspector.DEFAULT_SIGNAL).signal == number
+
+
+def output_of(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env={**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path)), **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+SHOWS_WHETHER = """
+import sys, whorl
+module = sys.modules.get("whorl.inspector.inspector")
+print(module is not None, module is not None and module.current() is not None)
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [("", "False False"), ("1", "True True"), ("threshold=50ms", "True True"), ("0", "True False")],
+)
+def test_the_inspector_is_imported_only_if_the_variable_is_set(value: str, shown: str) -> None:
+    answer = output_of(SHOWS_WHETHER, WHORL_INSPECT=value)
+    assert (answer.stdout.strip(), answer.stderr) == (shown, "")
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{"WHORL_INSPECT": "threshold=soon"}, {"WHORL_INSPECT": "1", "WHORL_INSPECT_SIGNAL": "SIGNOTHING"}],
+)
+def test_a_wrong_variable_is_one_warning_and_the_program_runs(environment: dict[str, str]) -> None:
+    answer = output_of("import asyncio, whorl; whorl.run(asyncio.sleep(0)); print('ran')", **environment)
+    assert answer.returncode == 0
+    assert answer.stdout == "ran\n"
+    assert answer.stderr.count("\n") == 1
+    assert "Nothing is inspected" in answer.stderr
+
+
+def test_a_text_is_shown_without_control_characters() -> None:
+    assert shown("a\x1b[31m\n\u202e\ud800") == r"a\x1b[31m\n\u202e\ud800"
+    assert shown("ü" * 500).endswith("…")
+    assert len(shown("ü" * 500).encode()) <= 256
+    assert shown("x" * 256) == "x" * 256

@@ -1,0 +1,422 @@
+"""The watchdog says which callback keeps a loop busy, and why, and is silent otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import whorl
+from tests.aio.simulated_kernel import SimulatedKernel
+from tests.core.loop_fakes import in_child
+from tests.inspector.conftest import StallsSeen
+from whorl.inspector import Inspector, Stall, looks
+from whorl.inspector.inspector import current
+
+Inspect = Callable[..., Inspector]
+THRESHOLD = 0.05
+
+
+async def run_step(function: Callable[[], object]) -> None:
+    await asyncio.sleep(0)
+    function()
+
+
+def stalls_of(inspected: Inspector, function: Callable[[], object]) -> list[Stall]:
+    """Return the stalls of a task that calls a function."""
+
+    async def main() -> None:
+        await asyncio.create_task(run_step(function), name="the task")
+
+    whorl.run(main())
+    assert inspected.watchdog is not None
+    inspected.watchdog.look_now()
+    return inspected.stalls()
+
+
+def lines_of(stall: Stall) -> str:
+    return "\n".join(f"{frame.function}: {frame.source}" for stack in stall.stacks for frame in stack.frames)
+
+
+def busy_for(seconds: float) -> None:
+    """Use the processor for so long, however long that takes."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+def test_a_stall_shows_the_stack_the_task_and_the_system_call(inspect: Inspect) -> None:
+    [stall] = stalls_of(inspect(threshold=THRESHOLD), lambda: time.sleep(0.25))
+    assert stall.ended
+    assert stall.reason == "asleep"
+    assert stall.syscall == "clock_nanosleep"
+    assert stall.call == "run_step"
+    assert stall.task == "the task (run_step)"
+    assert "time.sleep(0.25)" in lines_of(stall)
+    assert not stall.late
+    assert stall.length_ns >= 250_000_000
+    assert stall.asleep_ns is not None
+    assert stall.asleep_ns >= 200_000_000
+    assert "clock_nanosleep" in stall.text()
+
+
+def test_a_stall_is_reported_while_it_lasts(inspect: Inspect) -> None:
+    seen = StallsSeen(inspect(threshold=THRESHOLD))
+    reader, writer = os.pipe()
+
+    def block() -> None:
+        os.read(reader, 1)
+
+    thread = threading.Thread(target=lambda: whorl.run(run_step(block)))
+    thread.start()
+    try:
+        stall = seen.wait_for(lambda stall: not stall.ended)
+        assert f"pipe:[{os.fstat(reader).st_ino}]" == stall.file
+        assert stall.syscall == "read"
+        assert "os.read(reader, 1)" in lines_of(stall)
+    finally:
+        os.write(writer, b"x")
+        thread.join()
+        os.close(reader)
+        os.close(writer)
+    ended = seen.wait_for(lambda stall: stall.ended)
+    assert ended.number == stall.number
+    assert ended.length_ns > stall.length_ns
+
+
+def test_a_blocking_open_names_the_path(inspect: Inspect, tmp_path: Path) -> None:
+    seen = StallsSeen(inspect(threshold=THRESHOLD))
+    fifo = tmp_path / "a fifo"
+    os.mkfifo(fifo)
+    thread = threading.Thread(target=lambda: whorl.run(run_step(fifo.read_bytes)))
+    thread.start()
+    stall = seen.wait_for(lambda stall: not stall.ended)
+    fifo.write_bytes(b"x")
+    thread.join()
+    assert (stall.syscall, stall.file) == ("openat", str(fifo))
+
+
+def test_a_long_stall_has_several_stacks(inspect: Inspect) -> None:
+    [stall] = stalls_of(inspect(threshold=0.02), lambda: time.sleep(0.4))
+    ages = [stack.after_ns for stack in stall.stacks]
+    assert 2 <= len(ages) <= 5
+    assert all(later > earlier for earlier, later in pairwise(ages))
+
+
+def test_running_code_is_told_from_sleep(inspect: Inspect) -> None:
+    [stall] = stalls_of(inspect(threshold=THRESHOLD), lambda: busy_for(0.2))
+    assert stall.reason == "running"
+    assert stall.running_ns is not None
+    assert stall.running_ns >= 180_000_000
+    assert "busy_for" in lines_of(stall)
+
+
+def test_c_code_that_holds_the_lock_is_named(inspect: Inspect) -> None:
+    def hold() -> None:
+        sum(range(20_000_000))
+
+    [stall] = stalls_of(inspect(threshold=THRESHOLD), hold)
+    assert stall.gil_held
+    assert stall.reason == "gil held"
+    assert "hold" in lines_of(stall)
+    assert stall.late is not looks.HAS_NATIVE
+    shares = (stall.running_ns, stall.starved_ns, stall.asleep_ns)
+    assert sum(share or 0 for share in shares) == stall.length_ns
+
+
+def test_the_signal_is_sent_only_if_nobody_uses_it(inspect: Inspect) -> None:
+    former = signal.signal(signal.SIGRTMAX - 4, lambda number, frame: None)
+    try:
+        [stall] = stalls_of(inspect(threshold=THRESHOLD), lambda: sum(range(20_000_000)))
+    finally:
+        signal.signal(signal.SIGRTMAX - 4, former)
+    assert stall.gil_held
+    assert stall.late
+
+
+def test_no_signal_is_sent_if_none_may_be(inspect: Inspect) -> None:
+    [stall] = stalls_of(inspect(threshold=THRESHOLD, signal=None), lambda: sum(range(20_000_000)))
+    assert stall.late
+
+
+@pytest.mark.slow
+def test_a_collection_is_told_from_other_code(inspect: Inspect) -> None:
+    heap = [[number] for number in range(1_500_000)]
+    stalls = stalls_of(inspect(threshold=THRESHOLD), gc.collect)
+    assert heap
+    assert [stall.reason for stall in stalls] == ["collector"]
+    assert stalls[0].gc_ns >= 0.9 * stalls[0].length_ns
+
+
+def test_a_sleeping_loop_does_not_stall(inspect: Inspect) -> None:
+    inspected = inspect(threshold=0.02)
+    whorl.run(asyncio.sleep(0.2))
+    assert inspected.stalls() == []
+
+
+def test_many_short_callbacks_are_no_stall(inspect: Inspect) -> None:
+    inspected = inspect(threshold=THRESHOLD)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(200):
+            loop.call_soon(busy_for, 0.001)
+        await asyncio.sleep(0)
+
+    whorl.run(main())
+    assert inspected.stalls() == []
+
+
+def test_a_loop_that_a_host_drives_is_watched_in_its_steps_only(inspect: Inspect) -> None:
+    inspected = inspect(threshold=THRESHOLD)
+    assert inspected.watchdog is not None
+    loop = whorl.new_event_loop()
+    with whorl.Driver(loop) as driver:
+        busy_for(0.15)
+        driver.step()
+        loop.call_soon(busy_for, 0.15)
+        driver.step()
+    loop.close()
+    inspected.watchdog.look_now()
+    assert len(inspected.stalls()) == 1
+
+
+@pytest.mark.skipif(not os.access("/proc/self/schedstat", os.R_OK), reason="the system keeps no account")
+def test_time_without_a_processor_is_no_stall(inspect: Inspect) -> None:
+    """Two threads of the idle class share a processor with one that never sleeps."""
+    processor = min(os.sched_getaffinity(0))
+    hog = "import os; os.sched_setaffinity(0, {%d})\nprint(flush=True)\nwhile True: pass" % processor
+    with subprocess.Popen([sys.executable, "-c", hog], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        inspected = inspect(threshold=THRESHOLD)
+
+        async def main() -> None:
+            while not inspected.starved() and time.monotonic() < end:
+                await asyncio.sleep(0)
+                busy_for(0.002)
+
+        def run() -> None:
+            os.sched_setaffinity(0, {processor})
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+            whorl.run(main())
+
+        end = time.monotonic() + 30
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+        process.kill()
+    assert inspected.starved()
+    assert inspected.stalls() == []
+
+
+def test_a_stall_is_logged_once(inspect: Inspect, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "whorl.inspector")
+    stalls_of(inspect(threshold=0.02), lambda: time.sleep(0.3))
+    [record] = caplog.records
+    assert record.levelno == logging.WARNING
+    assert "time.sleep(0.3)" in record.getMessage()
+
+
+def test_more_stalls_of_one_second_are_only_counted(
+    inspect: Inspect, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "whorl.inspector")
+    inspected = inspect(threshold=0.02)
+    watchdog = inspected.watchdog
+    assert watchdog is not None
+    for _ in range(3):
+        stalls_of(inspected, lambda: time.sleep(0.3))
+        watchdog._logged_ns += 10**10  # as if all came at once
+    assert len(inspected.stalls()) == 3
+    watchdog._logged_ns -= 10**11
+    watchdog.look_now()
+    assert [record.getMessage().partition(" ")[0] for record in caplog.records] == ["run_step", "and"]
+    assert "2 more" in caplog.text
+
+
+def test_a_name_of_the_program_is_escaped(inspect: Inspect) -> None:
+    async def main() -> None:
+        await asyncio.create_task(run_step(lambda: time.sleep(0.3)), name="\x1b]0;x\x07<script>" + "y" * 999)
+
+    inspected = inspect(threshold=0.02)
+    whorl.run(main())
+    assert inspected.watchdog is not None
+    inspected.watchdog.look_now()
+    task = inspected.stalls()[0].task
+    assert task is not None
+    assert task.startswith(r"\x1b]0;x\x07<script>yyy")
+    assert len(task.encode()) <= 256
+
+
+def test_a_subscriber_that_raises_is_called_no_more(
+    inspect: Inspect, caplog: pytest.LogCaptureFixture
+) -> None:
+    inspected = inspect(threshold=0.02)
+    calls = []
+
+    def fail(stall: Stall) -> None:
+        calls.append(stall)
+        raise ValueError("no")
+
+    inspected.subscribe(fail)
+    assert len(stalls_of(inspected, lambda: time.sleep(0.3))) == 1
+    assert len(calls) == 1
+    assert "is told of no more stalls" in caplog.text
+
+
+def test_a_subscriber_may_stop_the_inspector(inspect: Inspect) -> None:
+    inspected = inspect(threshold=0.02)
+    inspected.subscribe(lambda stall: inspected.stop())
+    stalls_of(inspected, lambda: time.sleep(0.3))
+    assert current() is None
+
+
+def test_one_loop_alone_is_watched(inspect: Inspect) -> None:
+    loop, other = whorl.new_event_loop(), whorl.new_event_loop()
+    inspected = inspect(loop=loop, threshold=0.02)
+    for each in (loop, other):
+        each.run_until_complete(run_step(lambda: time.sleep(0.3)))
+    other.close()
+    assert inspected.watchdog is not None
+    inspected.watchdog.look_now()
+    assert len(inspected.stalls()) == 1
+    assert inspected.loops() == [loop]
+    loop.close()
+    assert inspected.loops() == []
+
+
+def test_a_loop_that_runs_already_is_watched(inspect: Inspect) -> None:
+    async def main() -> list[Any]:
+        inspected = inspect(threshold=0.02)
+        time.sleep(0.3)
+        await asyncio.sleep(0)
+        assert inspected.watchdog is not None
+        inspected.watchdog.look_now()
+        return inspected.stalls()
+
+    assert len(whorl.run(main())) == 1
+
+
+def test_loops_of_several_threads_are_watched(inspect: Inspect) -> None:
+    inspected = inspect(threshold=0.02)
+    runs = [threading.Thread(target=lambda: whorl.run(run_step(lambda: time.sleep(0.3)))) for _ in range(4)]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+    assert inspected.watchdog is not None
+    inspected.watchdog.look_now()
+    assert len({stall.thread for stall in inspected.stalls()}) == 4
+
+
+def test_a_watched_loop_ends_where_it_would_unwatched(inspect: Inspect) -> None:
+    inspect(threshold=0.02)
+    loop = whorl.new_event_loop()
+    loop.run_until_complete(run_step(lambda: time.sleep(0.05)))
+    loop.close()
+    reference = weakref.ref(loop)
+    del loop
+    deadline = time.monotonic() + 10
+    while reference() is not None and time.monotonic() < deadline:
+        gc.collect()
+    assert reference() is None
+
+
+def test_a_simulated_world_has_no_watchdog(inspect: Inspect) -> None:
+    loop = whorl.EventLoop(kernel=SimulatedKernel())
+    assert inspect(loop=loop).watchdog is None
+    assert current() is not None
+    assert threading.active_count() == 1
+    loop.close()
+
+
+def test_the_watchdog_runs_only_once_a_loop_does(inspect: Inspect) -> None:
+    threads = threading.active_count()
+    inspect()
+    assert threading.active_count() == threads
+
+
+def test_a_forked_child_begins_anew(inspect: Inspect) -> None:
+    inspected = inspect(threshold=0.02)
+    assert len(stalls_of(inspected, lambda: time.sleep(0.3))) == 1
+
+    def act() -> None:
+        assert inspected.stalls() == []
+        assert len(os.listdir("/proc/self/task")) == 1
+        [stall] = stalls_of(inspected, lambda: sum(range(20_000_000)))
+        assert stall.late is not looks.HAS_NATIVE
+        assert len(stalls_of(inspected, lambda: time.sleep(0.3))) == 2
+        inspected.stop()
+        assert threading.active_count() == 1
+
+    assert in_child(act) == 0
+    assert len(inspected.stalls()) == 1
+    assert len(stalls_of(inspected, lambda: sum(range(20_000_000)))) == 2
+    assert inspected.stalls()[1].late is not looks.HAS_NATIVE
+
+
+def test_a_child_of_multiprocessing_is_watched(inspect: Inspect) -> None:
+    inspect(threshold=0.02)
+    context: Any = multiprocessing.get_context("fork")
+    reader, writer = context.Pipe(duplex=False)
+    process = context.Process(target=lambda: writer.send(len(stalls_in_child())))
+    process.start()
+    assert reader.recv() == 1
+    process.join()
+    reader.close()
+    writer.close()
+    process.close()
+
+
+def stalls_in_child() -> list[Stall]:
+    inspected = current()
+    assert inspected is not None
+    return stalls_of(inspected, lambda: time.sleep(0.3))
+
+
+PROGRAM = """
+import asyncio, os, sys, threading, time
+import whorl, whorl.inspector
+
+inspected = whorl.inspector.start(threshold=0.02)
+async def main():
+    time.sleep(0.3)
+{end}
+"""
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "whorl.run(main())",
+        "threading.Thread(target=lambda: whorl.run(asyncio.sleep(99)), daemon=True).start(); time.sleep(0.3)",
+        "whorl.run(main()); os.execv(sys.executable, [sys.executable, '-c', 'print(end=chr(0)[:0])'])",
+        "whorl.run(main()); import gc; gc.collect(); del inspected",
+    ],
+    ids=["end", "a running loop in a daemon thread", "exec", "dropped"],
+)
+def test_a_program_ends_as_it_would_unwatched(end: str) -> None:
+    answer = subprocess.run(
+        [sys.executable, "-W", "error", "-X", "dev", "-c", PROGRAM.format(end=end)],
+        env={**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert "Traceback" not in answer.stderr
