@@ -281,7 +281,8 @@ async def test_an_error_in_a_servers_callback_is_reported_as_asyncio_reports_it(
         await writer.wait_closed()
         await end(server)
         loop.set_exception_handler(None)
-        return [(re.sub("0x[0-9a-f]+|<_Sel.*>", "", c["message"]), str(c["exception"]), sorted(c)) for c in found]
+        texts = [re.sub("0x[0-9a-f]+|<_Sel.*>", "", context["message"]) for context in found]
+        return [(text, str(c["exception"]), sorted(c)) for text, c in zip(texts, found, strict=True)]
 
     def on_asyncio(serve: Any, place: Path) -> list[Any]:
         with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:

@@ -59,7 +59,7 @@ def _connection_made_with(writer: Any) -> Any:
     used = {name for each in (code, *inner) for name in each.co_names} & vars(streams).keys()
     if used != {"StreamWriter", "coroutines"} or function.__closure__ or function.__defaults__:
         return None
-    names = {"StreamWriter": writer, "coroutines": streams.coroutines, "__name__": streams.__name__}
+    names = {"StreamWriter": writer, "coroutines": vars(streams)["coroutines"], "__name__": streams.__name__}
     own = FunctionType(code, names | {"__builtins__": vars(streams)["__builtins__"]})
     own.__module__ = function.__module__
     return own
@@ -140,7 +140,7 @@ def _makes(attributes: set[str], kind: Any, *args: Any) -> bool:
 
 
 _NAMES_OF_STREAMS = vars(streams)
-_COROUTINES: Any = streams.coroutines
+_COROUTINES: Any = vars(streams).get("coroutines")
 _CONNECTION_MADE: Any = vars(_Protocol).get("connection_made")
 #: The same function, but its writers are of the class that was given to `make_writers_of`.
 _OWN_CONNECTION_MADE: Any = None
