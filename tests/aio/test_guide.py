@@ -1,4 +1,4 @@
-"""The examples of the guides to embedding, to files and to latency run as they stand."""
+"""The examples of the guides to embedding, to files, to latency and to the inspector run as they stand."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ def examples_of(page: str) -> dict[str, str]:
 EXAMPLES = examples_of("embedding.md")
 FILES = examples_of("files.md")
 LATENCY = examples_of("latency.md")
+INSPECTOR = examples_of("inspector.md")
 PROGRAMS = {path.stem: path.read_text(encoding="utf-8") for path in ROOT.glob("examples/embedded_*.py")}
 
 
 @pytest.mark.parametrize(
     "code",
-    [*EXAMPLES.values(), *FILES.values(), *LATENCY.values(), *PROGRAMS.values()],
-    ids=[*EXAMPLES, *FILES, *LATENCY, *PROGRAMS],
+    [*EXAMPLES.values(), *FILES.values(), *LATENCY.values(), *INSPECTOR.values(), *PROGRAMS.values()],
+    ids=[*EXAMPLES, *FILES, *LATENCY, *INSPECTOR, *PROGRAMS],
 )
 def test_an_example_runs_and_says_something(code: str) -> None:
     answer = subprocess.run(
