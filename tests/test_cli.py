@@ -77,6 +77,36 @@ def test_asyncio_run_in_a_script_uses_whorl(run: Run, tmp_path: Path) -> None:
     assert run("run", "app.py", "-x", "--help", "y") == (0, "whorl __main__ app.py -x --help y\n", "")
 
 
+BLOCKS = """
+import asyncio, time
+
+async def main():
+    await asyncio.sleep(0)
+    time.sleep(0.3)  # the line
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "options", [["--inspect"], ["--inspect-threshold", "50ms"], ["--inspect", "--inspect-threshold", "0.05"]]
+)
+def test_an_inspected_program_is_watched(run: Run, tmp_path: Path, options: list[str]) -> None:
+    (tmp_path / "app.py").write_text(BLOCKS + "import time; time.sleep(0.2)")
+    code, output, errors = run("run", *options, "app.py")
+    assert (code, output) == (0, "")
+    assert "time.sleep(0.3)  # the line" in errors
+    assert "clock_nanosleep" in errors
+
+
+@pytest.mark.parametrize("threshold", ["soon", "0", "9h"])
+def test_a_wrong_threshold_is_a_usage_error(run: Run, tmp_path: Path, threshold: str) -> None:
+    (tmp_path / "app.py").write_text(BLOCKS)
+    code, _, errors = run("run", "--inspect-threshold", threshold, "app.py")
+    assert code == 2
+    assert "Usage" in errors
+
+
 def test_a_server_collects(run: Run, tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(WHETHER_IT_COLLECTS)
     assert run("run", "--server", "app.py") == (0, "True\n", "")

@@ -345,7 +345,7 @@ def test_a_simulated_world_has_no_watchdog(inspect: Inspect) -> None:
     loop.close()
 
 
-def test_the_watchdog_runs_only_once_a_loop_does(inspect: Inspect) -> None:
+def test_the_inspector_starts_no_thread_before_a_loop_runs(inspect: Inspect) -> None:
     threads = threading.active_count()
     inspect()
     assert threading.active_count() == threads

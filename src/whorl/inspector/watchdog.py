@@ -195,10 +195,10 @@ class Watchdog:
             if thread is not threading.current_thread():
                 thread.join(END_WAIT)
         self._stop_native()
-        self._let_go()
+        self._close_all()
         self._going_on.clear()
 
-    def _let_go(self) -> None:
+    def _close_all(self) -> None:
         """Close what is open for each loop, and for the thread."""
         for watched in [*self._watched.values(), *(watched for watched, _ in self._gone)]:
             watched.close()
@@ -213,7 +213,7 @@ class Watchdog:
         if self._is_native:
             looks.forget_native()
         self._close_stack_file()
-        self._let_go()
+        self._close_all()
         self._forget_everything()
 
     def set_threshold(self, threshold: float) -> None:

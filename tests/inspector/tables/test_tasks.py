@@ -215,7 +215,7 @@ def test_tables_are_made_while_tasks_come_and_go() -> None:
 
 
 def test_the_guides_example_shows_both_tasks(capfd: pytest.CaptureFixture[str]) -> None:
-    exec(compile(examples_of("inspector.md")["In the program"], "example", "exec"), {})
+    exec(compile(examples_of("inspector.md")["Tasks and handles in the program"], "example", "exec"), {})
     output = capfd.readouterr().out
     assert "first waits for a sleep, due in" in output
     assert "└─ second  sleep" in output
