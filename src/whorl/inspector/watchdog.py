@@ -94,7 +94,7 @@ class WatchedLoop:
         self.run_began_ns = self.looked_ns = time.monotonic_ns()
         self.thread = thread
         self.times = None if thread is None else threads.Times(thread)
-        self.place = -1  # of the native thread
+        self.place = self.last_place = -1  # of the native thread; the last one when the loop is gone
         self.key: Key | None = None  # None unless the loop was awake at the last look
         self.progress: looks.Progress | None = None  # at the last look
         self.began_ns = 0  # when the loop began what it does, as far as is known
@@ -330,7 +330,7 @@ class Watchdog:
             if watched is not None and watched.reference is reference:
                 del self._watched[number]
                 looks.unwatch(watched.place)
-                watched.place = -1
+                watched.last_place, watched.place = watched.place, -1
                 self._gone.append((watched, time.monotonic_ns()))  # The next look ends its stall.
 
         watched = WatchedLoop(loop, thread, forget)
@@ -600,10 +600,13 @@ class Watchdog:
         if not notes:
             return
         dumps = iter(self._read_dumps())
-        places = {watched.place: watched for watched in self._watched.values()}
+        places = {watched.place: watched for watched in list(self._watched.values())}
+        gone = {watched.last_place: (watched, until) for watched, until in list(self._gone)}
         for place, when, was_sent, call in notes:
             frames = next(dumps, None) if was_sent else None
             watched = places.get(place)
+            if place in gone and when <= gone[place][1]:
+                watched = gone[place][0]
             if watched is not None:
                 watched.notes.append((when, frames, call))
 
