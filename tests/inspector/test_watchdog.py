@@ -148,6 +148,17 @@ def test_the_signal_is_sent_only_if_nobody_uses_it(inspect: Inspect) -> None:
     assert stall.late
 
 
+def test_no_signal_is_sent_to_a_thread_that_blocks_it(inspect: Inspect) -> None:
+    inspected = inspect(threshold=THRESHOLD)
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMAX - 4])
+    try:
+        [stall] = stalls_of(inspected, lambda: sum(range(20_000_000)))
+        assert signal.SIGRTMAX - 4 not in signal.sigpending()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
+    assert stall.late
+
+
 def test_no_signal_is_sent_if_none_may_be(inspect: Inspect) -> None:
     [stall] = stalls_of(inspect(threshold=THRESHOLD, signal=None), lambda: sum(range(20_000_000)))
     assert stall.late
