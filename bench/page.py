@@ -89,7 +89,7 @@ def table_of(document: dict[str, Any], tables: Tables) -> tuple[str, dict[str, A
         values = [ratios.get("asyncio"), _best(ratios, others), ratios.get("whorl")]
         if values[-1] is not None:
             rows.append({"title": titles.get(case, f"`{case}`"), "case": case, "values": values})
-    versions = ", ".join(f"{loop} {document['loops'][loop]}" for loop in others)
+    versions = ", ".join(f"{loop} {document['loops'][loop].partition(' ')[0]}" for loop in others)
     return name, {
         "about": f"{_about(document)} *Best other* is the best of {versions or 'no other loop'}.",
         "command": _command(document, "--all"),

@@ -74,6 +74,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "aio.runners": ("core.loop", "aio", "aio.futures", "aio.loop"),
     "inspector.tables": (
         *(*_AIO, "core.kernel", "core.pollers", "handles.process", "handles.fs"),
+        *("handles.streams", "handles.datagrams"),
         *("aio.interop", "aio.futures", "aio.threads", "aio.streams", "aio.tls", "aio.transports"),
         *("aio.sockets", "aio.connections", "aio.loop", "aio.files"),
     ),

@@ -104,7 +104,7 @@ def handles(pid: int, as_json: bool) -> None:
     for number, found in enumerate(loops):
         _headline(pid, number, len(loops), count(len(found), "handle"))
         if found:
-            names = ["FD", "KIND", "STATE", "UNSENT", "IN", "OUT", "ADDRESS", "OWNER"]
+            names = ["FD", "KIND", "STATE", "UNSENT", "IN", "OUT", "OWNER", "ADDRESS"]
             click.echo("\n" + table(names, [_handle(row) for row in found], last=0.2))
     if not loops:
         click.echo(f"process {pid}: no loop has run yet")
@@ -119,7 +119,7 @@ def _handle(row: dict[str, Any]) -> list[str]:
     state = ", ".join(word for word in words if word)
     sizes = [_size(row[name]) for name in ("unsent", "bytes_in", "bytes_out")]
     fd = "" if row["fd"] is None else str(row["fd"])
-    return [fd, row["kind"], state, *sizes, row["peer"] or row["local"] or "", row["owner"] or ""]
+    return [fd, row["kind"], state, *sizes, row["owner"] or "", row["peer"] or row["local"] or ""]
 
 
 def _size(number: int | None) -> str:
