@@ -1,4 +1,4 @@
-"""The examples of the guides to embedding, to files, to latency and to the inspector run as they stand."""
+"""The examples of the guides to embedding, files, latency and the inspector run as they stand."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from whorl.core.callback import Callback
 from whorl.core.handle import Handle, Request
 from whorl.core.kernel.kernel import Kernel
 from whorl.core.loop.loop import Loop
-from whorl.core.metrics import LoopMetrics, LoopUtilization
+from whorl.core.metrics import Histogram, LoopHistograms, LoopMetrics, LoopUtilization
 from whorl.core.pollers.contract import IOHandle, Poller
 from whorl.core.probe import Probe
 from whorl.core.process.host import Host
@@ -22,11 +22,13 @@ __all__ = [
     "FsChange",
     "Handle",
     "HandleState",
+    "Histogram",
     "Host",
     "IOHandle",
     "Kernel",
     "Life",
     "Loop",
+    "LoopHistograms",
     "LoopMetrics",
     "LoopUtilization",
     "Poller",

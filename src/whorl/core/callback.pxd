@@ -1,5 +1,7 @@
 cimport cython
 
+from whorl.core.figures cimport Figures
+
 cdef extern from "whorl/core/references.h":
     bint has_single_reference "whorl_has_single_reference"(object thing)
 
@@ -52,6 +54,7 @@ cdef class Runnable:
 
 cdef class AbstractLoop:
     cdef public bint _debug
+    cdef readonly Figures _figures
 
     cdef object _set_up_abstract(self)
     cdef object _timer_cancelled(self, Runnable timer)

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from whorl.core.figures import Figures
 from whorl.core.limits import CALLBACK_FREELIST_SIZE
 
 try:
@@ -108,10 +109,11 @@ class Runnable:
 class AbstractLoop:
     """The interface of a loop, for callbacks and handles, and for users by `handle.loop`."""
 
-    __slots__ = ("_debug",)
+    __slots__ = ("_debug", "_figures")
 
     def _set_up_abstract(self) -> None:
         self._debug = False
+        self._figures = Figures()
 
     # The methods that users call.
 

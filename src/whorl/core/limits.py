@@ -27,6 +27,15 @@ TURNS_WITHOUT_POLL: Final = 15
 #: add ten times as much to a latency anyway.
 LONGEST_WITHOUT_POLL_NS: Final = 50_000
 
+#: One turn in so many has its callbacks timed. A prime number: no rhythm of a program keeps step with it.
+SAMPLED_TURNS: Final = 61
+
+#: A loop keeps histograms from this turn on, or from its first sleep on. Many loops run a few turns only.
+TURNS_BEFORE_HISTOGRAMS: Final = 64
+
+#: A loop that was away from its poll for so long keeps histograms at once, in nanoseconds.
+LONG_AWAY_NS: Final = 1_000_000
+
 #: The longest sleep, in nanoseconds (24 hours): far deadlines fit every kernel interface.
 LONGEST_POLL_NS: Final = 24 * 3600 * 1_000_000_000
 

@@ -23,6 +23,18 @@ def test_a_new_loop_has_counted_nothing(loop: Loop) -> None:
         handles=0,
         active_handles=0,
         active_requests=0,
+        bytes_in=0,
+        bytes_out=0,
+        reads=0,
+        writes=0,
+        timers_fired=0,
+        jobs_waiting=0,
+        jobs_running=0,
+        accepts=0,
+        connections_opened=0,
+        connections_closed=0,
+        errors_reported=0,
+        handles_by_kind={},
     )
 
 

@@ -114,6 +114,7 @@ class Acceptor(IOHandle):
             accepted = kernel.accept_descriptor(self._fd) if descriptors else kernel.accept(self._sock)
             if not isinstance(accepted, int):
                 self._exhausted = False
+                self._loop._figures.counters.accepts += 1
                 if descriptors:
                     self._begin_soon(accepted)
                 else:

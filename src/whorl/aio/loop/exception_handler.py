@@ -60,6 +60,7 @@ def call_exception_handler(loop: AnyLoop, context: Context) -> None:
 
     Source: ``asyncio.loop.call_exception_handler``.
     """
+    loop._figures.count_error()
     handler = loop._exception_handler
     complaint = "Exception in default exception handler"
     if handler is None:

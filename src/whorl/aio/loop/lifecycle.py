@@ -349,6 +349,10 @@ class Running(Loop):
         for handle in left_open:
             warnings.warn(f"unclosed handle {handle!r}", ResourceWarning, _CALLER, handle)
 
+    def _open_handles(self) -> list[Any]:
+        """Return the open handles, transports too; some may be there twice."""
+        return Loop._open_handles(self) + list(self._transports.values())
+
     def __del__(self) -> None:
         if getattr(self, "_poller", None) is None or self._closed:
             return  # The loop was never initialized, or it is closed.

@@ -54,7 +54,9 @@ class ExecutorJob:
 
     def run(self, worker: Any = None) -> None:
         """Call the function, unless its future is cancelled; newer executors pass their worker."""
+        self._loop._figures.count_jobs(0, 1, 0)
         if self._future.cancelled():
+            self._loop._figures.count_jobs(0, 0, 1)
             return
         function: Any = self._function
         args: Any = self._args
@@ -63,6 +65,7 @@ class ExecutorJob:
             self._result = function(*args)
         except BaseException as error:
             self._error = error
+        self._loop._figures.count_jobs(0, 0, 1)
         self._post()  # Function and arguments are dropped afterwards, here and not in the loop's thread.
         if not cython.compiled:
             self = None  # type: ignore[assignment]  # The traceback of an error refers to this frame.
@@ -70,6 +73,7 @@ class ExecutorJob:
     def cancel(self) -> bool:
         """Keep the function from being called, and return True."""
         self._is_cancelled = True
+        self._loop._figures.count_jobs(-1, 0, 0)
         self._function = self._args = None
         self._post()
         return True
@@ -77,6 +81,7 @@ class ExecutorJob:
     def set_exception(self, error: BaseException) -> None:
         """Fail the call, as the function cannot be called."""
         self._error = error
+        self._loop._figures.count_jobs(-1, 0, 0)
         self._function = self._args = None
         self._post()
 
@@ -119,8 +124,11 @@ def submit_job(loop: Any, executor: Any, function: Callable[..., Any], args: tup
     future: Any = loop.create_future()
     kind = type(future)
     if kind is _Future or kind is OwnFuture:  # Another thread may ask these whether they are cancelled.
+        figures = loop._figures
+        figures.count_jobs(1, 0, 0)
         if _is_queued(executor, ExecutorJob(loop, future, function, args)):
             return future
+        figures.count_jobs(-1, 0, 0)
     return chain_future(loop, future, executor.submit(function, *args))
 
 

@@ -276,6 +276,7 @@ class DatagramEndpoint(Datagrams):
             self._fatal_error(error, WRITE_ERROR)
             return True
         if sent >= 0:
+            self._count_sent(sent)
             return True
         if sent == EAGAIN or sent == EINTR:
             return self._state >= LOST

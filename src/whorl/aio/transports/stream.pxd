@@ -12,7 +12,7 @@ from whorl.core.loop.write_coalescer cimport WriteCoalescer
 from whorl.core.lists cimport last_taken
 from whorl.core.loop.lifecycle cimport LoopLifecycle
 from whorl.core.pollers.contract cimport IOHandle
-from whorl.handles.streams.engine cimport Stream
+from whorl.handles.streams.engine cimport Stream, count_closed, count_opened, count_read
 
 cdef extern from "whorl/aio/transports/stream.h":
     bint deliver_catching "whorl_deliver_catching"(object protocol, str method, object argument) noexcept

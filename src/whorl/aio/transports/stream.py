@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 if not cython.compiled:
     from whorl.core.lists import last_taken
+    from whorl.handles.streams.engine import count_closed, count_opened, count_read
 
     def new(cls: Any) -> Any:
         """Return an object of a class, without calling `__init__`."""
@@ -156,6 +157,7 @@ class StreamTransport(WriteTransport):
                 self._kernel.set_option(sock, socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             loop._transports.add(self._fd, self)
             self._is_made = True
+            count_opened(self)
             self.set_protocol(protocol)
             if server is not None:
                 server._attach(self)
@@ -206,6 +208,7 @@ class StreamTransport(WriteTransport):
             table: FdTable = loop._transports
             table.add(fd, self)
             self._is_made = self._queues_itself = True
+            count_opened(self)
             self._may_hold = sock is None
             machine._enqueue(new_callback(machine, connection_made, (self,), context))
             if waiter is None:
@@ -230,6 +233,7 @@ class StreamTransport(WriteTransport):
         self._fd = -1
         self._sock = None
         self._is_made = False
+        count_closed(self)
         self._unregister_from_server()
 
     def _unregister_from_server(self) -> None:
@@ -330,6 +334,7 @@ class StreamTransport(WriteTransport):
             data = result
             size = len(data)
             if 0 < size < READ_SIZE:
+                count_read(self, size)
                 self._last_read = size
                 self._more_to_read = False
                 self._data_arrived(data)

@@ -5,6 +5,7 @@ from posix.time cimport nanosleep, timespec
 from whorl.core.callback cimport (
     Callback, GuardedCallback, Runnable, run_catching, fetch, has_single_reference, recycle_guarded, reraise_pending
 )
+from whorl.core.figures cimport has_histograms, note
 from whorl.core.loop.write_coalescer cimport WriteCoalescer
 from whorl.core.handle cimport Completion, Handle, LateCompletion
 from whorl.core.lists cimport empty, only_callback, taken
@@ -21,6 +22,8 @@ cdef extern from "whorl/core/loop/execution.h":
 
 cdef Py_ssize_t ENTRIES_AHEAD
 cdef Py_ssize_t CALLBACK_FREELIST_SIZE
+cdef int BATCH
+cdef int CALLBACK
 
 cpdef object count_runs(int change)
 
@@ -42,6 +45,7 @@ cdef class LoopExecution(LoopState):
     cdef public object _current_entry
     cdef public object _run_hook
     cdef readonly WriteCoalescer _collector
+    cdef int64_t _callback_began
 
     cdef object _set_up(self, object kernel, object host)
     cdef object _enqueue(self, Runnable entry)
@@ -63,9 +67,11 @@ cdef class LoopExecution(LoopState):
     cdef object _run_closing(self)
     @cython.locals(
         size=Py_ssize_t, done=Py_ssize_t, index=Py_ssize_t, watched=bint, entry=Runnable, collector=WriteCoalescer,
-        collects=bint
+        collects=bint, timed=bint
     )
     cdef object _run_batch(self, list batch, list queue)
+    @cython.locals(now=int64_t)
+    cdef object _note_callback(self)
     cdef object _report_callback_error(self, Runnable entry, object error)
     @cython.locals(began=int64_t, took=int64_t)
     cdef object _run_instrumented(self, Runnable entry)

@@ -11,6 +11,7 @@ from whorl.core.kernel.kernel import Kernel
 from whorl.core.limits import CALLBACK_FREELIST_SIZE, ENTRIES_AHEAD
 from whorl.core.loop.state import LoopState
 from whorl.core.loop.write_coalescer import WriteCoalescer
+from whorl.core.metrics import BATCH, CALLBACK
 from whorl.core.process.host import Host
 
 try:
@@ -26,13 +27,14 @@ if not cython.compiled:
         reraise_pending,
         run_catching,
     )
+    from whorl.core.figures import has_histograms, note
     from whorl.core.lists import empty, only_callback, taken
 
 
 class LoopExecution(LoopState):
     """The part of a loop that queues entries and runs them."""
 
-    __slots__ = ("_collector", "_current_entry", "_passes", "_run_hook")
+    __slots__ = ("_callback_began", "_collector", "_current_entry", "_passes", "_run_hook")
 
     def _set_up(self, kernel: Kernel | None, host: Host | None) -> None:
         LoopState._set_up(self, kernel, host)
@@ -42,6 +44,7 @@ class LoopExecution(LoopState):
         # None: the loop runs entries itself.
         self._run_hook: Callable[[Any, Runnable], object] | None = None
         self._collector = WriteCoalescer(self._kernel)
+        self._callback_began = 0  # the end of the callback before it, in a turn that times them
 
     # The loop's own thread.
 
@@ -142,7 +145,7 @@ class LoopExecution(LoopState):
             return
         if self._probe is not None:
             self._notify_probe("turn_began", self._turns, len(batch))
-        elif not self._debug and self._run_hook is None:
+        elif not self._debug and self._run_hook is None and self._until_sample:
             entry = only_callback(batch)
             if entry is not None:
                 run_alone(self, entry)
@@ -200,7 +203,9 @@ class LoopExecution(LoopState):
         size = len(batch)
         done = 0
         watched = self._debug or self._probe is not None or self._run_hook is not None
+        timed = not self._until_sample and not watched and has_histograms(self._figures)
         self._callbacks += size
+        note(self._figures, BATCH, size)
         collector = self._collector
         collects = collector.is_on
         if not cython.compiled:
@@ -208,6 +213,8 @@ class LoopExecution(LoopState):
         try:
             if collects:
                 collector.batch_began()
+            if timed:
+                self._callback_began = self._kernel.now()
             while done < size:
                 try:
                     for index in range(done, size):
@@ -231,10 +238,16 @@ class LoopExecution(LoopState):
                         else:
                             entry._execute()
                             recycle_guarded(entry)
+                        if timed:
+                            self._note_callback()
                         if collects:
                             collector.callback_ended()
                 except BaseException as error:
+                    if timed:
+                        self._note_callback()
                     self._report_callback_error(entry, error)
+                    if timed:
+                        self._callback_began = self._kernel.now()  # after the exception handler
         finally:
             if not cython.compiled:
                 entry = None  # A traceback may keep this frame, which must not keep a failed task.
@@ -244,6 +257,12 @@ class LoopExecution(LoopState):
             empty(batch)
             if collects:
                 collector.batch_ended()
+
+    def _note_callback(self) -> None:
+        """Note how long the callback took that has just ended."""
+        now = self._kernel.now()
+        note(self._figures, CALLBACK, now - self._callback_began)
+        self._callback_began = now
 
     def _report_callback_error(self, entry: Runnable, error: BaseException) -> None:
         self._collector.batch_ended()  # Writes of the exception handler are not held, either.
@@ -261,6 +280,8 @@ class LoopExecution(LoopState):
         finally:
             self._current_entry = None
             took = (self._clock() if self._debug else self._kernel.now()) - began
+            if not self._until_sample:
+                note(self._figures, CALLBACK, took)
             if self._probe is not None:
                 self._notify_probe("callback_ran", entry, took)
             if self._debug:
@@ -280,7 +301,7 @@ def count_runs(change: int) -> None:
 
 def run_alone(loop: LoopExecution, entry: Callback) -> None:
     """Run the only entry of a turn, as `_run_batch` does, without the bookkeeping of batches."""
-    loop._callbacks += 1
+    loop._callbacks_alone += 1
     if not run_catching(entry, False):
         report_pending_error(loop, entry)
 

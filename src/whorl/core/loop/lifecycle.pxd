@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from whorl.core.callback cimport current_thread
+from whorl.core.figures cimport note_away
 from whorl.core.kernel.kernel cimport clock_is_patched
 from whorl.core.loop.execution cimport LoopExecution, count_runs
 from whorl.core.pollers.contract cimport IOHandle, Poller

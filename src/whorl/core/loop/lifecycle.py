@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from whorl.core.pollers.contract import Poller
 
 if not cython.compiled:
+    from whorl.core.figures import note_away
     from whorl.core.kernel.kernel import clock_is_patched
 
 SIGPROF = int(getattr(signal, "SIGPROF", -1))
@@ -140,7 +141,7 @@ class LoopLifecycle(LoopExecution):
         self._poller.empty_polls = 0  # the first turns of every run poll
         if _run_listener is not None:
             _run_listener(self)
-        self._run_began = self._kernel.now()
+        self._run_began = self._poll_ended = self._previous_poll_ended = self._kernel.now()
         count_runs(1)
         self._thread_id = self._last_run_thread = current_thread()  # the last step: until here nothing runs
 
@@ -154,8 +155,17 @@ class LoopLifecycle(LoopExecution):
         if self._run_began:
             self._poller.hand_over()
             now = self._kernel.now()
+            if self._poll_ended:
+                note_away(self._figures, now - self._poll_ended, self._turns, self._callbacks_alone)
+                self._poll_ended = 0
             self._ran_ns, self._run_began = self._ran_ns + (now - self._run_began), 0
             count_runs(-1)
+
+    def _open_handles(self) -> list[Any]:
+        """Return the open handles, transports too; some may be there twice."""
+        watched = self._poller.handles()
+        own = self._wakeup, self._signals
+        return self.walk() + [handle for handle in watched if handle is not own[0] and handle is not own[1]]
 
     def _is_quiet(self) -> bool:
         """Return whether a turn would find nothing to do, and no probe or simulation observes it."""

@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from whorl.core.callback cimport Callback, new_callback, new_guarded_callback
+from whorl.core.figures cimport Figures, note, note_away
 from whorl.core.kernel.kernel cimport clock_is_patched
 from whorl.core.lists cimport append
 from whorl.core.loop.lifecycle cimport LoopLifecycle
@@ -15,6 +16,8 @@ cdef int EMPTY_POLLS_BEFORE_SKIP
 cdef int WOKEN_BY_THREAD
 cdef int TURNS_WITHOUT_POLL
 cdef int64_t LONGEST_WITHOUT_POLL_NS
+cdef int SAMPLED_TURNS
+cdef int SLEPT
 
 
 cdef class Loop(LoopLifecycle):
@@ -33,7 +36,7 @@ cdef class Loop(LoopLifecycle):
     cdef int64_t _machine_timeout(self) except -2
     cpdef object _run_turns(self)
     cdef object _turn(self)
-    @cython.locals(before=int64_t, slept=int64_t, found=Py_ssize_t, _=Py_ssize_t)
+    @cython.locals(before=int64_t, now=int64_t, slept=int64_t, found=Py_ssize_t, figures=Figures)
     cdef object _poll(self, int64_t timeout_ns, list into)
     @cython.locals(since=int64_t, timers=TimerHeap)
     cdef bint _skip_poll(self) except -1

@@ -20,10 +20,12 @@ from whorl.core.limits import (
     EMPTY_POLLS_BEFORE_SKIP,
     LONGEST_WITHOUT_POLL_NS,
     PENDING_ROUNDS,
+    SAMPLED_TURNS,
     TURNS_WITHOUT_POLL,
     WOKEN_BY_THREAD,
 )
 from whorl.core.loop.lifecycle import LoopLifecycle
+from whorl.core.metrics import SLEPT
 from whorl.core.process.host import Host
 from whorl.core.states import RunMode
 from whorl.core.timers.timed_callback import TimedCallback, new_timer, new_timer_after
@@ -45,6 +47,7 @@ else:
         from whorl.core.cython_shim import binding
 
 if not cython.compiled:
+    from whorl.core.figures import note, note_away
     from whorl.core.kernel.kernel import clock_is_patched
 
 DEFAULT = int(RunMode.DEFAULT)
@@ -239,6 +242,9 @@ class Loop(LoopLifecycle):
     def _machine_turn(self, mode: int) -> None:
         """Run one turn of the machine, in libuv's order."""
         self._turns += 1
+        if not self._until_sample:
+            self._until_sample = SAMPLED_TURNS
+        self._until_sample -= 1
         can_sleep = not (self._ready_queue or self._pending or self._idle_handles)
         self._run_ready()
         self._run_pending()
@@ -291,6 +297,9 @@ class Loop(LoopLifecycle):
     def _turn(self) -> None:
         """Run one turn of asyncio: sleep until something is due, collect it, run the ready entries."""
         self._turns += 1
+        if not self._until_sample:
+            self._until_sample = SAMPLED_TURNS
+        self._until_sample -= 1
         if (
             not self._ready_queue
             or self._poller.empty_polls < EMPTY_POLLS_BEFORE_SKIP
@@ -340,6 +349,10 @@ class Loop(LoopLifecycle):
         """
         if self._arms_signals:
             self._arm_signals()
+        if self._poll_ended:  # The time until the next step is a sleep, or the host's.
+            away_ns = self._kernel.now() - self._poll_ended
+            note_away(self._figures, away_ns, self._turns, self._callbacks_alone)
+            self._previous_poll_ended, self._poll_ended = self._poll_ended, 0
         self._may_sleep = self._posted = True
         self._poller.hand_over()
         return self._turn_timeout()
@@ -349,17 +362,28 @@ class Loop(LoopLifecycle):
     def _poll(self, timeout_ns: int, into: list[Runnable]) -> None:
         """Sleep for at most `timeout_ns`; append the handles that became ready to `into`."""
         slept = 0
+        figures = self._figures
         if timeout_ns == 0:
             found = self._poller.poll(0, into)
-            self._now_ns = self._kernel.now()
+            now = self._kernel.now()
             self._events_waiting += found
+            if self._poll_ended:
+                # This poll is a part of it.
+                note_away(figures, now - self._poll_ended, self._turns, self._callbacks_alone)
+                self._previous_poll_ended = self._poll_ended
         else:
             before = self._sleep_began = self._kernel.now()
+            figures.begin_histograms(self._callbacks_alone)
+            if self._poll_ended:
+                note_away(figures, before - self._poll_ended, self._turns, self._callbacks_alone)
+                self._previous_poll_ended, self._poll_ended = self._poll_ended, 0
             found = self._poller.poll(timeout_ns, into)
-            self._now_ns = self._kernel.now()
-            slept = self._now_ns - before
+            now = self._kernel.now()
+            slept = now - before
+            note(figures, SLEPT, slept)
             self._sleep_began = 0
             self._idle_ns += slept
+        self._now_ns = self._poll_ended = now
         if self._poller.empty_polls >= EMPTY_POLLS_BEFORE_SKIP:
             self._polled_at = self._kernel.ticks()
             self._skipped = 0

@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from whorl.core.callback cimport AbstractLoop, Callback, Runnable, current_thread
+from whorl.core.figures cimport Figures, has_histograms
 from whorl.core.handle cimport Handle
 from whorl.core.kernel.kernel cimport Kernel
 from whorl.core.timers.heap cimport TimerHeap
@@ -9,6 +10,8 @@ from whorl.core.timers.timed_callback cimport TimedCallback, deadline_of
 
 cdef int64_t NEVER_NS
 cdef int64_t LONGEST_POLL_NS
+cdef int BATCH
+cdef int SAMPLED_TURNS
 
 
 cdef class LoopState(AbstractLoop):
@@ -50,11 +53,15 @@ cdef class LoopState(AbstractLoop):
     cdef int64_t _turns
     cdef int64_t _events
     cdef int64_t _callbacks
+    cdef int64_t _callbacks_alone
     cdef int64_t _events_waiting
     cdef int64_t _idle_ns
     cdef int64_t _sleep_began
     cdef int64_t _ran_ns
     cdef int64_t _run_began
+    cdef int64_t _poll_ended
+    cdef int64_t _previous_poll_ended
+    cdef int _until_sample
 
     cdef object _set_up(self, object kernel, object host)
     cpdef object _check_closed(self)
@@ -73,7 +80,7 @@ cdef class LoopState(AbstractLoop):
     cdef int64_t _clock(self) except? -1
     cdef object _schedule(self, TimedCallback timer)
     cdef object _timer_cancelled(self, Runnable timer)
-    @cython.locals(collected=Py_ssize_t, limit=int64_t, timer=TimedCallback)
+    @cython.locals(collected=Py_ssize_t, limit=int64_t, since=int64_t, timer=TimedCallback)
     cdef object _collect_timers(self, list into)
     @cython.locals(deadline=int64_t)
     cdef int64_t _until_next_timer(self, int64_t now_ns) except -2

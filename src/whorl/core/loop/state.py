@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, Any
 from whorl.core.callback import AbstractLoop, Callback, Runnable, current_thread
 from whorl.core.handle import Handle
 from whorl.core.kernel.kernel import Kernel
-from whorl.core.limits import LONGEST_POLL_NS, NEVER_NS
-from whorl.core.metrics import LoopMetrics, LoopUtilization
+from whorl.core.limits import LONGEST_POLL_NS, NEVER_NS, SAMPLED_TURNS
+from whorl.core.metrics import (
+    AWAY,
+    BATCH,
+    CALLBACK,
+    LATE,
+    SLEPT,
+    Histogram,
+    LoopHistograms,
+    LoopMetrics,
+    LoopUtilization,
+)
 from whorl.core.process.host import Host
 from whorl.core.timers.heap import TimerHeap
 from whorl.core.timers.timed_callback import TimedCallback, deadline_of
@@ -23,6 +33,9 @@ except ImportError:
 if TYPE_CHECKING:
     from whorl.core.probe import Probe
 
+if not cython.compiled:
+    from whorl.core.figures import has_histograms
+
 
 class LoopState(AbstractLoop):
     """The attributes of a loop, and the methods by which its parts and its faces use them."""
@@ -34,6 +47,7 @@ class LoopState(AbstractLoop):
         "_async_handles",
         "_asyncs_made",
         "_callbacks",
+        "_callbacks_alone",
         "_check_handles",
         "_clock_function",
         "_closed",
@@ -54,9 +68,11 @@ class LoopState(AbstractLoop):
         "_now_ns",
         "_pending",
         "_pending_swap",
+        "_poll_ended",
         "_polled",
         "_posted",
         "_prepare_handles",
+        "_previous_poll_ended",
         "_probe",
         "_ran_ns",
         "_ready_queue",
@@ -70,6 +86,7 @@ class LoopState(AbstractLoop):
         "_time_replaced",
         "_timer_queue",
         "_turns",
+        "_until_sample",
         "_woken",
     )
 
@@ -115,12 +132,16 @@ class LoopState(AbstractLoop):
         # The counters.
         self._turns = 0
         self._events = 0
-        self._callbacks = 0
+        self._callbacks = 0  # the entries of batches ...
+        self._callbacks_alone = 0  # ... and those that were the only one of their turn
         self._events_waiting = 0
         self._idle_ns = 0
         self._sleep_began = 0  # 0 unless the loop sleeps
         self._ran_ns = 0  # the total duration of the finished runs
         self._run_began = 0  # 0 unless the loop runs
+        self._poll_ended = 0  # the end of the last poll, or the beginning of the run; 0: not known
+        self._previous_poll_ended = self._now_ns  # the end of the poll before it
+        self._until_sample = SAMPLED_TURNS  # the number of turns until callbacks are timed; 0: in this one
 
     def is_closed(self) -> bool:
         """Return whether `close` was called."""
@@ -249,7 +270,10 @@ class LoopState(AbstractLoop):
         limit = self._now_ns
         if self._time_replaced and limit < NEVER_NS:
             limit += 1  # A replaced clock returns floats; two that differ in the last digit are one time.
-        self._timer_queue.take_due(limit, into)
+        # A timer that was late when it was made is late since then. That was after the previous poll.
+        since = -1 if self._time_replaced else self._previous_poll_ended
+        self._timer_queue.take_due(limit, into, self._figures, since)
+        self._figures.counters.timers_fired += len(into) - collected
         if self._probe is not None:
             for timer in into[collected:]:
                 self._notify_probe("timer_due", timer, self._now_ns - max(0, timer._deadline_ns))
@@ -267,17 +291,62 @@ class LoopState(AbstractLoop):
 
     def metrics(self) -> LoopMetrics:
         """Return the loop's counters; any thread may call this."""
+        totals = self._figures.totals()
+        begun = totals["jobs_begun"]
         return LoopMetrics(
             turns=self._turns,
             events=self._events,
             events_waiting=self._events_waiting,
-            callbacks=self._callbacks,
+            callbacks=self._callbacks + self._callbacks_alone,
             idle_ns=self._idle_ns,
             ready=len(self._ready_queue) + len(self._pending) + len(self._inbox),
             timers=len(self._timer_queue),
             handles=len(self._handles),
             active_handles=self._active_handles,
             active_requests=self._active_requests,
+            bytes_in=totals["bytes_in"],
+            bytes_out=totals["bytes_out"],
+            reads=totals["reads"],
+            writes=totals["writes"],
+            timers_fired=totals["timers_fired"],
+            jobs_waiting=max(0, totals["jobs_submitted"] - begun),
+            jobs_running=max(0, begun - totals["jobs_ended"]),
+            accepts=totals["accepts"],
+            connections_opened=totals["connections_opened"],
+            connections_closed=totals["connections_closed"],
+            errors_reported=totals["errors_reported"],
+            handles_by_kind=self._count_kinds(),
+        )
+
+    def _count_kinds(self) -> dict[str, int]:
+        """Return the number of open handles by the name of their class."""
+        counts: dict[str, int] = {}
+        for handle in {id(handle): handle for handle in self._open_handles()}.values():
+            name = type(handle).__name__
+            counts[name] = counts.get(name, 0) + 1
+        return counts
+
+    def _open_handles(self) -> list[Any]:
+        """Return the open handles, transports too; some may be there twice."""
+        return self.walk()
+
+    def histograms(self) -> LoopHistograms:
+        """Return the histograms of the loop's times; any thread may call this.
+
+        A loop keeps them from its first sleep on, or from its 64th turn on.
+        """
+        figures = self._figures
+        total, most, counts = figures.histogram(BATCH)
+        if has_histograms(figures):
+            alone = counts.pop(1, 0) + self._callbacks_alone
+            if alone > 0:
+                total, most, counts[1] = total + self._callbacks_alone, max(most, 1), alone
+        return LoopHistograms(
+            away=Histogram(*figures.histogram(AWAY)),
+            late=Histogram(*figures.histogram(LATE)),
+            slept=Histogram(*figures.histogram(SLEPT)),
+            batch=Histogram(total, most, counts),
+            callback=Histogram(*figures.histogram(CALLBACK)),
         )
 
     def utilization(self, earlier: LoopUtilization | None = None) -> LoopUtilization:

@@ -6,10 +6,12 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.ref cimport PyObject
 
 from whorl.core.callback cimport fetch
+from whorl.core.figures cimport Figures, note
 from whorl.core.lists cimport append, empty, last_taken
 from whorl.core.timers.timed_callback cimport TimedCallback
 
 cdef Py_ssize_t ENTRIES_AHEAD
+cdef int LATE
 cdef int64_t NEVER_NS
 cdef Py_ssize_t LEAST_PLACES
 cdef Py_ssize_t LINE_GAP
@@ -214,7 +216,7 @@ cdef class TimerHeap:
     @cython.locals(timer=TimedCallback)
     cdef int64_t next_deadline(self) except? -1
     @cython.locals(timer=TimedCallback, latest=int64_t, former=Py_ssize_t, waiting=Py_ssize_t)
-    cdef object take_due(self, int64_t now_ns, list into)
+    cdef object take_due(self, int64_t now_ns, list into, Figures figures, int64_t since)
     @cython.locals(
         due=list, merged=list, line=list, end=Py_ssize_t, index=Py_ssize_t, count=Py_ssize_t,
         position=Py_ssize_t, timer=TimedCallback

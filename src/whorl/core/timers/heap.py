@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from whorl.core.figures import Figures
 from whorl.core.limits import (
     ENTRIES_AHEAD,
     LEAST_PLACES,
@@ -28,6 +29,7 @@ from whorl.core.limits import (
     SWEEP_FRACTION,
     SWEEP_MIN_CANCELLED,
 )
+from whorl.core.metrics import LATE
 from whorl.core.timers.timed_callback import TimedCallback
 
 try:
@@ -229,8 +231,11 @@ class TimerHeap:
         timer = self._next()
         return NEVER_NS if timer is None else timer._deadline_ns
 
-    def take_due(self, now_ns: int, into: list[Any]) -> None:
-        """Append the timers whose deadline has been reached."""
+    def take_due(self, now_ns: int, into: list[Any], figures: Figures, since: int) -> None:
+        """Append the timers whose deadline has been reached; note how late they are, unless `since` is -1.
+
+        A deadline before `since` counts as `since`.
+        """
         latest = min(now_ns, NEVER_NS - 1)
         former = self._entries
         while True:
@@ -242,6 +247,8 @@ class TimerHeap:
             into.append(timer)
             self._take(timer)
             timer._fell_due()
+            if since >= 0:
+                note(figures, LATE, now_ns - max(timer._deadline_ns, since))
             waiting = self._entries + len(self._line) - self._first
             if former - self._entries > SORT_MIN_DUE + waiting // SORT_FRACTION:
                 self._sort_due(latest)
@@ -337,6 +344,7 @@ if cython.compiled:
     answer_for_timers(TimerHeap)  # type: ignore[name-defined] # noqa: F821 (a C function)
 else:
     from whorl.core.callback import fetch
+    from whorl.core.figures import note
     from whorl.core.lists import append, empty, last_taken
 
     class Pair(NamedTuple):
@@ -420,11 +428,11 @@ else:
 
     take_all_due = TimerHeap.take_due
 
-    def take_due(self: TimerHeap, now_ns: int, into: list[Any]) -> None:
+    def take_due(self: TimerHeap, now_ns: int, into: list[Any], figures: Figures, since: int) -> None:
         """Do the same; after an interrupt, mark the timers already appended as no longer scheduled."""
         before = len(into)
         try:
-            take_all_due(self, now_ns, into)
+            take_all_due(self, now_ns, into, figures, since)
         except BaseException:
             for timer in into[before:]:
                 if timer._scheduled:

@@ -1,5 +1,8 @@
 cimport cython
 
+from libc.stdint cimport int64_t
+
+from whorl.core.figures cimport Counters
 from whorl.core.kernel.datagrams cimport DatagramSocket
 from whorl.core.kernel.kernel cimport Kernel
 from whorl.core.pollers.contract cimport IOHandle, Poller
@@ -28,6 +31,10 @@ cdef class Datagrams(IOHandle):
     cdef readonly Py_ssize_t _first
     cdef readonly Py_ssize_t _unsent
     cdef Py_ssize_t _header
+    cdef readonly int64_t _received_total
+    cdef readonly int64_t _read_calls
+    cdef readonly int64_t _sent_total
+    cdef readonly int64_t _write_calls
 
     # The sink: methods that a subclass overrides.
     cdef object _datagram_arrived(self, object data, object address)
@@ -48,10 +55,14 @@ cdef class Datagrams(IOHandle):
     cdef object _run_again(self)
     cdef object _start_reading(self)
     cdef object _stop_reading(self)
-    @cython.locals(count=Py_ssize_t, place=Py_ssize_t, arrived=list)
+    @cython.locals(counters="Counters *")
+    cdef object _count_sent(self, Py_ssize_t size)
+    @cython.locals(counters="Counters *")
+    cdef object _count_received(self, Py_ssize_t size)
+    @cython.locals(count=Py_ssize_t, place=Py_ssize_t, size=Py_ssize_t, arrived=list)
     cdef object _receive(self)
     cdef object _enqueue(self, object data, object address, object extra)
-    @cython.locals(sent=Py_ssize_t)
+    @cython.locals(sent=Py_ssize_t, waiting=Py_ssize_t)
     cdef object _flush(self)
     cdef object _advance(self, Py_ssize_t sent)
     @cython.locals(datagram=tuple, data=bytes)

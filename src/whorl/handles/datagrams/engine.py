@@ -51,10 +51,14 @@ class Datagrams(IOHandle):
         "_next",
         "_poller",
         "_queue",
+        "_read_calls",
         "_reading",
+        "_received_total",
+        "_sent_total",
         "_sock",
         "_socket",
         "_unsent",
+        "_write_calls",
     )
 
     def __init__(self, loop: Loop) -> None:
@@ -72,6 +76,10 @@ class Datagrams(IOHandle):
         self._first = 0  # the index of the first one that was not sent
         self._unsent = 0  # the number of bytes that wait
         self._header = 0  # bytes that each waiting datagram counts beyond its data
+        self._sent_total = 0  # the number of bytes that the kernel has taken ...
+        self._write_calls = 0  # ... in so many calls
+        self._received_total = 0  # the number of bytes that were received ...
+        self._read_calls = 0  # ... in so many calls
 
     # The sink.
 
@@ -178,6 +186,10 @@ class Datagrams(IOHandle):
                 if count != EAGAIN and count != EINTR:
                     self._receive_failed(-count)
                 return
+            size = 0
+            for place in range(0, len(self._arrived), 2):
+                size += len(self._arrived[place])
+            self._count_received(size)
         arrived = self._arrived
         try:
             while self._reading and self._next < len(arrived):
@@ -188,6 +200,22 @@ class Datagrams(IOHandle):
             if self._next >= len(arrived):
                 arrived.clear()
                 self._next = 0
+
+    # Counting.
+
+    def _count_received(self, size: int) -> None:
+        counters = self._loop._figures.counters
+        self._received_total += size
+        self._read_calls += 1
+        counters.bytes_in += size
+        counters.reads += 1
+
+    def _count_sent(self, size: int) -> None:
+        counters = self._loop._figures.counters
+        self._sent_total += size
+        self._write_calls += 1
+        counters.bytes_out += size
+        counters.writes += 1
 
     # Sending.
 
@@ -212,7 +240,9 @@ class Datagrams(IOHandle):
                 self._datagram_refused(self._take_first(), error)
                 return
             if sent > 0:
+                waiting = self._unsent - sent * self._header
                 self._advance(sent)
+                self._count_sent(waiting - self._unsent)
             elif sent == EAGAIN or sent == EINTR:
                 break
             elif not self._tries_again(-sent):

@@ -259,6 +259,8 @@ class UDP(Datagrams):
         request._size = len(chunk)
         self._send_count += 1
         self._send_size += request._size
+        if result >= 0:
+            self._count_sent(request._size)
         if result == EAGAIN or result == EINTR or result == ENOBUFS:
             self._enqueue(chunk, address, request)
         else:
@@ -274,7 +276,9 @@ class UDP(Datagrams):
         self._prepare(address)
         if self._send_count:
             raise os_error(errno.EAGAIN)
-        return int(check_result(self._kernel.send_datagram(self._socket, contiguous(data), address)))
+        sent = int(check_result(self._kernel.send_datagram(self._socket, contiguous(data), address)))
+        self._count_sent(sent)
+        return sent
 
     def try_send2(self, datagrams: Sequence[tuple[Buffer, tuple[Any, ...] | None]]) -> int:
         """Send several datagrams at once, each with its address, in as few system calls as possible.
@@ -294,6 +298,7 @@ class UDP(Datagrams):
                 if not done:
                     raise os_error(sent)
                 break
+            self._count_sent(sum(len(data) for data, _ in queue[done : done + sent]))
             done += sent
         return done
 

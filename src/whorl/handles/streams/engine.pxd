@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from whorl.core.callback cimport AbstractLoop, flag
+from whorl.core.figures cimport Counters
 from whorl.core.kernel.kernel cimport Kernel
 from whorl.core.loop.lifecycle cimport LoopLifecycle
 from whorl.core.pollers.contract cimport IOHandle, Poller
@@ -33,7 +34,10 @@ cdef class Stream(IOHandle):
     cdef readonly list _chunks
     cdef readonly Py_ssize_t _offset
     cdef readonly Py_ssize_t _unsent
+    cdef readonly int64_t _received_total
+    cdef readonly int64_t _read_calls
     cdef readonly int64_t _sent_total
+    cdef readonly int64_t _write_calls
     cdef readonly int _first
     cdef readonly int _attached_fd
     cdef int _last_read
@@ -42,6 +46,7 @@ cdef class Stream(IOHandle):
     cdef flag _more_to_read
     cdef flag _hung_up
     cdef flag _urgent
+    cdef flag _is_counted
 
     # The sink: methods that a subclass overrides.
     cdef object _data_arrived(self, bytes data)
@@ -75,7 +80,40 @@ cdef class Stream(IOHandle):
     @cython.locals(sent=Py_ssize_t, before=Py_ssize_t)
     cdef object _flush(self)
     cdef Py_ssize_t _send_first(self) except? -65536
-    @cython.locals(chunk=bytes, rest=Py_ssize_t)
     cdef object _advance(self, Py_ssize_t sent)
+    @cython.locals(chunk=bytes, rest=Py_ssize_t)
+    cdef object _take_out(self, Py_ssize_t sent)
     cdef object _drop_unsent(self)
     cpdef object _release(self)
+
+
+cdef inline int count_read(Stream stream, Py_ssize_t size) except -1:
+    cdef Counters *counters = stream._loop._figures.counters
+    stream._received_total += size
+    stream._read_calls += 1
+    counters.bytes_in += size
+    counters.reads += 1
+    return 0
+
+
+cdef inline int count_sent(Stream stream, Py_ssize_t size) except -1:
+    cdef Counters *counters = stream._loop._figures.counters
+    stream._sent_total += size
+    stream._write_calls += 1
+    counters.bytes_out += size
+    counters.writes += 1
+    return 0
+
+
+cdef inline int count_opened(Stream stream) except -1:
+    if not stream._is_counted:
+        stream._is_counted = True
+        stream._loop._figures.counters.connections_opened += 1
+    return 0
+
+
+cdef inline int count_closed(Stream stream) except -1:
+    if stream._is_counted:
+        stream._is_counted = False
+        stream._loop._figures.counters.connections_closed += 1
+    return 0

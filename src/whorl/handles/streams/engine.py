@@ -23,8 +23,44 @@ from whorl.core.limits import LONG_READ, LONGEST_READ, READ_SIZE, WRITES_PER_EVE
 from whorl.core.pollers.contract import IOHandle
 from whorl.core.states import Event, HandleState
 
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
 if TYPE_CHECKING:
     from whorl.core.loop.lifecycle import LoopLifecycle
+
+if not cython.compiled:
+
+    def count_read(stream: Stream, size: int) -> None:
+        """Count a read that brought so many bytes."""
+        counters = stream._loop._figures.counters
+        stream._received_total += size
+        stream._read_calls += 1
+        counters.bytes_in += size
+        counters.reads += 1
+
+    def count_sent(stream: Stream, size: int) -> None:
+        """Count a write of which the kernel took so many bytes."""
+        counters = stream._loop._figures.counters
+        stream._sent_total += size
+        stream._write_calls += 1
+        counters.bytes_out += size
+        counters.writes += 1
+
+    def count_opened(stream: Stream) -> None:
+        """Count a connection, once."""
+        if not stream._is_counted:
+            stream._is_counted = True
+            stream._loop._figures.counters.connections_opened += 1
+
+    def count_closed(stream: Stream) -> None:
+        """Count the end of a connection, once."""
+        if stream._is_counted:
+            stream._is_counted = False
+            stream._loop._figures.counters.connections_closed += 1
+
 
 OPEN = int(HandleState.OPEN)
 READABLE = int(Event.READABLE)
@@ -52,17 +88,21 @@ class Stream(IOHandle):
         "_chunks",
         "_first",
         "_hung_up",
+        "_is_counted",
         "_is_socket",
         "_kernel",
         "_last_read",
         "_more_to_read",
         "_offset",
         "_poller",
+        "_read_calls",
         "_reading",
+        "_received_total",
         "_sent_total",
         "_sock",
         "_unsent",
         "_urgent",
+        "_write_calls",
     )
 
     def _set_up(self, loop: Any) -> None:
@@ -82,7 +122,11 @@ class Stream(IOHandle):
         self._first = 0  # the index of the first chunk that was not sent wholly
         self._offset = 0  # the number of its bytes that were sent
         self._unsent = 0  # the number of unsent bytes in all chunks
-        self._sent_total = 0  # the number of bytes that the kernel has taken
+        self._sent_total = 0  # the number of bytes that the kernel has taken ...
+        self._write_calls = 0  # ... in so many calls
+        self._received_total = 0  # the number of bytes that were read ...
+        self._read_calls = 0  # ... in so many calls
+        self._is_counted = False  # whether it is one of the loop's open connections
 
     # The sink.
 
@@ -113,6 +157,7 @@ class Stream(IOHandle):
     def _release(self) -> None:
         """Leave the poller and close the descriptor."""
         self._reading = False
+        count_closed(self)
         self._drop_unsent()
         self._poller.remove(self)
         fd = self._fd
@@ -221,6 +266,7 @@ class Stream(IOHandle):
     def _note_read(self, result: int, limit: int) -> None:
         """Note whether there may be more to read; tell the sink of the end and of errors."""
         if result > 0:
+            count_read(self, result)
             if result < limit and not self._hung_up and not self._urgent:
                 self._more_to_read = False
         elif result == EAGAIN:
@@ -247,7 +293,7 @@ class Stream(IOHandle):
             else:
                 sent = self._kernel.write(self._fd, data, 0)
             if sent >= size:
-                self._sent_total += size
+                count_sent(self, size)
                 return 0
         return self._queue_rest(data, sent, size)
 
@@ -259,7 +305,8 @@ class Stream(IOHandle):
             if sent != EAGAIN:
                 self._run_again()
             sent = 0
-        self._sent_total += sent
+        elif sent:
+            count_sent(self, sent)
         self._enqueue(data, sent, size)
         self._update_interest()
         return 0
@@ -328,8 +375,12 @@ class Stream(IOHandle):
         return self._kernel.write_many(self._fd, self._chunks, self._first, self._offset)
 
     def _advance(self, sent: int) -> None:
+        """Take `sent` bytes out of the queue, which the kernel has taken."""
+        count_sent(self, sent)
+        self._take_out(sent)
+
+    def _take_out(self, sent: int) -> None:
         """Take `sent` bytes out of the queue."""
-        self._sent_total += sent
         if sent == self._unsent:
             self._drop_unsent()
             return

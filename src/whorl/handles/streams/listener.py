@@ -79,6 +79,7 @@ class Listener(IOHandle):
                 break
             answer = self._kernel.accept(self._sock)
             if not isinstance(answer, int):
+                self._loop._figures.counters.accepts += 1
                 self._accepted(answer[0])
                 break
             if not self._should_retry(-answer):

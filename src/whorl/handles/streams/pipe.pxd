@@ -1,5 +1,5 @@
 from whorl.core.pollers.contract cimport IOHandle
-from whorl.handles.streams.engine cimport Stream
+from whorl.handles.streams.engine cimport Stream, count_sent
 from whorl.handles.requests cimport Connect, Write, new_write
 from whorl.handles.requests cimport contiguous
 from whorl.handles.streams.stream_handle cimport StreamHandle

@@ -24,6 +24,14 @@ from whorl.handles.streams.stream_handle import StreamHandle
 from whorl.handles.streams.tcp import TCP
 from whorl.handles.watchers.kinds import HandleKind, kind_of
 
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if not cython.compiled:
+    from whorl.handles.streams.engine import count_sent
+
 if TYPE_CHECKING:
     from typing import Self
 
@@ -201,7 +209,7 @@ class Pipe(StreamHandle):
         if self._connect_request is not None or self._unsent:
             raise os_error(errno.EAGAIN)
         sent: int = check_result(self._kernel.send_descriptors(self._sock, chunk, [handle.fileno()]))
-        self._sent_total += sent
+        count_sent(self, sent)
         return sent
 
     def pending_count(self) -> int:

@@ -8,7 +8,7 @@ from whorl.handles.streams.listener cimport Listener
 from whorl.handles.requests cimport (
     Connect, RequestQueue, Shutdown, StreamRequest, Write, contiguous, new_write, recycle_write
 )
-from whorl.handles.streams.engine cimport Stream
+from whorl.handles.streams.engine cimport Stream, count_opened, count_sent
 
 cdef int OPEN
 cdef int READABLE

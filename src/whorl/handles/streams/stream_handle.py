@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
     from whorl.core.loop.loop import Loop
 
+if not cython.compiled:
+    from whorl.handles.streams.engine import count_opened, count_sent
+
 OPEN = int(HandleState.OPEN)
 READABLE = int(Event.READABLE)
 WRITABLE = int(Event.WRITABLE)
@@ -254,7 +257,8 @@ class StreamHandle(Stream):
             sent = self._kernel.write(self._fd, chunk, 0)
         if sent < 0:
             raise os_error(sent)
-        self._sent_total += sent
+        if sent:
+            count_sent(self, sent)
         return sent
 
     def shutdown(self, callback: Callable[[Shutdown, OSError | None], object] | None = None) -> Shutdown:
@@ -300,7 +304,9 @@ class StreamHandle(Stream):
         """End the first write with an error; the other writes are tried in their turn."""
         self._complete_writes()
         request: Any = self._writes.pop()
-        self._advance(request._target - self._sent_total)
+        unsent = request._target - self._sent_total
+        self._sent_total += unsent  # It goes on after the failed write.
+        self._take_out(unsent)
         self._completed.push_completed(request, code)
         if self._interest & WRITABLE:
             self._poller.modify(self, self._interest & ~WRITABLE)
@@ -347,6 +353,8 @@ class StreamHandle(Stream):
                 self._completed.push_completed(self._shutdown_request, errno.ECANCELED)
                 self._shutdown_request = None
         else:
+            if self._is_socket:
+                count_opened(self)
             self._update_interest()
             if not self._unsent and (self._writes._size or self._shutdown_request is not None):
                 self._run_again()
@@ -410,6 +418,8 @@ class StreamHandle(Stream):
         """Note in which directions the attached descriptor is connected."""
         self._readable = readable
         self._writable = writable
+        if self._is_socket:
+            count_opened(self)
 
     def _check_unused(self) -> None:
         if self._fd >= 0:

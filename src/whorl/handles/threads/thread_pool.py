@@ -145,6 +145,7 @@ class ThreadPool:
     def submit(self, work: Work, *, slow: bool = False) -> None:
         """Queue `work` for the next free thread."""
         with self._changed:
+            work.loop._figures.count_jobs(1, 0, 0)
             self._submitted += 1
             queue = self._slow if slow else self._quick
             queue.append((self._submitted, work))
@@ -156,6 +157,7 @@ class ThreadPool:
             except BaseException:
                 if self._threads == 0:
                     queue.pop()
+                    work.loop._figures.count_jobs(-1, 0, 0)
                     raise
 
     def withdraw(self, work: Work) -> bool:
@@ -165,6 +167,7 @@ class ThreadPool:
                 for entry in queue:
                     if entry[1] is work:
                         queue.remove(entry)
+                        work.loop._figures.count_jobs(-1, 0, 0)
                         return True
             return False
 
@@ -177,10 +180,13 @@ class ThreadPool:
         """Do work, for the life of a thread."""
         while True:
             work, slow = self._next()
+            figures = work.loop._figures
+            figures.count_jobs(0, 1, 0)
             try:
                 work._execute()
             finally:
-                del work  # a waiting thread keeps nothing alive
+                figures.count_jobs(0, 0, 1)
+                del work, figures  # a waiting thread keeps nothing alive
                 if slow:
                     with self._changed:
                         self._slow_busy -= 1

@@ -1,0 +1,131 @@
+from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
+from libc.stdint cimport int64_t
+
+cdef extern from "whorl/core/figures.h":
+    int place_of "whorl_place_of"(int64_t number) noexcept
+    void add "whorl_add"(int64_t *counter, int64_t change) noexcept
+    void *new_block "whorl_new_block"(size_t size) noexcept
+    void keep_block "whorl_keep_block"(void *block) noexcept
+
+cdef enum:
+    ROOM = 592
+
+cdef int AWAY
+cdef int BATCH
+cdef int KINDS
+cdef int PLACES
+cdef int64_t TURNS_BEFORE_HISTOGRAMS
+cdef int64_t LONG_AWAY_NS
+
+
+cdef struct Counters:
+    int64_t bytes_in
+    int64_t bytes_out
+    int64_t reads
+    int64_t writes
+    int64_t timers_fired
+    int64_t accepts
+    int64_t connections_opened
+    int64_t connections_closed
+    int64_t errors_reported
+    int64_t jobs_submitted
+    int64_t jobs_begun
+    int64_t jobs_ended
+
+
+cdef struct Buckets:
+    int64_t total
+    int64_t most
+    int64_t counts[ROOM]
+
+
+# One block: a file that is mapped may take its place.
+cdef struct Block:
+    Counters counters
+    Buckets histograms[5]
+
+
+cdef class Figures:
+    cdef Counters *counters
+    cdef Counters *_first
+    cdef Buckets *histograms
+
+    cpdef object count_error(self)
+    cpdef object count_jobs(self, int64_t submitted, int64_t begun, int64_t ended)
+    cdef object begin_histograms(self, int64_t alone)
+
+
+cdef inline Counters *first_counters(Figures figures) except NULL:
+    figures._first = <Counters *>PyMem_RawCalloc(1, sizeof(Counters))
+    if figures._first == NULL:
+        raise MemoryError
+    return figures._first
+
+
+cdef inline Buckets *no_histograms() noexcept:
+    return NULL
+
+
+cdef inline int grow(Figures figures, int64_t alone) except -1:
+    # Without memory there are no histograms yet. The first counters stay until the end: threads may add to them.
+    cdef Block *block = <Block *>new_block(sizeof(Block))
+    if block != NULL:
+        block.counters = figures.counters[0]
+        figures.counters = &block.counters
+        figures.histograms = &block.histograms[0]
+        figures.histograms[BATCH].counts[1] = figures.histograms[BATCH].total = -alone
+    return 0
+
+
+cdef inline int release(Figures figures) except -1:
+    if figures.counters != figures._first:
+        keep_block(figures.counters)
+    PyMem_RawFree(figures._first)
+    figures.counters = figures._first = NULL
+    figures.histograms = NULL
+    return 0
+
+
+cdef inline bint has_histograms(Figures figures) except -1:
+    return figures.histograms != NULL
+
+
+cdef inline int note(Figures figures, int kind, int64_t number) except -1:
+    cdef Buckets *buckets = figures.histograms
+    if buckets != NULL:
+        buckets += kind
+        if number < 0:
+            number = 0
+        buckets.counts[place_of(number)] += 1
+        buckets.total += number
+        if number > buckets.most:
+            buckets.most = number
+    return 0
+
+
+cdef inline int note_away(Figures figures, int64_t away_ns, int64_t turns, int64_t alone) except -1:
+    if figures.histograms == NULL and (away_ns >= LONG_AWAY_NS or turns >= TURNS_BEFORE_HISTOGRAMS):
+        figures.begin_histograms(alone)
+    return note(figures, AWAY, away_ns)
+
+
+cdef inline int add_to_jobs(Figures figures, int64_t submitted, int64_t begun, int64_t ended) except -1:
+    add(&figures.counters.jobs_submitted, submitted)
+    add(&figures.counters.jobs_begun, begun)
+    add(&figures.counters.jobs_ended, ended)
+    return 0
+
+
+cdef inline dict counters_of(Figures figures):
+    return figures.counters[0]
+
+
+cdef inline tuple histogram_of(Figures figures, int kind):
+    cdef dict counts = {}
+    cdef int place
+    if figures.histograms == NULL:
+        return 0, 0, counts
+    for place in range(ROOM):
+        if figures.histograms[kind].counts[place]:
+            counts[place] = figures.histograms[kind].counts[place]
+    return figures.histograms[kind].total, figures.histograms[kind].most, counts
