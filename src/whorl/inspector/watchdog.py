@@ -35,9 +35,9 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from whorl.core.kernel.kernel import Kernel
-from whorl.core.loop.lifecycle import set_run_listener
 from whorl.core.loop.loop import Loop
 from whorl.inspector import looks, threads
+from whorl.inspector.observed import add_run_listener, remove_run_listener
 from whorl.inspector.stalls import Frame, Stack, Stall
 from whorl.inspector.text import shown
 
@@ -173,7 +173,7 @@ class Watchdog:
         """Watch the loops that run now, and each that begins to."""
         self._is_on = True
         gc.callbacks.append(self._collector_called)
-        set_run_listener(self._loop_runs)
+        add_run_listener(self._loop_runs)
         for loop in _running_loops():
             if self._is_meant(loop):
                 self._add(loop, _native_number(loop._thread_id))
@@ -181,7 +181,7 @@ class Watchdog:
     def stop(self) -> None:
         """End the thread, and let go of everything."""
         self._is_on = False
-        set_run_listener(None)
+        remove_run_listener(self._loop_runs)
         with contextlib.suppress(ValueError):
             gc.callbacks.remove(self._collector_called)
         with self._starting:  # No thread begins from here on.
