@@ -55,7 +55,12 @@ def test_opentelemetry_reads_counters_and_percentiles() -> None:
     async def look() -> set[str]:
         await asyncio.sleep(0.01)
         data = reader.get_metrics_data()
-        return {metric.name for one in data.resource_metrics for scope in one.scope_metrics for metric in scope.metrics}
+        return {
+            metric.name
+            for one in data.resource_metrics
+            for scope in one.scope_metrics
+            for metric in scope.metrics
+        }
 
     names = whorl.run(look())
     assert {"asyncio.eventloop.turns", "asyncio.eventloop.bytes", "asyncio.eventloop.away.p99"} <= names

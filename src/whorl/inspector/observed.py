@@ -85,7 +85,9 @@ class Observed:
                 found = list(_numbers)
         else:
             found = [loop for given in self._given if (loop := given()) is not None]
-        return sorted(((str(number_of(loop)), loop) for loop in found if not loop.is_closed()), key=lambda one: one[0])
+        return sorted(
+            ((str(number_of(loop)), loop) for loop in found if not loop.is_closed()), key=lambda one: one[0]
+        )
 
 
 def cumulated(histogram: Histogram) -> list[tuple[str, int]]:

@@ -20,11 +20,17 @@ class Collector:
         """Return the figures of now. Any thread may call this, also while a loop is stuck."""
         label = ["loop"]
         counters = {
-            name: CounterMetricFamily(f"{PREFIX}_{name}", f"Of the loop: {name}.", labels=label) for name in COUNTERS
+            name: CounterMetricFamily(f"{PREFIX}_{name}", f"Of the loop: {name}.", labels=label)
+            for name in COUNTERS
         }
-        gauges = {name: GaugeMetricFamily(f"{PREFIX}_{name}", f"Of the loop: {name}.", labels=label) for name in GAUGES}
+        gauges = {
+            name: GaugeMetricFamily(f"{PREFIX}_{name}", f"Of the loop: {name}.", labels=label)
+            for name in GAUGES
+        }
         moved = CounterMetricFamily(f"{PREFIX}_bytes", "Bytes of transports.", labels=["loop", "direction"])
-        handles = GaugeMetricFamily(f"{PREFIX}_handles", "Open handles and transports.", labels=["loop", "kind"])
+        handles = GaugeMetricFamily(
+            f"{PREFIX}_handles", "Open handles and transports.", labels=["loop", "kind"]
+        )
         times = {
             name: HistogramMetricFamily(f"{PREFIX}_{name}_seconds", f"Of the loop: {name}.", labels=label)
             for name in HISTOGRAMS
