@@ -19,6 +19,8 @@ WITHOUT_CLASSES = {
     "whorl.aio.sockets.interest",
     "whorl.aio.loop.tasks",
     "whorl.core.lists",
+    "whorl.aio.streams.adoption",
+    "whorl.inspector.looks",
 }
 
 #: The compiled modules, and the plain ones whose classes derive from theirs.

@@ -1,4 +1,4 @@
-"""The commands: `whorl run` and `whorl info`."""
+"""The commands: `whorl run` and `whorl info`, and those of the inspector."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import click
 
 import whorl
 from whorl import launcher, report
+from whorl.inspector.asking import commands as asking
 from whorl.inspector.settings import DEFAULT_THRESHOLD, duration
 
 _FOR_THE_PROGRAM = {"allow_interspersed_args": False, "ignore_unknown_options": True}
@@ -65,3 +66,7 @@ def info(as_json: bool) -> None:
     """Print the facts about this Whorl, and the system's features for it."""
     facts = report.facts()
     click.echo(json.dumps(facts, indent=2) if as_json else report.as_text(facts))
+
+
+for _command in (asking.tasks, asking.handles, asking.stalls):
+    commands.add_command(_command)

@@ -37,6 +37,7 @@ AROUND_IT = {
     "connections/test_server.py",
     "connections/test_start_tls.py",
     "connections/test_subprocesses.py",
+    "connections/test_tls_connections.py",
     "sockets/test_sock_methods.py",
     "tls/test_end.py",
     "tls/test_flow.py",

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         _executor_shutdown_called: bool
         _known_asyncgens: weakref.WeakSet[AsyncGenerator[Any, Any]] | None
         _old_agen_hooks: Any
+        _own_executor: Executor | None
         _saved_origin_depth: int | None
         _signal_handlers: dict[int, Callback]
         _task_factory: Callable[..., Any] | None

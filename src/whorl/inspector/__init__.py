@@ -5,16 +5,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+import typing as _typing
 
 from whorl.inspector.inspector import Inspector, start
 from whorl.inspector.stalls import Frame, Stack, Stall
+from whorl.inspector.tables.handles import HandleFigures
+from whorl.inspector.tables.tasks import TaskFigures
+from whorl.inspector.tables.waits import TaskWait
 
-__all__ = ["Frame", "Inspector", "Stack", "Stall", "start"]  # and by name: Collector, instrument
+if _typing.TYPE_CHECKING:
+    from whorl.inspector.opentelemetry import instrument as instrument
+    from whorl.inspector.prometheus import Collector as Collector
+
+__all__ = ["Frame", "HandleFigures", "Inspector", "Stack", "Stall", "TaskFigures", "TaskWait", "start"]
 
 
-def __getattr__(name: str) -> Any:
-    """Import an exporter, and the library that it needs, where it is first used."""
+def __getattr__(name: str) -> _typing.Any:
+    """Import an exporter, `Collector` or `instrument`, with the library that it needs, at its first use."""
     if name == "Collector":
         from whorl.inspector.prometheus import Collector
 

@@ -14,8 +14,11 @@ from typing import Any
 
 from whorl.core.loop.loop import Loop
 from whorl.inspector import settings as settings_
+from whorl.inspector.asking.answers import Answers
 from whorl.inspector.settings import DEFAULT_SIGNAL, DEFAULT_THRESHOLD, Settings
 from whorl.inspector.stalls import Stall
+from whorl.inspector.tables import handles as handles_
+from whorl.inspector.tables import tasks as tasks_
 from whorl.inspector.watchdog import Watchdog, has_real_clock
 
 _current: Inspector | None = None
@@ -32,6 +35,12 @@ class Inspector:
         self.watchdog: Watchdog | None = None
         if loop is None or has_real_clock(loop):
             self.watchdog = Watchdog(loop, settings.threshold, settings.signal)
+        #: What answers other processes, from the first run of a loop on.
+        self.answers: Answers | None = None
+        if self.watchdog is not None and settings.socket:
+            self.answers = Answers(self)
+            self.watchdog.at_start = self.answers.start
+            self.call_at_stop(self.answers.stop)
 
     def is_running(self) -> bool:
         """Return whether this is the inspector of the process: `stop` was not called."""
@@ -46,6 +55,18 @@ class Inspector:
     def stalls(self) -> list[Stall]:
         """Return the last stalls, oldest first; those that go on are among them."""
         return [] if self.watchdog is None else self.watchdog.stalls()
+
+    def tasks(self) -> list[tasks_.TaskFigures]:
+        """Return the tasks of all loops that are watched; any thread may call this."""
+        return [figures for loop in self.loops() for figures in tasks_.tasks(loop)]
+
+    def tree(self) -> str:
+        """Return the tasks as a tree, each under the task that waits for it; any thread may call this."""
+        return "\n\n".join(tasks_.tree(loop) for loop in self.loops())
+
+    def handles(self) -> list[handles_.HandleFigures]:
+        """Return the handles of all loops that are watched; any thread may call this."""
+        return [figures for loop in self.loops() for figures in handles_.handles(loop)]
 
     def starved(self) -> int:
         """Return how often a callback took longer than the threshold only because it had no processor."""
@@ -91,18 +112,20 @@ def start(
     *,
     threshold: float = DEFAULT_THRESHOLD,
     signal: int | None = DEFAULT_SIGNAL,
+    socket: bool = True,
 ) -> Inspector:
     """Watch `loop`, or with None every loop of the process, also those that are made later.
 
     `threshold` is how many seconds a callback may take before it is a stall. `signal` asks a thread for its
     stack while C code in it holds the interpreter's lock; None sends none. By default it is
-    `WHORL_INSPECT_SIGNAL`, or else SIGRTMAX-4, if nobody uses that signal.
+    `WHORL_INSPECT_SIGNAL`, or else SIGRTMAX-4, if nobody uses that signal. With `socket`, the commands
+    `whorl tasks`, `whorl handles` and `whorl stalls` of the same user are answered.
 
     A second call with equal arguments returns the same inspector, one with others raises ValueError.
     Raises TypeError and ValueError for wrong arguments, and RuntimeError for a closed loop.
     """
     global _current
-    settings = settings_.checked(threshold, signal)
+    settings = settings_.checked(threshold, signal, socket)
     if loop is not None and not isinstance(loop, Loop):
         raise TypeError(f"loop must be a loop of Whorl's or None, not {loop!r}")
     running = _current
@@ -148,6 +171,8 @@ def _fork_ended() -> None:
     inspector = _current
     if inspector is not None and inspector.watchdog is not None:
         inspector.watchdog.fork_ended()
+    if inspector is not None and inspector.answers is not None:
+        inspector.answers.fork_ended()
 
 
 os.register_at_fork(after_in_child=_fork_ended)

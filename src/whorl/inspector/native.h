@@ -79,6 +79,17 @@ static int whorl_native_is_runnable(int thread) {
     return end != NULL && end[1] == ' ' && end[2] == 'R';
 }
 
+/* Return whether a thread takes the signal at once. One that blocks it would get it later, perhaps when its
+   handler is gone, and the default action ends the process. As above. */
+static int whorl_native_takes_signal(int thread) {
+    char text[4096], *blocked;
+    if (whorl_native.signal <= 0)
+        return 0;
+    whorl_native_read(thread, "status", text, sizeof text);
+    blocked = strstr(text, "\nSigBlk:");
+    return blocked != NULL && !(strtoull(blocked + 8, NULL, 16) >> (whorl_native.signal - 1) & 1);
+}
+
 /* Note what a stalled thread does, and ask it for its stack. As above. */
 static void whorl_native_note(int index, whorl_place *place, int64_t now) {
     whorl_note *note;
@@ -92,7 +103,7 @@ static void whorl_native_note(int index, whorl_place *place, int64_t now) {
     /* A thread in futex waits for a lock: perhaps for that of the interpreter, which another thread holds.
        It can be asked later. The signal ends other calls in which a thread waits. So it is sent to such a
        thread only if the Python thread waits for a lock too, and not for a processor. */
-    if (whorl_native.signal > 0 &&
+    if (whorl_native_takes_signal(place->thread) &&
         (strncmp(note->syscall, "running", 7) == 0 ||
          (note->syscall[0] != 0 && strtol(note->syscall, NULL, 10) != SYS_futex &&
           !whorl_native_is_runnable(whorl_native.looker))))

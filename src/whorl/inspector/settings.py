@@ -24,9 +24,11 @@ class Settings:
     """The seconds that a callback may take."""
     signal: int | None = None
     """The signal that asks a thread for its stack while it holds the interpreter's lock; None: send none."""
+    socket: bool = True
+    """Whether other processes of the user are answered."""
 
 
-def checked(threshold: float, signal: int | None) -> Settings:
+def checked(threshold: float, signal: int | None, socket: bool = True) -> Settings:
     """Return the settings for these arguments. Raises TypeError and ValueError."""
     if isinstance(threshold, bool) or not isinstance(threshold, int | float):
         raise TypeError(f"threshold must be a number of seconds, not {threshold!r}")
@@ -38,7 +40,7 @@ def checked(threshold: float, signal: int | None) -> Settings:
         signal = int(signal)
         if signal not in signals.valid_signals():
             raise ValueError(f"signal must be the number of a signal or None: {signal}")
-    return Settings(float(threshold), signal)
+    return Settings(float(threshold), signal, bool(socket))
 
 
 def duration(text: str) -> float:
@@ -92,5 +94,12 @@ def _signal_number(text: str) -> int | None:
     return int(named)
 
 
+def _switch(text: str) -> bool:
+    """Return whether a text says yes."""
+    if text.lower() in (*ON, *OFF):
+        return text.lower() in ON
+    raise ValueError(f"socket is 1 or 0, not {text!r}")
+
+
 #: The settings that `WHORL_INSPECT` may name, and what turns their text into the argument of `start`.
-PARSERS: dict[str, Any] = {"threshold": duration, "signal": _signal_number}
+PARSERS: dict[str, Any] = {"threshold": duration, "signal": _signal_number, "socket": _switch}

@@ -129,7 +129,8 @@ def answer(question: Any) -> Any:
 
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("flags", FLAGS)
-def test_every_question_is_answered_as_by_the_socket_module(host: Any, flags: int) -> None:
+@pytest.mark.parametrize("executor", [True, False], ids=["executor", "no executor"])
+def test_every_question_is_answered_as_by_the_socket_module(host: Any, flags: int, executor: bool) -> None:
     loop = whorl.EventLoop()
     flags |= 0 if host is None or host == "" else socket.AI_NUMERICHOST  # Nobody is asked for names.
 
@@ -150,8 +151,10 @@ def test_every_question_is_answered_as_by_the_socket_module(host: Any, flags: in
         for question in questions:
             assert await ask(host, *question, flags) == answer((host, *question, flags)), question
 
-    loop.set_default_executor(AtOnce())
+    if executor:
+        loop.set_default_executor(AtOnce())
     loop.run_until_complete(ask_all())
+    loop.run_until_complete(loop.shutdown_default_executor())
     loop.close()
 
 

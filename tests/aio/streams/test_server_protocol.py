@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import weakref
 from asyncio import streams
 from pathlib import Path
@@ -59,9 +60,9 @@ async def test_a_server_makes_what_asyncio_makes_and_our_adoption_leaves(
     assert type(ours) is type(theirs) is streams.StreamReaderProtocol
     assert list(vars(ours)) == list(vars(theirs))
     differ = {name for name in vars(ours) if vars(ours)[name] != vars(theirs)[name]}
-    assert differ == {"_client_connected_cb", "_closed", "_stream_reader_wr", "_strong_reader"}
+    assert differ == {"_closed", "_stream_reader_wr", "_strong_reader"}
     assert not ours._closed.done()
-    assert ours._client_connected_cb.args == (answer,)
+    assert ours._client_connected_cb is answer
     assert type(readers[0]) is StreamReader
     for name in ("_limit", "_loop", "_buffer", "_eof", "_waiter", "_exception", "_transport", "_paused"):
         assert getattr(readers[0], name) == getattr(readers[1], name)
@@ -173,7 +174,7 @@ async def test_start_server_accepts_any_other_limit(kind: str, tmp_path: Path, l
     await end(server)
 
 
-async def test_a_server_gets_a_writer_of_ours_and_the_one_that_asyncio_made_closes_nothing(
+async def test_a_server_gets_a_writer_of_ours_and_no_other_is_made(
     kind: str, tmp_path: Path
 ) -> None:
     found = []
@@ -210,3 +211,86 @@ async def test_a_writer_with_an_attribute_more_stays_as_it_is(
     assert await ask(server) == b"word"
     assert given == [streams.StreamWriter]
     await end(server)
+
+
+async def test_a_writer_class_that_was_replaced_is_used(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = []
+
+    class Own(streams.StreamWriter):
+        pass
+
+    async def serve(reader: Any, writer: Any) -> None:
+        given.append(type(writer))
+        await answer(reader, writer)
+
+    server = await start(kind, tmp_path, serve)
+    monkeypatch.setattr(streams, "StreamWriter", Own)
+    assert await ask(server) == b"word"
+    assert given == [Own]
+    await end(server)
+
+
+@pytest.mark.parametrize("on_instance", [True, False])
+async def test_a_connection_made_that_was_replaced_is_called(
+    loop: whorl.EventLoop, monkeypatch: pytest.MonkeyPatch, on_instance: bool
+) -> None:
+    calls = []
+    original: Any = streams.StreamReaderProtocol.connection_made
+
+    def connection_made(self: Any, transport: Any) -> None:
+        calls.append(self)
+        original(self, transport)
+
+    def factory() -> Any:
+        protocol: Any = asyncio.StreamReaderProtocol(asyncio.StreamReader(loop=loop), answer, loop=loop)
+        if on_instance:
+            protocol.connection_made = connection_made.__get__(protocol)
+        return protocol
+
+    if not on_instance:
+        monkeypatch.setattr(streams.StreamReaderProtocol, "connection_made", connection_made)
+    server = await loop.create_server(factory, "127.0.0.1", 0)
+    assert await ask(server) == b"word"
+    assert len(calls) == (1 if on_instance else 2)  # The client's end is a stream, too.
+    await end(server)
+
+
+async def test_an_error_in_a_servers_callback_is_reported_as_asyncio_reports_it(
+    kind: str, tmp_path: Path
+) -> None:
+    def fail(reader: Any, writer: Any) -> None:
+        writer.close()
+        raise ValueError("broken")
+
+    async def fail_later(reader: Any, writer: Any) -> None:
+        fail(reader, writer)
+
+    async def reports(serve: Any, place: Path) -> list[Any]:
+        found: list[Any] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: found.append(context))
+        server = await start(kind, place, serve)
+        address = server.sockets[0].getsockname()
+        opened: Any = asyncio.open_unix_connection if kind == "unix" else asyncio.open_connection
+        _, writer = await (opened(address) if kind == "unix" else opened(*address))
+        while not found:
+            await asyncio.sleep(0)
+        writer.close()
+        await writer.wait_closed()
+        await end(server)
+        loop.set_exception_handler(None)
+        texts = [re.sub("0x[0-9a-f]+|<_Sel.*>", "", context["message"]) for context in found]
+        return [(text, str(c["exception"]), sorted(c)) for text, c in zip(texts, found, strict=True)]
+
+    def on_asyncio(serve: Any, place: Path) -> list[Any]:
+        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+            return runner.run(reports(serve, place))
+
+    for number, serve in enumerate((fail, fail_later)):
+        for name in ("ours", "theirs"):
+            (tmp_path / f"{number}{name}").mkdir()
+        ours = await reports(serve, tmp_path / f"{number}ours")
+        theirs = await asyncio.to_thread(on_asyncio, serve, tmp_path / f"{number}theirs")
+        assert ours == theirs

@@ -68,7 +68,7 @@ def test_a_connection_that_is_fed_by_its_own_callback_refuses(action: str) -> No
     assert (answer.returncode, answer.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("action", ["layer.abort(None)", "layer.start_shutdown()"])
+@pytest.mark.parametrize("action", ["layer._abort(None)", "layer._app_transport.close()"])
 def test_a_connection_ended_by_a_callback_in_the_handshake_is_aborted(action: str) -> None:
     answer = run_program(IN_THE_HANDSHAKE.replace("ACTION", action))
     assert answer.stdout.splitlines() == ["None", "[] True"]

@@ -6,6 +6,8 @@ from asyncio.log import logger
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
+from whorl.aio.transports.tls import TLSProtocol
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
@@ -88,6 +90,45 @@ async def _make_tls_transport(acceptor: Acceptor, connection: Any, address: Any,
             del waiter  # Its exception must not keep the protocol alive.
     except BaseException as error:
         connection_failed(loop, error, connection, protocol, transport)
+
+
+def serve_tls(acceptor: Acceptor, connection: Any) -> None:
+    """Do the same for a TLS connection that has a descriptor, and no socket object."""
+    loop, context = acceptor._event_loop, acceptor._server._context.copy()
+    loop.create_task(_begin_tls(acceptor, connection, context), context=context)
+
+
+async def _begin_tls(acceptor: Acceptor, connection: Any, context: Context) -> None:
+    loop, server = acceptor._event_loop, acceptor._server
+    protocol = transport = None
+    try:
+        protocol = server._protocol_factory()
+        if acceptor.is_closing():  # The server was closed since it accepted the connection.
+            connection.close()
+            return
+        waiter = loop.create_future()
+        tls = TLSProtocol(
+            loop,
+            protocol,
+            server._ssl_context,
+            waiter,
+            True,
+            None,
+            True,
+            server._ssl_handshake_timeout,
+            server._ssl_shutdown_timeout,
+        )
+        transport = tls._app_transport
+        connection.begin(tls, context)
+        try:
+            await waiter
+        finally:
+            del waiter, tls  # An exception must not keep the protocol alive.
+    except BaseException as error:
+        connection.close()
+        if transport is not None:
+            transport.close()
+        report_failed_connection(loop, error, protocol, transport)
 
 
 def connection_failed(

@@ -22,6 +22,9 @@ cdef tuple EXHAUSTED
 cdef tuple WOULD_BLOCK
 
 
+cdef class AcceptedConnection
+
+
 cdef class Acceptor(IOHandle):
     cdef public object _event_loop
     cdef public object _server
@@ -38,16 +41,34 @@ cdef class Acceptor(IOHandle):
     cdef object _accept(self)
     @cython.locals(machine=LoopLifecycle)
     cdef object _run_again(self)
+    cdef AcceptedConnection _owned(self, tuple accepted)
     cdef object _begin_soon(self, tuple accepted)
     @cython.locals(accepted=tuple)
     cdef object _begin_accepted(self)
     @cython.locals(fd=int)
     cdef object _close_accepted(self)
     cdef bint _accepts_descriptors(self) except -1
-    @cython.locals(machine=LoopLifecycle, transport=StreamTransport, made=StreamTransport)
+    @cython.locals(made=StreamTransport)
     cdef object _begin(self, int fd, tuple accepted, object context)
+    @cython.locals(machine=LoopLifecycle, transport=StreamTransport)
+    cdef StreamTransport _transport_over(self, int fd, tuple accepted, object protocol, object context)
     cdef object _pause_accepting(self, object error)
     cpdef object _release(self)
+
+
+cdef class AcceptedConnection:
+    cdef Acceptor _acceptor
+    cdef tuple _accepted
+    cdef int _fd
+
+    @cython.locals(acceptor=Acceptor, transport=StreamTransport)
+    cpdef object begin(self, object protocol, object context)
+    @cython.locals(fd=int)
+    cpdef object close(self)
+
+
+cdef inline int owned_fd(AcceptedConnection connection) noexcept:
+    return -1 if connection._acceptor is None else connection._fd
 
 
 cdef inline bint is_initialized(Acceptor acceptor) noexcept:

@@ -1,6 +1,7 @@
 """Accepting connections: each gets a protocol and a transport, without a task.
 
-Both are made in the turn after the one that accepts the connection, as on asyncio, where a task does it.
+Both are made in the turn after the one that accepts the connection, as on asyncio, where a task does it. A
+connection over TLS has this task until its handshake is done: a program may see and cancel it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import socket
 from asyncio import trsock
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.connections.accepted_socket import report_failed_connection, serve
+from whorl.aio.connections.accepted_socket import report_failed_connection, serve, serve_tls
 from whorl.aio.interop.stock import is_stock_socket
 from whorl.aio.sockets.connect_plain import is_stock_loop
 from whorl.aio.sockets.watch import release_fd_for_transport
@@ -47,6 +48,11 @@ if not cython.compiled:
     def is_initialized(acceptor: Any) -> bool:
         """Return whether there are accepted connections to close."""
         return hasattr(acceptor, "_accepted")
+
+    def owned_fd(connection: Any) -> int:
+        """Return the descriptor that a connection has to close, or -1."""
+        fd: int = getattr(connection, "_fd", -1)
+        return fd
 
     def copy_of(context: Any) -> Any:
         """Return a copy of a context."""
@@ -91,7 +97,7 @@ class Acceptor(IOHandle):
         # The family, the protocol number and the name of its connections, if they may do without a socket
         # object. None if they may have others.
         self._kind: tuple[int, int, Any] | None = None
-        if server._ssl_context is None and loop._kernel.accepts_descriptors:
+        if loop._kernel.accepts_descriptors:
             if is_stock_socket(sock) and sock.family in ACCEPTED_FAMILIES:
                 own_name = loop._kernel.socket_name(sock) if sock.family == socket.AF_UNIX else None
                 self._kind = int(sock.family), sock.proto, None if isinstance(own_name, int) else own_name
@@ -115,11 +121,12 @@ class Acceptor(IOHandle):
             if not isinstance(accepted, int):
                 self._exhausted = False
                 self._loop._figures.counters.accepts += 1
-                if descriptors:
+                if descriptors and self._server._ssl_context is not None:
+                    serve_tls(self, self._owned(accepted))
+                elif descriptors:
                     self._begin_soon(accepted)
                 else:
-                    connection, address = accepted
-                    serve(self, connection, address)
+                    serve(self, *accepted)
                 if self._handle_state != OPEN:
                     return
             elif accepted in WOULD_BLOCK:
@@ -136,6 +143,14 @@ class Acceptor(IOHandle):
         It needs none if no program sees it, and none has replaced the functions that make it.
         """
         return self._kind is not None and is_stock_loop(self._event_loop)
+
+    def _owned(self, accepted: tuple[int, bytes | int, Any]) -> AcceptedConnection:
+        """Return an object that closes the accepted descriptor when it is forgotten."""
+        try:
+            return AcceptedConnection(self, accepted)
+        except BaseException:  # There is no memory for it, and no other code knows the descriptor.
+            self._event_loop._kernel.close(accepted[0])
+            raise
 
     def _begin_soon(self, accepted: tuple[int, bytes | int, Any]) -> None:
         """Make the protocol and the transport in the next turn."""
@@ -167,26 +182,33 @@ class Acceptor(IOHandle):
     def _begin(self, fd: int, accepted: tuple[int, bytes | int, Any], context: Any) -> None:
         """Make the protocol and the transport of a connection without a socket object."""
         loop = self._event_loop
-        machine: LoopLifecycle = loop
         protocol: Any = None
         made: StreamTransport | None = None
         try:
             protocol = self._server._protocol_factory()
             if self._handle_state != OPEN:  # The factory closed the server.
-                machine._kernel.close(fd)
+                loop._kernel.close(fd)
                 return
-            if machine._poller.find(fd) is not None or self._table.get(fd) is not None:
-                release_fd_for_transport(loop, fd)
-            transport: StreamTransport = new(SocketTransport)
-            transport._init_connected(loop, fd, self._kind, accepted, protocol, context, None, None)  # type: ignore[arg-type]
-            made = transport
+            made = self._transport_over(fd, accepted, protocol, context)
             made._register_with_server(self._server, self._clients)
         except BaseException as error:
             if made is None:
-                machine._kernel.close(fd)
+                loop._kernel.close(fd)
             else:
                 made.close()
             report_failed_connection(loop, error, protocol, made)
+
+    def _transport_over(
+        self, fd: int, accepted: tuple[int, bytes | int, Any], protocol: Any, context: Any
+    ) -> StreamTransport:
+        """Return a transport over an accepted descriptor, which is the caller's if this raises."""
+        loop = self._event_loop
+        machine: LoopLifecycle = loop
+        if machine._poller.find(fd) is not None or self._table.get(fd) is not None:
+            release_fd_for_transport(loop, fd)
+        transport: StreamTransport = new(SocketTransport)
+        transport._init_connected(loop, fd, self._kind, accepted, protocol, context, None, None)  # type: ignore[arg-type]
+        return transport
 
     def _pause_accepting(self, error: OSError) -> None:
         """Report once that descriptors or memory ran out, and try again later."""
@@ -224,3 +246,35 @@ class Acceptor(IOHandle):
     def __del__(self) -> None:
         if is_initialized(self):
             self._close_accepted()
+
+
+class AcceptedConnection:
+    """An accepted connection that a task will give a protocol; it is closed if the task never does."""
+
+    __slots__ = ("_accepted", "_acceptor", "_fd")
+
+    def __init__(self, acceptor: Acceptor, accepted: tuple[int, bytes | int, Any]) -> None:
+        self._fd = accepted[0]
+        self._accepted = accepted
+        self._acceptor = acceptor  # the last step: from here on it owns the descriptor
+
+    def begin(self, protocol: Any, context: Any) -> None:
+        """Make the transport of the connection."""
+        acceptor: Acceptor = self._acceptor
+        transport: StreamTransport = acceptor._transport_over(self._fd, self._accepted, protocol, context)
+        self._fd = -1  # From here on the transport closes it.
+        try:
+            transport._register_with_server(acceptor._server, acceptor._clients)
+        except BaseException:
+            transport.abort()
+            raise
+
+    def close(self) -> None:
+        """Close the connection, unless it has a transport."""
+        if owned_fd(self) >= 0:
+            fd = self._fd
+            self._fd = -1
+            self._acceptor._event_loop._kernel.close(fd)
+
+    def __del__(self) -> None:
+        self.close()

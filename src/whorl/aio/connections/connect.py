@@ -30,6 +30,7 @@ from whorl.aio.interop.stock import is_stock_client_factory
 from whorl.aio.sockets.checks import check_plain_socket, check_stream_socket
 from whorl.aio.sockets.connect_attempt import ConnectAttempt
 from whorl.aio.sockets.connect_plain import (
+    begin_transport,
     connect_descriptor,
     connect_to_numbers,
     is_stock_loop,
@@ -38,9 +39,10 @@ from whorl.aio.sockets.connect_plain import (
 )
 from whorl.aio.sockets.sock_methods import connected
 from whorl.aio.sockets.watch import release_fd_for_transport
-from whorl.aio.streams.reader_writer import attach_new_feed
+from whorl.aio.streams.adoption import attach_new_feed
 from whorl.aio.transports.public import SocketTransport
 from whorl.aio.transports.stream import StreamTransport
+from whorl.aio.transports.tls import TLSProtocol
 from whorl.aio.transports.tls_stream import TLSStream
 from whorl.core.kernel.errors import os_error
 from whorl.core.kernel.sockets import ACCEPTED_FAMILIES
@@ -96,16 +98,22 @@ async def create_connection(
         if attempt is not None and not ssl:
             return await _open_plain(attempt, (host, port), protocol_factory)
         if attempt is not None:
-            sock = await connected(attempt, (host, port))
+            sock = attempt
         else:
             options: dict[str, Any] = {"family": family, "proto": proto, "flags": flags}
             infos = await resolve_or_raise(loop, (host, port), **options)
             local_infos = None if local_addr is None else await resolve_or_raise(loop, local_addr, **options)
+            is_plain = happy_eyeballs_delay is None and local_infos is None and not ssl and not all_errors
+            if is_plain and len(infos) == 1 and is_stock_loop(loop):
+                attempt = _connect_only(loop, infos[0])
+                if attempt is not None:
+                    return await _open_plain(attempt, infos[0][4], protocol_factory)
             sock = await _connect_any(loop, infos, local_infos, happy_eyeballs_delay, interleave, all_errors)
         if type(sock) is ConnectAttempt:
             if not ssl:
                 return await _open_plain(sock, (), protocol_factory)
-            sock = sock.to_socket()
+            timeouts = ssl_handshake_timeout, ssl_shutdown_timeout
+            return await _open_tls(loop, sock, (host, port), protocol_factory, ssl, server_hostname, timeouts)
     transport, protocol = await loop._create_connection_transport(
         sock,
         protocol_factory,
@@ -120,6 +128,14 @@ async def create_connection(
         shown = transport.get_extra_info("socket")
         logger.debug("%r connected to %s:%r: (%r, %r)", shown, host, port, transport, protocol)
     return transport, protocol
+
+
+def _connect_only(loop: AnyLoop, info: AddressInfo) -> ConnectAttempt | None:
+    """Begin to connect to the only address of a name; None if it is not a usual one."""
+    family, kind, protocol, _, address = info
+    if kind != socket.SOCK_STREAM or family not in ACCEPTED_FAMILIES:
+        return None
+    return connect_descriptor(loop, family, protocol, address)
 
 
 async def _open_plain(
@@ -141,6 +157,41 @@ async def _open_plain(
     except BaseException:
         transport.close()
         raise
+    return transport, protocol
+
+
+async def _open_tls(
+    loop: AnyLoop,
+    attempt: ConnectAttempt,
+    address: Any,
+    protocol_factory: Callable[[], ProtocolT],
+    ssl: SSL,
+    server_hostname: str | None,
+    timeouts: tuple[float | None, float | None],
+) -> tuple[asyncio.Transport, ProtocolT]:
+    """Do the same for TLS; return when the handshake is done."""
+    transport: Any = None
+    try:
+        await attempt
+        attempt.check(address)
+        protocol = protocol_factory()
+        waiter = loop.create_future()
+        context = None if isinstance(ssl, bool) else ssl
+        tls = TLSProtocol(loop, protocol, context, waiter, False, server_hostname, True, *timeouts)
+        transport = tls._app_transport
+        begin_transport(attempt, tls, None)
+    except BaseException:
+        attempt.give_up()
+        if transport is not None:
+            transport.close()
+        raise
+    try:
+        await waiter
+    except BaseException:
+        transport.close()
+        raise
+    finally:
+        del waiter, tls  # An exception must not keep the protocol alive.
     return transport, protocol
 
 
@@ -287,7 +338,8 @@ async def create_unix_connection(
         if type(sock) is ConnectAttempt:
             if not ssl:
                 return await _open_plain(sock, (), protocol_factory)
-            sock = sock.to_socket()
+            timeouts = ssl_handshake_timeout, ssl_shutdown_timeout
+            return await _open_tls(loop, sock, (), protocol_factory, ssl, server_hostname, timeouts)
     transport, protocol = await loop._create_connection_transport(
         sock,
         protocol_factory,

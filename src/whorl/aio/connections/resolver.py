@@ -1,4 +1,4 @@
-"""Names and addresses: resolution in the threads of the loop's executor."""
+"""Names and addresses: resolution in threads of our own, or in those of the loop's executor."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import socket
 from asyncio.log import logger
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from whorl.aio.connections.name_lookup import look_up
 from whorl.core.limits import NUMERIC_ANSWERS
 
 if TYPE_CHECKING:
@@ -37,6 +38,13 @@ async def getaddrinfo(
         return await loop.run_in_executor(
             None, _log_getaddrinfo, loop, host, port, family, type, proto, flags
         )
+    begun = look_up(loop, host, port, family, type, proto, flags)
+    if begun is not None:
+        lookups, answer, number = begun
+        try:
+            return await answer  # type: ignore[no-any-return]
+        finally:
+            lookups.give_up(number)
     return await loop.run_in_executor(None, loop._host.getaddrinfo, host, port, family, type, proto, flags)
 
 
@@ -78,15 +86,25 @@ def answer_if_numeric(
 
     It must be called if a program replaced it, if the answer is an error, and for any unusual question.
     """
-    if loop._debug or not loop._host.has_plain_numbers():
-        return None
     if type(host) is not str or (port is not None and type(port) is not int) or not isinstance(flags, int):
+        return None
+    if not _may_be_number(host):
+        return None
+    if loop._debug or not loop._host.has_plain_numbers():
         return None
     try:
         answer = _numeric_answer(host, port, family, kind, protocol, flags)
     except TypeError:  # getaddrinfo reports this error
         return None
     return None if answer is None else [answer]
+
+
+def _may_be_number(host: str) -> bool:
+    """Return whether it may be an address: one of IPv4 ends with a digit, one of IPv6 has a colon.
+
+    A zero byte is refused by the function that reads addresses.
+    """
+    return host[-1:].isdigit() or ":" in host or "\0" in host
 
 
 @functools.lru_cache(maxsize=NUMERIC_ANSWERS, typed=True)
@@ -161,6 +179,8 @@ def numeric_address(
     if isinstance(host, bytes):
         host = host.decode("idna")
     if number is None or "%" in host:  # getaddrinfo has to interpret a zone.
+        return None
+    if type(host) is str and not _may_be_number(host):
         return None
     families = (socket.AF_INET, socket.AF_INET6) if family == socket.AF_UNSPEC else (family,)
     for candidate in families:

@@ -46,8 +46,12 @@ def make_ssl_transport(
         ssl_handshake_timeout=ssl_handshake_timeout,
         ssl_shutdown_timeout=ssl_shutdown_timeout,
     )
-    SocketTransport(loop, rawsock, tls, extra=extra, server=server, context=context)
     transport: Any = tls._app_transport
+    try:
+        SocketTransport(loop, rawsock, tls, extra=extra, server=server, context=context)
+    except BaseException:
+        transport.close()
+        raise
     return transport  # type: ignore[no-any-return]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from asyncio import futures, streams
 from concurrent.futures import _base, thread
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from whorl.aio.interop.class_snapshot import ClassSnapshot
@@ -44,6 +44,27 @@ _METHODS_OF_STREAMS = _snapshot(
     (_Protocol, "connection_made data_received"),
     (_Writer, "drain __init__ __del__"),
 )
+
+
+def _connection_made_with(writer: Any) -> Any:
+    """Return asyncio's `connection_made` of stream protocols, making other writers; None if it is unknown.
+
+    It is the same code, with another class under the name `StreamWriter`.
+    """
+    function = vars(_Protocol).get("connection_made")
+    if type(function) is not FunctionType or function.__globals__ is not vars(streams):
+        return None
+    code = function.__code__
+    inner = [each for each in code.co_consts if isinstance(each, CodeType)]
+    used = {name for each in (code, *inner) for name in each.co_names} & vars(streams).keys()
+    if used != {"StreamWriter", "coroutines"} or function.__closure__ or function.__defaults__:
+        return None
+    names = {"StreamWriter": writer, "coroutines": vars(streams)["coroutines"], "__name__": streams.__name__}
+    own = FunctionType(code, names | {"__builtins__": vars(streams)["__builtins__"]})
+    own.__module__ = function.__module__
+    return own
+
+
 _CONSTRUCTORS_OF_STREAMS = _snapshot(
     (_Reader, "__init__ __setattr__"),
     (_Protocol, "__init__ __setattr__ _stream_reader"),
@@ -57,7 +78,7 @@ _FACTORIES = frozenset(
     and code.co_name == "factory"
     and set(code.co_freevars) == {"client_connected_cb", "limit", "loop"}
 )
-_FACTORIES_OF_CLIENTS = frozenset(
+_FACTORIES_OF_CLIENTS = tuple(
     code
     for function in (streams.open_connection, streams.open_unix_connection)
     for code in function.__code__.co_consts
@@ -118,6 +139,11 @@ def _makes(attributes: set[str], kind: Any, *args: Any) -> bool:
         return False
 
 
+_NAMES_OF_STREAMS = vars(streams)
+_COROUTINES: Any = vars(streams).get("coroutines")
+_CONNECTION_MADE: Any = vars(_Protocol).get("connection_made")
+#: The same function, but its writers are of the class that was given to `make_writers_of`.
+_OWN_CONNECTION_MADE: Any = None
 _KNOWS_READERS = _makes(_OF_READERS, _Reader, 1, _NoLoop())
 _KNOWS_WRITERS = _makes(_OF_WRITERS, _Writer, _NoLoop(), None, None, _NoLoop())
 
@@ -146,6 +172,31 @@ def has_stock_reader_attributes() -> bool:
     return _KNOWS_READERS and has_stock_stream_constructors()
 
 
+def make_writers_of(writer: Any) -> None:
+    """Let `connection_made_of` make writers of this class."""
+    global _OWN_CONNECTION_MADE
+    _OWN_CONNECTION_MADE = _connection_made_with(writer)
+
+
+def connection_made_of(protocol: Any) -> Any:
+    """Return the `connection_made` of a stream protocol of asyncio's: for a server, one with our writer.
+
+    If a program has replaced a method of streams or a class, it is the protocol's own.
+    """
+    own = protocol.connection_made
+    if (
+        type(own) is MethodType
+        and own.__func__ is _CONNECTION_MADE
+        and protocol._client_connected_cb is not None
+        and _OWN_CONNECTION_MADE is not None
+        and _METHODS_OF_STREAMS.is_current()
+        and _NAMES_OF_STREAMS.get("StreamWriter") is _Writer
+        and _NAMES_OF_STREAMS.get("coroutines") is _COROUTINES
+    ):
+        return MethodType(_OWN_CONNECTION_MADE, protocol)
+    return own
+
+
 def has_stock_protocol_attributes(protocol: Any, callback: Any) -> bool:
     """Return whether a new protocol and its reader have the known attributes; if not, asyncio makes each."""
     reader, state = protocol._stream_reader, vars(protocol)
@@ -167,8 +218,13 @@ def is_stock_server_factory(factory: Any) -> bool:
 
 def is_stock_client_factory(factory: Any) -> bool:
     """Return whether asyncio's functions that open streams made it: its reader is new."""
-    is_known = getattr(factory, "__code__", None) in _FACTORIES_OF_CLIENTS
-    return is_known and getattr(factory, "__globals__", None) is vars(streams)
+    if type(factory) is not FunctionType or factory.__globals__ is not _NAMES_OF_STREAMS:
+        return False
+    code = factory.__code__
+    for known in _FACTORIES_OF_CLIENTS:
+        if code is known:
+            return True
+    return False
 
 
 # Threads.
@@ -256,6 +312,8 @@ def snapshot_methods(kind: type) -> None:
         (kind, "_run_once call_at call_soon create_task get_debug run_forever stop time")
     )
     _CONNECTION_METHODS_OF_LOOPS[kind] = _snapshot((kind, " ".join(CONNECTION_METHODS)))
+    global _run_in_executor
+    _run_in_executor = getattr(kind, "run_in_executor", None)
 
 
 def has_stock_loop_methods(kind: type) -> bool:
@@ -264,11 +322,20 @@ def has_stock_loop_methods(kind: type) -> bool:
     return methods is not None and methods.is_current()
 
 
+_run_in_executor: Any = None
+
+
+def has_stock_run_in_executor(loop: Any) -> bool:
+    """Return whether a loop gives jobs to executors by our method; if not, names are looked up by it, too."""
+    return type(loop).run_in_executor is _run_in_executor and "run_in_executor" not in loop.__dict__
+
+
 #: The methods that connecting and accepting call on a loop.
 CONNECTION_METHODS = (
     "_create_connection_transport",
     "_ensure_resolved",
     "_make_socket_transport",
+    "_make_ssl_transport",
     "call_soon",
     "create_future",
     "getaddrinfo",

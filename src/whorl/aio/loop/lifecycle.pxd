@@ -11,6 +11,7 @@ cdef class Running(Loop):
     cdef public bint _executor_shutdown_called
     cdef public object _known_asyncgens
     cdef public object _old_agen_hooks
+    cdef public object _own_executor
     cdef public object _saved_origin_depth
     cdef public object _signal_handlers
     cdef public object _task_factory

@@ -98,6 +98,7 @@ class Running(Loop):
         "_executor_shutdown_called",
         "_known_asyncgens",
         "_old_agen_hooks",
+        "_own_executor",
         "_saved_origin_depth",
         "_signal_handlers",
         "_task_factory",
@@ -122,6 +123,7 @@ class Running(Loop):
         self._exception_handler: exception_handler.Handler | None = None
         self._task_factory: Callable[..., Any] | None = None
         self._default_executor: Executor | None = None
+        self._own_executor: Executor | None = None  # the default one, if the loop has made it
         self._executor_shutdown_called = False
         self._known_asyncgens: weakref.WeakSet[AsyncGenerator[Any, Any]] | None = None
         self._asyncgens_shutdown_called = False
@@ -335,7 +337,10 @@ class Running(Loop):
         self._close_machine()
         self._executor_shutdown_called = True
         executor = self._default_executor
-        self._default_executor = None
+        self._default_executor = self._own_executor = None
+        lookups = self._shared.pop("names", None)
+        if lookups is not None:
+            lookups.end()
         if executor is not None:
             executor.shutdown(wait=False)
         if self._signal_handlers:

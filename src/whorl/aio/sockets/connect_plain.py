@@ -160,17 +160,22 @@ def connect_socket(loop: AnyLoop, sock: Any, address: Any) -> ConnectAttempt | N
 
 def transport_for(attempt: ConnectAttempt, protocol: Any) -> tuple[Any, StreamWait]:
     """Return the transport of a connection, and the wait until the protocol knows it."""
+    wait = attempt.reuse_wait()
+    return begin_transport(attempt, protocol, wait), wait
+
+
+def begin_transport(attempt: ConnectAttempt, protocol: Any, waiter: Any) -> Any:
+    """Return the transport of a connection; `waiter` is done when the protocol knows it."""
     machine: Loop = attempt._machine
     fd = attempt._socket_fd
-    wait = attempt.reuse_wait()
     names = machine._kernel.names_of_descriptor(fd, attempt._peer)
     transport: StreamTransport = new(SocketTransport)
     loop: Any = machine
-    transport._init_connected(loop, fd, attempt._kind, names, protocol, copy_context(), None, wait)
+    transport._init_connected(loop, fd, attempt._kind, names, protocol, copy_context(), None, waiter)
     attempt._owns_fd = False
     if attempt._is_idle_watch and transport._edge:
         transport._take_over_watch(attempt, attempt._early | attempt._seen)
-    return transport, wait
+    return transport
 
 
 def transport_over_socket(loop: AnyLoop, sock: Any, protocol: Any, waiter: Any, context: Any) -> Any:

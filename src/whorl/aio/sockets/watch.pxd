@@ -72,7 +72,7 @@ cdef inline bint takes_no_arguments(object method) noexcept:
 
 
 cdef class SocketWait(ReusableFuture):
-    cdef DescriptorWatch _watched
+    cdef readonly DescriptorWatch _watched
     cdef object _attempt
     cdef Py_ssize_t _size
     cdef object _result
@@ -88,7 +88,7 @@ cdef class DescriptorWatch(IOHandle):
     cdef public SocketWait receiver
     cdef public SocketWait sender
     cdef Loop _event_loop
-    cdef object _owner
+    cdef readonly object _owner
     cdef int _kind
     cdef int _unread
     cdef Py_ssize_t _last_size

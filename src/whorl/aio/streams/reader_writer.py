@@ -9,23 +9,16 @@ bytearray that is the buffer.
 from __future__ import annotations
 
 import asyncio
-import functools
 import operator
 from asyncio import streams
 from collections.abc import Callable
 from typing import Any
 
-from whorl.aio.interop.stock import (
-    has_stock_reader_attributes,
-    has_stock_stream_methods,
-    has_stock_writer_attributes,
-)
+from whorl.aio.interop.stock import has_stock_writer_attributes, make_writers_of
 from whorl.aio.streams import buffer
 from whorl.aio.streams.feed import StreamFeed
-from whorl.core.loop.loop import Loop
 
 _Reader: Any = streams.StreamReader
-_Protocol: Any = streams.StreamReaderProtocol
 _Writer: Any = streams.StreamWriter
 DEFAULT_LIMIT = 64 * 1024
 
@@ -205,6 +198,9 @@ class StreamWriter(_Writer):  # type: ignore[misc]
             await _Writer.drain(self)
 
 
+make_writers_of(StreamWriter)
+
+
 # Opening streams: on other loops these return what asyncio's functions return.
 
 
@@ -245,56 +241,6 @@ async def start_unix_server(
 ) -> asyncio.Server:
     """Serve a UNIX socket in the same way (``asyncio.start_unix_server``)."""
     return await streams.start_unix_server(client_connected_cb, path, limit=limit, **options)
-
-
-def attach_feed(protocol: Any) -> StreamFeed | None:
-    """Adopt the reader of a protocol of asyncio's, if no program can notice.
-
-    Return the feed for the protocol's data, or None if only `data_received` will do.
-    """
-    if type(protocol) is not _Protocol or not has_stock_stream_methods():
-        return None
-    reader = protocol._stream_reader
-    if type(reader) is StreamReader:
-        return reader._received
-    if type(reader) is not _Reader or not isinstance(reader._loop, Loop):
-        return None
-    state = {**reader.__dict__}  # A dictionary that shares no keys, as the interpreter finds its keys faster.
-    received = state["_received"] = StreamFeed(reader._loop)
-    received.take_over(state)
-    received.source = protocol._stream_reader_wr
-    received.is_direct = "feed_data" not in state
-    reader.__class__ = StreamReader
-    reader.__dict__ = state
-    if protocol._client_connected_cb is not None:
-        protocol._client_connected_cb = functools.partial(call_with_own_writer, protocol._client_connected_cb)
-    return received
-
-
-def attach_new_feed(protocol: Any) -> None:
-    """Make the reader of a protocol one of ours, if `asyncio.open_connection` has just made both.
-
-    It has no data and no attributes but asyncio's, so `attach_feed` finds less to take over.
-    """
-    if type(protocol) is not _Protocol or not has_stock_stream_methods():
-        return
-    reader = protocol._stream_reader
-    if type(reader) is not _Reader or not isinstance(reader._loop, Loop) or reader._loop._debug:
-        return
-    if not has_stock_reader_attributes():
-        return
-    received = StreamFeed(reader._loop)
-    received.set_limit(reader._limit)
-    received.source = protocol._stream_reader_wr
-    received.is_direct = True
-    state = {"_loop": reader._loop, "_received": received}
-    reader.__class__ = StreamReader
-    reader.__dict__ = state
-
-
-def call_with_own_writer(callback: Callable[[Any, Any], Any], reader: Any, writer: Any) -> Any:
-    """Call a server's callback for a connection with a writer of Whorl's."""
-    return callback(reader, _adopt_writer(writer))
 
 
 class _ReleasedTransport:

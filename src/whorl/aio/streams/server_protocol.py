@@ -1,13 +1,12 @@
 """The protocols of `asyncio.start_server`, made with Whorl's readers from the beginning.
 
-asyncio's factory makes a reader and a protocol, which `aio/streams/reader_writer` adopts when their transport
+asyncio's factory makes a reader and a protocol, which `aio/streams/adoption` adopts when their transport
 is made. Here they are made as they are after that: objects with the same attributes, for two thirds of the
 instructions.
 """
 
 from __future__ import annotations
 
-import functools
 import weakref
 from asyncio import streams
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from whorl.aio.interop.stock import (
     is_stock_server_factory,
 )
 from whorl.aio.streams.feed import StreamFeed
-from whorl.aio.streams.reader_writer import StreamReader, call_with_own_writer
+from whorl.aio.streams.reader_writer import StreamReader
 
 if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop
@@ -51,7 +50,7 @@ class StreamProtocols:
         self._loop = loop
         self._factory = factory
         self._limit = limit
-        self._callback = functools.partial(call_with_own_writer, model._client_connected_cb)
+        self._callback = model._client_connected_cb
         self._new_waiters = type(model._drain_waiters)
         self._keeps_writer = "_stream_writer" in vars(model)  # until Python 3.12
 
@@ -62,8 +61,7 @@ class StreamProtocols:
         received = StreamFeed(loop)
         received.set_limit(self._limit)
         reader: Any = StreamReader.__new__(StreamReader)
-        reader._loop = loop
-        reader._received = received
+        reader.__dict__ = {"_loop": loop, "_received": received}  # as that of an adopted one
         received.source = weakref.ref(reader)
         received.is_direct = True
         return self._protocol_for(reader, received.source)

@@ -50,7 +50,7 @@ def run_in_executor(
 
 def _make_executor(loop: AnyLoop) -> Executor:
     check_default_executor(loop)
-    loop._default_executor = executor = ThreadPoolExecutor(thread_name_prefix="asyncio")
+    loop._default_executor = loop._own_executor = executor = ThreadPoolExecutor(thread_name_prefix="asyncio")
     return executor
 
 

@@ -4,13 +4,14 @@ from whorl.core.loop.loop cimport Loop
 
 cdef object _thread
 cdef object _global_lock
+cdef set _unfinished
 
 
 @cython.final
 cdef class ExecutorJob:
-    cdef Loop _loop
-    cdef object _future
-    cdef object _function
+    cdef readonly Loop _loop
+    cdef readonly object _future
+    cdef readonly object _function
     cdef object _args
     cdef object _result
     cdef object _error

@@ -26,6 +26,7 @@ except ImportError:
 
 _thread: Any = thread
 _global_lock: Any = _thread._global_shutdown_lock
+_unfinished: set[Any] = set()  # the jobs that are queued or run, for those who ask what a future waits for
 
 
 class ExecutorJob:
@@ -57,15 +58,16 @@ class ExecutorJob:
         self._loop._figures.count_jobs(0, 1, 0)
         if self._future.cancelled():
             self._loop._figures.count_jobs(0, 0, 1)
+            _unfinished.discard(self)
             return
         function: Any = self._function
         args: Any = self._args
-        self._function = self._args = None
         try:
             self._result = function(*args)
         except BaseException as error:
             self._error = error
         self._loop._figures.count_jobs(0, 0, 1)
+        self._function = self._args = None
         self._post()  # Function and arguments are dropped afterwards, here and not in the loop's thread.
         if not cython.compiled:
             self = None  # type: ignore[assignment]  # The traceback of an error refers to this frame.
@@ -87,6 +89,7 @@ class ExecutorJob:
 
     def _post(self) -> None:
         """Tell the loop."""
+        _unfinished.discard(self)
         loop = self._loop
         if loop._closed:
             return
@@ -140,10 +143,20 @@ def _is_queued(executor: Any, job: ExecutorJob) -> bool:
         try:
             if executor._broken or executor._shutdown or _thread._shutdown:
                 return False
-            executor._work_queue.put(job)
-            executor._adjust_thread_count()
+            _unfinished.add(job)  # first: a thread may run it before `put` returns
+            try:
+                executor._work_queue.put(job)
+                executor._adjust_thread_count()
+            except BaseException:
+                _unfinished.discard(job)
+                raise
             return True
         finally:
             _global_lock.release()
     finally:
         executor._shutdown_lock.release()
+
+
+def unfinished_jobs() -> list[Any]:
+    """Return the jobs of all loops that are queued or run; any thread may call this."""
+    return list(_unfinished)

@@ -7,7 +7,7 @@ from whorl.core.loop.loop cimport Loop
 cdef class ChainedFuture:
     cdef Loop _loop
     cdef object _future
-    cdef object _source
+    cdef readonly object _source
 
 
 cpdef object wrap_future(object loop, object source)

@@ -36,6 +36,11 @@ cdef class TLSEngine(TLSWritePath):
     cdef bint _read_all
     cdef bint _read_end
 
+    cdef bint _is_transport_closing(self) except -1
+    cdef object _peer_finished(self)
+    cdef object _start_shutdown(self)
+    cdef object _forget(self)
+
     cdef object _scratch_filled(self, Py_ssize_t size)
     cdef object _arrived(self, object data)
     cdef bint _read(self, Py_ssize_t fresh) except -1
@@ -52,7 +57,7 @@ cdef class TLSEngine(TLSWritePath):
     cdef bint _after_delivery(self, int state, bint is_all, bint is_end) except -1
     @cython.locals(size=Py_ssize_t, count=Py_ssize_t, is_whole=bint)
     cdef Py_ssize_t _decrypt(self, object target, Py_ssize_t capacity) except -1
-    cpdef bint _discard(self) except -1
+    cdef bint _discard(self) except -1
     @cython.locals(size=Py_ssize_t)
     cdef object _control_reading(self)
     cdef object _resume_app_reading(self)

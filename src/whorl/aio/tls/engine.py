@@ -86,22 +86,31 @@ class TLSEngine(TLSWritePath):
         self._read_all = False  # whether the last read took all received data
         self._read_end = False  # whether it found the peer's close_notify
 
-    # The methods that the rest of the protocol defines, in plain Python.
+    # The methods that `transports.tls_lifecycle` defines.
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return a fact that TLS knows, or else one of the transport underneath."""
+        raise NotImplementedError
+
+    def _is_transport_closing(self) -> bool:
+        """Return whether the transport underneath is closed or being closed."""
+        raise NotImplementedError
 
     def _peer_finished(self) -> None:
         """Handle the peer's close_notify, which was read while OPEN."""
         raise NotImplementedError
 
-    # The methods that the rest may call: those that every packet goes through are C functions in the compiled
-    # build.
+    def _start_shutdown(self) -> None:
+        """Send the unsent data and close_notify, and wait for the peer's close_notify."""
+        raise NotImplementedError
 
-    def deliver(self) -> bool:
-        """Give the protocol the received data; return whether that was all."""
-        return self._read(0)
+    def _forget(self) -> None:
+        """Drop the context and the known facts about the connection."""
+        raise NotImplementedError
 
-    def control_reading(self) -> None:
-        """Let the transport underneath read, unless too much waits for a protocol that is paused."""
-        self._control_reading()
+    def _abort(self, error: BaseException | None) -> None:
+        """Close the connection at once."""
+        raise NotImplementedError
 
     # The methods that the transport underneath calls.
 

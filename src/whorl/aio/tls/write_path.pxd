@@ -1,5 +1,7 @@
 cimport cython
 
+from whorl.aio.interop.class_snapshot cimport ClassSnapshot
+
 cdef int CONNECTING
 cdef int OPEN
 cdef int FLUSHING
@@ -8,6 +10,8 @@ cdef Py_ssize_t RECORD_SIZE
 cdef Py_ssize_t WRITE_BATCH
 cdef int BATCHES_PER_TURN
 cdef int QUIET_WRITES
+cdef object SSLObject
+cdef ClassSnapshot METHODS
 
 
 cpdef object records_of(object sslobj)
@@ -35,8 +39,12 @@ cdef class TLSWritePath:
     cdef public Py_ssize_t _low
     cdef public bint _app_is_connected
 
-    cpdef object _set_state(self, int state)
-    cpdef object _refuse_entry(self)
+    cdef object _set_state(self, int state)
+    cdef object _refuse_entry(self)
+    cdef object _continue_state(self)
+    cdef object _fatal_error(self, object error, str message=*)
+    cdef object _report(self, object error, str message, object transport=*)
+    cdef object _limit_holding(self)
 
     @cython.locals(size=Py_ssize_t, count=Py_ssize_t, is_queued=bint)
     cdef object _write(self, object data)
@@ -53,7 +61,7 @@ cdef class TLSWritePath:
     cdef object _next_piece(self, Py_ssize_t limit)
     @cython.locals(rest=Py_ssize_t)
     cdef object _advance(self, Py_ssize_t count)
-    cpdef object _drop_backlog(self)
+    cdef object _drop_backlog(self)
     @cython.locals(size=Py_ssize_t)
     cdef Py_ssize_t _unsent(self) except -1
     @cython.locals(size=Py_ssize_t)

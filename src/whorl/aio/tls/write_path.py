@@ -9,6 +9,7 @@ from asyncio.log import logger
 from collections.abc import Iterable
 from typing import Any
 
+from whorl.aio.interop.class_snapshot import ClassSnapshot
 from whorl.aio.tls.records import AGAIN
 from whorl.aio.tls.states import RECORD_SIZE, TLSState
 
@@ -32,7 +33,10 @@ BATCHES_PER_TURN = 16
 QUIET_WRITES = 5
 
 SSLObject: Any = None if ssl is None else ssl.SSLObject
-READ, WRITE, PENDING = (None,) * 3 if ssl is None else (SSLObject.read, SSLObject.write, SSLObject.pending)
+NAMES = "cipher compression do_handshake getpeercert pending read unwrap write".split()
+METHODS = ClassSnapshot(
+    [] if ssl is None else [(SSLObject, name, getattr(SSLObject, name)) for name in NAMES]
+)
 
 
 def records_of(sslobj: Any) -> Any:
@@ -41,9 +45,7 @@ def records_of(sslobj: Any) -> Any:
     It is the object that the `SSLObject` calls, which saves the frames of the latter. An instance of a
     program's subclass, or of a class with replaced methods, is used itself.
     """
-    if type(sslobj) is not SSLObject:
-        return sslobj
-    if SSLObject.read is not READ or SSLObject.write is not WRITE or SSLObject.pending is not PENDING:
+    if type(sslobj) is not SSLObject or not METHODS.is_current():
         return sslobj
     return getattr(sslobj, "_sslobj", None) or sslobj
 
@@ -83,7 +85,7 @@ class TLSWritePath:
         """Raise RuntimeError: the SSL object is running, and its callbacks must not enter it again."""
         raise RuntimeError("a callback of OpenSSL's must not have its own connection go on")
 
-    # The methods that the rest of the protocol defines, in plain Python.
+    # The methods that `transports.tls_lifecycle` defines.
 
     def _continue_state(self) -> None:
         """Continue in a state other than OPEN: data was received, or can be sent."""
@@ -93,20 +95,13 @@ class TLSWritePath:
         """Report an error and end the connection."""
         raise NotImplementedError
 
-    def _report(self, error: BaseException, message: str) -> None:
+    def _report(self, error: BaseException, message: str, transport: Any = None) -> None:
         """Report an exception of the protocol."""
         raise NotImplementedError
 
-    def limit_holding(self) -> None:
+    def _limit_holding(self) -> None:
         """Apply changed watermarks: the transport underneath may hold no more than they allow."""
         raise NotImplementedError
-
-    # The methods that the rest may call: those that every packet goes through are C functions in the compiled
-    # build.
-
-    def send_waiting(self) -> None:
-        """Encrypt the waiting data and send it, as far as the transport underneath takes it."""
-        self._send_backlog()
 
     # The methods that the transport underneath calls.
 

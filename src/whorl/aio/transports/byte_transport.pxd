@@ -1,7 +1,8 @@
 cimport cython
 
 from whorl.aio.interop.class_snapshot cimport ClassSnapshot
-from whorl.core.callback cimport AbstractLoop, Callback, flag
+from whorl.aio.streams.adoption cimport adopted_connection_made
+from whorl.core.callback cimport AbstractLoop, Callback, call_with_one, flag
 from whorl.core.handle cimport Handle
 from whorl.core.loop.execution cimport LoopExecution
 from whorl.handles.streams.engine cimport Stream
@@ -60,6 +61,8 @@ cdef class BaseTransport(Stream):
     cdef dict _extra_dict
     cdef public object _protocol
     cdef object _context
+    cdef object _connection_made
+    cdef object _connection_waiter
     cdef readonly unsigned char _state
     cdef readonly flag _paused
     cdef flag _started
@@ -72,6 +75,9 @@ cdef class BaseTransport(Stream):
     cdef object _run_as_entry(self)
     cdef object _handle_events(self, int seen)
     cdef object _schedule_connection_made(self, object waiter)
+    @cython.locals(queues=LoopExecution)
+    cdef object _connect_protocol(self)
+    cdef object _start(self, object waiter)
     cdef object _pause(self)
     cdef object _resume(self)
     cpdef object _fatal_error(self, object error, str message=*)
@@ -114,6 +120,10 @@ cdef inline object events_in_context(BaseTransport transport, int seen):
         transport._handle_events(seen)
     finally:
         PyContext_Exit(<PyObject *>transport._context)
+
+
+cdef inline object connect_in_context(BaseTransport transport, object connection_made):
+    return call_with_one(transport._context, connection_made, transport)
 
 
 cdef inline object end_in_context(BaseTransport transport):

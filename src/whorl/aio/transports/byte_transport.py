@@ -18,6 +18,7 @@ from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.interop.class_snapshot import ClassSnapshot
+from whorl.aio.streams.adoption import adopted_connection_made
 from whorl.aio.transports.flow_control import HIGH_WATER, watermarks
 from whorl.aio.transports.states import TransportState
 from whorl.core.callback import Callback
@@ -46,6 +47,10 @@ if not cython.compiled:
     def events_in_context(transport: Any, seen: int) -> Any:
         """Handle events in the transport's context."""
         transport._context.run(transport._handle_events, seen)
+
+    def connect_in_context(transport: Any, connection_made: Any) -> Any:
+        """Call `connection_made` in the transport's context."""
+        transport._context.run(connection_made, transport)
 
     def end_in_context(transport: Any) -> Any:
         """Run `_end` in the transport's context, which calls `connection_lost`."""
@@ -116,6 +121,8 @@ class BaseTransport(Stream):
     """
 
     __slots__ = (
+        "_connection_made",
+        "_connection_waiter",
         "_context",
         "_extra_dict",
         "_paused",
@@ -132,6 +139,8 @@ class BaseTransport(Stream):
         self._context: Any = None
         self._state = OPEN
         self._started = False  # whether connection_made was called
+        self._connection_made: Any = None  # the method to be called by the transport as an entry, to begin
+        self._connection_waiter: Any = None  # the future or wait that is then done
         self._queues_itself = False  # whether it queues itself, in place of callbacks, to begin and to end
         self._paused = False  # whether the user paused reading
         Handle._activate(self)
@@ -145,10 +154,26 @@ class BaseTransport(Stream):
     def _schedule_connection_made(self, waiter: asyncio.Future[None] | None) -> None:
         """Schedule `connection_made` for the next turn, and begin then."""
         loop: Any = self._loop
-        loop.call_soon(self._protocol.connection_made, self, context=self._context)
+        loop.call_soon(adopted_connection_made(self._protocol), self, context=self._context)
         loop.call_soon(self._begin, waiter, context=self._context)
 
+    def _connect_protocol(self) -> None:
+        """Call `connection_made`, and begin."""
+        connection_made, waiter = self._connection_made, self._connection_waiter
+        self._connection_made = self._connection_waiter = None
+        try:
+            connect_in_context(self, connection_made)
+        except BaseException as error:
+            queues: LoopExecution = self._loop  # type: ignore[assignment]
+            entry = Callback(self._loop, connection_made, (self,), self._context)
+            queues._report_callback_error(entry, error)
+        finally:
+            self._start(waiter)
+
     def _begin(self, waiter: asyncio.Future[None] | None) -> None:
+        self._start(waiter)
+
+    def _start(self, waiter: Any) -> None:
         """Start to read, once the protocol knows its transport."""
         self._started = True
         error: OSError | None = None
@@ -210,7 +235,7 @@ class BaseTransport(Stream):
 
     def _execute(self) -> None:
         # Events go straight to the engine: `_on_events` would be looked up on the Python subclass.
-        if self._queues_itself and not self._queued:
+        if self._queues_itself and not (self._queued and self._started):
             self._run_as_entry()
             return
         seen = self._seen
@@ -222,7 +247,7 @@ class BaseTransport(Stream):
     def _run_as_entry(self) -> None:
         """Run as an entry of the ready queue: begin, or report the end to the protocol."""
         if not self._started:
-            self._begin(None)
+            self._connect_protocol()
         elif self._state == LOST:
             try:
                 end_in_context(self)

@@ -4,10 +4,11 @@ from libc.stdint cimport uint64_t
 
 from whorl.aio.transports.byte_transport cimport BaseTransport, WriteTransport
 from whorl.aio.transports.connection_set cimport ConnectionSet
+from whorl.aio.streams.adoption cimport adopted_connection_made, attach_feed
 from whorl.aio.streams.feed cimport StreamFeed
 from whorl.aio.tls.engine cimport TLSEngine
 from whorl.aio.transports.fd_table cimport TransportTable
-from whorl.core.callback cimport AbstractLoop, flag, new_callback
+from whorl.core.callback cimport AbstractLoop, flag
 from whorl.core.loop.write_coalescer cimport WriteCoalescer
 from whorl.core.lists cimport last_taken
 from whorl.core.loop.lifecycle cimport LoopLifecycle
@@ -68,6 +69,7 @@ cdef class StreamTransport(WriteTransport):
     @cython.locals(loop=LoopLifecycle)
     cpdef object _allow_holding(self)
     cpdef object _hold_at_most(self, Py_ssize_t size)
+    cdef object _report_unsent(self, Py_ssize_t held)
     cdef object _send_lines(self, object list_of_data)
     @cython.locals(data=bytes, size=Py_ssize_t)
     cdef object _read(self)

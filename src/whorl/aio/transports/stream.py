@@ -11,14 +11,13 @@ from asyncio.streams import StreamReaderProtocol
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
+from whorl.aio.streams.adoption import adopted_connection_made, attach_feed
 from whorl.aio.streams.feed import StreamFeed
-from whorl.aio.streams.reader_writer import attach_feed
 from whorl.aio.tls.engine import TLSEngine
 from whorl.aio.transports.byte_transport import BaseTransport, WriteTransport
 from whorl.aio.transports.connection_set import ConnectionSet
 from whorl.aio.transports.states import TransportState
 from whorl.aio.transports.transport_socket import TransportSocket
-from whorl.core.callback import new_callback
 from whorl.core.kernel.errors import os_error
 from whorl.core.kernel.per_socket import error_of, kernel_for
 from whorl.core.limits import LONG_READ, LONGEST_FED, MOST_HELD, READ_SIZE, SMALL_WRITE, WRITE_VECTORS
@@ -203,18 +202,15 @@ class StreamTransport(WriteTransport):
             self._extra.update(peername=None, sockname=self._sockname)
         self._attach(sock, fd, True, kind[0] != AF_UNIX)
         try:
-            connection_made = protocol.connection_made
             self._set_protocol(protocol)
+            self._connection_made = adopted_connection_made(protocol)
             table: FdTable = loop._transports
             table.add(fd, self)
             self._is_made = self._queues_itself = True
             count_opened(self)
             self._may_hold = sock is None
-            machine._enqueue(new_callback(machine, connection_made, (self,), context))
-            if waiter is None:
-                machine._enqueue(self)
-            else:
-                machine._enqueue(new_callback(machine, self._begin, (waiter,), context))
+            self._connection_waiter = waiter
+            machine._enqueue(self)
         except BaseException:
             self._release_socket()
             raise
@@ -285,6 +281,16 @@ class StreamTransport(WriteTransport):
             self._ipv4_peer = 0
         return self._extra_dict
 
+    def _addresses(self) -> tuple[Any, Any]:
+        """Return the peer's address and the local one, and store nothing: any thread may call this."""
+        known, peer, number = self._extra_dict, self._peer, self._ipv4_peer
+        if known is not None and "peername" in known:
+            return known["peername"], known.get("sockname")
+        if peer is None and number:
+            peer = number
+        known_peer = peer if peer is None or type(peer) is tuple else self._kernel.name_of(peer)
+        return known_peer, self._sockname
+
     def _socket(self) -> Any:
         """Return the socket object, which is made now if there was none; None if the transport is closed."""
         if self._kind is not None:
@@ -301,8 +307,11 @@ class StreamTransport(WriteTransport):
         self._set_protocol(protocol)
 
     def _set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self._feed = attach_feed(protocol) if type(protocol) is StreamReaderProtocol else None
         self._protocol = protocol
+        self._feed = attach_feed(protocol) if type(protocol) is StreamReaderProtocol else None
+        if self._feed is not None:
+            self._buffered = self._protocol_is_tls = False
+            return
         self._buffered = isinstance(protocol, BufferedProtocol)
         self._protocol_is_tls = isinstance(protocol, TLSEngine) and (
             type(protocol).get_buffer is GET_BUFFER and type(protocol).buffer_updated is BUFFER_UPDATED
@@ -493,6 +502,13 @@ class StreamTransport(WriteTransport):
     def _hold_at_most(self, size: int) -> None:
         """Hold at most so many bytes: more would pause the writer."""
         self._most_held = min(size, MOST_HELD)
+
+    def _report_unsent(self, held: int) -> None:
+        """Report every unsent byte to the protocol, and hold at most so many."""
+        self._flush_held()
+        self._high = self._low = 0
+        self._most_held = min(held, MOST_HELD)
+        self._check_high_water()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Set the watermarks, in bytes; ValueError unless high >= low >= 0."""

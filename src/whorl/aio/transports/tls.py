@@ -1,8 +1,6 @@
 """TLS as its users see it: the protocol over any transport, and the transport it gives to a protocol.
 
-The code that every packet goes through is in `tls.engine`, `tls.write_path` and `tls_stream`. This file holds
-the steps that happen once for each connection: the handshake, the shutdown, timeouts and errors, as in
-``asyncio.sslproto``.
+The code that runs is in `tls_lifecycle` and `tls_stream`, and below both in `tls.engine`.
 """
 
 from __future__ import annotations
@@ -10,28 +8,17 @@ from __future__ import annotations
 import asyncio
 import warnings
 from asyncio import constants, sslproto
-from asyncio.log import logger
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-try:
-    import ssl
-except ImportError:  # A Python may be built without the `ssl` module.
-    ssl = None  # type: ignore[assignment]
-
-from whorl.aio.tls.engine import TLSEngine
-from whorl.aio.tls.records import AGAIN
-from whorl.aio.tls.states import AppProtocolState, TLSState
+from whorl.aio.tls.states import TLSState
 from whorl.aio.transports.public import bind_compiled_methods, with_asyncio_name
-from whorl.aio.transports.stream import StreamTransport
+from whorl.aio.transports.tls_lifecycle import TLSLifecycle
 from whorl.aio.transports.tls_stream import TLSStream
-from whorl.core.limits import READ_SIZE
 
 if TYPE_CHECKING:
     from asyncio.constants import _SendfileMode
 
     from whorl.aio.loop_type import AnyLoop
-    from whorl.core.timers.timed_callback import TimedCallback
 
 
 @bind_compiled_methods
@@ -67,41 +54,17 @@ class TLSTransport(TLSStream):
         shown = f"asyncio.sslproto.{type(self).__name__} object at {id(self):#x}"  # as asyncio shows it
         return f"<{shown} {self._tls_protocol.describe()}>"
 
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return a fact about the connection: ssl_object, peercert, cipher, or one from underneath."""
-        return self._tls_protocol.get_extra_info(name, default)
-
-    def is_closing(self) -> bool:
-        """Return whether the transport is closed or being closed."""
-        return self._ssl_protocol._closing or self._tls_protocol.is_transport_closing()
-
-    def close(self) -> None:
-        """Read no more, send the unsent data, send close_notify, then close the connection."""
-        if self._ssl_protocol._closing:
-            self._tls_protocol.forget()
-        else:
-            self._tls_protocol.start_shutdown()
-
-    def abort(self) -> None:
-        """Close the connection at once; unsent data is lost."""
-        self._force_close(None)
-
-    def _force_close(self, error: BaseException | None) -> None:
-        self._tls_protocol.abort(error)
-
     def _test__append_write_backlog(self, data: bytes) -> None:
         # CPython's tests queue data in this way, and expect that no code tries to send it yet.
         self._ssl_protocol._append(data, len(data))
 
-    def __del__(self, _warn: Any = warnings.warn) -> None:
-        protocol = getattr(self, "_ssl_protocol", None)
-        if protocol is not None and not protocol._closing:
-            protocol._closing = True
-            _warn(f"unclosed transport <asyncio.{type(self).__name__} object>", ResourceWarning, source=self)
+    def _was_dropped(self, _warn: Any = warnings.warn) -> None:
+        """Warn of a transport that is open and has no references any more."""
+        _warn(f"unclosed transport <asyncio.{type(self).__name__} object>", ResourceWarning, source=self)
 
 
 @with_asyncio_name("SSLProtocol")
-class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
+class TLSProtocol(TLSLifecycle, asyncio.BufferedProtocol):
     """The TLS protocol of one transport (asyncio: ``asyncio.sslproto.SSLProtocol``)."""
 
     def __init__(
@@ -116,367 +79,23 @@ class TLSProtocol(TLSEngine, asyncio.BufferedProtocol):
         ssl_handshake_timeout: float | None = None,
         ssl_shutdown_timeout: float | None = None,
     ) -> None:
-        if ssl is None:
-            raise RuntimeError("stdlib ssl module not available")
-        self._handshake_timeout = _positive(
-            "ssl_handshake_timeout", ssl_handshake_timeout, constants.SSL_HANDSHAKE_TIMEOUT
+        TLSLifecycle.__init__(
+            self,
+            loop,
+            sslcontext,
+            waiter,
+            server_side,
+            server_hostname,
+            call_connection_made,
+            ssl_handshake_timeout,
+            ssl_shutdown_timeout,
         )
-        self._shutdown_timeout = _positive(
-            "ssl_shutdown_timeout", ssl_shutdown_timeout, constants.SSL_SHUTDOWN_TIMEOUT
-        )
-        if not sslcontext:
-            sslcontext = default_context(server_side, server_hostname)
-        self._sslcontext = sslcontext
-        self._extra: dict[str, Any] = {"sslcontext": sslcontext}
-        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        hostname = None if server_side else server_hostname or None
-        sslobj = sslcontext.wrap_bio(incoming, outgoing, server_side=server_side, server_hostname=hostname)
-        super().__init__(loop, sslobj, incoming, outgoing, scratch_of(loop))
-        self._waiter = waiter
-        self._app_state = AppProtocolState.INIT if call_connection_made else AppProtocolState.CON_MADE
-        self._app_is_connected = not call_connection_made
-        self._timer: TimedCallback | None = None
-        self._handshake_began = 0.0
-        self._is_forgotten = False
-        self._app_transport: TLSTransport | None = TLSTransport(loop, self)
-        self._app_transport.set_protocol(app_protocol)
-
-    def describe(self) -> str:
-        """Return a representation with the state and the transport underneath."""
-        return f"{TLSState(self._state).name.lower()} over {self._transport!r}"
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return a fact that TLS knows, or else one of the transport underneath."""
-        if name in self._extra:
-            return self._extra[name]
-        if self._transport is not None:
-            return self._transport.get_extra_info(name, default)
-        return default
-
-    def is_transport_closing(self) -> bool:
-        """Return whether the transport underneath is closed or being closed."""
-        return self._transport is not None and bool(self._transport.is_closing())
-
-    def limit_holding(self) -> None:
-        """Limit the held bytes of the transport underneath to the number that would pause the protocol."""
-        if isinstance(self._transport, StreamTransport):
-            self._transport._hold_at_most(self._high)
-
-    def _wake_waiter(self, error: BaseException | None = None) -> None:
-        waiter, self._waiter = self._waiter, None
-        if waiter is None or waiter.cancelled():
-            return
-        if error is not None:
-            waiter.set_exception(error)
-        else:
-            waiter.set_result(None)
-
-    def _set_timer(self, seconds: float, callback: Callable[[], None]) -> None:
-        self._cancel_timer()
-        self._timer = self._loop.call_later(seconds, callback)
-
-    def _cancel_timer(self) -> None:
-        timer, self._timer = self._timer, None
-        if timer is not None:
-            timer.cancel()
-
-    # The transport underneath.
+        transport = self._app_transport = TLSTransport(loop, self)
+        transport.set_protocol(app_protocol)
 
     def __repr__(self) -> str:
         return f"<asyncio.sslproto.{type(self).__name__} object at {id(self):#x}>"
 
-    def connection_made(self, transport: Any) -> None:
-        """Begin the handshake."""
-        self._transport = transport
-        if self._state != TLSState.CONNECTING:  # The transport was closed before the handshake began.
-            self._force_transport(None)
-            return
-        self._transport_is_ours = isinstance(transport, StreamTransport | TLSStream)
-        if self._transport_is_ours:
-            # The transport may have paused its protocol; TLS has to resume it.
-            self._transport_paused = self._app_writing_paused = transport._protocol_paused
-            transport.set_write_buffer_limits(high=0)
-            self.limit_holding()
-        else:
-            self._buffer = memoryview(bytearray(READ_SIZE))  # It may fill it when it pleases.
-        self._set_state(TLSState.HANDSHAKE)
-        if self._loop.get_debug():
-            logger.debug("%r starts SSL handshake", self)
-            self._handshake_began = self._loop.time()
-        self._set_timer(self._handshake_timeout, self._check_handshake_timeout)
-        self._handshake()
-
-    def connection_lost(self, error: BaseException | None) -> None:
-        """Handle the loss of the transport underneath."""
-        if self._in_openssl:
-            self._loop.call_soon(self.connection_lost, error)
-            return
-        protocol = self._app_protocol
-        in_handshake = self._state == TLSState.HANDSHAKE
-        self._set_state(TLSState.CLOSED)
-        self._drop_backlog()
-        self._outgoing.read()
-        self._lost_writes += 1
-        self._closing = True
-        if not in_handshake and self._app_state in (AppProtocolState.CON_MADE, AppProtocolState.EOF):
-            self._app_state = AppProtocolState.CON_LOST
-            self._loop.call_soon(protocol.connection_lost, error)
-        self._transport = self._app_transport = self._app_protocol = self._app_feed = None
-        self._wake_waiter(error)
-        self._cancel_timer()
-        if self._is_forgotten:
-            self.forget()
-
-    def eof_received(self) -> bool:
-        """Handle the end of the peer's writing, with or without close_notify."""
-        if self._in_openssl:
-            self._refuse_entry()
-        self._has_eof = True
-        if self._loop.get_debug():
-            logger.debug("%r received EOF", self)
-        try:
-            if self._state == TLSState.HANDSHAKE:
-                self._handshake_done(ConnectionResetError())
-            else:
-                if self._state == TLSState.OPEN:
-                    self._set_state(TLSState.FLUSHING)
-                self._continue_state()
-        except Exception:
-            self._transport.close()
-            raise
-        return self._state == TLSState.FLUSHING  # There is still data to deliver or to send.
-
-    def _continue_state(self) -> None:
-        if self._in_openssl:  # A callback of OpenSSL's has closed the connection.
-            self._loop.call_soon(self._continue_state)
-        elif self._state == TLSState.HANDSHAKE:
-            self._handshake()
-        elif self._state == TLSState.FLUSHING:
-            self._flush()
-        elif self._state == TLSState.SHUTDOWN:
-            self._await_close_notify()
-
-    # The handshake.
-
-    def _handshake(self) -> None:
-        try:
-            self._call_openssl(self._sslobj.do_handshake)
-        except AGAIN:
-            self.send_waiting()
-        except ssl.SSLError as error:
-            self._handshake_done(error)  # The alert for the peer is not sent, as on asyncio.
-        else:
-            self._handshake_done(None)
-
-    def _call_openssl(self, call: Callable[[], object]) -> None:
-        """Call a method of the SSL object; raise RuntimeError if one of its callbacks asks for that."""
-        if self._in_openssl:
-            self._refuse_entry()
-        self._in_openssl = True
-        try:
-            call()
-        finally:
-            self._in_openssl = False
-
-    def _handshake_done(self, error: BaseException | None) -> None:
-        self._cancel_timer()
-        if self._state == TLSState.CLOSED:
-            return  # A callback of OpenSSL's has aborted.
-        try:
-            if error is not None:
-                raise error
-            self._set_state(TLSState.OPEN)
-            peercert = self._sslobj.getpeercert()
-        except Exception as failure:
-            error = None  # Otherwise the traceback would make a cycle.
-            self._set_state(TLSState.CLOSED)
-            what = " on verifying the certificate" if isinstance(failure, ssl.CertificateError) else ""
-            self._fatal_error(failure, f"SSL handshake failed{what}")
-            self._wake_waiter(failure)
-            return
-        if self._loop.get_debug():
-            took = self._loop.time() - self._handshake_began
-            logger.debug("%r: SSL handshake took %.1f ms", self, took * 1e3)
-        self._extra.update(
-            peercert=peercert,
-            cipher=self._sslobj.cipher(),
-            compression=self._sslobj.compression(),
-            ssl_object=self._sslobj,
-        )
-        if self._app_state == AppProtocolState.INIT:
-            self._app_state = AppProtocolState.CON_MADE
-            self._app_is_connected = True
-            self._app_protocol.connection_made(self._app_transport)
-        self._wake_waiter()
-        self.send_waiting()
-        if self._incoming.pending:
-            self._continue_reading()
-
-    def _check_handshake_timeout(self) -> None:
-        if self._state == TLSState.HANDSHAKE:
-            self._fatal_error(
-                ConnectionAbortedError(
-                    f"SSL handshake is taking longer than {self._handshake_timeout} seconds: "
-                    "aborting the connection"
-                )
-            )
-
-    # The shutdown.
-
-    def start_shutdown(self) -> None:
-        """Send the unsent data and close_notify, and wait for the peer's close_notify."""
-        if self._closing:
-            return
-        self._closing = True
-        if self._state in (TLSState.CONNECTING, TLSState.HANDSHAKE):
-            self.abort(None)
-        elif self._state in (TLSState.OPEN, TLSState.FLUSHING):
-            if self._state == TLSState.OPEN:
-                self._set_state(TLSState.FLUSHING)
-            self._set_timer(self._shutdown_timeout, self._check_shutdown_timeout)
-            self._continue_state()
-
-    def _peer_finished(self) -> None:
-        self._call_eof_received()
-        self.start_shutdown()
-
-    def _flush(self) -> None:
-        """Deliver and send the waiting data; then send close_notify to the peer."""
-        try:
-            if self._closing:
-                self._discard()
-                self.control_reading()
-            elif self._app_reading_paused:
-                self.control_reading()
-                return
-            elif not self.deliver():
-                return
-            self.send_waiting()
-            if self._state != TLSState.FLUSHING:
-                return
-            if self._waiting and not (self._write_blocked and self._has_eof):
-                if self._timer is None:
-                    self._set_timer(self._shutdown_timeout, self._check_shutdown_timeout)
-                return
-            self._set_state(TLSState.SHUTDOWN)
-            self._send_close_notify()
-        except Exception as error:
-            self._fatal_error(error, "Fatal error on SSL protocol")
-
-    def _send_close_notify(self) -> None:
-        try:
-            if not self._has_eof:
-                self._call_openssl(self._sslobj.unwrap)
-        except AGAIN:
-            self.send_waiting()
-        except ssl.SSLError as error:
-            self._fatal_error(error)
-        else:
-            if self._state == TLSState.SHUTDOWN:  # unless a callback of OpenSSL's has aborted
-                self._shutdown_done()
-
-    def _await_close_notify(self) -> None:
-        """Handle input after our close_notify: more data, which is dropped, or the peer's close_notify."""
-        try:
-            if self._has_eof or self._discard():
-                self._shutdown_done()
-        except ssl.SSLError as error:
-            self._fatal_error(error)
-
-    def _shutdown_done(self) -> None:
-        self._set_state(TLSState.CLOSED)
-        if self._outgoing.pending:
-            self._transport.write(self._outgoing.read())
-        self._call_eof_received()
-        if self._timer is None:
-            self._set_timer(self._shutdown_timeout, self._check_shutdown_timeout)
-        if self._transport is not None:
-            self._loop.call_soon(self._transport.close)
-
-    def _check_shutdown_timeout(self) -> None:
-        if self._transport is not None:
-            self._force_transport(TimeoutError("SSL shutdown timed out"))
-
-    def _call_eof_received(self) -> None:
-        if self._app_state != AppProtocolState.CON_MADE:
-            return
-        self._app_state = AppProtocolState.EOF
-        try:
-            if self._app_protocol.eof_received():
-                logger.warning("returning true from eof_received() has no effect when using ssl")
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:
-            self._fatal_error(error, "Error calling eof_received()")
-
-    def forget(self) -> None:
-        """Drop the context and the known facts about the connection: no code waits for them any more.
-
-        asyncio does this at the second `close`. A protocol that keeps its transport would keep them.
-        """
-        self._is_forgotten = True
-        if self._state == TLSState.CLOSED:
-            self._extra.clear()
-            self._sslcontext = self._sslobj = self._records = None
-
-    # Errors.
-
-    def abort(self, error: BaseException | None) -> None:
-        """Close the connection at once."""
-        self._closing = True
-        self._set_state(TLSState.CLOSED)
-        self._force_transport(error)
-
-    def _force_transport(self, error: BaseException | None) -> None:
-        """End the connection of the transport underneath, with this error if the transport allows it."""
-        transport = self._transport
-        if transport is None:
-            return
-        force = getattr(transport, "_force_close", None)
-        if force is not None:
-            force(error)
-        else:
-            transport.abort()
-
-    def _fatal_error(self, error: BaseException, message: str = "Fatal error on transport") -> None:
-        transport = self._transport
-        if self._state != TLSState.HANDSHAKE:
-            self._set_state(TLSState.CLOSED)
-        self._force_transport(error)
-        if isinstance(error, OSError):
-            if self._loop.get_debug():
-                logger.debug("%r: %s", self, message, exc_info=True)
-        elif not isinstance(error, asyncio.CancelledError):
-            self._report(error, message, transport)
-
-    def _report(self, error: BaseException, message: str, transport: Any = None) -> None:
-        if transport is None:
-            transport = self._app_transport
-        self._loop.call_exception_handler(
-            {"message": message, "exception": error, "transport": transport, "protocol": self}
-        )
-
-
-def _positive(name: str, seconds: float | None, default: float) -> float:
-    if seconds is None:
-        return default
-    if seconds <= 0:
-        raise ValueError(f"{name} should be a positive number, got {seconds}")
-    return seconds
-
-
-def default_context(server_side: bool, server_hostname: str | None) -> Any:
-    """Return the context for ``ssl=True``: a client that trusts the system's certificates."""
-    if server_side:
-        raise ValueError("Server side SSL needs a valid SSLContext")
-    context = ssl.create_default_context()
-    if not server_hostname:
-        context.check_hostname = False
-    return context
-
-
-def scratch_of(loop: AnyLoop) -> memoryview:
-    """Return the buffer that all TLS connections of a loop share."""
-    if loop._tls_scratch is None:
-        loop._tls_scratch = memoryview(bytearray(READ_SIZE))
-    return loop._tls_scratch
+    def describe(self) -> str:
+        """Return a representation with the state and the transport underneath."""
+        return f"{TLSState(self._state).name.lower()} over {self._transport!r}"

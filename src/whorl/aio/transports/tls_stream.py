@@ -6,12 +6,25 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.streams.reader_writer import attach_feed
+from whorl.aio.streams.adoption import attach_feed
 from whorl.aio.transports.byte_transport import as_bytes_like
 from whorl.aio.transports.flow_control import watermarks
 
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
 if TYPE_CHECKING:
     from whorl.aio.tls.engine import TLSEngine
+
+if not cython.compiled:
+
+    def is_open(transport: Any) -> bool:
+        """Return whether a transport was neither closed nor lost."""
+        engine = getattr(transport, "_ssl_protocol", None)
+        return engine is not None and not engine._closing
+
 
 #: The watermarks of asyncio's TLS transports, in bytes.
 HIGH_WATER_WRITE = 512 * 1024
@@ -24,10 +37,24 @@ class TLSStream:
     def __init__(self, loop: Any, engine: TLSEngine) -> None:
         self._loop = loop
         self._ssl_protocol = engine
-        self.set_write_buffer_limits()
-        self.set_read_buffer_limits()
+        engine._high, engine._low = HIGH_WATER_WRITE, HIGH_WATER_WRITE // 4
+        engine._read_high, engine._read_low = HIGH_WATER_READ, HIGH_WATER_READ // 4
+
+    def __del__(self) -> None:
+        if is_open(self):
+            dropped: Any = self
+            self._ssl_protocol._closing = True
+            dropped._was_dropped()
 
     # State and buffers.
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return a fact about the connection: ssl_object, peercert, cipher, or one from underneath."""
+        return self._ssl_protocol.get_extra_info(name, default)
+
+    def is_closing(self) -> bool:
+        """Return whether the transport is closed or being closed."""
+        return self._ssl_protocol._closing or self._ssl_protocol._is_transport_closing()
 
     def get_protocol(self) -> asyncio.BaseProtocol | None:
         """Return the protocol that is called, or None when the connection is lost."""
@@ -56,7 +83,7 @@ class TLSStream:
         """Set the watermarks, in bytes; ValueError unless high >= low >= 0."""
         engine = self._ssl_protocol
         engine._high, engine._low = watermarks(high, low, HIGH_WATER_WRITE)
-        engine.limit_holding()
+        engine._limit_holding()
         engine._control_writing()
 
     def get_read_buffer_size(self) -> int:
@@ -105,3 +132,17 @@ class TLSStream:
     def can_write_eof(self) -> bool:
         """Return False: a TLS connection cannot be closed one side at a time."""
         return False
+
+    def close(self) -> None:
+        """Read no more, send the unsent data, send close_notify, then close the connection."""
+        if self._ssl_protocol._closing:
+            self._ssl_protocol._forget()
+        else:
+            self._ssl_protocol._start_shutdown()
+
+    def abort(self) -> None:
+        """Close the connection at once; unsent data is lost."""
+        self._ssl_protocol._abort(None)
+
+    def _force_close(self, error: BaseException | None) -> None:
+        self._ssl_protocol._abort(error)

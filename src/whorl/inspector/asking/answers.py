@@ -1,0 +1,363 @@
+"""The socket by which another process asks an inspected one: tasks, handles, stacks, stalls.
+
+A thread of the inspector's answers, never a loop, so it answers while a loop is stuck. It reads tables and
+runs nothing that it is sent: a request is the name of a table. Only processes of the same user, and those of
+root, are answered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import logging
+import os
+import platform
+import select
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from whorl.inspector.asking import directory
+from whorl.inspector.tables import handles, tasks
+from whorl.inspector.tables.wording import shown, type_name
+
+VERSION = 1
+LONGEST_REQUEST = 64 * 1024
+MOST_CLIENTS = 8
+#: The seconds that a request may take to arrive, and its answer to be taken.
+REQUEST_TIME = 1.0
+#: The seconds that a client may stay silent between two requests.
+IDLE_TIME = 10.0
+
+Request = dict[str, Any]
+
+
+class Answers:
+    """The listening socket of an inspector, and the thread that answers. `source` is the inspector."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self._listener: socket.socket | None = None
+        self._thread: threading.Thread | None = None
+        self._clients: dict[int, Client] = {}
+        self._name = ""
+        self._directory = ""
+        self._pid = 0
+        self._is_stopping = False
+
+    @property
+    def path(self) -> str | None:
+        """The path of the socket; None if there is none."""
+        return None if self._listener is None else os.path.join(self._directory, self._name)
+
+    def start(self) -> None:
+        """Begin to answer. If the directory is refused, log one warning and answer nobody."""
+        if self._listener is not None:
+            return
+        try:
+            self._listen()
+            self._is_stopping = False
+            self._thread = threading.Thread(target=self._run, name="whorl-inspector", daemon=True)
+            self._thread.start()
+            self._end_with_child()
+        except (OSError, RuntimeError) as error:
+            self._close_all()
+            _warn(f"Nobody can ask about this process: {error}")
+
+    def _end_with_child(self) -> None:
+        """Let a child of `multiprocessing`, which ends without `atexit`, remove its file."""
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None:
+            util.Finalize(None, self.stop, exitpriority=0)
+
+    def _listen(self) -> None:
+        self._pid = os.getpid()
+        self._directory = directory.path_for(dict(os.environ), os.geteuid())
+        self._name = directory.name_of(self._pid)
+        place = directory.opened(self._directory)
+        try:
+            directory.sweep(place)
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            try:
+                with contextlib.suppress(FileNotFoundError):  # left by a program that this one replaced
+                    os.unlink(self._name, dir_fd=place)
+                # By the descriptor: paths of sockets are short, and this directory is the one checked.
+                listener.bind(f"/proc/self/fd/{place}/{self._name}")
+                os.chmod(self._name, 0o600, dir_fd=place)
+                listener.listen(MOST_CLIENTS)
+            except BaseException:
+                listener.close()
+                raise
+            self._listener = listener
+        finally:
+            os.close(place)
+
+    def stop(self) -> None:
+        """Answer no more; no thread, descriptor or file is left."""
+        thread, self._thread = self._thread, None
+        self._is_stopping = True
+        if self._listener is not None and thread is not None:
+            with contextlib.suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)  # which wakes the thread
+            if thread is not threading.current_thread():
+                thread.join(REQUEST_TIME)
+        self._close_all()
+
+    def fork_ended(self) -> None:
+        """Give up what a forked child has of its parent: the child has a thread and a file of its own."""
+        self._thread = None
+        self._close_all()
+
+    def _close_all(self) -> None:
+        for client in list(self._clients.values()):
+            client.close()
+        self._clients.clear()
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close()
+            if self._pid == os.getpid():
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(self._directory, self._name))
+
+    # In the thread.
+
+    def _run(self) -> None:
+        try:
+            while not self._is_stopping:
+                self._serve_once()
+        except Exception:
+            if not self._is_stopping:
+                logging.getLogger("whorl.inspector").exception("The inspector answers no more")
+
+    def _serve_once(self) -> None:
+        listener = self._listener
+        if listener is None:
+            return
+        poller = select.poll()
+        poller.register(listener, select.POLLIN)
+        for fd, client in self._clients.items():
+            poller.register(fd, select.POLLOUT if client.unsent else select.POLLIN)
+        found = [fd for fd, _ in poller.poll(self._patience())]
+        for fd in found:
+            if self._is_stopping:
+                return
+            if fd in self._clients:
+                self._clients[fd].step(self._answer)
+        now = time.monotonic()
+        for fd, client in list(self._clients.items()):
+            if client.is_over or now >= client.deadline:
+                client.close()
+                del self._clients[fd]
+        if listener.fileno() in found:  # last: those that have left make room
+            self._accept(listener)
+
+    def _patience(self) -> float | None:
+        """Return how many milliseconds nothing has to be done, None for any time."""
+        if not self._clients:
+            return None
+        first = min(client.deadline for client in self._clients.values())
+        return max(0.0, first - time.monotonic()) * 1000 + 1
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            return
+        connection.setblocking(False)
+        if len(self._clients) >= MOST_CLIENTS or not is_allowed(connection):
+            connection.close()
+        else:
+            self._clients[connection.fileno()] = Client(connection)
+
+    def _answer(self, line: bytes) -> tuple[bytes, bool]:
+        """Return the answer to a line, and whether the line was a request."""
+        try:
+            number, what, request = _request(line)
+        except (ValueError, RecursionError) as error:
+            return _line({"id": None, "error": shown(str(error))}), False
+        try:
+            return (
+                f'{{"id":{json.dumps(number)},"ok":{TABLES[what](self._source, request)}}}\n'.encode(),
+                True,
+            )
+        except Exception as error:  # Its text is the program's.
+            return _line({"id": number, "error": f"{what} failed: {type_name(error)}"}), True
+
+
+def _request(line: bytes) -> tuple[int | None, str, Request]:
+    """Return the number of a request, the table it asks for, and the request. Raises ValueError."""
+    request = json.loads(line)
+    if type(request) is not dict or request.get("v", VERSION) != VERSION:
+        raise ValueError(f"a request is an object of version {VERSION}")
+    number, what = request.get("id"), request.get("do")
+    if type(number) not in (int, type(None)):
+        raise ValueError("an id is a number")
+    if type(what) is not str or what not in TABLES:
+        raise ValueError(f"do is one of {' '.join(TABLES)}")
+    if what == "stack" and type(request.get("task")) is not int:
+        raise ValueError("task is the id of a task")
+    return number, what, request
+
+
+class Client:
+    """One connection: at most one line that arrives, and the unsent rest of an answer."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._received = bytearray()
+        self.unsent = memoryview(b"")
+        self.is_over = False  # whether it is to be closed
+        self._closes_after = False  # whether it is to be closed once all is sent
+        self.deadline = time.monotonic() + IDLE_TIME
+
+    def step(self, answer: Callable[[bytes], tuple[bytes, bool]]) -> None:
+        """Do what the socket allows now."""
+        try:
+            if self.unsent:
+                self._send()
+            else:
+                self._receive()
+            while not self.unsent and not self._closes_after and b"\n" in self._received:
+                line, _, rest = self._received.partition(b"\n")
+                self._received = bytearray(rest)
+                reply, was_request = answer(bytes(line))
+                self._closes_after = not was_request
+                self.unsent = memoryview(reply)
+                self.deadline = time.monotonic() + REQUEST_TIME
+                self._send()
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.is_over = True
+        if not self.unsent and self._closes_after:
+            self.is_over = True
+
+    def _receive(self) -> None:
+        data = self._connection.recv(LONGEST_REQUEST + 1)
+        if not data:
+            self.is_over = True
+            return
+        if not self._received:
+            self.deadline = time.monotonic() + REQUEST_TIME
+        self._received += data
+        if self._received.find(b"\n") < 0 and len(self._received) > LONGEST_REQUEST:
+            self._received.clear()
+            self._closes_after = True
+            self.unsent = memoryview(_line({"id": None, "error": "the request is too long"}))
+            self._send()
+
+    def _send(self) -> None:
+        sent = self._connection.send(self.unsent)
+        self.unsent = self.unsent[sent:]
+        if not self.unsent and not self._received:
+            self.deadline = time.monotonic() + IDLE_TIME
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+def is_allowed(connection: socket.socket) -> bool:
+    """Return whether the other end is a process of the same user or of root's."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True  # The modes of directory and socket have to do.
+    try:
+        found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    except OSError:
+        return False
+    return struct.unpack("3i", found)[1] in (os.geteuid(), 0)
+
+
+def _line(answer: Request) -> bytes:
+    return json.dumps(answer, separators=(",", ":")).encode() + b"\n"
+
+
+def _warn(text: str) -> None:
+    with contextlib.suppress(Exception):
+        logging.getLogger("whorl.inspector").warning("%s", text)
+
+
+# The tables, as JSON. They are put into text row by row: to write a long one at once would hold the
+# interpreter's lock for as long.
+
+
+def _hello(source: Any, request: Request) -> str:
+    whorl: Any = sys.modules["whorl"]
+    return json.dumps(
+        {
+            "pid": os.getpid(),
+            "whorl": whorl.__version__,
+            "build": "compiled" if whorl.compiled else "pure",
+            "python": platform.python_version(),
+            "do": list(TABLES),
+            "loops": [type_name(loop) for loop in source.loops()],
+        }
+    )
+
+
+def _tasks(source: Any, request: Request) -> str:
+    return _of_each_loop(source, tasks.tasks)
+
+
+def _handles(source: Any, request: Request) -> str:
+    return _of_each_loop(source, handles.handles)
+
+
+def _of_each_loop(source: Any, table: Callable[[Any], list[Any]]) -> str:
+    return f"[{','.join(_rows(loop, table) for loop in _open_loops(source))}]"
+
+
+def _rows(loop: Any, table: Callable[[Any], list[Any]]) -> str:
+    breathe = tasks.breather(loop)
+    rows = []
+    for row in table(loop):
+        rows.append(json.dumps(dataclasses.asdict(row)))
+        breathe()
+    return f"[{','.join(rows)}]"
+
+
+def _open_loops(source: Any) -> list[Any]:
+    return [loop for loop in source.loops() if not loop.is_closed()]
+
+
+def _tree(source: Any, request: Request) -> str:
+    return json.dumps([tasks.tree(loop) for loop in _open_loops(source)])
+
+
+def _stack(source: Any, request: Request) -> str:
+    for loop in _open_loops(source):
+        found = tasks.stack(loop, request["task"])
+        if found:
+            return json.dumps(found)
+    return "[]"
+
+
+def _stalls(source: Any, request: Request) -> str:
+    return json.dumps([_plain(stall) for stall in source.stalls()])
+
+
+def _plain(stall: Any) -> Request:
+    """Return a stall as JSON has it, with the words in which it is told."""
+    plain = dataclasses.asdict(stall)
+    plain["stacks"] = [stack._asdict() for stack in stall.stacks]
+    return plain | {
+        "text": stall.text(),
+        "reason": stall.reason,
+        "syscall": stall.syscall,
+        "file": stall.file,
+    }
+
+
+TABLES: dict[str, Callable[[Any, Request], str]] = {
+    "hello": _hello,
+    "tasks": _tasks,
+    "tree": _tree,
+    "handles": _handles,
+    "stack": _stack,
+    "stalls": _stalls,
+}

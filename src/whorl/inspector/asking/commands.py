@@ -1,0 +1,179 @@
+"""The commands that ask an inspected process: `whorl tasks`, `whorl handles`, `whorl stalls`."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from whorl.inspector.asking import client
+from whorl.inspector.tables.tasks import TaskFigures, cut, summary, tree_of, wait_text
+from whorl.inspector.tables.waits import TaskWait
+from whorl.inspector.tables.wording import count
+
+PID = click.argument("pid", type=click.IntRange(1))
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
+#: The narrowest that a column is made, to leave room for the last one.
+NARROWEST = 8
+
+Rows = list[list[str]]
+
+
+def _reporting(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command end with the exit code of what failed."""
+
+    @functools.wraps(command)
+    def reporting(*args: Any, **options: Any) -> None:
+        try:
+            command(*args, **options)
+        except client.Failed as error:
+            click.echo(f"whorl: {error}", err=True)
+            sys.exit(error.code)
+        except BrokenPipeError:  # The reader, such as `head`, has seen enough.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+    return reporting
+
+
+@click.command()
+@PID
+@click.option("--tree", "as_tree", is_flag=True, help="Each task under the one that waits for it.")
+@AS_JSON
+@click.option("--waiting-for", type=click.IntRange(0), metavar="FD", help="Only those that wait for it.")
+@_reporting
+def tasks(pid: int, as_tree: bool, as_json: bool, waiting_for: int | None) -> None:
+    """Show the tasks of a process, and what each waits for.
+
+    The process must be inspected: started with WHORL_INSPECT=1 or `whorl run --inspect`. It answers while its
+    loop is stuck, too.
+    """
+    if as_tree and (as_json or waiting_for is not None):
+        raise click.UsageError("--tree goes with no other option")
+    loops = [[_task(row) for row in rows] for rows in client.ask(pid, "tasks")]
+    if waiting_for is not None:
+        loops = [[row for row in rows if row.waits_for and row.waits_for.fd == waiting_for] for rows in loops]
+    if as_json:
+        click.echo(json.dumps({"pid": pid, "loops": loops}, default=lambda row: row.__dict__))
+        return
+    for number, found in enumerate(loops):
+        _headline(pid, number, len(loops), summary(found))
+        if as_tree:
+            click.echo("\n".join(tree_of(found, width()).split("\n")[1:]))
+        elif found:
+            rows = [[row.name, row.coro, _place(row), _wait(row)] for row in found]
+            click.echo("\n" + table(["TASK", "COROUTINE", "AT", "WAITS FOR"], rows))
+    if not loops:
+        click.echo(f"process {pid}: no loop has run yet")
+
+
+def _task(row: dict[str, Any]) -> TaskFigures:
+    wait, where = row.pop("waits_for"), row.pop("where")
+    if wait is not None:
+        wait = TaskWait(**wait | {"tasks": tuple(wait["tasks"])})
+    return TaskFigures(**row, waits_for=wait, where=None if where is None else tuple(where))
+
+
+def _headline(pid: int, number: int, of: int, text: str) -> None:
+    click.echo(("\n" if number else "") + f"process {pid}{f', loop {number + 1}' if of > 1 else ''}: {text}")
+
+
+def _place(row: TaskFigures) -> str:
+    return "" if row.where is None else f"{row.where[0].rpartition('/')[2]}:{row.where[1]}"
+
+
+def _wait(row: TaskFigures) -> str:
+    return f"({row.state})" if row.waits_for is None else wait_text(row)
+
+
+@click.command()
+@PID
+@AS_JSON
+@_reporting
+def handles(pid: int, as_json: bool) -> None:
+    """Show the handles of a process: connections, servers, pipes, watched descriptors."""
+    loops = client.ask(pid, "handles")
+    if as_json:
+        click.echo(json.dumps({"pid": pid, "loops": loops}))
+        return
+    for number, found in enumerate(loops):
+        _headline(pid, number, len(loops), count(len(found), "handle"))
+        if found:
+            names = ["FD", "KIND", "STATE", "UNSENT", "IN", "OUT", "ADDRESS", "OWNER"]
+            click.echo("\n" + table(names, [_handle(row) for row in found], last=0.2))
+    if not loops:
+        click.echo(f"process {pid}: no loop has run yet")
+
+
+def _handle(row: dict[str, Any]) -> list[str]:
+    words = [
+        row["state"],
+        "paused" if "reading" in row["paused"] else "",
+        "full" if "writing" in row["paused"] else "",
+    ]
+    state = ", ".join(word for word in words if word)
+    sizes = [_size(row[name]) for name in ("unsent", "bytes_in", "bytes_out")]
+    fd = "" if row["fd"] is None else str(row["fd"])
+    return [fd, row["kind"], state, *sizes, row["peer"] or row["local"] or "", row["owner"] or ""]
+
+
+def _size(number: int | None) -> str:
+    """Return a number of bytes for people; nothing for none."""
+    if not number:
+        return ""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if number >= factor:
+            return f"{number / factor:.1f} {unit}"
+    return f"{number} B"
+
+
+@click.command()
+@PID
+@AS_JSON
+@_reporting
+def stalls(pid: int, as_json: bool) -> None:
+    """Show what has blocked the loops of a process: where, how long, and why."""
+    found = client.ask(pid, "stalls")
+    if as_json:
+        click.echo(json.dumps({"pid": pid, "stalls": found}))
+        return
+    click.echo(f"process {pid}: {count(len(found), 'stall') if found else 'no stalls'}")
+    for stall in found:
+        click.echo(f"\n{stall['text']}")
+
+
+# Tables for terminals.
+
+
+def width() -> int | None:
+    """Return the width of the terminal; None if there is none, as in a pipe."""
+    if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
+        return None
+    return shutil.get_terminal_size().columns
+
+
+def table(names: list[str], rows: Rows, last: float = 0.5) -> str:
+    """Return rows under their names, without the columns that are empty in all rows.
+
+    The last column gets what is left of the terminal's width, and at least this share of it.
+    """
+    used = [place for place in range(len(names)) if any(row[place] for row in rows)]
+    lines = [[names[place] for place in used]] + [[row[place] for place in used] for row in rows]
+    sizes = [max(len(line[place]) for line in lines) for place in range(len(used))]
+    full = width()
+    if full is not None:
+        gaps = 2 * (len(sizes) - 1)
+        room = max(full - gaps - sizes[-1], full - gaps - int(full * last))
+        while sum(sizes[:-1]) > room and max(sizes[:-1]) > NARROWEST:
+            sizes[sizes[:-1].index(max(sizes[:-1]))] -= 1
+    shown = []
+    for line in lines:
+        cells = [f"{cut(text, size):{size}}" for text, size in zip(line[:-1], sizes, strict=False)]
+        text = "  ".join([*cells, line[-1]]).rstrip()
+        shown.append(text if full is None else cut(text, full))
+    return "\n".join(shown)

@@ -1,0 +1,1 @@
+"""The tables of the inspector: tasks, what each waits for, and handles."""
