@@ -364,13 +364,13 @@ def test_the_inspector_starts_no_thread_before_a_loop_runs(inspect: Inspect) -> 
 
 
 def test_a_forked_child_begins_anew(inspect: Inspect) -> None:
-    inspected = inspect(threshold=0.02)
+    inspected = inspect(threshold=THRESHOLD)
     assert len(stalls_of(inspected, lambda: time.sleep(0.3))) == 1
 
     def act() -> None:
         assert inspected.stalls() == []
         assert len(os.listdir("/proc/self/task")) == 1
-        [stall] = stalls_of(inspected, lambda: sum(range(20_000_000)))
+        [stall] = stalls_of(inspected, lambda: sum(range(60_000_000)))
         assert stall.late is not looks.HAS_NATIVE
         assert len(stalls_of(inspected, lambda: time.sleep(0.3))) == 2
         inspected.stop()
@@ -378,7 +378,7 @@ def test_a_forked_child_begins_anew(inspect: Inspect) -> None:
 
     assert in_child(act) == 0
     assert len(inspected.stalls()) == 1
-    assert len(stalls_of(inspected, lambda: sum(range(20_000_000)))) == 2
+    assert len(stalls_of(inspected, lambda: sum(range(60_000_000)))) == 2
     assert inspected.stalls()[1].late is not looks.HAS_NATIVE
 
 

@@ -46,6 +46,23 @@ def test_a_server_and_both_ends_of_a_connection_are_listed() -> None:
     whorl.run(main())
 
 
+def test_the_bytes_and_calls_of_a_connection_are_shown() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        transport_made = loop.create_future()
+        server = await loop.create_server(lambda: Noting(transport_made), "127.0.0.1", 0)
+        with socket.create_connection(server.sockets[0].getsockname()) as client:
+            transport = await transport_made
+            transport.write(b"12345")
+            row = rows_of(loop)[transport.get_extra_info("socket").fileno()]
+            assert (row.bytes_in, row.bytes_out, row.reads, row.writes) == (0, 5, 0, 1)
+            assert await loop.run_in_executor(None, client.recv, 5) == b"12345"
+            transport.close()
+        server.close()
+
+    whorl.run(main())
+
+
 def test_addresses_are_read_without_being_stored() -> None:
     async def main() -> None:
         accepted = asyncio.get_running_loop().create_future()

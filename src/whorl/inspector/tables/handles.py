@@ -22,7 +22,9 @@ from whorl.core.kernel.kernel import Kernel
 from whorl.core.loop.wakeup import SignalPipe, Wakeup
 from whorl.core.pollers.contract import IOHandle
 from whorl.core.states import Event
+from whorl.handles.datagrams.engine import Datagrams
 from whorl.handles.process.exit_watch import ExitWatch
+from whorl.handles.streams.engine import Stream
 from whorl.inspector.tables.wording import address, function_name, shown, type_name
 
 READABLE = int(Event.READABLE)
@@ -47,8 +49,7 @@ class HandleFigures:
     paused: str = ""  #: which directions are paused: `reading`, `writing`, both or none
     waits_for: str = ""  #: the events that the poller watches for: `r`, `w`
     owner: str | None = None  #: the class of the protocol, or the function that is called
-    since: float | None = None  #: when it was opened
-    bytes_in: int | None = None
+    bytes_in: int | None = None  #: under TLS, bytes on the wire
     bytes_out: int | None = None
     reads: int | None = None
     writes: int | None = None
@@ -100,6 +101,7 @@ def _copied(source: Any, loop: Any) -> list[Any]:
 def _figures(handle: Any) -> HandleFigures:
     place = describe(handle)
     own = place.fd is not None and isinstance(handle, IOHandle)
+    counts = issubclass(type(handle), (Stream, Datagrams))
     return HandleFigures(
         kind=kind_of(handle),
         fd=place.fd,
@@ -110,10 +112,10 @@ def _figures(handle: Any) -> HandleFigures:
         paused=_paused(handle),
         waits_for=_interest(handle) if own else "",
         owner=_owner(handle),
-        bytes_in=getattr(handle, "_received_total", None),
-        bytes_out=getattr(handle, "_sent_total", None) if own else None,
-        reads=getattr(handle, "_reads", None),
-        writes=getattr(handle, "_writes", None),
+        bytes_in=handle._received_total if counts else None,
+        bytes_out=handle._sent_total if counts else None,
+        reads=handle._read_calls if counts else None,
+        writes=handle._write_calls if counts else None,
     )
 
 

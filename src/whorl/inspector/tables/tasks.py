@@ -28,7 +28,7 @@ SHOWN_ALIKE = 3
 
 @dataclasses.dataclass(frozen=True)
 class TaskFigures:
-    """One task. Times are in nanoseconds; a field that is not known is None.
+    """One task. A field that is not known is None.
 
     `where` is the innermost function of the program: its file, line and name. `parent` is the task that the
     tree shows above: the one whose TaskGroup it is in, or one that waits for it.
@@ -41,14 +41,6 @@ class TaskFigures:
     where: tuple[str, int, str] | None
     waits_for: TaskWait | None = None
     parent: int | None = None
-    created_at: int | None = None
-    busy_ns: int | None = None
-    scheduled_ns: int | None = None
-    idle_ns: int | None = None
-    steps: int | None = None
-    longest_ns: int | None = None
-    wakes: int | None = None
-    self_wakes: int | None = None
 
 
 def tasks(loop: Any) -> list[TaskFigures]:
@@ -129,7 +121,6 @@ def _figures(tables: Tables, task: Any, current: Any) -> TaskFigures:
             state = "scheduled" if wait is None else "waiting"
         if attempt + 1 == ATTEMPTS or getattr(task, "_fut_waiter", None) is future:
             break
-    times = _times(tables.loop, task)
     return TaskFigures(
         id(task),
         task_name(task),
@@ -138,23 +129,12 @@ def _figures(tables: Tables, task: Any, current: Any) -> TaskFigures:
         where(links),
         wait,
         _group_parent(task),
-        **times,
     )
 
 
 def _coroutine(task: Any) -> Any:
     coro = getattr(task, "_coro", None)
     return coro if coro is not None or type(task) in waits.TASKS else task.get_coro()
-
-
-def _times(loop: Any, task: Any) -> dict[str, int]:
-    """Return the times that a recorder has measured, if there is one."""
-    recorder = getattr(loop, "_recorder", None)
-    figures = None if recorder is None else recorder.task_figures(task)
-    if figures is None:
-        return {}
-    names = ("busy_ns", "scheduled_ns", "idle_ns", "steps", "longest_ns", "wakes", "self_wakes")
-    return {name: getattr(figures, name) for name in names} | {"created_at": figures.created_ns}
 
 
 def where(links: list[waits.Link]) -> tuple[str, int, str] | None:
