@@ -56,14 +56,14 @@ TIME = Figure("time", "s", "Time that the loop spent in runs, asleep in its poll
 UTILIZATION = Figure("utilization", "1", "Active part of the loop's time since the exporter last looked.")
 HANDLES = Figure("handles", "{handle}", "Open handles and transports, by the name of their class.")
 TASKS = Figure("tasks", "{task}", "Tasks that are not done, by what they do.")
-STALLS = Figure("stalls", "{stall}", "Callbacks that took longer than the inspector's threshold, of all loops.")
-STARVED = Figure("starved", "{callback}", "Callbacks that took long only as they had no processor, of all loops.")
+STALLS = Figure("stalls", "{stall}", "Callbacks that took longer than the threshold of the inspector.")
+STARVED = Figure("starved", "{callback}", "Callbacks that took longer only as they had no processor.")
 
 #: Powers of 4, from 1 µs to 16.8 s, in nanoseconds.
 BOUNDS = tuple(1000 * 4**power for power in range(13))
 BOUND_NAMES = (*(repr(bound / 1e9) for bound in BOUNDS), "+Inf")
-#: For each bucket of a histogram, the first of these bounds that no entry of it exceeds. It depends on nothing
-#: else, as an entry must never pass to another bound: these series only grow.
+#: For each bucket of a histogram, the first of these bounds that no entry of it exceeds. It depends on the
+#: bucket alone, as an entry must never pass to another bound: these series only grow.
 BOUND_OF_PLACE = tuple(bisect.bisect_left(BOUNDS, _upper_bound(place)) for place in range(PLACES))
 
 

@@ -27,7 +27,7 @@ _inherited: list[weakref.ref[Any]] = []  # the loops that had numbers in the par
 
 
 def add_listener(listener: Listener) -> None:
-    """Call `listener` with each loop that begins to run, in the loop's thread. Adding it again does nothing."""
+    """Call `listener` with each loop that begins to run, in its thread. Adding it again does nothing."""
     global _listeners
     with _lock:
         if listener not in _listeners:

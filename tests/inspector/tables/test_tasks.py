@@ -243,7 +243,7 @@ def test_many_tasks_are_listed_once_each() -> None:
 def test_states_are_those_of_the_table(kind: Any) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+        server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
         address = server.sockets[0].getsockname()
         (reader, writer), (other, other_writer) = [await whorl.open_connection(*address) for _ in range(2)]
         began = [asyncio.create_task(wait) for wait in (reader.read(1), other.read(1), asyncio.sleep(50))]
