@@ -99,6 +99,10 @@ ABOVE: dict[str, tuple[str, ...]] = {
 LARGEST_ROOM = 14  # files
 KNOWS_ASYNCIO = ("aio", "whorl.aio", "whorl.launcher", "inspector")
 KNOWS_PYTEST = ("whorl.inspector.pytest_plugin",)
+KNOWS_EXPORTER = {
+    "prometheus_client": ("whorl.inspector.prometheus",),
+    "opentelemetry": ("whorl.inspector.opentelemetry",),
+}
 KNOWS_CLICK = ("whorl.cli", "whorl.__main__", "whorl.inspector.asking.commands")
 
 # The names of modules that do I/O which every module may use: constants, types that are not called,
@@ -134,6 +138,8 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.inspector.asking.client": (os, socket, time),
     "whorl.inspector.asking.commands": (os,),
     "whorl.inspector.asking.directory": (os,),
+    "whorl.inspector.opentelemetry": (time,),
+    "whorl.inspector.runs": (os,),
     "whorl.inspector.settings": (signal,),
     "whorl.inspector.threads": (os, time),
     "whorl.inspector.pytest_plugin": (time,),
@@ -206,6 +212,8 @@ def test_a_module_imports_only_the_standard_library_besides(source: Source) -> N
             assert source.name in KNOWS_CLICK, where
         elif package == "pytest":
             assert source.name in KNOWS_PYTEST, where
+        elif package in KNOWS_EXPORTER:
+            assert source.name in KNOWS_EXPORTER[package], where
         elif package == "cython":
             assert source.is_compiled, where
         else:

@@ -220,8 +220,12 @@ REPLACED = {
     "WritePipeNames": "WritePipePrivateAttributes",
     "WriterNames": "WriterPrivateAttributes",
 }
-# The public names that stay importable: the file of each, and the old words in it.
-ALIASES = {"whorl/core/__init__.py": {"Life"}}
+# The public names among the old words, by the file that has them.
+ALIASES = {
+    "whorl/core/__init__.py": {"Life"},
+    "whorl/inspector/__init__.py": {"Collector"},
+    "whorl/inspector/prometheus.py": {"Collector"},
+}
 # The first word of a test's name that names no subject, by which `pytest -k` could find the test.
 NO_SUBJECT = set(
     "how it nobody none nothing somebody something that there they what whatever when where which whichever "

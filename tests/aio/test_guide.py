@@ -23,7 +23,10 @@ EXAMPLES = examples_of("embedding.md")
 FILES = examples_of("files.md")
 LATENCY = examples_of("latency.md")
 INSPECTOR = examples_of("inspector.md")
-PROGRAMS = {path.stem: path.read_text(encoding="utf-8") for path in ROOT.glob("examples/embedded_*.py")}
+PROGRAMS = {
+    path.stem: path.read_text(encoding="utf-8")
+    for path in [*ROOT.glob("examples/embedded_*.py"), ROOT / "examples/metrics.py"]
+}
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,8 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from whorl.core.kernel.kernel import Kernel
-from whorl.core.loop.lifecycle import set_run_listener
 from whorl.core.loop.loop import Loop
-from whorl.inspector import looks, threads
+from whorl.inspector import looks, runs, threads
 from whorl.inspector.stalls import Frame, Stack, Stall
 from whorl.inspector.text import shown
 
@@ -176,15 +175,15 @@ class Watchdog:
         """Watch the loops that run now, and each that begins to."""
         self._is_on = True
         gc.callbacks.append(self._collector_called)
-        set_run_listener(self._loop_runs)
-        for loop in _running_loops():
+        runs.add_listener(self._loop_runs)
+        for loop in runs.running_loops():
             if self._is_meant(loop):
                 self._add(loop, _native_number(loop._thread_id))
 
     def stop(self) -> None:
         """End the thread, and let go of everything."""
         self._is_on = False
-        set_run_listener(None)
+        runs.remove_listener(self._loop_runs)
         with contextlib.suppress(ValueError):
             gc.callbacks.remove(self._collector_called)
         with self._starting:  # No thread begins from here on.
@@ -307,12 +306,9 @@ class Watchdog:
         return (self._only is None or self._only() is loop) and has_real_clock(loop)
 
     def _loop_runs(self, loop: Any) -> None:
-        """Note that a loop begins to run, in this thread. The loop calls this, so nothing is raised."""
-        try:
-            if self._is_meant(loop):
-                self._add(loop, threading.get_native_id())
-        except Exception:
-            logger.exception("A loop is not watched")
+        """Note that a loop begins to run, in this thread."""
+        if self._is_meant(loop):
+            self._add(loop, threading.get_native_id())
 
     def _add(self, loop: Loop, thread: int | None) -> None:
         known = self._watched.get(id(loop))
@@ -664,6 +660,10 @@ class Watchdog:
         """Return the last stalls, oldest first; those that go on are among them."""
         return sorted([*self._stalls, *self._going_on.values()], key=lambda stall: stall.number)
 
+    def stalls_seen(self) -> int:
+        """Return how many stalls were seen, also those that `stalls` has no longer."""
+        return self._number
+
     def subscribe(self, listener: Callable[[Stall], object]) -> Callable[[], None]:
         """Call `listener` with each stall; return a function that ends that."""
         self._listeners.append(listener)
@@ -751,11 +751,6 @@ def _lock_kept(earlier: Usage, latest: Usage, late_ns: int) -> int:
 
 def _changed(stall: Stall, **fields: Any) -> Stall:
     return dataclasses.replace(stall, **fields)
-
-
-def _running_loops() -> list[Any]:
-    """Return the loops that run now. No list of them is kept, so this looks through all objects, once."""
-    return [thing for thing in gc.get_objects() if isinstance(thing, Loop) and thing._thread_id is not None]
 
 
 def _native_number(ident: Any) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import gc
 import threading
 import time
@@ -12,7 +13,7 @@ import pytest
 
 import whorl
 from tests.aio.test_guide import examples_of
-from whorl.inspector.tables.tasks import SHOWN_ALIKE, TaskFigures, stack, tasks, tree, tree_of
+from whorl.inspector.tables.tasks import SHOWN_ALIKE, TaskFigures, stack, states, tasks, tree, tree_of
 from whorl.inspector.tables.waits import TaskWait
 
 
@@ -150,7 +151,7 @@ def test_the_stack_of_a_task_begins_outside() -> None:
     assert whorl.run(main()) == ["outer", "inner", "wait"]
 
 
-@pytest.mark.parametrize("kind", ["asyncio", "compiled"])
+@pytest.mark.parametrize("kind", ["cpython", "compiled"])
 def test_the_tables_of_a_stuck_loop_are_there(kind: str) -> None:
     found: list[TaskFigures] = []
     looked = threading.Event()
@@ -236,3 +237,29 @@ def test_many_tasks_are_listed_once_each() -> None:
     found = whorl.run(main())
     assert time.perf_counter() - began < 30
     assert len({row.id for row in found}) == len(found) == 5001
+
+
+@pytest.mark.parametrize("kind", ["cpython", "compiled"])
+def test_states_are_those_of_the_table(kind: Any) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
+        address = server.sockets[0].getsockname()
+        (reader, writer), (other, other_writer) = [await whorl.open_connection(*address) for _ in range(2)]
+        began = [asyncio.create_task(wait) for wait in (reader.read(1), other.read(1), asyncio.sleep(50))]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        reader.feed_data(b"x")  # Its task is to go on in the next turn.
+        began.append(asyncio.create_task(asyncio.sleep(50)))
+        seen = states(loop)
+        assert seen == {"running": 1, "scheduled": 2, "waiting": 2}
+        assert collections.Counter(figures.state for figures in tasks(loop)) == collections.Counter(seen)
+        for task in began:
+            task.cancel()
+        await asyncio.wait(began)
+        for one in (writer, other_writer):
+            one.close()
+            await one.wait_closed()
+        server.close()
+
+    whorl.run(main(), tasks=kind)

@@ -578,24 +578,27 @@ def is_pending(future: Any) -> bool:
 
 def wait_of(tables: Tables, task: Any, links: list[Link], end: Any, future: Any) -> TaskWait | None:
     """Return what a task waits for, None if nothing: it runs, or it is about to."""
-    if type(end) in _SPECIAL_ENDS and end.done():
+    if not is_waiting(end, future):
         return None
     own = _own_links(links)
     wait = None
-    if future is not None and is_pending(future):
-        is_plain = not issubclass(type(future), TASKS) and type(future) is not _GATHERING
-        if is_plain:
-            for start in range(len(own)):
-                describer = KNOWN.get(own[start].code)
-                wait = None if describer is None else describer(tables, own[start:], future)
-                if wait is not None:
-                    break
-        if wait is None:
-            wait = describe_future(tables, future)
+    if not issubclass(type(future), TASKS) and type(future) is not _GATHERING:
+        for start in range(len(own)):
+            describer = KNOWN.get(own[start].code)
+            wait = None if describer is None else describer(tables, own[start:], future)
+            if wait is not None:
+                break
     if wait is None:
-        return None
+        wait = describe_future(tables, future)
     timeout = tables.timeouts.get(id(task))
     return wait if timeout is None else dataclasses.replace(wait, timeout_in=timeout)
+
+
+def is_waiting(end: Any, future: Any) -> bool:
+    """Return whether a task waits: for `future`, which `end`, the last of its coroutines, has given it."""
+    if future is None or (type(end) in _SPECIAL_ENDS and end.done()):
+        return False
+    return is_pending(future)
 
 
 _SPECIAL_ENDS = tuple(ReusableFuture.__subclasses__())
