@@ -174,9 +174,7 @@ async def test_start_server_accepts_any_other_limit(kind: str, tmp_path: Path, l
     await end(server)
 
 
-async def test_a_server_gets_a_writer_of_ours_and_no_other_is_made(
-    kind: str, tmp_path: Path
-) -> None:
+async def test_a_server_gets_a_writer_of_ours_and_no_other_is_made(kind: str, tmp_path: Path) -> None:
     found = []
 
     async def serve(reader: Any, writer: Any) -> None:
