@@ -69,7 +69,7 @@ BOUND_OF_PLACE = tuple(bisect.bisect_left(BOUNDS, _upper_bound(place)) for place
 
 @dataclasses.dataclass(frozen=True)
 class LoopLook:
-    """What was seen of a loop at one moment."""
+    """The figures of a loop, read at one moment."""
 
     label: str
     metrics: LoopMetrics
