@@ -26,7 +26,7 @@ async def talk(address):
     for number in range(MESSAGES):
         writer.write(b"block\n" if number == MESSAGES // 2 else b"message\n")
         await reader.readline()
-    return writer
+    return reader, writer
 
 
 def scrape(port):
@@ -39,10 +39,12 @@ async def main():
     prometheus_client.REGISTRY.register(whorl.inspector.Collector())
     metrics, thread = prometheus_client.start_http_server(0, addr="127.0.0.1")
     server = await asyncio.start_server(echo, "127.0.0.1", 0)
-    writer = await talk(server.sockets[0].getsockname())
+    reader, writer = await talk(server.sockets[0].getsockname())
     text = await asyncio.to_thread(scrape, metrics.server_port)
     shown = tuple(f"asyncio_eventloop_{name}" for name in SHOWN)
     print(*(line for line in text.splitlines() if line.startswith(shown)), sep="\n")
+    writer.write_eof()
+    await reader.read()  # until the server has closed the connection
     writer.close()
     server.close()
     metrics.shutdown()

@@ -244,7 +244,10 @@ async def wait(stack: contextlib.AsyncExitStack) -> Any:
     return asyncio.wait([inner], timeout=30)
 
 
-@program("queue", r"an item of Queue 0x\w+, 1 task waits" if sys.version_info >= (3, 12) else "the task .*")
+FOR_A_QUEUE = ("queue", r"an item of Queue 0x\w+, 1 task waits")
+
+
+@program(*FOR_A_QUEUE if sys.version_info >= (3, 12) else ("task", "the task .*"))
 async def wait_for(stack: contextlib.AsyncExitStack) -> Any:
     return asyncio.wait_for(asyncio.Queue[int]().get(), 30)
 

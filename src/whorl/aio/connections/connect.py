@@ -103,7 +103,8 @@ async def create_connection(
             options: dict[str, Any] = {"family": family, "proto": proto, "flags": flags}
             infos = await resolve_or_raise(loop, (host, port), **options)
             local_infos = None if local_addr is None else await resolve_or_raise(loop, local_addr, **options)
-            is_plain = happy_eyeballs_delay is None and local_infos is None and not ssl and not all_errors
+            is_plain = happy_eyeballs_delay is None and local_infos is None and interleave is None
+            is_plain = is_plain and not ssl and not all_errors
             if is_plain and len(infos) == 1 and is_stock_loop(loop):
                 attempt = _connect_only(loop, infos[0])
                 if attempt is not None:
