@@ -125,20 +125,23 @@ cdef inline object finish_lookups(NameLookups lookups):
 
 
 cdef inline object finish_lookup(object future, Lookup *lookup):
-    cdef list rows
+    cdef list rows = None
+    cdef object failure = None
     if future is None or future.done():
         return None
-    try:
-        rows = None if lookup.code else answer_of(lookup.answer)
-    except Exception as error:
-        future.set_exception(error)
-        return None
-    if lookup.code == 0:
-        future.set_result(rows)
-    elif lookup.code == EAI_SYSTEM:
-        future.set_exception(os_error(lookup.error))
+    if lookup.code == EAI_SYSTEM:
+        failure = os_error(lookup.error)
+    elif lookup.code != 0:
+        failure = gaierror(lookup.code, PyUnicode_FromString(gai_strerror(lookup.code)))
     else:
-        future.set_exception(gaierror(lookup.code, PyUnicode_FromString(gai_strerror(lookup.code))))
+        try:
+            rows = answer_of(lookup.answer)
+        except Exception as error:  # No `return` in here: Cython's crashes if a traceback got no memory.
+            failure = error
+    if failure is None:
+        future.set_result(rows)
+    else:
+        future.set_exception(failure)
 
 
 cdef inline list answer_of(addrinfo *row):

@@ -146,7 +146,7 @@ def lookups_of(loop: AnyLoop) -> NameLookups | None:
         try:
             found = NameLookups(loop)
         except OSError:  # The process has no descriptor left.
-            return None
+            found = None
     return found
 
 
@@ -181,10 +181,12 @@ def encoded_host(host: Any) -> Any:
     if type(host) is not str or not host.isascii() or "\0" in host:
         return False
     if len(host) > LONGEST_LABEL or ".." in host or host[:1] == ".":  # Python's codec knows the rules.
+        encoded: Any = False
         try:
-            return host.encode("idna")
+            encoded = host.encode("idna")
         except UnicodeError:
-            return False
+            pass
+        return encoded
     return host.encode()
 
 

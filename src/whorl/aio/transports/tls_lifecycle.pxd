@@ -39,6 +39,7 @@ cdef class TLSLifecycle(TLSEngine):
     cdef object _handshake(self)
     @cython.locals(extra=dict)
     cdef object _handshake_done(self, object error)
+    cdef object _handshake_failed(self, object error)
     cdef object _start_shutdown(self)
     cdef object _peer_finished(self)
     cdef object _flush(self)

@@ -215,17 +215,15 @@ class TLSLifecycle(TLSEngine):
         if self._state == CLOSED:
             return  # A callback of OpenSSL's has aborted.
         peercert: Any = None
-        try:
-            if error is not None:
-                raise error
+        if error is None:
             self._set_state(OPEN)
-            peercert = self._records.getpeercert()
-        except Exception as failure:
+            try:
+                peercert = self._records.getpeercert()
+            except Exception as failure:  # no `return` here: it crashes if a traceback got no memory
+                error = failure
+        if error is not None:
+            self._handshake_failed(error)
             error = None  # Otherwise the traceback would make a cycle.
-            self._set_state(CLOSED)
-            what = " on verifying the certificate" if isinstance(failure, ssl.CertificateError) else ""
-            self._fatal_error(failure, f"SSL handshake failed{what}")
-            self._wake_waiter(failure)
             return
         if self._loop.get_debug():
             took = self._loop.time() - self._handshake_began
@@ -244,6 +242,12 @@ class TLSLifecycle(TLSEngine):
         if self._incoming.pending:
             self._continue_reading()
         self._send_backlog()
+
+    def _handshake_failed(self, error: BaseException) -> None:
+        self._set_state(CLOSED)
+        what = " on verifying the certificate" if isinstance(error, ssl.CertificateError) else ""
+        self._fatal_error(error, f"SSL handshake failed{what}")
+        self._wake_waiter(error)
 
     def _check_handshake_timeout(self) -> None:
         if self._state == HANDSHAKE:
@@ -386,7 +390,7 @@ class TLSLifecycle(TLSEngine):
         self._force_transport(error)
         if isinstance(error, OSError):
             if self._loop.get_debug():
-                logger.debug("%r: %s", self, message, exc_info=True)
+                logger.debug("%r: %s", self, message, exc_info=error)
         elif not isinstance(error, CancelledError):
             self._report(error, message, transport)
 
