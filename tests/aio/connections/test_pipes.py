@@ -219,6 +219,7 @@ async def test_an_error_of_data_received_is_reported_and_the_transport_goes_on(r
 # Pausing.
 
 
+@pytest.mark.exact("a write that is refused costs a turn")
 async def test_a_paused_pipe_gives_nothing_and_costs_nothing(ends: Ends) -> None:
     reader, writer = await connect(ends)
     transport = reader.transport
