@@ -152,8 +152,8 @@ def _run_client(port: str, core: int, options: argparse.Namespace) -> dict[str, 
             output, _ = client.communicate(timeout=options.seconds + SPARE_SECONDS)
         except subprocess.TimeoutExpired:
             raise ServiceError("the client did not come to an end") from None
-    if client.returncode != 0:
-        raise ServiceError(f"the client ended with {client.returncode}: {_last_line(complaints)}")
+        if client.returncode != 0:
+            raise ServiceError(f"the client ended with {client.returncode}: {_last_line(complaints)}")
     seen: dict[str, Any] = json.loads(output)
     return seen
 

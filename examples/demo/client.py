@@ -164,6 +164,11 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.close()
 
 
+def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, int]:
+    """Return by how much each number has grown."""
+    return {name: after[name] - number for name, number in before.items() if isinstance(number, int)}
+
+
 async def drive(port: int, connection_count: int, seconds: float) -> dict[str, Any]:
     """Load the service for `seconds`; what was seen of it, and what its loop did meanwhile."""
     loop = asyncio.get_running_loop()
@@ -191,7 +196,7 @@ async def drive(port: int, connection_count: int, seconds: float) -> dict[str, A
         "latencies_us": load.latencies_us,
         "errors": len(load.errors),
         "first_error": load.errors[0] if load.errors else None,
-        "loop": {name: after[name] - before[name] for name in before} if before else None,
+        "loop": _difference(before, after) if before else None,
     }
 
 
