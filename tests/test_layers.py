@@ -33,6 +33,7 @@ _AIO = ("core", "core.loop", "aio")
 ROOMS: dict[str, tuple[str, ...]] = {
     "core": (),
     "core.timers": ("core",),
+    "core.recording": ("core",),
     "core.kernel": ("core",),
     "core.pollers": _KERNEL,
     "core.process": ("core",),
@@ -78,8 +79,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("aio.interop", "aio.futures", "aio.threads", "aio.streams", "aio.tls", "aio.transports"),
         *("aio.sockets", "aio.connections", "aio.loop", "aio.files"),
     ),
+    "inspector.recordings": ("core", "core.recording"),
     "inspector.asking": ("inspector.tables",),
-    "inspector": ("core", "core.kernel", "core.loop", "aio", "inspector.tables", "inspector.asking"),
+    "inspector": (
+        *("core", "core.recording", "core.kernel", "core.loop", "aio"),
+        *("inspector.tables", "inspector.recordings", "inspector.asking"),
+    ),
 }
 # The packages above the rooms, and the modules of Whorl that each imports: faces, which show public names,
 # and programs.
@@ -138,6 +143,7 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.inspector.asking.client": (os, socket, time),
     "whorl.inspector.asking.commands": (os,),
     "whorl.inspector.asking.directory": (os,),
+    "whorl.inspector.recordings.recording": (os,),
     "whorl.inspector.opentelemetry": (time,),
     "whorl.inspector.runs": (os,),
     "whorl.inspector.settings": (signal,),

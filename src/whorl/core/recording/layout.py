@@ -1,0 +1,193 @@
+"""The layout of a recording in memory: one header, a slot for each loop, names, stalls, and a ring of events.
+
+The memory is a file that is mapped, or the process's own. Loops write it while they run, and another process
+may read it at any time, also when the writer was killed. So there is no lock. Each number is one aligned
+word; a reader may see the parts of a record apart. It drops events that were overwritten while it read.
+
+All numbers are little-endian. Times are nanoseconds of the monotonic clock, unless said. An id of a name is
+the place of its entry in the region of names: two bytes for the length, then UTF-8. 0 is no name.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+MAGIC: Final = b"WHORLREC"
+VERSION: Final = 1
+
+# The header: its fields follow each other.
+HEADER_SIZE: Final = 4096
+#: Magic, version, 0, size of all, process, when that began (proc(5), field 22), boot id, 4 bytes nothing.
+HEADER: Final = struct.Struct("<8sIIQQQ36s4x")
+#: Wall clock minus monotonic clock; state (below); monotonic time of the last sign of life of the watchdog.
+CLOCK_AT: Final = 80
+STATE_AT: Final = 88
+ALIVE_AT: Final = 96
+#: Offset, size of one, and number of: slots of loops, bytes of names, stalls, events.
+REGIONS_AT: Final = 104
+REGIONS: Final = struct.Struct("<12Q")
+#: How many bytes of names are used; how many stalls and how many events were ever written.
+NAMES_USED_AT: Final = 200
+STALLS_WRITTEN_AT: Final = 208
+EVENTS_WRITTEN_AT: Final = 216
+#: The version of Whorl, that of Python, and the command line with NUL between its words. All are UTF-8, are
+#: cut, and end with NUL.
+WHORL_AT: Final = 256
+PYTHON_AT: Final = 288
+COMMAND_AT: Final = 512
+COMMAND_SIZE: Final = 1024
+
+# The states of a recording.
+RECORDING: Final = 1
+FINISHED: Final = 2
+
+# The slots of loops.
+LOOPS: Final = 16
+LOOP_SIZE: Final = 32768
+#: The numbers at the beginning of a slot, in this order.
+LOOP_FIELDS: Final = (
+    "state",  # 0 free, 1 open, 2 closed
+    "number",  # from 1
+    "thread",  # the kernel's number of its thread
+    "updated_ns",  # when the numbers below were written: at the beginning and at the end of each turn
+    "turns",
+    "events",
+    "callbacks",
+    "idle_ns",
+    "sleep_began_ns",  # 0 unless it sleeps
+    "run_began_ns",  # 0 unless it runs
+    "ran_ns",
+    "ready",
+    "timers",
+    "handles",
+    "call_began_ns",  # when the callback that runs began; 0: none runs
+    "call_name",  # its name's id
+    "call_task",  # the number of the task whose step it is; 0: no task's
+    "tasks_made",
+    "tasks_done",
+    "steps",
+)
+#: The counters and the histograms of a loop (`core/figures`), in one block.
+FIGURES_AT: Final = 512
+
+NAMES_SIZE: Final = 1 << 20
+LONGEST_NAME: Final = 256  # bytes
+FIRST_NAME: Final = 8
+
+STALLS: Final = 16
+#: A slot of a stall has its length as 4 bytes, then JSON.
+STALL_SIZE: Final = 8192
+
+#: When, how long in TOOK_UNITs (the greatest: at least so long), kind, flags, number of the loop, subject.
+EVENT: Final = struct.Struct("<qIBBHQ")
+TOOK_UNIT_NS: Final = 16
+LONGEST_TOOK: Final = (1 << 32) - 1
+
+# The kinds of events, and their subjects. `name | number` is a name's id in the upper 32 bits and a number
+# in the lower ones.
+TURN: Final = 1  # took: without its sleep; the number of entries that ran
+POLL: Final = 2  # took: how long it slept; the number of events found
+CALLBACK: Final = 3  # took; name | 0; an I/O handle with the flag IO: name of its class | descriptor
+STEP: Final = 4  # took; name of the coroutine | number of the task
+WAKE: Final = 5  # a task is scheduled: number of the task that did it, or 0 | number of the task
+TASK_MADE: Final = 6  # name of the task | number; without a name it is `Task-N`, and N is in took
+TASK_DONE: Final = 7  # name of the coroutine | number; flags CANCELLED, FAILED
+TIMER_LATE: Final = 8  # took: how late; name | 0
+HANDLE_OPENED: Final = 9  # name of the class | descriptor
+HANDLE_CLOSED: Final = 10  # the same
+COLLECTED: Final = 11  # took: a run of Python's garbage collector; the generation
+STALLED: Final = 12  # took: how long; the number of the stall
+MARK: Final = 13  # name | 0, by `Inspector.mark`
+READY = 14  # a counter, as it is then: entries of the next turn
+BYTES_IN: Final = 15  # a counter: bytes ever read
+BYTES_OUT: Final = 16  # a counter: bytes ever written
+HANDLES: Final = 17  # a counter: open handles
+UTILIZATION: Final = 18  # a counter: thousandths of the time since the last one that the loop was awake
+
+KIND_NAMES: Final = {
+    TURN: "turn",
+    POLL: "poll",
+    CALLBACK: "callback",
+    STEP: "step",
+    WAKE: "wake",
+    TASK_MADE: "task made",
+    TASK_DONE: "task done",
+    TIMER_LATE: "timer late",
+    HANDLE_OPENED: "handle opened",
+    HANDLE_CLOSED: "handle closed",
+    COLLECTED: "collected",
+    STALLED: "stalled",
+    MARK: "mark",
+    READY: "ready",
+    BYTES_IN: "bytes in",
+    BYTES_OUT: "bytes out",
+    HANDLES: "handles",
+    UTILIZATION: "utilization",
+}
+
+# Flags.
+CANCELLED: Final = 1
+FAILED: Final = 2
+IO: Final = 4
+WATCHED_LATE: Final = 8  # of a task: it was first seen at a step, not when it was made
+
+#: Events of callbacks and steps that are shorter are left out, unless all are asked for. In nanoseconds.
+SHORTEST_RECORDED_NS: Final = 100_000
+
+#: The least and the most memory for events, in bytes.
+LEAST_RING: Final = 64 << 10
+MOST_RING: Final = 1 << 30
+
+
+def events_in(ring: int) -> int:
+    """Return how many events a ring of at most so many bytes holds: a power of two."""
+    count = 1
+    while 2 * count * EVENT.size <= ring:
+        count *= 2
+    return count
+
+
+def offsets(events: int) -> tuple[int, int, int, int, int]:
+    """Return where slots of loops, names, stalls and events begin, and the size of a recording."""
+    loops = HEADER_SIZE
+    names = loops + LOOPS * LOOP_SIZE
+    stalls = names + NAMES_SIZE
+    ring = stalls + STALLS * STALL_SIZE
+    return loops, names, stalls, ring, ring + events * EVENT.size
+
+
+def lay_out(
+    memory: memoryview,
+    events: int,
+    *,
+    pid: int = 0,
+    started: int = 0,
+    boot: bytes = b"",
+    clock_ns: int = 0,
+    whorl: str = "",
+    python: str = "",
+    command: bytes = b"",
+) -> None:
+    """Write the header of a new recording into zeroed memory of the size that `offsets` tells."""
+    loops, names, stalls, ring, size = offsets(events)
+    if len(memory) != size:
+        raise ValueError(f"the memory has {len(memory)} bytes, not {size}")
+    REGIONS.pack_into(
+        memory,
+        REGIONS_AT,
+        *(loops, LOOP_SIZE, LOOPS),
+        *(names, 1, NAMES_SIZE),
+        *(stalls, STALL_SIZE, STALLS),
+        *(ring, EVENT.size, events),
+    )
+    for at, number in ((CLOCK_AT, clock_ns), (STATE_AT, RECORDING), (NAMES_USED_AT, FIRST_NAME)):
+        struct.pack_into("<q", memory, at, number)
+    for at, text, most in (
+        (WHORL_AT, whorl.encode(), 32),
+        (PYTHON_AT, python.encode(), 32),
+        (COMMAND_AT, command, COMMAND_SIZE),
+    ):
+        memory[at : at + min(len(text), most)] = text[:most]
+    # Last, so that a reader never takes half a header for one.
+    HEADER.pack_into(memory, 0, MAGIC, VERSION, 0, size, pid, started, boot[:36])

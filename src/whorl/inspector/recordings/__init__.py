@@ -1,0 +1,1 @@
+"""Recordings: the file that a process leaves, its readers, and the views that are made of it."""

@@ -1,0 +1,179 @@
+"""Reading a recording: of a living process, of one that is stuck, and of one that was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from whorl.core.metrics import KINDS, PLACES, Histogram, LoopHistograms
+from whorl.core.recording import layout
+
+COUNTERS = (
+    *("bytes_in", "bytes_out", "reads", "writes", "timers_fired", "accepts"),
+    *("connections_opened", "connections_closed", "errors_reported"),
+    *("jobs_submitted", "jobs_begun", "jobs_ended"),
+)
+_FIELDS = struct.Struct(f"<{len(layout.LOOP_FIELDS)}q")
+_COUNTERS = struct.Struct(f"<{len(COUNTERS)}q")
+_HISTOGRAM = struct.Struct(f"<{2 + PLACES}q")
+
+
+class NotARecording(ValueError):
+    """The file is no recording, is cut, or is of another version of Whorl; the text says which."""
+
+
+class Event(NamedTuple):
+    """One event of the ring. Times are nanoseconds."""
+
+    at_ns: int  #: when it began, by the monotonic clock
+    took_ns: int
+    kind: int  #: a kind of `core/recording/layout`
+    flags: int
+    loop: int  #: the number of the loop
+    subject: int
+
+    @property
+    def number(self) -> int:
+        """The lower half of the subject: the number of a task, or a descriptor."""
+        return self.subject & 0xFFFFFFFF
+
+    @property
+    def name_id(self) -> int:
+        """The upper half of the subject: the id of a name."""
+        return self.subject >> 32
+
+
+class RecordedLoop(NamedTuple):
+    """A loop, as a recording knows it."""
+
+    fields: dict[str, int]  #: by the names of `layout.LOOP_FIELDS`
+    counters: dict[str, int]
+    histograms: LoopHistograms
+
+    @property
+    def number(self) -> int:
+        """The number of the loop, from 1."""
+        return self.fields["number"]
+
+
+class Recording:
+    """A snapshot of a recording's memory. It does not change."""
+
+    def __init__(self, data: bytes) -> None:
+        """Take the bytes of a recording. Raises NotARecording."""
+        if data[:8] != layout.MAGIC:
+            raise NotARecording("the file is no recording")
+        if len(data) < layout.HEADER_SIZE:
+            raise NotARecording("the recording is cut")
+        _, version, _, self.size, self.pid, self.started, self.boot = layout.HEADER.unpack_from(data)
+        if version != layout.VERSION:
+            raise NotARecording(f"the recording is of version {version}; this Whorl reads {layout.VERSION}")
+        self.regions = layout.REGIONS.unpack_from(data, layout.REGIONS_AT)
+        if len(data) < self.size or not _fits(self.regions, self.size):
+            raise NotARecording("the recording is cut")
+        self._data = data
+        self.clock_ns, self.state, self.alive_ns = struct.unpack_from("<3q", data, layout.CLOCK_AT)
+        self.events_written = self._word(layout.EVENTS_WRITTEN_AT)
+        self.whorl = self._text(layout.WHORL_AT, 32)
+        self.python = self._text(layout.PYTHON_AT, 32)
+        command = self._text(layout.COMMAND_AT, layout.COMMAND_SIZE)
+        self.command = [word for word in command.split("\0") if word]
+        #: The first event that is whole: a live reader moves it on.
+        self.first_event = max(0, self.events_written - self.regions[11])
+
+    def _word(self, at: int) -> int:
+        return int(struct.unpack_from("<q", self._data, at)[0])
+
+    def _text(self, at: int, most: int) -> str:
+        return self._data[at : at + most].rstrip(b"\0").decode("utf-8", "replace")
+
+    def name(self, number: int) -> str:
+        """Return the name with this id; an empty text for 0 and for an id that is none."""
+        start, _, size = self.regions[3:6]
+        if not layout.FIRST_NAME <= number <= size - 2:
+            return ""
+        length = int.from_bytes(self._data[start + number : start + number + 2], "little")
+        begin = start + number + 2
+        if length > layout.LONGEST_NAME or begin + length > start + size:
+            return ""
+        return self._data[begin : begin + length].decode("utf-8", "replace")
+
+    def loops(self) -> list[RecordedLoop]:
+        """Return the loops, those that are closed too, in the order of their numbers."""
+        start, size, count = self.regions[0:3]
+        found = []
+        for at in range(start, start + size * count, size):
+            fields = dict(zip(layout.LOOP_FIELDS, _FIELDS.unpack_from(self._data, at), strict=True))
+            if fields["state"]:
+                found.append(RecordedLoop(fields, *self._figures(at + layout.FIGURES_AT, fields)))
+        return sorted(found, key=lambda loop: loop.number)
+
+    def _figures(self, at: int, fields: dict[str, int]) -> tuple[dict[str, int], LoopHistograms]:
+        counters = dict(zip(COUNTERS, _COUNTERS.unpack_from(self._data, at), strict=True))
+        at += _COUNTERS.size
+        histograms = []
+        for number in range(KINDS):
+            total, most, *counts = _HISTOGRAM.unpack_from(self._data, at + number * _HISTOGRAM.size)
+            histograms.append(
+                Histogram(total, most, {place: count for place, count in enumerate(counts) if count > 0})
+            )
+        return counters, LoopHistograms(*histograms)
+
+    def stalls(self) -> list[dict[str, Any]]:
+        """Return the last stalls as JSON has them, oldest first.
+
+        Those that were being written are left out.
+        """
+        start, size, count = self.regions[6:9]
+        found = []
+        for at in range(start, start + size * count, size):
+            length = int.from_bytes(self._data[at : at + 4], "little")
+            if 0 < length <= size - 4:
+                try:
+                    stall = json.loads(self._data[at + 4 : at + 4 + length])
+                except ValueError:
+                    continue
+                if isinstance(stall, dict):
+                    found.append(stall)
+        return sorted(found, key=lambda stall: stall.get("number", 0))
+
+    def events(self) -> Iterator[Event]:
+        """Yield the events that are left, in the order in which they were written."""
+        start, size, count = self.regions[9:12]
+        for number in range(self.first_event, self.events_written):
+            at, took, kind, flags, loop, subject = layout.EVENT.unpack_from(
+                self._data, start + number % count * size
+            )
+            if kind:  # else it was not whole when the process was killed
+                yield Event(at, took * layout.TOOK_UNIT_NS, kind, flags, loop, subject)
+
+
+def _fits(regions: tuple[int, ...], size: int) -> bool:
+    """Return whether all regions lie inside of so many bytes, and have the sizes that this version has."""
+    sizes = (layout.LOOP_SIZE, 1, layout.STALL_SIZE, layout.EVENT.size)
+    for number in range(4):
+        start, one, count = regions[3 * number : 3 * number + 3]
+        if one != sizes[number] or not count or start + one * count > size:
+            return False
+    return True
+
+
+def read_file(file: int | str | os.PathLike[str]) -> Recording:
+    """Return a snapshot of a recording's file, given by its path or an open descriptor.
+
+    The process may be writing it. Events that were overwritten meanwhile are left out. Raises NotARecording
+    and OSError.
+    """
+    with open(file, "rb", closefd=not isinstance(file, int)) as opened:
+        size = os.fstat(opened.fileno()).st_size
+        if size < layout.HEADER_SIZE:
+            is_one = opened.read(8) == layout.MAGIC
+            raise NotARecording("the recording is cut" if is_one else "the file is no recording")
+        # The file is not mapped: one that is cut meanwhile would end this process.
+        recording = Recording(opened.read())
+        written = struct.unpack("<q", os.pread(opened.fileno(), 8, layout.EVENTS_WRITTEN_AT))[0]
+    recording.first_event = max(recording.first_event, written - recording.regions[11] + 1)
+    return recording
