@@ -271,16 +271,15 @@ class DatagramEndpoint(Datagrams):
             raise
         except OSError as error:  # Resolving a name: other errors are numbers here.
             self._protocol.error_received(error)
-            return True
         except BaseException as error:
             self._fatal_error(error, WRITE_ERROR)
-            return True
-        if sent >= 0:
-            self._count_sent(sent)
-            return True
-        if sent == EAGAIN or sent == EINTR:
-            return self._state >= LOST
-        self._protocol.error_received(os_error(sent))
+        else:
+            if sent >= 0:
+                self._count_sent(sent)
+            elif sent == EAGAIN or sent == EINTR:
+                return self._state >= LOST
+            else:
+                self._protocol.error_received(os_error(sent))
         return True
 
     def _datagram_failed(self, datagram: Queued, code: int) -> None:
