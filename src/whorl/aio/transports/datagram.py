@@ -334,12 +334,12 @@ class DatagramEndpoint(Datagrams):
         self._schedule_connection_lost(error)
 
     def _schedule_connection_lost(self, error: BaseException | None) -> None:
-        """Schedule `connection_lost` for the next turn."""
+        """Schedule `connection_lost` for the next turn; change nothing if memory for that is missing."""
+        loop: Any = self._loop
+        loop.call_soon(self._call_connection_lost, error, context=self._context)
         self._state = LOST
         self._lost_sends = 1  # asyncio counts this write too
         self._poller.remove(self)
-        loop: Any = self._loop
-        loop.call_soon(self._call_connection_lost, error, context=self._context)
 
     def _call_connection_lost(self, error: BaseException | None) -> None:
         self._state = CLOSED
