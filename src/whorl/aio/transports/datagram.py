@@ -356,3 +356,6 @@ class DatagramEndpoint(Datagrams):
             loop._transports.discard(self._fd, self)
         Handle.close(self, None)
         self._sock = None
+
+    def _release_now(self) -> None:
+        Datagrams._release(self)

@@ -116,7 +116,8 @@ class Datagrams(IOHandle):
     def _release(self) -> None:
         """Leave the poller and close the socket."""
         self._reading = False
-        self._arrived = []
+        if self._arrived:
+            self._arrived = []  # It takes memory, which may be missing: only if it must be.
         self._next = 0
         self._drop_unsent()
         self._poller.remove(self)
@@ -127,7 +128,8 @@ class Datagrams(IOHandle):
 
     def _drop_unsent(self) -> None:
         """Drop the datagrams that wait to be sent."""
-        self._queue = []
+        if self._queue:
+            self._queue = []
         self._first = 0
         self._unsent = 0
 
