@@ -57,6 +57,8 @@ class Declarations:
     variables: set[str] = field(default_factory=set)
     unchecked: list[str] = field(default_factory=list)
     """Functions after whose every call Cython must ask whether an exception was raised."""
+    returns: list[int] = field(default_factory=list)
+    """The lines of each `return` in an `except` clause: inline functions have their bodies here."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -85,7 +87,22 @@ def read_declarations(name: str, path: Path) -> Declarations:
         elif isinstance(node, Nodes.CVarDefNode):
             for name, kind in declared_names(node, found.unchecked):
                 (found.functions if kind == "function" else found.variables).add(name)
+    for node in nodes_below(tree):
+        if isinstance(node, Nodes.ExceptClauseNode):
+            found.returns += [
+                each.pos[1] for each in nodes_below(node) if isinstance(each, Nodes.ReturnStatNode)
+            ]
     return found
+
+
+def nodes_below(node: Nodes.Node) -> Iterator[Nodes.Node]:
+    """Yield all nodes of Cython's below one of them."""
+    for name in node.child_attrs or ():
+        children = getattr(node, name)
+        for child in children if isinstance(children, list) else [children]:
+            if child is not None:
+                yield child
+                yield from nodes_below(child)
 
 
 def declared_class(node: Nodes.CClassDefNode, unchecked: list[str]) -> DeclaredClass:
@@ -266,6 +283,15 @@ def test_compiled_modules_have_no_with(source: Source) -> None:
 
 
 @EACH
+def test_compiled_modules_have_no_return_in_an_except_clause(source: Source) -> None:
+    """Cython's releases the traceback of the exception, and crashes if there was no memory for one."""
+    clauses = [node for node in compiled_nodes(source.tree) if isinstance(node, ast.ExceptHandler)]
+    found = {node.lineno for each in clauses for node in compiled_nodes(each) if isinstance(node, ast.Return)}
+    assert found == set(), "set a variable, and return it behind the `try` statement"
+    assert declarations(source).returns == [], "the same in the .pxd"
+
+
+@EACH
 def test_compiled_modules_index_from_the_front(source: Source) -> None:
     """Without `wraparound`, `items[-1]` reads what lies before the list."""
     negative = [
@@ -316,6 +342,16 @@ ONE_CLASS = "class A:\n    def __init__(self):\n        self.x = 1\n    def f(se
         ),
         (test_compiled_modules_have_no_coroutines, "async def f(): pass", ""),
         (test_compiled_modules_have_no_with, "def f(lock):\n    with lock: pass", ""),
+        (
+            test_compiled_modules_have_no_return_in_an_except_clause,
+            "def f():\n    try: g()\n    except OSError:\n        for x in y: return x",
+            "",
+        ),
+        (
+            test_compiled_modules_have_no_return_in_an_except_clause,
+            "",
+            "cdef inline object f():\n    try: g()\n    except OSError:\n        return 1",
+        ),
         (test_compiled_modules_index_from_the_front, "x = [1][-1]", ""),
     ],
 )

@@ -24,12 +24,14 @@ from typing import Any
 
 import whorl
 from tests.aio.tls_contexts import client_context, server_context
+from whorl.aio.futures.task import create_task
 
 #: Seconds after which an operation is given up that waits for what failed.
 PATIENCE = 0.02
 #: How many allocations fail. Without an end, a `finally` of CPython's may try for ever to get memory.
 WIDTHS = (1, 30)
 GREETING = b"hello"
+NO_ADDRESS = ("127.0.0.1",)
 CLIENT, SERVER = client_context(), server_context()
 
 
@@ -53,6 +55,20 @@ class Waiting(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.received += data
+
+
+class WithoutBuffer(asyncio.BufferedProtocol):
+    """A protocol that fails when it is asked for a buffer."""
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        raise ValueError
+
+
+class FailingAtEnd(asyncio.Protocol):
+    """A protocol that fails when the other side has ended."""
+
+    def eof_received(self) -> None:
+        raise ValueError
 
 
 class Datagrams(asyncio.DatagramProtocol):
@@ -93,6 +109,12 @@ class World:
             self.sockets.append(pair[1])
             transport, _ = await loop.create_connection(Waiting, sock=pair[0])
             self.transports.append(transport)
+        if self.name == "failure":
+            for protocol in (WithoutBuffer, FailingAtEnd):
+                pair = socket.socketpair()
+                self.sockets.append(pair[1])
+                transport, _ = await loop.create_connection(protocol, sock=pair[0])
+                self.transports.append(transport)
         if self.name == "tls":
             self.sockets += socket.socketpair()
             serving = loop.connect_accepted_socket(Echo, self.sockets[-2], ssl=SERVER)
@@ -101,7 +123,7 @@ class World:
             self.sockets += socket.socketpair()
             for sock in self.sockets:
                 sock.setblocking(False)
-        if self.name == "udp":
+        if self.name in ("udp", "failure"):
             transport, _ = await loop.create_datagram_endpoint(Datagrams, local_addr=("127.0.0.1", 0))
             self.transports.append(transport)
         if self.name == "executor":
@@ -224,6 +246,25 @@ async def tls(world: World) -> None:
         await asyncio.sleep(0)
 
 
+async def failure(world: World) -> None:
+    """Let what Whorl calls fail, which memory for a traceback goes with."""
+    udp = world.transports[-1]
+    world.sockets[-2].send(GREETING)  # which nobody has a buffer for
+    world.sockets[-1].shutdown(socket.SHUT_WR)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    task = create_task(world.loop, fail())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    udp.sendto(GREETING, NO_ADDRESS)
+    await asyncio.sleep(0)
+
+
+async def fail() -> None:
+    raise ValueError
+
+
 async def sock_methods(world: World) -> None:
     loop, sockets = world.loop, world.sockets
     await loop.sock_connect(sockets[0], world.address)
@@ -244,6 +285,7 @@ OPERATIONS: dict[str, Operation] = {
     "executor": executor,
     "udp": udp,
     "tls": tls,
+    "failure": failure,
     "socket": sock_methods,
 }
 

@@ -18,9 +18,11 @@ import pytest
 import whorl
 from build_tools.sources import ROOT
 from tests.frameworks.http_traffic import Client, traffic
-from tests.frameworks.test_uvicorn import CUSTOM_LOOPS, lines_until, program
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed")
+pytest.importorskip("httptools", reason="httptools is not installed")
+
+from tests.frameworks.test_uvicorn import CUSTOM_LOOPS, lines_until, program
 
 pytestmark = pytest.mark.skipif(not CUSTOM_LOOPS, reason="this Uvicorn knows no loops but its own")
 

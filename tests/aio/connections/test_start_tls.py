@@ -154,19 +154,21 @@ async def test_a_stream_server_upgrades_although_the_client_was_quick(loop: whor
         assert await reader.readline() == b"STARTTLS\n"
         await turns(20)  # The client's handshake has arrived in the reader by now.
         await writer.start_tls(server_context())
-        done.set_result(await reader.readline())
+        line = await reader.readline()
         writer.close()
+        await writer.wait_closed()
+        done.set_result(line)
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
     writer.write(b"STARTTLS\n")
     await writer.start_tls(client_context(), server_hostname="localhost")
     writer.write(b"in TLS\n")
-    assert await done == b"in TLS\n"
     assert await reader.read() == b""
     writer.close()
+    await writer.wait_closed()
+    assert await done == b"in TLS\n"
     server.close()
-    await turns(5)
 
 
 # Refusals.

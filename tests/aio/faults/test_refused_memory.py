@@ -22,7 +22,7 @@ COMPILED = pytest.mark.skipif(not whorl.compiled, reason="about what is compiled
 @pytest.mark.slow
 @COMPILED
 @pytest.mark.parametrize(
-    "name", ["accept", "connect", "write", "receive", "timer", "executor", "udp", "tls", "socket"]
+    "name", ["accept", "connect", "write", "receive", "timer", "executor", "udp", "tls", "failure", "socket"]
 )
 def test_refused_memory_costs_no_more_than_the_operation(name: str) -> None:
     answer = subprocess.run(

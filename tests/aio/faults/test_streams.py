@@ -16,14 +16,17 @@ import pytest
 import whorl
 from tests.aio.scenarios import (
     SCENARIOS,
+    Listener,
     World,
     connections_that_break,
     echo_of_sockets,
+    end,
     files_among_writes,
     many_connections,
 )
 from tests.core.loop_fakes import SECOND
 from tests.seeds import seeds_of_run
+from whorl.aio.connections import server as server_module
 from whorl.core.kernel.fault_injection import FaultKernel, FaultRates
 
 pytestmark = pytest.mark.faults
@@ -95,7 +98,9 @@ def run(
         async with asyncio.timeout(ENDLESS):
             return await scenario(world(kind, seed, folder))
 
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+    with pytest.MonkeyPatch.context() as patch, asyncio.Runner(loop_factory=lambda: loop) as runner:
+        # Nothing may be left, so `wait_closed` waits for the connections, too, as it does since Python 3.12.
+        patch.setattr(server_module, "_WAITS_FOR_CONNECTIONS", True)
         result = runner.run(main())
         assert loop.walk() == []
         assert loop.metrics().active_handles == 0
@@ -131,6 +136,21 @@ def test_every_byte_arrives_over_sockets_of_ones_own(kind: str, seed: int, tmp_p
 def test_every_byte_of_a_file_arrives(kind: str, seed: int, tmp_path: Path) -> None:
     replay("byte_of_a_file", kind, seed)
     run(files_among_writes, kind, seed, FaultRates(no_buffers=0), tmp_path)
+
+
+async def end_with_a_connection_open(world: World) -> None:
+    """Close the server at once when the client closes, before the other side can know."""
+    server = await world.serve(Listener)
+    _, client = await world.connect(Listener)
+    peer = await world.peer()
+    client.transport.close()
+    await end(server)
+    assert peer.is_lost
+
+
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+def test_a_scenario_ends_after_the_connections_of_its_server(kind: str, tmp_path: Path) -> None:
+    run(end_with_a_connection_open, kind, 0, FaultRates(), tmp_path)
 
 
 @pytest.mark.parametrize("seed", seeds())

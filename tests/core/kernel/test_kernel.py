@@ -11,6 +11,7 @@ import select
 import socket
 import stat
 import subprocess
+import sys
 import threading
 import time
 import tracemalloc
@@ -845,3 +846,14 @@ def test_a_connection_may_be_accepted_as_a_descriptor(kernel: Kernel) -> None:
     assert kernel.accept_descriptor(-1) == -errno.EBADF
     gone = kernel.socket_of(-1, socket.AF_INET, 0)
     assert gone.fileno() == -1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not whorl.compiled, reason="about what is compiled")
+def test_a_call_that_fails_has_no_error_but_its_own_and_missing_memory() -> None:
+    pytest.importorskip("_testcapi", reason="its set_nomemory refuses memory")
+    command = [sys.executable, "-m", "tests.core.kernel.refused_calls"]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    lines = answer.stdout.splitlines()
+    assert answer.returncode == 0, f"{lines[-1:]}\n{answer.stderr[-3000:]}"
+    assert lines[-1] == "done"

@@ -55,7 +55,7 @@ cdef class Task(Future):
     @cython.locals(future=Future)
     cdef object _take_error(self)
     cdef object _step(self, object error)
-    @cython.locals(finished=bint)
+    @cython.locals(failed=bint, finished=bint)
     cdef object _advance(self, object error)
     cdef object _wait_for_own(self, Future future)
     cdef object _wait_for(self, object awaited)

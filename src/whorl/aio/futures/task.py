@@ -216,7 +216,7 @@ class Task(Future):
 
     def _advance(self, error: Any) -> None:
         coro = self._coro
-        finished = False
+        finished = failed = False
         result = None
         try:
             if error is None:
@@ -230,18 +230,20 @@ class Task(Future):
         except asyncio.CancelledError as cancelled:
             self._cancelled_error = cancelled
             self._cancel(None)
+            finished = failed = True
             if not cython.compiled:
                 del self
-            return
         except (KeyboardInterrupt, SystemExit) as interrupt:
             self._fail(interrupt)
             raise
         except BaseException as failure:
             self._fail(failure)
+            finished = failed = True
             if not cython.compiled:
                 del self
-            return
         if finished:
+            if failed:
+                return
             if self._must_cancel:  # too late to throw it into the coroutine
                 self._must_cancel = False
                 self._cancel(self._message)

@@ -134,9 +134,10 @@ class _NoLoop:
 def _makes(attributes: set[str], kind: Any, *args: Any) -> bool:
     """Return whether a class gives its objects just these attributes."""
     try:
-        return bool(vars(kind(*args)).keys() == attributes)
+        answer = bool(vars(kind(*args)).keys() == attributes)
     except TypeError:  # Another class has replaced asyncio's before Whorl was imported.
-        return False
+        answer = False
+    return answer
 
 
 _NAMES_OF_STREAMS = vars(streams)

@@ -67,11 +67,11 @@ class ChainedFuture:
             exception = source.exception()
         except concurrent.futures.CancelledError:
             future.cancel()
-            return
-        if exception is None:
-            future.set_result(source.result())
         else:
-            future.set_exception(in_terms_of_asyncio(exception))
+            if exception is None:
+                future.set_result(source.result())
+            else:
+                future.set_exception(in_terms_of_asyncio(exception))
 
 
 def wrap_future(loop: AnyLoop, source: Any) -> Any:

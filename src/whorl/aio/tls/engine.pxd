@@ -57,6 +57,7 @@ cdef class TLSEngine(TLSWritePath):
     cdef bint _after_delivery(self, int state, bint is_all, bint is_end) except -1
     @cython.locals(size=Py_ssize_t, count=Py_ssize_t, is_whole=bint)
     cdef Py_ssize_t _decrypt(self, object target, Py_ssize_t capacity) except -1
+    @cython.locals(ended=bint)
     cdef bint _discard(self) except -1
     @cython.locals(size=Py_ssize_t)
     cdef object _control_reading(self)

@@ -312,6 +312,7 @@ class TLSEngine(TLSWritePath):
         if self._in_openssl:
             self._refuse_entry()
         self._in_openssl = True
+        ended = False
         try:
             while self._incoming.pending or self._records.pending():
                 if not self._records.read(RECORD_SIZE):  # The shared buffer may be in use.
@@ -319,10 +320,10 @@ class TLSEngine(TLSWritePath):
         except AGAIN:
             pass
         except ssl.SSLZeroReturnError:
-            return True
+            ended = True
         finally:
             self._in_openssl = False
-        return False
+        return ended
 
     def _control_reading(self) -> None:
         """Let the transport underneath read, unless too much waits for a protocol that is paused."""

@@ -49,6 +49,7 @@ cdef class DatagramEndpoint(Datagrams):
     cpdef object _fatal_error(self, object error, str message=*)
     cpdef object _force_close(self, object error)
     cdef object _schedule_connection_lost(self, object error)
+    cdef object _release_now(self)
 
 
 cdef inline object events_in_context(DatagramEndpoint transport, int seen):

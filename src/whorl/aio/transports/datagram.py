@@ -271,16 +271,15 @@ class DatagramEndpoint(Datagrams):
             raise
         except OSError as error:  # Resolving a name: other errors are numbers here.
             self._protocol.error_received(error)
-            return True
         except BaseException as error:
             self._fatal_error(error, WRITE_ERROR)
-            return True
-        if sent >= 0:
-            self._count_sent(sent)
-            return True
-        if sent == EAGAIN or sent == EINTR:
-            return self._state >= LOST
-        self._protocol.error_received(os_error(sent))
+        else:
+            if sent >= 0:
+                self._count_sent(sent)
+            elif sent == EAGAIN or sent == EINTR:
+                return self._state >= LOST
+            else:
+                self._protocol.error_received(os_error(sent))
         return True
 
     def _datagram_failed(self, datagram: Queued, code: int) -> None:
@@ -335,12 +334,12 @@ class DatagramEndpoint(Datagrams):
         self._schedule_connection_lost(error)
 
     def _schedule_connection_lost(self, error: BaseException | None) -> None:
-        """Schedule `connection_lost` for the next turn."""
+        """Schedule `connection_lost` for the next turn; change nothing if memory for that is missing."""
+        loop: Any = self._loop
+        loop.call_soon(self._call_connection_lost, error, context=self._context)
         self._state = LOST
         self._lost_sends = 1  # asyncio counts this write too
         self._poller.remove(self)
-        loop: Any = self._loop
-        loop.call_soon(self._call_connection_lost, error, context=self._context)
 
     def _call_connection_lost(self, error: BaseException | None) -> None:
         self._state = CLOSED
@@ -357,3 +356,6 @@ class DatagramEndpoint(Datagrams):
             loop._transports.discard(self._fd, self)
         Handle.close(self, None)
         self._sock = None
+
+    def _release_now(self) -> None:
+        Datagrams._release(self)

@@ -363,6 +363,7 @@ class StreamTransport(WriteTransport):
             self._read_records()
             return
         protocol = self._protocol  # It may replace itself meanwhile, but the buffer belongs to it.
+        size = 0
         try:
             buffer = protocol.get_buffer(-1)
             size = len(buffer)
@@ -372,20 +373,21 @@ class StreamTransport(WriteTransport):
             raise
         except BaseException as error:
             self._fatal_error(error, "Fatal error: protocol.get_buffer() call failed.")
+        if not size:
             return
         try:
             result = self._kernel.recv_into(self._fd, buffer)
         except (TypeError, ValueError, BufferError) as error:
             self._fatal_error(error, "Fatal read error on socket transport")
-            return
-        self._note_read(result, size)
-        if result > 0:
-            try:
-                protocol.buffer_updated(result)
-            except (SystemExit, KeyboardInterrupt):
-                raise
-            except BaseException as error:
-                self._fatal_error(error, "Fatal error: protocol.buffer_updated() call failed.")
+        else:
+            self._note_read(result, size)
+            if result > 0:
+                try:
+                    protocol.buffer_updated(result)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    self._fatal_error(error, "Fatal error: protocol.buffer_updated() call failed.")
 
     def _read_records(self) -> None:
         """Let the kernel write into the buffer of TLS, without a call to get the buffer."""
@@ -429,11 +431,11 @@ class StreamTransport(WriteTransport):
             raise
         except BaseException as error:
             self._fatal_error(error, "Fatal error: protocol.eof_received() call failed.")
-            return
-        if keep_open:
-            self._stop_reading()  # Until now the representation shows it as reading, like asyncio's.
         else:
-            self.close()
+            if keep_open:
+                self._stop_reading()  # Until now the representation shows it as reading, like asyncio's.
+            else:
+                self.close()
 
     def _read_failed(self, code: int) -> None:
         self._fatal_error(error_of(self._kernel, code), "Fatal read error on socket transport")

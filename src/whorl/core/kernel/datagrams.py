@@ -68,23 +68,26 @@ if not cython.compiled:
 
 def receive_by_object(calls: DatagramCalls, sock: DatagramSocket, into: list[Any]) -> int:
     """Receive one datagram by the socket object; return 1 or the negative error number."""
+    received = 1
     if sock.overrides_methods:
         try:
             data, address = sock.sock.recvfrom(READ_SIZE)
         except (BlockingIOError, InterruptedError):
-            return -errno.EAGAIN
-        into.append(data)
-        into.append(address)
-        return 1
+            received = -errno.EAGAIN
+        else:
+            into.append(data)
+            into.append(address)
+        return received
     if calls._block is None:
         calls._block = bytearray(READ_SIZE)
     try:
         size, address = sock.sock.recvfrom_into(calls._block)
     except OSError as error:
-        return negative_errno(error)
-    into.append(memoryview(calls._block)[:size].tobytes())
-    into.append(address)
-    return 1
+        received = negative_errno(error)
+    else:
+        into.append(memoryview(calls._block)[:size].tobytes())
+        into.append(address)
+    return received
 
 
 def send_by_object(sock: DatagramSocket, data: ReadableBuffer, address: Any) -> int:
@@ -94,8 +97,11 @@ def send_by_object(sock: DatagramSocket, data: ReadableBuffer, address: Any) -> 
     except OSError as error:
         if sock.overrides_methods and not isinstance(error, (BlockingIOError, InterruptedError)):
             raise
-        return negative_errno(error)
-    return len(data) if sock.overrides_methods else sent  # type: ignore[arg-type]
+        sent = negative_errno(error)
+    else:
+        if sock.overrides_methods:
+            sent = len(data)  # type: ignore[arg-type]
+    return sent
 
 
 class DatagramSocket:
@@ -157,9 +163,9 @@ class DatagramCalls(MessageMemory):
     def recvfrom(self, sock: Any, size: int) -> tuple[bytes, Any] | int:
         """Receive at most `size` bytes, and their sender's address (man 2 recvfrom)."""
         try:
-            received: tuple[bytes, Any] = sock.recvfrom(size)
+            received: tuple[bytes, Any] | int = sock.recvfrom(size)
         except OSError as error:
-            return negative_errno(error)
+            received = negative_errno(error)
         return received
 
     def recvfrom_into(self, sock: Any, buffer: WriteableBuffer, size: int) -> tuple[int, Any] | int:
@@ -168,9 +174,9 @@ class DatagramCalls(MessageMemory):
         Raises ValueError if the buffer is smaller.
         """
         try:
-            received: tuple[int, Any] = sock.recvfrom_into(buffer, size)
+            received: tuple[int, Any] | int = sock.recvfrom_into(buffer, size)
         except OSError as error:
-            return negative_errno(error)
+            received = negative_errno(error)
         return received
 
     def sendto(self, sock: Any, data: ReadableBuffer, address: Any) -> int:
@@ -178,7 +184,7 @@ class DatagramCalls(MessageMemory):
         try:
             sent: int = sock.sendto(data, address)
         except OSError as error:
-            return negative_errno(error)
+            sent = negative_errno(error)
         return sent
 
     def receive_error(self, sock: Any) -> tuple[int, Any] | int:
@@ -186,9 +192,11 @@ class DatagramCalls(MessageMemory):
         try:
             _, reports, _, address = sock.recvmsg(0, 512, socket.MSG_ERRQUEUE)
         except OSError as error:
-            return negative_errno(error)
-        code = next((struct.unpack_from("=I", data)[0] for _, _, data in reports if len(data) >= 4), 0)
-        return code, address
+            answer: tuple[int, Any] | int = negative_errno(error)
+        else:
+            codes = (struct.unpack_from("=I", data)[0] for _, _, data in reports if len(data) >= 4)
+            answer = next(codes, 0), address
+        return answer
 
     def disconnect(self, sock: Any) -> int:
         """Let a connected datagram socket send to any address again (man 2 connect, AF_UNSPEC)."""
@@ -199,6 +207,7 @@ class DatagramCalls(MessageMemory):
     def interface_index(self, name: str) -> int:
         """Return the number of a network interface, or the negative error number (man 3 if_nametoindex)."""
         try:
-            return int(name) if name.isdecimal() else socket.if_nametoindex(name)
+            index = int(name) if name.isdecimal() else socket.if_nametoindex(name)
         except OSError:
-            return -errno.ENODEV
+            index = -errno.ENODEV
+        return index

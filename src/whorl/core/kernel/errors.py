@@ -16,6 +16,8 @@ def negative_errno(error: OSError) -> int:
 
     Raise errors again that do not come from a system call (name resolution, a socket's own timeout).
     """
+    if not isinstance(error, OSError):
+        raise error  # A compiled `except` clause gets a MemoryError if there is no memory for a traceback.
     if error.errno is None and isinstance(error, (BlockingIOError, InterruptedError)):
         return -errno.EAGAIN  # raised by an object that stands in for a socket
     if error.errno is None or error.errno <= 0 or isinstance(error, socket.gaierror):

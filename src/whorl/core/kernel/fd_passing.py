@@ -40,8 +40,10 @@ class FdPassingCalls:
         try:
             data, messages, flags, _ = sock.recvmsg(limit, _ANCILLARY_SIZE, socket.MSG_CMSG_CLOEXEC)
         except OSError as error:
-            return negative_errno(error)
-        return data, _passed(messages), bool(flags & socket.MSG_CTRUNC)
+            answer: tuple[bytes, list[int], bool] | int = negative_errno(error)
+        else:
+            answer = data, _passed(messages), bool(flags & socket.MSG_CTRUNC)
+        return answer
 
     def receive_descriptors_into(
         self, sock: Any, buffer: WriteableBuffer
@@ -50,8 +52,10 @@ class FdPassingCalls:
         try:
             size, messages, flags, _ = sock.recvmsg_into([buffer], _ANCILLARY_SIZE, socket.MSG_CMSG_CLOEXEC)
         except OSError as error:
-            return negative_errno(error)
-        return size, _passed(messages), bool(flags & socket.MSG_CTRUNC)
+            answer: tuple[int, list[int], bool] | int = negative_errno(error)
+        else:
+            answer = size, _passed(messages), bool(flags & socket.MSG_CTRUNC)
+        return answer
 
     def send_descriptors(self, sock: Any, data: ReadableBuffer, fds: list[int]) -> int:
         """Send data with descriptors; return how many bytes were sent. The descriptors go with the first."""
@@ -59,7 +63,7 @@ class FdPassingCalls:
         try:
             sent: int = sock.sendmsg([data], [rights], socket.MSG_NOSIGNAL)
         except OSError as error:
-            return negative_errno(error)
+            sent = negative_errno(error)
         return sent
 
     def socket_kind(self, fd: int) -> tuple[int, int] | int:
@@ -69,10 +73,11 @@ class FdPassingCalls:
         try:
             sock = socket.socket(fileno=fd)
         except OSError as error:
-            return negative_errno(error)
-        kind = int(sock.family), int(sock.type)
-        sock.detach()
-        return kind
+            answer: tuple[int, int] | int = negative_errno(error)
+        else:
+            answer = int(sock.family), int(sock.type)
+            sock.detach()
+        return answer
 
     def is_terminal(self, fd: int) -> bool:
         """Return whether a descriptor is a terminal (man 3 isatty)."""

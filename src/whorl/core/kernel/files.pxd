@@ -122,14 +122,16 @@ cdef inline int look_up(FileCalls calls, object path, bint follow, Statx *status
 cdef inline object file_status_now(FileCalls calls, object path, bint follow):
     cdef Statx status
     cdef int fd = look_up(calls, path, follow, &status)
+    cdef object answer
     if fd < 0:
         return fd
     try:
-        return _fstat(fd)
+        answer = _fstat(fd)
     except OSError:
-        return -EAGAIN
+        answer = -EAGAIN
     finally:
         c_close(fd)
+    return answer
 
 
 cdef inline int open_regular(FileCalls calls, object path, uint64_t *size) except? -65536:

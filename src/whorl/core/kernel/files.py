@@ -150,7 +150,7 @@ def _attempt(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
     try:
         result = call(*args, **options)
     except OSError as error:
-        return negative_errno(error)
+        result = negative_errno(error)
     return 0 if result is None else result
 
 
@@ -369,6 +369,7 @@ def _type_of(entry: os.DirEntry[Any]) -> int:
     if entry.is_file(follow_symlinks=False):
         return stat.S_IFREG
     try:
-        return stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode)
+        kind = stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode)
     except OSError:
-        return 0
+        kind = 0
+    return kind

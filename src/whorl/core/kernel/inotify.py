@@ -43,9 +43,10 @@ class NotifyCalls(TerminalCalls):
     def status(self, path: str | bytes, follow: bool) -> Any:
         """Return the status of a path, an os.stat_result, or the negative error number (man 2 stat)."""
         try:
-            return os.stat(path, follow_symlinks=follow)
+            answer: Any = os.stat(path, follow_symlinks=follow)
         except OSError as error:
-            return negative_errno(error)
+            answer = negative_errno(error)
+        return answer
 
     def inotify_create(self) -> int:
         """Return a new, non-blocking inotify instance (man 2 inotify_init1)."""

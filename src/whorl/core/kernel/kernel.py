@@ -423,70 +423,80 @@ class Kernel(SocketCalls):
         try:
             ends = os.pipe()
         except OSError as error:
-            return negative_errno(error)
-        for fd in ends:
-            os.set_blocking(fd, False)
-        return ends
+            answer: tuple[int, int] | int = negative_errno(error)
+        else:
+            for fd in ends:
+                os.set_blocking(fd, False)
+            answer = ends
+        return answer
 
     def duplicate(self, fd: int, lowest: int = 0) -> int:
         """Duplicate a descriptor; the new one is not below `lowest` (man 2 fcntl, F_DUPFD_CLOEXEC)."""
         try:
-            return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, lowest)
+            result = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, lowest)
         except OSError as error:
-            return negative_errno(error)
+            result = negative_errno(error)
+        return result
 
     def set_blocking(self, fd: int, blocking: bool) -> int:
         """Set or clear the blocking mode of a descriptor (man 2 fcntl)."""
+        code = 0
         try:
             os.set_blocking(fd, blocking)
         except OSError as error:
-            return negative_errno(error)
-        return 0
+            code = negative_errno(error)
+        return code
 
     def file_flags(self, fd: int) -> int:
         """Return a descriptor's access mode and flags, or the negative error number (fcntl, F_GETFL)."""
         try:
-            return fcntl.fcntl(fd, fcntl.F_GETFL)
+            result = fcntl.fcntl(fd, fcntl.F_GETFL)
         except OSError as error:
-            return negative_errno(error)
+            result = negative_errno(error)
+        return result
 
     def file_mode(self, fd: int) -> int:
         """Return the type and mode of a file, or the negative error number (man 2 fstat)."""
         try:
-            return os.fstat(fd).st_mode
+            result = os.fstat(fd).st_mode
         except OSError as error:
-            return negative_errno(error)
+            result = negative_errno(error)
+        return result
 
     def close_file(self, file: Any) -> int:
         """Close a file object and its descriptor."""
+        code = 0
         try:
             file.close()
         except OSError as error:
-            return negative_errno(error)
-        return 0
+            code = negative_errno(error)
+        return code
 
     # Files that are sent.
 
     def file_size(self, fd: int) -> int:
         """Return the size of a file in bytes, or the negative error number (man 2 fstat)."""
         try:
-            return os.fstat(fd).st_size
+            result = os.fstat(fd).st_size
         except OSError as error:
-            return negative_errno(error)
+            result = negative_errno(error)
+        return result
 
     def set_file_position(self, fd: int, offset: int) -> int:
         """Set the position from which the file is read on (man 2 lseek, SEEK_SET)."""
+        code = 0
         try:
             os.lseek(fd, offset, os.SEEK_SET)
         except OSError as error:
-            return negative_errno(error)
-        return 0
+            code = negative_errno(error)
+        return code
 
     # Children.
 
     def pidfd_open(self, pid: int) -> int:
         """Return a descriptor for a child, readable when it has ended (man 2 pidfd_open)."""
         try:
-            return os.pidfd_open(pid)
+            result = os.pidfd_open(pid)
         except OSError as error:
-            return negative_errno(error)
+            result = negative_errno(error)
+        return result

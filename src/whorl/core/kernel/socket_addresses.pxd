@@ -233,7 +233,7 @@ cdef inline unsigned int write_path(object address, sockaddr_storage *into) exce
         try:
             path = PyUnicode_EncodeFSDefault(address)
         except UnicodeError:
-            return 0
+            path = b""
     else:
         return 0
     size = len(path)

@@ -62,57 +62,64 @@ class SocketCalls(FileCalls):
     def open_socket(self, family: int, kind: int, protocol: int) -> Any:
         """Return a new non-blocking socket object, or the negative error number (man 2 socket)."""
         try:
-            sock = socket.socket(family, kind, protocol)
+            answer: Any = socket.socket(family, kind, protocol)
         except OSError as error:
-            return negative_errno(error)
-        sock.setblocking(False)
-        return sock
+            answer = negative_errno(error)
+        else:
+            answer.setblocking(False)
+        return answer
 
     def adopt_socket(self, fd: int) -> Any:
         """Return a socket object for a descriptor that is a socket, or the negative error number."""
         try:
-            sock = socket.socket(fileno=fd)
+            answer: Any = socket.socket(fileno=fd)
         except OSError as error:
-            return negative_errno(error)
-        sock.setblocking(False)
-        return sock
+            answer = negative_errno(error)
+        else:
+            answer.setblocking(False)
+        return answer
 
     def socket_pair(self) -> Any:
         """Return two connected non-blocking socket objects (man 2 socketpair)."""
         try:
-            pair = socket.socketpair()
+            answer: Any = socket.socketpair()
         except OSError as error:
-            return negative_errno(error)
-        for sock in pair:
-            sock.setblocking(False)
-        return pair
+            answer = negative_errno(error)
+        else:
+            for sock in answer:
+                sock.setblocking(False)
+        return answer
 
     # Sockets, by object and address.
 
     def bind(self, sock: Any, address: Any) -> int:
         """Give a socket its address (man 2 bind)."""
+        code = 0
         try:
             sock.bind(address)
         except OSError as error:
-            return negative_errno(error)
-        return 0
+            code = negative_errno(error)
+        return code
 
     def listen(self, sock: Any, backlog: int) -> int:
         """Let a socket take connections (man 2 listen)."""
+        code = 0
         try:
             sock.listen(backlog)
         except OSError as error:
-            return negative_errno(error)
-        return 0
+            code = negative_errno(error)
+        return code
 
     def accept(self, sock: Any) -> Any:
         """Accept a connection; return a non-blocking socket object and the peer's address (man 2 accept)."""
         try:
             connection, address = sock.accept()
         except OSError as error:
-            return negative_errno(error)
-        connection.setblocking(False)
-        return connection, address
+            answer: Any = negative_errno(error)
+        else:
+            connection.setblocking(False)
+            answer = connection, address
+        return answer
 
     def accept_descriptor(self, fd: int) -> Any:
         """Accept a connection; return its descriptor, the peer's address and its own name.
@@ -173,71 +180,78 @@ class SocketCalls(FileCalls):
         try:
             sock = socket.socket(family, socket.SOCK_STREAM, number)
         except OSError:  # Descriptors ran out: this one never had any, and says nothing of a family.
-            return socket.socket.__new__(socket.socket)
-        sock.close()
+            sock = socket.socket.__new__(socket.socket)
+        else:
+            sock.close()
         return sock
 
     def connect(self, sock: Any, address: Any) -> int:
         """Begin to connect a socket; return -EINPROGRESS if that goes on (man 2 connect)."""
+        code = 0
         try:
             sock.connect(address)
         except OSError as error:
-            return negative_errno(error)
-        return 0
+            code = negative_errno(error)
+        return code
 
     def socket_error(self, sock: Any) -> int:
         """Take a socket's pending error; return it as a positive number, 0 if there is none (SO_ERROR)."""
         try:
             code: int = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         except OSError as error:
-            return -negative_errno(error)
+            code = -negative_errno(error)
         return code
 
     def set_option(self, sock: Any, level: int, option: int, value: Any) -> int:
         """Set a socket option (man 2 setsockopt)."""
+        code = 0
         try:
             sock.setsockopt(level, option, value)
         except OSError as error:
-            return negative_errno(error)
-        return 0
+            code = negative_errno(error)
+        return code
 
     def get_option(self, sock: Any, level: int, option: int) -> int:
         """Return a socket option's integer value, or the negative error number (man 2 getsockopt)."""
         try:
             value: int = sock.getsockopt(level, option)
         except OSError as error:
-            return negative_errno(error)
+            value = negative_errno(error)
         return value
 
     def socket_name(self, sock: Any) -> Any:
         """Return a socket's own address, or the negative error number (man 2 getsockname)."""
         try:
-            return sock.getsockname()
+            answer = sock.getsockname()
         except OSError as error:
-            return negative_errno(error)
+            answer = negative_errno(error)
+        return answer
 
     def peer_name(self, sock: Any) -> Any:
         """Return the peer's address, or the negative error number (man 2 getpeername)."""
         try:
-            return sock.getpeername()
+            answer = sock.getpeername()
         except OSError as error:
-            return negative_errno(error)
+            answer = negative_errno(error)
+        return answer
 
     def shutdown(self, sock: Any, how: int) -> int:
         """Shut one or both directions of a socket (man 2 shutdown)."""
+        code = 0
         try:
             sock.shutdown(how)
         except OSError as error:
-            return negative_errno(error)
-        return 0
+            code = negative_errno(error)
+        return code
 
     def close_socket(self, sock: Any) -> int:
         """Close a socket object and its descriptor."""
+        code = 0
         try:
             sock.close()
         except OSError as error:
-            return negative_errno(error)
-        return 0
+            code = negative_errno(error)
+        return code
 
     # The file system, as far as UNIX sockets live in it.
 
@@ -246,21 +260,25 @@ class SocketCalls(FileCalls):
         try:
             status = _stat(path)
         except OSError as error:
-            return negative_errno(error)
-        return status.st_mode, status.st_ino
+            answer: tuple[int, int] | int = negative_errno(error)
+        else:
+            answer = status.st_mode, status.st_ino
+        return answer
 
     def unlink(self, path: str | bytes) -> int:
         """Remove a name (man 2 unlink)."""
+        code = 0
         try:
             _unlink(path)
         except OSError as error:
-            return negative_errno(error)
-        return 0
+            code = negative_errno(error)
+        return code
 
     def change_mode(self, path: str | bytes, mode: int) -> int:
         """Set the permissions of a file (man 2 chmod)."""
+        code = 0
         try:
             os.chmod(path, mode)
         except OSError as error:
-            return negative_errno(error)
-        return 0
+            code = negative_errno(error)
+        return code

@@ -210,9 +210,10 @@ class LoopLifecycle(LoopExecution):
         except OSError as error:
             if error.errno not in EXHAUSTED:
                 raise
-            return  # Signals interrupt most sleeps all the same; the next sleep tries again.
-        pipe.arm(yield_to_others=not self._wants_signals())
-        self._arms_signals = False
+            # Signals interrupt most sleeps all the same; the next sleep tries again.
+        else:
+            pipe.arm(yield_to_others=not self._wants_signals())
+            self._arms_signals = False
 
     def _signal_pipe(self) -> SignalPipe:
         if self._signals is None:

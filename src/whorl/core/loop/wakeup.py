@@ -125,7 +125,7 @@ class Wakeup(IOHandle):
             try:
                 fd, pair = self._given_up.pop()
             except IndexError:  # Another thread was faster.
-                return
+                break
             if pair is None:
                 self._kernel.close(fd)
                 continue
@@ -185,12 +185,13 @@ class SignalPipe(IOHandle):
             self._former = _loop_of(self)._host.set_wakeup_fd(self._pair[1].fileno())
         except ValueError:
             self._former = None
-            if yield_to_others:
-                return  # The main thread of another interpreter: it gets no signals.
-            raise
-        _armed.add(self)
-        if self._former != -1 and yield_to_others:
-            self.disarm()
+            if not yield_to_others:
+                raise
+            # The main thread of another interpreter: it gets no signals.
+        else:
+            _armed.add(self)
+            if self._former != -1 and yield_to_others:
+                self.disarm()
 
     def _take_back(self) -> None:
         """Set this pipe as the wakeup fd again if another took its place, as asyncio does per new handler."""

@@ -62,7 +62,7 @@ cdef class Datagrams(IOHandle):
     @cython.locals(count=Py_ssize_t, place=Py_ssize_t, size=Py_ssize_t, arrived=list)
     cdef object _receive(self)
     cdef object _enqueue(self, object data, object address, object extra)
-    @cython.locals(sent=Py_ssize_t, waiting=Py_ssize_t)
+    @cython.locals(refused=bint, sent=Py_ssize_t, waiting=Py_ssize_t)
     cdef object _flush(self)
     cdef object _advance(self, Py_ssize_t sent)
     @cython.locals(datagram=tuple, data=bytes)

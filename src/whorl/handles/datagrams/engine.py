@@ -116,7 +116,8 @@ class Datagrams(IOHandle):
     def _release(self) -> None:
         """Leave the poller and close the socket."""
         self._reading = False
-        self._arrived = []
+        if self._arrived:
+            self._arrived = []  # It takes memory, which may be missing: only if it must be.
         self._next = 0
         self._drop_unsent()
         self._poller.remove(self)
@@ -127,7 +128,8 @@ class Datagrams(IOHandle):
 
     def _drop_unsent(self) -> None:
         """Drop the datagrams that wait to be sent."""
-        self._queue = []
+        if self._queue:
+            self._queue = []
         self._first = 0
         self._unsent = 0
 
@@ -181,7 +183,7 @@ class Datagrams(IOHandle):
                 count = self._kernel.recv_datagrams(self._socket, self._arrived, self._batch)
             except Exception as error:
                 self._receive_refused(error)
-                return
+                count = EAGAIN
             if count < 0:
                 if count != EAGAIN and count != EINTR:
                     self._receive_failed(-count)
@@ -229,6 +231,7 @@ class Datagrams(IOHandle):
 
     def _flush(self) -> None:
         """Send the queued datagrams, as far as the kernel takes them."""
+        refused = False
         for _ in range(WRITES_PER_EVENT):
             if not self._queue:
                 break
@@ -238,7 +241,8 @@ class Datagrams(IOHandle):
                 raise
             except BaseException as error:
                 self._datagram_refused(self._take_first(), error)
-                return
+                refused = True
+                break
             if sent > 0:
                 waiting = self._unsent - sent * self._header
                 self._advance(sent)
@@ -250,6 +254,8 @@ class Datagrams(IOHandle):
                 return
             else:
                 break
+        if refused:
+            return
         self._sent_some()
         if self._handle_state == OPEN:
             self._update_interest()
