@@ -7,7 +7,7 @@ import socket
 from asyncio import futures, streams
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, thread
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any
 from unittest import mock
 
@@ -65,6 +65,12 @@ def is_stock_client_factory() -> bool:
     return all(map(stock.is_stock_client_factory, factories))
 
 
+def has_stock_end_of_data() -> bool:
+    protocol = mock.Mock()
+    protocol.eof_received = MethodType(streams.StreamReaderProtocol.eof_received, protocol)
+    return stock.has_stock_end_of_data(protocol)
+
+
 def is_stock_submit() -> bool:
     return stock.is_stock_submit(ThreadPoolExecutor.submit)
 
@@ -105,7 +111,11 @@ ASSUMPTIONS: dict[Question, list[tuple[Any, str]]] = {
         (owner, name)
         for owner, names in (
             (streams.StreamReader, sorted(vars(reader_writer.StreamReader))),  # each that our reader replaces
-            (streams.StreamReaderProtocol, ["connection_made", "data_received"]),
+            (streams.StreamReader, ["_wakeup_waiter"]),
+            (
+                streams.StreamReaderProtocol,
+                ["connection_made", "data_received", "eof_received", "_stream_reader"],
+            ),
             (streams.StreamWriter, ["drain", "__init__", "__del__"]),
         )
         for name in names
@@ -127,6 +137,7 @@ ASSUMPTIONS: dict[Question, list[tuple[Any, str]]] = {
         (streams.StreamReader, "__init__"),
         (streams.StreamReaderProtocol, "__init__"),
     ],
+    has_stock_end_of_data: [(streams.StreamReaderProtocol, "eof_received")],
     is_stock_server_factory: [],
     is_stock_client_factory: [],
     is_stock_submit: [(ThreadPoolExecutor, "submit")],

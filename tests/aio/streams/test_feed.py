@@ -82,6 +82,51 @@ async def test_wrapped_feed_data_sees_all_data(connect: Connect) -> None:
     assert seen == [b"data"]
 
 
+@pytest.mark.parametrize("method", ["eof_received", "feed_eof", "_wakeup_waiter"])
+async def test_the_end_of_data_reaches_a_replaced_method(
+    loop: whorl.EventLoop, connect: Connect, method: str
+) -> None:
+    reader, protocol, _, peer = await adopted(connect)
+    owner = protocol if method == "eof_received" else reader
+    original, seen = getattr(owner, method), []
+
+    def watch() -> object:
+        seen.append(method)
+        return original()
+
+    setattr(owner, method, watch)
+    reading = loop.create_task(reader.read())
+    await waits(reader)
+    peer.shutdown(socket.SHUT_WR)
+    assert await reading == b""
+    assert seen[:1] == [method]
+
+
+async def test_the_end_of_data_reaches_a_method_that_was_replaced_in_the_class(connect: Connect) -> None:
+    reader, _, _, peer = await adopted(connect)
+    seen: list[Any] = []
+    original = asyncio.StreamReaderProtocol.eof_received
+
+    def watch(protocol: Any) -> bool | None:
+        seen.append(protocol)
+        return original(protocol)
+
+    with mock.patch.object(asyncio.StreamReaderProtocol, "eof_received", watch):
+        peer.shutdown(socket.SHUT_WR)
+        assert await reader.read() == b""
+    assert len(seen) == 1
+
+
+async def test_the_end_of_data_leaves_the_transport_open(connect: Connect) -> None:
+    reader, _, transport, peer = await adopted(connect)
+    peer.shutdown(socket.SHUT_WR)
+    assert await reader.read() == b""
+    assert reader.at_eof()
+    assert not transport.is_closing()
+    transport.write(b"answer")
+    assert await asyncio.get_running_loop().sock_recv(peer, 10) == b"answer"
+
+
 async def test_waiting_for_data_makes_no_future(loop: whorl.EventLoop, connect: Connect) -> None:
     reader, _, _, peer = await adopted(connect)
     with mock.patch.object(loop, "create_future", side_effect=AssertionError):

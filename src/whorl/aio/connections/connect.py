@@ -26,7 +26,6 @@ from whorl.aio.connections.arguments import (
     check_tls_timeouts,
 )
 from whorl.aio.connections.resolver import AddressInfo, resolve_or_raise
-from whorl.aio.interop.stock import is_stock_client_factory
 from whorl.aio.sockets.checks import check_plain_socket, check_stream_socket
 from whorl.aio.sockets.connect_attempt import ConnectAttempt
 from whorl.aio.sockets.connect_plain import (
@@ -34,12 +33,11 @@ from whorl.aio.sockets.connect_plain import (
     connect_descriptor,
     connect_to_numbers,
     is_stock_loop,
-    transport_for,
+    open_transport,
     transport_over_socket,
 )
 from whorl.aio.sockets.sock_methods import connected
 from whorl.aio.sockets.watch import release_fd_for_transport
-from whorl.aio.streams.adoption import attach_new_feed
 from whorl.aio.transports.public import SocketTransport
 from whorl.aio.transports.stream import StreamTransport
 from whorl.aio.transports.tls import TLSProtocol
@@ -54,6 +52,8 @@ if TYPE_CHECKING:
 
     ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
     SSL: TypeAlias = "bool | ssl_module.SSLContext | None"
+
+AF_UNIX = int(socket.AF_UNIX)
 
 # Since 3.13 the text of an error that names an address also has its number.
 _SHOWS_ERROR_NUMBERS = sys.version_info >= (3, 13)
@@ -85,11 +85,15 @@ async def create_connection(
 
     Source: ``asyncio.loop.create_connection``.
     """
-    if ssl and server_hostname is None:
-        server_hostname = host or None
-    check_server_hostname(ssl, server_hostname, "You must set server_hostname when using ssl without a host")
-    check_tls_timeouts(ssl, ssl_handshake_timeout, ssl_shutdown_timeout)
-    check_host_or_socket(host, port, sock, "host and port was not specified and no sock specified")
+    is_tls = ssl or server_hostname is not None
+    if is_tls or ssl_handshake_timeout is not None or ssl_shutdown_timeout is not None:
+        if ssl and server_hostname is None:
+            server_hostname = host or None
+        missing = "You must set server_hostname when using ssl without a host"
+        check_server_hostname(ssl, server_hostname, missing)
+        check_tls_timeouts(ssl, ssl_handshake_timeout, ssl_shutdown_timeout)
+    if sock is not None or host is None:
+        check_host_or_socket(host, port, sock, "host and port was not specified and no sock specified")
     is_own = sock is None  # and will be made here
     if is_own:
         attempt = None
@@ -145,11 +149,7 @@ async def _open_plain(
     """Connect a socket that has no object; return a protocol and its transport, once both know each other."""
     try:
         await attempt
-        attempt.check(address)
-        protocol = protocol_factory()
-        if is_stock_client_factory(protocol_factory):
-            attach_new_feed(protocol)
-        transport, wait = transport_for(attempt, protocol)
+        transport, protocol, wait = open_transport(attempt, address, protocol_factory)
     except BaseException:
         attempt.give_up()
         raise
@@ -330,17 +330,22 @@ async def create_unix_connection(
     Source: ``asyncio.loop.create_unix_connection``.
     """
     assert server_hostname is None or isinstance(server_hostname, str)
-    check_server_hostname(ssl, server_hostname, "you have to pass server_hostname when using ssl")
-    check_tls_timeouts(ssl, ssl_handshake_timeout, ssl_shutdown_timeout)
-    check_path_or_socket(path, sock, "no path and sock were specified")
+    is_tls = ssl or server_hostname is not None
+    if is_tls or ssl_handshake_timeout is not None or ssl_shutdown_timeout is not None:
+        check_server_hostname(ssl, server_hostname, "you have to pass server_hostname when using ssl")
+        check_tls_timeouts(ssl, ssl_handshake_timeout, ssl_shutdown_timeout)
+    if sock is not None or path is None:
+        check_path_or_socket(path, sock, "no path and sock were specified")
     is_own = sock is None  # and will be made here
     if is_own:
-        sock = await _connect_path(loop, os.fspath(path))
-        if type(sock) is ConnectAttempt:
-            if not ssl:
-                return await _open_plain(sock, (), protocol_factory)
+        path = os.fspath(path)
+        attempt = connect_descriptor(loop, AF_UNIX, 0, path) if is_stock_loop(loop) else None
+        if attempt is not None and not ssl:
+            return await _open_plain(attempt, path, protocol_factory)
+        if attempt is not None:
             timeouts = ssl_handshake_timeout, ssl_shutdown_timeout
-            return await _open_tls(loop, sock, (), protocol_factory, ssl, server_hostname, timeouts)
+            return await _open_tls(loop, attempt, path, protocol_factory, ssl, server_hostname, timeouts)
+        sock = await _connect_path(loop, path)
     transport, protocol = await loop._create_connection_transport(
         sock,
         protocol_factory,
@@ -355,10 +360,6 @@ async def create_unix_connection(
 
 
 async def _connect_path(loop: AnyLoop, path: str | bytes) -> Any:
-    if is_stock_loop(loop):
-        attempt = connect_descriptor(loop, socket.AF_UNIX, 0, path)
-        if attempt is not None:
-            return await connected(attempt, path)
     sock = loop._kernel.open_socket(socket.AF_UNIX, socket.SOCK_STREAM, 0)
     if isinstance(sock, int):
         raise os_error(sock)

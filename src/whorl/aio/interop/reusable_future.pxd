@@ -19,10 +19,15 @@ cdef extern from "Python.h":
     PyObject *PyCFunction_GET_SELF(object method)
     bint PyContext_CheckExact(PyObject *thing)
 
+cdef extern from "whorl/aio/interop/reusable_future.h":
+    object future_of "whorl_future_of"(object cls, tuple none)
+
 cdef extern from "whorl/core/references.h":
     bint has_one_holder "whorl_has_single_reference"(PyObject *thing) noexcept
 
 cdef object Future
+cdef object _running_loop
+cdef tuple NO_ARGUMENTS
 cdef object PENDING
 cdef object remove_callback
 cdef PyGetSetDef *STATE
@@ -42,6 +47,7 @@ cdef class ReusableFuture:
     cdef bint _is_awaited
     cdef object _error
 
+    cdef object _set_up(self, Loop loop)
     cdef object _reset(self)
     cdef object _look_at_future(self)
     cdef bint _is_wanted(self) except -1
@@ -52,6 +58,12 @@ cdef class ReusableFuture:
     @cython.locals(taken=tuple)
     cdef bint _is_stepped_now(self) except -1
     cdef Callback _first_call(self)
+
+
+cdef inline object new_future(Loop loop):
+    if _running_loop is not None and _running_loop() is loop:
+        return future_of(Future, NO_ARGUMENTS)
+    return Future(loop=loop)
 
 
 cdef inline bint has_one_other_reference(ReusableFuture wait) noexcept:

@@ -20,15 +20,22 @@ try:
 except ImportError:
     from whorl.core import cython_shim as cython
 
+_asyncio: Any
 try:
+    import _asyncio
     from _asyncio import Future as _Future  # whatever a program puts in the place of `asyncio.Future`
 except ImportError:
+    _asyncio = None
     from asyncio import Future as _Future
 
 if TYPE_CHECKING:
     from whorl.core.loop.loop import Loop
 
 Future: Any = _Future
+# Without a loop a future is the running loop's, which is said in no dictionary. In 3.11 each such future asks
+# the system for the number of the process.
+_running_loop: Any = getattr(_asyncio, "_get_running_loop", None) if sys.version_info >= (3, 12) else None
+NO_ARGUMENTS: tuple[()] = ()
 PENDING = "PENDING"
 #: Since 3.13 a task can take a request to cancel it back before it has seen it.
 TAKES_CANCEL_BACK = sys.version_info >= (3, 13)
@@ -66,6 +73,10 @@ if not cython.compiled:
         """Return whether the future of a wait has no other reference; uncompiled this is unknown."""
         return False
 
+    def new_future(loop: Loop) -> Any:
+        """Return a new future of CPython's class."""
+        return Future(loop=loop)
+
 
 class _NoLoop:
     """A stand-in for the loop of a future that is done from the start."""
@@ -96,8 +107,11 @@ class ReusableFuture:
     __slots__ = ("_done", "_error", "_event_loop", "_future", "_is_awaited")
 
     def __init__(self, loop: Loop) -> None:
+        self._set_up(loop)
+
+    def _set_up(self, loop: Loop) -> None:
         self._event_loop = loop
-        self._future: Any = Future(loop=loop)
+        self._future: Any = new_future(loop)
         self._done = False
         self._is_awaited = False  # whether the future may have a callback
         self._error: BaseException | None = None
@@ -105,7 +119,7 @@ class ReusableFuture:
     def _reset(self) -> None:
         """Be as new."""
         if self._is_awaited or not has_one_other_reference(self) or not is_pending(self._future):
-            self._future = Future(loop=self._event_loop)
+            self._future = new_future(self._event_loop)
         self._done = self._is_awaited = False
         self._error = None
 

@@ -1,6 +1,18 @@
 cimport cython
 
+from cpython.object cimport PyObject
+
 from whorl.aio.interop.class_snapshot cimport ClassSnapshot
+
+cdef extern from "Python.h":
+    bint PyMethod_Check(object thing) noexcept
+    PyObject *PyMethod_GET_FUNCTION(object method)
+    object bound_method "PyMethod_New"(object function, object owner)
+
+
+cdef inline bint is_method_of(object method, object function) noexcept:
+    return PyMethod_Check(method) and PyMethod_GET_FUNCTION(method) == <PyObject *>function
+
 
 cdef object _Reader
 cdef object _Protocol
@@ -18,8 +30,10 @@ cdef dict _CONNECTION_METHODS_OF_LOOPS
 cdef dict _LAST_SUBCLASS
 cdef tuple _FACTORIES_OF_CLIENTS
 cdef dict _NAMES_OF_STREAMS
+cdef dict _NAMES_OF_SOCKETS
 cdef object _COROUTINES
 cdef object _CONNECTION_MADE
+cdef object _EOF_RECEIVED
 cdef object _OWN_CONNECTION_MADE
 cdef bint _KNOWS_READERS
 cdef bint _KNOWS_WRITERS
@@ -31,6 +45,7 @@ cpdef bint has_stock_stream_constructors() except -1
 cpdef bint has_stock_writer_attributes() except -1
 cpdef bint has_stock_reader_attributes() except -1
 cpdef object connection_made_of(object protocol)
+cpdef bint has_stock_end_of_data(object protocol) except -1
 cpdef bint is_stock_client_factory(object factory) except -1
 cpdef bint has_stock_executor_methods() except -1
 cpdef bint has_stock_future_chain() except -1

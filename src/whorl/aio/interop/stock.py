@@ -10,6 +10,18 @@ from typing import Any
 
 from whorl.aio.interop.class_snapshot import ClassSnapshot
 
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if not cython.compiled:
+    bound_method = MethodType
+
+    def is_method_of(method: Any, function: Any) -> bool:
+        """Return whether it is this function, bound to some object."""
+        return type(method) is MethodType and method.__func__ is function
+
 # All of these are as they were when this module was imported.
 _Reader: Any = streams.StreamReader
 _Protocol: Any = streams.StreamReaderProtocol
@@ -39,9 +51,9 @@ _METHODS_OF_STREAMS = _snapshot(
     (
         _Reader,
         "feed_data at_eof set_transport feed_eof _maybe_resume_transport _wait_for_data "
-        "read readline readuntil readexactly",
+        "read readline readuntil readexactly _wakeup_waiter",
     ),
-    (_Protocol, "connection_made data_received"),
+    (_Protocol, "connection_made data_received eof_received _stream_reader"),
     (_Writer, "drain __init__ __del__"),
 )
 
@@ -140,9 +152,16 @@ def _makes(attributes: set[str], kind: Any, *args: Any) -> bool:
     return answer
 
 
+def _known(name: str, uses: set[str]) -> Any:
+    """Return a method of stream protocols if it uses these names only; if not, None, which no method is."""
+    method = vars(_Protocol).get(name)
+    return method if type(method) is FunctionType and set(method.__code__.co_names) == uses else None
+
+
 _NAMES_OF_STREAMS = vars(streams)
 _COROUTINES: Any = vars(streams).get("coroutines")
 _CONNECTION_MADE: Any = vars(_Protocol).get("connection_made")
+_EOF_RECEIVED: Any = _known("eof_received", {"_stream_reader", "feed_eof", "_over_ssl"})
 #: The same function, but its writers are of the class that was given to `make_writers_of`.
 _OWN_CONNECTION_MADE: Any = None
 _KNOWS_READERS = _makes(_OF_READERS, _Reader, 1, _NoLoop())
@@ -157,8 +176,8 @@ def has_stock_stream_methods() -> bool:
 def has_stock_stream_constructors() -> bool:
     """Return whether asyncio's classes and constructors of streams are in place; if not, they are called."""
     return (
-        streams.StreamReader is _Reader
-        and streams.StreamReaderProtocol is _Protocol
+        _NAMES_OF_STREAMS.get("StreamReader") is _Reader
+        and _NAMES_OF_STREAMS.get("StreamReaderProtocol") is _Protocol
         and _CONSTRUCTORS_OF_STREAMS.is_current()
     )
 
@@ -186,16 +205,20 @@ def connection_made_of(protocol: Any) -> Any:
     """
     own = protocol.connection_made
     if (
-        type(own) is MethodType
-        and own.__func__ is _CONNECTION_MADE
+        is_method_of(own, _CONNECTION_MADE)
         and protocol._client_connected_cb is not None
         and _OWN_CONNECTION_MADE is not None
         and _METHODS_OF_STREAMS.is_current()
         and _NAMES_OF_STREAMS.get("StreamWriter") is _Writer
         and _NAMES_OF_STREAMS.get("coroutines") is _COROUTINES
     ):
-        return MethodType(_OWN_CONNECTION_MADE, protocol)
+        return bound_method(_OWN_CONNECTION_MADE, protocol)
     return own
+
+
+def has_stock_end_of_data(protocol: Any) -> bool:
+    """Return whether a stream protocol has asyncio's `eof_received`; if not, that is called."""
+    return _METHODS_OF_STREAMS.is_current() and is_method_of(protocol.eof_received, _EOF_RECEIVED)
 
 
 def has_stock_protocol_attributes(protocol: Any, callback: Any) -> bool:
@@ -283,6 +306,7 @@ def is_stock_executor(executor: Any) -> bool:
 
 # Sockets.
 
+_NAMES_OF_SOCKETS = vars(socket)
 _METHODS_OF_SOCKETS = _snapshot(
     (
         _Socket,
@@ -294,7 +318,7 @@ _METHODS_OF_SOCKETS = _snapshot(
 
 def has_stock_sockets() -> bool:
     """Return whether `socket.socket` and its methods are CPython's; if not, each connection has one."""
-    return socket.socket is _Socket and _METHODS_OF_SOCKETS.is_current()
+    return _NAMES_OF_SOCKETS.get("socket") is _Socket and _METHODS_OF_SOCKETS.is_current()
 
 
 def is_stock_socket(sock: Any) -> bool:

@@ -1,16 +1,8 @@
 /* Making CPython's futures and tasks. */
 #pragma once
+#include "whorl/aio/interop/reusable_future.h"
 #include "whorl/core/references.h"
 #include "whorl/core/vectorcall.h"
-
-/* Make an object of exactly this class from these arguments. Python's call of a class packs them anew. */
-static inline PyObject *whorl_future_of(PyObject *cls, PyObject *arguments) {
-    PyTypeObject *type = (PyTypeObject *)cls;
-    PyObject *made = arguments == NULL ? NULL : type->tp_new(type, arguments, NULL);
-    if (made != NULL && type->tp_init(made, arguments, NULL) < 0)
-        Py_CLEAR(made);
-    return made;
-}
 
 static PyObject *whorl_spare_arguments; /* a tuple of one item, to which no other code has a reference */
 

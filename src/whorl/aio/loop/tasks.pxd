@@ -8,6 +8,7 @@ cdef extern from "whorl/aio/loop/tasks.h":
 cdef object _FUTURE
 cdef object _TASK
 cdef dict _NAMES
+cdef dict _NAMES_OF_FUTURES
 cdef object _running_loop
 cdef tuple _NONE
 

@@ -46,6 +46,7 @@ _OF_RUNNING: Any = _asyncio if sys.version_info >= (3, 12) else None
 _FUTURE: Any = getattr(_OF_RUNNING, "Future", None)
 _TASK: Any = getattr(_OF_RUNNING, "Task", None)
 _NAMES = vars(tasks)  # in which programs put other classes
+_NAMES_OF_FUTURES = vars(futures)
 _running_loop: Any = getattr(_OF_RUNNING, "_get_running_loop", None)
 _NONE: tuple[()] = ()
 
@@ -72,7 +73,7 @@ def create_future(loop: AnyLoop) -> asyncio.Future[Any]:
 
     Source: ``asyncio.loop.create_future``.
     """
-    if cython.compiled and futures.Future is _FUTURE and _running_loop() is loop:
+    if cython.compiled and _NAMES_OF_FUTURES.get("Future") is _FUTURE and _running_loop() is loop:
         return future_of(_FUTURE, _NONE)  # type: ignore[no-any-return]
     return futures.Future(loop=loop)
 

@@ -1,6 +1,6 @@
 cimport cython
 
-from whorl.aio.streams.feed cimport StreamWait
+from whorl.aio.streams.feed cimport StreamWait, new_wait
 from whorl.core.callback cimport AbstractLoop
 from whorl.core.kernel.kernel cimport Kernel
 from whorl.core.loop.loop cimport Loop

@@ -31,6 +31,7 @@ NO_KIND: tuple[int, int, None] = (0, 0, None)
 DONE: Iterator[None] = iter(())
 
 if not cython.compiled:
+    from whorl.aio.streams.feed import new_wait
 
     def owns_fd(attempt: Any) -> bool:
         """Return whether the attempt has to close its descriptor."""
@@ -65,7 +66,7 @@ class ConnectAttempt(IOHandle):
 
     def _watch(self) -> None:
         """Let the poller tell when the connect ends."""
-        self._wait = StreamWait(self._machine)
+        self._wait = new_wait(self._machine)
         self._edge = self._machine._poller.edge_triggered
         self._machine._poller.add(self, ALL if self._owns_fd and self._edge else WRITABLE)
         self._activate()
@@ -134,7 +135,7 @@ class ConnectAttempt(IOHandle):
         """Return a wait for the next thing to wait for."""
         wait = self._wait
         if wait is None:
-            return StreamWait(self._machine)
+            return new_wait(self._machine)
         wait._reset()
         return wait
 

@@ -1,9 +1,12 @@
 cimport cython
 from cpython.object cimport PyObject, PyTypeObject
 
-from whorl.aio.interop.stock cimport has_stock_connection_methods, has_stock_sockets, is_stock_socket
+from whorl.aio.interop.stock cimport (
+    has_stock_connection_methods, has_stock_sockets, is_stock_client_factory, is_stock_socket
+)
 from whorl.aio.sockets.connect_attempt cimport ConnectAttempt
 from whorl.aio.sockets.watch cimport release_fd_for_transport
+from whorl.aio.streams.adoption cimport attach_new_feed
 from whorl.aio.streams.feed cimport StreamWait, attributes_of
 from whorl.aio.transports.fd_table cimport TransportTable
 from whorl.aio.transports.stream cimport StreamTransport, new
@@ -25,7 +28,8 @@ cdef int SOCK_DGRAM
 cdef int IPPROTO_TCP
 cdef int IPPROTO_UDP
 cdef int UNKNOWN_ADDRESS
-cdef tuple IN_PROGRESS
+cdef int IN_PROGRESS
+cdef int INTERRUPTED
 cdef str ANY_ADDRESS
 cdef object CONNECTION_METHODS
 cdef object FAMILY
@@ -48,7 +52,7 @@ cpdef ConnectAttempt connect_descriptor(object loop, int family, int protocol, o
 @cython.locals(machine=Loop, table=TransportTable, family=int, kind=int, fd=int, code=int, attempt=ConnectAttempt)
 cpdef ConnectAttempt connect_socket(object loop, object sock, object address)
 @cython.locals(wait=StreamWait)
-cpdef tuple transport_for(ConnectAttempt attempt, object protocol)
+cpdef tuple open_transport(ConnectAttempt attempt, object address, object protocol_factory)
 @cython.locals(machine=Loop, fd=int, transport=StreamTransport)
 cpdef object begin_transport(ConnectAttempt attempt, object protocol, object waiter)
 @cython.locals(machine=Loop, family=int, fd=int, transport=StreamTransport)

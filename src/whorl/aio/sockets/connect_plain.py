@@ -17,10 +17,12 @@ from whorl.aio.interop.stock import (
     CONNECTION_METHODS,
     has_stock_connection_methods,
     has_stock_sockets,
+    is_stock_client_factory,
     is_stock_socket,
 )
 from whorl.aio.sockets.connect_attempt import ConnectAttempt
 from whorl.aio.sockets.watch import release_fd_for_transport
+from whorl.aio.streams.adoption import attach_new_feed
 from whorl.aio.transports.public import SocketTransport
 from whorl.aio.transports.stream import StreamTransport
 from whorl.core.kernel.errors import UNKNOWN_ADDRESS, os_error
@@ -43,7 +45,8 @@ SOCK_DGRAM = int(socket.SOCK_DGRAM)
 IPPROTO_TCP = int(socket.IPPROTO_TCP)
 IPPROTO_UDP = int(socket.IPPROTO_UDP)
 ANY_ADDRESS = "0.0.0.0"
-IN_PROGRESS = (-errno.EINPROGRESS, -errno.EINTR)
+IN_PROGRESS = -errno.EINPROGRESS
+INTERRUPTED = -errno.EINTR  # it goes on all the same
 
 # The numbers behind the attributes of a socket object: Python's own attributes make an enum member each time.
 FAMILY, KIND, PROTOCOL = (vars(_socket.socket)[name] for name in ("family", "type", "proto"))
@@ -111,7 +114,7 @@ def connect_descriptor(loop: AnyLoop, family: int, protocol: int, address: Any) 
             release_fd_for_transport(loop, fd)
         code = kernel.connect_descriptor(fd, family, address)
         if code != UNKNOWN_ADDRESS:
-            if code and code not in IN_PROGRESS:
+            if code and code != IN_PROGRESS and code != INTERRUPTED:
                 raise os_error(code)
             made: ConnectAttempt = new(ConnectAttempt)
             made._init_begun(machine, fd, (family, protocol, None))
@@ -149,7 +152,7 @@ def connect_socket(loop: AnyLoop, sock: Any, address: Any) -> ConnectAttempt | N
     code = machine._kernel.connect_descriptor(fd, family, address)
     if code == UNKNOWN_ADDRESS:
         return None
-    if code and code not in IN_PROGRESS:
+    if code and code != IN_PROGRESS and code != INTERRUPTED:
         raise os_error(code)
     attempt: ConnectAttempt = new(ConnectAttempt)
     attempt._init_begun(machine, fd, (family, 0, None))
@@ -158,10 +161,19 @@ def connect_socket(loop: AnyLoop, sock: Any, address: Any) -> ConnectAttempt | N
     return attempt
 
 
-def transport_for(attempt: ConnectAttempt, protocol: Any) -> tuple[Any, StreamWait]:
-    """Return the transport of a connection, and the wait until the protocol knows it."""
+def open_transport(
+    attempt: ConnectAttempt, address: Any, protocol_factory: Any
+) -> tuple[Any, Any, StreamWait]:
+    """Return the transport of a connection, its protocol, and the wait until the protocol knows it.
+
+    Raise the error of the connect, if there is one, with the address in its text.
+    """
+    attempt.check(address)
+    protocol = protocol_factory()
+    if is_stock_client_factory(protocol_factory):
+        attach_new_feed(protocol)
     wait = attempt.reuse_wait()
-    return begin_transport(attempt, protocol, wait), wait
+    return begin_transport(attempt, protocol, wait), protocol, wait
 
 
 def begin_transport(attempt: ConnectAttempt, protocol: Any, waiter: Any) -> Any:

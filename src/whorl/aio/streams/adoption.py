@@ -7,6 +7,7 @@ from typing import Any
 
 from whorl.aio.interop.stock import (
     connection_made_of,
+    has_stock_end_of_data,
     has_stock_reader_attributes,
     has_stock_stream_methods,
 )
@@ -14,8 +15,36 @@ from whorl.aio.streams.feed import StreamFeed
 from whorl.aio.streams.reader_writer import StreamReader
 from whorl.core.loop.loop import Loop
 
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if not cython.compiled:
+    import weakref
+
+    from whorl.aio.streams.feed import attributes_of, new_feed
+
+    weak_reference = weakref.ref
+
+    def new_object(cls: Any) -> Any:
+        """Return an object of a class, without calling `__init__`."""
+        return cls.__new__(cls)
+
+    def replace_attributes(thing: Any, attributes: dict[str, Any]) -> None:
+        """Give an object another dictionary."""
+        thing.__dict__ = attributes
+
+
+NO_ARGUMENTS: tuple[()] = ()
 _Reader: Any = streams.StreamReader
 _Protocol: Any = streams.StreamReaderProtocol
+
+
+def _reader_of(protocol: Any) -> Any:
+    """Return the reader of a protocol as asyncio's property `_stream_reader` does."""
+    source = protocol._stream_reader_wr
+    return None if source is None else source()
 
 
 def attach_feed(protocol: Any) -> StreamFeed | None:
@@ -25,7 +54,7 @@ def attach_feed(protocol: Any) -> StreamFeed | None:
     """
     if type(protocol) is not _Protocol or not has_stock_stream_methods():
         return None
-    reader = protocol._stream_reader
+    reader = _reader_of(protocol)
     if type(reader) is StreamReader:
         adopted: StreamFeed = reader._received
         return adopted
@@ -48,18 +77,33 @@ def attach_new_feed(protocol: Any) -> None:
     """
     if type(protocol) is not _Protocol or not has_stock_stream_methods():
         return
-    reader = protocol._stream_reader
-    if type(reader) is not _Reader or not isinstance(reader._loop, Loop) or reader._loop._debug:
+    source = protocol._stream_reader_wr
+    reader = None if source is None else source()
+    if type(reader) is not _Reader or not has_stock_reader_attributes():
         return
-    if not has_stock_reader_attributes():
+    owner = reader._loop
+    if not isinstance(owner, Loop):
         return
-    loop: Loop = reader._loop
-    received = StreamFeed(loop)
+    loop: Loop = owner
+    if loop._debug:
+        return
+    received = new_feed(loop)
     received.set_limit(reader._limit)
-    received.source = protocol._stream_reader_wr
+    received.source = source
     received.is_direct = True
     reader.__class__ = StreamReader
-    reader.__dict__ = {"_loop": loop, "_received": received}
+    replace_attributes(reader, {"_loop": loop, "_received": received})
+
+
+def new_reader(loop: Loop, limit: Any) -> Any:
+    """Return a reader as one of asyncio's is after it was adopted."""
+    received = new_feed(loop)
+    received.set_limit(limit)
+    reader = new_object(StreamReader)
+    replace_attributes(reader, {"_loop": loop, "_received": received})
+    received.source = weak_reference(reader)
+    received.is_direct = True
+    return reader
 
 
 def adopted_connection_made(protocol: Any) -> Any:
@@ -67,3 +111,17 @@ def adopted_connection_made(protocol: Any) -> Any:
     if type(protocol) is _Protocol and type(protocol._stream_reader) is StreamReader:
         return connection_made_of(protocol)
     return protocol.connection_made
+
+
+def end_arrived(protocol: Any, feed: StreamFeed) -> bool:
+    """Do what the protocol's `eof_received` does for the reader of a feed; False if it is to be called."""
+    if type(protocol) is not _Protocol or not has_stock_end_of_data(protocol):
+        return False
+    reader = _reader_of(protocol)
+    if type(reader) is not StreamReader or protocol._over_ssl:
+        return False
+    known = attributes_of(reader)
+    if known.get("_received") is not feed or "feed_eof" in known or "_wakeup_waiter" in known:
+        return False
+    feed.end()
+    return True

@@ -15,6 +15,7 @@ cdef class StreamBuffer:
     cdef bytearray _flat
     cdef bint _lent
 
+    cdef object _set_up_buffer(self)
     cdef Py_ssize_t _count(self) except -1
     cpdef object replace(self, object content)
     cpdef bytearray lend(self)

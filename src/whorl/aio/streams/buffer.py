@@ -29,13 +29,16 @@ class StreamBuffer:
     __slots__ = ("_chunks", "_flat", "_lent", "_offset", "_size")
 
     def __init__(self, content: bytes | bytearray = b"") -> None:
+        self._set_up_buffer()
+        if content:
+            self.replace(content)
+
+    def _set_up_buffer(self) -> None:
         self._chunks: list[bytes] = []
         self._offset = 0  # the number of bytes of the first chunk that were taken
         self._size = 0  # the number of bytes in the chunks that were not taken
         self._flat: bytearray | None = None  # the bytearray that holds the bytes in place of the chunks
         self._lent = False  # whether other code refers to the bytearray
-        if content:
-            self.replace(content)
 
     def __len__(self) -> int:
         return self._count()

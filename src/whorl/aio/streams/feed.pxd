@@ -18,7 +18,9 @@ cdef class StreamWait(ReusableFuture):
 
 
 cdef inline StreamWait new_wait(Loop loop):
-    return StreamWait(loop)
+    cdef StreamWait wait = StreamWait.__new__(StreamWait)
+    wait._set_up(loop)
+    return wait
 
 
 cdef class StreamFeed(StreamBuffer):
@@ -35,11 +37,14 @@ cdef class StreamFeed(StreamBuffer):
     cdef public object source
     cdef public bint is_direct
 
+    cdef object _set_up(self, Loop loop)
     cpdef object take_over(self, dict state)
     cdef bint is_open_to(self, object protocol) except -1
     cdef object _arrived(self, bytes data)
-    @cython.locals(own=StreamWait)
     cpdef object put(self, object data)
+    cpdef object end(self)
+    @cython.locals(own=StreamWait)
+    cdef object _wake_reader(self)
     cpdef object read(self, Py_ssize_t n)
     cpdef bytes take_and_resume(self, Py_ssize_t n)
     cpdef object set_limit(self, object limit)
@@ -48,3 +53,9 @@ cdef class StreamFeed(StreamBuffer):
     @cython.locals(wait=StreamWait)
     cpdef object wait(self, str method)
     cpdef object leave(self, object wait)
+
+
+cdef inline StreamFeed new_feed(Loop loop):
+    cdef StreamFeed feed = StreamFeed.__new__(StreamFeed)
+    feed._set_up(loop)
+    return feed

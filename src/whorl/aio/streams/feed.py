@@ -26,6 +26,10 @@ if not cython.compiled:
         """Return a new wait for a reader."""
         return StreamWait(loop)
 
+    def new_feed(loop: Loop) -> StreamFeed:
+        """Return a new feed."""
+        return StreamFeed(loop)
+
 
 LARGEST = sys.maxsize
 ORDINARY = LARGEST // 2
@@ -74,7 +78,10 @@ class StreamFeed(StreamBuffer):
     )
 
     def __init__(self, loop: Loop) -> None:
-        StreamBuffer.__init__(self)
+        self._set_up(loop)
+
+    def _set_up(self, loop: Loop) -> None:
+        self._set_up_buffer()
         self._loop: Loop = loop
         self._wait: StreamWait | None = None  # a used wait, to be used again
         self.limit: Any = 0
@@ -125,14 +132,8 @@ class StreamFeed(StreamBuffer):
         if not data:
             return
         self.add(data)
-        waiter = self.waiter
-        if waiter is not None:
-            self.waiter = None
-            if type(waiter) is StreamWait:
-                own: StreamWait = waiter
-                own._wake()
-            elif not waiter.cancelled():
-                waiter.set_result(None)
+        if self.waiter is not None:
+            self._wake_reader()
         if self._count() > self._high and self.transport is not None and not self.paused:
             try:
                 self.transport.pause_reading()
@@ -140,6 +141,21 @@ class StreamFeed(StreamBuffer):
                 self.transport = None  # It cannot be paused, so it is not called again.
             else:
                 self.paused = True
+
+    def end(self) -> None:
+        """Do what `feed_eof` of the reader does."""
+        self.eof = True
+        if self.waiter is not None:
+            self._wake_reader()
+
+    def _wake_reader(self) -> None:
+        waiter = self.waiter
+        self.waiter = None
+        if type(waiter) is StreamWait:
+            own: StreamWait = waiter
+            own._wake()
+        elif not waiter.cancelled():
+            waiter.set_result(None)
 
     # For the reader.
 

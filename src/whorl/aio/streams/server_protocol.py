@@ -7,9 +7,9 @@ instructions.
 
 from __future__ import annotations
 
-import weakref
 from asyncio import streams
 from collections.abc import Callable
+from weakref import ref
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.interop.stock import (
@@ -17,8 +17,7 @@ from whorl.aio.interop.stock import (
     has_stock_stream_constructors,
     is_stock_server_factory,
 )
-from whorl.aio.streams.feed import StreamFeed
-from whorl.aio.streams.reader_writer import StreamReader
+from whorl.aio.streams.adoption import new_reader
 
 if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop
@@ -58,22 +57,13 @@ class StreamProtocols:
         loop = self._loop
         if loop._debug or not has_stock_stream_constructors():
             return self._factory()
-        received = StreamFeed(loop)
-        received.set_limit(self._limit)
-        reader: Any = StreamReader.__new__(StreamReader)
-        reader.__dict__ = {"_loop": loop, "_received": received}  # as that of an adopted one
-        received.source = weakref.ref(reader)
-        received.is_direct = True
-        return self._protocol_for(reader, received.source)
-
-    def _protocol_for(self, reader: Any, source: Any) -> Any:
+        reader = new_reader(loop, self._limit)
         protocol = _Protocol.__new__(_Protocol)
-        loop = self._loop
         protocol._loop = loop
         protocol._paused = False
         protocol._drain_waiters = self._new_waiters()
         protocol._connection_lost = False
-        protocol._stream_reader_wr = source
+        protocol._stream_reader_wr = ref(reader)
         protocol._source_traceback = None
         protocol._strong_reader = reader
         protocol._reject_connection = False

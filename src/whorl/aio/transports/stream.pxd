@@ -4,7 +4,8 @@ from libc.stdint cimport uint64_t
 
 from whorl.aio.transports.byte_transport cimport BaseTransport, WriteTransport
 from whorl.aio.transports.connection_set cimport ConnectionSet
-from whorl.aio.streams.adoption cimport adopted_connection_made, attach_feed
+from whorl.aio.interop.stock cimport connection_made_of
+from whorl.aio.streams.adoption cimport attach_feed, end_arrived
 from whorl.aio.streams.feed cimport StreamFeed
 from whorl.aio.tls.engine cimport TLSEngine
 from whorl.aio.transports.fd_table cimport TransportTable
@@ -78,6 +79,7 @@ cdef class StreamTransport(WriteTransport):
     @cython.locals(feed=StreamFeed)
     cdef object _data_arrived(self, bytes data)
     cdef object _data_refused(self, object error)
+    @cython.locals(feed=StreamFeed)
     cdef object _end_arrived(self)
     cdef object _read_failed(self, int code)
     cdef object _write_failed(self, int code)

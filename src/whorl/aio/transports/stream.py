@@ -11,7 +11,8 @@ from asyncio.streams import StreamReaderProtocol
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.streams.adoption import adopted_connection_made, attach_feed
+from whorl.aio.interop.stock import connection_made_of
+from whorl.aio.streams.adoption import attach_feed, end_arrived
 from whorl.aio.streams.feed import StreamFeed
 from whorl.aio.tls.engine import TLSEngine
 from whorl.aio.transports.byte_transport import BaseTransport, WriteTransport
@@ -203,7 +204,8 @@ class StreamTransport(WriteTransport):
         self._attach(sock, fd, True, kind[0] != AF_UNIX)
         try:
             self._set_protocol(protocol)
-            self._connection_made = adopted_connection_made(protocol)
+            is_adopted = self._feed is not None
+            self._connection_made = connection_made_of(protocol) if is_adopted else protocol.connection_made
             table: FdTable = loop._transports
             table.add(fd, self)
             self._is_made = self._queues_itself = True
@@ -424,8 +426,11 @@ class StreamTransport(WriteTransport):
     def _end_arrived(self) -> None:
         if self._loop._debug:
             logger.debug("%r received EOF", self)
+        feed = self._feed
         try:
-            keep_open = self._protocol.eof_received()
+            keep_open = feed is not None and end_arrived(self._protocol, feed)
+            if not keep_open:
+                keep_open = self._protocol.eof_received()
         except (SystemExit, KeyboardInterrupt):
             self.close()
             raise
