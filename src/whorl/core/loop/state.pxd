@@ -18,6 +18,7 @@ cdef class LoopState(AbstractLoop):
     cdef readonly Kernel _kernel
     cdef readonly object _host
     cdef object _probe
+    cdef readonly object _recorder
     cdef public bint _stopping
     cdef public bint _closed
     cdef public object _thread_id

@@ -77,6 +77,7 @@ class LoopState(AbstractLoop):
         "_ran_ns",
         "_ready_queue",
         "_ready_swap",
+        "_recorder",
         "_run_began",
         "_sent_async",
         "_shared",
@@ -96,6 +97,7 @@ class LoopState(AbstractLoop):
         self._kernel = Kernel() if kernel is None else kernel
         self._host: Host = Host() if host is None else host
         self._probe: Probe | None = None
+        self._recorder: Any = None
         self._stopping = False
         self._thread_id: int | None = None  # the thread that runs the loop
         # The queues.
@@ -154,6 +156,10 @@ class LoopState(AbstractLoop):
     def set_probe(self, probe: Probe | None) -> None:
         """Send events to `probe` from now on; None ends that."""
         self._probe = probe
+
+    def _set_recorder(self, recorder: Any) -> None:
+        """Record the loop from its next turn on; None ends that. Any thread may call this."""
+        self._recorder = recorder
 
     def get_debug(self) -> bool:
         """Return whether debug mode is on."""
