@@ -162,6 +162,7 @@ cdef class LoopRecorder:
     cdef object _current_task
     cdef int64_t _step_ns
     cdef int64_t _queued_ns
+    cdef int64_t _waker
     cdef bint _in_machine_turn
     cdef int64_t _turn_ns
     cdef int64_t _slept_ns
@@ -205,7 +206,8 @@ cdef class LoopRecorder:
     @cython.locals(kind=TaskKind, flags=int)
     cdef object _end_task(self, Record record, object task, int64_t now)
     @cython.locals(
-        outer=Record, record=Record, began=int64_t, queued=int64_t, name=int64_t, number=int64_t, now=int64_t
+        outer=Record, record=Record, began=int64_t, queued=int64_t, waker=int64_t, name=int64_t,
+        number=int64_t, now=int64_t
     )
     cdef object _run_step(self, object context, object called, object argument)
     @cython.locals(record=Record)

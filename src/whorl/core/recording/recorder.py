@@ -477,6 +477,7 @@ class LoopRecorder:
         "_thread",
         "_turn_ns",
         "_types",
+        "_waker",
         "number",
     )
 
@@ -506,6 +507,7 @@ class LoopRecorder:
         self._current_task: Any = None
         self._step_ns = 0  # when that step began
         self._queued_ns = -1  # since when it had waited in the queue; -1: it had not
+        self._waker = 0  # the number of the task that had put it there
         # The turn.
         self._in_machine_turn = False
         self._turn_ns = self._last_ns  # when it began, or when its sleep ended
@@ -753,6 +755,7 @@ class LoopRecorder:
         self._current_task = task
         self._step_ns = now
         self._queued_ns = record.queued_ns
+        self._waker = record.waker
         record.queued_ns = -1
         if self._queued_ns > now:
             self._queued_ns = now
@@ -773,7 +776,7 @@ class LoopRecorder:
             record.longest_ns = took
         is_long = took >= self._shortest_ns
         if self._queued_ns >= 0 and (is_long or self._step_ns - self._queued_ns >= self._shortest_ns):
-            self._put(self._queued_ns, 0, WAKE, 0, record.waker, record.number)
+            self._put(self._queued_ns, 0, WAKE, 0, self._waker, record.number)
         if is_long:
             self._put(self._step_ns, units(took), STEP, 0, record.name, record.number)
         if record.queued_ns < 0:  # else it goes on
@@ -808,7 +811,7 @@ class LoopRecorder:
             call_with_one(context, called, argument)
             return
         outer, outer_task = self._current, self._current_task
-        began, queued = self._step_ns, self._queued_ns
+        began, queued, waker = self._step_ns, self._queued_ns, self._waker
         name, number = self._fields[CALL_NAME], self._fields[CALL_TASK]
         now = self._kernel.now()
         record = find(self._table, task)
@@ -825,7 +828,7 @@ class LoopRecorder:
                 self._end_step(self._kernel.now())
             if self._is_open:
                 self._current, self._current_task = outer, outer_task
-                self._step_ns, self._queued_ns = began, queued
+                self._step_ns, self._queued_ns, self._waker = began, queued, waker
                 self._fields[CALL_NAME], self._fields[CALL_TASK] = name, number
 
     # Callbacks.
