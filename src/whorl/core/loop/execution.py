@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.callback import Callback, GuardedCallback, Runnable, call_with_one, current_thread
+from whorl.core.callback import Callback, GuardedCallback, Runnable, current_thread
 from whorl.core.handle import Completion, LateCompletion
 from whorl.core.kernel.kernel import Kernel
 from whorl.core.limits import CALLBACK_FREELIST_SIZE, ENTRIES_AHEAD
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 if not cython.compiled:
     from whorl.core.callback import (
+        call_with_one,
         fetch,
         has_single_reference,
         recycle_guarded,

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uintptr_t
 from libc.string cimport memset
 
 from whorl.core.callback cimport Callback, GuardedCallback, Runnable, call_with_one
-from whorl.core.figures cimport Block, Figures, move_back, move_into, note
+from whorl.core.figures cimport Block, Figures, move_back, move_into, note as note_number
 from whorl.core.kernel.kernel cimport Kernel
 from whorl.core.recording.task_table cimport (
     Record, TaskTable, add, find, free_record, is_full, is_record, no_record, take, take_dead

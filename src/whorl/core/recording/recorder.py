@@ -22,7 +22,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from whorl.core.callback import Callback, GuardedCallback, Runnable, call_with_one
+from whorl.core.callback import Callback, GuardedCallback, Runnable
 from whorl.core.kernel.kernel import Kernel
 from whorl.core.metrics import CALLBACK as CALLBACK_TIMES
 from whorl.core.recording import layout
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from whorl.core.figures import Figures
 
 if not cython.compiled:
-    from whorl.core.figures import copy_figures, move_back, move_into, note
+    from whorl.core.callback import call_with_one
+    from whorl.core.figures import copy_figures, move_back, move_into
+    from whorl.core.figures import note as note_number
     from whorl.core.recording.task_table import (
         add,
         find,
@@ -856,7 +858,7 @@ class LoopRecorder:
         if not self._in_call:
             return
         took = now - self._last_ns
-        note(self._figures, CALLBACK_TIMES, took)
+        note_number(self._figures, CALLBACK_TIMES, took)
         self._in_call = False
         if is_record(self._current):
             self._end_step(now)

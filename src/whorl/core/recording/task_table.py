@@ -47,7 +47,7 @@ class EndedTasks(NamedTuple):
 
 if not cython.compiled:
 
-    class TaskRecord:
+    class PlainRecord:
         """The figures of a task. Compiled, a struct."""
 
         def __init__(self, task: Any) -> None:
@@ -86,7 +86,7 @@ if not cython.compiled:
 
     def add(table: TaskTable, task: Any) -> Any:
         """Add a task that is not in the table; return its record."""
-        record = TaskRecord(task)
+        record = PlainRecord(task)
         former = table._records.pop(id(task), None)
         if former is not None:  # that of a dead task
             former.address = former
