@@ -78,7 +78,7 @@ def spin(clock: ObedientClock, ms: float) -> None:
 
 def test_memory_that_was_not_laid_out_is_refused() -> None:
     for memory in (bytearray(10), bytearray(layout.offsets(8)[-1]), bytes(layout.offsets(8)[-1])):
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="laid out"):
             Recorder(memory)
 
 
@@ -107,9 +107,9 @@ def test_note_writes_an_event(recorded: Recorded) -> None:
     recorded.recorder.note(layout.MARK, at_ns=5, took_ns=33, subject=7 << 32, flags=3, loop=2)
     assert list(recorded.read().events()) == [Event(5, 32, layout.MARK, 3, 2, 7 << 32)]
     for wrong in ({"subject": -1}, {"subject": 1 << 63}, {"flags": 256}):
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="do not fit"):
             recorded.recorder.note(layout.MARK, **wrong)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="do not fit"):
         recorded.recorder.note(0)
 
 
@@ -151,7 +151,8 @@ def test_slot_of_a_closed_loop_is_used_again(recorded: Recorded) -> None:
     assert opened[3] is not None
     opened[3].close()
     again = recorded.recorder.open_loop(loops[-1])
-    assert again is not None and again.number == 17
+    assert again is not None
+    assert again.number == 17
     assert [loop.number for loop in recorded.read().loops()] == [1, 2, 3, *range(5, 18)]
     for recorder in [*opened, again]:
         if recorder is not None:
@@ -217,7 +218,8 @@ def test_abandoned_memory_is_not_written(recorded: Recorded, loop: Loop, clock: 
     loop.run()
     opened.close()
     assert bytes(recorded.memory) == before
-    assert loop.metrics().callbacks == 2 and loop.histograms() != figures
+    assert loop.metrics().callbacks == 2
+    assert loop.histograms() != figures
     with pytest.raises(ValueError, match="abandoned"):
         recorded.recorder.note(layout.MARK)
 

@@ -121,14 +121,14 @@ def test_task_is_told_by_who_woke_it(recorded: Recorded, loop: Any, clock: Obedi
 
 def test_outcome_of_a_task_is_recorded(recorded: Recorded, loop: Any, clock: ObedientClock) -> None:
     async def fails() -> None:
-        raise ValueError
+        raise ValueError("it fails")
 
     async def waits() -> None:
         await asyncio.sleep(10)
 
     async def main() -> None:
         task = asyncio.create_task(waits())
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="it fails"):
             await asyncio.create_task(fails())
         task.cancel()
         await asyncio.wait([task])
@@ -255,7 +255,7 @@ def test_many_short_tasks_are_few_rows_and_leave_no_records(recorded: Recorded, 
     recorder = recorded.watch(loop)
     loop.run_until_complete(main())
     found = rows(recorder)
-    assert found["short"].tasks == 1000 and found["short"].steps == 2000
+    assert (found["short"].tasks, found["short"].steps) == (1000, 2000)
     fields = recorded.fields()
     assert fields["tasks_made"] == fields["tasks_done"] == 1001
 
@@ -277,7 +277,7 @@ def test_task_that_is_lost_is_dropped(recorded: Recorded, loop: Any) -> None:
 
     async def main() -> None:
         for _ in range(200):
-            asyncio.create_task(lost())
+            asyncio.create_task(lost())  # noqa: RUF006
             await asyncio.sleep(0)
             gc.collect()
 

@@ -163,7 +163,9 @@ class LoopExecution(LoopState):
             recorder = self._recorder
             if self._probe is not None:
                 self._notify_probe("turn_began", self._turns, len(batch))
-            elif recorder is not None and not recorder._in_call and not self._debug and self._run_hook is None:
+            elif (
+                recorder is not None and not recorder._in_call and not self._debug and self._run_hook is None
+            ):
                 entry = only_callback(batch)
                 if entry is not None:
                     run_alone_recorded(self, recorder, entry)

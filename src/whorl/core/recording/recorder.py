@@ -5,8 +5,8 @@ when a step of a task is queued. So a loop that is not watched pays nothing. Num
 loop; what took long goes into the ring of events.
 
 The step of a task is told by its callback, without a task factory. asyncio's tasks in C queue one of two
-callbacks, both of which know the task. Whorl's own tasks stand in the queue themselves. `know_tasks` says what
-the classes of tasks are.
+callbacks, both of which know the task. Whorl's own tasks stand in the queue themselves. `know_tasks` says
+what the classes of tasks are.
 
 All of this needs the interpreter's lock. Without it, three things would have to change: the move of the
 figures into the slot, which other threads may be adding to; the ring's next place, which would have to be
@@ -111,6 +111,7 @@ MOST_ENDED = 256
 #: So many names of callbacks are kept at hand.
 NAMES_KEPT = 4096
 REST: Final = "…"
+NO_DESCRIPTOR = 0xFFFFFFFF
 _PARTIAL = functools.partial
 _COMPILED_FUNCTION: type = type(vars(Callback)["cancel"])
 
@@ -504,7 +505,7 @@ class LoopRecorder:
             self._own_fields: Any = None
         # The callback that runs.
         self._in_call = False
-        self._last_ns = self._kernel.now()  # when it began; else the end of the last one, or later
+        self._last_ns: int = self._kernel.now()  # when it began; else the end of the last one, or later
         self._current: Any = no_record()  # the record of the task whose step runs
         self._current_task: Any = None
         self._step_ns = 0  # when that step began
@@ -586,7 +587,7 @@ class LoopRecorder:
         """Return the id of the name of an entry that is no step of a task."""
         called: Any = entry
         if type(entry) is Callback or isinstance(entry, Callback):
-            callback: Callback = entry  # type: ignore[assignment]
+            callback: Callback = entry
             called = callback._callback
         key = key_of(called)
         name = known_name(self, key) if key else 0
@@ -648,7 +649,7 @@ class LoopRecorder:
     def _task_of(self, entry: Runnable) -> Any:
         """Return the task whose step an entry is, or None."""
         if type(entry) is Callback or type(entry) is GuardedCallback:
-            callback: Callback = entry  # type: ignore[assignment]
+            callback: Callback = entry
             return stepped_by(callback._callback)
         return entry if self._kind_place(type(entry)) >= 0 else None
 
@@ -990,12 +991,12 @@ def number_in(name: Any) -> int:
 
 def descriptor_of(handle: Any) -> int:
     """Return the descriptor of a handle as 32 bits, all of them set if it has none now."""
-    number = -1
+    number: Any = -1
     try:
         number = handle.fileno()
     except Exception:
         pass
-    return number & 0xFFFFFFFF if type(number) is int else 0xFFFFFFFF
+    return int(number) & NO_DESCRIPTOR if type(number) is int else NO_DESCRIPTOR
 
 
 _NAMED: frozenset[type] = frozenset(

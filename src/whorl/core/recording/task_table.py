@@ -106,7 +106,7 @@ if not cython.compiled:
         return len(table._records) >= table._limit
 
     def take_dead(table: TaskTable) -> Any:
-        """Take out the records of tasks that have died; they are linked by `next`, and the caller frees them."""
+        """Take out the records of dead tasks; they are linked by `next`, and the caller frees them."""
         dead = None
         for record in list(table._records.values()):
             if record.reference() is None:
@@ -131,6 +131,7 @@ class TaskTable:
 
     def __init__(self) -> None:
         if not cython.compiled:
+            self._records: Any
             self.__cinit__()
 
     def __dealloc__(self) -> None:

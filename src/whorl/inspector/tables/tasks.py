@@ -33,8 +33,8 @@ class TaskFigures:
     `where` is the innermost function of the program: its file, line and name. `parent` is the task that the
     tree shows above: the one whose TaskGroup it is in, or one that waits for it.
 
-    The rest is known while the loop is recorded. `busy_ns` is the time in the task's steps, `scheduled_ns` that
-    in the loop's queue, and `idle_ns` the rest of its life.
+    The rest is known while the loop is recorded. `busy_ns` is the time in the task's steps, `scheduled_ns`
+    that in the loop's queue, and `idle_ns` the rest of its life.
     """
 
     id: int
