@@ -50,7 +50,7 @@ def test_times_take_no_room_when_there_are_none(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize(
     ("ns", "text"),
-    [(0, "0 µs"), (1500, "1.5 µs"), (999_499, "999 µs"), (999_600, "1 ms"), (61e9, "61 s"), (5e12, "5,000 s")],
+    [(0, "0 µs"), (1500, "1.5 µs"), (999_499, "999 µs"), (999_600, "1 ms"), (5e12, "5,000 s")],
 )
 def test_duration_is_short(ns: int, text: str) -> None:
     assert commands._short(int(ns)) == text

@@ -22,8 +22,8 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from whorl.core.callback import Callback, GuardedCallback, Runnable
 from whorl.core import metrics
+from whorl.core.callback import Callback, GuardedCallback, Runnable
 from whorl.core.kernel.kernel import Kernel
 from whorl.core.recording import layout
 from whorl.core.recording.task_table import EndedTasks, TaskTable, TaskTimes
