@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.streams.adoption import attach_feed
+from whorl.aio.tls.states import RECORD_SIZE
 from whorl.aio.transports.byte_transport import as_bytes_like
 from whorl.aio.transports.flow_control import watermarks
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from whorl.aio.tls.engine import TLSEngine
 
 if not cython.compiled:
+    from whorl.aio.transports.byte_transport import joined
 
     def is_open(transport: Any) -> bool:
         """Return whether a transport was neither closed nor lost."""
@@ -121,6 +123,10 @@ class TLSStream:
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         """Send all of `list_of_data` in order, in as few records as possible."""
+        data = joined(list_of_data, RECORD_SIZE)
+        if data:
+            self._ssl_protocol._write(data)
+            return
         self._ssl_protocol._write_all(
             [data if type(data) is bytes else bytes(memoryview(data)) for data in list_of_data]
         )
