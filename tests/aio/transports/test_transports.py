@@ -217,6 +217,20 @@ async def test_few_lines_leave_in_one_write(
     assert await receive(peer, 7) == b"one two"
 
 
+@pytest.mark.exact("counts the calls of the kernel")
+@pytest.mark.parametrize(("size", "calls"), [(100, 1), (1000, 4)])
+async def test_short_lines_leave_in_one_write_and_long_ones_as_pieces(
+    size: int, calls: int, connect: Connect, kind: str
+) -> None:
+    transport, peer = await connect(kind, Recorder())
+    lines = [noise(size, number) for number in range(100)]
+    before = transport._write_calls
+    transport.writelines(lines)
+    received = await receive(peer, 100 * size)
+    assert transport._write_calls <= before + calls
+    assert digest(received) == digest(b"".join(lines))
+
+
 @pytest.mark.parametrize("size", [8, 1000])
 async def test_lines_may_change_once_they_are_written(size: int, connect: Connect, kind: str) -> None:
     transport, peer = await connect(kind, Recorder(), small=True)

@@ -39,6 +39,8 @@ cdef int CLOSED
 cdef Py_ssize_t HIGH_WATER
 cdef Py_ssize_t LOW_WATER
 cdef Py_ssize_t JOINED_LINES
+cdef Py_ssize_t JOINED_FOR_EACH
+cdef Py_ssize_t MOST_JOINED
 
 
 cdef inline object method_of(type cls, object method):
@@ -55,15 +57,18 @@ cdef inline Py_ssize_t size_of(object data) except -1:
     return PyBytes_GET_SIZE(data) if PyBytes_CheckExact(data) else len(data)
 
 
-cdef inline bytes joined(object lines, Py_ssize_t limit):
-    # No code of the program runs between the first look at a line and the last, and without the GIL none is
-    # joined. So a list keeps its lines meanwhile.
-    cdef Py_ssize_t index, size = 0
+cdef inline bytes joined(object lines):
+    # Nothing else runs between the first look at a line and the last, so a list keeps its lines. Without the
+    # GIL that is not so, and nothing is joined.
+    cdef Py_ssize_t index, limit, size = 0
     cdef PyObject *line
     cdef bytes data
     cdef char *end
     if not HAS_GIL or not (PyList_CheckExact(lines) or PyTuple_CheckExact(lines)):
         return None
+    limit = JOINED_LINES + JOINED_FOR_EACH * count_of(lines)
+    if limit > MOST_JOINED:
+        limit = MOST_JOINED
     for index in range(count_of(lines)):
         line = line_of(lines, index)
         if not is_bytes(line) or length_of(line) > limit - size:

@@ -23,7 +23,7 @@ from whorl.aio.transports.flow_control import HIGH_WATER, watermarks
 from whorl.aio.transports.states import TransportState
 from whorl.core.callback import Callback
 from whorl.core.handle import Handle
-from whorl.core.limits import JOINED_LINES
+from whorl.core.limits import JOINED_FOR_EACH, JOINED_LINES, MOST_JOINED  # noqa: F401 (used by byte_transport.pxd)
 from whorl.core.states import Event, HandleState
 from whorl.handles.streams.engine import Stream
 
@@ -59,10 +59,12 @@ if not cython.compiled:
 
     size_of = len
 
-    def joined(lines: Any, limit: int) -> bytes | None:
-        """Return the lines in one if that are few bytes, and a list or tuple of nothing but bytes objects."""
-        is_plain = type(lines) in (list, tuple) and all(type(line) is bytes for line in lines)
-        return b"".join(lines) if is_plain and sum(map(len, lines)) <= limit else None
+    def joined(lines: Any) -> bytes | None:
+        """Return the lines in one if they are short, and a list or tuple of nothing but bytes objects."""
+        if type(lines) not in (list, tuple) or not all(type(line) is bytes for line in lines):
+            return None
+        limit = min(JOINED_LINES + JOINED_FOR_EACH * len(lines), MOST_JOINED)
+        return b"".join(lines) if sum(map(len, lines)) <= limit else None
 
     def bound(method: Any, instance: Any, owner: Any) -> Any:
         """Return a method as the interpreter gives it for an object or a class."""
@@ -385,8 +387,8 @@ class WriteTransport(BaseTransport):
         self._send_lines(list_of_data)
 
     def _send_lines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        # Few bytes are copied once, here. A list of them would be made, handed on, copied and emptied.
-        few = joined(list_of_data, JOINED_LINES)
+        # Short lines are copied once, here. A list of them would be made, handed on, copied and emptied.
+        few = joined(list_of_data)
         if few is not None:
             self._send_joined(few, len(few))
             return

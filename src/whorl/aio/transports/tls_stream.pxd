@@ -3,7 +3,6 @@ from whorl.aio.tls.engine cimport TLSEngine
 
 cdef Py_ssize_t HIGH_WATER_WRITE
 cdef Py_ssize_t HIGH_WATER_READ
-cdef Py_ssize_t RECORD_SIZE
 
 
 cdef class TLSStream:

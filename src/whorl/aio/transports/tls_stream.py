@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.streams.adoption import attach_feed
-from whorl.aio.tls.states import RECORD_SIZE
 from whorl.aio.transports.byte_transport import as_bytes_like
 from whorl.aio.transports.flow_control import watermarks
 
@@ -123,7 +122,7 @@ class TLSStream:
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         """Send all of `list_of_data` in order, in as few records as possible."""
-        data = joined(list_of_data, RECORD_SIZE)
+        data = joined(list_of_data)
         if data:
             self._ssl_protocol._write(data)
             return
