@@ -207,9 +207,7 @@ class Backwards(list[bytes]):
     ],
     ids=["list", "tuple", "one", "subclass", "iterator", "bytearray"],
 )
-async def test_few_lines_leave_in_one_write(
-    lines: Callable[[], Any], connect: Connect, kind: str
-) -> None:
+async def test_few_lines_leave_in_one_write(lines: Callable[[], Any], connect: Connect, kind: str) -> None:
     transport, peer = await connect(kind, Recorder())
     calls = transport._write_calls
     transport.writelines(lines())

@@ -23,7 +23,7 @@ from whorl.aio.transports.flow_control import HIGH_WATER, watermarks
 from whorl.aio.transports.states import TransportState
 from whorl.core.callback import Callback
 from whorl.core.handle import Handle
-from whorl.core.limits import JOINED_FOR_EACH, JOINED_LINES, MOST_JOINED  # noqa: F401 (used by byte_transport.pxd)
+from whorl.core.limits import JOINED_FOR_EACH, JOINED_LINES, MOST_JOINED
 from whorl.core.states import Event, HandleState
 from whorl.handles.streams.engine import Stream
 
