@@ -97,6 +97,15 @@ SENDFILE_WRITE_SIZE: Final = 16 * 1024
 #: The most buffers that one gathering write carries (Linux: UIO_MAXIOV).
 WRITE_VECTORS: Final = 64
 
+#: The lines of one `writelines` are joined if they are at most so many bytes, ...
+JOINED_LINES: Final = 4 * 1024
+
+#: ... and so many more for each line. To copy them takes less time than the kernel needs for one piece more.
+JOINED_FOR_EACH: Final = 1024
+
+#: Longer ones are handed to the kernel as they are. This is one record of TLS, too.
+MOST_JOINED: Final = 16 * 1024
+
 #: The heap sweeps cancelled timers out when there are more than this many of them ...
 SWEEP_MIN_CANCELLED: Final = 100
 

@@ -607,10 +607,13 @@ async def test_a_record_that_arrives_in_single_bytes(loop: whorl.EventLoop) -> N
         assert protocol.calls == ["connection_made", "data_received"]
 
 
-async def test_small_pieces_of_writelines_share_a_record(loop: whorl.EventLoop) -> None:
+@pytest.mark.parametrize("kind_of_lines", [iter, list, tuple])
+async def test_small_pieces_of_writelines_share_a_record(
+    kind_of_lines: Callable[[Any], Any], loop: whorl.EventLoop
+) -> None:
     protocol = Recorder()
     async with manual_connection(loop, protocol) as (transport, peer):
-        transport.writelines(b"%03d" % number for number in range(1000))
+        transport.writelines(kind_of_lines(b"%03d" % number for number in range(1000)))
         assert len(await peer.step(peer.tls.read, 16384)) == 3000
 
 

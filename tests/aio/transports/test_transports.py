@@ -14,7 +14,7 @@ import subprocess
 import sys
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -185,6 +185,61 @@ async def test_writing_nothing_sends_nothing(connect: Connect, kind: str) -> Non
     transport.writelines(iter([b"", b"x", b""]))
     transport.close()
     assert await receive_all(peer) == b"x"
+
+
+class Backwards(list[bytes]):
+    """A list that gives its items from the last to the first."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        return reversed(self)
+
+
+@pytest.mark.exact("counts the calls of the kernel")
+@pytest.mark.parametrize(
+    "lines",
+    [
+        lambda: [b"one ", b"", b"two"],
+        lambda: (b"one ", b"two"),
+        lambda: [b"one two"],
+        lambda: Backwards([b"two", b"one "]),
+        lambda: iter([b"one ", b"two"]),
+        lambda: [b"one ", bytearray(b"two")],
+    ],
+    ids=["list", "tuple", "one", "subclass", "iterator", "bytearray"],
+)
+async def test_few_lines_leave_in_one_write(lines: Callable[[], Any], connect: Connect, kind: str) -> None:
+    transport, peer = await connect(kind, Recorder())
+    calls = transport._write_calls
+    transport.writelines(lines())
+    assert transport._write_calls == calls + 1
+    assert await receive(peer, 7) == b"one two"
+
+
+@pytest.mark.exact("counts the calls of the kernel")
+@pytest.mark.parametrize(("size", "calls"), [(100, 1), (1000, 4)])
+async def test_short_lines_leave_in_one_write_and_long_ones_as_pieces(
+    size: int, calls: int, connect: Connect, kind: str
+) -> None:
+    transport, peer = await connect(kind, Recorder())
+    lines = [noise(size, number) for number in range(100)]
+    before = transport._write_calls
+    transport.writelines(lines)
+    received = await receive(peer, 100 * size)
+    assert transport._write_calls <= before + calls
+    assert digest(received) == digest(b"".join(lines))
+
+
+@pytest.mark.parametrize("size", [8, 1000])
+async def test_lines_may_change_once_they_are_written(size: int, connect: Connect, kind: str) -> None:
+    transport, peer = await connect(kind, Recorder(), small=True)
+    blocks = [noise(300_000), noise(size, 1), noise(size, 2), noise(size, 3)]
+    transport.write(blocks[0])
+    lines = blocks[1:]
+    transport.writelines(lines)
+    lines[:] = [b"another"] * 1000
+    transport.writelines([b"the end"])
+    transport.close()
+    assert digest(await receive_all(peer)) == digest(b"".join([*blocks, b"the end"]))
 
 
 async def test_many_chunks_leave_in_order(connect: Connect, kind: str) -> None:

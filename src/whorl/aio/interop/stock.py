@@ -50,7 +50,7 @@ def _snapshot(*methods: tuple[Any, str]) -> ClassSnapshot:
 _METHODS_OF_STREAMS = _snapshot(
     (
         _Reader,
-        "feed_data at_eof set_transport feed_eof _maybe_resume_transport _wait_for_data "
+        "exception feed_data at_eof set_transport feed_eof _maybe_resume_transport _wait_for_data "
         "read readline readuntil readexactly _wakeup_waiter",
     ),
     (_Protocol, "connection_made data_received eof_received _stream_reader"),

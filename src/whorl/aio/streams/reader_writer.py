@@ -88,6 +88,10 @@ class StreamReader(_Reader):  # type: ignore[misc]
 
     feed_data = Replaceable(buffer.feed_data)
 
+    def exception(self) -> BaseException | None:
+        """Return the exception that the reader got; asyncio's `drain` asks for it (``exception``)."""
+        return self._received.exception
+
     def at_eof(self) -> bool:
         """Return whether all was read."""
         return self._eof and not len(self._received)

@@ -7,9 +7,11 @@ from whorl.core.handle cimport Handle
 from whorl.core.loop.execution cimport LoopExecution
 from whorl.handles.streams.engine cimport Stream
 
-from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
-
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.list cimport PyList_CheckExact
 from cpython.object cimport PyMethodDef, PyObject, PyTypeObject
+from cpython.tuple cimport PyTuple_CheckExact
+from libc.string cimport memcpy
 
 cdef extern from "Python.h":
     int PyContext_Enter(PyObject *context) except -1
@@ -20,6 +22,15 @@ cdef extern from "Python.h":
     PyTypeObject PyMethodDescr_Type
     bint Py_IS_TYPE(object thing, PyTypeObject *kind)
     object PyDescr_NewMethod(PyTypeObject *cls, PyMethodDef *method)
+    # For items that somebody else holds.
+    Py_ssize_t count_of "PySequence_Fast_GET_SIZE"(object lines) noexcept
+    PyObject *line_of "PySequence_Fast_GET_ITEM"(object lines, Py_ssize_t index) noexcept
+    bint is_bytes "PyBytes_CheckExact"(PyObject *line) noexcept
+    Py_ssize_t length_of "PyBytes_GET_SIZE"(PyObject *line) noexcept
+    const char *content_of "PyBytes_AS_STRING"(PyObject *line) noexcept
+
+cdef extern from "whorl/core/references.h":
+    bint HAS_GIL "WHORL_HAS_GIL"
 
 cdef int HANDLE_OPEN
 cdef int OPEN
@@ -27,6 +38,9 @@ cdef int LOST
 cdef int CLOSED
 cdef Py_ssize_t HIGH_WATER
 cdef Py_ssize_t LOW_WATER
+cdef Py_ssize_t JOINED_LINES
+cdef Py_ssize_t JOINED_FOR_EACH
+cdef Py_ssize_t MOST_JOINED
 
 
 cdef inline object method_of(type cls, object method):
@@ -41,6 +55,34 @@ cpdef object as_bytes_like(object data)
 
 cdef inline Py_ssize_t size_of(object data) except -1:
     return PyBytes_GET_SIZE(data) if PyBytes_CheckExact(data) else len(data)
+
+
+cdef inline bytes joined(object lines):
+    # Nothing else runs between the first look at a line and the last, so a list keeps its lines. Without the
+    # GIL that is not so, and nothing is joined.
+    cdef Py_ssize_t index, limit, size = 0
+    cdef PyObject *line
+    cdef bytes data
+    cdef char *end
+    if not HAS_GIL or not (PyList_CheckExact(lines) or PyTuple_CheckExact(lines)):
+        return None
+    limit = JOINED_LINES + JOINED_FOR_EACH * count_of(lines)
+    if limit > MOST_JOINED:
+        limit = MOST_JOINED
+    for index in range(count_of(lines)):
+        line = line_of(lines, index)
+        if not is_bytes(line) or length_of(line) > limit - size:
+            return None
+        size += length_of(line)
+    if count_of(lines) == 1:
+        return <bytes>line_of(lines, 0)
+    data = PyBytes_FromStringAndSize(NULL, size)
+    end = PyBytes_AS_STRING(data)
+    for index in range(count_of(lines)):
+        line = line_of(lines, index)
+        memcpy(end, content_of(line), length_of(line))
+        end += length_of(line)
+    return data
 
 
 ctypedef object (*binding_t)(object method, PyObject *instance, PyObject *owner)
@@ -98,8 +140,10 @@ cdef class WriteTransport(BaseTransport):
     cdef flag _refuses_writes
 
     cdef object _set_up(self, AbstractLoop loop)
-    @cython.locals(chunk=bytes, chunks=list, size=Py_ssize_t)
+    @cython.locals(chunk=bytes, chunks=list, size=Py_ssize_t, few=bytes)
     cdef object _send_lines(self, object list_of_data)
+    @cython.locals(code=Py_ssize_t)
+    cdef object _send_joined(self, bytes data, Py_ssize_t size)
 
     # The methods that a subclass defines.
     cdef object _check_writable(self, str method)

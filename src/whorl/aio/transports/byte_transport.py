@@ -23,6 +23,7 @@ from whorl.aio.transports.flow_control import HIGH_WATER, watermarks
 from whorl.aio.transports.states import TransportState
 from whorl.core.callback import Callback
 from whorl.core.handle import Handle
+from whorl.core.limits import JOINED_FOR_EACH, JOINED_LINES, MOST_JOINED
 from whorl.core.states import Event, HandleState
 from whorl.handles.streams.engine import Stream
 
@@ -57,6 +58,13 @@ if not cython.compiled:
         transport._context.run(transport._end, None)
 
     size_of = len
+
+    def joined(lines: Any) -> bytes | None:
+        """Return the lines in one if they are short, and a list or tuple of nothing but bytes objects."""
+        if type(lines) not in (list, tuple) or not all(type(line) is bytes for line in lines):
+            return None
+        limit = min(JOINED_LINES + JOINED_FOR_EACH * len(lines), MOST_JOINED)
+        return b"".join(lines) if sum(map(len, lines)) <= limit else None
 
     def bound(method: Any, instance: Any, owner: Any) -> Any:
         """Return a method as the interpreter gives it for an object or a class."""
@@ -379,6 +387,11 @@ class WriteTransport(BaseTransport):
         self._send_lines(list_of_data)
 
     def _send_lines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        # Short lines are copied once, here. A list of them would be made, handed on, copied and emptied.
+        few = joined(list_of_data)
+        if few is not None:
+            self._send_joined(few, len(few))
+            return
         chunks: list[bytes] = []
         size = 0
         for data in list_of_data:
@@ -390,6 +403,15 @@ class WriteTransport(BaseTransport):
             return
         self._send_all(chunks, size)
         self._check_high_water()
+
+    def _send_joined(self, data: bytes, size: int) -> None:
+        if not size or self._count_lost_write():
+            return
+        code = Stream._send(self, data, size)
+        if code < 0:
+            self._write_failed(-code)
+        elif self._unsent > self._high:
+            self._check_high_water()
 
     def _sent_some(self) -> None:
         try:

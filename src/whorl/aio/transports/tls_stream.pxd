@@ -1,4 +1,4 @@
-from whorl.aio.transports.byte_transport cimport as_bytes_like
+from whorl.aio.transports.byte_transport cimport as_bytes_like, joined
 from whorl.aio.tls.engine cimport TLSEngine
 
 cdef Py_ssize_t HIGH_WATER_WRITE

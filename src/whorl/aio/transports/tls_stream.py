@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from whorl.aio.tls.engine import TLSEngine
 
 if not cython.compiled:
+    from whorl.aio.transports.byte_transport import joined
 
     def is_open(transport: Any) -> bool:
         """Return whether a transport was neither closed nor lost."""
@@ -121,6 +122,10 @@ class TLSStream:
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         """Send all of `list_of_data` in order, in as few records as possible."""
+        data = joined(list_of_data)
+        if data:
+            self._ssl_protocol._write(data)
+            return
         self._ssl_protocol._write_all(
             [data if type(data) is bytes else bytes(memoryview(data)) for data in list_of_data]
         )
