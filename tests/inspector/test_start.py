@@ -16,7 +16,7 @@ import whorl
 from whorl.inspector import Inspector, start
 from whorl.inspector.inspector import current
 from whorl.inspector.settings import checked, duration, from_environment
-from whorl.inspector.text import shown
+from whorl.inspector.watching.text import shown
 
 Inspect = Callable[..., Inspector]
 

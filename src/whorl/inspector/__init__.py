@@ -8,10 +8,10 @@ from __future__ import annotations
 import typing as _typing
 
 from whorl.inspector.inspector import Inspector, start
-from whorl.inspector.stalls import Frame, Stack, Stall
 from whorl.inspector.tables.handles import HandleFigures
 from whorl.inspector.tables.tasks import TaskFigures
 from whorl.inspector.tables.waits import TaskWait
+from whorl.inspector.watching.stalls import Frame, Stack, Stall
 
 if _typing.TYPE_CHECKING:
     from whorl.inspector.opentelemetry import instrument as instrument

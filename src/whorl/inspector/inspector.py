@@ -16,10 +16,10 @@ from whorl.core.loop.loop import Loop
 from whorl.inspector import settings as settings_
 from whorl.inspector.asking.answers import Answers
 from whorl.inspector.settings import DEFAULT_SIGNAL, DEFAULT_THRESHOLD, Settings
-from whorl.inspector.stalls import Stall
 from whorl.inspector.tables import handles as handles_
 from whorl.inspector.tables import tasks as tasks_
-from whorl.inspector.watchdog import Watchdog, has_real_clock
+from whorl.inspector.watching.stalls import Stall
+from whorl.inspector.watching.watchdog import Watchdog, has_real_clock
 
 _current: Inspector | None = None
 
@@ -54,7 +54,7 @@ class Inspector:
 
     def stalls(self) -> list[Stall]:
         """Return the last stalls, oldest first; those that go on are among them."""
-        return [] if self.watchdog is None else self.watchdog.stalls()
+        return [] if self.watchdog is None else self.watchdog.reports.stalls()
 
     def tasks(self) -> list[tasks_.TaskFigures]:
         """Return the tasks of all loops that are watched; any thread may call this."""
@@ -80,7 +80,7 @@ class Inspector:
         """
         if self.watchdog is None:
             return lambda: None
-        return self.watchdog.subscribe(callback)
+        return self.watchdog.reports.subscribe(callback)
 
     def call_at_stop(self, function: Callable[[], object]) -> None:
         """Call `function` when the inspector stops; the last one added comes first."""

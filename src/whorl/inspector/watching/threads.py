@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 
-from whorl.inspector.text import shown
+from whorl.inspector.watching.text import shown
 
 LONGEST_PATH = 256
 

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from whorl.core.loop.loop cimport Loop
 from whorl.core.loop.state cimport LoopState
 
-cdef extern from "whorl/inspector/native.h":
+cdef extern from "whorl/inspector/watching/native.h":
     bint native_start "whorl_native_start"(int64_t threshold_ns, int64_t interval_ns, int signal) noexcept
     void native_stop "whorl_native_stop"() noexcept
     void native_forked "whorl_native_forked"() noexcept
