@@ -11,6 +11,8 @@ cdef extern from "whorl/inspector/watching/native.h":
     int native_watch "WHORL_NATIVE_WATCH"(LoopState state, Loop loop, int thread) noexcept
     void native_unwatch "whorl_native_unwatch"(int place) noexcept
     void native_beat "whorl_native_beat"(int looker) noexcept
+    int native_record "whorl_native_record"(object memory, int stack_file) except -1
+    void native_clear "whorl_native_clear"() noexcept
     object native_take "whorl_native_take"()
 
 
@@ -23,5 +25,7 @@ cpdef object forget_native()
 cpdef object watch(Loop loop, int thread)
 cpdef object unwatch(int place)
 cpdef object beat(int looker)
+cpdef object record(object memory, int stack_file)
+cpdef object clear_recorded()
 @cython.locals(taken=list)
 cpdef object captures()

@@ -26,6 +26,8 @@ class Reports:
     def __init__(self, busy: Callable[[], AbstractContextManager[None]]) -> None:
         self._busy = busy
         self._listeners: list[Callable[[Stall], object]] = []
+        #: Called with a stall when it is first seen, at each further stack, and when it has ended.
+        self.at_change: Callable[[Stall], object] | None = None
         self.forget()
 
     def forget(self) -> None:
@@ -63,6 +65,8 @@ class Reports:
     def keep(self, watched: WatchedLoop, stall: Stall) -> None:
         """Keep what is known of a stall that goes on."""
         watched.stall = self._going_on[stall.number] = stall
+        if self.at_change is not None:
+            self.at_change(stall)
 
     def end(self, watched: WatchedLoop, stall: Stall) -> None:
         """Keep a stall that has ended, tell of it, and log it unless it was logged before."""

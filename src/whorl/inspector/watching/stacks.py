@@ -8,7 +8,7 @@ import linecache
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
@@ -81,14 +81,19 @@ def called_by(frames: tuple[Frame, ...]) -> str | None:
     return shown(frames[-1].function) if frames else None
 
 
-def parse_dumps(text: str) -> Iterator[tuple[Frame, ...]]:
+def source_of(file: str, line: int) -> str:
+    """Return a line of a program's source."""
+    return linecache.getline(file, line).strip()
+
+
+def parse_dumps(text: str, source_at: Callable[[str, int], str] = source_of) -> Iterator[tuple[Frame, ...]]:
     """Yield the frames of each stack that faulthandler wrote, the outermost first."""
     frames: list[Frame] = []
     for line in [*text.splitlines(), "Stack"]:
         match = FAULTHANDLER_LINE.match(line)
         if match is not None:
             file, number = match[1], int(match[2])
-            frames.append(Frame(file, number, match[3], linecache.getline(file, number).strip()))
+            frames.append(Frame(file, number, match[3], source_at(file, number)))
         elif not line.startswith(" "):
             if frames:
                 yield tuple(reversed(frames))

@@ -51,6 +51,8 @@ class Watchdog:
 
     #: Called when the first loop of the process runs, and again so in a forked child.
     at_start: Callable[[], object] | None = None
+    #: Called at each look, in the watchdog's thread.
+    at_look: Callable[[], object] | None = None
 
     @property
     def starved(self) -> int:
@@ -175,9 +177,15 @@ class Watchdog:
         if self.at_start is not None:
             self.at_start()
 
+    def record_into(self, memory: Any) -> None:
+        """Let the native thread write what it sees into this recording; None ends that."""
+        if self._is_native:
+            looks.record(memory, self._stack_file.fd)
+
     def _stop_native(self) -> None:
         if self._is_native:
             looks.stop_native()
+            looks.record(None, -1)
             self._is_native = False
         self._stack_file.close()
 
@@ -249,7 +257,9 @@ class Watchdog:
         with self._lock:
             if self._is_native:
                 looks.beat(self._looker.thread_number)
-                self._take_notes()
+            has_notes = self._take_notes()
+            if self.at_look is not None:
+                self.at_look()
             is_awake = False
             while self._gone:
                 watched, gone_ns = self._gone.popleft()
@@ -260,14 +270,16 @@ class Watchdog:
                 if loop is not None:
                     is_awake |= self._looker.look_at(watched, loop, 0)
                 del loop  # A loop that nobody uses any more ends where it would without a watchdog.
+            if has_notes:
+                looks.clear_recorded()
             self.reports.log_the_rest()
             return is_awake
 
-    def _take_notes(self) -> None:
-        """Collect what the native thread noted while this one had no lock."""
-        notes = looks.captures()
+    def _take_notes(self) -> bool:
+        """Collect what the native thread noted while this one had no lock; return whether it noted any."""
+        notes = looks.captures() if self._is_native else []
         if not notes:
-            return
+            return False
         dumps = iter(self._stack_file.take())
         places = {watched.place: watched for watched in list(self._watched.values())}
         gone = {watched.last_place: (watched, until) for watched, until in list(self._gone)}
@@ -278,6 +290,7 @@ class Watchdog:
                 watched = gone[place][0]
             if watched is not None:
                 watched.notes.append((when, frames, call))
+        return True
 
     @contextlib.contextmanager
     def _busy(self) -> Iterator[None]:
