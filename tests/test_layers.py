@@ -33,11 +33,11 @@ _AIO = ("core", "core.loop", "aio")
 ROOMS: dict[str, tuple[str, ...]] = {
     "core": (),
     "core.timers": ("core",),
-    "core.recording": ("core",),
     "core.kernel": ("core",),
+    "core.recording": _KERNEL,
     "core.pollers": _KERNEL,
     "core.process": ("core",),
-    "core.loop": (*_KERNEL, "core.timers", "core.pollers", "core.process"),
+    "core.loop": (*_KERNEL, "core.recording", "core.timers", "core.pollers", "core.process"),
     "handles": _KERNEL,
     "handles.threads": (*_LOOP, "core.process"),
     "handles.watchers": (*_IO, "core.timers", "handles.threads"),
@@ -74,7 +74,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "aio.files": (*_KERNEL, "handles.threads", "handles.fs", "aio", "aio.loop"),
     "aio.runners": ("core.loop", "aio", "aio.futures", "aio.loop"),
     "inspector.tables": (
-        *(*_AIO, "core.kernel", "core.pollers", "handles.process", "handles.fs"),
+        *(*_AIO, "core.kernel", "core.recording", "core.pollers", "handles.process", "handles.fs"),
         *("handles.streams", "handles.datagrams"),
         *("aio.interop", "aio.futures", "aio.threads", "aio.streams", "aio.tls", "aio.transports"),
         *("aio.sockets", "aio.connections", "aio.loop", "aio.files"),

@@ -72,8 +72,9 @@ def tasks(pid: int, as_tree: bool, as_json: bool, waiting_for: int | None) -> No
         if as_tree:
             click.echo("\n".join(tree_of(found, width()).split("\n")[1:]))
         elif found:
-            rows = [[row.name, row.coro, _place(row), _wait(row)] for row in found]
-            click.echo("\n" + table(["TASK", "COROUTINE", "AT", "WAITS FOR"], rows))
+            rows = [[row.name, row.coro, _place(row), *_times(row), _wait(row)] for row in found]
+            names = ["TASK", "COROUTINE", "AT", "BUSY", "STEPS", "LONGEST", "WAITS FOR"]
+            click.echo("\n" + table(names, rows, last=0.3))
     if not loops:
         click.echo(f"process {pid}: no loop has run yet")
 
@@ -91,6 +92,20 @@ def _headline(pid: int, number: int, of: int, text: str) -> None:
 
 def _place(row: TaskFigures) -> str:
     return "" if row.where is None else f"{row.where[0].rpartition('/')[2]}:{row.where[1]}"
+
+
+def _times(row: TaskFigures) -> list[str]:
+    if row.busy_ns is None or row.steps is None or row.longest_ns is None:
+        return ["", "", ""]
+    return [_short(row.busy_ns), f"{row.steps:,}", _short(row.longest_ns)]
+
+
+def _short(ns: int) -> str:
+    """Return a duration in at most 7 characters, such as `1.3 ms`."""
+    for unit, factor in (("µs", 1e3), ("ms", 1e6)):
+        if ns < factor * 999.5:
+            return f"{ns / factor:.3g} {unit}"
+    return f"{ns / 1e9:.3g} s" if ns < 999.5e9 else f"{ns / 1e9:,.0f} s"
 
 
 def _wait(row: TaskFigures) -> str:
