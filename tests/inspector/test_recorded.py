@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.simulated_kernel import SimulatedKernel
+from tests.aio.simulated_kernel import SimulatedHost, SimulatedKernel
 from tests.core.loop_fakes import in_child
 from tests.inspector.conftest import StallsSeen
 from whorl.core.recording import layout
@@ -175,7 +175,7 @@ def test_stall_is_cut_to_its_place() -> None:
 
 
 def test_a_simulated_world_is_recorded_in_memory(inspect: Inspect, folder: Path, tmp_path: Path) -> None:
-    loop: Any = whorl.EventLoop(kernel=SimulatedKernel())
+    loop: Any = whorl.EventLoop(kernel=SimulatedKernel(), host=SimulatedHost())
     inspected = inspect(loop=loop, ring=RING)
     try:
         loop.run_until_complete(asyncio.sleep(1))
@@ -307,22 +307,21 @@ def recorded_in_child(names: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_child_of_multiprocessing_removes_its_file(
-    method: str, inspect: Inspect, folder: Path, monkeypatch: pytest.MonkeyPatch
+    method: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WHORL_INSPECT", "ring=64KiB,threshold=0.1")
-    inspect(ring=RING, threshold=0.1)
-    whorl.run(asyncio.sleep(0))
-    mine = recordings(folder)
-    context = multiprocessing.get_context(method)
-    names: Any = context.SimpleQueue()
-    process = context.Process(target=recorded_in_child, args=(names,))  # type: ignore[attr-defined]
-    process.start()
-    process.join(60)
-    found = names.get()
-    assert process.exitcode == 0
-    assert found is not None
-    assert Path(found).name.startswith(f"{process.pid}-")
-    assert recordings(folder) == mine
+    with whorl.inspector.start(ring=RING, threshold=0.1):
+        whorl.run(asyncio.sleep(0))
+        mine = recordings(folder)
+        context = multiprocessing.get_context(method)
+        names: Any = context.SimpleQueue()
+        process = context.Process(target=recorded_in_child, args=(names,))  # type: ignore[attr-defined]
+        process.start()
+        process.join(60)
+        found = names.get()
+        assert process.exitcode == 0
+        assert Path(str(found)).name.startswith(f"{process.pid}-")
+        assert recordings(folder) == mine
 
 
 PROGRAM = """
@@ -458,19 +457,23 @@ def test_program_that_ends_leaves_no_file(folder: Path) -> None:
 def test_workers_of_gunicorn_have_files_of_their_own(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("gunicorn")
     pytest.importorskip("uvicorn")
-    (tmp_path / "app.py").write_text(
-        "import whorl\nwhorl.install()\nasync def app(scope, receive, send):\n    pass\n"
-    )
+    worker = "tests.frameworks.gunicorn_worker.WhorlWorker"
     server = subprocess.Popen(
-        [sys.executable, "-m", "gunicorn", "-w", "4", "-k", "uvicorn.workers.UvicornWorker",
-         "-b", f"unix:{tmp_path}/socket", "app:app"],
-        cwd=tmp_path,
+        [sys.executable, "-m", "gunicorn", "-w", "4", "-k", worker,
+         "-b", f"unix:{tmp_path}/socket", "tests.frameworks.asgi_app:app"],
         env=os.environ | {"WHORL_INSPECT": "ring=64KiB"},
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
         until(lambda: len(recordings(folder)) == 4, 60)
+        workers = {int(path.name.partition("-")[0]) for path in recordings(folder)}
+        assert len(workers - {server.pid}) == 4
+        until(lambda: {read(pid).pid for pid in workers} == workers)
+        for pid in workers:
+            open_files = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+            assert [path.partition("-")[0] for path in open_files if path.endswith(".recording")] == [
+                str(folder / str(pid))
+            ]
     finally:
         server.terminate()
         server.wait(60)
-    assert recordings(folder) == []
