@@ -1,4 +1,4 @@
-"""What an inspected process records survives: it is read while the loop is stuck, and after a crash."""
+"""The recording of an inspected process is read while the loop is stuck, and survives a crash."""
 
 from __future__ import annotations
 
