@@ -96,10 +96,10 @@ def test_the_tasks_of_a_process_are_shown(begin: Begin) -> None:
     code, output, _ = run("tasks", process.pid, "--json")
     rows = json.loads(output)["loops"][0]
     fd = next(row["waits_for"]["fd"] for row in rows if row["name"] == "the reader")
-    code, output, _ = run("tasks", process.pid, "--waiting-for", fd)
+    code, output, _ = run("tasks", process.pid, "--waiting-for", fd, columns=160)
     assert "the reader" in output
     assert "Task-1" not in output
-    code, output, _ = run("tasks", process.pid, "--tree")
+    code, output, _ = run("tasks", process.pid, "--tree", columns=160)
     assert output.index("Task-1") < output.index("└─ the reader")
     assert run("tasks", process.pid, "--tree", "--json")[0] == 2
 
@@ -123,7 +123,7 @@ def test_a_stuck_process_is_shown_all_the_same(begin: Begin) -> None:
     assert code == 0
     assert output.startswith(f"process {process.pid}: 1 stall\n")
     assert "in stuck" in output
-    code, output, _ = run("tasks", process.pid, "--tree")
+    code, output, _ = run("tasks", process.pid, "--tree", columns=160)
     assert code == 0
     assert "the stuck one  stuck" in output
     assert "is running" in output
