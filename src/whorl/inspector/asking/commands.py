@@ -1,4 +1,7 @@
-"""The commands that ask an inspected process: `whorl tasks`, `whorl handles`, `whorl stalls`."""
+"""The commands about an inspected process: `whorl tasks`, `whorl handles`, `whorl stalls`.
+
+The first two ask it. Stalls are read from its recording, so it need not answer, nor live.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,10 @@ from typing import Any
 
 import click
 
-from whorl.inspector.asking import client
+from whorl.inspector.asking import client, stuck
 from whorl.inspector.tables.tasks import TaskFigures, cut, summary, tree_of, wait_text
 from whorl.inspector.tables.waits import TaskWait
-from whorl.inspector.tables.wording import count
+from whorl.inspector.tables.wording import count, shown
 
 PID = click.argument("pid", type=click.IntRange(1))
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
@@ -32,6 +35,9 @@ def _reporting(command: Callable[..., None]) -> Callable[..., None]:
     def reporting(*args: Any, **options: Any) -> None:
         try:
             command(*args, **options)
+        except client.NoAnswer as error:
+            click.echo(f"whorl: {error}{stuck.known_of(options['pid'])}", err=True)
+            sys.exit(error.code)
         except client.Failed as error:
             click.echo(f"whorl: {error}", err=True)
             sys.exit(error.code)
@@ -148,18 +154,28 @@ def _size(number: int | None) -> str:
 
 
 @click.command()
-@PID
+@click.argument("source", metavar="PID|FILE")
 @AS_JSON
 @_reporting
-def stalls(pid: int, as_json: bool) -> None:
-    """Show what has blocked the loops of a process: where, how long, and why."""
-    found = client.ask(pid, "stalls")
+def stalls(source: str, as_json: bool) -> None:
+    """Show what has blocked the loops of a process: where, how long, and why.
+
+    They are in its recording, also while it is stuck or stopped, and when it has died.
+    """
+    found = stuck.stalls_of(source)
     if as_json:
-        click.echo(json.dumps({"pid": pid, "stalls": found}))
+        click.echo(json.dumps({"pid": found.pid, "stalls": found.stalls}))
         return
-    click.echo(f"process {pid}: {count(len(found), 'stall') if found else 'no stalls'}")
-    for stall in found:
-        click.echo(f"\n{stall['text']}")
+    click.echo(f"{found.title}: {count(len(found.stalls), 'stall') if found.stalls else 'no stalls'}")
+    for stall in found.stalls:
+        click.echo(f"\n{shown_lines(str(stall.get('text', '')))}")
+
+
+def shown_lines(text: str) -> str:
+    """Return lines as a terminal may have them."""
+    return "\n".join(
+        line[: len(line) - len(line.lstrip(" "))] + shown(line.lstrip(" ")) for line in text.split("\n")
+    )
 
 
 # Tables for terminals.
