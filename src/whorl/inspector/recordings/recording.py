@@ -16,6 +16,8 @@ COUNTERS = (
     *("connections_opened", "connections_closed", "errors_reported"),
     *("jobs_submitted", "jobs_begun", "jobs_ended"),
 )
+#: The most bytes that a recording may have.
+LARGEST = layout.offsets(0)[-1] + layout.MOST_RING
 _FIELDS = struct.Struct(f"<{len(layout.LOOP_FIELDS)}q")
 _COUNTERS = struct.Struct(f"<{len(COUNTERS)}q")
 _HISTOGRAM = struct.Struct(f"<{2 + PLACES}q")
@@ -62,7 +64,7 @@ class RecordedLoop(NamedTuple):
 class Recording:
     """A snapshot of a recording's memory. It does not change."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes | bytearray) -> None:
         """Take the bytes of a recording. Raises NotARecording."""
         if data[:8] != layout.MAGIC:
             raise NotARecording("the file is no recording")
@@ -76,6 +78,7 @@ class Recording:
             raise NotARecording("the recording is cut")
         self._data = data
         self.clock_ns, self.state, self.alive_ns = struct.unpack_from("<3q", data, layout.CLOCK_AT)
+        self.stalls_written = self._word(layout.STALLS_WRITTEN_AT)
         self.events_written = self._word(layout.EVENTS_WRITTEN_AT)
         self.whorl = self._text(layout.WHORL_AT, 32)
         self.python = self._text(layout.PYTHON_AT, 32)
@@ -142,13 +145,27 @@ class Recording:
 
     def events(self) -> Iterator[Event]:
         """Yield the events that are left, in the order in which they were written."""
-        start, size, count = self.regions[9:12]
         for number in range(self.first_event, self.events_written):
-            at, took, kind, flags, loop, subject = layout.EVENT.unpack_from(
-                self._data, start + number % count * size
-            )
-            if kind:  # else it was not whole when the process was killed
-                yield Event(at, took * layout.TOOK_UNIT_NS, kind, flags, loop, subject)
+            event = self.event_at(number)
+            if event.kind:  # else it was not whole when the process was killed
+                yield event
+
+    def event_at(self, number: int) -> Event:
+        """Return the event with this number, from `first_event` on; one that is not whole has the kind 0."""
+        start, size, count = self.regions[9:12]
+        at, took, kind, flags, loop, subject = layout.EVENT.unpack_from(
+            self._data, start + number % count * size
+        )
+        return Event(at, took * layout.TOOK_UNIT_NS, kind, flags, loop, subject)
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes of a file with this snapshot, without events that were overwritten meanwhile."""
+        start, size, count = self.regions[9:12]
+        data = bytearray(self._data[: self.size])
+        for number in range(max(0, self.events_written - count), min(self.first_event, self.events_written)):
+            place = start + number % count * size
+            data[place : place + size] = bytes(size)
+        return bytes(data)
 
 
 def _fits(regions: tuple[int, ...], size: int) -> bool:
@@ -161,19 +178,50 @@ def _fits(regions: tuple[int, ...], size: int) -> bool:
     return True
 
 
-def read_file(file: int | str | os.PathLike[str]) -> Recording:
+def read_file(file: int | str | os.PathLike[str], *, events: int | None = None) -> Recording:
     """Return a snapshot of a recording's file, given by its path or an open descriptor.
 
-    The process may be writing it. Events that were overwritten meanwhile are left out. Raises NotARecording
-    and OSError.
+    The process may be writing it. Events that were overwritten meanwhile are left out. With `events`, only so
+    many of the last ones are read. Raises NotARecording and OSError.
     """
-    with open(file, "rb", closefd=not isinstance(file, int)) as opened:
-        size = os.fstat(opened.fileno()).st_size
+    with open(file, "rb", buffering=0, closefd=not isinstance(file, int)) as opened:
+        descriptor = opened.fileno()
+        size = os.fstat(descriptor).st_size
         if size < layout.HEADER_SIZE:
-            is_one = opened.read(8) == layout.MAGIC
+            is_one = os.pread(descriptor, 8, 0) == layout.MAGIC
             raise NotARecording("the recording is cut" if is_one else "the file is no recording")
+        if size > LARGEST:
+            raise NotARecording("the file is larger than a recording may be")
         # The file is not mapped: one that is cut meanwhile would end this process.
-        recording = Recording(opened.read())
-        written = struct.unpack("<q", os.pread(opened.fileno(), 8, layout.EVENTS_WRITTEN_AT))[0]
+        recording = Recording(_part(descriptor, size, events))
+        written = struct.unpack("<q", os.pread(descriptor, 8, layout.EVENTS_WRITTEN_AT))[0]
     recording.first_event = max(recording.first_event, written - recording.regions[11] + 1)
+    if events is not None:
+        recording.first_event = max(recording.first_event, recording.events_written - events)
     return recording
+
+
+def _part(descriptor: int, size: int, events: int | None) -> bytes | bytearray:
+    """Return the bytes of a recording, or as many, in which only the last events are those of the file."""
+    header = os.pread(descriptor, layout.HEADER_SIZE, 0)
+    start, one, count = layout.REGIONS.unpack_from(header, layout.REGIONS_AT)[9:12]
+    if events is None or events >= count or not 0 < start + one * count <= size:
+        return _read(descriptor, bytearray(size), 0, size)
+    data = _read(descriptor, bytearray(size), 0, start)
+    written = struct.unpack_from("<q", data, layout.EVENTS_WRITTEN_AT)[0]
+    first, last = max(0, written - events) % count, written % count
+    if events and written > 0:
+        for begin, end in ((first, last),) if first < last else ((first, count), (0, last)):
+            _read(descriptor, data, start + begin * one, start + end * one)
+    return data
+
+
+def _read(descriptor: int, data: bytearray, begin: int, end: int) -> bytearray:
+    """Fill a part of `data` with that of the file; what the file has lost stays zero."""
+    with memoryview(data) as memory:
+        while begin < end:
+            count = os.preadv(descriptor, [memory[begin:end]], begin)
+            if not count:
+                break
+            begin += count
+    return data
