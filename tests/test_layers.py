@@ -79,8 +79,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("aio.interop", "aio.futures", "aio.threads", "aio.streams", "aio.tls", "aio.transports"),
         *("aio.sockets", "aio.connections", "aio.loop", "aio.files"),
     ),
-    "inspector.recordings": ("core", "core.recording"),
-    "inspector.asking": ("inspector.tables",),
+    "inspector.recordings": ("core", "core.recording", "inspector.tables"),
+    "inspector.asking": ("core.recording", "inspector.tables", "inspector.recordings"),
     "inspector": (
         *("core", "core.recording", "core.kernel", "core.loop", "aio"),
         *("inspector.tables", "inspector.recordings", "inspector.asking"),
@@ -108,7 +108,10 @@ KNOWS_EXPORTER = {
     "prometheus_client": ("whorl.inspector.prometheus",),
     "opentelemetry": ("whorl.inspector.opentelemetry",),
 }
-KNOWS_CLICK = ("whorl.cli", "whorl.__main__", "whorl.inspector.asking.commands")
+KNOWS_CLICK = (
+    *("whorl.cli", "whorl.__main__"),
+    *("whorl.inspector.asking.commands", "whorl.inspector.asking.recording_commands"),
+)
 
 # The names of modules that do I/O which every module may use: constants, types that are not called,
 # exceptions, and functions that only compute.
@@ -143,6 +146,9 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.inspector.asking.client": (os, socket, time),
     "whorl.inspector.asking.commands": (os,),
     "whorl.inspector.asking.directory": (os,),
+    "whorl.inspector.asking.finding": (os, time),
+    "whorl.inspector.asking.places": (os,),
+    "whorl.inspector.asking.traced_run": (os, signal, subprocess),  # the program, not the loop's children
     "whorl.inspector.recordings.recording": (os,),
     "whorl.inspector.opentelemetry": (time,),
     "whorl.inspector.runs": (os,),
