@@ -20,7 +20,7 @@ WITHOUT_CLASSES = {
     "whorl.aio.loop.tasks",
     "whorl.core.lists",
     "whorl.aio.streams.adoption",
-    "whorl.inspector.looks",
+    "whorl.inspector.watching.looks",
 }
 
 #: The compiled modules, and the plain ones whose classes derive from theirs.

@@ -26,11 +26,12 @@ from tests.core.loop_fakes import in_child
 from tests.inspector.conftest import StallsSeen
 from whorl.core import Histogram
 from whorl.core.metrics import PLACES, _upper_bound
-from whorl.inspector import Inspector, observed, runs
+from whorl.inspector import Inspector, observed
 from whorl.inspector.observed import BOUNDS, cumulated
 from whorl.inspector.opentelemetry import PREFIX as OTEL
 from whorl.inspector.opentelemetry import Instrumentation, instrument
 from whorl.inspector.prometheus import PREFIX, Collector
+from whorl.inspector.watching import runs
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
 

@@ -16,7 +16,7 @@ import whorl
 from whorl.inspector import Inspector, start
 from whorl.inspector.inspector import current
 from whorl.inspector.settings import checked, duration, from_environment
-from whorl.inspector.text import shown
+from whorl.inspector.watching.text import shown
 
 Inspect = Callable[..., Inspector]
 
@@ -45,6 +45,13 @@ def test_a_threshold_out_of_bounds_is_refused(threshold: float) -> None:
         ({"threshold": True}, TypeError),
         ({"signal": 9999}, ValueError),
         ({"loop": object()}, TypeError),
+        ({"ring": 1 << 15}, ValueError),
+        ({"ring": 1 << 31}, ValueError),
+        ({"ring": "8MiB"}, TypeError),
+        ({"keep": 0}, ValueError),
+        ({"recording": ""}, ValueError),
+        ({"recording": 3}, TypeError),
+        ({"dump_on": ("crash",)}, ValueError),
     ],
 )
 def test_a_wrong_argument_is_refused(options: dict[str, Any], error: type[Exception]) -> None:
@@ -83,13 +90,17 @@ def test_a_wrong_duration_names_the_forms(text: str) -> None:
         ("threshold=50ms", {"threshold": 0.05}),
         ("threshold=1s,signal=SIGUSR2", {"threshold": 1.0, "signal": int(signal.SIGUSR2)}),
         ("signal=none", {"signal": None}),
+        ("ring=16MiB,all=1", {"ring": 16 << 20, "record_all": True}),
+        ("recording=0", {"recording": False}),
+        ("recording=/srv/x,keep=3", {"recording": "/srv/x", "keep": 3}),
+        ("dump_on=stall+SIGUSR2", {"dump_on": ("stall", "SIGUSR2")}),
     ],
 )
 def test_the_variable_is_read(text: str, arguments: dict[str, Any] | None) -> None:
     assert from_environment(text) == arguments
 
 
-@pytest.mark.parametrize("text", ["yes please", "threshold", "threshold=", "ring=1", "threshold=1,,"])
+@pytest.mark.parametrize("text", ["yes please", "threshold", "threshold=", "rings=1", "threshold=1,,"])
 def test_a_wrong_variable_is_an_error_that_names_the_settings(text: str) -> None:
     with pytest.raises(ValueError, match=r"threshold=…|100ms"):
         from_environment(text)
@@ -134,7 +145,11 @@ def test_the_inspector_is_imported_only_if_the_variable_is_set(value: str, shown
 
 @pytest.mark.parametrize(
     "environment",
-    [{"WHORL_INSPECT": "threshold=soon"}, {"WHORL_INSPECT": "1", "WHORL_INSPECT_SIGNAL": "SIGNOTHING"}],
+    [
+        {"WHORL_INSPECT": "threshold=soon"},
+        {"WHORL_INSPECT": "ring=1KiB"},
+        {"WHORL_INSPECT": "1", "WHORL_INSPECT_SIGNAL": "SIGNOTHING"},
+    ],
 )
 def test_a_wrong_variable_is_one_warning_and_the_program_runs(environment: dict[str, str]) -> None:
     answer = output_of("import asyncio, whorl; whorl.run(asyncio.sleep(0)); print('ran')", **environment)

@@ -24,8 +24,9 @@ import whorl
 from tests.aio.simulated_kernel import SimulatedKernel
 from tests.core.loop_fakes import in_child
 from tests.inspector.conftest import StallsSeen
-from whorl.inspector import Inspector, Stall, looks
+from whorl.inspector import Inspector, Stall
 from whorl.inspector.inspector import current
+from whorl.inspector.watching import looks
 
 Inspect = Callable[..., Inspector]
 THRESHOLD = 0.05
@@ -252,9 +253,9 @@ def test_more_stalls_of_one_second_are_only_counted(
     assert watchdog is not None
     for _ in range(3):
         stalls_of(inspected, lambda: time.sleep(0.3))
-        watchdog._logged_ns += 10**10  # as if all came at once
+        watchdog.reports._logged_ns += 10**10  # as if all came at once
     assert len(inspected.stalls()) == 3
-    watchdog._logged_ns -= 10**11
+    watchdog.reports._logged_ns -= 10**11
     watchdog.look_now()
     assert [record.getMessage().partition(" ")[0] for record in caplog.records] == ["run_step", "and"]
     assert "2 more" in caplog.text

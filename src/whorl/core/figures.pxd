@@ -49,6 +49,7 @@ cdef class Figures:
     cdef Counters *counters
     cdef Counters *_first
     cdef Buckets *histograms
+    cdef Block *_own
 
     cpdef object count_error(self)
     cpdef object count_jobs(self, int64_t submitted, int64_t begun, int64_t ended)
@@ -77,7 +78,45 @@ cdef inline int grow(Figures figures, int64_t alone) except -1:
     return 0
 
 
+cdef inline int add_ones(Figures figures, int64_t count) except -1:
+    cdef Buckets *buckets = figures.histograms
+    if buckets != NULL and count > 0:
+        buckets += BATCH
+        buckets.counts[1] += count
+        buckets.total += count
+        if buckets.most < 1:
+            buckets.most = 1
+    return 0
+
+
+cdef inline int lie_in(Figures figures, Block *place) except -1:
+    place[0] = (<Block *>figures.counters)[0]
+    figures.counters = &place.counters
+    figures.histograms = &place.histograms[0]
+    return 0
+
+
+cdef inline int move_into(Figures figures, Block *place) except -1:
+    # The own block stays, as to move back must not fail.
+    if figures._own != NULL:
+        raise RuntimeError("the loop is being recorded already")
+    if figures.histograms == NULL:
+        raise MemoryError
+    figures._own = <Block *>figures.counters
+    return lie_in(figures, place)
+
+
+cdef inline int move_back(Figures figures) except -1:
+    if figures._own != NULL:
+        lie_in(figures, figures._own)
+        figures._own = NULL
+    return 0
+
+
 cdef inline int release(Figures figures) except -1:
+    if figures._own != NULL:
+        figures.counters = &figures._own.counters
+        figures._own = NULL
     if figures.counters != figures._first:
         keep_block(figures.counters)
     PyMem_RawFree(figures._first)

@@ -64,6 +64,33 @@ if not cython.compiled:
         figures.histograms = [PlainBuckets() for _ in range(KINDS)]
         figures.histograms[BATCH].counts[1] = figures.histograms[BATCH].total = -alone
 
+    def add_ones(figures: Figures, count: int) -> None:
+        """Add so many batches of one entry."""
+        if figures.histograms is not None and count > 0:
+            buckets = figures.histograms[BATCH]
+            buckets.counts[1] += count
+            buckets.total += count
+            buckets.most = max(buckets.most, 1)
+
+    def move_into(figures: Figures, place: memoryview) -> None:
+        """Let the figures lie in this memory. Uncompiled, it gets copies, by `copy_figures`."""
+        if figures._own is not None:
+            raise RuntimeError("the loop is being recorded already")
+        figures._own = place.cast("q")
+        copy_figures(figures)
+
+    def copy_figures(figures: Figures) -> None:
+        """Write the figures into the memory that they were moved to."""
+        numbers = list(vars(figures.counters).values())
+        for buckets in figures.histograms:
+            numbers += [buckets.total, buckets.most, *buckets.counts]
+        for index, number in enumerate(numbers):
+            figures._own[index] = number
+
+    def move_back(figures: Figures) -> None:
+        """Let the figures lie in memory of their own again."""
+        figures._own = None
+
     def release(figures: Figures) -> None:
         """Free the memory; uncompiled, Python does."""
 
@@ -118,7 +145,8 @@ if not cython.compiled:
 class Figures:
     """The counters and histograms of a loop."""
 
-    __slots__ = ("counters", "histograms")
+    # `_own` is the memory of their own while they lie elsewhere (`move_into`).
+    __slots__ = ("_own", "counters", "histograms")
 
     def __cinit__(self) -> None:
         self.counters = first_counters(self)
@@ -127,6 +155,7 @@ class Figures:
     def __init__(self) -> None:
         if not cython.compiled:
             self.__cinit__()
+            self._own: Any = None
 
     def __dealloc__(self) -> None:
         release(self)

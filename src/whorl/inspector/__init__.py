@@ -7,17 +7,30 @@ from __future__ import annotations
 
 import typing as _typing
 
-from whorl.inspector.inspector import Inspector, start
-from whorl.inspector.stalls import Frame, Stack, Stall
+from whorl.inspector.inspector import Inspector, read, start
+from whorl.inspector.recordings.recording import NotARecording, Recording
 from whorl.inspector.tables.handles import HandleFigures
 from whorl.inspector.tables.tasks import TaskFigures
 from whorl.inspector.tables.waits import TaskWait
+from whorl.inspector.watching.stalls import Frame, Stack, Stall
 
 if _typing.TYPE_CHECKING:
     from whorl.inspector.opentelemetry import instrument as instrument
     from whorl.inspector.prometheus import Collector as Collector
 
-__all__ = ["Frame", "HandleFigures", "Inspector", "Stack", "Stall", "TaskFigures", "TaskWait", "start"]
+__all__ = [
+    "Frame",
+    "HandleFigures",
+    "Inspector",
+    "NotARecording",
+    "Recording",
+    "Stack",
+    "Stall",
+    "TaskFigures",
+    "TaskWait",
+    "read",
+    "start",
+]
 
 
 def __getattr__(name: str) -> _typing.Any:

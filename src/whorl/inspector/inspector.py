@@ -9,17 +9,29 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from whorl.core.loop.loop import Loop
 from whorl.inspector import settings as settings_
 from whorl.inspector.asking.answers import Answers
-from whorl.inspector.settings import DEFAULT_SIGNAL, DEFAULT_THRESHOLD, Settings
-from whorl.inspector.stalls import Stall
+from whorl.inspector.asking.client import Failed, NotOurs
+from whorl.inspector.asking.finding import recording_of
+from whorl.inspector.dumps import Dumps
+from whorl.inspector.recorded import Recorded
+from whorl.inspector.recordings.recording import Recording, read_file
+from whorl.inspector.settings import (
+    DEFAULT_KEEP,
+    DEFAULT_RING,
+    DEFAULT_SIGNAL,
+    DEFAULT_THRESHOLD,
+    Settings,
+)
 from whorl.inspector.tables import handles as handles_
 from whorl.inspector.tables import tasks as tasks_
-from whorl.inspector.watchdog import Watchdog, has_real_clock
+from whorl.inspector.watching.stalls import Stall
+from whorl.inspector.watching.watchdog import Watchdog, has_real_clock
 
 _current: Inspector | None = None
 
@@ -41,6 +53,41 @@ class Inspector:
             self.answers = Answers(self)
             self.watchdog.at_start = self.answers.start
             self.call_at_stop(self.answers.stop)
+        #: What records the loops; None if they are not recorded.
+        self.recorded: Recorded | None = None
+        self._dumps: Dumps | None = None
+        if settings.recording is not False:
+            self.recorded = Recorded(loop, settings, self.watchdog)
+            self._dumps = Dumps(self.recorded, settings)
+
+    def start(self) -> None:
+        """Begin to watch and to record. The function `start` does this."""
+        if self.watchdog is not None:
+            self.watchdog.start()
+        if self.recorded is not None and self._dumps is not None:
+            self.recorded.start()
+            self._dumps.start()
+
+    @property
+    def recording(self) -> Path | None:
+        """The file into which the loops are recorded; None if there is none."""
+        path = None if self.recorded is None else self.recorded.path
+        return None if path is None else Path(path)
+
+    def mark(self, name: str) -> None:
+        """Write a mark with this name into the recording; any thread may call this."""
+        if self.recorded is not None:
+            self.recorded.mark(name)
+
+    def dump(self, path: str | os.PathLike[str]) -> Path:
+        """Write a copy of the recording to a file, which is replaced; any thread may call this.
+
+        Raises RuntimeError if no loop was recorded yet, and OSError.
+        """
+        target = os.fspath(path)
+        if self.recorded is None or not self.recorded.write_copy(target):
+            raise RuntimeError("no loop was recorded")
+        return Path(target)
 
     def is_running(self) -> bool:
         """Return whether this is the inspector of the process: `stop` was not called."""
@@ -54,7 +101,7 @@ class Inspector:
 
     def stalls(self) -> list[Stall]:
         """Return the last stalls, oldest first; those that go on are among them."""
-        return [] if self.watchdog is None else self.watchdog.stalls()
+        return [] if self.watchdog is None else self.watchdog.reports.stalls()
 
     def tasks(self) -> list[tasks_.TaskFigures]:
         """Return the tasks of all loops that are watched; any thread may call this."""
@@ -80,7 +127,7 @@ class Inspector:
         """
         if self.watchdog is None:
             return lambda: None
-        return self.watchdog.subscribe(callback)
+        return self.watchdog.reports.subscribe(callback)
 
     def call_at_stop(self, function: Callable[[], object]) -> None:
         """Call `function` when the inspector stops; the last one added comes first."""
@@ -99,6 +146,19 @@ class Inspector:
         finally:
             if self.watchdog is not None:
                 self.watchdog.stop()
+            if self.recorded is not None and self._dumps is not None:
+                self._dumps.stop()
+                self.recorded.stop()
+
+    def fork_ended(self) -> None:
+        """Begin anew in a forked child: its threads are gone, and the stalls were the parent's."""
+        if self.watchdog is not None:
+            self.watchdog.fork_ended()
+        if self.recorded is not None and self._dumps is not None:
+            self.recorded.fork_ended()
+            self._dumps.fork_ended()
+        if self.answers is not None:
+            self.answers.fork_ended()
 
     def __enter__(self) -> Inspector:
         return self
@@ -113,19 +173,29 @@ def start(
     threshold: float = DEFAULT_THRESHOLD,
     signal: int | None = DEFAULT_SIGNAL,
     socket: bool = True,
+    recording: bool | str | os.PathLike[str] = True,
+    ring: int = DEFAULT_RING,
+    record_all: bool = False,
+    dump_on: Iterable[str] = (),
+    keep: int = DEFAULT_KEEP,
 ) -> Inspector:
     """Watch `loop`, or with None every loop of the process, also those that are made later.
 
     `threshold` is how many seconds a callback may take before it is a stall. `signal` asks a thread for its
     stack while C code in it holds the interpreter's lock; None sends none. By default it is
     `WHORL_INSPECT_SIGNAL`, or else SIGRTMAX-4, if nobody uses that signal. With `socket`, the commands
-    `whorl tasks`, `whorl handles` and `whorl stalls` of the same user are answered.
+    `whorl tasks` and `whorl handles` of the same user are answered.
+
+    Loops are recorded into a file that other processes can read, also after a crash; a text as `recording`
+    names it, and then it stays. `ring` is how many bytes of events it has. Callbacks and steps shorter than
+    100 µs are left out without `record_all`. `dump_on` has "stall", "error", "exit" and names of signals: a
+    copy is written then, and the last `keep` copies stay.
 
     A second call with equal arguments returns the same inspector, one with others raises ValueError.
     Raises TypeError and ValueError for wrong arguments, and RuntimeError for a closed loop.
     """
     global _current
-    settings = settings_.checked(threshold, signal, socket)
+    settings = settings_.checked(threshold, signal, socket, recording, ring, record_all, dump_on, keep)
     if loop is not None and not isinstance(loop, Loop):
         raise TypeError(f"loop must be a loop of Whorl's or None, not {loop!r}")
     running = _current
@@ -138,8 +208,7 @@ def start(
     inspector = Inspector(loop, settings)
     _current = inspector
     atexit.register(inspector.stop)
-    if inspector.watchdog is not None:
-        inspector.watchdog.start()
+    inspector.start()
     return inspector
 
 
@@ -166,13 +235,25 @@ def _warn(text: str) -> None:
         logging.getLogger("whorl.inspector").warning("%s", text)
 
 
+def read(source: int | str | os.PathLike[str]) -> Recording:
+    """Return the recording of a process, by its number, or that in a file.
+
+    It is a snapshot. The process may run, be stuck or be dead. Raises OSError, `NotARecording`, and
+    LookupError if there is no recording of the process.
+    """
+    if not isinstance(source, int):
+        return read_file(source)
+    try:
+        return recording_of(source).recording
+    except NotOurs as error:
+        raise PermissionError(str(error)) from None
+    except Failed as error:
+        raise LookupError(str(error)) from None
+
+
 def _fork_ended() -> None:
-    """Begin anew in a forked child: its threads are gone, and the stalls were the parent's."""
-    inspector = _current
-    if inspector is not None and inspector.watchdog is not None:
-        inspector.watchdog.fork_ended()
-    if inspector is not None and inspector.answers is not None:
-        inspector.answers.fork_ended()
+    if _current is not None:
+        _current.fork_ended()
 
 
 os.register_at_fork(after_in_child=_fork_ended)

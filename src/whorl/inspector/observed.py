@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from whorl.core.loop.loop import Loop
 from whorl.core.metrics import PLACES, Histogram, LoopMetrics, LoopUtilization, _upper_bound
-from whorl.inspector import runs
 from whorl.inspector.inspector import current
 from whorl.inspector.tables import tasks
+from whorl.inspector.watching import runs
 
 
 class Figure(NamedTuple):
@@ -154,7 +154,7 @@ def stalls_and_starved() -> tuple[int, int] | None:
     inspector = current()
     if inspector is None or inspector.watchdog is None:
         return None
-    return inspector.watchdog.stalls_seen(), inspector.starved()
+    return inspector.watchdog.reports.stalls_seen(), inspector.starved()
 
 
 def cumulated(histogram: Histogram) -> list[tuple[str, int]]:

@@ -64,7 +64,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         watchdog.look_now()
     finally:
         watchdog.set_threshold(before)
-    stalls = [stall for stall in watchdog.stalls() if stall.began_ns >= began_ns]
+    stalls = [stall for stall in watchdog.reports.stalls() if stall.began_ns >= began_ns]
     if stalls:
         texts = "\n\n".join(stall.text() for stall in stalls)
         pytest.fail(f"A loop was blocked for more than {limit * 1000:g} ms.\n\n{texts}", pytrace=False)

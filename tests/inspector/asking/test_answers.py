@@ -290,13 +290,13 @@ def test_the_inspector_answers_from_the_first_run_on(folder: Path) -> None:
 
 
 def test_the_socket_is_made_only_if_it_is_wanted(folder: Path) -> None:
-    with whorl.inspector.start(socket=False):
+    with whorl.inspector.start(socket=False, recording=False):
         whorl.run(asyncio.sleep(0))
         assert not folder.exists()
 
 
 def test_a_forked_child_has_a_file_of_its_own_when_it_runs_a_loop(folder: Path) -> None:
-    with whorl.inspector.start() as inspector:
+    with whorl.inspector.start(recording=False) as inspector:
         whorl.run(asyncio.sleep(0))
         assert inspector.answers is not None
         assert inspector.answers._listener is not None

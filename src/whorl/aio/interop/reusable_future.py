@@ -191,7 +191,9 @@ class ReusableFuture:
     def _is_stepped_now(self) -> bool:
         """Step the task inside the running callback, and return whether it was possible."""
         taken = self._take_callback()
-        if taken is not None:
+        if taken is not None and self._event_loop._observed:
+            self._event_loop._run_step(taken[1], taken[0], DONE)
+        elif taken is not None:
             call_with_one(taken[1], taken[0], DONE)
         return taken is not None
 

@@ -3,13 +3,15 @@ from libc.stdint cimport int64_t
 from posix.time cimport nanosleep, timespec
 
 from whorl.core.callback cimport (
-    Callback, GuardedCallback, Runnable, run_catching, fetch, has_single_reference, recycle_guarded, reraise_pending
+    Callback, GuardedCallback, Runnable, call_with_one, run_catching, fetch, has_single_reference, recycle_guarded,
+    reraise_pending
 )
 from whorl.core.figures cimport has_histograms, note
 from whorl.core.loop.write_coalescer cimport WriteCoalescer
 from whorl.core.handle cimport Completion, Handle, LateCompletion
 from whorl.core.lists cimport empty, only_callback, taken
 from whorl.core.loop.state cimport LoopState
+from whorl.core.recording.recorder cimport LoopRecorder
 
 cdef extern from "Python.h":
     unsigned long thread_number "PyThread_get_thread_ident"() noexcept
@@ -24,6 +26,7 @@ cdef Py_ssize_t ENTRIES_AHEAD
 cdef Py_ssize_t CALLBACK_FREELIST_SIZE
 cdef int BATCH
 cdef int CALLBACK
+cdef int HANDLE_CLOSED
 
 cpdef object count_runs(int change)
 
@@ -57,8 +60,11 @@ cdef class LoopExecution(LoopState):
     cdef object _async_sent(self, Runnable handle)
     @cython.locals(late=list, index=Py_ssize_t, sent=Runnable)
     cdef object _drain_inbox(self, list into)
-    @cython.locals(batch=list, entry=Callback)
+    cdef object _take_posted(self, Runnable entry)
+    @cython.locals(batch=list, entry=Callback, recorder=LoopRecorder)
     cdef object _run_ready(self)
+    cdef object _end_turn(self, LoopRecorder recorder)
+    cdef object _note_closed(self, object handle)
     @cython.locals(batch=list)
     cdef object _run_pending(self)
     @cython.locals(due=list)
@@ -70,6 +76,12 @@ cdef class LoopExecution(LoopState):
         collects=bint, timed=bint
     )
     cdef object _run_batch(self, list batch, list queue)
+    @cython.locals(
+        size=Py_ssize_t, done=Py_ssize_t, index=Py_ssize_t, watched=bint, entry=Runnable, collector=WriteCoalescer,
+        collects=bint
+    )
+    cdef object _run_recorded(self, LoopRecorder recorder, list batch, list queue)
+    cdef object _run_step(self, object context, object called, object argument)
     @cython.locals(now=int64_t)
     cdef object _note_callback(self)
     cdef object _report_callback_error(self, Runnable entry, object error)
@@ -78,6 +90,8 @@ cdef class LoopExecution(LoopState):
     cpdef object _run_entry(self, Runnable entry)
 
 
+cdef object report_recorded_error(LoopExecution loop, LoopRecorder recorder, Callback entry)
+cdef object run_alone_recorded(LoopExecution loop, LoopRecorder recorder, Callback entry)
 cdef object run_alone(LoopExecution loop, Callback entry)
 cdef object report_pending_error(LoopExecution loop, Callback entry)
 

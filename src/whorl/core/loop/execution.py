@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import Callback, GuardedCallback, Runnable, current_thread
 from whorl.core.handle import Completion, LateCompletion
@@ -13,14 +13,19 @@ from whorl.core.loop.state import LoopState
 from whorl.core.loop.write_coalescer import WriteCoalescer
 from whorl.core.metrics import BATCH, CALLBACK
 from whorl.core.process.host import Host
+from whorl.core.recording.layout import HANDLE_CLOSED
 
 try:
     import cython
 except ImportError:
     from whorl.core import cython_shim as cython
 
+if TYPE_CHECKING:
+    from whorl.core.recording.recorder import LoopRecorder
+
 if not cython.compiled:
     from whorl.core.callback import (
+        call_with_one,
         fetch,
         has_single_reference,
         recycle_guarded,
@@ -55,8 +60,19 @@ class LoopExecution(LoopState):
         if self._debug:
             self._check_thread()
         if self._posted:
-            self._drain_inbox(self._ready_queue)  # what was posted earlier comes earlier
+            self._take_posted(entry)
         self._ready_queue.append(entry)
+
+    def _take_posted(self, entry: Runnable) -> None:
+        """Collect what was posted earlier, which comes before `entry`; tell the recorder of `entry`.
+
+        While the loop is recorded, `_posted` is always set. So other loops make no test for that.
+        """
+        recorder = self._recorder
+        if recorder is None or self._inbox or self._sent_async is not None or self._may_sleep:
+            self._drain_inbox(self._ready_queue)
+        if recorder is not None:
+            recorder._note_scheduled(entry)
 
     def _queue_pending(self, entry: Runnable) -> None:
         """Queue an entry for the pending phase, or for asyncio's next turn (libuv: ``uv__io_feed``)."""
@@ -106,7 +122,7 @@ class LoopExecution(LoopState):
         Asyncs come after the entries, as in libuv. One entry calls all sent Asyncs, also those that others
         of them send. Signals come last.
         """
-        self._posted = False
+        self._posted = self._recorder is not None
         late: list[Runnable] = []
         index = len(into)
         swap_inbox(self, into)
@@ -143,8 +159,24 @@ class LoopExecution(LoopState):
         batch = self._ready_queue
         if not batch:
             return
-        if self._probe is not None:
-            self._notify_probe("turn_began", self._turns, len(batch))
+        if self._observed:
+            recorder = self._recorder
+            if self._probe is not None:
+                self._notify_probe("turn_began", self._turns, len(batch))
+            elif (
+                recorder is not None and not recorder._in_call and not self._debug and self._run_hook is None
+            ):
+                entry = only_callback(batch)
+                if entry is not None:
+                    run_alone_recorded(self, recorder, entry)
+                    self._end_turn(recorder)
+                    return
+            if recorder is not None:
+                self._ready_queue = self._ready_swap
+                self._ready_swap = batch
+                self._run_batch(batch, self._ready_queue)
+                self._end_turn(recorder)
+                return
         elif not self._debug and self._run_hook is None and self._until_sample:
             entry = only_callback(batch)
             if entry is not None:
@@ -153,6 +185,11 @@ class LoopExecution(LoopState):
         self._ready_queue = self._ready_swap
         self._ready_swap = batch
         self._run_batch(batch, self._ready_queue)
+
+    def _end_turn(self, recorder: LoopRecorder) -> None:
+        """Record that a turn ends; the machine's own turns go on after their ready entries."""
+        if not recorder._in_call and not recorder._in_machine_turn:
+            recorder._turn_ends(recorder._last_ns, self._callbacks)
 
     def _run_pending(self) -> None:
         """Run exactly the entries that are pending now; entries added meanwhile wait for the next round."""
@@ -192,17 +229,27 @@ class LoopExecution(LoopState):
                     handle._finish_close()
                 except BaseException as error:
                     self._callback_failed(handle, error)
-                if self._probe is not None:
-                    self._notify_probe("handle_closed", handle)
+                if self._observed:
+                    self._note_closed(handle)
         finally:
             if closing:  # an error ends the run
                 self._closing_handles.extend(closing)
+
+    def _note_closed(self, handle: Any) -> None:
+        if self._recorder is not None:
+            self._recorder._handle_changed(handle, HANDLE_CLOSED)
+            self._recorder._last_ns = self._kernel.now()
+        if self._probe is not None:
+            self._notify_probe("handle_closed", handle)
 
     def _run_batch(self, batch: list[Any], queue: list[Any]) -> None:
         """Run all of `batch`, and empty it; if an error ends the run, the rest goes to `queue`."""
         size = len(batch)
         done = 0
-        watched = self._debug or self._probe is not None or self._run_hook is not None
+        watched = self._debug or self._observed or self._run_hook is not None
+        if watched and self._recorder is not None and not self._recorder._in_call:
+            self._run_recorded(self._recorder, batch, queue)
+            return
         timed = not self._until_sample and not watched and has_histograms(self._figures)
         self._callbacks += size
         note(self._figures, BATCH, size)
@@ -258,6 +305,73 @@ class LoopExecution(LoopState):
             if collects:
                 collector.batch_ended()
 
+    def _run_recorded(self, recorder: LoopRecorder, batch: list[Any], queue: list[Any]) -> None:
+        """Do what `_run_batch` does, and record it.
+
+        Turns that a callback runs are a part of that callback.
+        """
+        size = len(batch)
+        done = 0
+        watched = self._debug or self._probe is not None or self._run_hook is not None
+        self._callbacks += size
+        note(self._figures, BATCH, size)
+        collector = self._collector
+        collects = collector.is_on
+        self._publish(recorder, recorder._batch_begins(self._poll_ended))
+        if not cython.compiled:
+            entry: Any = None  # An interrupt may come before the first entry is taken.
+        try:
+            if collects:
+                collector.batch_began()
+            while done < size:
+                try:
+                    for index in range(done, size):
+                        done = index + 1
+                        if collects:
+                            collector.callback_begins(size - done)
+                        fetch(batch, index + ENTRIES_AHEAD)
+                        entry = taken(batch, index)
+                        recorder._begin(entry)
+                        if watched:
+                            self._run_instrumented(entry)
+                        elif not cython.compiled:
+                            entry._execute()  # with no other frame that a traceback could keep
+                        elif type(entry) is Callback:
+                            if not run_catching(entry, False):
+                                reraise_pending()
+                        elif type(entry) is not GuardedCallback:
+                            entry._execute()
+                        elif has_single_reference(entry):  # only this frame has it: nobody can cancel it
+                            if not run_catching(entry, True):
+                                reraise_pending()
+                        else:
+                            entry._execute()
+                            recycle_guarded(entry)
+                        recorder._end(entry, self._kernel.now())
+                        if collects:
+                            collector.callback_ended()
+                except BaseException as error:
+                    recorder._end(entry, self._kernel.now())
+                    self._report_callback_error(entry, error)
+                    recorder._last_ns = self._kernel.now()  # after the exception handler
+        finally:
+            recorder._batch_ends()
+            if not cython.compiled:
+                entry = None  # A traceback may keep this frame, which must not keep a failed task.
+            if done < size:
+                self._callbacks -= size - done
+                queue[:0] = batch[done:]
+            empty(batch)
+            if collects:
+                collector.batch_ended()
+
+    def _run_step(self, context: Any, called: Any, argument: Any) -> None:
+        """Call `called(argument)`, which steps a task inside of the running callback."""
+        if self._recorder is None:
+            call_with_one(context, called, argument)
+        else:
+            self._recorder._run_step(context, called, argument)
+
     def _note_callback(self) -> None:
         """Note how long the callback took that has just ended."""
         now = self._kernel.now()
@@ -280,7 +394,7 @@ class LoopExecution(LoopState):
         finally:
             self._current_entry = None
             took = (self._clock() if self._debug else self._kernel.now()) - began
-            if not self._until_sample:
+            if not self._until_sample and self._recorder is None:
                 note(self._figures, CALLBACK, took)
             if self._probe is not None:
                 self._notify_probe("callback_ran", entry, took)
@@ -304,6 +418,30 @@ def run_alone(loop: LoopExecution, entry: Callback) -> None:
     loop._callbacks_alone += 1
     if not run_catching(entry, False):
         report_pending_error(loop, entry)
+
+
+def run_alone_recorded(loop: LoopExecution, recorder: LoopRecorder, entry: Callback) -> None:
+    """Do what `run_alone` does, and record it."""
+    loop._callbacks += 1
+    note(loop._figures, BATCH, 1)
+    loop._publish(recorder, recorder._batch_begins(loop._poll_ended))
+    recorder._begin(entry)
+    if run_catching(entry, False):
+        recorder._end(entry, loop._kernel.now())
+        recorder._batch_ends()
+    else:
+        report_recorded_error(loop, recorder, entry)
+
+
+def report_recorded_error(loop: LoopExecution, recorder: LoopRecorder, entry: Callback) -> None:
+    """Record the end of a callback that failed, and report the exception that `run_catching` has left set."""
+    try:
+        reraise_pending()
+    except BaseException as error:
+        recorder._end(entry, loop._kernel.now())
+        recorder._batch_ends()
+        loop._report_callback_error(entry, error)
+    recorder._last_ns = loop._kernel.now()  # after the exception handler
 
 
 def report_pending_error(loop: LoopExecution, entry: Callback) -> None:

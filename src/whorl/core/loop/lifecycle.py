@@ -159,6 +159,8 @@ class LoopLifecycle(LoopExecution):
                 note_away(self._figures, now - self._poll_ended, self._turns, self._callbacks_alone)
                 self._poll_ended = 0
             self._ran_ns, self._run_began = self._ran_ns + (now - self._run_began), 0
+            if self._recorder is not None:
+                self._publish(self._recorder, now)
             count_runs(-1)
 
     def _open_handles(self) -> list[Any]:
@@ -187,7 +189,7 @@ class LoopLifecycle(LoopExecution):
             or len(self._timer_queue)
             or self._time_replaced
             or self._debug
-            or self._probe is not None
+            or self._observed
             or not self._kernel.may_skip_polls  # a simulated world counts the calls
             or not self._is_in_creating_process()
         ):
@@ -256,6 +258,10 @@ class LoopLifecycle(LoopExecution):
 
     def _close_machine(self) -> None:
         self._closed = True
+        recorder = self._recorder
+        if recorder is not None:
+            self._set_recorder(None)
+            recorder.close()
         self._drop_completions()
         self._ready_queue.clear()
         self._pending.clear()

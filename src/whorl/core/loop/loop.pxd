@@ -2,10 +2,11 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from whorl.core.callback cimport Callback, new_callback, new_guarded_callback
-from whorl.core.figures cimport Figures, note, note_away
+from whorl.core.figures cimport Figures, has_histograms, note, note_away
 from whorl.core.kernel.kernel cimport clock_is_patched
 from whorl.core.lists cimport append
 from whorl.core.loop.lifecycle cimport LoopLifecycle
+from whorl.core.recording.recorder cimport LoopRecorder
 from whorl.core.timers.timed_callback cimport TimedCallback, new_timer, new_timer_after
 from whorl.core.timers.heap cimport TimerHeap
 
@@ -33,10 +34,12 @@ cdef class Loop(LoopLifecycle):
     cdef object _post_with(self, object callback, tuple args, object context)
     @cython.locals(can_sleep=bint, may_sleep=bint, _=int)
     cdef object _machine_turn(self, int mode)
+    @cython.locals(recorder=LoopRecorder)
+    cdef object _note_machine_turn(self, bint begins)
     cdef int64_t _machine_timeout(self) except -2
     cpdef object _run_turns(self)
     cdef object _turn(self)
-    @cython.locals(before=int64_t, now=int64_t, slept=int64_t, found=Py_ssize_t, figures=Figures)
+    @cython.locals(before=int64_t, now=int64_t, slept=int64_t, found=Py_ssize_t, figures=Figures, recorder=LoopRecorder)
     cdef object _poll(self, int64_t timeout_ns, list into)
     @cython.locals(since=int64_t, timers=TimerHeap)
     cdef bint _skip_poll(self) except -1

@@ -47,7 +47,7 @@ else:
         from whorl.core.cython_shim import binding
 
 if not cython.compiled:
-    from whorl.core.figures import note, note_away
+    from whorl.core.figures import has_histograms, note, note_away
     from whorl.core.kernel.kernel import clock_is_patched
 
 DEFAULT = int(RunMode.DEFAULT)
@@ -151,7 +151,7 @@ class Loop(LoopLifecycle):
             self._check_callback(callback, "call_soon")
             self._note_origin(entry)
         if self._posted:
-            self._drain_inbox(self._ready_queue)  # what was posted earlier comes earlier
+            self._take_posted(entry)
         self._ready_queue.append(entry)
         return entry
 
@@ -245,6 +245,8 @@ class Loop(LoopLifecycle):
         if not self._until_sample:
             self._until_sample = SAMPLED_TURNS
         self._until_sample -= 1
+        if self._observed:
+            self._note_machine_turn(True)
         can_sleep = not (self._ready_queue or self._pending or self._idle_handles)
         self._run_ready()
         self._run_pending()
@@ -270,6 +272,15 @@ class Loop(LoopLifecycle):
         self._now_ns = self._clock()
         if self._timer_queue._entries or self._timer_queue._line:
             self._run_timers()
+        if self._observed:
+            self._note_machine_turn(False)
+
+    def _note_machine_turn(self, begins: bool) -> None:
+        recorder = self._recorder
+        if recorder is not None and not recorder._in_call:
+            if not begins and recorder._in_machine_turn:
+                recorder._turn_ends(max(self._now_ns, recorder._last_ns), self._callbacks)
+            recorder._in_machine_turn = begins
 
     def stop(self) -> None:
         """End the run soon: not later than the next turn, and the poll before that does not sleep."""
@@ -373,7 +384,12 @@ class Loop(LoopLifecycle):
                 self._previous_poll_ended = self._poll_ended
         else:
             before = self._sleep_began = self._kernel.now()
-            figures.begin_histograms(self._callbacks_alone)
+            recorder = self._recorder
+            if recorder is not None:
+                self._publish(recorder, before)
+                recorder._falls_asleep(before)
+            if not has_histograms(figures):
+                figures.begin_histograms(self._callbacks_alone)
             if self._poll_ended:
                 note_away(figures, before - self._poll_ended, self._turns, self._callbacks_alone)
                 self._previous_poll_ended, self._poll_ended = self._poll_ended, 0
@@ -383,6 +399,8 @@ class Loop(LoopLifecycle):
             note(figures, SLEPT, slept)
             self._sleep_began = 0
             self._idle_ns += slept
+            if recorder is not None:
+                recorder._has_slept(before, now, found, self._callbacks)
         self._now_ns = self._poll_ended = now
         if self._poller.empty_polls >= EMPTY_POLLS_BEFORE_SKIP:
             self._polled_at = self._kernel.ticks()

@@ -2,9 +2,10 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from whorl.core.callback cimport AbstractLoop, Callback, Runnable, current_thread
-from whorl.core.figures cimport Figures, has_histograms
+from whorl.core.figures cimport Figures, add_ones, has_histograms
 from whorl.core.handle cimport Handle
 from whorl.core.kernel.kernel cimport Kernel
+from whorl.core.recording.recorder cimport LoopRecorder
 from whorl.core.timers.heap cimport TimerHeap
 from whorl.core.timers.timed_callback cimport TimedCallback, deadline_of
 
@@ -12,12 +13,15 @@ cdef int64_t NEVER_NS
 cdef int64_t LONGEST_POLL_NS
 cdef int BATCH
 cdef int SAMPLED_TURNS
+cdef int HANDLE_OPENED
 
 
 cdef class LoopState(AbstractLoop):
     cdef readonly Kernel _kernel
     cdef readonly object _host
     cdef object _probe
+    cdef readonly LoopRecorder _recorder
+    cdef bint _observed
     cdef public bint _stopping
     cdef public bint _closed
     cdef public object _thread_id
@@ -75,12 +79,13 @@ cdef class LoopState(AbstractLoop):
     @cython.locals(closed=Handle)
     cdef object _handle_closed(self, Runnable handle)
     cpdef object _mark_internal(self, Handle handle)
+    cdef object _publish(self, LoopRecorder recorder, int64_t now)
     cdef object _count_active(self, Py_ssize_t change)
     cdef object _count_requests(self, Py_ssize_t change)
     cdef int64_t _clock(self) except? -1
     cdef object _schedule(self, TimedCallback timer)
     cdef object _timer_cancelled(self, Runnable timer)
-    @cython.locals(collected=Py_ssize_t, limit=int64_t, since=int64_t, timer=TimedCallback)
+    @cython.locals(collected=Py_ssize_t, limit=int64_t, since=int64_t, timer=TimedCallback, recorder=LoopRecorder, now=int64_t)
     cdef object _collect_timers(self, list into)
     @cython.locals(deadline=int64_t)
     cdef int64_t _until_next_timer(self, int64_t now_ns) except -2

@@ -22,6 +22,7 @@ from whorl.core.metrics import (
     LoopUtilization,
 )
 from whorl.core.process.host import Host
+from whorl.core.recording.layout import HANDLE_OPENED
 from whorl.core.timers.heap import TimerHeap
 from whorl.core.timers.timed_callback import TimedCallback, deadline_of
 
@@ -32,9 +33,10 @@ except ImportError:
 
 if TYPE_CHECKING:
     from whorl.core.probe import Probe
+    from whorl.core.recording.recorder import LoopRecorder
 
 if not cython.compiled:
-    from whorl.core.figures import has_histograms
+    from whorl.core.figures import add_ones, has_histograms
 
 
 class LoopState(AbstractLoop):
@@ -66,6 +68,7 @@ class LoopState(AbstractLoop):
         "_last_run_thread",
         "_may_sleep",
         "_now_ns",
+        "_observed",
         "_pending",
         "_pending_swap",
         "_poll_ended",
@@ -77,6 +80,7 @@ class LoopState(AbstractLoop):
         "_ran_ns",
         "_ready_queue",
         "_ready_swap",
+        "_recorder",
         "_run_began",
         "_sent_async",
         "_shared",
@@ -96,6 +100,8 @@ class LoopState(AbstractLoop):
         self._kernel = Kernel() if kernel is None else kernel
         self._host: Host = Host() if host is None else host
         self._probe: Probe | None = None
+        self._recorder: LoopRecorder | None = None
+        self._observed = False  # whether there is one of these two
         self._stopping = False
         self._thread_id: int | None = None  # the thread that runs the loop
         # The queues.
@@ -154,6 +160,44 @@ class LoopState(AbstractLoop):
     def set_probe(self, probe: Probe | None) -> None:
         """Send events to `probe` from now on; None ends that."""
         self._probe = probe
+        self._note_observers()
+
+    def _note_observers(self) -> None:
+        self._observed = self._probe is not None or self._recorder is not None
+
+    def _set_recorder(self, recorder: Any) -> None:
+        """Record the loop from its next turn on; None ends that. Any thread may call this.
+
+        A turn that is under way may be recorded in part.
+        """
+        self._fold_alone()
+        self._recorder = recorder
+        self._note_observers()
+        self._posted = True  # so that `call_soon` looks closer
+
+    def _fold_alone(self) -> None:
+        """Count the entries that ran alone as all others: their number is not among the figures."""
+        alone, self._callbacks_alone = self._callbacks_alone, 0
+        self._figures.begin_histograms(alone)
+        add_ones(self._figures, alone)
+        self._callbacks += alone
+
+    def _publish(self, recorder: LoopRecorder, now: int) -> None:
+        """Write the loop's numbers into its recording."""
+        ready = len(self._ready_queue) + len(self._pending) + len(self._inbox)
+        recorder._publish(
+            now,
+            self._last_run_thread,
+            self._turns,
+            self._events,
+            self._callbacks + self._callbacks_alone,
+            self._idle_ns,
+            self._run_began,
+            self._ran_ns,
+            ready,
+            len(self._timer_queue),
+            len(self._handles),
+        )
 
     def get_debug(self) -> bool:
         """Return whether debug mode is on."""
@@ -180,6 +224,7 @@ class LoopState(AbstractLoop):
             getattr(probe, what)(*details)
         except Exception:
             self._probe = None
+            self._note_observers()
             _log_failed_probe(probe)
 
     # Sleep.
@@ -215,8 +260,11 @@ class LoopState(AbstractLoop):
 
     def _internal_handle_opened(self, handle: Handle) -> None:
         """Tell the probe that a handle was opened; the loop's own handles call this alone."""
-        if self._probe is not None:
-            self._notify_probe("handle_opened", handle)
+        if self._observed:
+            if self._probe is not None:
+                self._notify_probe("handle_opened", handle)
+            if self._recorder is not None:
+                self._recorder._handle_changed(handle, HANDLE_OPENED)
 
     def _handle_closing(self, handle: Any) -> None:
         self._closing_handles.append(handle)
@@ -274,9 +322,13 @@ class LoopState(AbstractLoop):
         since = -1 if self._time_replaced else self._previous_poll_ended
         self._timer_queue.take_due(limit, into, self._figures, since)
         self._figures.counters.timers_fired += len(into) - collected
-        if self._probe is not None:
+        if self._observed:
+            now, recorder = self._now_ns, self._recorder
             for timer in into[collected:]:
-                self._notify_probe("timer_due", timer, self._now_ns - max(0, timer._deadline_ns))
+                if self._probe is not None:
+                    self._notify_probe("timer_due", timer, now - max(0, timer._deadline_ns))
+                if recorder is not None and since >= 0:
+                    recorder._timer_was_late(timer, now, now - max(since, timer._deadline_ns))
 
     def _until_next_timer(self, now_ns: int) -> int:
         """Return the nanoseconds until the first timer falls due, -1 if there is none."""

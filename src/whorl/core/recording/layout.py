@@ -37,6 +37,14 @@ WHORL_AT: Final = 256
 PYTHON_AT: Final = 288
 COMMAND_AT: Final = 512
 COMMAND_SIZE: Final = 1024
+#: What the native thread saw while C code held the interpreter's lock: since when the loop has not gone on,
+#: when it was last seen so, the number of its thread, the length of the stack, and the system call as the
+#: kernel tells it. Since 0: nothing, or the watchdog has written a stall of it. The stack follows, as
+#: `faulthandler` writes it: the innermost line first.
+BLIND_AT: Final = 1536
+BLIND: Final = struct.Struct("<4q120s")
+BLIND_STACK_AT: Final = BLIND_AT + BLIND.size
+BLIND_STACK_SIZE: Final = HEADER_SIZE - BLIND_STACK_AT
 
 # The states of a recording.
 RECORDING: Final = 1

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 from whorl.inspector.asking import directory
+from whorl.inspector.recordings.doing import plain
 from whorl.inspector.tables import handles, tasks
 from whorl.inspector.tables.wording import shown, type_name
 
@@ -338,19 +339,7 @@ def _stack(source: Any, request: Request) -> str:
 
 
 def _stalls(source: Any, request: Request) -> str:
-    return json.dumps([_plain(stall) for stall in source.stalls()])
-
-
-def _plain(stall: Any) -> Request:
-    """Return a stall as JSON has it, with the words in which it is told."""
-    plain = dataclasses.asdict(stall)
-    plain["stacks"] = [stack._asdict() for stack in stall.stacks]
-    return plain | {
-        "text": stall.text(),
-        "reason": stall.reason,
-        "syscall": stall.syscall,
-        "file": stall.file,
-    }
+    return json.dumps([plain(stall) for stall in source.stalls()])
 
 
 TABLES: dict[str, Callable[[Any, Request], str]] = {

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import socket
 import struct
 import time
 from typing import Any
 
-from whorl.inspector.asking import directory
+from whorl.inspector.asking import directory, places
 
 PATIENCE = 2.0
 LONGEST_ANSWER = 256 << 20
@@ -99,8 +98,8 @@ def _connected(pid: int) -> socket.socket:
 
 def _found(connection: socket.socket, pid: int, user: int) -> str | None:
     """Connect to the first socket of a process that answers; return its path, or None."""
-    name = f"{_own_number(pid)}-{directory.start_time(pid)}.sock"
-    for folder in _folders(pid, user):
+    name = f"{places.own_number(pid)}-{directory.start_time(pid)}.sock"
+    for folder in places.folders(pid, user):
         try:
             place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except PermissionError:
@@ -142,37 +141,3 @@ def _peer(connection: socket.socket) -> int:
     """Return the number of the process that listens; 0 if it cannot be seen from here."""
     found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     return int(struct.unpack("3i", found)[0])
-
-
-def _folders(pid: int, user: int) -> list[str]:
-    """Return the directories where a process may have its socket: by its environment, and by this one's."""
-    paths = [
-        directory.path_for(environment, user)
-        for environment in (
-            _environment_of(pid),
-            dict(os.environ),
-            {"XDG_RUNTIME_DIR": f"/run/user/{user}"},
-            {},
-        )
-    ]
-    # A process in a container has another root.
-    return list(dict.fromkeys([*paths, *(f"/proc/{pid}/root{path}" for path in paths)]))
-
-
-def _environment_of(pid: int) -> dict[str, str]:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            pairs = (entry.partition(b"=") for entry in file.read().split(b"\0"))
-            return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
-    except OSError:
-        return {}
-
-
-def _own_number(pid: int) -> int:
-    """Return the number that a process has for itself, which in a container is another one."""
-    try:
-        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
-            found = re.search(r"^NSpid:.*?(\d+)$", file.read(), re.MULTILINE)
-    except OSError:
-        return pid
-    return pid if found is None else int(found[1])

@@ -1,4 +1,7 @@
-"""The commands that ask an inspected process: `whorl tasks`, `whorl handles`, `whorl stalls`."""
+"""The commands about an inspected process: `whorl tasks`, `whorl handles`, `whorl stalls`.
+
+The first two ask it. Stalls are read from its recording, so it need not answer, nor live.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,10 @@ from typing import Any
 
 import click
 
-from whorl.inspector.asking import client
+from whorl.inspector.asking import client, stuck
 from whorl.inspector.tables.tasks import TaskFigures, cut, summary, tree_of, wait_text
 from whorl.inspector.tables.waits import TaskWait
-from whorl.inspector.tables.wording import count
+from whorl.inspector.tables.wording import count, shown
 
 PID = click.argument("pid", type=click.IntRange(1))
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
@@ -32,6 +35,9 @@ def _reporting(command: Callable[..., None]) -> Callable[..., None]:
     def reporting(*args: Any, **options: Any) -> None:
         try:
             command(*args, **options)
+        except client.NoAnswer as error:
+            click.echo(f"whorl: {error}{stuck.known_of(options['pid'])}", err=True)
+            sys.exit(error.code)
         except client.Failed as error:
             click.echo(f"whorl: {error}", err=True)
             sys.exit(error.code)
@@ -66,8 +72,9 @@ def tasks(pid: int, as_tree: bool, as_json: bool, waiting_for: int | None) -> No
         if as_tree:
             click.echo("\n".join(tree_of(found, width()).split("\n")[1:]))
         elif found:
-            rows = [[row.name, row.coro, _place(row), _wait(row)] for row in found]
-            click.echo("\n" + table(["TASK", "COROUTINE", "AT", "WAITS FOR"], rows))
+            rows = [[row.name, row.coro, _place(row), *_times(row), _wait(row)] for row in found]
+            names = ["TASK", "COROUTINE", "AT", "BUSY", "STEPS", "LONGEST", "WAITS FOR"]
+            click.echo("\n" + table(names, rows, last=0.3))
     if not loops:
         click.echo(f"process {pid}: no loop has run yet")
 
@@ -85,6 +92,20 @@ def _headline(pid: int, number: int, of: int, text: str) -> None:
 
 def _place(row: TaskFigures) -> str:
     return "" if row.where is None else f"{row.where[0].rpartition('/')[2]}:{row.where[1]}"
+
+
+def _times(row: TaskFigures) -> list[str]:
+    if row.busy_ns is None or row.steps is None or row.longest_ns is None:
+        return ["", "", ""]
+    return [_short(row.busy_ns), f"{row.steps:,}", _short(row.longest_ns)]
+
+
+def _short(ns: int) -> str:
+    """Return a duration in at most 7 characters, such as `1.3 ms`."""
+    for unit, factor in (("µs", 1e3), ("ms", 1e6)):
+        if ns < factor * 999.5:
+            return f"{ns / factor:.3g} {unit}"
+    return f"{ns / 1e9:.3g} s" if ns < 999.5e9 else f"{ns / 1e9:,.0f} s"
 
 
 def _wait(row: TaskFigures) -> str:
@@ -133,18 +154,28 @@ def _size(number: int | None) -> str:
 
 
 @click.command()
-@PID
+@click.argument("source", metavar="PID|FILE")
 @AS_JSON
 @_reporting
-def stalls(pid: int, as_json: bool) -> None:
-    """Show what has blocked the loops of a process: where, how long, and why."""
-    found = client.ask(pid, "stalls")
+def stalls(source: str, as_json: bool) -> None:
+    """Show what has blocked the loops of a process: where, how long, and why.
+
+    They are in its recording, also while it is stuck or stopped, and when it has died.
+    """
+    found = stuck.stalls_of(source)
     if as_json:
-        click.echo(json.dumps({"pid": pid, "stalls": found}))
+        click.echo(json.dumps({"pid": found.pid, "stalls": found.stalls}))
         return
-    click.echo(f"process {pid}: {count(len(found), 'stall') if found else 'no stalls'}")
-    for stall in found:
-        click.echo(f"\n{stall['text']}")
+    click.echo(f"{found.title}: {count(len(found.stalls), 'stall') if found.stalls else 'no stalls'}")
+    for stall in found.stalls:
+        click.echo(f"\n{shown_lines(str(stall.get('text', '')))}")
+
+
+def shown_lines(text: str) -> str:
+    """Return lines as a terminal may have them."""
+    return "\n".join(
+        line[: len(line) - len(line.lstrip(" "))] + shown(line.lstrip(" ")) for line in text.split("\n")
+    )
 
 
 # Tables for terminals.

@@ -10,8 +10,17 @@ import contextlib
 import os
 import re
 import stat
+import struct
+import time
+
+from whorl.core.recording import layout
+from whorl.inspector.recordings.file import boot_id
 
 NAME = re.compile(r"(\d+)-(\d+)\.sock")
+#: A recording of a process, or a copy of it that `dump_on` made.
+RECORDING = re.compile(r"(?:whorl-)?(\d+)-\d+\.recording")
+#: How long the recording of a dead process stays.
+KEPT_NS = 24 * 3600 * 1_000_000_000
 
 
 class Refused(OSError):
@@ -70,9 +79,9 @@ def state_of(pid: int) -> str:
         return ""
 
 
-def name_of(pid: int) -> str:
-    """Return the name of a process's socket."""
-    return f"{pid}-{start_time('self' if pid == os.getpid() else pid) or 0}.sock"
+def name_of(pid: int, kind: str = "sock") -> str:
+    """Return the name of a process's socket, or of its recording."""
+    return f"{pid}-{start_time('self' if pid == os.getpid() else pid) or 0}.{kind}"
 
 
 def sweep(directory: int) -> None:
@@ -82,3 +91,53 @@ def sweep(directory: int) -> None:
         if found is not None and start_time(found[1]) != int(found[2]):
             with contextlib.suppress(OSError):
                 os.unlink(name, dir_fd=directory)
+
+
+def sweep_recordings(directory: int) -> None:
+    """Remove the recordings of processes that died more than a day ago, or before the system's start."""
+    for name in os.listdir(directory):
+        found = RECORDING.fullmatch(name)
+        if found is not None:
+            with contextlib.suppress(OSError):
+                if _is_over(directory, name, int(found[1])):
+                    os.unlink(name, dir_fd=directory)
+
+
+def owner_of(directory: int, name: str) -> int | None:
+    """Return the number of the process that writes a recording, 0 if it is dead, None if there is no file.
+
+    Raises FileExistsError if the file is no recording.
+    """
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
+    except FileNotFoundError:
+        return None
+    try:
+        header = os.pread(descriptor, layout.HEADER.size, 0)
+    finally:
+        os.close(descriptor)
+    if len(header) < layout.HEADER.size or not header.startswith(layout.MAGIC):
+        raise FileExistsError(f"{name} is there, and is no recording")
+    pid, started, boot = layout.HEADER.unpack_from(header)[4:7]
+    is_living = boot.rstrip(b"\0") == boot_id() and start_time(pid) == started
+    return pid if is_living else 0
+
+
+def _is_over(directory: int, name: str, pid: int) -> bool:
+    """Return whether nobody needs a recording any more. Raises OSError."""
+    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
+    try:
+        seen_ns = os.fstat(descriptor).st_mtime_ns
+        header = os.pread(descriptor, layout.HEADER_SIZE, 0)
+    finally:
+        os.close(descriptor)
+    if len(header) == layout.HEADER_SIZE and header.startswith(layout.MAGIC):
+        started, boot = layout.HEADER.unpack_from(header)[5:7]
+        if boot.rstrip(b"\0") not in (b"", boot_id()):
+            return True
+        if start_time(pid) == started:
+            return False
+        # A mapped file has the time of its making.
+        clock_ns, _, alive_ns = struct.unpack_from("<3q", header, layout.CLOCK_AT)
+        seen_ns = max(seen_ns, clock_ns + alive_ns)
+    return time.time_ns() - seen_ns > KEPT_NS

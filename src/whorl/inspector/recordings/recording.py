@@ -77,6 +77,9 @@ class Recording:
         if len(data) < self.size or not _fits(self.regions, self.size):
             raise NotARecording("the recording is cut")
         self._data = data
+        self.clock_ns: int
+        self.state: int
+        self.alive_ns: int
         self.clock_ns, self.state, self.alive_ns = struct.unpack_from("<3q", data, layout.CLOCK_AT)
         self.stalls_written = self._word(layout.STALLS_WRITTEN_AT)
         self.events_written = self._word(layout.EVENTS_WRITTEN_AT)
@@ -86,6 +89,11 @@ class Recording:
         self.command = [word for word in command.split("\0") if word]
         #: The first event that is whole: a live reader moves it on.
         self.first_event = max(0, self.events_written - self.regions[11])
+
+    @property
+    def data(self) -> bytes | bytearray:
+        """The bytes of the recording."""
+        return self._data
 
     def _word(self, at: int) -> int:
         return int(struct.unpack_from("<q", self._data, at)[0])

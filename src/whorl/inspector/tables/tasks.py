@@ -32,6 +32,9 @@ class TaskFigures:
 
     `where` is the innermost function of the program: its file, line and name. `parent` is the task that the
     tree shows above: the one whose TaskGroup it is in, or one that waits for it.
+
+    The rest is known while the loop is recorded. `busy_ns` is the time in the task's steps, `scheduled_ns`
+    that in the loop's queue, and `idle_ns` the rest of its life.
     """
 
     id: int
@@ -41,6 +44,16 @@ class TaskFigures:
     where: tuple[str, int, str] | None
     waits_for: TaskWait | None = None
     parent: int | None = None
+    steps: int | None = None
+    busy_ns: int | None = None
+    scheduled_ns: int | None = None
+    idle_ns: int | None = None
+    longest_ns: int | None = None
+    wakes: int | None = None
+    self_wakes: int | None = None
+
+
+_TIMES = ("steps", "busy_ns", "scheduled_ns", "idle_ns", "longest_ns", "wakes", "self_wakes")
 
 
 def tasks(loop: Any) -> list[TaskFigures]:
@@ -129,7 +142,14 @@ def _figures(tables: Tables, task: Any, current: Any) -> TaskFigures:
         where(links),
         wait,
         _group_parent(task),
+        **_times(tables.loop, task),
     )
+
+
+def _times(loop: Any, task: Any) -> dict[str, int]:
+    recorder = loop._recorder
+    times = None if recorder is None else recorder.times_of(task)
+    return {} if times is None else {name: getattr(times, name) for name in _TIMES}
 
 
 def _coroutine(task: Any) -> Any:

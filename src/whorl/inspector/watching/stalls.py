@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from whorl.inspector.text import shown
+from whorl.inspector.watching.text import shown
 
 MOST_SHOWN = 12  # frames of a stack, in a log
 

@@ -5,7 +5,9 @@
    thread notes the system call of the loop's thread, and sends that thread a signal, whose handler writes the
    stack. The mutex is held while a loop's memory is read, and whoever frees that memory takes the loop out
    before, under the same mutex. This thread never waits for the interpreter's lock, so nobody who holds that
-   lock waits here for long. */
+   lock waits here for long.
+
+   What it finds while the lock is held also goes into the recording, for other processes to read. */
 #pragma once
 #include <Python.h>
 #include <errno.h>
@@ -16,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -39,12 +42,26 @@ typedef struct {
     char syscall[120];
 } whorl_note;
 
+/* Where a recording has the sign of life, and what is seen without the lock (core/recording/layout). */
+#define WHORL_ALIVE_AT 96
+#define WHORL_BLIND_AT 1536
+#define WHORL_BLIND_STACK 2408
+#define WHORL_STACK_WAIT_NS 2000000
+typedef struct {
+    int64_t since, seen, thread, length;
+    char syscall[120], stack[WHORL_BLIND_STACK];
+} whorl_blind;
+_Static_assert(WHORL_BLIND_AT + sizeof(whorl_blind) == 4096, "the header of a recording");
+
 static struct {
     pthread_mutex_t mutex;
     pthread_cond_t wake;
     pthread_t thread;
     int runs, ends, signal, looker, note_count;
     int64_t threshold, interval, beat;
+    Py_buffer recording; /* its memory is `buf`, NULL if there is none */
+    int stack_file, copies_left; /* what the signal's handler writes to; how often it is still copied */
+    int64_t stack_began;         /* where the last stack begins in that file */
     whorl_place places[WHORL_PLACES];
     whorl_note notes[WHORL_NOTES];
 } whorl_native = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -90,6 +107,47 @@ static int whorl_native_takes_signal(int thread) {
     return blocked != NULL && !(strtoull(blocked + 8, NULL, 16) >> (whorl_native.signal - 1) & 1);
 }
 
+/* Return the memory of the recording where it has what is seen without the lock; NULL: there is none. Writing
+   there needs no lock of Python's. */
+static whorl_blind *whorl_native_blind(void) {
+    char *memory = whorl_native.recording.buf;
+    return memory == NULL ? NULL : (whorl_blind *)(memory + WHORL_BLIND_AT);
+}
+
+/* Write a note into the recording. As above. */
+static void whorl_native_record_note(const whorl_place *place, const whorl_note *note) {
+    whorl_blind *blind = whorl_native_blind();
+    if (blind == NULL)
+        return;
+    __atomic_store_n(&blind->since, 0, __ATOMIC_RELEASE); /* A reader takes nothing while it changes. */
+    if (note->sent || blind->thread != place->thread)
+        blind->length = 0;
+    blind->seen = note->when;
+    blind->thread = place->thread;
+    memcpy(blind->syscall, note->syscall, sizeof blind->syscall);
+    __atomic_store_n(&blind->since, place->since, __ATOMIC_RELEASE);
+}
+
+/* Copy the last stack into the recording. The handler may still be writing it, so this is done again. As
+   above. */
+static void whorl_native_copy_stack(void) {
+    whorl_blind *blind = whorl_native_blind();
+    ssize_t got;
+    whorl_native.copies_left--;
+    if (blind == NULL)
+        return;
+    got = pread(whorl_native.stack_file, blind->stack, sizeof blind->stack, whorl_native.stack_began);
+    if (got > 0)
+        __atomic_store_n(&blind->length, got, __ATOMIC_RELEASE);
+}
+
+/* Note where the next stack begins. As above. */
+static void whorl_native_await_stack(void) {
+    struct stat file;
+    whorl_native.stack_began = fstat(whorl_native.stack_file, &file) == 0 ? file.st_size : 0;
+    whorl_native.copies_left = 10;
+}
+
 /* Note what a stalled thread does, and ask it for its stack. As above. */
 static void whorl_native_note(int index, whorl_place *place, int64_t now) {
     whorl_note *note;
@@ -106,8 +164,11 @@ static void whorl_native_note(int index, whorl_place *place, int64_t now) {
     if (whorl_native_takes_signal(place->thread) &&
         (strncmp(note->syscall, "running", 7) == 0 ||
          (note->syscall[0] != 0 && strtol(note->syscall, NULL, 10) != SYS_futex &&
-          !whorl_native_is_runnable(whorl_native.looker))))
+          !whorl_native_is_runnable(whorl_native.looker)))) {
+        whorl_native_await_stack();
         note->sent = syscall(SYS_tgkill, getpid(), place->thread, whorl_native.signal) == 0;
+    }
+    whorl_native_record_note(place, note);
 }
 
 /* Look at one loop; return whether it is awake. As above. */
@@ -140,10 +201,17 @@ static void *whorl_native_run(void *nothing) {
         int index, awake = 0;
         int is_blind = beat != 0 && now - beat > whorl_native.interval * 2 + WHORL_LOCK_WAIT_NS;
         struct timespec when;
+        if (whorl_native.recording.buf != NULL)
+            __atomic_store_n((int64_t *)((char *)whorl_native.recording.buf + WHORL_ALIVE_AT), now,
+                             __ATOMIC_RELAXED);
+        if (whorl_native.copies_left > 0)
+            whorl_native_copy_stack();
         for (index = 0; index < WHORL_PLACES; index++)
             if (whorl_native.places[index].turns != NULL)
                 awake |= whorl_native_look(index, now, is_blind);
         until = now + whorl_native.interval * (awake ? 1 : 2);
+        if (whorl_native.copies_left > 0)
+            until = now + WHORL_STACK_WAIT_NS;
         when.tv_sec = until / 1000000000;
         when.tv_nsec = until % 1000000000;
         pthread_cond_timedwait(&whorl_native.wake, &whorl_native.mutex, &when);
@@ -165,7 +233,7 @@ static int whorl_native_start(int64_t threshold, int64_t interval, int signal) {
     whorl_native.threshold = threshold;
     whorl_native.interval = interval;
     whorl_native.signal = signal;
-    whorl_native.ends = whorl_native.note_count = 0;
+    whorl_native.ends = whorl_native.note_count = whorl_native.copies_left = 0;
     whorl_native.looker = 0;
     whorl_native.beat = whorl_native_now();
     sigfillset(&all);
@@ -191,6 +259,7 @@ static void whorl_native_stop(void) {
 
 /* Forget the thread: a forked child has none. The mutex may have been held by it. */
 static void whorl_native_forked(void) {
+    PyBuffer_Release(&whorl_native.recording); /* It is the parent's. */
     memset(&whorl_native, 0, sizeof whorl_native);
     pthread_mutex_init(&whorl_native.mutex, NULL);
 }
@@ -227,6 +296,40 @@ static void whorl_native_unwatch(int place) {
 static void whorl_native_beat(int looker) {
     whorl_native.looker = looker;
     __atomic_store_n(&whorl_native.beat, looker ? whorl_native_now() : 0, __ATOMIC_RELAXED);
+}
+
+/* Write into a recording from now on, and copy stacks from a file; None: write nowhere. The thread writes
+   while Python's threads cannot. Raises what the memory's buffer does. */
+static int whorl_native_record(PyObject *memory, int stack_file) {
+    Py_buffer former, next = {0};
+    if (memory != Py_None) {
+        if (PyObject_GetBuffer(memory, &next, PyBUF_WRITABLE) < 0)
+            return -1;
+        if (next.len < 4096) {
+            PyBuffer_Release(&next);
+            PyErr_SetString(PyExc_ValueError, "a recording is longer");
+            return -1;
+        }
+    }
+    pthread_mutex_lock(&whorl_native.mutex);
+    former = whorl_native.recording;
+    whorl_native.recording = next;
+    whorl_native.stack_file = stack_file;
+    whorl_native.copies_left = 0;
+    pthread_mutex_unlock(&whorl_native.mutex);
+    PyBuffer_Release(&former);
+    return 0;
+}
+
+/* Forget in the recording what was seen without the lock: the Python thread knows more now. The native thread
+   wrote it. */
+static void whorl_native_clear(void) {
+    whorl_blind *blind;
+    pthread_mutex_lock(&whorl_native.mutex);
+    blind = whorl_native_blind();
+    if (blind != NULL)
+        __atomic_store_n(&blind->since, 0, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&whorl_native.mutex);
 }
 
 /* Return the oldest note as a tuple, or None. The native thread made it. */

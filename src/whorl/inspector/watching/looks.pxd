@@ -4,13 +4,15 @@ from libc.stdint cimport int64_t
 from whorl.core.loop.loop cimport Loop
 from whorl.core.loop.state cimport LoopState
 
-cdef extern from "whorl/inspector/native.h":
+cdef extern from "whorl/inspector/watching/native.h":
     bint native_start "whorl_native_start"(int64_t threshold_ns, int64_t interval_ns, int signal) noexcept
     void native_stop "whorl_native_stop"() noexcept
     void native_forked "whorl_native_forked"() noexcept
     int native_watch "WHORL_NATIVE_WATCH"(LoopState state, Loop loop, int thread) noexcept
     void native_unwatch "whorl_native_unwatch"(int place) noexcept
     void native_beat "whorl_native_beat"(int looker) noexcept
+    int native_record "whorl_native_record"(object memory, int stack_file) except -1
+    void native_clear "whorl_native_clear"() noexcept
     object native_take "whorl_native_take"()
 
 
@@ -23,5 +25,7 @@ cpdef object forget_native()
 cpdef object watch(Loop loop, int thread)
 cpdef object unwatch(int place)
 cpdef object beat(int looker)
+cpdef object record(object memory, int stack_file)
+cpdef object clear_recorded()
 @cython.locals(taken=list)
 cpdef object captures()

@@ -2,8 +2,8 @@
 
 The watchdog's Python thread looks by `progress_of`. It cannot while C code holds the interpreter's lock.
 Compiled, a native thread looks too. It needs no lock of Python's. If the Python thread does not get the lock,
-it
-notes the system call of the loop's thread. It asks that thread for its stack by a signal.
+it notes the system call of the loop's thread. It asks that thread for its stack by a signal. Both are also
+written into the recording.
 """
 
 from __future__ import annotations
@@ -41,6 +41,13 @@ if not cython.compiled:
 
     def native_beat(looker: int) -> None:
         """Note that the Python thread has the interpreter's lock now."""
+
+    def native_record(memory: Any, stack_file: int) -> int:
+        """Let the native thread write into a recording; None: nowhere."""
+        return 0
+
+    def native_clear() -> None:
+        """Forget in the recording what the native thread saw."""
 
     def native_take() -> Any:
         """Return the oldest note, or None."""
@@ -93,6 +100,19 @@ def unwatch(place: int) -> None:
 def beat(looker: int) -> None:
     """Tell the native thread that the Python thread `looker` has the lock; 0: it is busy for a while."""
     native_beat(looker)
+
+
+def record(memory: Any, stack_file: int) -> None:
+    """Let the native thread write into this recording what it sees while the lock is held; None: nowhere.
+
+    It holds the memory until then. It copies stacks from the file with the descriptor `stack_file`.
+    """
+    native_record(memory, stack_file)
+
+
+def clear_recorded() -> None:
+    """Forget in the recording what the native thread saw: a stall of it has been written."""
+    native_clear()
 
 
 def captures() -> list[tuple[int, int, bool, str]]:

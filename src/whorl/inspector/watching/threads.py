@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 
-from whorl.inspector.text import shown
+from whorl.inspector.watching.text import shown
 
 LONGEST_PATH = 256
 
@@ -103,18 +103,23 @@ def system_call_of(thread: int) -> tuple[str | None, str | None]:
 
 def describe_call(text: str) -> tuple[str | None, str | None]:
     """Return the same for the text of `/proc/PID/task/TID/syscall`."""
-    fields = text.split()
-    if not fields or fields[0] == "-1":
-        return None, None
-    if fields[0] == "running":
-        return "running", None
-    name = SYSTEM_CALLS.get(int(fields[0]), f"system call {fields[0]}")
+    name, fields = name_of_call(text), text.split()
+    if name is None or name == "running":
+        return name, None
     arguments = [int(field, 16) for field in fields[1:7]]
     if name in _PATH_ARGUMENT:
         return name, _path_at(arguments[_PATH_ARGUMENT[name]])
     if name in _WITHOUT_FD or name.startswith("system call") or not arguments:
         return name, None
     return name, _file_of(arguments[0])
+
+
+def name_of_call(text: str) -> str | None:
+    """Return the name alone."""
+    number = text.partition(" ")[0].strip()
+    if number == "running":
+        return "running"
+    return SYSTEM_CALLS.get(int(number), f"system call {number}") if number.isdecimal() else None
 
 
 def _file_of(fd: int) -> str | None:

@@ -1,0 +1,138 @@
+"""The figures of the tasks of a watched loop, in a table by the tasks' addresses.
+
+A task is known by a weak reference without a callback, which is looked at when the task is looked up. So an
+address that is used again is noticed. Tasks that died unseen are swept when the table has doubled.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, NamedTuple
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+
+class TaskTimes(NamedTuple):
+    """The times of a task, in nanoseconds. Together `busy_ns`, `scheduled_ns` and `idle_ns` are its life."""
+
+    number: int  #: the number of the task in the recording
+    steps: int
+    busy_ns: int  #: in its steps
+    scheduled_ns: int  #: in the queue of the loop
+    idle_ns: int  #: the rest: it waited for something else
+    longest_ns: int  #: its longest step
+    wakes: int
+    self_wakes: int  #: those by itself, such as `sleep(0)`
+    made_ns: int  #: since when it is watched; as a rule, when it was made
+
+
+class EndedTasks(NamedTuple):
+    """What the ended tasks of one coroutine function have in common. Durations are nanoseconds."""
+
+    coroutine: str
+    tasks: int
+    cancelled: int
+    failed: int
+    steps: int
+    busy_ns: int
+    scheduled_ns: int
+    idle_ns: int
+    longest_ns: int
+    wakes: int
+    self_wakes: int
+
+
+if not cython.compiled:
+
+    class PlainRecord:
+        """The figures of a task. Compiled, a struct."""
+
+        def __init__(self, task: Any) -> None:
+            self.address: Any = id(task)
+            self.reference = weakref.ref(task)
+            self.next: Any = None
+            self.kind = 0  # the place of its `TaskKind`
+            self.number = self.name = self.made_ns = self.steps = 0
+            self.busy_ns = self.scheduled_ns = self.longest_ns = 0
+            self.wakes = self.self_wakes = 0
+            self.queued_ns = -1  # since when it waits in the queue of the loop; -1: it does not
+            self.waker = 0  # the number of the task that woke it last
+            self.is_late = False  # whether it was first seen after its beginning
+            self.is_told = False  # whether the event that it was made has been written
+
+    def no_record() -> Any:
+        """Return what stands for no record."""
+        return None
+
+    def is_record(record: Any) -> bool:
+        """Return whether this is a record."""
+        return record is not None
+
+    def begin_table(table: TaskTable) -> None:
+        """Make an empty table."""
+        table._records = {}
+
+    def end_table(table: TaskTable) -> None:
+        """Free all records."""
+        table._records = {}
+
+    def find(table: TaskTable, task: Any) -> Any:
+        """Return the record of a task, `no_record()` if there is none."""
+        record = table._records.get(id(task))
+        return record if record is not None and record.reference() is task else None
+
+    def add(table: TaskTable, task: Any) -> Any:
+        """Add a task that is not in the table; return its record."""
+        record = PlainRecord(task)
+        former = table._records.pop(id(task), None)
+        if former is not None:  # that of a dead task
+            former.address = former
+            table._records[former] = former
+        table._records[id(task)] = record
+        return record
+
+    def take(table: TaskTable, record: Any) -> None:
+        """Take a record out of the table; the caller frees it."""
+        del table._records[record.address]
+
+    def free_record(record: Any) -> None:
+        """Free a record that was taken out."""
+
+    def is_full(table: TaskTable) -> bool:
+        """Return whether the table has doubled since it was last swept."""
+        return len(table._records) >= table._limit
+
+    def take_dead(table: TaskTable) -> Any:
+        """Take out the records of dead tasks; they are linked by `next`, and the caller frees them."""
+        dead = None
+        for record in list(table._records.values()):
+            if record.reference() is None:
+                take(table, record)
+                record.next, dead = dead, record
+        table._limit = max(LEAST_LIMIT, 2 * len(table._records))
+        return dead
+
+
+LEAST_LIMIT = 64
+
+
+class TaskTable:
+    """The records of the tasks of a loop, by the addresses of the tasks."""
+
+    __slots__ = ("_count", "_limit", "_mask", "_records")
+
+    def __cinit__(self) -> None:
+        self._limit = LEAST_LIMIT
+        self._count = self._mask = 0
+        begin_table(self)
+
+    def __init__(self) -> None:
+        if not cython.compiled:
+            self._records: Any
+            self.__cinit__()
+
+    def __dealloc__(self) -> None:
+        end_table(self)

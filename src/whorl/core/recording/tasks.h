@@ -1,0 +1,74 @@
+/* Which task a callback steps, what tells callbacks apart, and the target of a weak reference. */
+#pragma once
+#include "whorl/core/references.h"
+#include <string.h>
+
+/* Return the object that a weak reference refers to, or None. Python would take a reference to it, which a
+   task that is being freed does not survive. */
+static inline PyObject *whorl_referent(PyObject *reference) {
+    return ((PyWeakReference *)reference)->wr_object;
+}
+
+#define WHORL_STEP_METHODS 16
+
+static PyTypeObject *whorl_step_type; /* of the objects that begin a task of asyncio's in C */
+static PyTypeObject *whorl_task_type; /* of these tasks */
+static PyMethodDef *whorl_wakeup;     /* their method that lets them go on */
+static PyObject *whorl_step_methods[WHORL_STEP_METHODS];
+
+/* Learn which type of callback begins a task, from one and its task; return whether the task lies where it
+   is looked for. Python's way to ask makes a reference of each. */
+static inline int whorl_learn_step(PyObject *step, PyObject *task) {
+    if (Py_TYPE(step)->tp_basicsize < (Py_ssize_t)(sizeof(PyObject) + sizeof(PyObject *))
+        || *(PyObject **)((char *)step + sizeof(PyObject)) != task)
+        return 0;
+    whorl_step_type = (PyTypeObject *)Py_NewRef((PyObject *)Py_TYPE(step));
+    whorl_task_type = (PyTypeObject *)Py_NewRef((PyObject *)Py_TYPE(task));
+    return 1;
+}
+
+/* Learn a function whose bound methods step the task that they are bound to. Python's lists take longer. */
+static inline void whorl_learn_method(PyObject *function) {
+    int index = 0;
+    while (index < WHORL_STEP_METHODS && whorl_step_methods[index] != NULL)
+        if (whorl_step_methods[index++] == function)
+            return;
+    if (index < WHORL_STEP_METHODS)
+        whorl_step_methods[index] = Py_NewRef(function);
+}
+
+/* Return the task that a callback steps, or None. Each callback is asked; Python's way to ask takes longer
+   than the callback. */
+static inline PyObject *whorl_stepped_by(PyObject *called) {
+    PyTypeObject *type = Py_TYPE(called);
+    PyObject *owner = Py_None;
+    int index;
+    if (type == whorl_step_type) {
+        owner = *(PyObject **)((char *)called + sizeof(PyObject));
+    } else if (type == &PyCFunction_Type) {
+        PyMethodDef *method = ((PyCFunctionObject *)called)->m_ml;
+        PyObject *self = ((PyCFunctionObject *)called)->m_self;
+        if (whorl_wakeup == NULL && self != NULL && whorl_task_type != NULL
+            && PyType_IsSubtype(Py_TYPE(self), whorl_task_type) && strcmp(method->ml_name, "task_wakeup") == 0)
+            whorl_wakeup = method;
+        if (method == whorl_wakeup && self != NULL)
+            owner = self;
+    } else if (type == &PyMethod_Type) {
+        for (index = 0; index < WHORL_STEP_METHODS && whorl_step_methods[index] != NULL; index++)
+            if (whorl_step_methods[index] == PyMethod_GET_FUNCTION(called))
+                owner = PyMethod_GET_SELF(called);
+    }
+    return Py_NewRef(owner);
+}
+
+/* What tells the callbacks of one function apart from those of others: code, the description of a C
+   function, or NULL for other objects. Python would make references, and compare code by its contents. */
+static inline uintptr_t whorl_key_of(PyObject *called) {
+    if (Py_TYPE(called) == &PyMethod_Type)
+        called = PyMethod_GET_FUNCTION(called);
+    if (Py_TYPE(called) == &PyFunction_Type)
+        return (uintptr_t)PyFunction_GET_CODE(called);
+    if (Py_TYPE(called) == &PyCFunction_Type)
+        return (uintptr_t)((PyCFunctionObject *)called)->m_ml;
+    return 0;
+}

@@ -1,0 +1,72 @@
+"""What a recording knows of a process that does not answer: its stalls, and what it does now."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, NamedTuple
+
+from whorl.inspector.asking import client
+from whorl.inspector.asking.finding import Found, recording_of
+from whorl.inspector.recordings.doing import all_stalls, doing
+from whorl.inspector.recordings.recording import NotARecording, read_file
+
+LEAST_STUCK_NS = 50_000_000
+
+
+class Stalls(NamedTuple):
+    """The stalls of a process, as JSON has them."""
+
+    title: str
+    pid: int
+    stalls: list[dict[str, Any]]
+
+
+def stalls_of(source: str) -> Stalls:
+    """Return the stalls of a process, by its number, or those in the file of a recording. Raises Failed."""
+    if not source.isdecimal():
+        return _stalls_in(source)
+    pid = int(source)
+    try:
+        found: Found | None = recording_of(pid)
+    except client.NotInspected:
+        found = None
+    if (found is None or not found.is_living) and os.path.exists(f"/proc/{pid}"):
+        # It has no recording, and that of a process which had the same number is not meant.
+        return Stalls(f"process {pid}", pid, client.ask(pid, "stalls"))
+    if found is None:
+        raise client.NotInspected(f"there is no process {pid}, and no recording of one")
+    title = f"process {pid}" + ("" if found.state == "running" else f", which {_STATES[found.state]}")
+    return Stalls(title, pid, all_stalls(found.recording))
+
+
+_STATES = {"stopped": "is stopped", "died": "has died", "finished": "has finished"}
+
+
+def _stalls_in(path: str) -> Stalls:
+    try:
+        recording = read_file(path)
+    except NotARecording as error:
+        raise client.Failed(f"{path}: {error}", 7) from None
+    except OSError as error:
+        raise client.Failed(
+            f"{path} is neither a process's number nor a recording: {error.strerror}", 2
+        ) from None
+    return Stalls(path, recording.pid, all_stalls(recording))
+
+
+def known_of(pid: int) -> str:
+    """Return a sentence for each loop of a process that is in a callback for long; with a space before it."""
+    try:
+        found = recording_of(pid)
+    except client.Failed:
+        return ""
+    if not found.is_living:
+        return ""
+    text, now = "", time.monotonic_ns()
+    for loop in found.recording.loops():
+        what = doing(found.recording, loop)
+        if what is not None and now - what.since_ns >= LEAST_STUCK_NS:
+            text += f" It is in {what.call or 'a callback'} since {(now - what.since_ns) / 1e9:.1f} s"
+            text += f", task {what.task}." if what.task else "."
+    return text

@@ -1,0 +1,322 @@
+"""The recording of an inspected process: its memory, and the loops that write into it.
+
+It begins when the first loop runs, in a forked child too: a child writes nothing into the memory of its
+parent. Loops of simulated worlds have a recording of their own, which is no file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import mmap
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from whorl.core.recording import layout
+from whorl.core.recording.recorder import Recorder
+from whorl.inspector.asking import directory
+from whorl.inspector.recordings import file
+from whorl.inspector.recordings.doing import plain
+from whorl.inspector.settings import Settings
+from whorl.inspector.watching import runs
+from whorl.inspector.watching.stalls import Stall
+from whorl.inspector.watching.watchdog import Watchdog, has_real_clock
+
+MOST_STALL = layout.STALL_SIZE - 4
+LONGEST_TEXT = 256  # of a frame, in a stall
+LEAST_COLLECTION_NS = layout.SHORTEST_RECORDED_NS
+
+
+class Memory:
+    """A recording in memory, and what writes it."""
+
+    def __init__(self, memory: mmap.mmap, shortest_ns: int, path: str | None) -> None:
+        self.memory = memory
+        self.recorder = Recorder(memory, shortest_ns=shortest_ns)
+        self.path = path
+
+    def close(self) -> None:
+        """Let go of the memory. Nobody writes it from here on."""
+        self.recorder.abandon()
+        with contextlib.suppress(BufferError):  # else it ends with the last that has it
+            self.memory.close()
+
+
+class Attached(NamedTuple):
+    """A loop that is recorded."""
+
+    reference: weakref.ref[Any]
+    recorder: Any  #: of the loop
+    name: str  #: as stalls name it
+
+
+class Recorded:
+    """The recordings of a process. `only` is the one loop that is recorded, None: all loops."""
+
+    def __init__(self, only: Any, settings: Settings, watchdog: Watchdog | None) -> None:
+        self._only = None if only is None else weakref.ref(only)
+        self._settings = settings
+        self._watchdog = watchdog
+        self._begin_anew()
+        if watchdog is not None:
+            watchdog.reports.at_change = self._stall_changed
+            watchdog.collector.at_end = self._collected
+            watchdog.at_look = self._looked
+
+    #: Called when a stall has ended, and at each look of the watchdog.
+    at_stall: Callable[[], object] | None = None
+    at_look: Callable[[], object] | None = None
+
+    def _begin_anew(self) -> None:
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._real: Memory | None = None
+        self._simulated: Memory | None = None
+        self._attached: dict[int, Attached] = {}
+
+    @property
+    def path(self) -> str | None:
+        """The path of the file; None if there is none."""
+        return None if self._real is None else self._real.path
+
+    # Beginning and end.
+
+    def start(self) -> None:
+        """Record the loops that run now, and each that begins to."""
+        self._is_on = True
+        runs.add_listener(self._loop_runs)
+        for loop in runs.running_loops():
+            self._loop_runs(loop)
+
+    def stop(self) -> None:
+        """Record no more. The file of a process that ends in order is removed, unless it was named."""
+        self._is_on = False
+        runs.remove_listener(self._loop_runs)
+        if self._pid != os.getpid():
+            return
+        with self._lock:
+            self._detach_all()
+            if self._watchdog is not None:
+                self._watchdog.record_into(None)
+            for memory in (self._real, self._simulated):
+                if memory is not None:
+                    memory.recorder.finish()
+                    if memory.path is not None and self._settings.recording is True:
+                        with contextlib.suppress(OSError):
+                            os.unlink(memory.path)
+                    memory.close()
+            self._real = self._simulated = None
+
+    def fork_ended(self) -> None:
+        """Let go of the parent's recording, in a forked child. Its first loop that runs has a new one."""
+        for attached in self._attached.values():
+            loop = attached.reference()
+            if loop is not None and loop._recorder is attached.recorder:
+                loop._set_recorder(None)
+        for memory in (self._real, self._simulated):
+            if memory is not None:
+                memory.close()
+        self._begin_anew()
+
+    def _detach_all(self) -> None:
+        for attached in list(self._attached.values()):
+            loop = attached.reference()
+            if loop is not None and loop._recorder is attached.recorder:
+                loop._set_recorder(None)
+            attached.recorder.close()
+        self._attached.clear()
+
+    # The loops.
+
+    def _loop_runs(self, loop: Any) -> None:
+        if self._only is not None and self._only() is not loop:
+            return
+        with self._lock:
+            known = self._attached.get(id(loop))
+            if not self._is_on or (known is not None and known.reference() is loop):
+                return
+            self._close_ended()
+            opened = self._memory_for(loop).recorder.open_loop(loop)
+            if opened is None:
+                return  # There are many loops: this one is not recorded.
+            number = id(loop)
+            reference = weakref.ref(loop, lambda _: self._forget(number, opened))
+            self._attached[number] = Attached(reference, opened, f"<{type(loop).__name__} at {number:#x}>")
+            loop._set_recorder(opened)
+
+    def _close_ended(self) -> None:
+        """Close what records loops that are closed."""
+        for number, attached in list(self._attached.items()):
+            loop = attached.reference()
+            if loop is None or loop.is_closed():
+                self._forget(number, attached.recorder)
+
+    def _forget(self, number: int, recorder: Any) -> None:
+        attached = self._attached.get(number)
+        if attached is not None and attached.recorder is recorder:
+            del self._attached[number]
+            recorder.close()
+
+    def _memory_for(self, loop: Any) -> Memory:
+        if has_real_clock(loop):
+            if self._real is None:
+                self._real = self._new_memory()
+                if self._watchdog is not None:
+                    self._watchdog.record_into(self._real.memory)
+            return self._real
+        if self._simulated is None:
+            memory = file.own(file.size_of(self._settings.ring))
+            file.lay_out_simulated(memory, self._settings.ring)
+            self._simulated = Memory(memory, self._shortest_ns(), None)
+        return self._simulated
+
+    def _shortest_ns(self) -> int:
+        return 0 if self._settings.record_all else layout.SHORTEST_RECORDED_NS
+
+    def _new_memory(self) -> Memory:
+        ring = self._settings.ring
+        memory = None
+        try:
+            memory, path = self._new_file(file.size_of(ring))
+            self._end_with_child()
+        except OSError as error:
+            path = None
+            _warn(f"The recording of this process can be read in it only: {error}")
+        if memory is None:
+            memory = file.own(file.size_of(ring))
+        file.lay_out(memory, ring, started=directory.start_time("self") or 0)
+        return Memory(memory, self._shortest_ns(), path)
+
+    def _new_file(self, size: int) -> tuple[mmap.mmap, str]:
+        if isinstance(self._settings.recording, str):
+            return self._new_named_file(os.path.abspath(self._settings.recording), size)
+        folder = directory.path_for(dict(os.environ), os.geteuid())
+        place = directory.opened(folder)
+        try:
+            directory.sweep_recordings(place)
+            name = directory.name_of(os.getpid(), "recording")
+            with contextlib.suppress(FileNotFoundError):  # left by a program that this one replaced
+                os.unlink(name, dir_fd=place)
+            return file.mapped(place, name, size), os.path.join(folder, name)
+        finally:
+            os.close(place)
+
+    def _new_named_file(self, path: str, size: int) -> tuple[mmap.mmap, str]:
+        """Make the file that the program named; another process of it adds its number to the name.
+
+        A recording of a process that is dead is replaced, any other file is not.
+        """
+        folder, name = os.path.split(path)
+        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            owner = directory.owner_of(place, name)
+            if owner is not None and owner != os.getpid():
+                name = f"{name}.{os.getpid()}"
+                owner = directory.owner_of(place, name)
+            if owner is not None:
+                os.unlink(name, dir_fd=place)
+            return file.mapped(place, name, size), os.path.join(folder, name)
+        finally:
+            os.close(place)
+
+    def _end_with_child(self) -> None:
+        """Let a child of `multiprocessing`, which ends without `atexit`, end its recording."""
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None:
+            util.Finalize(None, self.stop, exitpriority=0)
+
+    # What others tell.
+
+    def _looked(self) -> None:
+        with self._lock:
+            if self._real is not None:
+                self._real.recorder.alive(time.monotonic_ns())
+        if self.at_look is not None:
+            self.at_look()
+
+    def _stall_changed(self, stall: Stall) -> None:
+        with self._lock:
+            if self._real is None:
+                return
+            recorder = self._real.recorder
+            recorder.write_stall(stall.number, fitted(stall))
+            if stall.ended:
+                number = next(
+                    (one.recorder.number for one in self._attached.values() if one.name == stall.loop), 0
+                )
+                recorder.note(
+                    layout.STALLED,
+                    at_ns=stall.began_ns,
+                    took_ns=stall.length_ns,
+                    subject=stall.number,
+                    loop=number,
+                )
+        if stall.ended and self.at_stall is not None:
+            self.at_stall()
+
+    def _collected(self, began_ns: int, took_ns: int, generation: int) -> None:
+        if took_ns < LEAST_COLLECTION_NS and not self._settings.record_all:
+            return
+        real = self._real  # without the lock: the collector runs anywhere, also where the lock is held
+        if real is not None and self._pid == os.getpid():
+            real.recorder.note(layout.COLLECTED, at_ns=began_ns, took_ns=took_ns, subject=generation)
+
+    def mark(self, name: str) -> None:
+        """Write a mark with a name."""
+        with self._lock:
+            for memory in (self._real, self._simulated):
+                if memory is not None:
+                    memory.recorder.note(layout.MARK, subject=memory.recorder.name_id(name) << 32)
+
+    def loops(self) -> list[Any]:
+        """Return the loops that are recorded."""
+        found = [attached.reference() for attached in list(self._attached.values())]
+        return [loop for loop in found if loop is not None]
+
+    def write_copy(self, path: str, place: int | None = None) -> bool:
+        """Write a copy of the recording to a file; return whether there is a recording. Raises OSError."""
+        memory = self._real or self._simulated
+        if memory is None:
+            return False
+        file.write_copy(memory.memory, path, place)
+        return True
+
+
+def fitted(stall: Stall) -> bytes:
+    """Return a stall as JSON, short enough for its place: the outermost frames are left out first."""
+    fields = plain(stall)
+    for stack in fields["stacks"]:
+        stack["frames"] = [
+            (frame.file[-LONGEST_TEXT:], frame.line, *(text[:LONGEST_TEXT] for text in frame[2:]))
+            for frame in stack["frames"]
+        ]
+    data = _line(fields)
+    while len(data) > MOST_STALL:
+        longest = max(fields["stacks"], key=lambda stack: len(stack["frames"]), default=None)
+        if longest is not None and len(longest["frames"]) > 1:
+            frames = longest["frames"]
+            del frames[: max(1, len(frames) // 8)]
+        elif fields["text"] != stall.summary():
+            fields["text"] = stall.summary()
+        elif len(fields["stacks"]) > 1:
+            fields["stacks"].pop()
+        else:
+            fields |= {"stacks": [], "text": "", "file": None}
+            return _line(fields)[:MOST_STALL]
+        data = _line(fields)
+    return data
+
+
+def _line(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def _warn(text: str) -> None:
+    with contextlib.suppress(Exception):
+        logging.getLogger("whorl.inspector").warning("%s", text)

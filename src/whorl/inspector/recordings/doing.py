@@ -1,0 +1,128 @@
+"""What a loop is doing, by its recording: also while C code holds the interpreter's lock."""
+
+from __future__ import annotations
+
+import linecache
+import os
+from typing import Any, NamedTuple
+
+from whorl.core.recording import layout
+from whorl.inspector.recordings.recording import RecordedLoop, Recording
+from whorl.inspector.watching import threads
+from whorl.inspector.watching.stacks import called_by, parse_dumps
+from whorl.inspector.watching.stalls import Stack, Stall
+from whorl.inspector.watching.text import shown
+
+MOST_SEARCHED = 200_000  # places where an event may name a task
+
+
+class Doing(NamedTuple):
+    """A callback or a step that runs."""
+
+    call: str  #: its name; empty if it is not known
+    task: str  #: the name of its task; empty if it is no step
+    since_ns: int
+
+
+def doing(recording: Recording, loop: RecordedLoop) -> Doing | None:
+    """Return what a loop does; None while it sleeps, does not run, or is between two callbacks."""
+    fields = loop.fields
+    if fields["state"] != 1 or not fields["run_began_ns"] or not fields["call_began_ns"]:
+        return None
+    task = fields["call_task"]
+    return Doing(
+        shown(recording.name(fields["call_name"])),
+        shown(task_name(recording, task)) if task else "",
+        fields["call_began_ns"],
+    )
+
+
+def task_name(recording: Recording, number: int) -> str:
+    """Return the name of a task by the event of its making; an empty text if that is not left."""
+    start, size, count = recording.regions[9:12]
+    data, pattern = recording.data, number.to_bytes(4, "little")
+    end = start + size * count
+    for _ in range(MOST_SEARCHED):
+        end = data.rfind(pattern, start, end)
+        if end < 0:
+            break
+        if (end - start) % size == 16:
+            _, took, kind, _, _, subject = layout.EVENT.unpack_from(data, end - 16)
+            if kind == layout.TASK_MADE:
+                return recording.name(subject >> 32) or f"Task-{took}"
+        end += 3  # one that overlaps this
+    return ""
+
+
+def all_stalls(recording: Recording) -> list[dict[str, Any]]:
+    """Return the stalls of a recording, and the one that only the native thread has seen yet."""
+    found = recording.stalls()
+    unseen = _blind_stall(recording, 1 + max((stall.get("number", 0) for stall in found), default=0))
+    if unseen is None:
+        return found
+    if any(_is_same(stall, unseen) for stall in found):
+        # The watchdog saw it begin, before the lock was gone.
+        return [
+            {**unseen, "number": stall.get("number", 0), "began_ns": stall.get("began_ns", 0)}
+            if _is_same(stall, unseen)
+            else stall
+            for stall in found
+        ]
+    return [*found, unseen]
+
+
+def _is_same(stall: dict[str, Any], unseen: dict[str, Any]) -> bool:
+    return (
+        stall.get("ended") is False
+        and stall.get("thread") == unseen["thread"]
+        and abs(stall.get("began_ns", 0) - unseen["began_ns"]) < 1_000_000_000
+    )
+
+
+def _blind_stall(recording: Recording, number: int) -> dict[str, Any] | None:
+    """Return the stall that the native thread has seen, as JSON has stalls; None if there is none."""
+    since, seen, thread, length, call = layout.BLIND.unpack_from(recording.data, layout.BLIND_AT)
+    if not since:
+        return None
+    at = layout.BLIND_STACK_AT
+    text = bytes(recording.data[at : at + min(max(0, length), layout.BLIND_STACK_SIZE)])
+    frames = next(parse_dumps(text.decode("utf-8", "replace"), _source), ())
+    loop = next((loop for loop in recording.loops() if loop.fields["thread"] == thread), None)
+    known = None if loop is None else doing(recording, loop)
+    began = since if known is None else min(since, known.since_ns)
+    syscall = threads.name_of_call(call.rstrip(b"\0").decode("ascii", "replace"))
+    now = max(seen, recording.alive_ns)
+    stall = Stall(
+        number=number,
+        loop="" if loop is None else f"loop {loop.number}",
+        thread=thread,
+        began_ns=began,
+        length_ns=now - began,
+        ended=False,
+        running_ns=None,
+        starved_ns=None,
+        asleep_ns=None,
+        gc_ns=0,
+        gil_held=True,
+        call=(known.call if known is not None else "") or called_by(frames),
+        task=(known.task or None) if known is not None else None,
+        stacks=(Stack(seen - began, frames, syscall, None, False),) if frames else (),
+    )
+    return plain(stall)
+
+
+def plain(stall: Stall) -> dict[str, Any]:
+    """Return a stall as JSON has it, with the words in which it is told."""
+    fields = {name: getattr(stall, name) for name in Stall.__slots__}
+    fields["stacks"] = [stack._asdict() for stack in stall.stacks]
+    return fields | {
+        "text": stall.text(),
+        "reason": stall.reason,
+        "syscall": stall.syscall,
+        "file": stall.file,
+    }
+
+
+def _source(file: str, line: int) -> str:
+    """Return a line of a program; nothing if the file is none."""
+    return linecache.getline(file, line).strip() if os.path.isfile(file) else ""

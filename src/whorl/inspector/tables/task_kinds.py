@@ -1,0 +1,65 @@
+"""The classes of tasks, for recorders: asyncio's two and Whorl's, and how to ask their tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from asyncio import tasks
+from typing import Any
+
+from whorl.aio.futures.task import Task
+from whorl.core.recording.recorder import TaskKind, know_tasks
+
+
+class _NoLoop:
+    """The loop of a task that is made to see how asyncio's tasks begin."""
+
+    def __init__(self) -> None:
+        self.step: Any = None
+
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> None:
+        """Keep the callback."""
+        self.step = callback
+
+    def get_debug(self) -> bool:
+        """Return False."""
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Do nothing."""
+
+
+async def _nothing() -> None:
+    """Do nothing."""
+
+
+@functools.cache
+def know_all_tasks() -> bool:
+    """Let recorders know all tasks; return False if the tasks of this Python begin in an unknown way.
+
+    asyncio's tasks are then recorded from their second step on.
+    """
+    know_tasks(Task, kind_of(Task), methods=(vars(Task)["_wakeup"], vars(Task)["_resume"]))
+    pure: Any = tasks._PyTask  # type: ignore[attr-defined]
+    know_tasks(pure, kind_of(pure), methods=(pure._Task__step, pure._Task__wakeup))
+    native: Any = asyncio.Task if tasks._CTask is None else tasks._CTask  # type: ignore[attr-defined]
+    if native is pure:
+        return True
+    coro, loop = _nothing(), _NoLoop()
+    task = native(coro, loop=loop)
+    try:
+        return know_tasks(native, kind_of(native), step=loop.step, step_of=task)
+    finally:
+        task._log_destroy_pending = False
+        coro.close()
+
+
+def kind_of(cls: Any) -> TaskKind:
+    """Return how to ask the tasks of a class, by its own methods, whatever a subclass does."""
+    return TaskKind(cls.get_name, cls.get_coro, cls.done, cls.cancelled, _failure_of(cls))
+
+
+def _failure_of(cls: Any) -> Any:
+    descriptor = next((vars(base)["_exception"] for base in cls.__mro__ if "_exception" in vars(base)), None)
+    get = getattr(descriptor, "__get__", None)
+    return (lambda task: task._exception) if get is None else get

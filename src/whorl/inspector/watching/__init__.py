@@ -1,0 +1,1 @@
+"""Watching loops from outside: who runs, looks, stalls, the stacks of stalls, and the watchdog."""

@@ -1,0 +1,210 @@
+"""Looking at one loop: whether it has gone on since the last look, and what its stall is.
+
+A thread that waits for a processor looks like one that stalls. So what the kernel counted as waiting is
+subtracted (`threads`). If less than the threshold is left, other programs took it. The stall counts as
+`starved`. The kernel adds that time only when the wait is over. So time of which it says nothing yet counts
+as waiting while the thread is ready to run.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from whorl.core.loop.loop import Loop
+from whorl.inspector.watching import looks, threads
+from whorl.inspector.watching.collector import CollectionTimes
+from whorl.inspector.watching.reports import Reports, changed
+from whorl.inspector.watching.stacks import called_by, stack_of
+from whorl.inspector.watching.stalls import Stall
+from whorl.inspector.watching.watched import Shares, Usage, WatchedLoop, lock_kept
+
+MOST_STACKS = 8  # of one stall
+LONG_STALL_NS = 1_000_000_000  # A stall that has lasted so long is logged before its end.
+
+
+class Looker:
+    """Looks at loops, one at a time."""
+
+    def __init__(self, reports: Reports, collector: CollectionTimes) -> None:
+        self.reports = reports
+        self.collector = collector
+        self.threshold_ns = 0
+        self.starved = 0  # the callbacks that were late only because others had the processor
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin without a thread."""
+        self.thread_number = 0  # of the watchdog's thread
+        self.times: threads.Times | None = None  # of that thread
+        self.pause_ns = 0  # how long that thread sleeps between two looks
+        self.starved = 0
+
+    def close(self) -> None:
+        """Close what is open for the thread."""
+        if self.times is not None:
+            self.times.close()
+            self.times = None
+
+    def look_at(self, watched: WatchedLoop, loop: Loop | None, gone_ns: int) -> bool:
+        """Look at one loop, or note that it is gone since then; return whether it is awake."""
+        before, progress = watched.progress, None if loop is None else looks.progress_of(loop)
+        is_idle = progress is None or progress[4]
+        if loop is not None and is_idle and progress == before:
+            watched.looked_ns = time.monotonic_ns()
+            watched.notes.clear()
+            return False  # It sleeps as before, or does not run.
+        # The times are read first: that may end with a wait for the interpreter's lock. What follows is read
+        # without giving up the lock.
+        earlier, watched.latest = watched.latest, self.usage(watched)
+        now = time.monotonic_ns() if loop is not None else gone_ns
+        watched.progress = progress = None if loop is None else looks.progress_of(loop)
+        looked, watched.looked_ns = watched.looked_ns, now
+        late = now - looked - self.pause_ns if threading.get_native_id() == self.thread_number else 0
+        kept = lock_kept(earlier, watched.latest, late)
+        key = None if progress is None or progress[4] else progress[:5]
+        if loop is not None and key is not None and key == watched.key:
+            watched.seen_ns = now
+            watched.lock_kept_ns += kept
+            if now - watched.began_ns >= watched.next_ns:
+                self._is_stalled(watched, loop, now)
+            return True
+        if watched.stall is not None or watched.is_starving:
+            self._has_moved(watched, progress, now)
+        elif kept:
+            self._passed_unseen(watched, before, earlier, kept, looked, now)
+        watched.key = key
+        if loop is not None and key is not None and progress is not None:
+            watched.began_ns = watched.seen_ns = now
+            watched.base = watched.latest
+            watched.asleep_ns = watched.lock_kept_ns = 0
+            watched.next_ns = self.threshold_ns
+            watched.is_logged = False
+            if key[3] <= 1 and looked < progress[5] <= now:
+                # The first callback since the poll: it began right then. The earlier times are those of the
+                # last look. What the thread did between that and the poll is little.
+                watched.began_ns = progress[5]
+                watched.lock_kept_ns = min(kept, now - watched.began_ns)
+                watched.base = watched.latest if earlier.ran_ns is None else earlier
+                if now - watched.began_ns >= watched.next_ns:
+                    self._is_stalled(watched, loop, now)
+        watched.notes.clear()
+        return key is not None
+
+    def _is_stalled(self, watched: WatchedLoop, loop: Loop, now: int) -> None:
+        """Report a callback that has reached the next age, with a stack of this moment."""
+        shares = watched.shares(now)
+        if watched.stall is None and shares.own_ns < self.threshold_ns:
+            watched.is_starving = True
+            return
+        age = now - watched.began_ns
+        is_new = watched.stall is None
+        stall = watched.stall or self.reports.begin(watched, now)
+        late = watched.lock_kept_ns * 2 >= age - (shares.starved_ns or 0)
+        stacks = [*stall.stacks, *watched.noted_stacks()]
+        if len(stacks) < MOST_STACKS:
+            stack, call, task = stack_of(watched, loop, age, late)
+            if stack is not None and not (late and any(not earlier.late for earlier in stacks)):
+                stacks.append(stack)
+            stall = changed(stall, call=stall.call or call, task=stall.task or task)
+        stall = changed(stall, stacks=tuple(stacks[:MOST_STACKS]))
+        stall = self._update(watched, stall, shares, now, ended=False)
+        watched.notes.clear()
+        while watched.next_ns <= age:
+            watched.next_ns *= 2
+        if is_new:
+            self.reports.notify(stall)
+        if not watched.is_logged and age >= max(LONG_STALL_NS, 8 * self.threshold_ns):
+            watched.is_logged = True
+            self.reports.log(stall)
+
+    def _has_moved(self, watched: WatchedLoop, progress: looks.Progress | None, now: int) -> None:
+        """Note the end of what the loop did."""
+        if watched.stall is None:
+            self.starved += 1
+        else:
+            # The loop reads the clock at the end of each poll and before it sleeps.
+            reads = [] if progress is None else [progress[4], progress[5]]
+            end = min((read for read in reads if watched.seen_ns < read <= now), default=now)
+            stacks = (*watched.stall.stacks, *watched.noted_stacks())[:MOST_STACKS]
+            self._end_stall(watched, changed(watched.stall, stacks=stacks), end)
+        watched.is_starving = False
+
+    def _passed_unseen(
+        self,
+        watched: WatchedLoop,
+        before: looks.Progress | None,
+        earlier: Usage,
+        kept: int,
+        looked: int,
+        now: int,
+    ) -> None:
+        """Report a stall that began and ended while this thread waited for the interpreter's lock.
+
+        The loop was awake since its last sleep. The stall was not longer than the lock was missing. The
+        holder kept the lock in one go: it has to hand it over when this thread asks for it.
+        """
+        progress = watched.progress
+        slept = 0 if before is None or progress is None else progress[2] - before[2]
+        if watched.key is None:
+            if before is not None and before[4] and not slept:
+                return  # The loop slept all the time.
+            if before is not None and before[4]:
+                watched.began_ns = before[4] + slept
+            else:
+                watched.began_ns = max(looked, watched.run_began_ns)
+            watched.base = earlier
+            slept = 0
+        end = now
+        if progress is not None and progress[4]:
+            end = progress[4]
+        elif progress is not None and progress[5] > looked:
+            end = progress[5]
+        length = min(end - watched.began_ns - slept, now - looked)
+        if length < self.threshold_ns:
+            return
+        watched.began_ns = end - length
+        watched.asleep_ns = 0
+        watched.lock_kept_ns = min(kept, length)
+        if watched.shares(end).own_ns >= self.threshold_ns:
+            stall = changed(self.reports.begin(watched, end), stacks=watched.noted_stacks())
+            if stall.stacks:
+                stall = changed(stall, call=called_by(stall.stacks[0].frames))
+            self._end_stall(watched, stall, end)
+
+    def _end_stall(self, watched: WatchedLoop, stall: Stall, end: int) -> None:
+        stall = self._update(watched, stall, watched.shares(end), end, ended=True)
+        self.reports.end(watched, stall)
+
+    def _update(self, watched: WatchedLoop, stall: Stall, shares: Shares, now: int, *, ended: bool) -> Stall:
+        length = now - watched.began_ns
+        stall = changed(
+            stall,
+            length_ns=length,
+            ended=ended,
+            running_ns=shares.running_ns,
+            starved_ns=shares.starved_ns,
+            asleep_ns=shares.asleep_ns,
+            gc_ns=shares.gc_ns,
+            gil_held=self._is_lock_held(watched, shares, length),
+        )
+        self.reports.keep(watched, stall)
+        return stall
+
+    def _is_lock_held(self, watched: WatchedLoop, shares: Shares, length: int) -> bool | None:
+        """Return whether the loop's thread kept the interpreter's lock most of the time; None: unknown."""
+        if watched.lock_kept_ns * 2 < length - (shares.starved_ns or 0):
+            return False
+        calls = [call for _, _, call in watched.notes if call]
+        if calls:  # A thread in futex waits for a lock: for the interpreter's, that is.
+            return any(threads.describe_call(call)[0] != "futex" for call in calls)
+        if shares.running_ns is None:
+            return None
+        # A thread that slept may have kept the lock, or may have waited for it.
+        return True if shares.running_ns * 2 >= length - (shares.starved_ns or 0) else None
+
+    def usage(self, watched: WatchedLoop) -> Usage:
+        """Return the times of a loop's thread now."""
+        looker = 0 if self.times is None else self.times.read()[1] or 0
+        ran, starved = (None, None) if watched.times is None else watched.times.read()
+        return Usage(ran, starved, looker, self.collector.total_ns())

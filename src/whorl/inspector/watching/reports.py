@@ -1,0 +1,135 @@
+"""The stalls that were seen: they are kept, told to listeners, and logged."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from whorl.inspector.watching.stalls import Stall
+from whorl.inspector.watching.watched import WatchedLoop
+
+MOST_STALLS = 256  # kept for `stalls`
+QUIET_NS = 1_000_000_000  # at most one line of the log in this time
+
+logger = logging.getLogger("whorl.inspector")
+
+
+class Reports:
+    """The stalls of a process. `busy` is a context in which code of others may run."""
+
+    def __init__(self, busy: Callable[[], AbstractContextManager[None]]) -> None:
+        self._busy = busy
+        self._listeners: list[Callable[[Stall], object]] = []
+        #: Called with a stall when it is first seen, at each further stack, and when it has ended.
+        self.at_change: Callable[[Stall], object] | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin without stalls."""
+        self._stalls: collections.deque[Stall] = collections.deque(maxlen=MOST_STALLS)
+        self._going_on: dict[int, Stall] = {}
+        self._number = 0
+        self._logged_ns = -QUIET_NS
+        self._unlogged = 0
+
+    def forget_those_that_go_on(self) -> None:
+        """Forget the stalls that nobody watches to their end."""
+        self._going_on.clear()
+
+    def begin(self, watched: WatchedLoop, now: int) -> Stall:
+        """Return a stall that begins."""
+        self._number += 1
+        return Stall(
+            number=self._number,
+            loop=watched.name,
+            thread=watched.thread,
+            began_ns=watched.began_ns,
+            length_ns=now - watched.began_ns,
+            ended=False,
+            running_ns=None,
+            starved_ns=None,
+            asleep_ns=None,
+            gc_ns=0,
+            gil_held=None,
+            call=None,
+            task=None,
+            stacks=(),
+        )
+
+    def keep(self, watched: WatchedLoop, stall: Stall) -> None:
+        """Keep what is known of a stall that goes on."""
+        watched.stall = self._going_on[stall.number] = stall
+        if self.at_change is not None:
+            self.at_change(stall)
+
+    def end(self, watched: WatchedLoop, stall: Stall) -> None:
+        """Keep a stall that has ended, tell of it, and log it unless it was logged before."""
+        self._stalls.append(stall)
+        self._going_on.pop(stall.number, None)
+        watched.stall = None
+        self.notify(stall)
+        if watched.is_logged:
+            logger.info("%s", stall.summary())
+        else:
+            self.log(stall)
+
+    def stalls(self) -> list[Stall]:
+        """Return the last stalls, oldest first; those that go on are among them."""
+        return sorted([*self._stalls, *self._going_on.values()], key=lambda stall: stall.number)
+
+    def stalls_seen(self) -> int:
+        """Return how many stalls were seen, also those that `stalls` has no longer."""
+        return self._number
+
+    def subscribe(self, listener: Callable[[Stall], object]) -> Callable[[], None]:
+        """Call `listener` with each stall; return a function that ends that."""
+        self._listeners.append(listener)
+
+        def unsubscribe() -> None:
+            with contextlib.suppress(ValueError):
+                self._listeners.remove(listener)
+
+        return unsubscribe
+
+    def notify(self, stall: Stall) -> None:
+        """Call the listeners with a stall."""
+        with self._busy():
+            for listener in list(self._listeners):
+                try:
+                    listener(stall)
+                except Exception:
+                    with contextlib.suppress(ValueError):
+                        self._listeners.remove(listener)
+                    logger.exception("%r failed and is told of no more stalls", listener)
+
+    def log_the_rest(self) -> None:
+        """Log how many stalls were not logged, if the log was quiet for long enough."""
+        if self._unlogged and time.monotonic_ns() - self._logged_ns >= QUIET_NS:
+            self.log(None)
+
+    def log(self, stall: Stall | None) -> None:
+        """Log a stall, or with None how many were not; at most one line in each second."""
+        now = time.monotonic_ns()
+        if stall is not None and now - self._logged_ns < QUIET_NS:
+            self._unlogged += 1
+            return
+        more, self._unlogged = self._unlogged, 0
+        self._logged_ns = now
+        with self._busy():
+            if stall is None:
+                logger.warning("and %d more", more)
+            elif more:
+                logger.warning("%s\n(and %d more)", stall.text(), more)
+            else:
+                logger.warning("%s", stall.text())
+
+
+def changed(stall: Stall, **fields: Any) -> Stall:
+    """Return a stall with other values of these fields."""
+    return dataclasses.replace(stall, **fields)

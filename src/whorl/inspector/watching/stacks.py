@@ -1,0 +1,161 @@
+"""The stacks of stalled threads: by Python's frames, or as the handler of a signal wrote them."""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import linecache
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import Any
+
+from whorl.core.loop.loop import Loop
+from whorl.inspector.watching import looks, threads
+from whorl.inspector.watching.stalls import Frame, Stack
+from whorl.inspector.watching.text import shown
+from whorl.inspector.watching.watched import WatchedLoop
+
+MOST_FRAMES = 100  # of a stack
+FAULTHANDLER_LINE = re.compile(r'^\s+File "(.*)", line (\d+) in (.*)$')
+OWN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+# Where the frames of loops lie that are not the program's own.
+MACHINERY = tuple(
+    os.path.join(os.path.dirname(os.path.abspath(module)), "")
+    for module in (asyncio.__file__, os.path.dirname(OWN))
+)
+
+
+def stack_of(
+    watched: WatchedLoop, loop: Loop, age: int, late: bool
+) -> tuple[Stack | None, str | None, str | None]:
+    """Return the stack of a loop's thread now, the function that the loop called, and the task."""
+    frame = sys._current_frames().get(loop._thread_id or 0)
+    task, task_code = task_of(loop)
+    lines: list[tuple[CodeType, int]] = []
+    while frame is not None and len(lines) < 10 * MOST_FRAMES:
+        lines.append((frame.f_code, frame.f_lineno or 0))
+        frame = frame.f_back
+    syscall, file = (None, None) if watched.thread is None else threads.system_call_of(watched.thread)
+    progress = looks.progress_of(loop)
+    if progress is None or progress[:5] != watched.key or not lines:
+        return None, None, None  # The loop has gone on meanwhile.
+    lines.reverse()
+    while len(lines) > 1 and lines[-1][0].co_filename.startswith(OWN):
+        lines.pop()  # what the collector calls
+    frames = tuple(
+        Frame(code.co_filename, line, code.co_qualname, linecache.getline(code.co_filename, line).strip())
+        for code, line in lines[-MOST_FRAMES:]
+    )
+    has_task = task_code is not None and any(code is task_code for code, _ in lines)
+    call = shown(task_code.co_qualname) if task_code is not None and has_task else called_by(frames)
+    if late:
+        syscall = file = None  # That is the call of this moment, not of the stall.
+    return Stack(age, frames, syscall, file, late), call, task
+
+
+def task_of(loop: Any) -> tuple[str | None, CodeType | None]:
+    """Return the name of the task whose step a loop runs, and the code of its coroutine."""
+    try:
+        task: Any = asyncio.current_task(loop)
+        if task is None:
+            return None, None
+        coroutine = task.get_coro()
+        code = getattr(coroutine, "cr_code", None)
+        name = getattr(coroutine, "__qualname__", None) or type(coroutine).__name__
+        return shown(f"{task.get_name()} ({name})"), code
+    except Exception:  # A task of the program's own may do anything.
+        return None, None
+
+
+def called_by(frames: tuple[Frame, ...]) -> str | None:
+    """Return the name of the function that the loop called: the program's first after the loop's own."""
+    is_inside = False
+    for frame in frames:
+        is_ours = frame.file.startswith(MACHINERY)
+        if is_inside and not is_ours:
+            return shown(frame.function)
+        is_inside |= is_ours
+    return shown(frames[-1].function) if frames else None
+
+
+def source_of(file: str, line: int) -> str:
+    """Return a line of a program's source."""
+    return linecache.getline(file, line).strip()
+
+
+def parse_dumps(text: str, source_at: Callable[[str, int], str] = source_of) -> Iterator[tuple[Frame, ...]]:
+    """Yield the frames of each stack that faulthandler wrote, the outermost first."""
+    frames: list[Frame] = []
+    for line in [*text.splitlines(), "Stack"]:
+        match = FAULTHANDLER_LINE.match(line)
+        if match is not None:
+            file, number = match[1], int(match[2])
+            frames.append(Frame(file, number, match[3], source_at(file, number)))
+        elif not line.startswith(" "):
+            if frames:
+                yield tuple(reversed(frames))
+            frames = []
+
+
+class StackFile:
+    """A file in memory, to which the handler of a signal writes the stack of the thread that got it."""
+
+    def __init__(self, signal: int) -> None:
+        self._signal = signal
+        self._fd = -1
+
+    @property
+    def signal(self) -> int:
+        """The signal that may be sent, 0 for none."""
+        return self._signal if self._fd >= 0 else 0
+
+    @property
+    def fd(self) -> int:
+        """The descriptor of the file; -1 while it is not open."""
+        return self._fd
+
+    def open(self) -> None:
+        """Let the signal's handler write to the file, if nobody uses that signal."""
+        if not self._signal or not is_unused(self._signal):
+            return
+        try:
+            fd = os.memfd_create("whorl-stacks")
+        except (OSError, AttributeError):
+            return
+        try:
+            faulthandler.register(self._signal, file=fd, all_threads=False, chain=False)
+        except (OSError, RuntimeError, ValueError):
+            os.close(fd)
+        else:
+            self._fd = fd
+
+    def close(self) -> None:
+        """Let the handler write no more."""
+        if self._fd >= 0:
+            faulthandler.unregister(self._signal)
+            os.close(self._fd)
+            self._fd = -1
+
+    def take(self) -> list[tuple[Frame, ...]]:
+        """Take the stacks that the signal's handler wrote, the oldest first."""
+        fd = self._fd
+        if fd < 0:
+            return []
+        text = os.pread(fd, 1 << 20, 0).decode("utf-8", "replace")
+        os.ftruncate(fd, 0)
+        os.lseek(fd, 0, os.SEEK_SET)
+        return list(parse_dumps(text))
+
+
+def is_unused(signal: int) -> bool:
+    """Return whether a signal has its default disposition: nobody catches or ignores it."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+            text = file.read()
+    except OSError:
+        return False
+    masks = re.findall(r"^Sig(?:Ign|Cgt):\s*([0-9a-f]+)$", text, re.MULTILINE)
+    return len(masks) == 2 and not any(int(mask, 16) >> (signal - 1) & 1 for mask in masks)

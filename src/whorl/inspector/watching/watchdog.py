@@ -1,0 +1,318 @@
+"""The watchdog: one thread that looks at every watched loop from outside, and reports stalls while they last.
+
+A loop stalls when it is awake, in a turn, and has not gone on to the next callback for as long as the
+threshold. The watchdog looks four times in that. It reads numbers that the loop counts anyway (`looks`), so
+the loop does nothing for it.
+
+While C code holds the interpreter's lock, this thread cannot look. The compiled build's native thread then
+asks the stalled thread for its stack by a signal. The handler is faulthandler's: it runs in the thread itself
+and writes to a file in memory. Uncompiled, the stack is taken when the lock is free, and is marked `late`.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from whorl.core.kernel.kernel import Kernel
+from whorl.core.loop.loop import Loop
+from whorl.inspector.watching import looks, runs, threads
+from whorl.inspector.watching.collector import CollectionTimes
+from whorl.inspector.watching.looker import Looker
+from whorl.inspector.watching.reports import Reports
+from whorl.inspector.watching.stacks import StackFile
+from whorl.inspector.watching.watched import WatchedLoop
+
+LOOKS_PER_THRESHOLD = 4
+SHORTEST_INTERVAL_NS = 5_000_000
+LONGEST_INTERVAL_NS = 250_000_000
+END_WAIT = 2.0  # seconds that `stop` waits for the thread
+
+logger = logging.getLogger("whorl.inspector")
+
+
+class Watchdog:
+    """Watches `loop`, or with None every loop that runs. One lock guards each look."""
+
+    def __init__(self, loop: Loop | None, threshold: float, signal: int | None) -> None:
+        self._only = None if loop is None else weakref.ref(loop)
+        self.collector = CollectionTimes()
+        self.reports = Reports(self._busy)
+        self._looker = Looker(self.reports, self.collector)
+        self._stack_file = StackFile(signal or 0)
+        self._set_threshold_only(threshold)
+        self._forget_everything()
+
+    #: Called when the first loop of the process runs, and again so in a forked child.
+    at_start: Callable[[], object] | None = None
+    #: Called at each look, in the watchdog's thread.
+    at_look: Callable[[], object] | None = None
+
+    @property
+    def starved(self) -> int:
+        """Return how many callbacks were late only because others had the processor."""
+        return self._looker.starved
+
+    def _set_threshold_only(self, threshold: float) -> None:
+        self.threshold = threshold
+        self._looker.threshold_ns = max(1, round(threshold * 1e9))
+        interval = self._looker.threshold_ns // LOOKS_PER_THRESHOLD
+        self._interval_ns = min(max(interval, SHORTEST_INTERVAL_NS), LONGEST_INTERVAL_NS)
+
+    def _forget_everything(self) -> None:
+        """Begin without loops, stalls and threads: anew, or in a forked child."""
+        self._watched: dict[int, WatchedLoop] = {}
+        self._gone: collections.deque[tuple[WatchedLoop, int]] = collections.deque()
+        self._lock = threading.RLock()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._end = threading.Lock()  # released to end the thread's pause
+        self._look_ended = threading.Condition()
+        self._looks = 0
+        self._is_native = False
+        self.reports.forget()
+        self.collector.forget()
+        self._looker.forget()
+
+    # Beginning and end.
+
+    def start(self) -> None:
+        """Watch the loops that run now, and each that begins to."""
+        self._is_on = True
+        self.collector.start()
+        runs.add_listener(self._loop_runs)
+        for loop in runs.running_loops():
+            if self._is_meant(loop):
+                self._add(loop, _native_number(loop._thread_id))
+
+    def stop(self) -> None:
+        """End the thread, and let go of everything."""
+        self._is_on = False
+        runs.remove_listener(self._loop_runs)
+        self.collector.stop()
+        with self._starting:  # No thread begins from here on.
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            with contextlib.suppress(RuntimeError):
+                self._end.release()
+            if thread is not threading.current_thread():
+                thread.join(END_WAIT)
+        self._stop_native()
+        self._close_all()
+        self.reports.forget_those_that_go_on()
+
+    def _close_all(self) -> None:
+        """Close what is open for each loop, and for the thread."""
+        for watched in [*self._watched.values(), *(watched for watched, _ in self._gone)]:
+            watched.close()
+        self._watched.clear()
+        self._gone.clear()
+        self._looker.close()
+
+    def fork_ended(self) -> None:
+        """Begin anew in a forked child, with the first loop that runs there."""
+        if self._is_native:
+            looks.forget_native()
+        self._stack_file.close()
+        self._close_all()
+        self._forget_everything()
+
+    def set_threshold(self, threshold: float) -> None:
+        """Change the threshold, for stalls that begin from now on."""
+        if threshold == self.threshold:
+            return
+        with self._lock:
+            self._set_threshold_only(threshold)
+            if self._is_native:
+                looks.stop_native()
+                self._is_native = looks.start_native(
+                    self._looker.threshold_ns, self._interval_ns, self._stack_file.signal
+                )
+            for watched in self._watched.values():
+                watched.key = None
+                watched.place = self._place_of(watched.reference(), watched.thread)
+            self._wake()  # It sleeps for the new interval from now on.
+
+    def look_now(self) -> None:
+        """Let the thread look, and wait until it has: a stall that has just ended is known then."""
+        deadline = time.monotonic() + END_WAIT
+        with self._look_ended:
+            target = self._looks + 2  # One look may be under way.
+            while self._looks < target and time.monotonic() < deadline and self._wake():
+                self._look_ended.wait(self._interval_ns / 1e9)
+
+    def _wake(self) -> bool:
+        """End the thread's pause; return whether there is a thread."""
+        if self._thread is None:
+            return False
+        with contextlib.suppress(RuntimeError):  # It is awake already.
+            self._end.release()
+        return True
+
+    def _start_thread(self) -> None:
+        with self._starting:
+            if self._thread is not None or not self._is_on:
+                return
+            self._end.acquire()
+            if looks.HAS_NATIVE:
+                self._stack_file.open()
+                self._is_native = looks.start_native(
+                    self._looker.threshold_ns, self._interval_ns, self._stack_file.signal
+                )
+            thread = threading.Thread(target=self._run, name="whorl-watchdog", daemon=True)
+            self._thread = thread
+            try:
+                thread.start()
+            except RuntimeError:  # The interpreter ends, or the system has no more threads.
+                self._thread = None
+                self._end.release()
+                self._stop_native()
+                return
+        if self.at_start is not None:
+            self.at_start()
+
+    def record_into(self, memory: Any) -> None:
+        """Let the native thread write what it sees into this recording; None ends that."""
+        if self._is_native:
+            looks.record(memory, self._stack_file.fd)
+
+    def _stop_native(self) -> None:
+        if self._is_native:
+            looks.stop_native()
+            looks.record(None, -1)
+            self._is_native = False
+        self._stack_file.close()
+
+    # The loops.
+
+    def loops(self) -> list[Loop]:
+        """Return the watched loops that are open."""
+        watched = [item.reference() for item in list(self._watched.values())]
+        return [loop for loop in watched if loop is not None and not loop.is_closed()]
+
+    def _is_meant(self, loop: Loop) -> bool:
+        return (self._only is None or self._only() is loop) and has_real_clock(loop)
+
+    def _loop_runs(self, loop: Any) -> None:
+        """Note that a loop begins to run, in this thread."""
+        if self._is_meant(loop):
+            self._add(loop, threading.get_native_id())
+
+    def _add(self, loop: Loop, thread: int | None) -> None:
+        known = self._watched.get(id(loop))
+        if known is not None and known.reference() is loop and known.thread == thread:
+            known.run_began_ns = time.monotonic_ns()
+            return
+        if known is not None:
+            known.close()
+        self._start_thread()
+        number = id(loop)
+
+        def forget(reference: Any) -> None:
+            """Let go of a loop before its memory is freed."""
+            watched = self._watched.get(number)
+            if watched is not None and watched.reference is reference:
+                del self._watched[number]
+                looks.unwatch(watched.place)
+                watched.last_place, watched.place = watched.place, -1
+                self._gone.append((watched, time.monotonic_ns()))  # The next look ends its stall.
+
+        watched = WatchedLoop(loop, thread, forget)
+        watched.latest = self._looker.usage(watched)
+        self._watched[number] = watched
+        watched.place = self._place_of(loop, thread)
+
+    def _place_of(self, loop: Loop | None, thread: int | None) -> int:
+        return -1 if loop is None or thread is None or not self._is_native else looks.watch(loop, thread)
+
+    # Looking.
+
+    def _run(self) -> None:
+        """Look until told to end: the thread."""
+        end = self._end
+        self._looker.thread_number = threading.get_native_id()
+        self._looker.times = threads.Times(self._looker.thread_number)
+        while self._is_on and self._end is end:
+            try:
+                is_awake = self.look()
+            except Exception:
+                logger.exception("The watchdog could not look at the loops")
+                is_awake = False
+            with self._look_ended:
+                self._looks += 1
+                self._look_ended.notify_all()
+            self._looker.pause_ns = self._interval_ns * (1 if is_awake else 2)
+            end.acquire(timeout=self._looker.pause_ns / 1e9)
+        if self._is_native:
+            looks.beat(0)
+
+    def look(self) -> bool:
+        """Look at all loops once; return whether one of them is awake. Any thread may call this."""
+        with self._lock:
+            if self._is_native:
+                looks.beat(self._looker.thread_number)
+            has_notes = self._take_notes()
+            if self.at_look is not None:
+                self.at_look()
+            is_awake = False
+            while self._gone:
+                watched, gone_ns = self._gone.popleft()
+                self._looker.look_at(watched, None, gone_ns)
+                watched.close()
+            for watched in list(self._watched.values()):
+                loop = watched.reference()
+                if loop is not None:
+                    is_awake |= self._looker.look_at(watched, loop, 0)
+                del loop  # A loop that nobody uses any more ends where it would without a watchdog.
+            if has_notes:
+                looks.clear_recorded()
+            self.reports.log_the_rest()
+            return is_awake
+
+    def _take_notes(self) -> bool:
+        """Collect what the native thread noted while this one had no lock; return whether it noted any."""
+        notes = looks.captures() if self._is_native else []
+        if not notes:
+            return False
+        dumps = iter(self._stack_file.take())
+        places = {watched.place: watched for watched in list(self._watched.values())}
+        gone = {watched.last_place: (watched, until) for watched, until in list(self._gone)}
+        for place, when, was_sent, call in notes:
+            frames = next(dumps, None) if was_sent else None
+            watched = places.get(place)
+            if place in gone and when <= gone[place][1]:
+                watched = gone[place][0]
+            if watched is not None:
+                watched.notes.append((when, frames, call))
+        return True
+
+    @contextlib.contextmanager
+    def _busy(self) -> Iterator[None]:
+        """Tell the native thread that this one runs code of others, which may take long."""
+        if self._is_native:
+            looks.beat(0)
+        try:
+            yield
+        finally:
+            if self._is_native:
+                looks.beat(self._looker.thread_number)
+
+
+def has_real_clock(loop: Loop) -> bool:
+    """Return whether a loop's time is that of the system: a simulated world has no stalls."""
+    kernel: Any = type(loop._kernel)
+    return bool(kernel.now is Kernel.now)
+
+
+def _native_number(ident: Any) -> int | None:
+    """Return the kernel's number of a thread, None if Python does not know it."""
+    for thread in threading.enumerate():
+        if thread.ident == ident:
+            return thread.native_id
+    return None

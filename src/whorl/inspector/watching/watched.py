@@ -1,0 +1,115 @@
+"""A watched loop: what was seen of it, and how its thread spent the time."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from whorl.core.loop.loop import Loop
+from whorl.inspector.watching import looks, threads
+from whorl.inspector.watching.stalls import Frame, Stack, Stall
+
+LOCK_WAIT_NS = 30_000_000  # A wait for the interpreter's lock is no longer, unless C code keeps the lock.
+
+Key = tuple[int, int, int, int, int]
+
+
+class Usage(NamedTuple):
+    """The times of a loop's thread, at one moment."""
+
+    ran_ns: int | None
+    starved_ns: int | None
+    looker_starved_ns: int
+    """How long the watchdog itself had waited for a processor, perhaps with the interpreter's lock."""
+    collector_ns: int
+
+
+class Shares(NamedTuple):
+    """The time of a stalled thread, by what it did. The first three add up to the length."""
+
+    running_ns: int | None
+    starved_ns: int | None
+    asleep_ns: int | None
+    gc_ns: int
+    own_ns: int
+    """The least that is left without the time in which others had the processor."""
+
+
+class WatchedLoop:
+    """A loop, what was seen of it, and its stall if there is one."""
+
+    def __init__(self, loop: Loop, thread: int | None, forget: Callable[[Any], object]) -> None:
+        self.reference = weakref.ref(loop, forget)
+        self.name = f"<{type(loop).__name__} at {id(loop):#x}>"
+        self.run_began_ns = self.looked_ns = time.monotonic_ns()
+        self.thread = thread
+        self.times = None if thread is None else threads.Times(thread)
+        self.place = self.last_place = -1  # of the native thread; the last one when the loop is gone
+        self.key: Key | None = None  # None unless the loop was awake at the last look
+        self.progress: looks.Progress | None = None  # at the last look
+        self.began_ns = 0  # when the loop began what it does, as far as is known
+        self.seen_ns = 0  # when it was last seen doing that
+        self.base = Usage(None, None, 0, 0)  # the times when it began
+        self.latest = self.base
+        self.asleep_ns = 0  # how long the thread was surely asleep since then
+        self.next_ns = 0  # the age at which something is to be done
+        self.is_starving = False
+        self.lock_kept_ns = 0  # how long C code has kept the interpreter's lock since then
+        #: What the native thread saw: when, the stack if it got one, and the system call.
+        self.notes: list[tuple[int, tuple[Frame, ...] | None, str]] = []
+        self.stall: Stall | None = None
+        self.is_logged = False
+
+    def close(self) -> None:
+        """Let go of the loop, before its memory is freed, and of the thread's file."""
+        looks.unwatch(self.place)
+        self.place = -1
+        if self.times is not None:
+            self.times.close()
+
+    def noted_stacks(self) -> tuple[Stack, ...]:
+        """Return the stacks that came by the signal."""
+        return tuple(
+            Stack(when - self.began_ns, frames, *threads.describe_call(call), False)
+            for when, frames, call in self.notes
+            if frames is not None and when > self.began_ns
+        )
+
+    def shares(self, now: int) -> Shares:
+        """Return what the thread did since `began_ns`."""
+        length = now - self.began_ns
+        base, usage = self.base, self.latest
+        gc_ns = min(usage.collector_ns - base.collector_ns, length)
+        if base.ran_ns is None or usage.ran_ns is None:
+            return Shares(None, None, None, gc_ns, length)
+        running = min(usage.ran_ns - base.ran_ns, length)
+        if base.starved_ns is None or usage.starved_ns is None:
+            return Shares(running, None, None, gc_ns, length)
+        starved = min(usage.starved_ns - base.starved_ns, length - running)
+        asleep = length - running - starved
+        if self.thread is not None and threads.is_runnable(self.thread):
+            asleep = min(asleep, self.asleep_ns)  # The rest may be a wait that is not over.
+            starved = length - running - asleep
+        self.asleep_ns = asleep
+        # The thread may have slept because this one had the interpreter's lock, and no processor.
+        looker_starved = usage.looker_starved_ns - base.looker_starved_ns
+        return Shares(running, starved, asleep, gc_ns, running + max(0, asleep - looker_starved))
+
+
+def lock_kept(earlier: Usage, latest: Usage, late_ns: int) -> int:
+    """Return how long C code kept the interpreter's lock before a look that is so late, as far as is known.
+
+    Python's code hands the lock over when the watchdog has waited for 5 ms. If the loop's thread has run for
+    much longer meanwhile, it was in C code.
+    """
+    if late_ns < LOCK_WAIT_NS:
+        return 0
+    ran = starved = 0
+    if earlier.ran_ns is not None and latest.ran_ns is not None:
+        ran = min(latest.ran_ns - earlier.ran_ns, late_ns)
+    if earlier.starved_ns is not None and latest.starved_ns is not None:
+        starved = latest.starved_ns - earlier.starved_ns  # perhaps with the lock
+    kept = max(ran, late_ns - starved - (latest.looker_starved_ns - earlier.looker_starved_ns))
+    return kept if kept >= LOCK_WAIT_NS else 0

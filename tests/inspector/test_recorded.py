@@ -1,0 +1,479 @@
+"""What an inspected process records survives: it is read while the loop is stuck, and after a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import whorl
+from tests.aio.simulated_kernel import SimulatedHost, SimulatedKernel
+from tests.core.loop_fakes import in_child
+from tests.inspector.conftest import StallsSeen
+from whorl.core.recording import layout
+from whorl.inspector import Inspector, Recording, read
+from whorl.inspector.recorded import MOST_STALL, fitted
+from whorl.inspector.recordings.doing import all_stalls, doing
+from whorl.inspector.recordings.recording import read_file
+from whorl.inspector.watching import looks
+from whorl.inspector.watching.stalls import Frame, Stack, Stall
+
+Inspect = Callable[..., Inspector]
+RING = layout.LEAST_RING
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("WHORL_INSPECT_DIR", str(tmp_path / "inspected"))
+    return tmp_path / "inspected"
+
+
+def recordings(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.recording")) if folder.exists() else []
+
+
+def marks(recording: Recording) -> list[str]:
+    return [recording.name(event.name_id) for event in recording.events() if event.kind == layout.MARK]
+
+
+def test_file_is_there_from_the_first_run_to_the_end(inspect: Inspect, folder: Path) -> None:
+    inspected = inspect(ring=RING)
+    assert inspected.recording is None
+    whorl.run(asyncio.sleep(0))
+    [path] = recordings(folder)
+    assert inspected.recording == path
+    assert path.stat().st_mode & 0o777 == 0o600
+    inspected.mark("here")
+    found = read(os.getpid())
+    assert marks(found) == ["here"]
+    assert (found.pid, found.state) == (os.getpid(), layout.RECORDING)
+    inspected.stop()
+    assert recordings(folder) == []
+
+
+def test_file_that_was_named_stays(inspect: Inspect, tmp_path: Path) -> None:
+    path = tmp_path / "kept"
+    with inspect(ring=RING, recording=path):
+        whorl.run(asyncio.sleep(0))
+    assert read(path).state == layout.FINISHED
+    with inspect(ring=RING, recording=str(path)):  # One that is over is replaced.
+        whorl.run(asyncio.sleep(0))
+        assert read(path).state == layout.RECORDING
+
+
+def test_file_of_the_program_is_not_replaced(
+    inspect: Inspect, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "mine").write_text("dear diary" * 100)
+    inspected = inspect(ring=RING, recording=tmp_path / "mine", socket=False)
+    whorl.run(asyncio.sleep(0))
+    assert (tmp_path / "mine").read_text().startswith("dear")
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "The recording of this process can be read in it only"
+    ]
+    assert inspected.recording is None
+
+
+@pytest.mark.parametrize("what", ["link", "open", "full"])
+def test_refused_directory_is_one_warning_and_the_rest_works(
+    what: str,
+    inspect: Inspect,
+    folder: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if what == "link":
+        (tmp_path / "real").mkdir(mode=0o700)
+        folder.symlink_to(tmp_path / "real")
+    elif what == "open":
+        folder.mkdir()
+        folder.chmod(0o777)
+    else:
+
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(os, "posix_fallocate", full)
+    inspected = inspect(ring=RING, socket=False)
+    whorl.run(asyncio.sleep(0))
+    whorl.run(asyncio.sleep(0))
+    assert len(caplog.records) == 1
+    assert inspected.recording is None
+    assert recordings(folder) == []
+    inspected.mark("here")
+    assert marks(read(inspected.dump(tmp_path / "copy"))) == ["here"]
+
+
+def test_nothing_is_recorded_if_that_is_not_wanted(inspect: Inspect, folder: Path, tmp_path: Path) -> None:
+    inspected = inspect(recording=False, socket=False)
+    whorl.run(asyncio.sleep(0))
+    inspected.mark("nowhere")
+    assert inspected.recording is None
+    assert not folder.exists()
+    with pytest.raises(RuntimeError, match="no loop was recorded"):
+        inspected.dump(tmp_path / "copy")
+
+
+def test_stall_is_in_the_file_while_it_lasts_and_afterwards(inspect: Inspect, folder: Path) -> None:
+    inspected = inspect(threshold=0.05, ring=RING, socket=False)
+    seen: list[Recording] = []
+    inspected.subscribe(lambda stall: seen.append(read(os.getpid())))
+
+    async def main() -> None:
+        await asyncio.sleep(0)
+        time.sleep(0.3)
+
+    whorl.run(main())
+    StallsSeen(inspected)
+    assert inspected.watchdog is not None
+    inspected.watchdog.look_now()
+    first, last = seen[0].stalls()[0], seen[-1].stalls()[0]
+    assert (first["ended"], last["ended"]) == (False, True)
+    assert "time.sleep(0.3)" in first["text"]
+    [event] = [event for event in read(os.getpid()).events() if event.kind == layout.STALLED]
+    assert event.subject == last["number"]
+    assert abs(event.took_ns - last["length_ns"]) < 2 * layout.TOOK_UNIT_NS
+
+
+def test_long_collection_is_an_event(inspect: Inspect, folder: Path) -> None:
+    inspected = inspect(ring=RING, socket=False)
+    whorl.run(asyncio.sleep(0))
+    kept = [[number] for number in range(300_000)]
+    gc.collect()
+    assert inspected.recording is not None
+    events = [event for event in read(inspected.recording).events() if event.kind == layout.COLLECTED]
+    assert max(event.took_ns for event in events) >= layout.SHORTEST_RECORDED_NS
+    assert min(event.took_ns for event in events) >= layout.SHORTEST_RECORDED_NS
+    assert events[-1].subject == 2
+    del kept
+
+
+def test_stall_is_cut_to_its_place() -> None:
+    frame = Frame("/" + "f" * 300, 7, "function" * 10, "source" * 100)
+    frames = tuple(frame._replace(line=number) for number in range(100))
+    stall = Stall(
+        *(1, "loop", 2, 3, 4, True, 5, 6, 7, 8, None, "call", "task"),
+        tuple(Stack(1, frames, "read", "/x", False) for _ in range(8)),
+    )
+    data = fitted(stall)
+    assert len(data) <= MOST_STALL
+    found = json.loads(data)
+    assert found["stacks"][0]["frames"][-1][1] == 99
+    assert found["number"] == 1
+
+
+def test_a_simulated_world_is_recorded_in_memory(inspect: Inspect, folder: Path, tmp_path: Path) -> None:
+    loop: Any = whorl.EventLoop(kernel=SimulatedKernel(), host=SimulatedHost())
+    inspected = inspect(loop=loop, ring=RING)
+    try:
+        loop.run_until_complete(asyncio.sleep(1))
+        inspected.mark("inside")
+        assert inspected.watchdog is None
+        assert inspected.recording is None
+        assert not folder.exists()
+        copy = read(inspected.dump(tmp_path / "copy"))
+        assert (copy.pid, marks(copy)) == (0, ["inside"])
+    finally:
+        loop.close()
+
+
+def test_copies_are_written_at_stalls_and_the_last_are_kept(inspect: Inspect, folder: Path) -> None:
+    inspected = inspect(threshold=0.02, ring=RING, socket=False, dump_on=("stall", "exit"), keep=2)
+
+    async def main() -> None:
+        for _ in range(3):
+            await asyncio.sleep(0.01)
+            time.sleep(0.15)
+
+    whorl.run(main())
+    assert inspected.watchdog is not None
+    inspected.watchdog.look_now()
+    number = len(inspected.stalls())
+    inspected.stop()
+    kept = [path.name for path in sorted(folder.glob("whorl-*"))]
+    assert kept == sorted(f"whorl-{os.getpid()}-{n}.recording" for n in (number, number + 1))
+
+
+def test_copy_is_written_at_an_error_of_a_loop(inspect: Inspect, folder: Path) -> None:
+    inspected = inspect(threshold=0.02, ring=RING, socket=False, dump_on=("error",))
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda *_: None)
+        loop.call_exception_handler({"message": "wrong"})
+
+    whorl.run(main())
+    assert inspected.recorded is not None
+    loop: Any = whorl.new_event_loop()
+    loop.run_until_complete(main())
+    assert inspected.watchdog is not None
+    inspected.watchdog.look_now()
+    loop.close()
+    assert len(list(folder.glob("whorl-*"))) >= 1
+
+
+def test_signal_that_is_used_writes_no_copy(
+    inspect: Inspect, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = signal.signal(signal.SIGUSR2, lambda *_: None)
+    try:
+        with inspect(ring=RING, socket=False, dump_on=("SIGUSR2",)):
+            assert "used already" in caplog.text
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+
+
+def test_signal_that_is_free_writes_a_copy(inspect: Inspect, folder: Path) -> None:
+    with inspect(ring=RING, socket=False, dump_on=("SIGUSR2",)):
+        whorl.run(asyncio.sleep(0))
+        os.kill(os.getpid(), signal.SIGUSR2)
+        until(lambda: list(folder.glob("whorl-*")))
+    assert signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL
+
+
+def until(what: Callable[[], Any], seconds: float = 30) -> Any:
+    """Return what a function returns when that is true."""
+    end = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    return found
+
+
+# Other processes.
+
+
+def test_forked_child_writes_a_file_of_its_own(inspect: Inspect, folder: Path) -> None:
+    inspected = inspect(ring=RING, socket=False)
+    whorl.run(asyncio.sleep(0.01))
+    [mine] = recordings(folder)
+    before = mine.read_bytes()
+    descriptors = len(os.listdir("/proc/self/fd"))
+
+    def child() -> None:
+        assert inspected.recording is None
+        inspected.mark("nowhere")
+        whorl.run(asyncio.sleep(0))
+        assert inspected.recording not in (None, mine)
+        assert inspected.recording is not None
+        assert inspected.recording.name.startswith(f"{os.getpid()}-")
+        inspected.mark("the child's")
+        assert marks(read(os.getpid())) == ["the child's"]
+        inspected.stop()
+        assert len(os.listdir("/proc/self/fd")) < descriptors
+
+    assert in_child(child) == 0
+    after = mine.read_bytes()
+    clean = slice(layout.ALIVE_AT + 8, None)  # The watchdog goes on here.
+    assert after[clean] == before[clean]
+    assert recordings(folder) == [mine]
+
+
+def test_fork_inside_a_callback_leaves_the_parents_file_alone(inspect: Inspect, folder: Path) -> None:
+    inspected = inspect(ring=RING, socket=False, record_all=True)
+    status: list[int] = []
+
+    async def main() -> None:
+        await asyncio.sleep(0)
+        if (pid := os.fork()) == 0:
+            gc.collect()
+            inspected.mark("nowhere")
+            os._exit(0 if inspected.recording is None else 1)
+        status.append(os.waitpid(pid, 0)[1])
+
+    whorl.run(main())
+    assert status == [0]
+    assert marks(read(os.getpid())) == []
+
+
+def recorded_in_child(names: Any) -> None:
+    whorl.run(asyncio.sleep(0))
+    running = whorl.inspector.inspector.current()
+    names.put(None if running is None else str(running.recording))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_child_of_multiprocessing_removes_its_file(
+    method: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHORL_INSPECT", "ring=64KiB,threshold=0.1")
+    with whorl.inspector.start(ring=RING, threshold=0.1):
+        whorl.run(asyncio.sleep(0))
+        mine = recordings(folder)
+        context = multiprocessing.get_context(method)
+        names: Any = context.SimpleQueue()
+        process = context.Process(target=recorded_in_child, args=(names,))  # type: ignore[attr-defined]
+        process.start()
+        process.join(60)
+        found = names.get()
+        assert process.exitcode == 0
+        assert Path(str(found)).name.startswith(f"{process.pid}-")
+        assert recordings(folder) == mine
+
+
+PROGRAM = """
+import asyncio, ctypes, os, sys, time, whorl, whorl.inspector
+
+async def handle_order():
+    await asyncio.sleep(0)
+    print("begins", flush=True)
+    if sys.argv[1] == "sleeps":
+        time.sleep(600)
+    elif sys.argv[1] == "holds":
+        sum(range(10**11))
+    elif sys.argv[1] == "crashes":
+        ctypes.string_at(0)
+    elif sys.argv[1] == "leaves":
+        os._exit(3)
+    elif sys.argv[1] == "executes":
+        os.execv(sys.executable, [sys.executable, "-c", sys.argv[2], "sleeps"])
+    end = time.monotonic() + 600
+    while time.monotonic() < end:
+        await asyncio.sleep(0.001)
+        sum(range(100_000))
+
+async def main():
+    await asyncio.create_task(handle_order(), name="order 4711")
+
+whorl.inspector.start(threshold=0.05, ring=1 << 20)
+whorl.run(main())
+"""
+
+
+@pytest.fixture
+def begin(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start a program that is recorded."""
+    begun = []
+
+    def begin(*arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        begun.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begins\n"
+        return process
+
+    yield begin
+    for process in begun:
+        process.kill()
+        process.communicate()
+
+
+Begin = Callable[..., "subprocess.Popen[str]"]
+
+
+def stalls_shown(source: object) -> tuple[int, list[dict[str, Any]]]:
+    found = subprocess.run(
+        [sys.executable, "-m", "whorl", "stalls", str(source), "--json"], capture_output=True, timeout=60
+    )
+    return found.returncode, json.loads(found.stdout)["stalls"] if found.returncode == 0 else []
+
+
+@pytest.mark.slow
+def test_stalls_are_shown_while_the_loop_sleeps_and_while_it_is_stopped(begin: Begin) -> None:
+    pytest.importorskip("click")
+    process = begin("sleeps")
+    until(lambda: read(process.pid).stalls())
+    process.send_signal(signal.SIGSTOP)
+    code, [stall] = stalls_shown(process.pid)
+    assert code == 0
+    assert (stall["ended"], stall["task"]) == (False, "order 4711 (handle_order)")
+    assert "time.sleep(600)" in stall["text"]
+    assert stall["syscall"] == "clock_nanosleep"
+    process.kill()
+    process.wait()
+    assert stalls_shown(process.pid)[1][0]["number"] == stall["number"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not looks.HAS_NATIVE, reason="the native thread is compiled")
+def test_line_that_holds_the_lock_is_in_the_file_while_it_runs(begin: Begin) -> None:
+    process = begin("holds")
+    stall = until(lambda: [stall for stall in all_stalls(read(process.pid)) if stall["stacks"]])[0]
+    assert stall["gil_held"] is True
+    frame = stall["stacks"][0]["frames"][-1]
+    assert frame[2] == "handle_order"
+    assert stall["task"] == "order 4711"
+    before = read(process.pid).alive_ns
+    until(lambda: read(process.pid).alive_ns > before)  # It is known to live.
+    recording = read(process.pid)
+    what = doing(recording, recording.loops()[0])
+    assert what is not None
+    assert what.task == "order 4711"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["killed", "crashes", "leaves"])
+def test_last_moments_survive(end: str, begin: Begin, folder: Path) -> None:
+    process = begin("works" if end == "killed" else end)
+    if end == "killed":
+        time.sleep(0.5)
+        killed_ns = time.monotonic_ns()
+        process.kill()
+    process.wait()
+    [path] = recordings(folder)
+    found = read_file(path)
+    assert found.state == layout.RECORDING
+    if end == "killed":
+        last_ns = max(event.at_ns + event.took_ns for event in found.events())
+        assert killed_ns - last_ns < 100_000_000
+    assert read(process.pid).pid == process.pid
+
+
+@pytest.mark.slow
+def test_program_that_replaces_itself_has_a_new_file(begin: Begin, folder: Path) -> None:
+    process = begin("executes", PROGRAM)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begins\n"
+    until(lambda: read(process.pid).stalls())
+    [path] = recordings(folder)
+    assert path.name.startswith(f"{process.pid}-")
+
+
+def test_program_that_ends_leaves_no_file(folder: Path) -> None:
+    code = "import asyncio, whorl, whorl.inspector as i; i.start(); whorl.run(asyncio.sleep(0))"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_workers_of_gunicorn_have_files_of_their_own(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("gunicorn")
+    pytest.importorskip("uvicorn")
+    worker = "tests.frameworks.gunicorn_worker.WhorlWorker"
+    server = subprocess.Popen(
+        [sys.executable, "-m", "gunicorn", "-w", "4", "-k", worker,
+         "-b", f"unix:{tmp_path}/socket", "tests.frameworks.asgi_app:app"],
+        env=os.environ | {"WHORL_INSPECT": "ring=64KiB"},
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        until(lambda: len(recordings(folder)) == 4, 60)
+        workers = {int(path.name.partition("-")[0]) for path in recordings(folder)}
+        assert len(workers - {server.pid}) == 4
+        until(lambda: {read(pid).pid for pid in workers} == workers)
+        for pid in workers:
+            open_files = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+            assert [path.partition("-")[0] for path in open_files if path.endswith(".recording")] == [
+                str(folder / str(pid))
+            ]
+    finally:
+        server.terminate()
+        server.wait(60)
