@@ -134,7 +134,7 @@ def test_verdict_knows_blocking_without_the_watchdog() -> None:
 
 def test_verdict_of_a_stuck_loop_comes_first() -> None:
     made = Made().event(layout.STEP, 0, 200 * MS, name="handle", number=1).task(5, 3, "order 4711")
-    made.loop(call_began_ns=MS, call_name=made.name("handle_order"), call_task=3)
+    made.loop(run_began_ns=1, call_began_ns=MS, call_name=made.name("handle_order"), call_task=3)
     made.memory[layout.ALIVE_AT : layout.ALIVE_AT + 8] = (3001 * MS).to_bytes(8, "little")
     assert verdict(made)[0] == (
         "bad",

@@ -227,7 +227,7 @@ def test_collector_timers_and_marks_are_shown() -> None:
 
 def test_callback_that_runs_at_the_end_is_a_span_until_then() -> None:
     made = Made().event(layout.MARK, 0)
-    made.loop(call_began_ns=MS, call_name=made.name("handle_order"), updated_ns=MS)
+    made.loop(run_began_ns=1, call_began_ns=MS, call_name=made.name("handle_order"), updated_ns=MS)
     made._set(layout.ALIVE_AT, 900 * MS)
     found = rows(made)
     assert spans(found, "handle_order") == [(1000, 899_000)]

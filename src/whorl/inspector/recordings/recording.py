@@ -147,9 +147,9 @@ class Recording:
                     stall = json.loads(self._data[at + 4 : at + 4 + length])
                 except ValueError:
                     continue
-                if isinstance(stall, dict):
+                if isinstance(stall, dict) and type(stall.get("number")) is int:
                     found.append(stall)
-        return sorted(found, key=lambda stall: stall.get("number", 0))
+        return sorted(found, key=lambda stall: stall["number"])
 
     def events(self) -> Iterator[Event]:
         """Yield the events that are left, in the order in which they were written."""

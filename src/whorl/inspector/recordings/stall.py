@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from whorl.inspector.recordings.doing import all_stalls
 from whorl.inspector.recordings.recording import Recording
 from whorl.inspector.tables.wording import shown
 
@@ -72,7 +73,7 @@ class RecordedStall(NamedTuple):
 
 def stalls_of(recording: Recording) -> list[RecordedStall]:
     """Return the stalls of a recording, oldest first."""
-    return [_stall(plain) for plain in recording.stalls()]
+    return [_stall(plain) for plain in all_stalls(recording)]
 
 
 def _stall(plain: dict[str, Any]) -> RecordedStall:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from whorl.core.recording import layout
+from whorl.inspector.recordings.doing import doing
 from whorl.inspector.recordings.stall import stalls_of
 from whorl.inspector.recordings.timeline import Span, Timeline
 from whorl.inspector.tables.wording import count
@@ -119,12 +120,10 @@ class Summary:
     def running(self) -> Iterator[tuple[int, str, str, int]]:
         """Yield the callbacks that had not ended: loop, name, task, how long they had run."""
         for loop in self.loops:
-            began = loop.fields["call_began_ns"]
-            if loop.fields["state"] == 1 and began:
-                name = self.timeline.name(loop.fields["call_name"]) or "a callback"
-                number = loop.fields["call_task"]
-                task = self.timeline.task(loop.number, number) if number else ""
-                yield loop.number, name, task, self.timeline.end_ns - began
+            runs = doing(self.timeline.recording, loop)
+            if runs is not None:
+                took = self.timeline.end_ns - runs.since_ns
+                yield loop.number, runs.call or "a callback", runs.task, took
 
     @property
     def utilization(self) -> float | None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from whorl.core.recording import layout
+from whorl.inspector.recordings.doing import doing
 from whorl.inspector.recordings.recording import Event, RecordedLoop, Recording
 from whorl.inspector.recordings.stall import RecordedStall, stalls_of
 from whorl.inspector.recordings.timeline import NESTED, Span, Timeline, program
@@ -282,16 +283,14 @@ class Trace:
 
     def _running(self, loop: RecordedLoop) -> Iterator[Row]:
         """Yield the callback or the sleep that a loop was in at the end."""
-        fields, end = loop.fields, self._timeline.end_ns
-        if fields["call_began_ns"]:
-            name = self._timeline.name(fields["call_name"]) or "a callback"
-            args = {"flag": LOST_END}
-            if fields["call_task"]:
-                args["task"] = self._timeline.task(loop.number, fields["call_task"])
-            yield self._span(name, fields["call_began_ns"], end, loop.number, cat="callback", args=args)
-        elif fields["sleep_began_ns"]:
-            args = {"flag": LOST_END}
-            yield self._span("sleep", fields["sleep_began_ns"], end, loop.number, cat="poll", args=args)
+        end, flag = self._timeline.end_ns, {"flag": LOST_END}
+        runs, began = doing(self._recording, loop), loop.fields["sleep_began_ns"]
+        if runs is not None:
+            args = flag | ({"task": runs.task} if runs.task else {})
+            name = runs.call or "a callback"
+            yield self._span(name, runs.since_ns, end, loop.number, cat="callback", args=args)
+        elif loop.fields["state"] == 1 and began:
+            yield self._span("sleep", began, end, loop.number, cat="poll", args=flag)
 
 
 def _details_of(stall: RecordedStall) -> Row:
