@@ -146,10 +146,15 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.inspector.asking.answers": (os, select, socket, time),
     "whorl.inspector.asking.client": (os, socket, time),
     "whorl.inspector.asking.commands": (os,),
-    "whorl.inspector.asking.directory": (os,),
+    "whorl.inspector.asking.directory": (os, time),
     "whorl.inspector.asking.finding": (os, time),
     "whorl.inspector.asking.places": (os,),
-    "whorl.inspector.asking.traced_run": (os, signal, subprocess),  # the program, not the loop's children
+    "whorl.inspector.asking.stuck": (time,),
+    # It starts the program of `whorl trace`, which is no child of a loop.
+    "whorl.inspector.asking.traced_run": (os, signal, subprocess),
+    "whorl.inspector.dumps": (os, signal),
+    "whorl.inspector.recorded": (os, time),
+    "whorl.inspector.recordings.file": (os, time),
     "whorl.inspector.recordings.recording": (os,),
     "whorl.inspector.opentelemetry": (time,),
     "whorl.inspector.watching.runs": (os,),

@@ -1,4 +1,4 @@
-"""What an inspected process records survives: it is read while the loop is stuck, and after a crash."""
+"""The recording of an inspected process is read while the loop is stuck, and survives a crash."""
 
 from __future__ import annotations
 
@@ -468,7 +468,8 @@ def test_workers_of_gunicorn_have_files_of_their_own(folder: Path, tmp_path: Pat
         until(lambda: len(recordings(folder)) == 4, 60)
         workers = {int(path.name.partition("-")[0]) for path in recordings(folder)}
         assert len(workers - {server.pid}) == 4
-        until(lambda: {read(pid).pid for pid in workers} == workers)
+        until(lambda: all(path.read_bytes()[:8] == layout.MAGIC for path in recordings(folder)))
+        assert {read(pid).pid for pid in workers} == workers
         for pid in workers:
             open_files = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
             assert [path.partition("-")[0] for path in open_files if path.endswith(".recording")] == [

@@ -49,7 +49,7 @@ cdef class Figures:
     cdef Counters *counters
     cdef Counters *_first
     cdef Buckets *histograms
-    cdef Block *_own
+    cdef Block *_home
 
     cpdef object count_error(self)
     cpdef object count_jobs(self, int64_t submitted, int64_t begun, int64_t ended)
@@ -98,25 +98,25 @@ cdef inline int lie_in(Figures figures, Block *place) except -1:
 
 cdef inline int move_into(Figures figures, Block *place) except -1:
     # The own block stays, as to move back must not fail.
-    if figures._own != NULL:
+    if figures._home != NULL:
         raise RuntimeError("the loop is being recorded already")
     if figures.histograms == NULL:
         raise MemoryError
-    figures._own = <Block *>figures.counters
+    figures._home = <Block *>figures.counters
     return lie_in(figures, place)
 
 
 cdef inline int move_back(Figures figures) except -1:
-    if figures._own != NULL:
-        lie_in(figures, figures._own)
-        figures._own = NULL
+    if figures._home != NULL:
+        lie_in(figures, figures._home)
+        figures._home = NULL
     return 0
 
 
 cdef inline int release(Figures figures) except -1:
-    if figures._own != NULL:
-        figures.counters = &figures._own.counters
-        figures._own = NULL
+    if figures._home != NULL:
+        figures.counters = &figures._home.counters
+        figures._home = NULL
     if figures.counters != figures._first:
         keep_block(figures.counters)
     PyMem_RawFree(figures._first)

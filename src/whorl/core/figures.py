@@ -74,9 +74,9 @@ if not cython.compiled:
 
     def move_into(figures: Figures, place: memoryview) -> None:
         """Let the figures lie in this memory. Uncompiled, it gets copies, by `copy_figures`."""
-        if figures._own is not None:
+        if figures._home is not None:
             raise RuntimeError("the loop is being recorded already")
-        figures._own = place.cast("q")
+        figures._home = place.cast("q")
         copy_figures(figures)
 
     def copy_figures(figures: Figures) -> None:
@@ -85,11 +85,11 @@ if not cython.compiled:
         for buckets in figures.histograms:
             numbers += [buckets.total, buckets.most, *buckets.counts]
         for index, number in enumerate(numbers):
-            figures._own[index] = number
+            figures._home[index] = number
 
     def move_back(figures: Figures) -> None:
         """Let the figures lie in memory of their own again."""
-        figures._own = None
+        figures._home = None
 
     def release(figures: Figures) -> None:
         """Free the memory; uncompiled, Python does."""
@@ -145,8 +145,8 @@ if not cython.compiled:
 class Figures:
     """The counters and histograms of a loop."""
 
-    # `_own` is the memory of their own while they lie elsewhere (`move_into`).
-    __slots__ = ("_own", "counters", "histograms")
+    # `_home` is the memory of their own while they lie elsewhere (`move_into`).
+    __slots__ = ("_home", "counters", "histograms")
 
     def __cinit__(self) -> None:
         self.counters = first_counters(self)
@@ -155,7 +155,7 @@ class Figures:
     def __init__(self) -> None:
         if not cython.compiled:
             self.__cinit__()
-            self._own: Any = None
+            self._home: Any = None
 
     def __dealloc__(self) -> None:
         release(self)

@@ -8,9 +8,9 @@ The step of a task is told by its callback, without a task factory. asyncio's ta
 callbacks, both of which know the task. Whorl's own tasks stand in the queue themselves. `know_tasks` says
 what the classes of tasks are.
 
-All of this needs the interpreter's lock. Without it, three things would have to change: the move of the
-figures into the slot, which other threads may be adding to; the ring's next place, which would have to be
-taken atomically; and `times_of`, which may read a record while the loop frees it.
+All of this needs the interpreter's lock. A build without it would have to change three things. Other threads
+may add to the figures while they move. The ring's next place would have to be taken atomically. And
+`times_of` may read a record while the loop frees it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from whorl.core import metrics
 from whorl.core.callback import Callback, GuardedCallback, Runnable
 from whorl.core.kernel.kernel import Kernel
-from whorl.core.metrics import CALLBACK as CALLBACK_TIMES
 from whorl.core.recording import layout
 from whorl.core.recording.task_table import EndedTasks, TaskTable, TaskTimes
 
@@ -77,6 +77,8 @@ STEPS = _FIELDS.index("steps")
 OPEN = 1
 CLOSED = 2
 
+CALLBACK_TIMES = metrics.CALLBACK
+
 # The kinds of events, and their flags.
 TURN = layout.TURN
 POLL = layout.POLL
@@ -117,7 +119,7 @@ _COMPILED_FUNCTION: type = type(vars(Callback)["cancel"])
 
 
 class TaskKind:
-    """How to ask the tasks of one class; nothing of the program's is called for it."""
+    """The functions by which to ask the tasks of one class; no code of the program's runs in them."""
 
     __slots__ = ("coro_of", "failure_of", "is_cancelled", "is_done", "name_of")
 
@@ -261,10 +263,12 @@ class Recorder:
     )
 
     def __init__(self, memory: Any, *, shortest_ns: int = layout.SHORTEST_RECORDED_NS) -> None:
-        """Write into a buffer that `layout.lay_out` has laid out.
+        """Write into a buffer that `layout.lay_out` has laid out. Raises ValueError for another one.
 
         Callbacks, steps, sleeps and turns that are shorter than `shortest_ns` have no events; 0: all have.
         """
+        if cython.compiled and self._name_ids is not None:
+            raise RuntimeError("the recorder is initialized already")
         self._view: Any = memoryview(memory).cast("B")
         if self._view.readonly or len(self._view) < layout.HEADER_SIZE:
             raise ValueError("a recording needs memory that can be written and has been laid out")
@@ -387,7 +391,7 @@ class Recorder:
         for former in self._open:
             opened = None if former is None else former()
             if opened is not None:
-                opened._let_go()
+                opened._leave_slot()
         self._view = None
 
 
@@ -485,6 +489,8 @@ class LoopRecorder:
     )
 
     def __init__(self, recorder: Recorder, loop: Any, slot: int, number: int) -> None:
+        if getattr(self, "number", 0):
+            raise RuntimeError("the recorder is initialized already")
         self._is_open = False
         self._recorder = recorder
         self._slot = slot
@@ -538,9 +544,9 @@ class LoopRecorder:
             self._fields[CALL_BEGAN] = self._fields[SLEEP_BEGAN] = 0
             self._fields[STATE] = CLOSED
             refresh_figures(self)
-            self._let_go()
+            self._leave_slot()
 
-    def _let_go(self) -> None:
+    def _leave_slot(self) -> None:
         """Move the figures back, and write to the recording no more."""
         if self._is_open:
             self._is_open = False
@@ -560,6 +566,8 @@ class LoopRecorder:
 
     def times_of(self, task: Any) -> TaskTimes | None:
         """Return the times of a task up to now; None if it has ended, or was not seen yet."""
+        if not self._is_open:
+            return None
         record = find(self._table, task)
         if not is_record(record):
             return None

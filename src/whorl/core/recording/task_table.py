@@ -30,7 +30,7 @@ class TaskTimes(NamedTuple):
 
 
 class EndedTasks(NamedTuple):
-    """What the ended tasks of one coroutine function have in common. Durations are nanoseconds."""
+    """The figures of the ended tasks of one coroutine function. Durations are nanoseconds."""
 
     coroutine: str
     tasks: int
@@ -124,15 +124,12 @@ class TaskTable:
 
     __slots__ = ("_count", "_limit", "_mask", "_records")
 
-    def __cinit__(self) -> None:
+    def __init__(self) -> None:
         self._limit = LEAST_LIMIT
         self._count = self._mask = 0
-        begin_table(self)
-
-    def __init__(self) -> None:
         if not cython.compiled:
-            self._records: Any
-            self.__cinit__()
+            self._records: Any = None
+        begin_table(self)
 
     def __dealloc__(self) -> None:
         end_table(self)

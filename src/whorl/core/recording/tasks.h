@@ -49,7 +49,8 @@ static inline PyObject *whorl_stepped_by(PyObject *called) {
         PyMethodDef *method = ((PyCFunctionObject *)called)->m_ml;
         PyObject *self = ((PyCFunctionObject *)called)->m_self;
         if (whorl_wakeup == NULL && self != NULL && whorl_task_type != NULL
-            && PyType_IsSubtype(Py_TYPE(self), whorl_task_type) && strcmp(method->ml_name, "task_wakeup") == 0)
+            && PyType_IsSubtype(Py_TYPE(self), whorl_task_type)
+            && strcmp(method->ml_name, "task_wakeup") == 0)
             whorl_wakeup = method;
         if (method == whorl_wakeup && self != NULL)
             owner = self;

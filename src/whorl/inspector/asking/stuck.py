@@ -1,4 +1,4 @@
-"""What a recording knows of a process that does not answer: its stalls, and what it does now."""
+"""The facts that a recording has of a process that does not answer: its stalls, and its current call."""
 
 from __future__ import annotations
 

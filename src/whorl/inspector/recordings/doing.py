@@ -1,4 +1,4 @@
-"""What a loop is doing, by its recording: also while C code holds the interpreter's lock."""
+"""The current call of a loop, and its stalls, by its recording: also while C code holds the lock."""
 
 from __future__ import annotations
 

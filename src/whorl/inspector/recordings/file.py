@@ -1,7 +1,7 @@
 """The memory of a recording: a file that is mapped, or the process's own.
 
 The file is in a directory in memory, so nothing waits for a disk. All of its memory is there before the first
-byte is written: a full file system is an error at once, and no signal to a loop later.
+byte is written. So a full file system is an error at once, and no signal to a loop later.
 """
 
 from __future__ import annotations
