@@ -24,7 +24,6 @@ from whorl.inspector.asking import directory
 from whorl.inspector.recordings import file
 from whorl.inspector.recordings.doing import plain
 from whorl.inspector.settings import Settings
-from whorl.inspector.tables.task_kinds import know_all_tasks
 from whorl.inspector.watching import runs
 from whorl.inspector.watching.stalls import Stall
 from whorl.inspector.watching.watchdog import Watchdog, has_real_clock
@@ -39,7 +38,6 @@ class Memory:
 
     def __init__(self, memory: mmap.mmap, shortest_ns: int, path: str | None) -> None:
         self.memory = memory
-        know_all_tasks()
         self.recorder = Recorder(memory, shortest_ns=shortest_ns)
         self.path = path
 
