@@ -24,6 +24,7 @@ from whorl.inspector.asking import directory
 from whorl.inspector.recordings import file
 from whorl.inspector.recordings.doing import plain
 from whorl.inspector.settings import Settings
+from whorl.inspector.tables.task_kinds import know_all_tasks
 from whorl.inspector.watching import runs
 from whorl.inspector.watching.stalls import Stall
 from whorl.inspector.watching.watchdog import Watchdog, has_real_clock
@@ -141,6 +142,7 @@ class Recorded:
             known = self._attached.get(id(loop))
             if not self._is_on or (known is not None and known.reference() is loop):
                 return
+            know_all_tasks()
             self._close_ended()
             opened = self._memory_for(loop).recorder.open_loop(loop)
             if opened is None:

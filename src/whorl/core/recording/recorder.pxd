@@ -173,7 +173,7 @@ cdef class LoopRecorder:
     cdef unsigned long _thread
     cdef int64_t *_fields
 
-    cdef object _leave_slot(self)
+    cpdef object _leave_slot(self)
     @cython.locals(called=object, callback=Callback, key=uintptr_t, name=int64_t)
     cdef int64_t _name_of(self, Runnable entry) except -1
     @cython.locals(name=int64_t)

@@ -494,7 +494,7 @@ class LoopRecorder:
         self._is_open = False
         self._recorder = recorder
         self._slot = slot
-        self._slot_at = recorder._loops_at + slot * layout.LOOP_SIZE
+        self._slot_at = self._recorder._loops_at + slot * layout.LOOP_SIZE
         self.number = number
         self._kernel: Kernel = loop._kernel
         self._figures: Figures = loop._figures
@@ -527,7 +527,7 @@ class LoopRecorder:
         self._handle_count = len(loop._open_handles())
         self._thread = 0  # the thread that the slot has
         # The slot.
-        recorder._view[self._slot_at : self._slot_at + layout.LOOP_SIZE] = bytes(layout.LOOP_SIZE)
+        self._recorder._view[self._slot_at : self._slot_at + layout.LOOP_SIZE] = bytes(layout.LOOP_SIZE)
         self._fields: Any
         begin_fields(self)
         self._fields[NUMBER] = number
