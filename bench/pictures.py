@@ -72,7 +72,7 @@ def main() -> None:
         whorl("trace", str(recording), "-o", str(trace))
         photograph(arguments.chromium, page.as_uri(), PICTURES / "report.png", 1000, 1160)
         shown = in_speedscope(arguments.speedscope, trace, folder)
-        photograph(arguments.chromium, shown, PICTURES / "trace.png", 1200, 600)
+        photograph(arguments.chromium, shown, PICTURES / "trace.png", 1200, 230)
 
 
 if __name__ == "__main__":

@@ -81,6 +81,7 @@ def test_trace_of_a_recording_is_compressed_by_its_name(run: Run, folder: Path) 
     assert gzip.decompress((folder / "shop.json.gz").read_bytes()) == (folder / "shop.json").read_bytes()
 
 
+@pytest.mark.slow
 def test_trace_of_the_last_seconds_is_shorter(run: Run, folder: Path) -> None:
     (folder / "shop.recording").write_bytes(served().data())
     run("trace", "shop.recording", "-o", "all.json")
@@ -141,6 +142,7 @@ def test_trace_of_a_program_is_written_however_it_ends(run: Run, folder: Path, e
     assert "handle_order" in names(folder / "app.json")
 
 
+@pytest.mark.slow
 def test_arguments_after_a_program_are_its_own(run: Run, folder: Path) -> None:
     (folder / "app.py").write_text(BLOCKS.format(end="sys.exit(int(sys.argv[2]))"))
     assert run("trace", "app.py", "--seconds", "3")[0] == 3
@@ -152,6 +154,7 @@ def test_program_without_a_loop_is_said_to_have_no_trace(run: Run, folder: Path)
     assert run("trace", "app.py") == (4, "whorl: nothing was recorded: no loop of Whorl's has run\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_for_both", [True, False])
 def test_interrupted_program_has_its_trace(folder: Path, is_for_both: bool) -> None:
     (folder / "app.py").write_text(BLOCKS.format(end="print('ready', flush=True); await asyncio.sleep(60)"))
@@ -190,6 +193,7 @@ def test_stuck_process_is_dumped(run: Run, folder: Path, stuck: subprocess.Popen
     assert "handle_order" in {recording.name(event.name_id) for event in recording.events()}
 
 
+@pytest.mark.slow
 def test_stopped_process_has_a_trace_and_a_report(
     run: Run, folder: Path, stuck: subprocess.Popen[str]
 ) -> None:
@@ -200,6 +204,7 @@ def test_stopped_process_has_a_trace_and_a_report(
     assert "it is stopped" in (folder / "stuck.html").read_text()
 
 
+@pytest.mark.slow
 def test_killed_process_leaves_its_trace(run: Run, folder: Path, stuck: subprocess.Popen[str]) -> None:
     stuck.kill()
     stuck.wait()
