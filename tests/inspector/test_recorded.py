@@ -116,7 +116,7 @@ def test_refused_directory_is_one_warning_and_the_rest_works(
     assert marks(read(inspected.dump(tmp_path / "copy"))) == ["here"]
 
 
-def test_nothing_is_recorded_if_that_is_not_wanted(inspect: Inspect, folder: Path, tmp_path: Path) -> None:
+def test_recording_is_left_out_if_it_is_not_wanted(inspect: Inspect, folder: Path, tmp_path: Path) -> None:
     inspected = inspect(recording=False, socket=False)
     whorl.run(asyncio.sleep(0))
     inspected.mark("nowhere")

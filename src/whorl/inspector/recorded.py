@@ -68,7 +68,7 @@ class Recorded:
         if watchdog is not None:
             watchdog.reports.at_change = self._stall_changed
             watchdog.collector.at_end = self._collected
-            watchdog.at_look = self._looked
+            watchdog.at_look = self._note_look
 
     #: Called when a stall has ended, and at each look of the watchdog.
     at_stall: Callable[[], object] | None = None
@@ -235,7 +235,7 @@ class Recorded:
 
     # What others tell.
 
-    def _looked(self) -> None:
+    def _note_look(self) -> None:
         with self._lock:
             if self._real is not None:
                 self._real.recorder.alive(time.monotonic_ns())

@@ -15,6 +15,7 @@ static PyTypeObject *whorl_step_type; /* of the objects that begin a task of asy
 static PyTypeObject *whorl_task_type; /* of these tasks */
 static PyMethodDef *whorl_wakeup;     /* their method that lets them go on */
 static PyObject *whorl_step_methods[WHORL_STEP_METHODS];
+static PyMethodDef *whorl_step_defs[WHORL_STEP_METHODS];
 
 /* Learn which type of callback begins a task, from one and its task; return whether the task lies where it
    is looked for. Python's way to ask makes a reference of each. */
@@ -30,6 +31,12 @@ static inline int whorl_learn_step(PyObject *step, PyObject *task) {
 /* Learn a function whose bound methods step the task that they are bound to. Python's lists take longer. */
 static inline void whorl_learn_method(PyObject *function) {
     int index = 0;
+    if (Py_TYPE(function) == &PyMethodDescr_Type) { /* of a compiled class */
+        while (index < WHORL_STEP_METHODS - 1 && whorl_step_defs[index] != NULL)
+            index++;
+        whorl_step_defs[index] = ((PyMethodDescrObject *)function)->d_method;
+        return;
+    }
     while (index < WHORL_STEP_METHODS && whorl_step_methods[index] != NULL)
         if (whorl_step_methods[index++] == function)
             return;
@@ -54,6 +61,9 @@ static inline PyObject *whorl_stepped_by(PyObject *called) {
             whorl_wakeup = method;
         if (method == whorl_wakeup && self != NULL)
             owner = self;
+        for (index = 0; index < WHORL_STEP_METHODS && whorl_step_defs[index] != NULL; index++)
+            if (whorl_step_defs[index] == method && self != NULL)
+                owner = self;
     } else if (type == &PyMethod_Type) {
         for (index = 0; index < WHORL_STEP_METHODS && whorl_step_methods[index] != NULL; index++)
             if (whorl_step_methods[index] == PyMethod_GET_FUNCTION(called))

@@ -33,7 +33,7 @@ class Found(NamedTuple):
 
     @property
     def is_living(self) -> bool:
-        """Whether the process goes on, or could: it is running or stopped."""
+        """True if the process goes on, or could: it is running or stopped."""
         return self.state in ("running", "stopped")
 
     @property
@@ -44,7 +44,7 @@ class Found(NamedTuple):
 
     @property
     def seen_ago_ns(self) -> int:
-        """How long ago the last sign of life was, by the wall clock."""
+        """The time since the last sign of life, by the wall clock."""
         return max(0, time.time_ns() - self.seen_ns - self.recording.clock_ns)
 
 

@@ -1,4 +1,4 @@
-"""Where the files of a process's inspector are: its directories, also those of a container."""
+"""The places of an inspector's files: the directories of a process, also those of a container."""
 
 from __future__ import annotations
 
