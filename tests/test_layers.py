@@ -109,7 +109,10 @@ KNOWS_EXPORTER = {
     "prometheus_client": ("whorl.inspector.prometheus",),
     "opentelemetry": ("whorl.inspector.opentelemetry",),
 }
-KNOWS_CLICK = ("whorl.cli", "whorl.__main__", "whorl.inspector.asking.commands")
+KNOWS_CLICK = (
+    *("whorl.cli", "whorl.__main__"),
+    *("whorl.inspector.asking.commands", "whorl.inspector.asking.recording_commands"),
+)
 
 # The names of modules that do I/O which every module may use: constants, types that are not called,
 # exceptions, and functions that only compute.
@@ -147,6 +150,8 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.inspector.asking.finding": (os, time),
     "whorl.inspector.asking.places": (os,),
     "whorl.inspector.asking.stuck": (time,),
+    # It starts the program of `whorl trace`, which is no child of a loop.
+    "whorl.inspector.asking.traced_run": (os, signal, subprocess),
     "whorl.inspector.dumps": (os, signal),
     "whorl.inspector.recorded": (os, time),
     "whorl.inspector.recordings.file": (os, time),

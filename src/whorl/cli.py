@@ -9,6 +9,7 @@ import click
 import whorl
 from whorl import launcher, report
 from whorl.inspector.asking import commands as asking
+from whorl.inspector.asking import recording_commands as recorded
 from whorl.inspector.settings import DEFAULT_THRESHOLD, duration
 
 _FOR_THE_PROGRAM = {"allow_interspersed_args": False, "ignore_unknown_options": True}
@@ -68,5 +69,5 @@ def info(as_json: bool) -> None:
     click.echo(json.dumps(facts, indent=2) if as_json else report.as_text(facts))
 
 
-for _command in (asking.tasks, asking.handles, asking.stalls):
+for _command in (asking.tasks, asking.handles, asking.stalls, recorded.dump, recorded.trace, recorded.report):
     commands.add_command(_command)

@@ -147,19 +147,33 @@ class Recording:
                     stall = json.loads(self._data[at + 4 : at + 4 + length])
                 except ValueError:
                     continue
-                if isinstance(stall, dict):
+                if isinstance(stall, dict) and type(stall.get("number")) is int:
                     found.append(stall)
-        return sorted(found, key=lambda stall: stall.get("number", 0))
+        return sorted(found, key=lambda stall: stall["number"])
 
     def events(self) -> Iterator[Event]:
         """Yield the events that are left, in the order in which they were written."""
-        start, size, count = self.regions[9:12]
         for number in range(self.first_event, self.events_written):
-            at, took, kind, flags, loop, subject = layout.EVENT.unpack_from(
-                self._data, start + number % count * size
-            )
-            if kind:  # else it was not whole when the process was killed
-                yield Event(at, took * layout.TOOK_UNIT_NS, kind, flags, loop, subject)
+            event = self.event_at(number)
+            if event.kind:  # else it was not whole when the process was killed
+                yield event
+
+    def event_at(self, number: int) -> Event:
+        """Return the event with this number, from `first_event` on; one that is not whole has the kind 0."""
+        start, size, count = self.regions[9:12]
+        at, took, kind, flags, loop, subject = layout.EVENT.unpack_from(
+            self._data, start + number % count * size
+        )
+        return Event(at, took * layout.TOOK_UNIT_NS, kind, flags, loop, subject)
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes of a file with this snapshot, without events that were overwritten meanwhile."""
+        start, size, count = self.regions[9:12]
+        data = bytearray(self._data[: self.size])
+        for number in range(max(0, self.events_written - count), min(self.first_event, self.events_written)):
+            place = start + number % count * size
+            data[place : place + size] = bytes(size)
+        return bytes(data)
 
 
 def _fits(regions: tuple[int, ...], size: int) -> bool:
