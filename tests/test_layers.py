@@ -82,9 +82,14 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "inspector.watching": ("core", "core.kernel", "core.loop", "aio", "inspector.tables"),
     "inspector.recordings": ("core", "core.recording", "inspector.tables", "inspector.watching"),
     "inspector.asking": ("core.recording", "inspector.tables", "inspector.watching", "inspector.recordings"),
+    "inspector.views": (
+        *("core", "core.recording"),
+        *("inspector.tables", "inspector.recordings", "inspector.asking"),
+    ),
     "inspector": (
         *("core", "core.recording", "core.kernel", "core.loop", "aio"),
         *("inspector.tables", "inspector.watching", "inspector.recordings", "inspector.asking"),
+        "inspector.views",
     ),
 }
 # The packages above the rooms, and the modules of Whorl that each imports: faces, which show public names,
@@ -112,7 +117,9 @@ KNOWS_EXPORTER = {
 KNOWS_CLICK = (
     *("whorl.cli", "whorl.__main__"),
     *("whorl.inspector.asking.commands", "whorl.inspector.asking.recording_commands"),
+    "whorl.inspector.view_commands",
 )
+KNOWS_TEXTUAL = ("whorl.inspector.views.live",)
 
 # The names of modules that do I/O which every module may use: constants, types that are not called,
 # exceptions, and functions that only compute.
@@ -144,6 +151,7 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.inspector.tables.tasks": (time,),
     "whorl.inspector.tables.waits": (time,),
     "whorl.inspector.asking.answers": (os, select, socket, time),
+    "whorl.inspector.asking.attach": (os, subprocess, time),
     "whorl.inspector.asking.client": (os, socket, time),
     "whorl.inspector.asking.commands": (os,),
     "whorl.inspector.asking.directory": (os, time),
@@ -155,6 +163,8 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.inspector.dumps": (os, signal),
     "whorl.inspector.recorded": (os, time),
     "whorl.inspector.recordings.file": (os, time),
+    "whorl.inspector.view_commands": (time,),
+    "whorl.inspector.views.pictures": (time,),
     "whorl.inspector.recordings.recording": (os,),
     "whorl.inspector.opentelemetry": (time,),
     "whorl.inspector.watching.runs": (os,),
@@ -235,6 +245,8 @@ def test_a_module_imports_only_the_standard_library_besides(source: Source) -> N
             assert source.name in KNOWS_CLICK, where
         elif package == "pytest":
             assert source.name in KNOWS_PYTEST, where
+        elif package in ("textual", "rich"):  # which Textual needs
+            assert source.name in KNOWS_TEXTUAL, where
         elif package in KNOWS_EXPORTER:
             assert source.name in KNOWS_EXPORTER[package], where
         elif package == "cython":

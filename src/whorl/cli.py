@@ -8,6 +8,7 @@ import click
 
 import whorl
 from whorl import launcher, report
+from whorl.inspector import view_commands as views
 from whorl.inspector.asking import commands as asking
 from whorl.inspector.asking import recording_commands as recorded
 from whorl.inspector.settings import DEFAULT_THRESHOLD, duration
@@ -69,5 +70,8 @@ def info(as_json: bool) -> None:
     click.echo(json.dumps(facts, indent=2) if as_json else report.as_text(facts))
 
 
-for _command in (asking.tasks, asking.handles, asking.stalls, recorded.dump, recorded.trace, recorded.report):
+for _command in (
+    *(asking.tasks, asking.handles, asking.stalls, views.top, views.metrics, views.attach),
+    *(recorded.dump, recorded.trace, recorded.report),
+):
     commands.add_command(_command)

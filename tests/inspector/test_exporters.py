@@ -27,10 +27,10 @@ from tests.inspector.conftest import StallsSeen
 from whorl.core import Histogram
 from whorl.core.metrics import PLACES, _upper_bound
 from whorl.inspector import Inspector, observed
-from whorl.inspector.observed import BOUNDS, cumulated
 from whorl.inspector.opentelemetry import PREFIX as OTEL
 from whorl.inspector.opentelemetry import Instrumentation, instrument
 from whorl.inspector.prometheus import PREFIX, Collector
+from whorl.inspector.views.exported import BOUNDS, cumulated
 from whorl.inspector.watching import runs
 
 Key = tuple[str, tuple[tuple[str, str], ...]]

@@ -13,7 +13,8 @@ from typing import Any
 
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation, get_meter
 
-from whorl.inspector.observed import (
+from whorl.inspector.observed import LoopLook, Observed, stalls_and_starved
+from whorl.inspector.views.exported import (
     BYTES,
     COUNTERS,
     GAUGES,
@@ -25,9 +26,6 @@ from whorl.inspector.observed import (
     TIME,
     UTILIZATION,
     Figure,
-    LoopLook,
-    Observed,
-    stalls_and_starved,
 )
 
 PREFIX = "asyncio.eventloop."

@@ -7,26 +7,23 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from whorl.inspector.observed import (
+from whorl.inspector.observed import LoopLook, Observed, stalls_and_starved
+from whorl.inspector.views.exported import (
     BYTES,
     COUNTERS,
     GAUGES,
     HANDLES,
     HISTOGRAMS,
+    PREFIX,
     STALLS,
     STARVED,
     TASKS,
     TIME,
+    UNITS,
     UTILIZATION,
     Figure,
-    LoopLook,
-    Observed,
     cumulated,
-    stalls_and_starved,
 )
-
-PREFIX = "asyncio_eventloop_"
-UNITS = {"s": "seconds", "By": "bytes", "1": "ratio"}  # which end a name
 
 
 class Collector:

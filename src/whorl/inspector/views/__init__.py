@@ -1,0 +1,1 @@
+"""The live view, and the figures of a recording for Prometheus."""

@@ -1,0 +1,148 @@
+"""Pictures drawn as lines."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.inspector.views.made_recordings import Made, S, busy_server
+from tests.inspector.views.test_pictures import NOW, alone
+from whorl.inspector.views import drawing
+
+
+def drawn(lines: list[drawing.Line]) -> str:
+    return "\n".join(line.text for line in lines)
+
+
+def two_loops() -> Made:
+    made = busy_server(Made(command=b"/usr/bin/python3.13\0-X\0dev\0-m\0uvicorn\0shop:app"), NOW)
+    made.loop(1, run_began_ns=NOW - 10 * S, sleep_began_ns=NOW - 9 * S)
+    return made
+
+
+def test_overview_has_a_line_for_each_loop_and_one_for_a_stuck_one() -> None:
+    text = drawn(drawing.overview([alone(two_loops())], 80))
+    lines = text.splitlines()
+    assert lines[0].split() == ["PID", "PROGRAM", "LOOP", "BUSY", "CALLS/S", "IN/S", "OUT/S", "AWAY"]
+    assert lines[1].split()[:2] == ["7", "uvicorn"]
+    assert lines[2].strip() == "stuck in handle_order (order 4711) for 3.2 s"
+    assert lines[3].split()[:2] == ["2", "█···········"] or "10%" in lines[3]
+
+
+def test_overview_tells_of_the_dead() -> None:
+    made = Made()
+    made.loop(updated_ns=NOW)
+    text = drawn(drawing.overview([alone(made, state="died")], 80))
+    assert "app.py" in text
+    assert "died" in text
+
+
+def test_overview_of_nothing_says_how_to_begin() -> None:
+    assert "WHORL_INSPECT=1" in drawn(drawing.overview([], 80))
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+@pytest.mark.parametrize("state", ["running", "stopped", "died"])
+def test_no_line_is_wider_than_the_terminal(width: int, state: str) -> None:
+    made = two_loops()
+    long = made.name("a_function_with_a_very_long_name" * 7)
+    made.loop(call_name=long, turns=10**15, callbacks=10**15, bytes_in=10**15, bytes_out=10**15)
+    made.stall(call="x" * 200, task="y" * 200, reason="asleep", syscall="read", file="z" * 200)
+    process = alone(made, state=state)
+    lines = drawing.details(process, width, height=24) + drawing.overview([process], width)
+    assert max(drawing.columns_of(line.text) for line in lines) <= width
+
+
+def test_details_fit_a_terminal_of_24_rows() -> None:
+    lines = drawing.details(alone(two_loops()), 80, height=23)
+    assert len(lines) <= 23
+    text = drawn(lines)
+    for part in (
+        "stuck in handle_order (order 4711) for 3.2 s",
+        "last stalls",
+        "longest calls",
+        "tasks 1,004",
+    ):
+        assert part in text
+
+
+def test_details_are_those_of_the_chosen_loop() -> None:
+    process = alone(two_loops())
+    assert drawing.chosen_loop(process, 2) is process.loops[1]
+    assert drawing.chosen_loop(process, 0) is process.loops[0]  # it is stuck
+    assert "loop 2  asleep" in drawn(drawing.details(process, 80, chosen=2))
+
+
+def test_times_of_a_dead_process_are_those_of_all_its_life() -> None:
+    text = drawn(drawing.details(alone(two_loops(), state="died"), 80))
+    assert "was stuck in handle_order (order 4711) for 3.2 s when it died" in text
+    assert "since its beginning" not in text
+
+
+def test_stalls_are_shown_with_their_stacks() -> None:
+    text = drawn(drawing.stalls(alone(two_loops()), 80))
+    assert 'File "x.py", line 9' in text
+    assert text.index("openat") < text.index("clock_nanosleep")
+    assert "No stalls." in drawn(drawing.stalls(alone(Made()), 80))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (0.25, "0.2"),
+        (9.97, "10"),
+        (999, "999"),
+        (999.6, "1.0 k"),
+        (12_345, "12 k"),
+        (3.2e9, "3.2 G"),
+    ],
+)
+def test_number_is_short(value: float, text: str) -> None:
+    assert drawing.number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "-"),
+        (0, "0"),
+        (5e-8, "50 ns"),
+        (1.02e-4, "102 µs"),
+        (0.00999, "10 ms"),
+        (3.2, "3.2 s"),
+        (4000, "4000 s"),
+        (7_200_000, "83 d"),
+    ],
+)
+def test_duration_is_short(value: float | None, text: str) -> None:
+    assert drawing.short(value) == text
+
+
+def test_sizes_have_units() -> None:
+    assert (drawing.size(0), drawing.size(1500), drawing.size(12.1e6)) == ("0 B", "1.5 kB", "12 MB")
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        (["/usr/bin/python3", "-u", "/srv/app/service.py", "--port", "1"], "service.py --port 1"),
+        (["python", "-X", "dev", "-m", "uvicorn", "app:app"], "uvicorn app:app"),
+        (["python", "-c", "import x"], "python -c"),
+        (["/opt/bin/gunicorn"], "gunicorn"),
+        ([], "python"),
+    ],
+)
+def test_program_is_named_without_its_interpreter(command: list[str], text: str) -> None:
+    assert drawing.program_of(command) == text
+
+
+def test_wide_characters_are_counted_as_two_columns() -> None:
+    assert drawing.columns_of("日本") == 4
+    assert drawing.cut("日本語", 4) == "日…"
+    assert drawing.left("日", 3) == "日 "
+
+
+def test_bar_is_filled_to_its_share() -> None:
+    assert [piece.text for piece in drawing.bar(0.5, 4)] == ["██", "··"]
+    assert [piece.text for piece in drawing.bar(2, 4)] == ["████", ""]
+    assert drawing.sparks([0, 0.5, 1, 7], 3).text == "▅██"
