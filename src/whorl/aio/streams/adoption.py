@@ -74,7 +74,7 @@ def attach_new_feed(protocol: Any) -> None:
     if type(protocol) is not _Protocol or not has_stock_stream_methods():
         return
     source = protocol._stream_reader_wr
-    reader = None if source is None else source()
+    reader: Any = None if source is None else source()
     if type(reader) is not _Reader or not has_stock_reader_attributes():
         return
     owner = reader._loop
