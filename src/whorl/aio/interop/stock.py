@@ -22,6 +22,7 @@ if not cython.compiled:
         """Return whether it is this function, bound to some object."""
         return type(method) is MethodType and method.__func__ is function
 
+
 # All of these are as they were when this module was imported.
 _Reader: Any = streams.StreamReader
 _Protocol: Any = streams.StreamReaderProtocol
@@ -152,7 +153,7 @@ def _makes(attributes: set[str], kind: Any, *args: Any) -> bool:
     return answer
 
 
-def _known(name: str, uses: set[str]) -> Any:
+def _method_using(name: str, uses: set[str]) -> Any:
     """Return a method of stream protocols if it uses these names only; if not, None, which no method is."""
     method = vars(_Protocol).get(name)
     return method if type(method) is FunctionType and set(method.__code__.co_names) == uses else None
@@ -161,7 +162,7 @@ def _known(name: str, uses: set[str]) -> Any:
 _NAMES_OF_STREAMS = vars(streams)
 _COROUTINES: Any = vars(streams).get("coroutines")
 _CONNECTION_MADE: Any = vars(_Protocol).get("connection_made")
-_EOF_RECEIVED: Any = _known("eof_received", {"_stream_reader", "feed_eof", "_over_ssl"})
+_EOF_RECEIVED: Any = _method_using("eof_received", {"_stream_reader", "feed_eof", "_over_ssl"})
 #: The same function, but its writers are of the class that was given to `make_writers_of`.
 _OWN_CONNECTION_MADE: Any = None
 _KNOWS_READERS = _makes(_OF_READERS, _Reader, 1, _NoLoop())

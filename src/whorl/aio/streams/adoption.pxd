@@ -9,7 +9,6 @@ from whorl.core.loop.loop cimport Loop
 
 cdef extern from "Python.h":
     object weak_reference_to "PyWeakref_NewRef"(object thing, PyObject *callback)
-    int PyObject_GenericSetDict(object thing, object attributes, void *context) except -1
 
 cdef object _Reader
 cdef object _Protocol
@@ -24,10 +23,6 @@ cdef inline object weak_reference(object thing):
 cdef inline object new_object(object cls):
     # Python looks for a `__new__` that is written in Python.
     return (<PyTypeObject *>cls).tp_new(<type>cls, <PyObject *>NO_ARGUMENTS, NULL)
-
-
-cdef inline int replace_attributes(object thing, dict attributes) except -1:
-    return PyObject_GenericSetDict(thing, attributes, NULL)
 
 
 cdef object _reader_of(object protocol)

@@ -31,10 +31,6 @@ if not cython.compiled:
         """Return an object of a class, without calling `__init__`."""
         return cls.__new__(cls)
 
-    def replace_attributes(thing: Any, attributes: dict[str, Any]) -> None:
-        """Give an object another dictionary."""
-        thing.__dict__ = attributes
-
 
 NO_ARGUMENTS: tuple[()] = ()
 _Reader: Any = streams.StreamReader
@@ -78,7 +74,7 @@ def attach_new_feed(protocol: Any) -> None:
     if type(protocol) is not _Protocol or not has_stock_stream_methods():
         return
     source = protocol._stream_reader_wr
-    reader = None if source is None else source()
+    reader: Any = None if source is None else source()
     if type(reader) is not _Reader or not has_stock_reader_attributes():
         return
     owner = reader._loop
@@ -92,7 +88,7 @@ def attach_new_feed(protocol: Any) -> None:
     received.source = source
     received.is_direct = True
     reader.__class__ = StreamReader
-    replace_attributes(reader, {"_loop": loop, "_received": received})
+    reader.__dict__ = {"_loop": loop, "_received": received}
 
 
 def new_reader(loop: Loop, limit: Any) -> Any:
@@ -100,7 +96,7 @@ def new_reader(loop: Loop, limit: Any) -> Any:
     received = new_feed(loop)
     received.set_limit(limit)
     reader = new_object(StreamReader)
-    replace_attributes(reader, {"_loop": loop, "_received": received})
+    reader.__dict__ = {"_loop": loop, "_received": received}
     received.source = weak_reference(reader)
     received.is_direct = True
     return reader

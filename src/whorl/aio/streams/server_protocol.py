@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from asyncio import streams
 from collections.abc import Callable
-from weakref import ref
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from whorl.aio.interop.stock import (
     has_stock_protocol_attributes,
