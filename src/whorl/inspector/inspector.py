@@ -62,11 +62,12 @@ class Inspector:
 
     def start(self) -> None:
         """Begin to watch and to record. The function `start` does this."""
-        if self.watchdog is not None:
-            self.watchdog.start()
+        # A loop is recorded first: the watchdog sees what it does from then on.
         if self.recorded is not None and self._dumps is not None:
             self.recorded.start()
             self._dumps.start()
+        if self.watchdog is not None:
+            self.watchdog.start()
 
     @property
     def recording(self) -> Path | None:

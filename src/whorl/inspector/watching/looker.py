@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 from whorl.core.loop.loop import Loop
 from whorl.inspector.watching import looks, threads
 from whorl.inspector.watching.collector import CollectionTimes
 from whorl.inspector.watching.reports import Reports, changed
 from whorl.inspector.watching.stacks import called_by, stack_of
-from whorl.inspector.watching.stalls import Stall
-from whorl.inspector.watching.watched import Shares, Usage, WatchedLoop, lock_kept
+from whorl.inspector.watching.stalls import Stack, Stall
+from whorl.inspector.watching.watched import LOCK_WAIT_NS, Shares, Usage, WatchedLoop, lock_kept
 
 MOST_STACKS = 8  # of one stall
 LONG_STALL_NS = 1_000_000_000  # A stall that has lasted so long is logged before its end.
@@ -26,9 +27,12 @@ LONG_STALL_NS = 1_000_000_000  # A stall that has lasted so long is logged befor
 class Looker:
     """Looks at loops, one at a time."""
 
-    def __init__(self, reports: Reports, collector: CollectionTimes) -> None:
+    def __init__(
+        self, reports: Reports, collector: CollectionTimes, take_notes: Callable[[], object]
+    ) -> None:
         self.reports = reports
         self.collector = collector
+        self.take_notes = take_notes  # collects what the native thread has noted by now
         self.threshold_ns = 0
         self.starved = 0  # the callbacks that were late only because others had the processor
         self.forget()
@@ -50,18 +54,21 @@ class Looker:
         """Look at one loop, or note that it is gone since then; return whether it is awake."""
         before, progress = watched.progress, None if loop is None else looks.progress_of(loop)
         is_idle = progress is None or progress[4]
-        if loop is not None and is_idle and progress == before:
-            watched.looked_ns = time.monotonic_ns()
+        now = time.monotonic_ns()
+        is_late = self._late_by(now, watched.looked_ns) >= LOCK_WAIT_NS
+        if loop is not None and is_idle and progress == before and not is_late:
+            watched.looked_ns = now
             watched.notes.clear()
             return False  # It sleeps as before, or does not run.
-        # The times are read first: that may end with a wait for the interpreter's lock. What follows is read
-        # without giving up the lock.
+        # The times are read first: that may end with a wait for the interpreter's lock. So the notes of that
+        # time are taken after it. What follows is read without giving up the lock.
         earlier, watched.latest = watched.latest, self.usage(watched)
+        self.take_notes()
         now = time.monotonic_ns() if loop is not None else gone_ns
         watched.progress = progress = None if loop is None else looks.progress_of(loop)
         looked, watched.looked_ns = watched.looked_ns, now
-        late = now - looked - self.pause_ns if threading.get_native_id() == self.thread_number else 0
-        kept = lock_kept(earlier, watched.latest, late)
+        kept = lock_kept(earlier, watched.latest, self._late_by(now, looked))
+        active = watched.count_active(loop, now - looked)
         key = None if progress is None or progress[4] else progress[:5]
         if loop is not None and key is not None and key == watched.key:
             watched.seen_ns = now
@@ -72,7 +79,7 @@ class Looker:
         if watched.stall is not None or watched.is_starving:
             self._has_moved(watched, progress, now)
         elif kept:
-            self._passed_unseen(watched, before, earlier, kept, looked, now)
+            self._passed_unseen(watched, before, earlier, kept, looked, active, now)
         watched.key = key
         if loop is not None and key is not None and progress is not None:
             watched.began_ns = watched.seen_ns = now
@@ -91,6 +98,10 @@ class Looker:
         watched.notes.clear()
         return key is not None
 
+    def _late_by(self, now: int, looked: int) -> int:
+        """Return how late the watchdog's thread is; another thread that looks is not."""
+        return now - looked - self.pause_ns if threading.get_native_id() == self.thread_number else 0
+
     def _is_stalled(self, watched: WatchedLoop, loop: Loop, now: int) -> None:
         """Report a callback that has reached the next age, with a stack of this moment."""
         shares = watched.shares(now)
@@ -107,7 +118,7 @@ class Looker:
             if stack is not None and not (late and any(not earlier.late for earlier in stacks)):
                 stacks.append(stack)
             stall = changed(stall, call=stall.call or call, task=stall.task or task)
-        stall = changed(stall, stacks=tuple(stacks[:MOST_STACKS]))
+        stall = _with_stacks(stall, tuple(stacks[:MOST_STACKS]))
         stall = self._update(watched, stall, shares, now, ended=False)
         watched.notes.clear()
         while watched.next_ns <= age:
@@ -137,12 +148,14 @@ class Looker:
         earlier: Usage,
         kept: int,
         looked: int,
+        active: int,
         now: int,
     ) -> None:
         """Report a stall that began and ended while this thread waited for the interpreter's lock.
 
-        The loop was awake since its last sleep. The stall was not longer than the lock was missing. The
-        holder kept the lock in one go: it has to hand it over when this thread asks for it.
+        The loop was awake since its last sleep. The stall was not longer than the lock was missing, and not
+        longer than `active`: so long the loop was awake since then. The holder kept the lock in one go: it
+        has to hand it over when this thread asks for it.
         """
         progress = watched.progress
         slept = 0 if before is None or progress is None else progress[2] - before[2]
@@ -160,16 +173,14 @@ class Looker:
             end = progress[4]
         elif progress is not None and progress[5] > looked:
             end = progress[5]
-        length = min(end - watched.began_ns - slept, now - looked)
+        length = min(end - watched.began_ns - slept, now - looked, active)
         if length < self.threshold_ns:
             return
         watched.began_ns = end - length
         watched.asleep_ns = 0
         watched.lock_kept_ns = min(kept, length)
         if watched.shares(end).own_ns >= self.threshold_ns:
-            stall = changed(self.reports.begin(watched, end), stacks=watched.noted_stacks())
-            if stall.stacks:
-                stall = changed(stall, call=called_by(stall.stacks[0].frames))
+            stall = _with_stacks(self.reports.begin(watched, end), watched.noted_stacks())
             self._end_stall(watched, stall, end)
 
     def _end_stall(self, watched: WatchedLoop, stall: Stall, end: int) -> None:
@@ -208,3 +219,9 @@ class Looker:
         looker = 0 if self.times is None else self.times.read()[1] or 0
         ran, starved = (None, None) if watched.times is None else watched.times.read()
         return Usage(ran, starved, looker, self.collector.total_ns())
+
+
+def _with_stacks(stall: Stall, stacks: tuple[Stack, ...]) -> Stall:
+    """Return a stall with these stacks, of which the first names the call if nothing else has."""
+    call = stall.call or (called_by(stacks[0].frames) if stacks else None)
+    return changed(stall, stacks=stacks, call=call)

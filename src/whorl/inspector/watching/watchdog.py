@@ -44,7 +44,7 @@ class Watchdog:
         self._only = None if loop is None else weakref.ref(loop)
         self.collector = CollectionTimes()
         self.reports = Reports(self._busy)
-        self._looker = Looker(self.reports, self.collector)
+        self._looker = Looker(self.reports, self.collector, self._take_notes)
         self._stack_file = StackFile(signal or 0)
         self._set_threshold_only(threshold)
         self._forget_everything()
@@ -76,6 +76,8 @@ class Watchdog:
         self._look_ended = threading.Condition()
         self._looks = 0
         self._is_native = False
+        self._recording: Any = None  # the memory into which the native thread writes
+        self._has_notes = False  # whether this look has found some of the native thread's
         self.reports.forget()
         self.collector.forget()
         self._looker.forget()
@@ -165,6 +167,7 @@ class Watchdog:
                 self._is_native = looks.start_native(
                     self._looker.threshold_ns, self._interval_ns, self._stack_file.signal
                 )
+                self.record_into(self._recording)
             thread = threading.Thread(target=self._run, name="whorl-watchdog", daemon=True)
             self._thread = thread
             try:
@@ -179,6 +182,7 @@ class Watchdog:
 
     def record_into(self, memory: Any) -> None:
         """Let the native thread write what it sees into this recording; None ends that."""
+        self._recording = memory
         if self._is_native:
             looks.record(memory, self._stack_file.fd)
 
@@ -207,7 +211,8 @@ class Watchdog:
     def _add(self, loop: Loop, thread: int | None) -> None:
         known = self._watched.get(id(loop))
         if known is not None and known.reference() is loop and known.thread == thread:
-            known.run_began_ns = time.monotonic_ns()
+            if known.run_began_ns < known.looked_ns:  # else there were several runs since the last look
+                known.run_began_ns = time.monotonic_ns()
             return
         if known is not None:
             known.close()
@@ -255,11 +260,14 @@ class Watchdog:
     def look(self) -> bool:
         """Look at all loops once; return whether one of them is awake. Any thread may call this."""
         with self._lock:
+            if self.at_look is not None:  # This may wait for a lock.
+                if self._is_native:
+                    looks.beat(self._looker.thread_number)
+                self.at_look()
             if self._is_native:
                 looks.beat(self._looker.thread_number)
-            has_notes = self._take_notes()
-            if self.at_look is not None:
-                self.at_look()
+            self._has_notes = False
+            self._take_notes()
             is_awake = False
             while self._gone:
                 watched, gone_ns = self._gone.popleft()
@@ -270,16 +278,17 @@ class Watchdog:
                 if loop is not None:
                     is_awake |= self._looker.look_at(watched, loop, 0)
                 del loop  # A loop that nobody uses any more ends where it would without a watchdog.
-            if has_notes:
+            if self._has_notes:
                 looks.clear_recorded()
             self.reports.log_the_rest()
             return is_awake
 
-    def _take_notes(self) -> bool:
-        """Collect what the native thread noted while this one had no lock; return whether it noted any."""
+    def _take_notes(self) -> None:
+        """Collect what the native thread noted while this one had no lock."""
         notes = looks.captures() if self._is_native else []
         if not notes:
-            return False
+            return
+        self._has_notes = True
         dumps = iter(self._stack_file.take())
         places = {watched.place: watched for watched in list(self._watched.values())}
         gone = {watched.last_place: (watched, until) for watched, until in list(self._gone)}
@@ -290,7 +299,6 @@ class Watchdog:
                 watched = gone[place][0]
             if watched is not None:
                 watched.notes.append((when, frames, call))
-        return True
 
     @contextlib.contextmanager
     def _busy(self) -> Iterator[None]:

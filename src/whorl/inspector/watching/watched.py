@@ -43,12 +43,14 @@ class WatchedLoop:
     def __init__(self, loop: Loop, thread: int | None, forget: Callable[[Any], object]) -> None:
         self.reference = weakref.ref(loop, forget)
         self.name = f"<{type(loop).__name__} at {id(loop):#x}>"
+        #: When a run began, the first one since the last look if there was one; and when that look was.
         self.run_began_ns = self.looked_ns = time.monotonic_ns()
         self.thread = thread
         self.times = None if thread is None else threads.Times(thread)
         self.place = self.last_place = -1  # of the native thread; the last one when the loop is gone
         self.key: Key | None = None  # None unless the loop was awake at the last look
         self.progress: looks.Progress | None = None  # at the last look
+        self.active_ns = loop.utilization().active_ns  # how long the loop had run and been awake by then
         self.began_ns = 0  # when the loop began what it does, as far as is known
         self.seen_ns = 0  # when it was last seen doing that
         self.base = Usage(None, None, 0, 0)  # the times when it began
@@ -68,6 +70,13 @@ class WatchedLoop:
         self.place = -1
         if self.times is not None:
             self.times.close()
+
+    def count_active(self, loop: Loop | None, most: int) -> int:
+        """Return how long the loop was awake in runs since the last look; `most` if it is gone."""
+        if loop is None:
+            return most
+        before, self.active_ns = self.active_ns, loop.utilization().active_ns
+        return self.active_ns - before
 
     def noted_stacks(self) -> tuple[Stack, ...]:
         """Return the stacks that came by the signal."""
