@@ -1,4 +1,4 @@
-"""Calls of the kernel that fail while Python's memory allocators refuse: in a process of its own, which may crash.
+"""Calls of the kernel while allocators of memory fail: in a process of its own, which may crash.
 
     python -m tests.core.kernel.refused_calls
 
