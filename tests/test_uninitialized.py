@@ -40,7 +40,7 @@ ARGUMENTS = [(), (NO_SUCH_FD,), (None,), (b"x",), (NO_SUCH_FD, 1), (None, None),
 
 def call_everything(module):
     called = 0
-    for cls in vars(module).values():
+    for cls in list(vars(module).values()):
         if not isinstance(cls, type) or cls.__module__ != module.__name__ or issubclass(cls, BaseException):
             continue
         try:

@@ -310,6 +310,8 @@ def test_child_of_multiprocessing_removes_its_file(
     method: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WHORL_INSPECT", "ring=64KiB,threshold=0.1")
+    if method == "forkserver":  # One that runs already has another environment.
+        stop_fork_server()
     with whorl.inspector.start(ring=RING, threshold=0.1):
         whorl.run(asyncio.sleep(0))
         mine = recordings(folder)
@@ -322,6 +324,14 @@ def test_child_of_multiprocessing_removes_its_file(
         assert process.exitcode == 0
         assert Path(str(found)).name.startswith(f"{process.pid}-")
         assert recordings(folder) == mine
+    stop_fork_server()
+
+
+def stop_fork_server() -> None:
+    """End the process from which `multiprocessing` forks, if there is one."""
+    server: Any = sys.modules.get("multiprocessing.forkserver")
+    if server is not None:
+        server._forkserver._stop()
 
 
 PROGRAM = """
@@ -395,7 +405,7 @@ def test_stalls_are_shown_while_the_loop_sleeps_and_while_it_is_stopped(begin: B
     code, [stall] = stalls_shown(process.pid)
     assert code == 0
     assert (stall["ended"], stall["task"]) == (False, "order 4711 (handle_order)")
-    assert "time.sleep(600)" in stall["text"]
+    assert "in handle_order" in stall["text"]
     assert stall["syscall"] == "clock_nanosleep"
     process.kill()
     process.wait()

@@ -133,7 +133,8 @@ def test_c_code_that_holds_the_lock_is_named(inspect: Inspect) -> None:
     [stall] = stalls_of(inspect(threshold=THRESHOLD), hold)
     assert stall.gil_held
     assert stall.reason == "gil held"
-    assert "hold" in lines_of(stall)
+    if looks.HAS_NATIVE or stall.stacks:  # Uncompiled, the loop may have gone on before the stack was taken.
+        assert "hold" in lines_of(stall)
     assert stall.late is not looks.HAS_NATIVE
     shares = (stall.running_ns, stall.starved_ns, stall.asleep_ns)
     assert sum(share or 0 for share in shares) == stall.length_ns
