@@ -11,7 +11,7 @@ from whorl.core.loop.write_coalescer cimport WriteCoalescer
 from whorl.core.handle cimport Completion, Handle, LateCompletion
 from whorl.core.lists cimport empty, only_callback, taken
 from whorl.core.loop.state cimport LoopState
-from whorl.core.recording.recorder cimport LoopRecorder
+from whorl.core.recording.recorder cimport LoopRecorder, may_be_step, time_of
 
 cdef extern from "Python.h":
     unsigned long thread_number "PyThread_get_thread_ident"() noexcept
@@ -26,6 +26,7 @@ cdef Py_ssize_t ENTRIES_AHEAD
 cdef Py_ssize_t CALLBACK_FREELIST_SIZE
 cdef int BATCH
 cdef int CALLBACK
+cdef int64_t PUBLISHED_NS
 cdef int HANDLE_CLOSED
 
 cpdef object count_runs(int change)
@@ -76,6 +77,8 @@ cdef class LoopExecution(LoopState):
         collects=bint, timed=bint
     )
     cdef object _run_batch(self, list batch, list queue)
+    @cython.locals(now=int64_t)
+    cdef object _begin_batch(self, LoopRecorder recorder)
     @cython.locals(
         size=Py_ssize_t, done=Py_ssize_t, index=Py_ssize_t, watched=bint, entry=Runnable, collector=WriteCoalescer,
         collects=bint

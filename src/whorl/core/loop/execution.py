@@ -13,7 +13,7 @@ from whorl.core.loop.state import LoopState
 from whorl.core.loop.write_coalescer import WriteCoalescer
 from whorl.core.metrics import BATCH, CALLBACK
 from whorl.core.process.host import Host
-from whorl.core.recording.layout import HANDLE_CLOSED
+from whorl.core.recording.layout import HANDLE_CLOSED, PUBLISHED_NS
 
 try:
     import cython
@@ -34,6 +34,7 @@ if not cython.compiled:
     )
     from whorl.core.figures import has_histograms, note
     from whorl.core.lists import empty, only_callback, taken
+    from whorl.core.recording.recorder import may_be_step, time_of
 
 
 class LoopExecution(LoopState):
@@ -71,7 +72,7 @@ class LoopExecution(LoopState):
         recorder = self._recorder
         if recorder is None or self._inbox or self._sent_async is not None or self._may_sleep:
             self._drain_inbox(self._ready_queue)
-        if recorder is not None:
+        if recorder is not None and may_be_step(entry):
             recorder._note_scheduled(entry)
 
     def _queue_pending(self, entry: Runnable) -> None:
@@ -317,7 +318,7 @@ class LoopExecution(LoopState):
         note(self._figures, BATCH, size)
         collector = self._collector
         collects = collector.is_on
-        self._publish(recorder, recorder._batch_begins(self._poll_ended))
+        self._begin_batch(recorder)
         if not cython.compiled:
             entry: Any = None  # An interrupt may come before the first entry is taken.
         try:
@@ -347,7 +348,7 @@ class LoopExecution(LoopState):
                         else:
                             entry._execute()
                             recycle_guarded(entry)
-                        recorder._end(entry, self._kernel.now())
+                        recorder._end(entry, time_of(recorder))
                         if collects:
                             collector.callback_ended()
                 except BaseException as error:
@@ -364,6 +365,11 @@ class LoopExecution(LoopState):
             empty(batch)
             if collects:
                 collector.batch_ended()
+
+    def _begin_batch(self, recorder: LoopRecorder) -> None:
+        now = recorder._batch_begins(self._poll_ended)
+        if now - recorder._published_ns >= PUBLISHED_NS:
+            self._publish(recorder, now)
 
     def _run_step(self, context: Any, called: Any, argument: Any) -> None:
         """Call `called(argument)`, which steps a task inside of the running callback."""
@@ -424,10 +430,10 @@ def run_alone_recorded(loop: LoopExecution, recorder: LoopRecorder, entry: Callb
     """Do what `run_alone` does, and record it."""
     loop._callbacks += 1
     note(loop._figures, BATCH, 1)
-    loop._publish(recorder, recorder._batch_begins(loop._poll_ended))
+    loop._begin_batch(recorder)
     recorder._begin(entry)
     if run_catching(entry, False):
-        recorder._end(entry, loop._kernel.now())
+        recorder._end(entry, time_of(recorder))
         recorder._batch_ends()
     else:
         report_recorded_error(loop, recorder, entry)

@@ -58,7 +58,7 @@ LOOP_FIELDS: Final = (
     "state",  # 0 free, 1 open, 2 closed
     "number",  # from 1
     "thread",  # the kernel's number of its thread
-    "updated_ns",  # when the numbers below were written: at the beginning and at the end of each turn
+    "updated_ns",  # when the numbers below were written: before each sleep, and about each PUBLISHED_NS
     "turns",
     "events",
     "callbacks",
@@ -142,6 +142,9 @@ WATCHED_LATE: Final = 8  # of a task: it was first seen at a step, not when it w
 
 #: Events of callbacks and steps that are shorter are left out, unless all are asked for. In nanoseconds.
 SHORTEST_RECORDED_NS: Final = 100_000
+
+#: A loop that does not sleep writes its numbers at most so often, in nanoseconds.
+PUBLISHED_NS: Final = 1_000_000
 
 #: The least and the most memory for events, in bytes.
 LEAST_RING: Final = 64 << 10

@@ -15,9 +15,15 @@ cdef extern from "whorl/core/recording/recorder.h":
         int64_t *place, int64_t *written, int64_t at, int64_t took, int kind, int flags, int64_t loop, int64_t subject
     ) noexcept
 
+cdef extern from "whorl/core/kernel/kernel.h":
+    int64_t read_ticks "whorl_read_ticks"() noexcept nogil
+
 cdef extern from "whorl/core/recording/tasks.h":
+    uintptr_t type_key "whorl_type_key"(object thing) noexcept
     bint learn_step "whorl_learn_step"(object step, object task) noexcept
     void learn_method "whorl_learn_method"(object function) noexcept
+    bint has_failed "whorl_has_failed"(object failure_of, object task) except -1
+    bint may_step "whorl_may_step"(object called) noexcept
     object stepped_by "whorl_stepped_by"(object called)
     uintptr_t key_of "whorl_key_of"(object called) noexcept
 
@@ -74,11 +80,17 @@ cdef int64_t LONGEST_TOOK
 cdef int WRITTEN
 cdef int64_t LATE_NS
 cdef int64_t COUNTERS_NS
+cdef int64_t LONGEST_BY_TICKS
 cdef Py_ssize_t MOST_ENDED
 cdef Py_ssize_t NAMES_KEPT
 cdef list _kinds
 cdef dict _places
 cdef object _PARTIAL
+cdef object _COROUTINE
+cdef object _GENERATOR
+cdef object _METHOD
+cdef object _FUNCTION
+cdef object _BUILTIN
 cdef object _COMPILED_FUNCTION
 cdef object _NAMED
 
@@ -172,6 +184,18 @@ cdef class LoopRecorder:
     cdef int64_t _handle_count
     cdef unsigned long _thread
     cdef int64_t *_fields
+    cdef int64_t _published_ns
+    cdef bint _has_ticks
+    cdef double _tick_ns
+    cdef int64_t _base_ns
+    cdef int64_t _base_ticks
+    cdef int64_t _measured_ns
+    cdef int64_t _measured_ticks
+    cdef uintptr_t _plain_type
+    cdef uintptr_t _last_key
+    cdef int64_t _last_name
+    cdef int64_t _last_ended
+    cdef EndedRow _last_row
 
     cpdef object _leave_slot(self)
     @cython.locals(called=object, callback=Callback, key=uintptr_t, name=int64_t)
@@ -183,7 +207,7 @@ cdef class LoopRecorder:
     @cython.locals(name=int64_t)
     cdef int64_t _new_name(self, uintptr_t key, object kept, object named) except -1
     cdef int64_t _coroutine_name(self, object coro) except -1
-    @cython.locals(callback=Callback)
+    @cython.locals(callback=Callback, kind=uintptr_t)
     cdef object _task_of(self, Runnable entry)
     cdef int _kind_place(self, object kind) except -2
     @cython.locals(record=Record)
@@ -197,7 +221,8 @@ cdef class LoopRecorder:
     @cython.locals(now=int64_t, record=Record)
     cdef object _note_scheduled(self, Runnable entry)
     cdef int _note_wake(self, Record record) except -1
-    @cython.locals(ended=EndedRow)
+    @cython.locals(name=int64_t)
+    cdef EndedRow _row_of(self, Record record)
     cdef object _count_ended(self, Record record, int64_t now, int flags)
     cdef int _begin_step(self, Record record, object task, int64_t now) except -1
     @cython.locals(record=Record, took=int64_t, is_long=bint)
@@ -231,6 +256,8 @@ cdef class LoopRecorder:
     cdef object _timer_was_late(self, Callback timer, int64_t now, int64_t late)
     @cython.locals(name=int64_t)
     cdef object _handle_changed(self, object handle, int kind)
+    @cython.locals(ticks=int64_t)
+    cdef int _measure_ticks(self, int64_t now) except -1
     @cython.locals(elapsed=int64_t, asleep=int64_t)
     cdef object _write_counters(self, int64_t now, int64_t ready, int64_t idle_ns)
     cdef int _put_total(self, int64_t now, int kind, int64_t total) except -1
@@ -292,5 +319,26 @@ cdef inline int keep_name(LoopRecorder recorder, uintptr_t key, int64_t name) no
 
 
 cdef inline int forget_names(LoopRecorder recorder) noexcept:
+    recorder._last_key = 0
     memset(&recorder._cache[0], 0, sizeof(recorder._cache))
     return 0
+
+
+cdef inline bint may_be_step(Runnable entry) noexcept:
+    if type(entry) is Callback:
+        return may_step((<Callback>entry)._callback)
+    return True
+
+
+cdef inline int64_t time_of(LoopRecorder recorder) except? -1:
+    # Since the base, by ticks. Not if that is long, nor if the counter jumped.
+    cdef int64_t ticks, passed
+    if recorder._tick_ns <= 0:
+        return recorder._kernel.now()
+    ticks = read_ticks()
+    passed = <int64_t>(<double>(ticks - recorder._base_ticks) * recorder._tick_ns)
+    if 0 <= passed < LONGEST_BY_TICKS:
+        return recorder._base_ns + passed
+    recorder._base_ticks = ticks
+    recorder._base_ns = recorder._kernel.now()
+    return recorder._base_ns

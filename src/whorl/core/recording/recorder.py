@@ -106,6 +106,8 @@ WRITTEN = layout.EVENTS_WRITTEN_AT // 8
 
 #: A timer that is so late has an event.
 LATE_NS = 1_000_000
+#: Shorter callbacks are timed by the processor's ticks. In so short a time, a wrong factor does no harm.
+LONGEST_BY_TICKS = 1_000_000
 #: The counters are written at most so often.
 COUNTERS_NS = 10_000_000
 #: Ended tasks are told apart by so many names; tasks of further names are one row.
@@ -115,6 +117,11 @@ NAMES_KEPT = 4096
 REST: Final = "…"
 NO_DESCRIPTOR = 0xFFFFFFFF
 _PARTIAL = functools.partial
+_COROUTINE = types.CoroutineType
+_GENERATOR = types.GeneratorType
+_METHOD = types.MethodType
+_FUNCTION = types.FunctionType
+_BUILTIN = types.BuiltinFunctionType
 _COMPILED_FUNCTION: type = type(vars(Callback)["cancel"])
 
 
@@ -182,6 +189,19 @@ if not cython.compiled:
         """Learn a function whose bound methods step the task that they are bound to."""
         _step_methods.append(function)
 
+    def has_failed(failure_of: Any, task: Any) -> bool:
+        """Return whether a descriptor, or a function, tells of a task's failure."""
+        get = getattr(failure_of, "__get__", None) if type(failure_of) is not types.FunctionType else None
+        return (failure_of(task) if get is None else get(task)) is not None
+
+    def may_step(called: Any) -> bool:
+        """Return whether a callback may be the step of a task; uncompiled, each is looked at."""
+        return True
+
+    def may_be_step(entry: Runnable) -> bool:
+        """Return whether an entry may be the step of a task."""
+        return True
+
     def stepped_by(called: Any) -> Any:
         """Return the task that a callback steps, or None."""
         kind = type(called)
@@ -197,6 +217,18 @@ if not cython.compiled:
         """Return what tells the callbacks of a function apart from others; uncompiled, all are looked at."""
         return 0
 
+    def type_key(thing: Any) -> int:
+        """Return what tells the type of an object apart from others; uncompiled, all are looked at."""
+        return 0
+
+    def time_of(recorder: LoopRecorder) -> int:
+        """Return the time, by ticks of the processor where they may be used; uncompiled, by the clock."""
+        return recorder._kernel.now()
+
+    def read_ticks() -> int:
+        """Return the processor's ticks; uncompiled, they are not used."""
+        return 0
+
     def known_name(recorder: LoopRecorder, key: int) -> int:
         """Return the name that was kept for a key, 0 if there is none."""
         return 0
@@ -206,6 +238,7 @@ if not cython.compiled:
 
     def forget_names(recorder: LoopRecorder) -> None:
         """Forget the names that were kept."""
+        recorder._last_key = 0
 
     def begin_memory(recorder: Recorder) -> None:
         """Find the memory of a recording."""
@@ -455,6 +488,8 @@ class LoopRecorder:
 
     __slots__ = (
         "__weakref__",
+        "_base_ns",
+        "_base_ticks",
         "_cache",
         "_counted_ns",
         "_current",
@@ -464,14 +499,23 @@ class LoopRecorder:
         "_fields",
         "_figures",
         "_handle_count",
+        "_has_ticks",
         "_idle_before",
         "_in_call",
         "_in_machine_turn",
         "_is_open",
         "_kept",
         "_kernel",
+        "_last_ended",
+        "_last_key",
+        "_last_name",
         "_last_ns",
+        "_last_row",
+        "_measured_ns",
+        "_measured_ticks",
         "_own_fields",
+        "_plain_type",
+        "_published_ns",
         "_queued_ns",
         "_recorder",
         "_shortest_ns",
@@ -482,6 +526,7 @@ class LoopRecorder:
         "_table",
         "_tasks_met",
         "_thread",
+        "_tick_ns",
         "_turn_ns",
         "_types",
         "_waker",
@@ -503,9 +548,14 @@ class LoopRecorder:
         self._table = TaskTable()
         self._tasks_met = 0
         self._ended: dict[int, EndedRow] = {}  # by the id of their name
+        self._last_ended = 0  # the name and the row of the task that ended last
+        self._last_row: EndedRow | None = None
         self._types: dict[type, int] = {}  # the places of the kinds of tasks; -1 for other entries
+        self._plain_type = 0  # one of these others
         # Names of callbacks.
         self._kept: dict[int, Any] = {}  # keeps alive what `_cache` knows by its address
+        self._last_key = 0  # of the last callback, and its name
+        self._last_name = 0
         if not cython.compiled:
             self._cache: Any = None
             self._own_fields: Any = None
@@ -522,6 +572,12 @@ class LoopRecorder:
         self._turn_ns = self._last_ns  # when it began, or when its sleep ended
         self._slept_ns = 0  # how long it slept since then
         self._entries_before = 0  # the number of entries that had run when it began
+        # The clock. The times of a simulated world, and of tests that replace it, are the kernel's own.
+        self._has_ticks = cython.compiled and type(self._kernel) is Kernel
+        self._tick_ns = 0.0  # how long a tick is, once that was measured
+        self._base_ns = self._base_ticks = 0  # a time, and the ticks then
+        self._measured_ns = self._measured_ticks = 0  # the same, for measuring
+        self._published_ns = 0  # when the numbers of the loop were written last
         self._counted_ns = 0  # when the counters were written last
         self._idle_before = 0
         self._handle_count = len(loop._open_handles())
@@ -597,9 +653,15 @@ class LoopRecorder:
         if type(entry) is Callback or isinstance(entry, Callback):
             callback: Callback = entry
             called = callback._callback
-        key = key_of(called)
-        name = known_name(self, key) if key else 0
-        return name or self._find_name(called)
+            key = key_of(called)
+        else:
+            key = type_key(entry)
+        if key and key == self._last_key:  # A program calls the same again and again.
+            return self._last_name
+        name = (known_name(self, key) if key else 0) or self._find_name(called)
+        if name:
+            self._last_key, self._last_name = key, name
+        return name
 
     def _find_name(self, called: Any) -> int:
         """Return the name of a callable; of one without a name of its own, that of its class."""
@@ -613,13 +675,13 @@ class LoopRecorder:
     def _look_up_name(self, called: Any) -> int:
         while type(called) is _PARTIAL:
             called = called.func
-        if type(called) is types.MethodType:
+        if type(called) is _METHOD:
             called = called.__func__
         key = key_of(called)
         kept = called
-        if type(called) is types.BuiltinFunctionType:
+        if type(called) is _BUILTIN:
             kept = None  # its `__self__` would live on
-        elif type(called) is types.FunctionType:
+        elif type(called) is _FUNCTION:
             kept = called.__code__
         elif type(called) not in _NAMED:
             kept = type(called)
@@ -640,9 +702,9 @@ class LoopRecorder:
 
     def _coroutine_name(self, coro: Any) -> int:
         code: Any = None
-        if type(coro) is types.CoroutineType:
+        if type(coro) is _COROUTINE:
             code = coro.cr_code
-        elif type(coro) is types.GeneratorType:
+        elif type(coro) is _GENERATOR:
             code = coro.gi_code
         if code is not None:
             return known_name(self, id(code)) or self._new_name(id(code), code, code)
@@ -658,8 +720,14 @@ class LoopRecorder:
         """Return the task whose step an entry is, or None."""
         if type(entry) is Callback or type(entry) is GuardedCallback:
             callback: Callback = entry
-            return stepped_by(callback._callback)
-        return entry if self._kind_place(type(entry)) >= 0 else None
+            return stepped_by(callback._callback) if may_step(callback._callback) else None
+        kind = type_key(entry)
+        if kind and kind == self._plain_type:
+            return None
+        if self._kind_place(type(entry)) >= 0:
+            return entry
+        self._plain_type = kind  # `_types` keeps it alive
+        return None
 
     def _kind_place(self, kind: Any) -> int:
         """Return the place of the kind of a class of tasks, -1 for another class."""
@@ -691,7 +759,7 @@ class LoopRecorder:
         kind: TaskKind = _kinds[place]
         coro = kind.coro_of(task)
         coroutine = self._coroutine_name(coro)
-        if type(coro) is types.CoroutineType and (coro.cr_running or coro.cr_suspended):
+        if type(coro) is _COROUTINE and (coro.cr_running or coro.cr_suspended):
             is_seen_late = True
         record = add(self._table, task)
         self._tasks_met += 1
@@ -704,7 +772,7 @@ class LoopRecorder:
         return record
 
     def _tell_made(self, record: Any, task: Any) -> None:
-        """Write the event that a task was made, at its first step: its maker may name it until then."""
+        """Write the event that a task was made, after its first step: its maker may name it until then."""
         record.is_told = True
         try:
             kind: TaskKind = _kinds[record.kind]
@@ -730,7 +798,7 @@ class LoopRecorder:
         task = self._task_of(entry)
         if task is None or not self._is_open:
             return
-        now = self._kernel.now()
+        now = time_of(self)
         record = find(self._table, task)
         if is_record(record):
             self._note_wake(record)
@@ -747,21 +815,22 @@ class LoopRecorder:
 
     def _count_ended(self, record: Any, now: int, flags: int) -> None:
         self._fields[TASKS_DONE] += 1
-        name: Any = record.name
-        row: Any = self._ended.get(name)
-        if row is None and len(self._ended) >= MOST_ENDED:
+        if self._last_row is None or self._last_ended != record.name:
+            self._last_row = self._row_of(record)
+            self._last_ended = record.name
+        self._last_row._add(record, now, flags)
+
+    def _row_of(self, record: Any) -> EndedRow:
+        name = record.name
+        if name not in self._ended and len(self._ended) >= MOST_ENDED:
             name = self._recorder._last_name
-            row = self._ended.get(name)
-        if row is None:
-            row = self._ended[name] = EndedRow(self._recorder._name_text(name))
-        ended: EndedRow = row
-        ended._add(record, now, flags)
+        if name not in self._ended:
+            self._ended[name] = EndedRow(self._recorder._name_text(name))
+        return self._ended[name]
 
     # Steps.
 
     def _begin_step(self, record: Any, task: Any, now: int) -> None:
-        if not record.is_told:
-            self._tell_made(record, task)
         self._current = record
         self._current_task = task
         self._step_ns = now
@@ -786,6 +855,8 @@ class LoopRecorder:
         if took > record.longest_ns:
             record.longest_ns = took
         is_long = took >= self._shortest_ns
+        if not record.is_told and (is_long or record.queued_ns >= 0):
+            self._tell_made(record, task)
         if self._queued_ns >= 0 and (is_long or self._step_ns - self._queued_ns >= self._shortest_ns):
             self._put(self._queued_ns, 0, WAKE, 0, self._waker, record.number)
         if is_long:
@@ -801,17 +872,23 @@ class LoopRecorder:
             pass
 
     def _end_task(self, record: Any, task: Any, now: int) -> None:
-        """Note the end of a task, if this was its last step."""
+        """Note the end of a task, if this was its last step.
+
+        A task whose only step was short has no events.
+        """
         kind: TaskKind = _kinds[record.kind]
         if not kind.is_done(task):
+            if not record.is_told:
+                self._tell_made(record, task)
             return
         flags = 0
         if kind.is_cancelled(task):
             flags = CANCELLED
-        elif kind.failure_of(task) is not None:
+        elif has_failed(kind.failure_of, task):
             flags = FAILED
         self._count_ended(record, now, flags)
-        self._put(now, 0, TASK_DONE, flags, record.name, record.number)
+        if record.is_told:
+            self._put(now, 0, TASK_DONE, flags, record.name, record.number)
         take(self._table, record)
         free_record(record)
 
@@ -904,6 +981,7 @@ class LoopRecorder:
     ) -> None:
         """Write the numbers of the loop into its slot."""
         fields = self._fields
+        self._published_ns = now
         fields[UPDATED] = now
         fields[TURNS] = turns
         fields[EVENTS] = events
@@ -965,6 +1043,13 @@ class LoopRecorder:
             name = self._find_name(handle)
             self._put(self._kernel.now(), 0, kind, 0, name, descriptor_of(handle))
 
+    def _measure_ticks(self, now: int) -> None:
+        """Measure how long a tick is, from the last time on, which was long enough ago."""
+        ticks = read_ticks()
+        if self._measured_ns and ticks > self._measured_ticks:
+            self._tick_ns = (now - self._measured_ns) / (ticks - self._measured_ticks)
+        self._measured_ns, self._measured_ticks = now, ticks
+
     def _write_counters(self, now: int, ready: int, idle_ns: int) -> None:
         """Write the counters, as 10 ms have passed since the last time."""
         elapsed, asleep = now - self._counted_ns, idle_ns - self._idle_before
@@ -976,6 +1061,8 @@ class LoopRecorder:
             self._put(now, 0, UTILIZATION, 0, 0, 1000 - min(1000, 1000 * asleep // elapsed))
         self._counted_ns = now
         self._idle_before = idle_ns
+        if self._has_ticks:
+            self._measure_ticks(self._kernel.now())
         refresh_figures(self)
 
     def _put_total(self, now: int, kind: int, total: int) -> None:

@@ -44,6 +44,12 @@ static inline void whorl_learn_method(PyObject *function) {
         whorl_step_methods[index] = Py_NewRef(function);
 }
 
+/* Return whether a callback may be the step of a task: functions in Python, which most are, never are. Other
+   modules use this too, so it reads no variable of this file, of which each module has its own. As below. */
+static inline int whorl_may_step(PyObject *called) {
+    return Py_TYPE(called) != &PyFunction_Type;
+}
+
 /* Return the task that a callback steps, or None. Each callback is asked; Python's way to ask takes longer
    than the callback. */
 static inline PyObject *whorl_stepped_by(PyObject *called) {
@@ -82,4 +88,20 @@ static inline uintptr_t whorl_key_of(PyObject *called) {
     if (Py_TYPE(called) == &PyCFunction_Type)
         return (uintptr_t)((PyCFunctionObject *)called)->m_ml;
     return 0;
+}
+
+/* The type of an object as a number. Python would make an object of it. */
+static inline uintptr_t whorl_type_key(PyObject *thing) {
+    return (uintptr_t)Py_TYPE(thing);
+}
+
+/* Return whether a task has failed, as a descriptor or a function tells; -1 on an error. A descriptor that
+   Python calls makes objects for that. */
+static inline int whorl_has_failed(PyObject *failure_of, PyObject *task) {
+    descrgetfunc get = PyFunction_Check(failure_of) ? NULL : Py_TYPE(failure_of)->tp_descr_get;
+    PyObject *failure = get == NULL ? PyObject_CallOneArg(failure_of, task)
+                                    : get(failure_of, task, (PyObject *)Py_TYPE(task));
+    int failed = failure == NULL ? -1 : failure != Py_None;
+    Py_XDECREF(failure);
+    return failed;
 }

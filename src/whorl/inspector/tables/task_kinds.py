@@ -60,6 +60,6 @@ def kind_of(cls: Any) -> TaskKind:
 
 
 def _failure_of(cls: Any) -> Any:
+    """Return the descriptor of the failure of a class's tasks, or a function that reads it."""
     descriptor = next((vars(base)["_exception"] for base in cls.__mro__ if "_exception" in vars(base)), None)
-    get = getattr(descriptor, "__get__", None)
-    return (lambda task: task._exception) if get is None else get
+    return descriptor if hasattr(descriptor, "__get__") else lambda task: task._exception
