@@ -105,6 +105,17 @@ def test_recording_of_a_dead_process_stays_a_day(
     assert left.exists() is stays
 
 
+def test_only_the_last_recordings_of_dead_processes_stay(place: int, tmp_path: Path) -> None:
+    now = time.time_ns()
+    for age in range(directory.MOST_KEPT + 3):
+        left = tmp_path / f"{4_000_000 + age}-1.recording"
+        left.write_bytes(recording_of(4_000_000 + age, seen_ns=now - age * 10**9))
+        os.utime(left, (0, 0))
+    directory.sweep_recordings(place)
+    kept = [4_000_000 + age for age in range(directory.MOST_KEPT)]
+    assert sorted(int(left.name.partition("-")[0]) for left in tmp_path.iterdir()) == kept
+
+
 def test_recording_of_a_living_process_is_never_removed(place: int, tmp_path: Path) -> None:
     started = directory.start_time("self")
     assert started is not None

@@ -27,7 +27,7 @@ ALIVE_AT: Final = 96
 #: Offset, size of one, and number of: slots of loops, bytes of names, stalls, events.
 REGIONS_AT: Final = 104
 REGIONS: Final = struct.Struct("<12Q")
-#: How many bytes of names are used; how many stalls and how many events were ever written.
+#: How many bytes of names are used; how many stalls there were, and how many events were ever written.
 NAMES_USED_AT: Final = 200
 STALLS_WRITTEN_AT: Final = 208
 EVENTS_WRITTEN_AT: Final = 216

@@ -394,7 +394,10 @@ class Recorder:
                 self._place = 0
 
     def write_stall(self, number: int, data: bytes) -> None:
-        """Write a stall as JSON, in the place that `number` has. Raises ValueError if it is too long."""
+        """Write a stall as JSON, in the place that its number has. Raises ValueError if it is too long.
+
+        Stalls are numbered from 1. One is written again when more is known of it.
+        """
         self._check()
         size = len(data)
         if size > layout.STALL_SIZE - 4:
@@ -404,7 +407,8 @@ class Recorder:
         self._view[at : at + 4] = bytes(4)
         self._view[at + 4 : at + 4 + size] = data
         self._view[at : at + 4] = size.to_bytes(4, "little")
-        self._words[layout.STALLS_WRITTEN_AT // 8] += 1
+        written = layout.STALLS_WRITTEN_AT // 8
+        self._words[written] = max(self._words[written], number)
 
     def alive(self, now_ns: int) -> None:
         """Note a sign of life of the watchdog."""

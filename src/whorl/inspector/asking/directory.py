@@ -21,6 +21,9 @@ NAME = re.compile(r"(\d+)-(\d+)\.sock")
 RECORDING = re.compile(r"(?:whorl-)?(\d+)-\d+\.recording")
 #: How long the recording of a dead process stays.
 KEPT_NS = 24 * 3600 * 1_000_000_000
+#: So many recordings of dead processes are kept: a service that dies again and again must not fill the
+#: memory.
+MOST_KEPT = 16
 
 
 class Refused(OSError):
@@ -94,13 +97,21 @@ def sweep(directory: int) -> None:
 
 
 def sweep_recordings(directory: int) -> None:
-    """Remove the recordings of processes that died more than a day ago, or before the system's start."""
+    """Remove recordings of dead processes: all but the last ones of the last day since the system's start."""
+    dead: list[tuple[int, str]] = []
     for name in os.listdir(directory):
         found = RECORDING.fullmatch(name)
         if found is not None:
             with contextlib.suppress(OSError):
-                if _is_over(directory, name, int(found[1])):
-                    os.unlink(name, dir_fd=directory)
+                seen_ns = _dead_since(directory, name, int(found[1]))
+                if seen_ns is not None:
+                    dead.append((seen_ns, name))
+    dead.sort(reverse=True)
+    oldest = time.time_ns() - KEPT_NS
+    for place, (seen_ns, name) in enumerate(dead):
+        if place >= MOST_KEPT or seen_ns < oldest:
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=directory)
 
 
 def owner_of(directory: int, name: str) -> int | None:
@@ -123,8 +134,11 @@ def owner_of(directory: int, name: str) -> int | None:
     return pid if is_living else 0
 
 
-def _is_over(directory: int, name: str, pid: int) -> bool:
-    """Return whether nobody needs a recording any more. Raises OSError."""
+def _dead_since(directory: int, name: str, pid: int) -> int | None:
+    """Return when the process of a recording was last seen, by the wall clock; None: it lives.
+
+    It is 0 for a process of before the system's start. Raises OSError.
+    """
     descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
     try:
         seen_ns = os.fstat(descriptor).st_mtime_ns
@@ -134,10 +148,10 @@ def _is_over(directory: int, name: str, pid: int) -> bool:
     if len(header) == layout.HEADER_SIZE and header.startswith(layout.MAGIC):
         started, boot = layout.HEADER.unpack_from(header)[5:7]
         if boot.rstrip(b"\0") not in (b"", boot_id()):
-            return True
+            return 0
         if start_time(pid) == started:
-            return False
+            return None
         # A mapped file has the time of its making.
         clock_ns, _, alive_ns = struct.unpack_from("<3q", header, layout.CLOCK_AT)
         seen_ns = max(seen_ns, clock_ns + alive_ns)
-    return time.time_ns() - seen_ns > KEPT_NS
+    return seen_ns
