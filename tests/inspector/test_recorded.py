@@ -80,7 +80,7 @@ def test_file_of_the_program_is_not_replaced(
     whorl.run(asyncio.sleep(0))
     assert (tmp_path / "mine").read_text().startswith("dear")
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
-        "The recording of this process can be read in it only"
+        "Only this process can read its recording"
     ]
     assert inspected.recording is None
 

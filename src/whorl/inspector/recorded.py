@@ -189,7 +189,7 @@ class Recorded:
             self._end_with_child()
         except OSError as error:
             path = None
-            _warn(f"The recording of this process can be read in it only: {error}")
+            _warn(f"Only this process can read its recording: {error}")
         if memory is None:
             memory = file.own(file.size_of(ring))
         file.lay_out(memory, ring, started=directory.start_time("self") or 0)
