@@ -80,6 +80,10 @@ def main() -> None:
                     found = method(*arguments)
                 except MemoryError:
                     found = answer
+                except TypeError:
+                    if name != "send_descriptors":  # sendmsg of 3.15 may take missing memory for that.
+                        raise
+                    found = answer
                 finally:
                     _testcapi.remove_mem_hooks()
                 assert found == answer, (name, first, found)
