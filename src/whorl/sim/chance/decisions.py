@@ -1,0 +1,143 @@
+"""The one source of chance: named streams of decisions, drawn from a seed or read from a tape.
+
+A decision is a number from 0 to n-1. 0 is always what a calm world does. Each stream counts its own
+decisions. So a tape can leave one out, and all others stay where they were.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+#: A decision's place: the name of its stream, and its number there.
+Place = tuple[str, int]
+
+_ALL = (1 << 64) - 1
+_STEP = 0x9E3779B97F4A7C15  # the odd number nearest to 2**64 divided by the golden ratio
+
+
+def mixed(base: int, count: int) -> int:
+    """Return 64 bits that depend on all bits of a base and a count (the finalizer of splitmix64)."""
+    bits = (base + count * _STEP) & _ALL
+    bits = ((bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9) & _ALL
+    bits = ((bits ^ (bits >> 27)) * 0x94D049BB133111EB) & _ALL
+    return bits ^ (bits >> 31)
+
+
+class Stream:
+    """The decisions of one name, in their order."""
+
+    __slots__ = ("_decisions", "base", "count", "name")
+
+    def __init__(self, decisions: Decisions, name: str) -> None:
+        self._decisions = decisions
+        self.name = name
+        self.count = 0  # how many decisions were made
+        self.base = decisions.base_of(name)
+
+    def decide(self, n: int, p: float = 1.0) -> int:
+        """Return a number below `n`: with probability `p` one of 1 to n-1, else 0."""
+        if n <= 1:
+            return 0
+        number = self.count
+        self.count = number + 1
+        decisions = self._decisions
+        if decisions.tape is not None:
+            value = decisions.tape.get((self.name, number), 0)
+            if value >= n:
+                value = n - 1
+        else:
+            bits = mixed(self.base, number)
+            if (bits & 0xFFFFFFFF) >= p * 0x100000000:
+                return 0
+            value = 1 + (bits >> 32) % (n - 1)
+            if decisions.thinned and not decisions.keeps(self.name, number):
+                return 0
+        if value:
+            decisions.taken[self.name, number] = value
+        return value
+
+    def happens(self, p: float) -> bool:
+        """Return whether something of probability `p` happens; the calm answer is no."""
+        return p > 0 and self.decide(2, p) == 1
+
+    def uniform(self, n: int) -> int:
+        """Return a number below `n`, each as likely as the others."""
+        return self.decide(n, (n - 1) / n) if n > 1 else 0
+
+
+class Decisions:
+    """All streams of one run. `taken` is what was decided, without the zeros: the tape of the run."""
+
+    def __init__(self, seed: int, tape: Mapping[Place, int] | None = None, *, thinned: float = 0.0) -> None:
+        """Draw from `seed`, or read from a tape. `thinned` is the part of all decisions that become 0."""
+        self.seed = seed
+        self.tape = tape
+        self.thinned = thinned
+        self.taken: dict[Place, int] = {}
+        self._streams: dict[str, Stream] = {}
+        self.schedule: Scheduler = Scheduler()
+
+    def base_of(self, name: str) -> int:
+        """Return a number that depends on the seed and a name."""
+        return int.from_bytes(blake2b(f"{self.seed}:{name}".encode(), digest_size=8).digest(), "little")
+
+    def keeps(self, name: str, number: int) -> bool:
+        """Return whether a decision survives the thinning; this depends on the seed and its place only."""
+        bits = mixed(self.base_of(f"thin/{name}"), number)
+        return (bits & 0xFFFFFFFF) >= self.thinned * 0x100000000
+
+    def stream(self, name: str) -> Stream:
+        """Return the stream of a name."""
+        found = self._streams.get(name)
+        if found is None:
+            found = self._streams[name] = Stream(self, name)
+        return found
+
+    def pick(self, name: str, keys: Sequence[Any]) -> int:
+        """Return which of several things comes first, as a place in `keys`; each key names one for the run."""
+        if len(keys) <= 1:
+            return 0
+        stream = self.stream(name)
+        if self.tape is not None:
+            return stream.decide(len(keys))
+        number = stream.count
+        stream.count = number + 1
+        value = self.schedule.pick(self, stream, number, keys)
+        if value and self.thinned and not self.keeps(name, number):
+            value = 0
+        if value:
+            self.taken[name, number] = value
+        return value
+
+    def order(self, name: str, keys: Sequence[Any]) -> list[int]:
+        """Return the order in which several things come, as places in `keys`."""
+        rest = list(range(len(keys)))
+        ordered = []
+        while len(rest) > 1:
+            ordered.append(rest.pop(self.pick(name, [keys[place] for place in rest])))
+        return ordered + rest
+
+    def rng(self, name: str) -> random.Random:
+        """Return a generator of Python's for a name; what it draws is not on the tape."""
+        return random.Random(self.base_of(f"rng/{name}"))
+
+
+class Scheduler:
+    """How a seed picks what comes first among things that may come in any order: at random."""
+
+    def __init__(self, p: float = 0.3) -> None:
+        self.p = p
+
+    def pick(self, decisions: Decisions, stream: Stream, number: int, keys: Sequence[Any]) -> int:
+        """Return a place in `keys`; 0 is the calm one."""
+        bits = mixed(stream.base, number)
+        if (bits & 0xFFFFFFFF) >= self.p * 0x100000000:
+            return 0
+        return 1 + (bits >> 32) % (len(keys) - 1)
+
+
+#: Makes the scheduler for one seed.
+Strategy = Callable[[int], Scheduler]

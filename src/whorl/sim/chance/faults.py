@@ -1,0 +1,106 @@
+"""What can go wrong in a world, and how often; and the time that code takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from whorl.sim.chance.decisions import Decisions
+
+
+@dataclass(frozen=True)
+class Faults:
+    """How often each kind of fault happens, from 0 to 1: in a call, for a packet, for a connection."""
+
+    short: float = 0.0  #: a read or a write moves fewer bytes than it could
+    again: float = 0.0  #: a call finds nothing, although there is something (EAGAIN)
+    emfile: float = 0.0  #: there is no descriptor left (EMFILE)
+    enobufs: float = 0.0  #: there is no memory for a socket or a datagram (ENOBUFS)
+    aborted: float = 0.0  #: a connection is gone when it is accepted (ECONNABORTED)
+    refused: float = 0.0  #: a connection is refused (ECONNREFUSED)
+    unreachable: float = 0.0  #: the way to a host is not known (ENETUNREACH)
+    reset: float = 0.0  #: an established connection is reset within its first second
+    latency: float = 0.3  #: a packet takes longer than the shortest time
+    loss: float = 0.0  #: a packet is lost; TCP sends it again
+    reorder: float = 0.0  #: a datagram is overtaken by others
+    duplicate: float = 0.0  #: a datagram arrives twice
+    dns: float = 0.0  #: a name is not found, or not in time
+    executor: float = 0.3  #: a job of an executor takes longer than the shortest time
+    cpu: float = 0.3  #: a turn of a loop takes time
+
+    @classmethod
+    def none(cls) -> Faults:
+        """Return a world in which nothing varies."""
+        return cls(latency=0.0, executor=0.0, cpu=0.0)
+
+    @classmethod
+    def calm(cls) -> Faults:
+        """Return a world in which only times vary."""
+        return cls()
+
+    @classmethod
+    def light(cls) -> Faults:
+        """Return a world with a few faults that every program has to bear."""
+        return cls(short=0.1, again=0.02, loss=0.01, reorder=0.05, duplicate=0.01)
+
+    @classmethod
+    def rough(cls) -> Faults:
+        """Return a world with many faults of all kinds."""
+        return cls(
+            short=0.4,
+            again=0.1,
+            emfile=0.01,
+            enobufs=0.01,
+            aborted=0.02,
+            refused=0.02,
+            unreachable=0.01,
+            reset=0.05,
+            loss=0.1,
+            reorder=0.2,
+            duplicate=0.05,
+            dns=0.05,
+        )
+
+
+#: The profiles by name. "swarm": each seed draws which kinds of faults happen, and how often.
+PROFILES = {
+    "none": Faults.none,
+    "calm": Faults.calm,
+    "light": Faults.light,
+    "rough": Faults.rough,
+    "swarm": Faults.rough,
+}
+
+#: By what a seed of the swarm multiplies the rates of a rough world; the first is the calm choice.
+_FACTORS = (0.0, 0.1, 0.5, 1.0)
+
+
+def drawn(faults: Faults | str, decisions: Decisions) -> Faults:
+    """Return the rates of one run. Raises ValueError for a name that no profile has."""
+    if isinstance(faults, Faults):
+        return faults
+    if faults not in PROFILES:
+        raise ValueError(f"there is no profile {faults!r}; there are {', '.join(PROFILES)}")
+    rates = PROFILES[faults]()
+    if faults != "swarm":
+        return rates
+    calm = Faults.calm()
+    changes = {}
+    for field in fields(Faults):
+        if getattr(calm, field.name) == 0.0:
+            factor = _FACTORS[decisions.stream(f"swarm/{field.name}").decide(len(_FACTORS), 0.5)]
+            changes[field.name] = getattr(rates, field.name) * factor
+    return replace(rates, **changes)
+
+
+#: How a turn's time is drawn: not at all, at random, in whole milliseconds, or up to the next deadline.
+NONE, RANDOM, GRID, EDGE = range(4)
+
+
+class Cpu:
+    """The time that the turns of a run's loops take. Each seed draws a model and a rate."""
+
+    def __init__(self, decisions: Decisions, rate: float) -> None:
+        self.model = decisions.stream("cpu/model").decide(4, 0.8) if rate else NONE
+        self.rate = rate * (1 + decisions.stream("cpu/rate").decide(3, 0.5)) / 2

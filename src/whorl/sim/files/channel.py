@@ -1,0 +1,225 @@
+"""Channels: one direction of a connection. Bytes in order, an end, and the room they take.
+
+A packet that is lost is sent again after a while, and what was sent later waits for it. So a program sees a lost
+packet as delay, as with TCP. UNIX sockets and pipes have channels without a line: what is sent is there at once.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from whorl.sim.files.file import File, Machine, unreferenced
+from whorl.sim.wire.timeline import SECOND
+
+if TYPE_CHECKING:
+    from whorl.sim.wire.line import Line
+
+#: The first time after which an unanswered packet is sent again, the longest, and the number of attempts
+#: (man 7 tcp: tcp_retries2).
+FIRST_RETRY = SECOND // 5
+LONGEST_RETRY = 120 * SECOND
+RETRIES = 15
+
+END = None
+
+
+class Receiver(Protocol):
+    """The end of a channel that reads."""
+
+    machine: Machine
+
+    def changed(self) -> None: ...
+
+
+class Sender(Protocol):
+    """The end of a channel that writes."""
+
+    machine: Machine
+
+    def changed(self) -> None: ...
+    def reset(self) -> None: ...
+    def fail(self, code: int) -> None: ...
+
+
+class Channel:
+    """One direction of a connection."""
+
+    __slots__ = (
+        "_held",
+        "_last",
+        "_retries",
+        "arrived",
+        "capacity",
+        "end_sent",
+        "ended",
+        "in_flight",
+        "line",
+        "receiver",
+        "rights",
+        "sender",
+        "taken",
+        "was_full",
+    )
+
+    def __init__(self, sender: Sender, receiver: Receiver, line: Line | None, capacity: int) -> None:
+        self.sender: Sender | None = sender  # None: it has closed its descriptor
+        self.receiver: Receiver | None = receiver
+        self.line = line
+        self.capacity = capacity
+        self.arrived = bytearray()
+        self.in_flight = 0
+        self.taken = 0  # how many bytes were read in all
+        self.end_sent = False
+        self.ended = False  # the end has arrived
+        self.was_full = False  # the sender was refused, and waits for room
+        self.rights: deque[tuple[int, list[File]]] = deque()  # descriptors, each before the byte of a number
+        self._held: deque[bytes | None] = deque()  # what waits for a packet that was lost
+        self._last = 0  # when the last packet arrives
+        self._retries = 0
+
+    def room(self) -> int:
+        """Return how many bytes may be sent now."""
+        return self.capacity - len(self.arrived) - self.in_flight
+
+    def send(self, data: bytes) -> None:
+        """Send bytes for which there is room."""
+        if self.line is None:
+            self._arrive(data)
+            return
+        self.in_flight += len(data)
+        self._travel(data)
+
+    def send_end(self) -> None:
+        """Send the end, after all bytes."""
+        if self.end_sent:
+            return
+        self.end_sent = True
+        if self.line is None:
+            self._arrive(END)
+        else:
+            self._travel(END)
+
+    def _travel(self, packet: bytes | None) -> None:
+        if self._held:
+            self._held.append(packet)
+            return
+        sender, line = self.sender, self.line
+        assert sender is not None and line is not None
+        machine = sender.machine
+        if line.is_lost():
+            self._hold(packet)
+            return
+        now = machine.now()
+        time = now + line.travel(now, len(packet or b""))
+        if time < self._last:
+            time = self._last
+        self._last = time
+        machine.after(time - now, self._reach, packet)
+
+    def _reach(self, packet: bytes | None) -> None:
+        """Arrive, unless the line was cut meanwhile."""
+        line = self.line
+        if self._held:
+            self._held.append(packet)
+        elif line is not None and (line.blocked or self._is_receiver_dead()):
+            self._hold(packet)
+        else:
+            self._retries = 0
+            if packet is not None:
+                self.in_flight -= len(packet)
+            self._arrive(packet)
+
+    def _is_receiver_dead(self) -> bool:
+        return self.receiver is not None and self.receiver.machine.is_dead
+
+    def _hold(self, packet: bytes | None) -> None:
+        self._held.append(packet)
+        self._retry_later()
+
+    def _retry_later(self) -> None:
+        delay = min(FIRST_RETRY << self._retries, LONGEST_RETRY)
+        self._retries += 1
+        machine = self._machine()
+        if machine is not None:
+            machine.after(delay, self._retry)
+
+    def _machine(self) -> Machine | None:
+        end = self.sender or self.receiver
+        return end.machine if end is not None else None
+
+    def _retry(self) -> None:
+        """Send the first packet again that was not answered."""
+        line = self.line
+        if line is None or not self._held:
+            return
+        if self.sender is not None and self.sender.machine.is_dead:
+            self._held.clear()
+            return
+        if line.is_lost() or self._is_receiver_dead():
+            if self._retries > RETRIES:
+                self._held.clear()
+                if self.sender is not None:
+                    self.sender.fail(errno.ETIMEDOUT)
+                return
+            self._retry_later()
+            return
+        machine = self._machine()
+        if machine is None:
+            return
+        waiting, self._held = self._held, deque()
+        now = machine.now()
+        self._last = max(self._last, now + line.travel(now, sum(len(packet or b"") for packet in waiting)))
+        for packet in waiting:
+            machine.after(self._last - now, self._reach, packet)
+
+    def _arrive(self, packet: bytes | None) -> None:
+        receiver = self.receiver
+        if packet is END:
+            self.ended = True
+            if receiver is not None:
+                receiver.changed()
+        elif receiver is not None:
+            self.arrived += packet
+            receiver.changed()
+        elif self.sender is not None:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        """Answer bytes that nobody will read: the sender gets a reset, or an error at once."""
+        sender, line = self.sender, self.line
+        assert sender is not None
+        if line is None:
+            sender.reset()
+        else:
+            sender.machine.after(line.quality.shortest, sender.reset)
+
+    def take(self, limit: int) -> bytes:
+        """Return bytes that have arrived, and make room."""
+        arrived = self.arrived
+        if limit >= len(arrived):
+            data = bytes(arrived)
+            arrived.clear()
+        else:
+            data = bytes(arrived[:limit])
+            del arrived[:limit]
+        self.taken += len(data)
+        if self.was_full and self.sender is not None and self.room() * 3 >= self.capacity:
+            self.was_full = False
+            line = self.line
+            if line is None:
+                self.sender.changed()
+            else:
+                self.sender.machine.after(line.quality.shortest, self._tell_room)
+        return data
+
+    def _tell_room(self) -> None:
+        if self.sender is not None:
+            self.sender.changed()
+
+    def drop_rights(self) -> None:
+        """Close the descriptors that nobody will receive."""
+        while self.rights:
+            for file in self.rights.popleft()[1]:
+                unreferenced(file)

@@ -1,0 +1,154 @@
+"""What has a descriptor: an open file, who watches it, and the table of a process.
+
+An open file may have several descriptors (dup, or passed through a UNIX socket). It is released when the last
+one is closed.
+"""
+
+from __future__ import annotations
+
+import errno
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from whorl.sim.chance.decisions import Decisions
+    from whorl.sim.files.epoll import Watch
+
+# man 2 epoll_ctl
+EPOLLIN, EPOLLPRI, EPOLLOUT, EPOLLERR, EPOLLHUP, EPOLLRDHUP = 0x1, 0x2, 0x4, 0x8, 0x10, 0x2000
+EPOLLET = 1 << 31
+ALWAYS = EPOLLERR | EPOLLHUP
+
+#: The descriptors of simulated processes begin here. Those of the real process are smaller.
+FIRST_FD = 1024
+
+
+class Machine(Protocol):
+    """What open files need of the host they live on."""
+
+    name: str
+    is_dead: bool
+    decisions: Decisions
+
+    def now(self) -> int: ...
+    def after(self, delay: int, act: Callable[..., object], *args: Any) -> None: ...
+
+
+class File:
+    """An open file."""
+
+    __slots__ = ("flags", "machine", "references", "watches")
+
+    kind = 0o140000  # the file type of `st_mode`: a socket
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.references = 0  # descriptors, and messages under way that carry it
+        self.watches: list[Watch] = []
+        self.flags = 2  # O_RDWR
+
+    def readiness(self) -> int:
+        """Return the mask that epoll would report."""
+        return 0
+
+    def changed(self) -> None:
+        """Tell all watches that there is a new reason to look; for those by edges it is a new edge."""
+        for watch in self.watches:
+            watch.wake()
+
+    def read(self, limit: int) -> bytes | int:
+        """Return at most `limit` bytes, none at the end, or the negative error number."""
+        return -errno.EINVAL
+
+    def write(self, data: bytes) -> int:
+        """Return how many bytes were taken, or the negative error number."""
+        return -errno.EINVAL
+
+    def released(self) -> None:
+        """End: nobody has a descriptor any more."""
+
+
+class DescriptorTable:
+    """The descriptors of one process. The lowest free number is the next one (POSIX)."""
+
+    __slots__ = ("_free", "_next", "files", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.files: dict[int, File] = {}
+        self.limit = limit  # how many there may be
+        self._free: list[int] = []
+        self._next = FIRST_FD
+
+    def add(self, file: File, lowest: int = FIRST_FD) -> int:
+        """Give a file a descriptor; return -EMFILE if there are no more."""
+        if len(self.files) >= self.limit:
+            return -errno.EMFILE
+        if lowest > FIRST_FD:
+            fd = lowest
+            while fd in self.files:
+                fd += 1
+            if fd >= self._next:
+                for skipped in range(self._next, fd):
+                    heappush(self._free, skipped)
+                self._next = fd + 1
+            else:
+                self._free.remove(fd)
+                self._free.sort()
+        elif self._free:
+            fd = heappop(self._free)
+        else:
+            fd = self._next
+            self._next = fd + 1
+        self.files[fd] = file
+        file.references += 1
+        return fd
+
+    def remove(self, fd: int) -> int:
+        """Close a descriptor."""
+        file = self.files.pop(fd, None)
+        if file is None:
+            return -errno.EBADF
+        heappush(self._free, fd)
+        unreferenced(file)
+        return 0
+
+
+def unreferenced(file: File) -> None:
+    """Take one reference away; release the file with the last one."""
+    file.references -= 1
+    if file.references <= 0:
+        for watch in list(file.watches):
+            watch.end()
+        file.released()
+
+
+class Counter(File):
+    """An eventfd (man 2 eventfd)."""
+
+    __slots__ = ("count",)
+
+    kind = 0
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.count = 0
+
+    def readiness(self) -> int:
+        return EPOLLOUT | (EPOLLIN if self.count else 0)
+
+    def read(self, limit: int) -> bytes | int:
+        if limit < 8:
+            return -errno.EINVAL
+        if not self.count:
+            return -errno.EAGAIN
+        count, self.count = self.count, 0
+        return count.to_bytes(8, "little")
+
+    def write(self, data: bytes) -> int:
+        if len(data) != 8:
+            return -errno.EINVAL
+        self.count += int.from_bytes(data, "little")
+        self.changed()
+        return 8

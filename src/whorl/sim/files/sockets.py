@@ -1,0 +1,334 @@
+"""What all simulated sockets have in common: options, errors, names; and stream sockets, once connected."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, Any, Protocol
+
+from whorl.sim.files.channel import Channel
+from whorl.sim.files.file import EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, File, Machine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from whorl.sim.wire.line import Line
+    from whorl.sim.wire.ports import PortTable
+
+LINGER = struct.Struct("ii")
+_FLAGS = (socket.SO_REUSEADDR, socket.SO_REUSEPORT, socket.SO_KEEPALIVE, socket.SO_BROADCAST)
+_BUFFER = 212_992  # bytes (net.core.rmem_default)
+
+
+class Network(Protocol):
+    """The network, as sockets see it."""
+
+    def machine_at(self, ip: str, asked_by: NetMachine) -> NetMachine | None: ...
+    def line(self, source: NetMachine, target: NetMachine) -> Line: ...
+    def established(self, client: Any, server: Any) -> None: ...
+
+
+class NetMachine(Machine, Protocol):
+    """The host, as sockets see it."""
+
+    network: Network
+    tcp_ports: PortTable
+    udp_ports: PortTable
+    unix_names: dict[Any, Any]
+    paths: dict[Any, tuple[int, int]]
+    addresses: tuple[str, ...]
+
+    def address_for(self, ip: str) -> str: ...
+    def connect_fault(self) -> int: ...
+
+
+class SocketFile(File):
+    """A socket: its family, type, options, name and pending error."""
+
+    __slots__ = ("error", "family", "name", "options", "protocol", "type")
+
+    machine: NetMachine
+
+    def __init__(self, machine: NetMachine, family: int, type: int, protocol: int) -> None:
+        super().__init__(machine)
+        self.family = family
+        self.type = type
+        self.protocol = protocol
+        self.options: dict[tuple[int, int], Any] = {}
+        self.name: Any = self.no_name()
+        self.error = 0
+
+    def no_name(self) -> Any:
+        """Return the name of a socket that was not bound."""
+        if self.family == socket.AF_INET6:
+            return ("::", 0, 0, 0)
+        return ("0.0.0.0", 0) if self.family == socket.AF_INET else ""
+
+    def take_error(self) -> int:
+        """Return the pending error, and forget it (SO_ERROR)."""
+        code, self.error = self.error, 0
+        return code
+
+    # Options.
+
+    def set_option(self, level: int, option: int, value: Any) -> int:
+        """Set an option; return 0 or the negative error number."""
+        self.options[level, option] = value
+        return 0
+
+    def option(self, level: int, option: int) -> Any:
+        """Return an option's value: a number, or the bytes that were set."""
+        if level == socket.SOL_SOCKET:
+            if option == socket.SO_ERROR:
+                return self.take_error()
+            if option == socket.SO_TYPE:
+                return int(self.type)
+            if option == socket.SO_DOMAIN:
+                return int(self.family)
+            if option == socket.SO_PROTOCOL:
+                return self.protocol
+            if option == socket.SO_ACCEPTCONN:
+                return int(self.is_listening())
+            if option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+                given = self.options.get((level, option))
+                return _BUFFER if given is None else 2 * given
+            if option == socket.SO_LINGER:
+                return self.options.get((level, option), LINGER.pack(0, 0))
+        return self.options.get((level, option), 0)
+
+    def _is_set(self, level: int, option: int) -> bool:
+        value = self.options.get((level, option), 0)
+        return any(value) if isinstance(value, bytes) else bool(value)
+
+    def reuses_address(self) -> bool:
+        """Return whether SO_REUSEADDR is set."""
+        return self._is_set(socket.SOL_SOCKET, socket.SO_REUSEADDR)
+
+    def reuses_port(self) -> bool:
+        """Return whether SO_REUSEPORT is set."""
+        return self._is_set(socket.SOL_SOCKET, socket.SO_REUSEPORT)
+
+    def only_ipv6(self) -> bool:
+        """Return whether an IPv6 socket refuses IPv4 (IPV6_V6ONLY)."""
+        return self._is_set(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
+
+    def is_listening(self) -> bool:
+        """Return whether the socket takes connections."""
+        return False
+
+    def shown(self, ip: str, port: int) -> Any:
+        """Return an address as Python shows it for this family."""
+        if self.family == socket.AF_INET6:
+            return (f"::ffff:{ip}" if ":" not in ip else ip, port, 0, 0)
+        return (ip, port)
+
+    # What each kind does in its own way.
+
+    def bind(self, address: Any) -> int:
+        return -errno.EOPNOTSUPP
+
+    def connect(self, address: Any) -> int:
+        return -errno.EOPNOTSUPP
+
+    def listen(self, backlog: int) -> int:
+        return -errno.EOPNOTSUPP
+
+    def accept(self) -> Any:
+        return -errno.EOPNOTSUPP
+
+    def shutdown(self, how: int) -> int:
+        return -errno.ENOTCONN
+
+    def peer(self) -> Any:
+        """Return the peer's name; None if there is none."""
+        return None
+
+
+class StreamSocket(SocketFile):
+    """A stream socket: bytes in both directions, once it is connected."""
+
+    __slots__ = (
+        "backlog",
+        "has_ended",
+        "incoming",
+        "is_connected",
+        "is_connecting",
+        "outgoing",
+        "peer_name",
+        "reads_nothing",
+        "waiting",
+        "was_reset",
+    )
+
+    capacity = 150_000  # bytes in one direction, on their way or unread
+
+    def __init__(self, machine: NetMachine, family: int, type: int, protocol: int) -> None:
+        super().__init__(machine, family, type, protocol)
+        self.backlog = -1  # not negative: it listens
+        self.waiting: deque[StreamSocket] = deque()  # connections to accept
+        self.incoming: Channel | None = None
+        self.outgoing: Channel | None = None
+        self.peer_name: Any = None
+        self.is_connecting = False
+        self.is_connected = False
+        self.was_reset = False
+        self.has_ended = False  # its own writing side is shut
+        self.reads_nothing = False  # its reading side is shut
+
+    def is_listening(self) -> bool:
+        return self.backlog >= 0
+
+    def peer(self) -> Any:
+        return self.peer_name if self.is_connected and not self.was_reset else None
+
+    def join(self, other: StreamSocket, line: Line | None, back: Line | None) -> None:
+        """Connect two sockets: the bytes of this one travel on `line`, those of the other on `back`."""
+        self.outgoing = other.incoming = Channel(self, other, line, self.capacity)
+        other.outgoing = self.incoming = Channel(other, self, back, other.capacity)
+
+    def establish(self) -> None:
+        """Be connected from now on."""
+        self.is_connecting = False
+        self.is_connected = True
+        self.changed()
+
+    def readiness(self) -> int:
+        if self.backlog >= 0:
+            return EPOLLIN if self.waiting else 0
+        ready = EPOLLERR if self.error else 0
+        if self.was_reset:
+            return ready | EPOLLIN | EPOLLOUT | EPOLLHUP | EPOLLRDHUP
+        incoming, outgoing = self.incoming, self.outgoing
+        if not self.is_connected or incoming is None or outgoing is None:
+            return ready if self.is_connecting else ready | EPOLLOUT | EPOLLHUP
+        if incoming.arrived or incoming.rights:
+            ready |= EPOLLIN
+        if incoming.ended or self.reads_nothing:
+            ready |= EPOLLIN | EPOLLRDHUP
+            if self.has_ended:
+                ready |= EPOLLHUP
+        if self.has_ended or outgoing.room() * 3 >= outgoing.capacity:
+            ready |= EPOLLOUT
+        return ready
+
+    def read(self, limit: int) -> bytes | int:
+        incoming = self.incoming
+        if incoming is not None and incoming.arrived:
+            return incoming.take(limit)
+        if self.error:
+            return -self.take_error()
+        if self.was_reset or self.reads_nothing:
+            return b""
+        if incoming is None or not self.is_connected:
+            return -errno.EAGAIN if self.is_connecting else -errno.ENOTCONN
+        return b"" if incoming.ended else -errno.EAGAIN
+
+    def peek(self, limit: int) -> bytes | int:
+        """Return bytes that `read` would return, and leave them (MSG_PEEK)."""
+        incoming = self.incoming
+        if incoming is not None and incoming.arrived:
+            return bytes(incoming.arrived[:limit])
+        return self.read(limit)
+
+    def write(self, data: bytes) -> int:
+        if self.error:
+            return -self.take_error()
+        if self.was_reset or self.has_ended:
+            return -errno.EPIPE
+        outgoing = self.outgoing
+        if outgoing is None or not self.is_connected:
+            return -errno.EAGAIN if self.is_connecting else -errno.ENOTCONN
+        room = outgoing.room()
+        size = len(data)
+        if room < size:
+            outgoing.was_full = True
+            if room <= 0:
+                return -errno.EAGAIN
+            data, size = data[:room], room
+        if size:
+            outgoing.send(data)
+        return size
+
+    # The end.
+
+    def fail(self, code: int) -> None:
+        """Break the connection, or the attempt to connect, with an error."""
+        if self.was_reset:
+            return
+        self.error = code
+        self.was_reset = True
+        self.is_connecting = False
+        self.changed()
+
+    def reset(self) -> None:
+        """Handle a reset from the peer (man 7 tcp, RST)."""
+        self.fail(errno.ECONNRESET)
+
+    def end(self) -> None:
+        """Shut the writing side."""
+        if not self.has_ended and self.outgoing is not None:
+            self.has_ended = True
+            if not self.was_reset:
+                self.outgoing.send_end()
+            self.changed()
+
+    def shutdown(self, how: int) -> int:
+        if self.incoming is None or not self.is_connected or self.was_reset:
+            return -errno.ENOTCONN
+        if how != socket.SHUT_RD:
+            self.end()
+        if how != socket.SHUT_WR:
+            self.reads_nothing = True
+            self.changed()
+        return 0
+
+    def listen(self, backlog: int) -> int:
+        if self.is_connected or self.is_connecting:
+            return -errno.EINVAL
+        self.backlog = max(0, backlog)
+        return 0
+
+    def accept(self) -> Any:
+        """Return the oldest connection that waits, or the negative error number."""
+        if self.backlog < 0:
+            return -errno.EINVAL
+        if not self.waiting:
+            return -errno.EAGAIN
+        return self.waiting.popleft()
+
+    def lingers_not(self) -> bool:
+        """Return whether closing resets the connection (SO_LINGER of 0 seconds)."""
+        lingers = self.options.get((socket.SOL_SOCKET, socket.SO_LINGER))
+        return lingers is not None and LINGER.unpack(lingers) == (1, 0)
+
+    def released(self) -> None:
+        for connection in self.waiting:
+            connection.released()
+        self.waiting.clear()
+        incoming, outgoing = self.incoming, self.outgoing
+        if incoming is None or outgoing is None:
+            return
+        incoming.receiver = None
+        incoming.drop_rights()
+        if not self.was_reset:
+            if incoming.arrived or self.lingers_not():
+                self._abort(outgoing)
+            elif not self.has_ended:
+                self.has_ended = True
+                outgoing.send_end()
+        outgoing.sender = None
+        self.is_connected = False
+
+    def _abort(self, outgoing: Channel) -> None:
+        """Reset the peer."""
+        peer = outgoing.receiver
+        if peer is None:
+            return
+        reset: Callable[[], None] = peer.reset  # type: ignore[attr-defined]
+        if outgoing.line is None:
+            reset()
+        elif not outgoing.line.is_lost():
+            now = self.machine.now()
+            self.machine.after(outgoing.line.travel(now, 0), reset)

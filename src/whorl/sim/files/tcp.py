@@ -1,0 +1,170 @@
+"""TCP: ports, handshakes, and what becomes of a connection (man 7 tcp)."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import Any
+
+from whorl.sim.files.sockets import NetMachine, StreamSocket
+from whorl.sim.wire.ports import ANY, TIME_WAIT, is_ipv6, plain
+from whorl.sim.wire.timeline import SECOND
+
+#: When a request for a connection is sent again, after the first time (man 7 tcp, tcp_syn_retries); and when
+#: the attempt is given up.
+SYN_RETRIES = tuple(seconds * SECOND for seconds in (1, 3, 7, 15, 31, 63))
+SYN_GIVEN_UP = 127 * SECOND
+
+
+class TcpSocket(StreamSocket):
+    """A TCP socket of IPv4 or IPv6."""
+
+    __slots__ = ("_began", "_port", "_target")
+
+    def __init__(self, machine: NetMachine, family: int, type: int, protocol: int) -> None:
+        super().__init__(machine, family, type, protocol or socket.IPPROTO_TCP)
+        self._port = 0  # the one that belongs to this socket in the host's table
+        self._began = 0
+        self._target: tuple[str, int] = ("", 0)
+
+    def bind(self, address: Any) -> int:
+        if self._port or self.incoming is not None:
+            return -errno.EINVAL
+        ip = plain(address[0])
+        if ip not in ANY and not self.machine.address_for(ip) == ip:
+            return -errno.EADDRNOTAVAIL
+        port = self.machine.tcp_ports.bind(self, ip, address[1], self.machine.now())
+        if port < 0:
+            return port
+        self._port = port
+        self.name = self.shown(ip, port)
+        return 0
+
+    def listen(self, backlog: int) -> int:
+        if not self._port:
+            code = self.bind(self.no_name())
+            if code:
+                return code
+        else:
+            ip = plain(self.name[0])
+            others = self.machine.tcp_ports.find(ip, self._port, StreamSocket.is_listening)
+            if any(other is not self and not (other.reuses_port() and self.reuses_port()) for other in others):
+                return -errno.EADDRINUSE
+        return super().listen(backlog)
+
+    def connect(self, address: Any) -> int:
+        if self.is_connecting:
+            return -errno.EALREADY
+        if self.is_connected:
+            return -errno.EISCONN
+        if self.backlog >= 0:
+            return -errno.EISCONN
+        if self.was_reset:  # An attempt failed; Linux lets the socket try again.
+            self.was_reset, self.error = False, 0
+        machine = self.machine
+        ip, port = plain(address[0]), address[1]
+        if ip in ANY:
+            ip = "::1" if is_ipv6(ip) else "127.0.0.1"
+        if is_ipv6(ip) and self.family == socket.AF_INET:
+            return -errno.EAFNOSUPPORT
+        if is_ipv6(ip) and not any(map(is_ipv6, machine.addresses)) and ip != "::1":
+            return -errno.ENETUNREACH
+        own = machine.address_for(ip)
+        if not self._port:
+            bound = machine.tcp_ports.bind(self, own, 0, machine.now())
+            if bound < 0:
+                return -errno.EADDRNOTAVAIL
+            self._port = bound
+        elif plain(self.name[0]) not in ANY:
+            own = plain(self.name[0])
+        self.name = self.shown(own, self._port)
+        self._target = ip, port
+        self.is_connecting = True
+        self._began = machine.now()
+        fault = machine.connect_fault()
+        if fault:
+            machine.after(SECOND // 1000, self.fail, fault)
+        else:
+            self._knock(0)
+        return -errno.EINPROGRESS
+
+    def _knock(self, attempt: int) -> None:
+        """Send the request for a connection, for the first time or once more."""
+        if not self.is_connecting or self.references <= 0 or self.machine.is_dead:
+            return
+        machine = self.machine
+        if attempt > len(SYN_RETRIES):
+            self.fail(errno.ETIMEDOUT)
+            return
+        target = machine.network.machine_at(self._target[0], machine)
+        if target is not None:
+            line = machine.network.line(machine, target)
+            if not line.is_lost():
+                machine.after(line.travel(machine.now(), 0), self._reach, target)
+        due = SYN_RETRIES[attempt] if attempt < len(SYN_RETRIES) else SYN_GIVEN_UP
+        machine.after(self._began + due - machine.now(), self._knock, attempt + 1)
+
+    def _reach(self, target: NetMachine) -> None:
+        """Arrive at the other host with a request for a connection."""
+        if not self.is_connecting or self.incoming is not None or target.is_dead:
+            return
+        machine, network = self.machine, self.machine.network
+        line, back = network.line(machine, target), network.line(target, machine)
+        if line.blocked:
+            return
+        ip, port = self._target
+        listeners = target.tcp_ports.find(ip, port, StreamSocket.is_listening)
+        if not listeners:
+            if not back.is_lost():
+                target.after(back.travel(target.now(), 0), self._refused)
+            return
+        listener = listeners[0]
+        if len(listeners) > 1:
+            listener = listeners[target.decisions.stream(f"{target.name}/reuse-port").uniform(len(listeners))]
+        if len(listener.waiting) > listener.backlog:
+            return  # The request is dropped, and comes again.
+        connection = TcpSocket(target, listener.family, self.type, self.protocol)
+        connection.options.update(listener.options)
+        connection.name = connection.shown(ip, port)
+        connection.peer_name = connection.shown(plain(self.name[0]), self._port)
+        self.peer_name = self.shown(ip, port)
+        self.join(connection, line, back)
+        connection.is_connected = True
+        network.established(self, connection)
+        listener.waiting.append(connection)
+        listener.changed()
+        self._answer(connection, back, 0)
+
+    def _answer(self, connection: TcpSocket, back: Any, attempt: int) -> None:
+        """Send the answer to a request; again if it is lost."""
+        target = connection.machine
+        if not self.is_connecting or target.is_dead:
+            return
+        if back.is_lost():
+            if attempt < len(SYN_RETRIES):
+                target.after(SECOND << attempt, self._answer, connection, back, attempt + 1)
+            return
+        target.after(back.travel(target.now(), 0), self._answered)
+
+    def _answered(self) -> None:
+        if self.is_connecting:
+            self.establish()
+
+    def _refused(self) -> None:
+        if self.is_connecting and self.incoming is None:
+            self.fail(errno.ECONNREFUSED)
+
+    def released(self) -> None:
+        outgoing, was_reset = self.outgoing, self.was_reset
+        closed_first = (
+            self.incoming is not None and not was_reset and not self.incoming.ended and not self.lingers_not()
+        )
+        if self.is_connecting and self.incoming is not None and outgoing is not None:
+            self._abort(outgoing)
+            self.was_reset = True
+        self.is_connecting = False
+        super().released()
+        if self._port:
+            until = self.machine.now() + TIME_WAIT if closed_first else 0
+            self.machine.tcp_ports.unbind(self, self._port, until)
+            self._port = 0

@@ -1,0 +1,269 @@
+"""Datagrams: UDP, and UNIX sockets that keep the bounds of messages (man 7 udp, man 7 unix)."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import stat
+import struct
+from collections import deque
+from typing import Any
+
+from whorl.sim.files.file import EPOLLERR, EPOLLIN, EPOLLOUT
+from whorl.sim.files.sockets import NetMachine, SocketFile
+from whorl.sim.files.unix import FIRST_INODE, is_abstract
+from whorl.sim.wire.ports import ANY, is_ipv6, plain
+
+#: The largest payload of a UDP datagram, and how many bytes wait in a socket before more are dropped.
+LARGEST = 65_507
+ROOM = 212_992
+
+
+class DatagramFile(SocketFile):
+    """A socket for datagrams: those that wait, and the peer if it is connected."""
+
+    __slots__ = ("_waiting_size", "peer_name", "waiting")
+
+    def __init__(self, machine: NetMachine, family: int, type: int, protocol: int) -> None:
+        super().__init__(machine, family, type, protocol)
+        self.waiting: deque[tuple[bytes, Any]] = deque()
+        self.peer_name: Any = None
+        self._waiting_size = 0
+
+    def peer(self) -> Any:
+        return self.peer_name
+
+    def readiness(self) -> int:
+        return EPOLLOUT | (EPOLLIN if self.waiting else 0) | (EPOLLERR if self.error else 0)
+
+    def receive(self) -> tuple[bytes, Any] | int:
+        """Return the oldest datagram and its sender's address, or the negative error number."""
+        if self.error:
+            return -self.take_error()
+        if not self.waiting:
+            return -errno.EAGAIN
+        data, address = self.waiting.popleft()
+        self._waiting_size -= len(data)
+        return data, address
+
+    def read(self, limit: int) -> bytes | int:
+        received = self.receive()
+        return received if isinstance(received, int) else received[0][:limit]
+
+    def write(self, data: bytes) -> int:
+        return self.send_to(data, None)
+
+    def send_to(self, data: bytes, address: Any) -> int:
+        """Send one datagram; to the peer if the address is None. Return its size."""
+        raise NotImplementedError
+
+    def arrive(self, data: bytes, address: Any) -> None:
+        """Take a datagram, or drop it if too many wait."""
+        if self.references <= 0 or self._waiting_size + len(data) > ROOM:
+            return
+        self._waiting_size += len(data)
+        self.waiting.append((data, address))
+        self.changed()
+
+    def disconnect(self) -> int:
+        """Take datagrams of all senders again."""
+        self.peer_name = None
+        return 0
+
+
+class UdpSocket(DatagramFile):
+    """A UDP socket of IPv4 or IPv6."""
+
+    __slots__ = ("_port", "groups")
+
+    def __init__(self, machine: NetMachine, family: int, type: int, protocol: int) -> None:
+        super().__init__(machine, family, type, protocol or socket.IPPROTO_UDP)
+        self._port = 0
+        self.groups: set[str] = set()
+
+    def bind(self, address: Any) -> int:
+        if self._port:
+            return -errno.EINVAL
+        ip = plain(address[0])
+        is_group = _is_group(ip)
+        if ip not in ANY and not is_group and self.machine.address_for(ip) != ip:
+            return -errno.EADDRNOTAVAIL
+        port = self.machine.udp_ports.bind(self, ip, address[1], self.machine.now())
+        if port < 0:
+            return port
+        self._port = port
+        self.name = self.shown(ip, port)
+        return 0
+
+    def set_option(self, level: int, option: int, value: Any) -> int:
+        code = super().set_option(level, option, value)
+        if level == socket.IPPROTO_IP and option in (socket.IP_ADD_MEMBERSHIP, socket.IP_DROP_MEMBERSHIP):
+            group = socket.inet_ntop(socket.AF_INET, value[:4])
+            code = self._change_group(group, option == socket.IP_ADD_MEMBERSHIP)
+        elif level == socket.IPPROTO_IPV6 and option in (socket.IPV6_JOIN_GROUP, socket.IPV6_LEAVE_GROUP):
+            group = socket.inet_ntop(socket.AF_INET6, value[:16])
+            code = self._change_group(group, option == socket.IPV6_JOIN_GROUP)
+        return code
+
+    def _change_group(self, group: str, joins: bool) -> int:
+        if not _is_group(group):
+            return -errno.EINVAL
+        if joins == (group in self.groups):
+            return -errno.EADDRINUSE if joins else -errno.EADDRNOTAVAIL
+        (self.groups.add if joins else self.groups.remove)(group)
+        return 0
+
+    def connect(self, address: Any) -> int:
+        ip = plain(address[0])
+        if is_ipv6(ip) and self.family == socket.AF_INET:
+            return -errno.EAFNOSUPPORT
+        if not address[1]:
+            return -errno.EINVAL
+        code = self._ensure_port(ip)
+        if code:
+            return code
+        self.name = self.shown(self.machine.address_for(ip), self._port)
+        self.peer_name = self.shown(ip, address[1])
+        return 0
+
+    def _ensure_port(self, ip: str) -> int:
+        return 0 if self._port else self.bind(self.no_name())
+
+    def send_to(self, data: bytes, address: Any) -> int:
+        if self.error:
+            return -self.take_error()
+        if address is None:
+            address = self.peer_name
+            if address is None:
+                return -errno.EDESTADDRREQ
+        if len(data) > LARGEST:
+            return -errno.EMSGSIZE
+        ip, port = plain(address[0]), address[1]
+        if not port:
+            return -errno.EINVAL
+        if is_ipv6(ip) and self.family == socket.AF_INET:
+            return -errno.EAFNOSUPPORT
+        if ip == "255.255.255.255" and not self._is_set(socket.SOL_SOCKET, socket.SO_BROADCAST):
+            return -errno.EACCES
+        code = self._ensure_port(ip)
+        if code:
+            return code
+        if _is_group(ip) or ip == "255.255.255.255":
+            for machine in self.machine.network.all_machines():  # type: ignore[attr-defined]
+                self._send_on_line(machine, ip, port, data)
+            return len(data)
+        if ip in ANY:
+            ip = "::1" if is_ipv6(ip) else "127.0.0.1"
+        target = self.machine.network.machine_at(ip, self.machine)
+        if target is not None:
+            self._send_on_line(target, ip, port, data)
+        return len(data)
+
+    def _send_on_line(self, target: NetMachine, ip: str, port: int, data: bytes) -> None:
+        machine = self.machine
+        line = machine.network.line(machine, target)
+        if line.is_lost():
+            return
+        now = machine.now()
+        for _ in range(2 if line.is_doubled() else 1):
+            delay = line.travel(now, len(data)) + line.overtaken()
+            machine.after(delay, self._reach, target, ip, port, data, machine.address_for(ip))
+
+    def _reach(self, target: NetMachine, ip: str, port: int, data: bytes, source: str) -> None:
+        """Arrive at the other host."""
+        line = self.machine.network.line(self.machine, target)
+        if target.is_dead or line.blocked:
+            return
+        if _is_group(ip):
+            found = target.udp_ports.find("0.0.0.0", port, lambda sock: ip in sock.groups)
+            found += target.udp_ports.find(ip, port, lambda sock: sock not in found)
+        elif ip == "255.255.255.255":
+            found = target.udp_ports.find("0.0.0.0", port, lambda sock: True)
+        else:
+            found = target.udp_ports.find(ip, port, lambda sock: sock.takes_from(source, self._port))[:1]
+            if not found:
+                back = self.machine.network.line(target, self.machine)
+                if not back.is_lost():
+                    target.after(back.travel(target.now(), 0), self._unreachable, ip, port)
+        for sock in found:
+            sock.arrive(data, sock.shown(source, self._port))
+
+    def takes_from(self, ip: str, port: int) -> bool:
+        """Return whether the socket takes datagrams of a sender: a connected one only those of its peer."""
+        peer = self.peer_name
+        return peer is None or (plain(peer[0]), peer[1]) == (ip, port)
+
+    def _unreachable(self, ip: str, port: int) -> None:
+        """Handle the news that nobody has a port: only a connected socket hears of it (man 7 udp)."""
+        if self.peer_name is not None and (plain(self.peer_name[0]), self.peer_name[1]) == (ip, port):
+            self.error = errno.ECONNREFUSED
+            self.changed()
+
+    def released(self) -> None:
+        if self._port:
+            self.machine.udp_ports.unbind(self, self._port)
+            self._port = 0
+
+
+class UnixDatagramSocket(DatagramFile):
+    """A UNIX socket for datagrams."""
+
+    __slots__ = ("_is_bound",)
+
+    def __init__(self, machine: NetMachine, type: int = socket.SOCK_DGRAM) -> None:
+        super().__init__(machine, socket.AF_UNIX, type, 0)
+        self._is_bound = False
+
+    def bind(self, address: Any) -> int:
+        if self._is_bound:
+            return -errno.EINVAL
+        if address in self.machine.unix_names or address in self.machine.paths:
+            return -errno.EADDRINUSE
+        if not is_abstract(address):
+            self.machine.paths[address] = (stat.S_IFSOCK | 0o755, FIRST_INODE + len(self.machine.paths))
+        self.machine.unix_names[address] = self
+        self.name, self._is_bound = address, True
+        return 0
+
+    def connect(self, address: Any) -> int:
+        found = self._at(address)
+        if isinstance(found, int):
+            return found
+        self.peer_name = address
+        return 0
+
+    def _at(self, address: Any) -> UnixDatagramSocket | int:
+        found = self.machine.unix_names.get(address)
+        if found is None:
+            return -errno.ECONNREFUSED if address in self.machine.paths else -errno.ENOENT
+        return found if isinstance(found, UnixDatagramSocket) else -errno.EPROTOTYPE
+
+    def send_to(self, data: bytes, address: Any) -> int:
+        if address is None:
+            address = self.peer_name
+            if address is None:
+                return -errno.ENOTCONN
+        found = self._at(address)
+        if isinstance(found, int):
+            return found
+        if found._waiting_size + len(data) > ROOM:
+            return -errno.EAGAIN
+        found.arrive(data, self.name or None)
+        return len(data)
+
+    def released(self) -> None:
+        if self._is_bound and self.machine.unix_names.get(self.name) is self:
+            del self.machine.unix_names[self.name]
+
+
+def _is_group(ip: str) -> bool:
+    """Return whether an address is one of multicast."""
+    if is_ipv6(ip):
+        return ip.lower().startswith("ff")
+    first = ip.partition(".")[0]
+    return first.isdecimal() and 224 <= int(first) <= 239
+
+
+def membership(group: str, interface: str = "0.0.0.0") -> bytes:
+    """Return the option by which a socket of IPv4 joins a group."""
+    return struct.pack("4s4s", socket.inet_aton(group), socket.inet_aton(interface))

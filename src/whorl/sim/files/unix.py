@@ -1,0 +1,83 @@
+"""UNIX stream sockets, and pairs of sockets (man 7 unix). What is sent is there at once."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import stat
+from typing import Any
+
+from whorl.sim.files.sockets import NetMachine, StreamSocket
+
+#: The first inode number of a simulated file system.
+FIRST_INODE = 100
+
+
+class UnixSocket(StreamSocket):
+    """A UNIX stream socket."""
+
+    __slots__ = ("_is_bound",)
+
+    def __init__(self, machine: NetMachine, type: int = socket.SOCK_STREAM) -> None:
+        super().__init__(machine, socket.AF_UNIX, type, 0)
+        self._is_bound = False
+
+    def bind(self, address: Any) -> int:
+        names = self.machine.unix_names
+        if self._is_bound:
+            return -errno.EINVAL
+        if is_abstract(address):
+            if address in names:
+                return -errno.EADDRINUSE
+        else:
+            if address in self.machine.paths:
+                return -errno.EADDRINUSE
+            self.machine.paths[address] = (stat.S_IFSOCK | 0o755, FIRST_INODE + len(self.machine.paths))
+        names[address] = self
+        self.name = address
+        self._is_bound = True
+        return 0
+
+    def connect(self, address: Any) -> int:
+        if self.is_connected:
+            return -errno.EISCONN
+        listener = self.machine.unix_names.get(address)
+        if listener is None:
+            missing = is_abstract(address) or address in self.machine.paths
+            return -errno.ECONNREFUSED if missing else -errno.ENOENT
+        if not isinstance(listener, UnixSocket):
+            return -errno.EPROTOTYPE
+        if listener.backlog < 0:
+            return -errno.ECONNREFUSED
+        if len(listener.waiting) > listener.backlog:
+            return -errno.EAGAIN
+        connection = UnixSocket(self.machine, self.type)
+        connection.name = listener.name
+        connection.peer_name = self.name
+        self.peer_name = listener.name
+        self.join(connection, None, None)
+        connection.is_connected = True
+        listener.waiting.append(connection)
+        listener.changed()
+        self.establish()
+        return 0
+
+    def released(self) -> None:
+        if self._is_bound and self.machine.unix_names.get(self.name) is self:
+            del self.machine.unix_names[self.name]
+        super().released()
+
+
+def is_abstract(name: Any) -> bool:
+    """Return whether a name lies outside the file system."""
+    return bool(name) and name[0] in ("\0", 0)
+
+
+def socket_pair(machine: NetMachine, type: int = socket.SOCK_STREAM) -> tuple[UnixSocket, UnixSocket]:
+    """Return two connected sockets (man 2 socketpair)."""
+    one, other = UnixSocket(machine, type), UnixSocket(machine, type)
+    one.join(other, None, None)
+    for sock in (one, other):
+        sock.peer_name = ""
+        sock.is_connected = True
+    return one, other

@@ -1,0 +1,128 @@
+"""The clocks of a world: `time` and `datetime` show its virtual time."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+import time
+from typing import Any
+
+from whorl.sim.patches.current import Replacement, host
+from whorl.sim.process.kernel import LOOK_NS
+
+_gmtime, _localtime, _strftime = time.gmtime, time.localtime, time.strftime
+_RealDatetime, _RealDate = datetime.datetime, datetime.date
+
+
+def _monotonic_ns() -> int:
+    running = host()
+    running.spent += LOOK_NS
+    return running.clock()
+
+
+def _monotonic() -> float:
+    return _monotonic_ns() / 1e9
+
+
+def _time_ns() -> int:
+    running = host()
+    running.spent += LOOK_NS
+    return running.real_time()
+
+
+def _time() -> float:
+    return _time_ns() / 1e9
+
+
+def _sleep(seconds: float) -> None:
+    host().sleep(seconds)
+
+
+def _gm(seconds: float | None = None) -> time.struct_time:
+    return _gmtime(_time() if seconds is None else seconds)
+
+
+def _local(seconds: float | None = None) -> time.struct_time:
+    """Return the local time: that of UTC in every world."""
+    return _gmtime(_time() if seconds is None else seconds)
+
+
+def _text(form: str, moment: Any = None) -> str:
+    return _strftime(form, _local() if moment is None else moment)
+
+
+class _DatetimeType(type(_RealDatetime)):  # type: ignore[misc]
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, _RealDatetime)
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return issubclass(other, _RealDatetime)
+
+
+class SimDatetime(_RealDatetime, metaclass=_DatetimeType):
+    """`datetime.datetime` whose present is the world's. It makes plain datetimes."""
+
+    def __new__(cls, *args: Any, **options: Any) -> Any:
+        return _RealDatetime(*args, **options)
+
+    @classmethod
+    def now(cls, tz: Any = None) -> Any:
+        """Return the world's time."""
+        return _RealDatetime.fromtimestamp(_time(), tz if tz is not None else datetime.timezone.utc).replace(
+            **({} if tz is not None else {"tzinfo": None})
+        )
+
+    @classmethod
+    def utcnow(cls) -> Any:
+        """Return the world's time, in UTC."""
+        return cls.now()
+
+    @classmethod
+    def today(cls) -> Any:
+        """Return the world's time."""
+        return cls.now()
+
+
+for _name in ("fromtimestamp", "fromisoformat", "strptime", "combine", "fromordinal", "utcfromtimestamp",
+              "fromisocalendar"):  # fmt: skip
+    setattr(SimDatetime, _name, getattr(_RealDatetime, _name))
+
+CLOCKS: list[Replacement] = [
+    (time, "monotonic", _monotonic),
+    (time, "monotonic_ns", _monotonic_ns),
+    (time, "perf_counter", _monotonic),
+    (time, "perf_counter_ns", _monotonic_ns),
+    (time, "time", _time),
+    (time, "time_ns", _time_ns),
+    (time, "sleep", _sleep),
+    (time, "gmtime", _gm),
+    (time, "localtime", _local),
+    (time, "strftime", _text),
+]
+
+_known: tuple[int, list[Replacement]] = (0, [])
+_BY_NAME = {
+    name: replacement for module, name, replacement in CLOCKS if name not in ("strftime", "gmtime", "localtime")
+}
+_ORIGINALS = {name: getattr(time, name) for name in _BY_NAME}
+
+
+def imported_clocks() -> list[Replacement]:
+    """Return the places where modules keep a clock of their own: `from time import monotonic` and the like."""
+    global _known
+    if _known[0] == len(sys.modules):
+        return _known[1]
+    found: list[Replacement] = [(datetime, "datetime", SimDatetime)]
+    for name, module in list(sys.modules.items()):
+        if module is None or name.startswith(("whorl.", "datetime")) or name == "time":
+            continue
+        names = vars(module) if hasattr(module, "__dict__") else {}
+        for attribute, value in list(names.items()):
+            if value is _RealDatetime:
+                found.append((module, attribute, SimDatetime))
+            elif callable(value) and getattr(value, "__module__", None) == "time":
+                original = _ORIGINALS.get(getattr(value, "__name__", ""))
+                if original is value:
+                    found.append((module, attribute, _BY_NAME[value.__name__]))
+    _known = (len(sys.modules), found)
+    return found

@@ -1,0 +1,473 @@
+"""The kernel of one simulated host: the production loop's calls, answered by simulated files.
+
+Sockets are objects here, as they are in the uncompiled build. The calls of `Kernel` that take a socket object call
+its methods, so they need no code of their own.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import stat
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from whorl.core.kernel.datagrams import receive_by_object, send_by_object
+from whorl.core.kernel.kernel import Kernel
+from whorl.core.limits import EVENTS_PER_POLL, WRITE_VECTORS
+from whorl.sim.errors import RealDescriptor, Unsimulated
+from whorl.sim.files.epoll import Epoll
+from whorl.sim.files.file import FIRST_FD, Counter, DescriptorTable, File
+from whorl.sim.files.pipes import pipe
+from whorl.sim.files.sockets import SocketFile
+from whorl.sim.files.tcp import TcpSocket
+from whorl.sim.files.udp import DatagramFile, UdpSocket, UnixDatagramSocket
+from whorl.sim.files.unix import UnixSocket, socket_pair
+from whorl.sim.wire.timeline import MICROSECOND
+from whorl.sim.process.socket import SimSocket
+
+if TYPE_CHECKING:
+    from whorl.sim.chance.faults import Faults
+    from whorl.sim.world.host import Host
+
+#: What a look at the clock costs, so that a loop that waits for a time ends.
+LOOK_NS = 50
+
+#: How many calls are noted before they go into the digest.
+_BATCH = 512
+
+#: How long an event is late that follows a refused call, and the longest part of a short read or write.
+_AGAIN_NS = 10 * MICROSECOND
+_SHORTEST_PARTS = 64
+
+
+class Digest:
+    """One number for all calls of a run, with their bytes and times; and the calls, if they are kept."""
+
+    def __init__(self, keeps: bool = False) -> None:
+        self._hash = blake2b(digest_size=12)
+        self._calls: list[tuple[Any, ...]] = []
+        self.kept: list[tuple[Any, ...]] | None = [] if keeps else None
+        self.count = 0
+
+    def add(self, *call: Any) -> None:
+        """Note a call."""
+        calls = self._calls
+        calls.append(call)
+        if len(calls) >= _BATCH:
+            self._flush()
+
+    def _flush(self) -> None:
+        self.count += len(self._calls)
+        self._hash.update(repr(self._calls).encode())
+        if self.kept is not None:
+            self.kept += self._calls
+        self._calls.clear()
+
+    def value(self) -> str:
+        """Return the number as text."""
+        self._flush()
+        return self._hash.hexdigest()
+
+
+class SimKernel(Kernel):
+    """The kernel of a simulated host."""
+
+    def __init__(self, host: Host, max_files: int, digest: Digest, faults: Faults) -> None:
+        super().__init__()
+        self.keeps_edges = True
+        self.host = host
+        self.table = DescriptorTable(max_files)
+        self.digest = digest
+        self.epoll: Epoll = None  # type: ignore[assignment]  # the one of the host's loop: the first
+        self.faults = faults
+        decisions, name = host.decisions, host.name
+        self._short = decisions.stream(f"{name}/short")
+        self._again = decisions.stream(f"{name}/again")
+        self._fails = decisions.stream(f"{name}/resources")
+        self._poll_stream = f"{name}/events"
+
+    def is_alive(self) -> bool:
+        """Return whether this process still runs in a world that does."""
+        return not self.host.is_dead
+
+    def note(self, call: str, *details: Any) -> None:
+        """Add a call to the digest."""
+        host = self.host
+        self.digest.add(host.world.timeline.now + host.spent, host.name, call, *details)
+
+    def _file(self, fd: int) -> File | None:
+        file = self.table.files.get(fd)
+        if file is None and 0 <= fd < FIRST_FD and self.is_alive():
+            raise RealDescriptor(f"descriptor {fd} was given to a simulated loop")
+        return file
+
+    # Time and chance.
+
+    def now(self) -> int:
+        host = self.host
+        host.spent += LOOK_NS
+        return host.clock()
+
+    def seconds(self) -> float:
+        return self.now() / 1e9
+
+    def ticks(self) -> int:
+        return self.now()
+
+    def random_bytes(self, size: int) -> bytes:
+        return self.host.random_bytes(size)
+
+    # Readiness.
+
+    def epoll_create(self) -> int:
+        epoll = Epoll(self.host)
+        if self.epoll is None:
+            self.epoll = epoll
+        return self.table.add(epoll)
+
+    def epoll_ctl(self, epfd: int, operation: int, fd: int, mask: int, generation: int) -> int:
+        epoll, file = self.table.files.get(epfd), self._file(fd)
+        if not isinstance(epoll, Epoll) or file is None:
+            return -errno.EBADF
+        code = epoll.change(operation, file, fd, mask, generation)
+        self.note("epoll_ctl", operation, fd, mask, code)
+        return code
+
+    def epoll_wait(self, epfd: int, timeout_ns: int, events: Any) -> int:
+        events.clear()
+        epoll = self.table.files.get(epfd)
+        if not isinstance(epoll, Epoll):
+            return -errno.EBADF
+        if not epoll.ready and timeout_ns:
+            self.host.world.sleep_in(self.host, timeout_ns)
+        found = epoll.collect(EVENTS_PER_POLL)
+        if len(found) > 1:
+            keys = [watch.fd for watch, _ in found]
+            found = [found[place] for place in self.host.decisions.order(self._poll_stream, keys)]
+        for watch, seen in found:
+            events.put(watch.fd, seen, watch.generation)
+        self.note("epoll_wait", [(watch.fd, seen) for watch, seen in found])
+        return len(found)
+
+    def eventfd(self) -> int:
+        return self.table.add(Counter(self.host))
+
+    # Data.
+
+    def _is_refused(self, file: File) -> bool:
+        """Return whether a call finds nothing this time, although it could; it is tried again soon."""
+        if not self._again.happens(self.faults.again):
+            return False
+        self.host.after(_AGAIN_NS, file.changed)
+        return True
+
+    def _cut(self, file: File, size: int) -> int:
+        """Return how much of a message is taken at once."""
+        if size > 1 and (part := self._short.decide(_SHORTEST_PARTS, self.faults.short)):
+            return min(size, max(1, size * part // _SHORTEST_PARTS))
+        return size
+
+    def recv(self, fd: int, limit: int) -> bytes | int:
+        file = self._file(fd)
+        if file is None:
+            return -errno.EBADF
+        faults = self.faults
+        if faults.again and isinstance(file, SocketFile) and self._is_refused(file):
+            data: bytes | int = -errno.EAGAIN
+        elif faults.short and not isinstance(file, DatagramFile):
+            waiting = file.readiness() & 1
+            data = file.read(self._cut(file, min(limit, 4096)) if waiting else limit)
+            if waiting and file.readiness() & 1:
+                self.host.after(_AGAIN_NS, file.changed)  # The rest is a new edge.
+        else:
+            data = file.read(limit)
+        self.note("recv", fd, data)
+        return data
+
+    def recv_short(self, fd: int, limit: int) -> bytes | int:
+        return self.recv(fd, limit)
+
+    def recv_into(self, fd: int, buffer: Any) -> int:
+        with memoryview(buffer) as whole, whole.cast("B") as view:
+            data = self.recv(fd, len(view))
+            if isinstance(data, int):
+                return data
+            view[: len(data)] = data
+            return len(data)
+
+    def send(self, fd: int, data: Any, offset: int) -> int:
+        file = self._file(fd)
+        if file is None:
+            return -errno.EBADF
+        with memoryview(data) as view:
+            content = view.tobytes()
+        if not 0 <= offset <= len(content):
+            return -errno.EINVAL
+        content = content[offset:] if offset else content
+        faults = self.faults
+        if faults.again and content and isinstance(file, SocketFile) and self._is_refused(file):
+            sent = -errno.EAGAIN
+        else:
+            part = len(content)
+            if faults.short and not isinstance(file, (DatagramFile, Counter)):
+                part = self._cut(file, part)
+            sent = file.write(content if part == len(content) else content[:part])
+            if 0 <= sent < len(content) and sent == part:
+                self.host.after(_AGAIN_NS, file.changed)
+        self.note("send", fd, content if sent == len(content) else content[: max(sent, 0)], sent)
+        return sent
+
+    def send_many(self, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
+        if not (0 <= first < len(chunks) and 0 <= offset <= len(chunks[first])):
+            return -errno.EINVAL
+        return self.send(fd, b"".join(chunks[first : first + WRITE_VECTORS]), offset)
+
+    def read(self, fd: int, limit: int) -> bytes | int:
+        return self.recv(fd, limit)
+
+    def read_into(self, fd: int, buffer: Any) -> int:
+        return self.recv_into(fd, buffer)
+
+    def write(self, fd: int, data: Any, offset: int) -> int:
+        return self.send(fd, data, offset)
+
+    def write_many(self, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
+        return self.send_many(fd, chunks, first, offset)
+
+    def sendfile(self, target: int, source: int, offset: int, count: int) -> int:
+        return -errno.ENOSYS
+
+    def close(self, fd: int) -> int:
+        code = self.table.remove(fd)
+        self.note("close", fd, code)
+        return code
+
+    # Sockets.
+
+    def resources_fault(self, *codes: int) -> int:
+        """Return the error of a call that finds no descriptors or memory; 0: it finds them."""
+        faults = self.faults
+        for code in codes:
+            rate = faults.emfile if code == errno.EMFILE else faults.enobufs
+            if self._fails.happens(rate):
+                return code
+        return 0
+
+    def accept_fault(self) -> int:
+        """Return the error by which an accept fails; 0: it does not."""
+        if self.faults.aborted and self._fails.happens(self.faults.aborted):
+            return errno.ECONNABORTED
+        return self.resources_fault(errno.EMFILE)
+
+    def new_file(self, family: int, kind: int, protocol: int) -> SocketFile | int:
+        """Return a new socket without a descriptor, or the negative error number."""
+        host, plain_kind = self.host, kind & 0xF
+        if family in (socket.AF_INET, socket.AF_INET6):
+            if plain_kind == socket.SOCK_STREAM:
+                return TcpSocket(host, family, plain_kind, protocol)
+            if plain_kind == socket.SOCK_DGRAM:
+                return UdpSocket(host, family, plain_kind, protocol)
+        elif family == socket.AF_UNIX:
+            if plain_kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
+                return UnixSocket(host, plain_kind)
+            if plain_kind == socket.SOCK_DGRAM:
+                return UnixDatagramSocket(host)
+        return -errno.EAFNOSUPPORT
+
+    def socket_for(self, file: SocketFile) -> SimSocket | int:
+        """Return a socket object with a descriptor for a file."""
+        fd = self.table.add(file)
+        return SimSocket(self, file, fd) if fd >= 0 else fd
+
+    def make_socket(self, family: int, kind: int, protocol: int) -> SimSocket | int:
+        """Return a new socket object, or the negative error number (man 2 socket)."""
+        fault = self.resources_fault(errno.EMFILE, errno.ENOBUFS)
+        file = -fault if fault else self.new_file(family, kind, protocol)
+        answer = file if isinstance(file, int) else self.socket_for(file)
+        self.note("socket", family, kind, answer if isinstance(answer, int) else answer.fileno())
+        return answer
+
+    def open_socket(self, family: int, kind: int, protocol: int) -> Any:
+        answer = self.make_socket(family, kind, protocol)
+        if not isinstance(answer, int):
+            answer.setblocking(False)
+        return answer
+
+    def adopt_socket(self, fd: int) -> Any:
+        file = self._file(fd)
+        if not isinstance(file, SocketFile):
+            return -errno.EBADF if file is None else -errno.ENOTSOCK
+        return SimSocket(self, file, fd, timeout=0.0)
+
+    def socket_pair(self) -> Any:
+        made = []
+        for file in socket_pair(self.host):
+            sock = self.socket_for(file)
+            if isinstance(sock, int):
+                for other in made:
+                    other.close()
+                return sock
+            sock.setblocking(False)
+            made.append(sock)
+        return tuple(made)
+
+    # Datagrams.
+
+    def receives_many(self) -> bool:
+        return False
+
+    def receive_datagram(self, fd: int, file: DatagramFile) -> tuple[bytes, Any] | int:
+        """Return a datagram and its sender's address."""
+        if self.faults.again and file.waiting and self._is_refused(file):
+            received: tuple[bytes, Any] | int = -errno.EAGAIN
+        else:
+            received = file.receive()
+        self.note("recvfrom", fd, received)
+        return received
+
+    def send_datagram_to(self, fd: int, file: DatagramFile, data: bytes, address: Any) -> int:
+        """Send a datagram to an address."""
+        fault = self.faults.enobufs and self._fails.happens(self.faults.enobufs)
+        sent = -errno.ENOBUFS if fault else file.send_to(data, address)
+        self.note("sendto", fd, data, address, sent)
+        return sent
+
+    def recv_datagrams(self, sock: Any, into: list[Any], limit: int) -> int:
+        received = 0
+        while received < limit:
+            code = receive_by_object(self, sock, into)
+            if code < 0:
+                return received or code
+            received += 1
+        return received
+
+    def send_datagram(self, sock: Any, data: Any, address: Any) -> int:
+        return send_by_object(sock, data, address)
+
+    def send_datagrams(self, sock: Any, queue: list[Any], first: int) -> int:
+        sent = 0
+        for datagram in queue[first:]:
+            code = send_by_object(sock, datagram[0], datagram[1])
+            if code < 0:
+                return sent or code
+            sent += 1
+        return sent
+
+    def disconnect(self, sock: Any) -> int:
+        file = self._file(sock.fileno())
+        return file.disconnect() if isinstance(file, DatagramFile) else -errno.EBADF
+
+    def interface_index(self, name: str) -> int:
+        return {"lo": 1, "eth0": 2}.get(name, int(name) if name.isdecimal() else -errno.ENODEV)
+
+    # Other descriptors.
+
+    def pipe(self) -> tuple[int, int] | int:
+        fault = self.resources_fault(errno.EMFILE)
+        if fault:
+            return -fault
+        fds: list[int] = []
+        for end in pipe(self.host):
+            fd = self.table.add(end)
+            if fd < 0:
+                for other in fds:
+                    self.table.remove(other)
+                return fd
+            fds.append(fd)
+        self.note("pipe", *fds)
+        return fds[0], fds[1]
+
+    def duplicate(self, fd: int, lowest: int = 0) -> int:
+        file = self._file(fd)
+        return -errno.EBADF if file is None else self.table.add(file, max(lowest, FIRST_FD))
+
+    def set_blocking(self, fd: int, blocking: bool) -> int:
+        return 0 if self._file(fd) is not None else -errno.EBADF
+
+    def file_flags(self, fd: int) -> int:
+        file = self._file(fd)
+        return -errno.EBADF if file is None else file.flags
+
+    def file_mode(self, fd: int) -> int:
+        file = self._file(fd)
+        return -errno.EBADF if file is None else file.kind | 0o777
+
+    def socket_kind(self, fd: int) -> tuple[int, int] | int:
+        file = self._file(fd)
+        if isinstance(file, SocketFile):
+            return int(file.family), int(file.type)
+        return -errno.EBADF if file is None else -errno.ENOTSOCK
+
+    def file_size(self, fd: int) -> int:
+        return -errno.EBADF
+
+    def set_file_position(self, fd: int, offset: int) -> int:
+        return -errno.EBADF
+
+    def pidfd_open(self, pid: int) -> int:
+        return -errno.ESRCH
+
+    # Terminals and changes of files are no part of the world.
+
+    def is_terminal(self, fd: int) -> bool:
+        return False
+
+    def is_terminal_master(self, fd: int) -> bool:
+        return False
+
+    def reopen_terminal(self, fd: int, flags: int) -> int:
+        return -errno.ENOTTY
+
+    def terminal_settings(self, fd: int) -> list[Any] | int:
+        return -errno.ENOTTY
+
+    def set_terminal(self, fd: int, settings: list[Any], *, drain: bool) -> int:
+        return -errno.ENOTTY
+
+    def terminal_size(self, fd: int) -> tuple[int, int] | int:
+        return -errno.ENOTTY
+
+    def inotify_create(self) -> int:
+        return -errno.ENOSYS
+
+    # The names of UNIX sockets.
+
+    def path_status(self, path: str | bytes) -> tuple[int, int] | int:
+        return self.host.paths.get(os.fsdecode(path), -errno.ENOENT)
+
+    def unlink(self, path: str | bytes) -> int:
+        name = os.fsdecode(path)
+        if name not in self.host.paths:
+            return -errno.ENOENT
+        del self.host.paths[name]
+        self.host.unix_names.pop(name, None)
+        return 0
+
+    def change_mode(self, path: str | bytes, mode: int) -> int:
+        name = os.fsdecode(path)
+        if name not in self.host.paths:
+            return -errno.ENOENT
+        kind, inode = self.host.paths[name]
+        self.host.paths[name] = (stat.S_IFMT(kind) | mode, inode)
+        return 0
+
+
+def _outside(name: str) -> Any:
+    def refuse(self: SimKernel, *args: Any, **options: Any) -> Any:
+        raise Unsimulated(f"Kernel.{name}")
+
+    return refuse
+
+
+#: The calls for files, until a disk answers them.
+FILE_CALLS = (
+    "status_now", "content_now", "open_now", "read_now", "learn_mount", "open_file", "close_fd", "read_file",
+    "read_file_into", "write_file", "seek_file", "copy_range", "clone_file", "await_writable", "status_of",
+    "resize", "sync", "status", "file_system", "set_times", "access", "set_mode", "set_owner",
+    "remove_directory", "remove_file", "make_directory", "random_name", "rename", "link", "symlink", "read_link",
+    "real_path", "open_directory", "read_directory",
+)  # fmt: skip
+for _name in FILE_CALLS:
+    setattr(SimKernel, _name, _outside(_name))

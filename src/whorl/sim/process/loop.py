@@ -1,0 +1,51 @@
+"""The loop of a simulated host: the production loop, and where its errors are noted."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from whorl.aio.loop.event_loop import EventLoop
+from whorl.sim.errors import RealThread
+
+if TYPE_CHECKING:
+    from whorl.sim.world.host import Host
+
+
+class SimLoop(EventLoop):
+    """An `EventLoop` of a simulated host."""
+
+    def __init__(self, host: Host) -> None:
+        self._sim_host = host
+        self._sim_thread = threading.get_ident()
+        super().__init__(kernel=host.kernel, host=host.process)
+
+    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> Any:
+        """Post a callback; out of a job, when the job has ended."""
+        if threading.get_ident() != self._sim_thread:
+            raise RealThread("call_soon_threadsafe was called by a thread of the real process")
+        host = self._sim_host
+        if host.runs_job and host.spent > host.job_began:
+            host.after(0, self._post_later, callback, args, context)
+            return None
+        return super().call_soon_threadsafe(callback, *args, context=context)
+
+    def _post_later(self, callback: Any, args: Any, context: Any) -> None:
+        if not self.is_closed():
+            super().call_soon_threadsafe(callback, *args, context=context)
+
+    def _post_from_any_thread(self, entry: Any) -> Any:
+        """Post an entry; out of a job, when the job has ended."""
+        host = self._sim_host
+        if host.runs_job and host.spent > host.job_began:
+            host.after(0, self._post_entry_later, entry)
+            return None
+        return super()._post_from_any_thread(entry)
+
+    def _post_entry_later(self, entry: Any) -> None:
+        if not self.is_closed():
+            super()._post_from_any_thread(entry)
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        """Note an error that no code has handled: it is a finding."""
+        self._sim_host.unhandled(context)

@@ -1,0 +1,334 @@
+"""The socket object of a simulated world: what `socket.socket` makes there.
+
+It is an instance of Python's class, without a descriptor of the system's. All its calls go to the simulated file.
+"""
+
+from __future__ import annotations
+
+import array
+import errno
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+from whorl.sim.errors import BlockingSocket, Unsimulated
+from whorl.sim.files.file import unreferenced
+from whorl.sim.files.sockets import SocketFile, StreamSocket
+from whorl.sim.files.udp import DatagramFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from whorl.sim.process.kernel import SimKernel
+
+_FIRST, _PEEK = socket.SOCK_STREAM, socket.MSG_PEEK
+
+
+def checked(result: int) -> int:
+    """Return a result that is not negative; raise the error else."""
+    if result < 0:
+        raise OSError(-result, os.strerror(-result))
+    return result
+
+
+class SimSocket(socket.socket):
+    """A socket of a simulated host."""
+
+    def __init__(
+        self, kernel: SimKernel, file: SocketFile, fd: int, *, timeout: float | None = None
+    ) -> None:
+        self._kernel = kernel
+        self._file = file
+        self._fd = fd
+        self._timeout: float | None = timeout
+        self._io_refs = 0
+        self._closed = False
+
+    # What it is.
+
+    @property
+    def family(self) -> socket.AddressFamily:  # type: ignore[override]
+        return socket.AddressFamily(self._file.family)
+
+    @property
+    def type(self) -> socket.SocketKind:  # type: ignore[override]
+        return socket.SocketKind(self._file.type)
+
+    @property
+    def proto(self) -> int:  # type: ignore[override]
+        return self._file.protocol
+
+    @property
+    def timeout(self) -> float | None:  # type: ignore[override]
+        return self._timeout
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def __repr__(self) -> str:
+        return f"<SimSocket fd={self._fd} host={self._file.machine.name} laddr={self._file.name}>"
+
+    def __getstate__(self) -> Any:
+        raise TypeError(f"cannot pickle {type(self).__name__!r} object")
+
+    # Whether it waits.
+
+    def setblocking(self, flag: bool) -> None:
+        self._timeout = None if flag else 0.0
+
+    def settimeout(self, value: float | None) -> None:
+        self._timeout = value
+
+    def gettimeout(self) -> float | None:
+        return self._timeout
+
+    def getblocking(self) -> bool:
+        return self._timeout != 0.0
+
+    def _wait(self, call: str) -> None:
+        if self._timeout != 0.0:
+            raise BlockingSocket(f"socket.{call} would wait")
+
+    def _result(self, call: str, result: Any) -> Any:
+        """Return the result of a call, or raise its error."""
+        if isinstance(result, int) and result < 0:
+            if result == -errno.EAGAIN:
+                self._wait(call)
+            raise OSError(-result, os.strerror(-result))
+        return result
+
+    def _open(self) -> SocketFile:
+        if self._fd < 0 or self._kernel.table.files.get(self._fd) is not self._file:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return self._file
+
+    # Names and options.
+
+    def getsockname(self) -> Any:
+        return self._open().name
+
+    def getpeername(self) -> Any:
+        peer = self._open().peer()
+        if peer is None:
+            raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
+        return peer
+
+    def setsockopt(self, level: int, option: int, value: Any = None, length: int | None = None) -> None:  # type: ignore[override]
+        checked(self._open().set_option(level, option, bytes(length or 0) if value is None else value))
+
+    def getsockopt(self, level: int, option: int, size: int = 0) -> Any:  # type: ignore[override]
+        value = self._open().option(level, option)
+        if size and isinstance(value, int):
+            return value.to_bytes(4, "little")[:size]
+        return int.from_bytes(value[:4], "little") if not size and isinstance(value, bytes) else value
+
+    def bind(self, address: Any) -> None:
+        file = self._open()
+        address = self._numeric(address)
+        code = file.bind(address)
+        self._kernel.note("bind", self._fd, address, code)
+        checked(code)
+
+    def _numeric(self, address: Any) -> Any:
+        """Return an address with a number in the place of a name, and check its form."""
+        if self._file.family == socket.AF_UNIX:
+            if not isinstance(address, (str, bytes)):
+                raise TypeError(f"a bytes-like object is required, not {type(address).__name__!r}")
+            return os.fsdecode(address) if not isinstance(address, str) else address
+        if not isinstance(address, tuple):
+            raise TypeError(f"{self._file.family.name}: address must be tuple, not {type(address).__name__}")  # type: ignore[attr-defined]
+        host, port = address[:2]
+        if not isinstance(port, int):
+            raise TypeError(f"{port!r} object cannot be interpreted as an integer")
+        if not 0 <= port <= 65535:
+            raise OverflowError("bind(): port must be 0-65535.")
+        host = host.decode() if isinstance(host, bytes) else host
+        if not host:
+            return ("::" if self._file.family == socket.AF_INET6 else "0.0.0.0", port)
+        if host == "<broadcast>":
+            return ("255.255.255.255", port)
+        return (self._kernel.host.number_of(host, self._file.family), port, *address[2:])
+
+    # Connections.
+
+    def listen(self, backlog: int = 128) -> None:
+        code = self._open().listen(backlog)
+        self._kernel.note("listen", self._fd, backlog, code)
+        checked(code)
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        file = self._open()
+        kernel = self._kernel
+        fault = kernel.accept_fault()
+        connection = -fault if fault else file.accept()
+        if isinstance(connection, int):
+            kernel.note("accept", self._fd, connection)
+            return self._result("accept", connection)  # type: ignore[no-any-return]
+        made = kernel.socket_for(connection)
+        if isinstance(made, int):
+            file.waiting.appendleft(connection)  # type: ignore[attr-defined]
+            file.changed()
+            kernel.note("accept", self._fd, made)
+            return self._result("accept", made)  # type: ignore[no-any-return]
+        made._timeout = None if self._timeout is None or self._timeout == 0.0 else self._timeout
+        kernel.note("accept", self._fd, made.fileno(), connection.peer_name)
+        return made, connection.peer_name
+
+    def connect(self, address: Any) -> None:
+        code = self.connect_ex(address)
+        if code:
+            if code == errno.EINPROGRESS:
+                self._wait("connect")
+            raise OSError(code, os.strerror(code))
+
+    def connect_ex(self, address: Any) -> int:
+        file = self._open()
+        address = self._numeric(address)
+        code = file.connect(address)
+        self._kernel.note("connect", self._fd, address, code)
+        return -code
+
+    def shutdown(self, how: int) -> None:
+        code = self._open().shutdown(how)
+        self._kernel.note("shutdown", self._fd, how, code)
+        checked(code)
+
+    # Data.
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        file = self._open()
+        if flags & _PEEK and isinstance(file, StreamSocket):
+            result = file.peek(size)
+        else:
+            result = self._kernel.recv(self._fd, size)
+        return self._result("recv", result)  # type: ignore[no-any-return]
+
+    def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
+        with memoryview(buffer) as view, view.cast("B") as room:
+            data = self.recv(min(nbytes, len(room)) if nbytes else len(room), flags)
+            room[: len(data)] = data
+            return len(data)
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        self._open()
+        return int(self._result("send", self._kernel.send(self._fd, data, 0)))
+
+    def sendall(self, data: Any, flags: int = 0) -> None:
+        with memoryview(data) as view, view.cast("B") as rest:
+            done = 0
+            while done < len(rest):
+                done += self.send(bytes(rest[done:]))
+
+    def recvfrom(self, size: int, flags: int = 0) -> tuple[bytes, Any]:
+        file = self._open()
+        if not isinstance(file, DatagramFile):
+            return self.recv(size, flags), None
+        received = self._kernel.receive_datagram(self._fd, file)
+        if isinstance(received, int):
+            return self._result("recvfrom", received)  # type: ignore[no-any-return]
+        return received[0][:size], received[1]
+
+    def recvfrom_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> tuple[int, Any]:
+        with memoryview(buffer) as view, view.cast("B") as room:
+            data, address = self.recvfrom(min(nbytes, len(room)) if nbytes else len(room), flags)
+            room[: len(data)] = data
+            return len(data), address
+
+    def sendto(self, data: Any, *flags_and_address: Any) -> int:
+        file = self._open()
+        address = flags_and_address[-1] if flags_and_address else None
+        if not isinstance(file, DatagramFile):
+            return self.send(data)
+        with memoryview(data) as view:
+            sent = self._kernel.send_datagram_to(self._fd, file, view.tobytes(), self._numeric(address))
+        return int(self._result("sendto", sent))
+
+    def sendmsg(self, buffers: Iterable[Any], ancdata: Any = (), flags: int = 0, address: Any = None) -> int:  # type: ignore[override]
+        file = self._open()
+        data = b"".join(memoryview(buffer).tobytes() for buffer in buffers)
+        if isinstance(file, DatagramFile) and address is not None:
+            return self.sendto(data, address)
+        carried = []
+        for level, kind, content in ancdata:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                carried += array.array("i", bytes(memoryview(content)))
+        if not carried:
+            return self.send(data)
+        files = [self._kernel.table.files.get(fd) for fd in carried]
+        if None in files or not isinstance(file, StreamSocket) or file.outgoing is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        outgoing = file.outgoing
+        place = outgoing.taken + len(outgoing.arrived)
+        sent = self.send(data)
+        for each in files:
+            each.references += 1  # type: ignore[union-attr]
+        outgoing.rights.append((place, files))  # type: ignore[arg-type]
+        return sent
+
+    def recvmsg(self, bufsize: int, ancbufsize: int = 0, flags: int = 0) -> Any:
+        file = self._open()
+        if flags & socket.MSG_ERRQUEUE:
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        if not isinstance(file, StreamSocket):
+            data, address = self.recvfrom(bufsize)
+            return data, [], 0, address
+        incoming = file.incoming
+        rights = incoming.rights if incoming is not None else ()
+        carried = rights[0] if rights and incoming is not None and rights[0][0] <= incoming.taken else None
+        if len(rights) > bool(carried) and incoming is not None:
+            bufsize = min(bufsize, max(1, rights[bool(carried)][0] - incoming.taken))
+        data = self.recv(bufsize)
+        fds, flags = array.array("i"), 0
+        if carried is not None and incoming is not None:
+            incoming.rights.popleft()
+            for each in carried[1]:
+                fd = self._kernel.table.add(each)
+                unreferenced(each)
+                if fd < 0:
+                    flags = socket.MSG_CTRUNC
+                else:
+                    fds.append(fd)
+        messages = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds.tobytes())] if fds else []
+        return data, messages, flags, None
+
+    def recvmsg_into(self, buffers: Iterable[Any], ancbufsize: int = 0, flags: int = 0) -> Any:
+        (buffer,) = buffers
+        with memoryview(buffer) as view, view.cast("B") as room:
+            data, messages, seen, address = self.recvmsg(len(room), ancbufsize, flags)
+            room[: len(data)] = data
+            return len(data), messages, seen, address
+
+    def sendfile(self, file: Any, offset: int = 0, count: int | None = None) -> int:
+        raise BlockingSocket("socket.sendfile waits")
+
+    # The end.
+
+    def _real_close(self, _ss: Any = None) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            if self._kernel.table.files.get(fd) is self._file:
+                self._kernel.close(fd)
+
+    def detach(self) -> int:
+        self._closed = True
+        fd, self._fd = self._fd, -1
+        return fd
+
+    def dup(self) -> SimSocket:
+        fd = self._kernel.table.add(self._open())
+        checked(fd)
+        return SimSocket(self._kernel, self._file, fd, timeout=self._timeout)
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True) and self._fd >= 0 and self._kernel.is_alive():
+            self._kernel.host.lost_socket(self)
+            self._real_close()
+
+    def get_inheritable(self) -> bool:
+        return False
+
+    def set_inheritable(self, inheritable: bool) -> None:
+        """Do nothing: there are no children to inherit a descriptor."""
+
+    def ioctl(self, control: Any, option: Any) -> None:  # type: ignore[override]
+        raise Unsimulated("socket.ioctl")

@@ -1,0 +1,76 @@
+"""The threads of a simulated host: jobs that run at a time the seed decides, one after another in one thread.
+
+A job takes no turn of the loop. What it posts to the loop arrives when the job has ended, as late as the job's
+own sleeps make it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from whorl.sim.wire.timeline import MICROSECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from whorl.sim.world.host import Host
+
+#: How long after its request a job runs: the shortest time, and the steps up to the longest.
+SHORTEST = 50 * MICROSECOND
+STEP = 125 * MICROSECOND
+STEPS = 16
+
+
+class Joined:
+    """A thread that has nothing left to do."""
+
+    def join(self, timeout: float | None = None) -> None:
+        """Return at once."""
+
+    def is_alive(self) -> bool:
+        """Return False."""
+        return False
+
+
+class SimThreads:
+    """Where a host's jobs wait for their time."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._waiting: list[Any] = []
+        self._delays = host.decisions.stream(f"{host.name}/executor")
+
+    def delay(self) -> int:
+        """Return how long the next job waits, in nanoseconds."""
+        return SHORTEST + STEP * self._delays.decide(STEPS, self._host.world.faults.executor)
+
+    def start(self, function: Callable[..., object], *args: Any) -> Joined:
+        """Call a function after a delay."""
+        self._host.after(self.delay(), self._host.in_thread, function, *args)
+        return Joined()
+
+    # As the machine's pool (`handles/threads/thread_pool`): the file system's requests and `Work`.
+
+    def submit(self, work: Any, *, slow: bool = False) -> None:
+        """Do a request's work after a delay."""
+        self._waiting.append(work)
+        work.loop._figures.count_jobs(1, 0, 0)
+        self.start(self._do, work)
+
+    def _do(self, work: Any) -> None:
+        if work not in self._waiting:
+            return
+        self._waiting.remove(work)
+        work.loop._figures.count_jobs(0, 1, 0)
+        try:
+            work._execute()
+        finally:
+            work.loop._figures.count_jobs(0, 0, 1)
+
+    def withdraw(self, work: Any) -> bool:
+        """Take back work that has not begun; return whether that was so."""
+        if work not in self._waiting:
+            return False
+        self._waiting.remove(work)
+        work.loop._figures.count_jobs(-1, 0, 0)
+        return True

@@ -1,0 +1,1 @@
+"""Runs: one, many, again, and smaller."""

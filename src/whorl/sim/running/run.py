@@ -1,0 +1,253 @@
+"""One run: a program in a world, from its first turn to the last."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from whorl.sim.chance.decisions import Decisions, Place, Scheduler
+from whorl.sim.chance.faults import Faults
+from whorl.sim.chance.tape import Tape
+from whorl.sim.errors import Diverged, RunEnded, Unsimulated
+from whorl.sim.patches.installed import Patches, running
+from whorl.sim.wire.timeline import SECOND
+from whorl.sim.world.world import Finding, World
+
+T = TypeVar("T")
+
+#: A program for a world: a coroutine function that takes the world, or nothing.
+Main = Callable[..., Coroutine[Any, Any, T]]
+
+#: How long the main host may take to end its tasks after `main`, in virtual seconds.
+ENDING_S = 300.0
+
+
+class SimulationFailed(AssertionError):
+    """Raised by `Result.check` for a run with a finding."""
+
+
+@dataclass
+class Result(Generic[T]):
+    """What came out of a run."""
+
+    value: T | None  #: what `main` returned
+    findings: list[Finding]  #: what went wrong
+    remarks: list[str]  #: what is worth a look
+    digest: str  #: one number for all that the loops asked of their kernels, with times and bytes
+    tape: Tape  #: the decisions of the run: what replays it
+    elapsed_s: float  #: virtual seconds
+    turns: int  #: turns of all loops
+    reached: set[str] = field(default_factory=set)
+    story: list[str] = field(default_factory=list)  #: the notes of the world and of the program
+    calls: list[tuple[Any, ...]] | None = None  #: all calls, if they were kept
+
+    @property
+    def failed(self) -> bool:
+        """Whether something went wrong."""
+        return bool(self.findings)
+
+    def check(self) -> T:
+        """Return what `main` returned; raise SimulationFailed if something went wrong."""
+        if self.findings:
+            first = self.findings[0]
+            raise SimulationFailed(str(first)) from first.exception
+        return self.value  # type: ignore[return-value]
+
+
+def run(
+    main: Main[T],
+    *,
+    seed: int | Tape = 0,
+    faults: Faults | str = "calm",
+    strategy: Callable[[int], Scheduler] | None = None,
+    limit_s: float = 3600.0,
+    turns: int = 1_000_000,
+    real_s: float = 60.0,
+    patches: Patches = Patches.ALL,
+    tls: str = "seeded",
+    allow: frozenset[str] = frozenset(),
+    keeps_calls: bool = False,
+    thinned: float = 0.0,
+) -> Result[T]:
+    """Run a program in a world of its own; return what came of it.
+
+    `main` is a coroutine function that takes the world, or nothing. `seed` decides all that asyncio leaves open;
+    a tape repeats a run. `faults` are rates, or the name of a profile: none, calm, light, rough, swarm. Times are
+    in seconds: `limit_s` virtual, `real_s` real. Raises RuntimeError inside another world, TypeError for a `main`
+    that is no coroutine function.
+    """
+    tape = seed if isinstance(seed, Tape) else None
+    if tape is not None:
+        faults = tape.faults
+    decided: Mapping[Place, int] | None = tape.decisions if tape is not None else None
+    number = tape.seed if tape is not None else int(seed)  # type: ignore[arg-type]
+    decisions = Decisions(number, decided, thinned=thinned)
+    if strategy is not None:
+        decisions.schedule = strategy(number)
+    if not callable(main):
+        raise TypeError(f"a coroutine function was expected, got {main!r}")
+    takes_world = _takes_world(main)
+    value: T | None = None
+    world: World | None = None
+    try:
+        with running_world(decisions, faults, limit_s, turns, real_s, patches, tls, allow, keeps_calls) as world:
+            value = _live(world, main, takes_world)
+    finally:
+        gc.collect(0)
+    return Result(
+        value=value,
+        findings=world.findings,
+        remarks=world.remarks,
+        digest=world.digest.value(),
+        tape=Tape(number, dict(decisions.taken), faults, world.digest.value()),
+        elapsed_s=world.timeline.now / SECOND,
+        turns=world.turns,
+        reached=world.reached,
+        story=[_line(note) for note in world.notes],
+        calls=world.digest.kept,
+    )
+
+
+def _line(note: tuple[int, str, dict[str, Any]]) -> str:
+    time, text, fields = note
+    shown = " ".join(f"{name}={value!r}" for name, value in fields.items())
+    return f"{time / 1e6:12.3f} ms  {text} {shown}".rstrip()
+
+
+def _takes_world(main: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(main).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(each.default is each.empty and each.kind in (0, 1) for each in parameters)
+
+
+class running_world:  # noqa: N801 (used as a function)
+    """A world for the time of a `with` block."""
+
+    def __init__(
+        self,
+        decisions: Decisions,
+        faults: Faults | str,
+        limit_s: float,
+        turns: int,
+        real_s: float,
+        patches: Patches,
+        tls: str,
+        allow: frozenset[str],
+        keeps_calls: bool,
+    ) -> None:
+        self._world = World.__new__(World)
+        self._world.decisions = decisions
+        self._world.allowed = allow
+        self._patches = running(self._world, patches)
+        self._arguments = {
+            "faults": faults,
+            "limit_s": limit_s,
+            "turns": turns,
+            "real_s": real_s,
+            "keeps_calls": keeps_calls,
+        }
+        self._decisions = decisions
+
+    def __enter__(self) -> World:
+        self._patches.__enter__()
+        try:
+            self._world.__init__(self._decisions, **self._arguments)  # type: ignore[misc]
+        except BaseException:
+            self._patches.__exit__(None, None, None)
+            raise
+        return self._world
+
+    def __exit__(self, *details: Any) -> None:
+        try:
+            self._world.end()
+        finally:
+            self._patches.__exit__(None, None, None)
+
+
+def _live(world: World, main: Main[T], takes_world: bool) -> T | None:
+    """Run `main` on the main host, and end that host as `asyncio.run` ends a loop."""
+    host = world.main
+    value: T | None = None
+    with world.acting_as(host):
+        coroutine = main(world) if takes_world else main()
+        if not inspect.iscoroutine(coroutine):
+            raise TypeError(f"a coroutine was expected, got {coroutine!r}")
+        task = host.loop.create_task(coroutine, name="main")
+    try:
+        world.run_until(task)
+        if task.done():
+            if task.cancelled():
+                world.find("exception", "main was cancelled", host=host.name)
+            elif (error := task.exception()) is not None:
+                if isinstance(error, Unsimulated):
+                    world.find("limit", str(error), host=host.name, exception=error)
+                else:
+                    world.find("exception", _shown(error), host=host.name, exception=error)
+            else:
+                value = task.result()
+        if task.done():
+            _wind_down(world)
+    except RunEnded as error:
+        world.find(type(error).__name__.lower(), str(error))
+    except Unsimulated as error:
+        world.find("limit", str(error), host=world.current.name, exception=error)
+    except Exception as error:  # out of a job or an event of the world's
+        world.find("exception", _shown(error), host=world.current.name, exception=error)
+    return value
+
+
+def _shown(error: BaseException) -> str:
+    text = str(error).partition("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _wind_down(world: World) -> None:
+    """End the main host's tasks, generators and executor."""
+    host = world.main
+    before = len(world.findings)
+    with world.acting_as(host):
+        left = [task for task in asyncio.all_tasks(host.loop) if not task.done()]
+        ending = host.loop.create_task(_end(left, host.loop), name="ending")
+    try:
+        world.run_until(ending)
+    except RunEnded as error:
+        if len(world.findings) == before:
+            world.find(type(error).__name__.lower(), f"while the tasks were cancelled at the end: {error}")
+        return
+    if ending.done() and not ending.cancelled() and (error := ending.exception()) is not None:
+        world.find("exception", f"at the end: {_shown(error)}", host=host.name, exception=error)
+    gc.collect(0)
+
+
+async def _end(left: list[asyncio.Task[Any]], loop: Any) -> None:
+    for task in sorted(left, key=hash):
+        task.cancel()
+    for task in left:
+        await asyncio.wait([task])
+        if not task.cancelled() and (error := task.exception()) is not None:
+            loop.call_exception_handler(
+                {
+                    "message": "unhandled exception while the tasks were cancelled at the end",
+                    "exception": error,
+                    "task": task,
+                }
+            )
+    await loop.shutdown_asyncgens()
+    await loop.shutdown_default_executor()
+
+
+def replay(main: Main[T], tape: Tape | int, **options: Any) -> Result[T]:
+    """Run a program again from a tape or a seed. Raises Diverged if a tape's run was not this one."""
+    result = run(main, seed=tape, **options)
+    if isinstance(tape, Tape) and tape.digest and tape.digest != result.digest:
+        raise Diverged(
+            f"the run's digest is {result.digest}, that of the tape is {tape.digest}: the program, a library or "
+            "the Python is not the one that was recorded, or the program depends on something outside the world"
+        )
+    return result

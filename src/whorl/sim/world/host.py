@@ -1,0 +1,341 @@
+"""A host of a simulated world: one process with one loop, its clock, its ports, its end and its next life."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from typing import TYPE_CHECKING, Any
+
+from whorl.aio.runners.driver import Driver
+from whorl.sim.wire.names import family_of
+from whorl.sim.wire.ports import FIRST_PORT, LAST_PORT, PortTable, is_ipv6
+from whorl.sim.wire.timeline import SECOND
+from whorl.sim.process.kernel import SimKernel
+from whorl.sim.process.loop import SimLoop
+from whorl.sim.process.process import SimProcess, temporary_failure
+from whorl.sim.process.threads import SimThreads
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Coroutine
+
+    from whorl.sim.chance.decisions import Decisions
+    from whorl.sim.world.network import Network
+    from whorl.sim.world.world import World
+
+#: What the monotonic clock of a host shows when the world begins: a host has run for a while.
+BOOT_NS = 1000 * SECOND
+
+#: The real time at the world's beginning: 2030-01-01.
+EPOCH_NS = 1_893_456_000 * SECOND
+
+#: How long a name server is silent that does not answer.
+DNS_SILENCE = 5 * SECOND
+
+NEVER = 1 << 62
+
+
+class Host:
+    """One host. `loop` is its event loop; `address` its address in the network."""
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        address: str,
+        *,
+        boot: Callable[[Host], Coroutine[Any, Any, Any]] | None,
+        max_files: int,
+        skew_s: float,
+        drift_ppm: float,
+    ) -> None:
+        self.world = world
+        self.name = name
+        self.address = address
+        self.addresses: tuple[str, ...] = (address,)
+        self.decisions: Decisions = world.decisions
+        self.network: Network = world.net
+        self._boot = boot
+        self._max_files = max_files
+        self._skew = round(skew_s * SECOND)
+        self._drift = drift_ppm / 1e6
+        self._lives = 0
+        self.is_dead = True
+        self.is_paused = False
+        self.graves: list[tuple[SimLoop, list[Any]]] = []  # former lives: their loops and tasks
+        self.paths: dict[Any, tuple[int, int]] = {}  # the names of sockets in the file system
+        self._begin()
+
+    # A life.
+
+    def _begin(self) -> None:
+        world = self.world
+        self._lives += 1
+        self.process_id = 1000 * (1 + len(world.hosts)) + self._lives
+        self.is_dead = False
+        self.spent = 0  # what the code of the current turn has taken so far
+        self.busy_until = 0  # when the turn that was taken last is over
+        self.deadline = 0  # when the loop wants its next turn, without events
+        self.runs_job = False
+        self.job_began = 0
+        first = FIRST_PORT + self.decisions.base_of(f"{self.name}/ports/{self._lives}") % (LAST_PORT - FIRST_PORT)
+        self.tcp_ports = PortTable(first)
+        self.udp_ports = PortTable(first)
+        self.unix_names: dict[Any, Any] = {}
+        self.threads = SimThreads(self)
+        self._cpu = self.decisions.stream(f"{self.name}/cpu")
+        self._dns = self.decisions.stream(f"{self.name}/dns")
+        self._refuses = self.decisions.stream(f"{self.name}/connect")
+        self._random: random.Random = self.decisions.rng(f"{self.name}/{self._lives}")
+        self.kernel = SimKernel(self, self._max_files, world.digest, world.faults)
+        self.process = SimProcess(self)
+        self.network.add(self)  # type: ignore[arg-type]
+        with world.acting_as(self):
+            self.loop = SimLoop(self)
+            self.driver = Driver(self.loop)
+            self._plan()
+            if self._boot is not None:
+                self.spawn(self._boot, self)
+
+    def _end(self) -> None:
+        """End this life: no code of the host runs any more in this world."""
+        self.is_dead = True
+        self.graves.append((self.loop, list(asyncio.all_tasks(self.loop))))
+
+    def crash(self) -> None:
+        """Cut the power: the host is silent from now on, and its peers hear nothing."""
+        if self.is_dead:
+            return
+        self.world.note("crash", host=self.name)
+        for file in list(self.kernel.table.files.values()):
+            file.watches.clear()
+        self._end()
+
+    def kill(self) -> None:
+        """End the process (SIGKILL): the system closes its descriptors, and its peers hear of that."""
+        if self.is_dead:
+            return
+        self.world.note("kill", host=self.name)
+        self._end()
+        self.is_dead = False  # The machine itself still works, and tells the peers.
+        table = self.kernel.table
+        for fd in list(table.files):
+            table.remove(fd)
+        self.is_dead = True
+
+    def restart(self, after: float = 0.0) -> None:
+        """Begin a new life after a time in seconds; `boot` runs again. A living host is killed first."""
+        self.kill()
+        self.world.timeline.after(round(after * SECOND), self._restarted)
+
+    def _restarted(self) -> None:
+        if self.is_dead and not self.world.has_ended:
+            self.world.note("restart", host=self.name)
+            self._begin()
+
+    def pause(self) -> None:
+        """Let the process stand still (SIGSTOP): it gets no turn until `resume`."""
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """Let the process go on."""
+        self.is_paused = False
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process."""
+        with self.world.acting_as(self):
+            self.process.raise_signal(number)
+
+    def jump(self, seconds: float) -> None:
+        """Set the host's real-time clock on, or back; its monotonic clock goes on as it did (NTP)."""
+        self._skew += round(seconds * SECOND)
+
+    def fill(self, descriptors: int) -> None:
+        """Leave the process only so many descriptors."""
+        self.kernel.table.limit = len(self.kernel.table.files) + descriptors
+
+    # Work.
+
+    def spawn(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> asyncio.Task[Any]:
+        """Start a task on this host; return it. It belongs to this host's loop."""
+        with self.world.acting_as(self):
+            return self.loop.create_task(function(*args))
+
+    async def run(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> Any:
+        """Run a coroutine function on this host and return its result, from a task of any host."""
+        here = asyncio.get_running_loop()
+        if here is self.loop:
+            return await function(*args)
+        done = here.create_future()
+        task = self.spawn(function, *args)
+        task.add_done_callback(lambda _: here.call_soon_threadsafe(_copy_result, task, done))
+        try:
+            return await done
+        except asyncio.CancelledError:
+            self.loop.call_soon_threadsafe(task.cancel)
+            raise
+
+    # Time.
+
+    def clock(self) -> int:
+        """Return the host's monotonic clock, in nanoseconds."""
+        elapsed = self.world.timeline.now + self.spent
+        return BOOT_NS + elapsed + (round(elapsed * self._drift) if self._drift else 0)
+
+    def real_time(self) -> int:
+        """Return the host's real-time clock, in nanoseconds since 1970."""
+        return EPOCH_NS + self.clock() - BOOT_NS + self._skew
+
+    def now(self) -> int:
+        """Return the world's time, as the code of this host has moved it, in nanoseconds."""
+        return self.world.timeline.now + self.spent
+
+    def after(self, delay: int, act: Callable[..., object], *args: Any) -> None:
+        """Call a function of the world's after a delay in nanoseconds."""
+        timeline = self.world.timeline
+        timeline.at(timeline.now + self.spent + delay, act, *args)
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass in the middle of a turn, as `time.sleep` does."""
+        if seconds < 0:
+            raise ValueError("sleep length must be non-negative")
+        self.spent += round(seconds * SECOND)
+        if seconds > 0.1 and not self.runs_job:
+            self.world.blocked(self, seconds)
+
+    def in_thread(self, function: Callable[..., object], *args: Any) -> None:
+        """Run a job beside the loop: what it takes does not delay the loop."""
+        if self.is_dead:
+            return
+        spent, self.spent = self.spent, 0
+        self.runs_job, self.job_began = True, 0
+        try:
+            with self.world.acting_as(self):
+                function(*args)
+        finally:
+            self.runs_job = False
+            self.spent = spent
+
+    # A turn.
+
+    def is_ready(self, now: int) -> bool:
+        """Return whether the loop has something to do now."""
+        if self.is_dead or self.is_paused or self.busy_until > now:
+            return False
+        return self.deadline <= now or bool(self.kernel.epoll.ready)
+
+    def next_time(self) -> int:
+        """Return when the loop wants a turn, if nothing else happens."""
+        if self.is_dead or self.is_paused:
+            return NEVER
+        if self.kernel.epoll.ready or self.deadline <= self.busy_until:
+            return self.busy_until
+        return self.deadline
+
+    def turn(self) -> None:
+        """Let the loop take one turn."""
+        self.spent = 0
+        if not self.driver.step():
+            self.deadline = NEVER  # It was stopped.
+        else:
+            self._plan()
+
+    def _plan(self) -> None:
+        """Note when the loop wants its next turn, and how long this one took."""
+        if self.is_dead:
+            return
+        now = self.world.timeline.now
+        rest = self.driver._rest_ns()
+        spent = self.spent
+        self.spent = 0
+        over = now + spent
+        self.deadline = NEVER if rest < 0 else over + rest
+        self.busy_until = over + self.world.cpu_time(self, self._cpu, over)
+
+    # Names, chance, errors.
+
+    def address_for(self, ip: str) -> str:
+        """Return the host's own address on the way to another one."""
+        if ip in self.addresses or ip == "::1" or (not is_ipv6(ip) and ip.startswith("127.")):
+            return ip
+        return next((own for own in self.addresses if is_ipv6(own) == is_ipv6(ip)), self.address)
+
+    def number_of(self, name: str, family: int) -> str:
+        """Return the address for a name that was given in the place of one."""
+        if family_of(name) is not None:
+            return name
+        answers = self.look_up(name, None, family, socket.SOCK_STREAM)
+        return answers[0][4][0]  # type: ignore[no-any-return]
+
+    def look_up(
+        self, host: Any, port: Any, family: int = 0, kind: int = 0, protocol: int = 0, flags: int = 0
+    ) -> list[tuple[Any, ...]]:
+        """Resolve a name as this host does it; the name server may fail."""
+        is_name = isinstance(host, (str, bytes)) and host and family_of(_text(host)) is None
+        if is_name and (fault := self._dns.decide(3, self.world.faults.dns)):
+            if fault == 2:
+                self.sleep_unnoticed(DNS_SILENCE)
+            raise temporary_failure()
+        return self.world.names.getaddrinfo(host, port, family, kind, protocol, flags)
+
+    def sleep_unnoticed(self, nanoseconds: int) -> None:
+        """Let time pass without a finding."""
+        self.spent += nanoseconds
+
+    def connect_fault(self) -> int:
+        """Return the error by which an attempt to connect fails; 0: none."""
+        faults = self.world.faults
+        if faults.refused and self._refuses.happens(faults.refused):
+            return 111
+        if faults.unreachable and self._refuses.happens(faults.unreachable):
+            return 101
+        return 0
+
+    def random_bytes(self, size: int) -> bytes:
+        """Return bytes that the seed decides."""
+        return self._random.randbytes(size)
+
+    @property
+    def rng(self) -> random.Random:
+        """The generator behind the `random` module on this host."""
+        return self._random
+
+    def unhandled(self, context: dict[str, Any]) -> None:
+        """Note an error that no code of this host has handled."""
+        self.world.unhandled(self, context)
+
+    def lost_socket(self, sock: Any) -> None:
+        """Note a socket that was not closed."""
+        self.world.remark(f"{self.name}: a socket was not closed: {sock!r}")
+
+    def close(self) -> None:
+        """Close the loops of all lives; the world has ended."""
+        if not self.is_dead:
+            self._end()
+        for loop, tasks in self.graves:
+            for task in tasks:
+                task._log_destroy_pending = False
+                coroutine = task.get_coro()
+                if coroutine is not None and not task.done():
+                    with contextlib.suppress(BaseException):
+                        coroutine.close()
+            with contextlib.suppress(BaseException):
+                loop._thread_id = None
+                loop.close()
+        self.graves.clear()
+
+
+def _copy_result(task: asyncio.Task[Any], done: asyncio.Future[Any]) -> None:
+    if done.done():
+        return
+    if task.cancelled():
+        done.cancel()
+    elif (error := task.exception()) is not None:
+        done.set_exception(error)
+    else:
+        done.set_result(task.result())
+
+
+def _text(name: Any) -> str:
+    return name.decode("utf-8", "replace") if isinstance(name, bytes) else name  # type: ignore[no-any-return]

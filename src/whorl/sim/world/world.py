@@ -1,0 +1,307 @@
+"""The world: its clock, its hosts, whose turn it is, and what it notices."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from whorl.sim.chance.faults import EDGE, GRID, NONE, Cpu, Faults, drawn
+from whorl.sim.errors import Deadlock, Livelock, OutOfTime, Unsimulated
+from whorl.sim.wire.names import Names
+from whorl.sim.world.network import Network
+from whorl.sim.wire.timeline import MICROSECOND, MILLISECOND, SECOND, Timeline
+from whorl.sim.process.kernel import Digest
+from whorl.sim.world.host import NEVER, Host
+from whorl.sim.world.waiting import describe_tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
+    from whorl.sim.chance.decisions import Decisions, Stream
+
+#: So many turns without time passing are a circle.
+LIVELOCK_TURNS = 100_000
+
+#: The longest time that a turn takes up to the next deadline or arrival.
+_EDGE_SPAN = 50 * MILLISECOND
+_CPU_STEPS = 16
+_RANDOM_STEP = 125 * MICROSECOND
+
+_real_clock = time.perf_counter  # bound before any world replaces it
+
+
+@dataclass
+class Finding:
+    """Something that went wrong in a run."""
+
+    kind: str  #: "exception", "unhandled", "deadlock", "livelock", "limit", "always", "eventually", "blocked"
+    text: str
+    host: str = ""
+    time_s: float = 0.0  #: in virtual seconds since the world began
+    exception: BaseException | None = field(default=None, repr=False)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What makes it the same finding in another run: its kind, and the exception's type or the check."""
+        if self.exception is not None:
+            return self.kind, type(self.exception).__name__
+        return self.kind, self.text.partition(":")[0]
+
+    def __str__(self) -> str:
+        where = f", host {self.host}" if self.host else ""
+        return f"{self.kind} at {self.time_s * 1000:.3f} ms{where}: {self.text}"
+
+
+class World:
+    """A simulated world. Programs get it as `world`."""
+
+    def __init__(
+        self,
+        decisions: Decisions,
+        *,
+        faults: Faults | str = "calm",
+        limit_s: float = 3600.0,
+        turns: int = 1_000_000,
+        real_s: float = 60.0,
+        keeps_calls: bool = False,
+    ) -> None:
+        self.decisions = decisions
+        self.seed = decisions.seed
+        self.faults = drawn(faults, decisions)
+        self.timeline = Timeline()
+        self.digest = Digest(keeps_calls)
+        self.net = Network(decisions, self.timeline, self.faults)
+        self.names = Names()
+        self.hosts: dict[str, Host] = {}
+        self.current: Host = None  # type: ignore[assignment]  # whose code runs
+        self.findings: list[Finding] = []
+        self.remarks: list[str] = []
+        self.notes: list[tuple[int, str, dict[str, Any]]] = []
+        self.reached: set[str] = set()
+        self.has_ended = False
+        self.turns = 0
+        self._cpu = Cpu(decisions, self.faults.cpu)
+        self._limit = round(limit_s * SECOND)
+        self._turns_limit = turns
+        self._real_s = real_s
+        self._conditions: list[Callable[[], None]] = []  # checked after each turn
+        self.allowed: frozenset[str] = getattr(self, "allowed", frozenset())
+        self._identities = 0
+        self._tasks = 0
+        self._hash_base = decisions.base_of("identities") if decisions.stream("identities").happens(0.5) else 0
+        self.main = self.host("main", "10.0.0.1")
+        self.current = self.main
+
+    # For programs.
+
+    def host(
+        self,
+        name: str,
+        address: str | None = None,
+        *,
+        boot: Callable[[Host], Coroutine[Any, Any, Any]] | None = None,
+        max_files: int = 1024,
+        skew_s: float = 0.0,
+        drift_ppm: float = 0.0,
+    ) -> Host:
+        """Return the host of a name; make it, with a loop of its own, when it is first asked for.
+
+        `boot(host)` is a coroutine function that runs there at once and after each restart.
+        """
+        found = self.hosts.get(name)
+        if found is not None:
+            return found
+        if address is None:
+            number = len(self.hosts) + 1
+            address = f"10.0.{number // 250}.{number % 250 + (number >= 250)}"
+        self.names.set(name, address)
+        made = self.hosts[name] = Host.__new__(Host)
+        made.__init__(  # type: ignore[misc]  # the host is known by name while it boots
+            self, name, address, boot=boot, max_files=max_files, skew_s=skew_s, drift_ppm=drift_ppm
+        )
+        return made
+
+    def now(self) -> float:
+        """Return the virtual seconds since the world began."""
+        host = self.current
+        return (self.timeline.now + (host.spent if host is not None else 0)) / SECOND
+
+    def choose(self, n: int, name: str) -> int:
+        """Return a number below `n` that the seed decides; 0 is the simplest choice, to which failures shrink."""
+        return self.decisions.stream(f"choice/{name}").uniform(n)
+
+    def rng(self, name: str) -> Any:
+        """Return a generator of random numbers of its own for a name (random.Random)."""
+        return self.decisions.rng(f"program/{name}")
+
+    def note(self, text: str, **fields: Any) -> None:
+        """Write a line into the story of this run."""
+        self.notes.append((self.timeline.now, text, fields))
+
+    def always(self, name: str, predicate: Callable[[], bool]) -> None:
+        """Check after each turn of any host that `predicate()` holds; a run in which it fails ends."""
+
+        def check() -> None:
+            if not predicate():
+                self._conditions.remove(check)
+                self.find("always", f"{name}: it does not hold")
+
+        self._conditions.append(check)
+
+    def eventually(self, name: str, predicate: Callable[[], bool], *, within: float) -> None:
+        """Check that `predicate()` holds at some time within so many virtual seconds."""
+        due = self.timeline.now + round(within * SECOND)
+        state = {"held": False}
+
+        def look() -> None:
+            if predicate():
+                state["held"] = True
+                self._conditions.remove(look)
+
+        def is_due() -> None:
+            if not state["held"] and not predicate() and not self.has_ended:
+                self.find("eventually", f"{name}: it did not hold within {within} s")
+            if look in self._conditions:
+                self._conditions.remove(look)
+
+        self._conditions.append(look)
+        self.timeline.at(due, is_due)
+
+    async def until(self, predicate: Callable[[], bool], within: float, *, every: float = 0.01) -> None:
+        """Wait until `predicate()` holds; raise TimeoutError after so many virtual seconds."""
+        deadline = self.timeline.now + round(within * SECOND)
+        while not predicate():
+            if self.timeline.now >= deadline:
+                raise TimeoutError(f"the condition did not hold within {within} s")
+            await asyncio.sleep(every)
+
+    # For hosts.
+
+    @contextmanager
+    def acting_as(self, host: Host) -> Iterator[None]:
+        """Let code run as the code of a host."""
+        former, self.current = self.current, host
+        try:
+            yield
+        finally:
+            self.current = former
+
+    def next_identity(self) -> int:
+        """Return the hash for a new future or task: the order of sets of them is the seed's."""
+        self._identities += 1
+        if not self._hash_base:
+            return self._identities
+        return ((self._identities * 0x9E3779B97F4A7C15) ^ self._hash_base) & 0x0FFFFFFFFFFFFFFF
+
+    def next_task(self) -> int:
+        """Return the number for the name of a new task."""
+        self._tasks += 1
+        return self._tasks
+
+    def cpu_time(self, host: Host, stream: Stream, over: int) -> int:
+        """Return how long the turn that ended at `over` takes longer than its code shows, in nanoseconds."""
+        cpu = self._cpu
+        if cpu.model == NONE:
+            return 0
+        step = stream.decide(_CPU_STEPS, cpu.rate)
+        if not step:
+            return 0
+        if cpu.model == GRID:
+            return MILLISECOND * (1 + step % 2)
+        if cpu.model == EDGE:
+            ahead = [host.deadline]
+            if (arrival := self.timeline.next_time()) is not None:
+                ahead.append(arrival)
+            nearest = min((each for each in ahead if each > over), default=NEVER)
+            if nearest - over <= _EDGE_SPAN:
+                return max(0, nearest - over + (0, -1, 1)[step % 3])
+            return 0
+        return _RANDOM_STEP * step
+
+    def sleep_in(self, host: Host, timeout_ns: int) -> None:
+        """Refuse to sleep inside a turn: the world decides when time passes."""
+        raise Unsimulated("the loop of a simulated host was run from inside the world")
+
+    def find(self, kind: str, text: str, *, host: str = "", exception: BaseException | None = None) -> None:
+        """Note that something went wrong."""
+        self.findings.append(Finding(kind, text, host, self.timeline.now / SECOND, exception))
+
+    def remark(self, text: str) -> None:
+        """Note something that is worth a look, and no failure."""
+        if len(self.remarks) < 100:
+            self.remarks.append(text)
+
+    def unhandled(self, host: Host, context: dict[str, Any]) -> None:
+        """Note an error that no code has handled."""
+        error = context.get("exception")
+        shown = f"{context.get('message', 'error')}"
+        if error is not None:
+            shown += f" ({type(error).__name__}: {error})"
+        self.find("unhandled", shown, host=host.name, exception=error)
+
+    def blocked(self, host: Host, seconds: float) -> None:
+        """Note a turn that blocked its loop."""
+        self.remark(f"{host.name}: time.sleep blocked the loop for {seconds} s")
+
+    # Running.
+
+    def run_until(self, task: asyncio.Task[Any]) -> None:
+        """Let the world go on until a task of the main host is done, or something went wrong.
+
+        Raises Deadlock, Livelock, OutOfTime.
+        """
+        timeline, hosts = self.timeline, self.hosts
+        began = _real_clock()
+        idle_turns = 0
+        while not task.done():
+            now = timeline.now
+            ready = [host for host in hosts.values() if host.is_ready(now)]
+            if ready:
+                host = ready[0] if len(ready) == 1 else ready[self.decisions.pick("turn", ready)]
+                self._turn(host)
+                idle_turns += 1
+                if idle_turns > LIVELOCK_TURNS:
+                    raise Livelock(f"{LIVELOCK_TURNS} turns while time stood still")
+                if self.findings and self.findings[0].kind in ("always", "eventually"):
+                    return
+                if not self.turns & 1023 and _real_clock() - began > self._real_s:
+                    raise OutOfTime(f"the run took more than {self._real_s} real seconds")
+                continue
+            following = min((host.next_time() for host in hosts.values()), default=NEVER)
+            arrival = timeline.next_time()
+            if arrival is not None and arrival < following:
+                following = arrival
+            if following >= NEVER:
+                raise Deadlock("nothing is on its way, and no timer is set. " + describe_tasks(self.hosts.values()))
+            if following > self._limit:
+                raise OutOfTime(f"the run takes more than {self._limit / SECOND} virtual seconds")
+            if following > now:
+                timeline.now = following
+                idle_turns = 0
+            timeline.happen()
+            if self.findings and self.findings[0].kind == "eventually":
+                return
+
+    def _turn(self, host: Host) -> None:
+        self.turns += 1
+        if self.turns > self._turns_limit:
+            raise OutOfTime(f"the run takes more than {self._turns_limit} turns")
+        self.current = host
+        host.turn()
+        self.current = self.main
+        for condition in tuple(self._conditions):
+            condition()
+        if not self.turns & 4095:
+            gc.collect(0)
+
+    def end(self) -> None:
+        """End the world: nothing happens in it any more."""
+        self.has_ended = True
+        self.timeline.clear()
+        for host in self.hosts.values():
+            with self.acting_as(host):
+                host.close()
