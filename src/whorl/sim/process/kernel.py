@@ -6,6 +6,7 @@ its methods, so they need no code of their own.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import socket
@@ -49,12 +50,15 @@ class Digest:
         self._hash = blake2b(digest_size=12)
         self._calls: list[tuple[Any, ...]] = []
         self.kept: list[tuple[Any, ...]] | None = [] if keeps else None
+        self.tasks: list[str] = []  # which task made each call, if they are kept
         self.count = 0
 
     def add(self, *call: Any) -> None:
         """Note a call."""
         calls = self._calls
         calls.append(call)
+        if self.kept is not None:
+            self.tasks.append(_task_name())
         if len(calls) >= _BATCH:
             self._flush()
 
@@ -69,6 +73,13 @@ class Digest:
         """Return the number as text."""
         self._flush()
         return self._hash.hexdigest()
+
+
+def _task_name() -> str:
+    """Return the name of the task that runs; empty for a callback, or the loop itself."""
+    loop = asyncio._get_running_loop()
+    task = asyncio.current_task(loop) if loop is not None else None
+    return task.get_name() if task is not None else ""
 
 
 class SimKernel(Kernel):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,11 @@ from whorl.sim.errors import RealThread
 if TYPE_CHECKING:
     from whorl.sim.world.host import Host
 
+#: How often a timer comes before others of the same time; how many times are kept before old ones are dropped.
+TIES = 0.3
+_SHIFTS: tuple[tuple[float, ...], ...] = ((), (-math.inf,), (math.inf,), (-math.inf, -math.inf))
+MANY_TIMES = 256
+
 
 class SimLoop(EventLoop):
     """An `EventLoop` of a simulated host."""
@@ -18,7 +24,30 @@ class SimLoop(EventLoop):
     def __init__(self, host: Host) -> None:
         self._sim_host = host
         self._sim_thread = threading.get_ident()
+        self._sim_ties = host.decisions.stream(f"{host.name}/ties")
+        self._sim_times: set[float] = set()  # those of timers that were set, without the ones long past
         super().__init__(kernel=host.kernel, host=host.process)
+
+    def is_driven(self) -> None:
+        """Note that the loop has a driver: its own `call_at` is no other clock."""
+        self._time_replaced = False
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Any:
+        """Set a timer. Among timers of one time the seed decides the order, which asyncio leaves open.
+
+        A timer that changes its place is set a ten-thousandth of a nanosecond off.
+        """
+        if type(when) is float:
+            times = self._sim_times
+            if when in times:
+                for toward in _SHIFTS[self._sim_ties.decide(len(_SHIFTS), TIES)]:
+                    when = math.nextafter(when, toward)
+            else:
+                if len(times) > MANY_TIMES:
+                    now = self.time()
+                    self._sim_times = times = {each for each in times if each > now}
+                times.add(when)
+        return super().call_at(when, callback, *args, context=context)
 
     def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> Any:
         """Post a callback; out of a job, when the job has ended."""

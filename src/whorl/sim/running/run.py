@@ -9,8 +9,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from whorl.sim.chance.decisions import Decisions, Place, Scheduler
+from whorl.sim.chance.decisions import Decisions, Moment, Place, Scheduler
 from whorl.sim.chance.faults import Faults
+from whorl.sim.chance.strategies import taking_turns
 from whorl.sim.chance.tape import Tape
 from whorl.sim.errors import Diverged, RunEnded, Unsimulated
 from whorl.sim.patches.installed import Patches, running
@@ -44,6 +45,9 @@ class Result(Generic[T]):
     reached: set[str] = field(default_factory=set)
     story: list[str] = field(default_factory=list)  #: the notes of the world and of the program
     calls: list[tuple[Any, ...]] | None = None  #: all calls, if they were kept
+    tasks: list[str] = field(default_factory=list)  #: which task made each of these
+    moments: Mapping[Place, Moment] = field(default_factory=dict, repr=False)  #: when each decision was made
+    asked: list[tuple[str, int, int]] = field(default_factory=list, repr=False)  #: all decisions, if they were kept
 
     @property
     def failed(self) -> bool:
@@ -72,6 +76,7 @@ def run(
     allow: frozenset[str] = frozenset(),
     keeps_calls: bool = False,
     thinned: float = 0.0,
+    asks: bool = False,
 ) -> Result[T]:
     """Run a program in a world of its own; return what came of it.
 
@@ -86,8 +91,9 @@ def run(
     decided: Mapping[Place, int] | None = tape.decisions if tape is not None else None
     number = tape.seed if tape is not None else int(seed)  # type: ignore[arg-type]
     decisions = Decisions(number, decided, thinned=thinned)
-    if strategy is not None:
-        decisions.schedule = strategy(number)
+    decisions.schedule = (strategy or taking_turns)(number)
+    if asks:
+        decisions.asked = []
     if not callable(main):
         raise TypeError(f"a coroutine function was expected, got {main!r}")
     takes_world = _takes_world(main)
@@ -109,6 +115,9 @@ def run(
         reached=world.reached,
         story=[_line(note) for note in world.notes],
         calls=world.digest.kept,
+        tasks=world.digest.tasks,
+        moments=decisions.moments,
+        asked=decisions.asked or [],
     )
 
 

@@ -94,6 +94,7 @@ class Host:
         with world.acting_as(self):
             self.loop = SimLoop(self)
             self.driver = Driver(self.loop)
+            self.loop.is_driven()
             self._plan()
             if self._boot is not None:
                 self.spawn(self._boot, self)

@@ -72,7 +72,7 @@ class World:
         self.decisions = decisions
         self.seed = decisions.seed
         self.faults = drawn(faults, decisions)
-        self.timeline = Timeline()
+        self.timeline = decisions.clock = Timeline()
         self.digest = Digest(keeps_calls)
         self.net = Network(decisions, self.timeline, self.faults)
         self.names = Names()
