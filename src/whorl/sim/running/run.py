@@ -7,12 +7,13 @@ import gc
 import inspect
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from whorl.sim.chance.decisions import Decisions, Moment, Place, Scheduler
 from whorl.sim.chance.faults import Faults
 from whorl.sim.chance.strategies import taking_turns
-from whorl.sim.chance.tape import Tape
+from whorl.sim.chance.tape import Tape, hash_seed, tape_of
 from whorl.sim.errors import Diverged, RunEnded, Unsimulated
 from whorl.sim.patches.installed import Patches, running
 from whorl.sim.wire.timeline import SECOND
@@ -109,7 +110,7 @@ def run(
         findings=world.findings,
         remarks=world.remarks,
         digest=world.digest.value(),
-        tape=Tape(number, dict(decisions.taken), faults, world.digest.value()),
+        tape=Tape(number, dict(decisions.taken), faults, world.digest.value(), hash_seed()),
         elapsed_s=world.timeline.now / SECOND,
         turns=world.turns,
         reached=world.reached,
@@ -251,8 +252,14 @@ async def _end(left: list[asyncio.Task[Any]], loop: Any) -> None:
     await loop.shutdown_default_executor()
 
 
-def replay(main: Main[T], tape: Tape | int, **options: Any) -> Result[T]:
-    """Run a program again from a tape or a seed. Raises Diverged if a tape's run was not this one."""
+def replay(main: Main[T], tape: Tape | int | str | Path, **options: Any) -> Result[T]:
+    """Run a program again from a tape or a seed. Raises Diverged if a tape's run was not this one.
+
+    A text is a seed, a tape's word as a report shows it, or the path of a tape. Raises ValueError for others, and
+    OSError for a file that cannot be read.
+    """
+    if isinstance(tape, (str, Path)):
+        tape = tape_of(tape)
     result = run(main, seed=tape, **options)
     if isinstance(tape, Tape) and tape.digest and tape.digest != result.digest:
         raise Diverged(
