@@ -1,10 +1,40 @@
 """The simulated world: the production loop in virtual time, over a simulated network, from a seed."""
 
 from whorl.sim.chance.faults import Faults
+from whorl.sim.chance.strategies import Delay, Edge, Pct, Random
 from whorl.sim.chance.tape import Tape
+from whorl.sim.patches.current import current
 from whorl.sim.patches.installed import Patches
-from whorl.sim.running.run import Result, replay, run
+from whorl.sim.running.check import check
+from whorl.sim.running.inside import chance, reached
+from whorl.sim.running.report import Report
+from whorl.sim.running.run import Result, SimulationFailed, replay, run
+from whorl.sim.running.shrink import Failure, shrink
+from whorl.sim.running.testing import test
 from whorl.sim.world.host import Host
 from whorl.sim.world.world import Finding, World
 
-__all__ = ["Faults", "Finding", "Host", "Patches", "Result", "Tape", "World", "replay", "run"]
+__all__ = [
+    "Delay",
+    "Edge",
+    "Failure",
+    "Faults",
+    "Finding",
+    "Host",
+    "Patches",
+    "Pct",
+    "Random",
+    "Report",
+    "Result",
+    "SimulationFailed",
+    "Tape",
+    "World",
+    "chance",
+    "check",
+    "current",
+    "reached",
+    "replay",
+    "run",
+    "shrink",
+    "test",
+]

@@ -99,7 +99,8 @@ class Delay:
     """All runs with at most `bound` decisions that are not the calm ones, each of them once.
 
     `kinds` names the decisions that count: "turn" (which host), "events" (of one poll), "ties" (timers of one
-    time), "executor" (when a job runs), "latency", "cpu" (how long a turn takes). All others are calm.
+    time), "executor" (when a job runs), "latency", "cpu" (how long a turn takes). All others are calm. Of the
+    last three, the two smallest values are tried.
     """
 
     bound: int = 2
@@ -121,7 +122,9 @@ class Delay:
             return []
         after = max((places.index(place) + 1 for place in taken), default=0)
         return [
-            {**tape, (name, number): value} for name, number, n in counted[after:] for value in range(1, min(n, 5))
+            {**tape, (name, number): value}
+            for name, number, n in counted[after:]
+            for value in range(1, n if name.rpartition("/")[2] in ORDERS else min(n, 3))
         ]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from whorl.sim.chance.decisions import Place
-from whorl.sim.chance.faults import Faults
+from whorl.sim.chance.faults import PROFILES, Faults
 
 FORMAT = 1
 
@@ -33,7 +33,9 @@ class Tape:
 
     def token(self) -> str:
         """Return the tape as one word for a command line, without its digest; `parse` reads it."""
-        faults = self.faults if isinstance(self.faults, str) else json.dumps(_changed(self.faults))
+        named = [name for name, profile in PROFILES.items() if name != "swarm" and profile() == self.faults]
+        faults = self.faults if isinstance(self.faults, str) else "".join(named[:1])
+        faults = faults or json.dumps(_changed(self.faults))  # type: ignore[arg-type]
         decisions = [f"{_quoted(name)}.{number}={value}" for (name, number), value in self.decisions.items()]
         hashes = "" if self.hash_seed is None else str(self.hash_seed)
         return ":".join((str(self.seed), _quoted(faults), hashes, ",".join(decisions)))

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from whorl.sim.chance.tape import Tape
 from whorl.sim.running.run import SimulationFailed
 from whorl.sim.running.shrink import Failure
 from whorl.sim.running.verify import Difference
@@ -74,22 +73,19 @@ class Report:
         first = self.first
         if first is None:
             return ""
-        word = shlex.quote(word_of(first))
+        word, faults = first.tape.token(), ""
+        if len(word) > LONGEST_WORD or first.finding.kind == "died":
+            word = str(self.failures[0].seed)
+            faults = first.tape.faults if isinstance(first.tape.faults, str) else ""
         if self.command:
-            return self.command.format(tape=word)
+            return self.command.format(tape=shlex.quote(word))
         target = target_of(self.main)
         if target is None:
-            return f"sim.replay(main, {word_of(first)!r})"
-        return f"whorl sim replay {word} {shlex.quote(target)}"
+            return f"sim.replay(main, {word!r}{f', faults={faults!r}' if faults else ''})"
+        return f"whorl sim replay {shlex.quote(word)} {shlex.quote(target)}{f' --faults {faults}' if faults else ''}"
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
-
-
-def word_of(failure: Failure) -> str:
-    """Return what replays a failure: its tape in one word; its seed if the tape is too long."""
-    word = failure.tape.token()
-    return word if len(word) <= LONGEST_WORD else Tape(failure.seed, {}, failure.tape.faults).token()
 
 
 def target_of(main: Any) -> str | None:
