@@ -63,6 +63,8 @@ class Digest:
             self._flush()
 
     def _flush(self) -> None:
+        if not self._calls:
+            return
         self.count += len(self._calls)
         self._hash.update(repr(self._calls).encode())
         if self.kept is not None:
