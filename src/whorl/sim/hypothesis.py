@@ -62,6 +62,8 @@ def _is_smallest() -> bool:
     return context is None or bool(getattr(context, "is_final", False))
 
 
-def worlds(*, faults: Faults | str = "calm", shrink_s: float = 5.0, **run_options: Any) -> st.SearchStrategy[DrawnWorld]:
+def worlds(
+    *, faults: Faults | str = "calm", shrink_s: float = 5.0, **run_options: Any
+) -> st.SearchStrategy[DrawnWorld]:
     """Return a strategy whose values are worlds, each of one seed."""
     return st.integers(0, SEEDS - 1).map(lambda seed: DrawnWorld(seed, faults, run_options, shrink_s))

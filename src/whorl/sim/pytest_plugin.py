@@ -23,8 +23,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--sim-seed", type=int, metavar="N", help="run simulated tests with this seed only")
     group.addoption("--sim-seeds", type=int, metavar="N", help="run simulated tests with so many seeds")
     group.addoption("--sim-jobs", type=int, metavar="N", help="let so many processes run the seeds of a test")
-    group.addoption("--sim-replay", metavar="TAPE", help="run simulated tests from a seed, a tape or its file")
-    group.addoption("--sim-seconds", type=float, metavar="S", help="stop each simulated test after so many seconds")
+    group.addoption(
+        "--sim-replay", metavar="TAPE", help="run simulated tests from a seed, a tape or its file"
+    )
+    group.addoption(
+        "--sim-seconds", type=float, metavar="S", help="stop each simulated test after so many seconds"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -57,6 +61,7 @@ class _Later:
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object | None:
     """Run a coroutine function that has the fixture in its world."""
+    __tracebackhide__ = True
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
     names = [name for name, value in arguments.items() if isinstance(value, _Later)]
     function = pyfuncitem.obj
@@ -72,13 +77,16 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object | None:
     if result.failed:
         word = shlex.quote(result.tape.token())
         command = f"pytest {shlex.quote(pyfuncitem.nodeid)} --sim-replay {word}"
-        raise SimulationFailed(f"{result.findings[0]}\nReplay it with:\n  {command}") from result.findings[0].exception
+        raise SimulationFailed(f"{result.findings[0]}\nReplay it with:\n  {command}") from result.findings[
+            0
+        ].exception
     return True
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Let the report of a test of `sim.test` name the command of pytest that replays it."""
+    __tracebackhide__ = True
     SETTINGS.command = _command_of(item.nodeid)
     try:
         return (yield)

@@ -100,7 +100,9 @@ class Decisions:
         self.thinned = thinned
         self.taken: dict[Place, int] = {}
         self.moments: dict[Place, Moment] = {}  # of the same places
-        self.asked: list[tuple[str, int, int]] | None = None  # each decision: stream, number, n; None: not kept
+        self.asked: list[tuple[str, int, int]] | None = (
+            None  # each decision: stream, number, n; None: not kept
+        )
         self.clock: Any = Clock()  # the world's, once there is a world
         self._streams: dict[str, Stream] = {}
         self.schedule: Scheduler = Scheduler()

@@ -110,7 +110,9 @@ class Delay:
         """Return the decisions that all runs share."""
         return {("cpu/model", 0): GRID} if "cpu" in self.kinds else {}
 
-    def following(self, tape: dict[Place, int], asked: Iterable[tuple[str, int, int]]) -> list[dict[Place, int]]:
+    def following(
+        self, tape: dict[Place, int], asked: Iterable[tuple[str, int, int]]
+    ) -> list[dict[Place, int]]:
         """Return the tapes that differ from a tape in one more decision, after its last one.
 
         `asked` is what the run of the tape was asked, in order.

@@ -32,7 +32,9 @@ class SimLoop(EventLoop):
         """Note that the loop has a driver: its own `call_at` is no other clock."""
         self._time_replaced = False
 
-    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Any:
+    def call_at(  # type: ignore[override]  # the callback's type does not name its arguments
+        self, when: float, callback: Any, *args: Any, context: Any = None
+    ) -> Any:
         """Set a timer. Among timers of one time the seed decides the order, which asyncio leaves open.
 
         A timer that changes its place is set a ten-thousandth of a nanosecond off.

@@ -6,7 +6,7 @@ import ast
 import gc
 import inspect
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -16,7 +16,7 @@ from whorl.sim.chance.faults import Faults
 from whorl.sim.chance.strategies import Delay
 from whorl.sim.chance.tape import Tape
 from whorl.sim.running.batches import Outcome, outcomes
-from whorl.sim.running.report import Report
+from whorl.sim.running.report import Report, program_of
 from whorl.sim.running.run import Main, Result, run
 from whorl.sim.running.shrink import Failure, shrink
 from whorl.sim.world.world import Finding
@@ -81,7 +81,9 @@ def _run_all(
         if report.seeds == len(seeds):
             return
         if failing >= stop_after:
-            report.stopped = f"after {failing} failing {'seed' if failing == 1 else 'seeds'} of {len(seeds)} to run"
+            report.stopped = (
+                f"after {failing} failing {'seed' if failing == 1 else 'seeds'} of {len(seeds)} to run"
+            )
             return
         if ends is not None and _real_clock() >= ends:
             report.stopped = f"the time was up, after {report.seeds} seeds of {len(seeds)}"
@@ -141,9 +143,9 @@ def _enumerate(
         waiting += reversed(strategy.following(decided, result.asked))
 
 
-def named_places(main: Callable[..., Any]) -> set[str]:
+def named_places(main: Main[Any]) -> set[str]:
     """Return the names that the file of a program gives to `reached`."""
-    function = inspect.unwrap(getattr(main, "func", main))
+    function = program_of(main)
     try:
         tree = ast.parse(inspect.getsource(inspect.getmodule(function) or function))
     except (OSError, TypeError, SyntaxError):

@@ -38,7 +38,9 @@ class Report:
     differences: list[Difference] = field(default_factory=list)  #: seeds that two runs of differ
     verified: int = 0  #: how many seeds were run twice
     reached: Counter[str] = field(default_factory=Counter)
-    never_reached: list[str] = field(default_factory=list)  #: names in the program's file that no seed reached
+    never_reached: list[str] = field(
+        default_factory=list
+    )  #: names in the program's file that no seed reached
     remarks: Counter[str] = field(default_factory=Counter)
     schedules: int | None = None  #: of `Delay`: how many there are, if all were run
     stopped: str = ""  #: why not all seeds were run; empty: they were
@@ -58,6 +60,7 @@ class Report:
 
     def check(self) -> None:
         """Raise SimulationFailed if something went wrong."""
+        __tracebackhide__ = True
         if self.failed:
             first = self.first
             raise SimulationFailed(str(self)) from (first.finding.exception if first is not None else None)
@@ -88,9 +91,16 @@ class Report:
         return "\n".join(_lines(self))
 
 
+def program_of(main: Any) -> Any:
+    """Return the function behind a program that is wrapped, or whose arguments are bound."""
+    while (inner := getattr(main, "__wrapped__", getattr(main, "func", None))) is not None:
+        main = inner
+    return main
+
+
 def target_of(main: Any) -> str | None:
     """Return "file::name" of a function of a module; None for others."""
-    function = inspect.unwrap(getattr(main, "func", main))
+    function = program_of(main)
     name = getattr(function, "__qualname__", "<")
     try:
         file = inspect.getsourcefile(function)
@@ -161,7 +171,9 @@ def _failure_lines(report: Report, failure: Failure) -> list[str]:
 def _traceback(error: BaseException) -> list[str]:
     """Return the lines of an exception's traceback in the program: without the loop's and the simulator's."""
     own = str(Path(__file__).parents[2]) + os.sep
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(own)]
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(own)
+    ]
     lines = [f"  {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}" for frame in frames[-8:]]
     shown = traceback.format_exception_only(error)[-1].rstrip().splitlines()
     return [*lines, *(f"  {line}" for line in shown[:10])]

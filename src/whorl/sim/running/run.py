@@ -48,7 +48,9 @@ class Result(Generic[T]):
     calls: list[tuple[Any, ...]] | None = None  #: all calls, if they were kept
     tasks: list[str] = field(default_factory=list)  #: which task made each of these
     moments: Mapping[Place, Moment] = field(default_factory=dict, repr=False)  #: when each decision was made
-    asked: list[tuple[str, int, int]] = field(default_factory=list, repr=False)  #: all decisions, if they were kept
+    asked: list[tuple[str, int, int]] = field(
+        default_factory=list, repr=False
+    )  #: all decisions, if they were kept
 
     @property
     def failed(self) -> bool:
@@ -101,7 +103,9 @@ def run(
     value: T | None = None
     world: World | None = None
     try:
-        with running_world(decisions, faults, limit_s, turns, real_s, patches, tls, allow, keeps_calls) as world:
+        with running_world(
+            decisions, faults, limit_s, turns, real_s, patches, tls, allow, keeps_calls
+        ) as world:
             value = _live(world, main, takes_world)
     finally:
         gc.collect(0)

@@ -152,7 +152,12 @@ def _without(decided: Decided, places: set[Place]) -> Decided:
 def drop_groups(decided: Decided) -> Iterator[Decided]:
     """Drop all decisions of a kind, then of an owner, then of a stream."""
     seen: set[frozenset[Place]] = set()
-    for group_of in (lambda name: name.rpartition("/")[2], lambda name: name.rpartition("/")[0], lambda name: name):
+    groupings: tuple[Callable[[str], str], ...] = (
+        lambda name: name.rpartition("/")[2],
+        lambda name: name.rpartition("/")[0],
+        lambda name: name,
+    )
+    for group_of in groupings:
         for group in dict.fromkeys(group_of(name) for name, _ in decided):
             places = {place for place in decided if group_of(place[0]) == group}
             if frozenset(places) not in seen:
@@ -173,7 +178,7 @@ def drop_parts(decided: Decided) -> Iterator[Decided]:
 
 def drop_one(decided: Decided) -> Iterator[Decided]:
     """Drop each decision, the last one first."""
-    for place in reversed(decided):
+    for place in reversed(list(decided)):
         yield _without(decided, {place})
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from whorl.sim.chance.strategies import Delay
 from whorl.sim.running.check import check
 from whorl.sim.running.run import Main, replay
 
@@ -20,13 +21,17 @@ class Settings:
     jobs: int | None = None
     seconds: float | None = None  #: real ones, for each test
     replay: str | None = None  #: a seed, a tape's word, or its path: run only this
-    command: Callable[[Callable[..., Any]], str] | None = None  #: the command that replays a test, with {tape}
+    command: Callable[[Callable[..., Any]], str] | None = (
+        None  #: the command that replays a test, with {tape}
+    )
 
 
 SETTINGS = Settings()
 
 
-def test(seeds: int = 200, *, jobs: int | None = None, **options: Any) -> Callable[[Main[Any]], Callable[..., None]]:
+def test(
+    seeds: int = 200, *, jobs: int | None = None, **options: Any
+) -> Callable[[Main[Any]], Callable[..., None]]:
     """Make a coroutine function a test that is run with many seeds. Options are those of `check` and `run`.
 
     A parameter `world` of the function gets the world. Others are the test's own, such as pytest's fixtures.
@@ -40,12 +45,11 @@ def test(seeds: int = 200, *, jobs: int | None = None, **options: Any) -> Callab
 
         @functools.wraps(main)
         def run_seeds(*args: Any, **arguments: Any) -> None:
-            program = functools.partial(_in_world, main, args, arguments)
-            functools.update_wrapper(program, main)
+            __tracebackhide__ = True
+            program = _bound(main, args, arguments)
             settings = SETTINGS
             if settings.replay is not None:
-                run_options = {name: value for name, value in options.items() if name not in _OF_CHECK}
-                replay(program, settings.replay, **run_options).check()
+                replay(program, settings.replay, **run_options(options)).check()
                 return
             report = check(
                 program,
@@ -64,6 +68,7 @@ def test(seeds: int = 200, *, jobs: int | None = None, **options: Any) -> Callab
         own = [each for name, each in parameters.items() if name != "world"]
         run_seeds.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
         run_seeds.sim_main = main  # type: ignore[attr-defined]
+        run_seeds.sim_program = _bound(main, (), {})  # type: ignore[attr-defined]
         run_seeds.sim_options = {"seeds": seeds, "jobs": jobs, **options}  # type: ignore[attr-defined]
         del run_seeds.__wrapped__  # pytest must see a function, not the coroutine function behind it
         return run_seeds
@@ -73,7 +78,22 @@ def test(seeds: int = 200, *, jobs: int | None = None, **options: Any) -> Callab
 
 test.__test__ = False  # type: ignore[attr-defined]  # pytest must not collect it
 
-_OF_CHECK = ("budget_s", "stop_after", "shrink_s", "verify", "strategy")
+_OF_CHECK = ("seeds", "jobs", "budget_s", "stop_after", "shrink_s", "verify")
+
+
+def run_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that are those of one run."""
+    chosen = {name: value for name, value in options.items() if name not in _OF_CHECK}
+    if isinstance(chosen.get("strategy"), Delay):
+        del chosen["strategy"]
+    return chosen
+
+
+def _bound(main: Main[Any], args: tuple[Any, ...], arguments: dict[str, Any]) -> Main[Any]:
+    """Return a program that takes the world only."""
+    program = functools.partial(_in_world, main, args, arguments)
+    functools.update_wrapper(program, main)
+    return program
 
 
 async def _in_world(main: Main[Any], args: tuple[Any, ...], arguments: dict[str, Any], world: Any) -> Any:

@@ -11,11 +11,18 @@ from whorl.sim.process.threads import STEP
 from whorl.sim.wire.line import LATENCY_STEPS
 
 #: What the models of a turn's time are called.
-_MODELS = {NONE: "turns take no time", RANDOM: "turns take parts of milliseconds", GRID: "turns take milliseconds"}
+_MODELS = {
+    NONE: "turns take no time",
+    RANDOM: "turns take parts of milliseconds",
+    GRID: "turns take milliseconds",
+}
 _MODELS[EDGE] = "turns end at the edges of deadlines and arrivals"
 
-_EDGES = ("took until the next deadline or arrival", "took until right before the next deadline or arrival")
-_EDGES += ("took until right after the next deadline or arrival",)
+_EDGES = (
+    "took until the next deadline or arrival",
+    "took until right before the next deadline or arrival",
+    "took until right after the next deadline or arrival",
+)
 
 #: How a decision of a kind is put: from its owner's name, its value, its moment's details and the CPU model.
 _Wording = Callable[[str, int, Any, int], str]
@@ -30,7 +37,9 @@ def _cpu(owner: str, value: int, detail: Any, model: int) -> str:
 
 
 def _events(owner: str, value: int, detail: Any, model: int) -> str:
-    return f"host {owner}: of the events of one poll, that of descriptor {detail} came before {_others(value)}"
+    return (
+        f"host {owner}: of the events of one poll, that of descriptor {detail} came before {_others(value)}"
+    )
 
 
 def _others(value: int) -> str:
@@ -43,7 +52,9 @@ _KINDS: dict[str, _Wording] = {
     "turn": lambda owner, value, detail, model: (
         f"host {getattr(detail, 'name', detail)} took its turn before {_others(value)}"
     ),
-    "ties": lambda owner, value, detail, model: f"host {owner}: a timer came {'after' if value == 2 else 'before'} others of its time",
+    "ties": lambda owner, value, detail, model: (
+        f"host {owner}: a timer came {'after' if value == 2 else 'before'} others of its time"
+    ),
     "executor": lambda owner, value, detail, model: (
         f"host {owner}: a job of its executor waited {value * STEP / 1e6:g} ms longer"
     ),
@@ -53,18 +64,24 @@ _KINDS: dict[str, _Wording] = {
     "loss": lambda owner, value, detail, model: f"a packet {_way(owner)} was lost",
     "reorder": lambda owner, value, detail, model: f"a datagram {_way(owner)} was overtaken",
     "duplicate": lambda owner, value, detail, model: f"a datagram {_way(owner)} arrived twice",
-    "short": lambda owner, value, detail, model: f"host {owner}: a read or write moved only {value}/64 of its bytes",
+    "short": lambda owner, value, detail, model: (
+        f"host {owner}: a read or write moved only {value}/64 of its bytes"
+    ),
     "again": lambda owner, value, detail, model: f"host {owner}: a call found nothing (EAGAIN)",
     "resources": lambda owner, value, detail, model: f"host {owner}: a call failed for lack of something",
     "connect": lambda owner, value, detail, model: f"host {owner}: a connection was refused, or had no way",
     "dns": lambda owner, value, detail, model: (
         f"host {owner}: the name server {'was silent' if value == 2 else 'failed'}"
     ),
-    "reuse-port": lambda owner, value, detail, model: f"host {owner}: listener {value + 1} got the connection",
+    "reuse-port": lambda owner, value, detail, model: (
+        f"host {owner}: listener {value + 1} got the connection"
+    ),
 }
 _WHOLE: dict[str, _Wording] = {
     "cpu/model": lambda owner, value, detail, model: f"in the whole run, {_MODELS[value]}",
-    "cpu/rate": lambda owner, value, detail, model: f"in the whole run, turns take time {1 + value}/2 as often",
+    "cpu/rate": lambda owner, value, detail, model: (
+        f"in the whole run, turns take time {1 + value}/2 as often"
+    ),
     "identities": lambda owner, value, detail, model: "sets of tasks and futures have another order",
     "network/reset": lambda owner, value, detail, model: "a connection is reset",
 }
@@ -82,7 +99,11 @@ def in_words(decisions: Mapping[Place, int], moments: Mapping[Place, Moment]) ->
     for place, value in decisions.items():
         time, detail = moments.get(place, (None, None))
         text = wording(place[0], value, detail, model)
-        if place[0] not in ("cpu/model", "cpu/rate", "identities") and time is not None and not _is_swarm(place[0]):
+        if (
+            place[0] not in ("cpu/model", "cpu/rate", "identities")
+            and time is not None
+            and not _is_swarm(place[0])
+        ):
             text = f"at {time / 1e6:.3f} ms, {text}"
         lines.append((-1 if time is None else time, text))
     return [text for _, text in sorted(lines, key=lambda line: line[0])]
