@@ -10,7 +10,7 @@ from types import FrameType
 from typing import ClassVar
 
 #: The files whose frames are not the caller's: the simulator, the loop, asyncio and the standard library.
-_OWN = ("/whorl/", "/asyncio/", "/concurrent/futures/", "/threading.py", "/subprocess.py", "/socket.py", "/ssl.py")
+_OWN = ("/whorl/", "/asyncio/", "/concurrent/futures/", "/threading.py", "/subprocess.py", "/socket.py")
 
 
 def caller() -> str:

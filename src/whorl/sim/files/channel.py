@@ -1,7 +1,8 @@
 """Channels: one direction of a connection. Bytes in order, an end, and the room they take.
 
-A packet that is lost is sent again after a while, and what was sent later waits for it. So a program sees a lost
-packet as delay, as with TCP. UNIX sockets and pipes have channels without a line: what is sent is there at once.
+A packet that is lost is sent again after a while, and what was sent later waits for it. So a program sees a
+lost packet as delay, as with TCP. UNIX sockets and pipes have channels without a line: there, what is sent
+arrives at once.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ END = None
 class Receiver(Protocol):
     """The end of a channel that reads."""
 
-    machine: Machine
-
+    @property
+    def machine(self) -> Machine: ...
     def changed(self) -> None: ...
 
 
 class Sender(Protocol):
     """The end of a channel that writes."""
 
-    machine: Machine
-
+    @property
+    def machine(self) -> Machine: ...
     def changed(self) -> None: ...
     def reset(self) -> None: ...
     def fail(self, code: int) -> None: ...
@@ -106,7 +107,8 @@ class Channel:
             self._held.append(packet)
             return
         sender, line = self.sender, self.line
-        assert sender is not None and line is not None
+        assert sender is not None
+        assert line is not None
         machine = sender.machine
         if line.is_lost():
             self._hold(packet)

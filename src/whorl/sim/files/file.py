@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from whorl.sim.chance.decisions import Decisions
-    from whorl.sim.files.epoll import Watch
 
 # man 2 epoll_ctl
 EPOLLIN, EPOLLPRI, EPOLLOUT, EPOLLERR, EPOLLHUP, EPOLLRDHUP = 0x1, 0x2, 0x4, 0x8, 0x10, 0x2000
@@ -36,6 +35,13 @@ class Machine(Protocol):
     def after(self, delay: int, act: Callable[..., object], *args: Any) -> None: ...
 
 
+class Watcher(Protocol):
+    """What watches an open file: an epoll."""
+
+    def wake(self) -> None: ...
+    def end(self) -> None: ...
+
+
 class File:
     """An open file."""
 
@@ -46,7 +52,7 @@ class File:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.references = 0  # descriptors, and messages under way that carry it
-        self.watches: list[Watch] = []
+        self.watches: list[Watcher] = []
         self.flags = 2  # O_RDWR
 
     def readiness(self) -> int:

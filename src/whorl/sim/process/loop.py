@@ -9,18 +9,18 @@ from whorl.aio.loop.event_loop import EventLoop
 from whorl.sim.errors import RealThread
 
 if TYPE_CHECKING:
-    from whorl.sim.world.host import Host
+    from whorl.sim.process.owner import Owner
 
 
 class SimLoop(EventLoop):
     """An `EventLoop` of a simulated host."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Owner) -> None:
         self._sim_host = host
         self._sim_thread = threading.get_ident()
         super().__init__(kernel=host.kernel, host=host.process)
 
-    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> Any:
+    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
         """Post a callback; out of a job, when the job has ended."""
         if threading.get_ident() != self._sim_thread:
             raise RealThread("call_soon_threadsafe was called by a thread of the real process")
