@@ -1,4 +1,4 @@
-"""What a simulated world refuses, and how a run can end badly.
+"""The refusals of a simulated world, and the errors that end a run.
 
 Each refusal says what was called, from which line, and what to do.
 """

@@ -126,7 +126,7 @@ class Decisions:
 
 
 class Scheduler:
-    """How a seed picks what comes first among things that may come in any order: at random."""
+    """Picks at random what comes first among things that may come in any order."""
 
     def __init__(self, p: float = 0.3) -> None:
         self.p = p

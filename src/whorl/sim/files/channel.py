@@ -87,7 +87,7 @@ class Channel:
     def send(self, data: bytes) -> None:
         """Send bytes for which there is room."""
         if self.line is None:
-            self._arrive(data)
+            self._land(data)
             return
         self.in_flight += len(data)
         self._travel(data)
@@ -98,7 +98,7 @@ class Channel:
             return
         self.end_sent = True
         if self.line is None:
-            self._arrive(END)
+            self._land(END)
         else:
             self._travel(END)
 
@@ -131,7 +131,7 @@ class Channel:
             self._retries = 0
             if packet is not None:
                 self.in_flight -= len(packet)
-            self._arrive(packet)
+            self._land(packet)
 
     def _is_receiver_dead(self) -> bool:
         return self.receiver is not None and self.receiver.machine.is_dead
@@ -176,7 +176,7 @@ class Channel:
         for packet in waiting:
             machine.after(self._last - now, self._reach, packet)
 
-    def _arrive(self, packet: bytes | None) -> None:
+    def _land(self, packet: bytes | None) -> None:
         receiver = self.receiver
         if packet is END:
             self.ended = True

@@ -1,4 +1,4 @@
-"""What has a descriptor: an open file, who watches it, and the table of a process.
+"""Open files, their watches, and the descriptors of a process.
 
 An open file may have several descriptors (dup, or passed through a UNIX socket). It is released when the last
 one is closed.
@@ -25,7 +25,7 @@ FIRST_FD = 1024
 
 
 class Machine(Protocol):
-    """What open files need of the host they live on."""
+    """The host, as its open files see it."""
 
     name: str
     is_dead: bool
@@ -36,7 +36,7 @@ class Machine(Protocol):
 
 
 class Watcher(Protocol):
-    """What watches an open file: an epoll."""
+    """A watch of an open file."""
 
     def wake(self) -> None: ...
     def end(self) -> None: ...

@@ -1,4 +1,4 @@
-"""What all simulated sockets have in common: options, errors, names; and stream sockets, once connected."""
+"""Options, errors and names of all simulated sockets; and stream sockets, once connected."""
 
 from __future__ import annotations
 

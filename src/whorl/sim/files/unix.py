@@ -1,4 +1,4 @@
-"""UNIX stream sockets, and pairs of sockets (man 7 unix). What is sent is there at once."""
+"""UNIX stream sockets, and pairs of sockets (man 7 unix). Bytes arrive at once."""
 
 from __future__ import annotations
 

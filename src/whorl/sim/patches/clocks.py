@@ -101,7 +101,7 @@ CLOCKS: list[Replacement] = [
     (time, "strftime", _text),
 ]
 
-_known: tuple[int, list[Replacement]] = (0, [])
+_found_clocks: tuple[int, list[Replacement]] = (0, [])
 _BY_NAME = {
     name: replacement for _, name, replacement in CLOCKS if name not in ("strftime", "gmtime", "localtime")
 }
@@ -110,9 +110,9 @@ _ORIGINALS = {name: getattr(time, name) for name in _BY_NAME}
 
 def imported_clocks() -> list[Replacement]:
     """Return the places where modules keep a clock of their own, as `from time import monotonic` does."""
-    global _known
-    if _known[0] == len(sys.modules):
-        return _known[1]
+    global _found_clocks
+    if _found_clocks[0] == len(sys.modules):
+        return _found_clocks[1]
     found: list[Replacement] = [(datetime, "datetime", SimDatetime)]
     for name, module in list(sys.modules.items()):
         if module is None or name.startswith(("whorl.", "datetime")) or name == "time":
@@ -125,5 +125,5 @@ def imported_clocks() -> list[Replacement]:
                 clock = value.__name__
                 if _ORIGINALS.get(clock) is value:
                     found.append((module, attribute, _BY_NAME[clock]))
-    _known = (len(sys.modules), found)
+    _found_clocks = (len(sys.modules), found)
     return found

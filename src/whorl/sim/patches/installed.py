@@ -28,7 +28,7 @@ _is_guarded: list[bool] = []
 
 
 class Patches(Flag):
-    """What of Python's modules a world replaces."""
+    """The parts of Python that a world replaces."""
 
     TIME = 1  #: clocks: `time`, `datetime`
     CHANCE = 2  #: `random`, `os.urandom`, `uuid`

@@ -90,7 +90,7 @@ def _by_name_ex(name: str) -> tuple[str, list[str], list[str]]:
     return name, [], [each[4][0] for each in found]
 
 
-def _own_name() -> str:
+def _host_name() -> str:
     return host().name
 
 
@@ -205,7 +205,7 @@ SOCKETS: list[Replacement] = [
     (socket, "getnameinfo", _name_of),
     (socket, "gethostbyname", _by_name),
     (socket, "gethostbyname_ex", _by_name_ex),
-    (socket, "gethostname", _own_name),
+    (socket, "gethostname", _host_name),
     (select, "poll", _Poll),
     (select, "select", _select),
     (select, "epoll", _epoll),

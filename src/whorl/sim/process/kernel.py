@@ -29,7 +29,7 @@ from whorl.sim.wire.timeline import MICROSECOND
 
 if TYPE_CHECKING:
     from whorl.sim.chance.faults import Faults
-    from whorl.sim.process.owner import Owner
+    from whorl.sim.process.owner import ProcessHost
 
 #: What a look at the clock costs, so that a loop that waits for a time ends.
 LOOK_NS = 50
@@ -74,7 +74,7 @@ class Digest:
 class SimKernel(Kernel):
     """The kernel of a simulated host."""
 
-    def __init__(self, host: Owner, max_files: int, digest: Digest, faults: Faults) -> None:
+    def __init__(self, host: ProcessHost, max_files: int, digest: Digest, faults: Faults) -> None:
         super().__init__()
         self.keeps_edges = True
         self.host = host

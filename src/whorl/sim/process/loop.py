@@ -9,13 +9,13 @@ from whorl.aio.loop.event_loop import EventLoop
 from whorl.sim.errors import RealThread
 
 if TYPE_CHECKING:
-    from whorl.sim.process.owner import Owner
+    from whorl.sim.process.owner import ProcessHost
 
 
 class SimLoop(EventLoop):
     """An `EventLoop` of a simulated host."""
 
-    def __init__(self, host: Owner) -> None:
+    def __init__(self, host: ProcessHost) -> None:
         self._sim_host = host
         self._sim_thread = threading.get_ident()
         super().__init__(kernel=host.kernel, host=host.process)

@@ -1,4 +1,4 @@
-"""What a simulated process needs of its host and of the world: an interface, so that it lies below both."""
+"""The host and the world, as a simulated process sees them: an interface, so that it lies below both."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Surroundings(Protocol):
 class KernelOfSockets(Protocol):
     """The kernel, as a socket object sees it."""
 
-    host: Owner
+    host: ProcessHost
     table: DescriptorTable
 
     def is_alive(self) -> bool: ...
@@ -50,7 +50,7 @@ class Jobs(Protocol):
     def start(self, function: Callable[..., object], *args: Any) -> Any: ...
 
 
-class Owner(NetMachine, Protocol):
+class ProcessHost(NetMachine, Protocol):
     """A host, as its process sees it."""
 
     process_id: int

@@ -14,13 +14,13 @@ from whorl.sim.errors import RealProgram
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from whorl.sim.process.owner import Owner
+    from whorl.sim.process.owner import ProcessHost
 
 
 class SimProcess(Process):
     """A process in which the world's thread is the main thread."""
 
-    def __init__(self, host: Owner) -> None:
+    def __init__(self, host: ProcessHost) -> None:
         self._host = host
         self._wakeup_fd = -1
         self._handlers: dict[int, Any] = {signal.SIGINT: signal.default_int_handler}

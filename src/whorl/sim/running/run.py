@@ -33,7 +33,7 @@ class SimulationFailed(AssertionError):
 
 @dataclass
 class Result(Generic[T]):
-    """What came out of a run."""
+    """The outcome of a run."""
 
     value: T | None  #: what `main` returned
     findings: list[Finding]  #: what went wrong
@@ -48,7 +48,7 @@ class Result(Generic[T]):
 
     @property
     def failed(self) -> bool:
-        """Whether something went wrong."""
+        """True if something went wrong."""
         return bool(self.findings)
 
     def check(self) -> T:

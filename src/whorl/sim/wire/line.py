@@ -19,7 +19,7 @@ REORDER_SPANS = 4
 
 @dataclass
 class Quality:
-    """What a line does to packets. Times in nanoseconds, rates from 0 to 1."""
+    """The latency, the losses and the limits of a line. Times in nanoseconds, rates from 0 to 1."""
 
     shortest: int = 200_000  #: the least latency
     longest: int = 2_000_000  #: the greatest latency

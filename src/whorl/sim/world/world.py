@@ -46,7 +46,7 @@ class Finding:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What makes it the same finding in another run: its kind, and the exception's type or the check."""
+        """The finding's identity in other runs: its kind, and the exception's type or the check."""
         if self.exception is not None:
             return self.kind, type(self.exception).__name__
         return self.kind, self.text.partition(":")[0]
@@ -252,7 +252,7 @@ class World:
                 host.kernel.epoll.ready or self.timeline.now >= deadline
             ):
                 due = max(woken_at, self.timeline.now) if host.kernel.epoll.ready else deadline
-                if not self._go_on(due):
+                if not self._advance(due):
                     return
 
     def find(self, kind: str, text: str, *, host: str = "", exception: BaseException | None = None) -> None:
@@ -283,10 +283,10 @@ class World:
 
         Raises Deadlock, Livelock, OutOfTime.
         """
-        while not task.done() and self._go_on(NEVER):
+        while not task.done() and self._advance(NEVER):
             pass
 
-    def _go_on(self, until: int) -> bool:
+    def _advance(self, until: int) -> bool:
         """Let one host take a turn, or time pass up to the next event; return whether the run goes on."""
         timeline, hosts = self.timeline, self.hosts
         now = timeline.now
@@ -312,7 +312,7 @@ class World:
 
     @property
     def is_condemned(self) -> bool:
-        """Whether a condition failed that ends the run."""
+        """True if a condition failed that ends the run."""
         return bool(self.findings) and self.findings[0].kind in ("always", "eventually")
 
     def count_turn(self) -> None:
