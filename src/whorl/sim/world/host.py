@@ -350,6 +350,9 @@ class Host:
                 if coroutine is not None and not task.done():
                     with contextlib.suppress(BaseException):
                         coroutine.close()
+            for transport in loop._transports.values():
+                with contextlib.suppress(BaseException):
+                    transport.abort()
             with contextlib.suppress(BaseException):
                 loop._thread_id = None
                 loop.close()
