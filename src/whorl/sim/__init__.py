@@ -8,7 +8,7 @@ from whorl.sim.patches.installed import Patches
 from whorl.sim.running.check import check
 from whorl.sim.running.inside import chance, reached
 from whorl.sim.running.report import Report
-from whorl.sim.running.run import Result, SimulationFailed, replay, run
+from whorl.sim.running.run import Result, SimulationFailed, open_world, replay, run
 from whorl.sim.running.shrink import Failure, shrink
 from whorl.sim.running.testing import test
 from whorl.sim.world.host import Host
@@ -32,6 +32,7 @@ __all__ = [
     "chance",
     "check",
     "current",
+    "open_world",
     "reached",
     "replay",
     "run",

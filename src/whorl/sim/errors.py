@@ -1,4 +1,4 @@
-"""What a simulated world refuses, and how a run can end badly.
+"""The refusals of a simulated world, and the errors that end a run.
 
 Each refusal says what was called, from which line, and what to do.
 """
@@ -10,7 +10,7 @@ from types import FrameType
 from typing import ClassVar
 
 #: The files whose frames are not the caller's: the simulator, the loop, asyncio and the standard library.
-_OWN = ("/whorl/", "/asyncio/", "/concurrent/futures/", "/threading.py", "/subprocess.py", "/socket.py", "/ssl.py")
+_OWN = ("/whorl/", "/asyncio/", "/concurrent/futures/", "/threading.py", "/subprocess.py", "/socket.py")
 
 
 def caller() -> str:

@@ -129,7 +129,7 @@ class Decisions:
         return found
 
     def pick(self, name: str, keys: Sequence[Any]) -> int:
-        """Return which of several things comes first, as a place in `keys`; each key names one for the run."""
+        """Return which of several things comes first, as a place in `keys`; each key names one of them."""
         if len(keys) <= 1:
             return 0
         stream = self.stream(name)
@@ -163,7 +163,7 @@ class Decisions:
 
 
 class Scheduler:
-    """How a seed picks what comes first among things that may come in any order: at random."""
+    """Picks at random what comes first among things that may come in any order."""
 
     cpu_model: int | None = None  #: how the turns' time is drawn; None: as each seed says
 

@@ -1,7 +1,8 @@
 """Channels: one direction of a connection. Bytes in order, an end, and the room they take.
 
-A packet that is lost is sent again after a while, and what was sent later waits for it. So a program sees a lost
-packet as delay, as with TCP. UNIX sockets and pipes have channels without a line: what is sent is there at once.
+A packet that is lost is sent again after a while, and what was sent later waits for it. So a program sees a
+lost packet as delay, as with TCP. UNIX sockets and pipes have channels without a line: there, what is sent
+arrives at once.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ END = None
 class Receiver(Protocol):
     """The end of a channel that reads."""
 
-    machine: Machine
-
+    @property
+    def machine(self) -> Machine: ...
     def changed(self) -> None: ...
 
 
 class Sender(Protocol):
     """The end of a channel that writes."""
 
-    machine: Machine
-
+    @property
+    def machine(self) -> Machine: ...
     def changed(self) -> None: ...
     def reset(self) -> None: ...
     def fail(self, code: int) -> None: ...
@@ -48,8 +49,10 @@ class Channel:
 
     __slots__ = (
         "_held",
+        "_landed",
         "_last",
         "_retries",
+        "_sent",
         "arrived",
         "capacity",
         "end_sent",
@@ -75,7 +78,9 @@ class Channel:
         self.ended = False  # the end has arrived
         self.was_full = False  # the sender was refused, and waits for room
         self.rights: deque[tuple[int, list[File]]] = deque()  # descriptors, each before the byte of a number
-        self._held: deque[bytes | None] = deque()  # what waits for a packet that was lost
+        self._sent = 0  # how many packets were sent
+        self._landed = 0  # how many have arrived
+        self._held: dict[int, bytes | None] = {}  # lost packets, and what waits for them, by number
         self._last = 0  # when the last packet arrives
         self._retries = 0
 
@@ -86,7 +91,7 @@ class Channel:
     def send(self, data: bytes) -> None:
         """Send bytes for which there is room."""
         if self.line is None:
-            self._arrive(data)
+            self._land(data)
             return
         self.in_flight += len(data)
         self._travel(data)
@@ -97,46 +102,53 @@ class Channel:
             return
         self.end_sent = True
         if self.line is None:
-            self._arrive(END)
+            self._land(END)
         else:
             self._travel(END)
 
     def _travel(self, packet: bytes | None) -> None:
+        number = self._sent
+        self._sent = number + 1
         if self._held:
-            self._held.append(packet)
+            self._held[number] = packet
             return
         sender, line = self.sender, self.line
-        assert sender is not None and line is not None
+        assert sender is not None
+        assert line is not None
         machine = sender.machine
         if line.is_lost():
-            self._hold(packet)
+            self._hold(number, packet)
             return
         now = machine.now()
         time = now + line.travel(now, len(packet or b""))
         if time < self._last:
             time = self._last
         self._last = time
-        machine.after(time - now, self._reach, packet)
+        machine.after(time - now, self._reach, number, packet)
 
-    def _reach(self, packet: bytes | None) -> None:
-        """Arrive, unless the line was cut meanwhile."""
+    def _reach(self, number: int, packet: bytes | None) -> None:
+        """Arrive, unless the line was cut meanwhile, or an earlier packet is missing."""
         line = self.line
-        if self._held:
-            self._held.append(packet)
+        if number != self._landed:
+            self._held[number] = packet
         elif line is not None and (line.blocked or self._is_receiver_dead()):
-            self._hold(packet)
+            self._hold(number, packet)
         else:
+            self._landed = number + 1
             self._retries = 0
             if packet is not None:
                 self.in_flight -= len(packet)
-            self._arrive(packet)
+            self._land(packet)
 
     def _is_receiver_dead(self) -> bool:
         return self.receiver is not None and self.receiver.machine.is_dead
 
-    def _hold(self, packet: bytes | None) -> None:
-        self._held.append(packet)
-        self._retry_later()
+    def _hold(self, number: int, packet: bytes | None) -> None:
+        """Keep a packet that was lost, and send it again later with all that wait for it."""
+        is_first = not self._held
+        self._held[number] = packet
+        if is_first:
+            self._retry_later()
 
     def _retry_later(self) -> None:
         delay = min(FIRST_RETRY << self._retries, LONGEST_RETRY)
@@ -150,7 +162,7 @@ class Channel:
         return end.machine if end is not None else None
 
     def _retry(self) -> None:
-        """Send the first packet again that was not answered."""
+        """Send everything again from the first packet on that was not answered."""
         line = self.line
         if line is None or not self._held:
             return
@@ -158,23 +170,24 @@ class Channel:
             self._held.clear()
             return
         if line.is_lost() or self._is_receiver_dead():
-            if self._retries > RETRIES:
+            if self._retries <= RETRIES:
+                self._retry_later()
+            else:
                 self._held.clear()
                 if self.sender is not None:
                     self.sender.fail(errno.ETIMEDOUT)
-                return
-            self._retry_later()
             return
         machine = self._machine()
         if machine is None:
             return
-        waiting, self._held = self._held, deque()
+        waiting, self._held = sorted(self._held.items()), {}
         now = machine.now()
-        self._last = max(self._last, now + line.travel(now, sum(len(packet or b"") for packet in waiting)))
-        for packet in waiting:
-            machine.after(self._last - now, self._reach, packet)
+        size = sum(len(packet or b"") for _, packet in waiting)
+        self._last = max(self._last, now + line.travel(now, size))
+        for number, packet in waiting:
+            machine.after(self._last - now, self._reach, number, packet)
 
-    def _arrive(self, packet: bytes | None) -> None:
+    def _land(self, packet: bytes | None) -> None:
         receiver = self.receiver
         if packet is END:
             self.ended = True

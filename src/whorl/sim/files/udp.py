@@ -24,8 +24,8 @@ class DatagramFile(SocketFile):
 
     __slots__ = ("_waiting_size", "peer_name", "waiting")
 
-    def __init__(self, machine: NetMachine, family: int, type: int, protocol: int) -> None:
-        super().__init__(machine, family, type, protocol)
+    def __init__(self, machine: NetMachine, family: int, kind: int, protocol: int) -> None:
+        super().__init__(machine, family, kind, protocol)
         self.waiting: deque[tuple[bytes, Any]] = deque()
         self.peer_name: Any = None
         self._waiting_size = 0
@@ -76,8 +76,8 @@ class UdpSocket(DatagramFile):
 
     __slots__ = ("_port", "groups")
 
-    def __init__(self, machine: NetMachine, family: int, type: int, protocol: int) -> None:
-        super().__init__(machine, family, type, protocol or socket.IPPROTO_UDP)
+    def __init__(self, machine: NetMachine, family: int, kind: int, protocol: int) -> None:
+        super().__init__(machine, family, kind, protocol or socket.IPPROTO_UDP)
         self._port = 0
         self.groups: set[str] = set()
 
@@ -176,7 +176,7 @@ class UdpSocket(DatagramFile):
             return
         if _is_group(ip):
             found = target.udp_ports.find("0.0.0.0", port, lambda sock: ip in sock.groups)
-            found += target.udp_ports.find(ip, port, lambda sock: sock not in found)
+            found += [sock for sock in target.udp_ports.find(ip, port, lambda sock: sock.name[0] == ip)]
         elif ip == "255.255.255.255":
             found = target.udp_ports.find("0.0.0.0", port, lambda sock: True)
         else:
@@ -210,8 +210,8 @@ class UnixDatagramSocket(DatagramFile):
 
     __slots__ = ("_is_bound",)
 
-    def __init__(self, machine: NetMachine, type: int = socket.SOCK_DGRAM) -> None:
-        super().__init__(machine, socket.AF_UNIX, type, 0)
+    def __init__(self, machine: NetMachine, kind: int = socket.SOCK_DGRAM) -> None:
+        super().__init__(machine, socket.AF_UNIX, kind, 0)
         self._is_bound = False
 
     def bind(self, address: Any) -> int:

@@ -1,7 +1,7 @@
 """The kernel of one simulated host: the production loop's calls, answered by simulated files.
 
-Sockets are objects here, as they are in the uncompiled build. The calls of `Kernel` that take a socket object call
-its methods, so they need no code of their own.
+Sockets are objects here, as they are in the uncompiled build. The calls of `Kernel` that take a socket object
+call its methods, so they need no code of their own.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from whorl.sim.files.sockets import SocketFile
 from whorl.sim.files.tcp import TcpSocket
 from whorl.sim.files.udp import DatagramFile, UdpSocket, UnixDatagramSocket
 from whorl.sim.files.unix import UnixSocket, socket_pair
-from whorl.sim.wire.timeline import MICROSECOND
 from whorl.sim.process.socket import SimSocket
+from whorl.sim.wire.timeline import MICROSECOND
 
 if TYPE_CHECKING:
     from whorl.sim.chance.faults import Faults
-    from whorl.sim.world.host import Host
+    from whorl.sim.process.owner import ProcessHost
 
 #: What a look at the clock costs, so that a loop that waits for a time ends.
 LOOK_NS = 50
@@ -87,7 +87,7 @@ def _task_name() -> str:
 class SimKernel(Kernel):
     """The kernel of a simulated host."""
 
-    def __init__(self, host: Host, max_files: int, digest: Digest, faults: Faults) -> None:
+    def __init__(self, host: ProcessHost, max_files: int, digest: Digest, faults: Faults) -> None:
         super().__init__()
         self.keeps_edges = True
         self.host = host
@@ -153,7 +153,7 @@ class SimKernel(Kernel):
         epoll = self.table.files.get(epfd)
         if not isinstance(epoll, Epoll):
             return -errno.EBADF
-        if not epoll.ready and timeout_ns:
+        if timeout_ns or not self.host.is_driven:
             self.host.world.sleep_in(self.host, timeout_ns)
         found = epoll.collect(EVENTS_PER_POLL)
         if len(found) > 1:
@@ -292,7 +292,7 @@ class SimKernel(Kernel):
     def socket_for(self, file: SocketFile) -> SimSocket | int:
         """Return a socket object with a descriptor for a file."""
         fd = self.table.add(file)
-        return SimSocket(self, file, fd) if fd >= 0 else fd
+        return SimSocket.of(self, file, fd) if fd >= 0 else fd
 
     def make_socket(self, family: int, kind: int, protocol: int) -> SimSocket | int:
         """Return a new socket object, or the negative error number (man 2 socket)."""
@@ -312,10 +312,10 @@ class SimKernel(Kernel):
         file = self._file(fd)
         if not isinstance(file, SocketFile):
             return -errno.EBADF if file is None else -errno.ENOTSOCK
-        return SimSocket(self, file, fd, timeout=0.0)
+        return SimSocket.of(self, file, fd, timeout=0.0)
 
     def socket_pair(self) -> Any:
-        made = []
+        made: list[SimSocket] = []
         for file in socket_pair(self.host):
             sock = self.socket_for(file)
             if isinstance(sock, int):
@@ -479,8 +479,8 @@ FILE_CALLS = (
     "status_now", "content_now", "open_now", "read_now", "learn_mount", "open_file", "close_fd", "read_file",
     "read_file_into", "write_file", "seek_file", "copy_range", "clone_file", "await_writable", "status_of",
     "resize", "sync", "status", "file_system", "set_times", "access", "set_mode", "set_owner",
-    "remove_directory", "remove_file", "make_directory", "random_name", "rename", "link", "symlink", "read_link",
-    "real_path", "open_directory", "read_directory",
+    "remove_directory", "remove_file", "make_directory", "random_name", "rename", "link", "symlink",
+    "read_link", "real_path", "open_directory", "read_directory",
 )  # fmt: skip
 for _name in FILE_CALLS:
     setattr(SimKernel, _name, _outside(_name))

@@ -10,7 +10,7 @@ from whorl.aio.loop.event_loop import EventLoop
 from whorl.sim.errors import RealThread
 
 if TYPE_CHECKING:
-    from whorl.sim.world.host import Host
+    from whorl.sim.process.owner import ProcessHost
 
 #: How often a timer comes before others of the same time; how many times are kept before old ones are dropped.
 TIES = 0.3
@@ -21,16 +21,20 @@ MANY_TIMES = 256
 class SimLoop(EventLoop):
     """An `EventLoop` of a simulated host."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: ProcessHost) -> None:
         self._sim_host = host
         self._sim_thread = threading.get_ident()
         self._sim_ties = host.decisions.stream(f"{host.name}/ties")
         self._sim_times: set[float] = set()  # those of timers that were set, without the ones long past
         super().__init__(kernel=host.kernel, host=host.process)
 
-    def is_driven(self) -> None:
-        """Note that the loop has a driver: its own `call_at` is no other clock."""
+    def keep_clock(self) -> None:
+        """Stay with the machine's clock: the `call_at` of this class is no other one."""
         self._time_replaced = False
+
+    def _begin_run(self) -> None:
+        super()._begin_run()
+        self.keep_clock()
 
     def call_at(  # type: ignore[override]  # the callback's type does not name its arguments
         self, when: float, callback: Any, *args: Any, context: Any = None
@@ -51,7 +55,7 @@ class SimLoop(EventLoop):
                 times.add(when)
         return super().call_at(when, callback, *args, context=context)
 
-    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> Any:
+    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
         """Post a callback; out of a job, when the job has ended."""
         if threading.get_ident() != self._sim_thread:
             raise RealThread("call_soon_threadsafe was called by a thread of the real process")

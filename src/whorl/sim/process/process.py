@@ -14,13 +14,13 @@ from whorl.sim.errors import RealProgram
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from whorl.sim.world.host import Host
+    from whorl.sim.process.owner import ProcessHost
 
 
 class SimProcess(Process):
     """A process in which the world's thread is the main thread."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: ProcessHost) -> None:
         self._host = host
         self._wakeup_fd = -1
         self._handlers: dict[int, Any] = {signal.SIGINT: signal.default_int_handler}
@@ -32,7 +32,7 @@ class SimProcess(Process):
     def main_thread(self) -> int | None:
         return threading.get_ident()
 
-    def process_id(self) -> int:  # type: ignore[override]
+    def process_id(self) -> int:
         return self._host.process_id
 
     # Signals.
@@ -73,7 +73,9 @@ class SimProcess(Process):
     def thread_pool(self) -> Any:
         return self._host.threads
 
-    def start_thread(self, name: str, function: Callable[..., object], *args: Any) -> Any:
+    def start_thread(
+        self, function: Callable[..., object], *args: Any, name: str | None = None, daemon: bool = False
+    ) -> Any:
         """Call a function a little later, as a thread of its own would."""
         return self._host.threads.start(function, *args)
 

@@ -5,24 +5,50 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from whorl.aio.runners.driver import Driver
-from whorl.sim.wire.names import family_of
-from whorl.sim.wire.ports import FIRST_PORT, LAST_PORT, PortTable, is_ipv6
-from whorl.sim.wire.timeline import SECOND
 from whorl.sim.process.kernel import SimKernel
 from whorl.sim.process.loop import SimLoop
 from whorl.sim.process.process import SimProcess, temporary_failure
 from whorl.sim.process.threads import SimThreads
+from whorl.sim.wire.names import family_of
+from whorl.sim.wire.ports import FIRST_PORT, LAST_PORT, PortTable, is_ipv6
+from whorl.sim.wire.timeline import SECOND
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Coroutine
+    from contextlib import AbstractContextManager
 
-    from whorl.sim.chance.decisions import Decisions
+    from whorl.sim.chance.decisions import Decisions, Stream
+    from whorl.sim.chance.faults import Faults
+    from whorl.sim.process.kernel import Digest
+    from whorl.sim.wire.names import Names
+    from whorl.sim.wire.timeline import Timeline
     from whorl.sim.world.network import Network
-    from whorl.sim.world.world import World
+
+
+class Surroundings(Protocol):
+    """The world, as a host sees it."""
+
+    decisions: Decisions
+    net: Network
+    timeline: Timeline
+    digest: Digest
+    faults: Faults
+    names: Names
+    hosts: Any
+    has_ended: bool
+
+    def acting_as(self, host: Any) -> AbstractContextManager[None]: ...
+    def note(self, text: str, **fields: Any) -> None: ...
+    def remark(self, text: str) -> None: ...
+    def blocked(self, host: Any, seconds: float) -> None: ...
+    def unhandled(self, host: Any, context: dict[str, Any]) -> None: ...
+    def cpu_time(self, host: Any, stream: Stream, over: int) -> int: ...
+    def sleep_in(self, host: Any, timeout_ns: int) -> None: ...
+
 
 #: What the monotonic clock of a host shows when the world begins: a host has run for a while.
 BOOT_NS = 1000 * SECOND
@@ -41,7 +67,7 @@ class Host:
 
     def __init__(
         self,
-        world: World,
+        world: Surroundings,
         name: str,
         address: str,
         *,
@@ -49,6 +75,7 @@ class Host:
         max_files: int,
         skew_s: float,
         drift_ppm: float,
+        is_driven: bool,
     ) -> None:
         self.world = world
         self.name = name
@@ -60,6 +87,7 @@ class Host:
         self._max_files = max_files
         self._skew = round(skew_s * SECOND)
         self._drift = drift_ppm / 1e6
+        self.is_driven = is_driven
         self._lives = 0
         self.is_dead = True
         self.is_paused = False
@@ -79,22 +107,23 @@ class Host:
         self.deadline = 0  # when the loop wants its next turn, without events
         self.runs_job = False
         self.job_began = 0
-        first = FIRST_PORT + self.decisions.base_of(f"{self.name}/ports/{self._lives}") % (LAST_PORT - FIRST_PORT)
+        drawn = self.decisions.base_of(f"{self.name}/ports/{self._lives}")
+        first = FIRST_PORT + drawn % (LAST_PORT - FIRST_PORT)
         self.tcp_ports = PortTable(first)
         self.udp_ports = PortTable(first)
         self.unix_names: dict[Any, Any] = {}
         self.threads = SimThreads(self)
-        self._cpu = self.decisions.stream(f"{self.name}/cpu")
+        self.cpu = self.decisions.stream(f"{self.name}/cpu")
         self._dns = self.decisions.stream(f"{self.name}/dns")
         self._refuses = self.decisions.stream(f"{self.name}/connect")
         self._random: random.Random = self.decisions.rng(f"{self.name}/{self._lives}")
         self.kernel = SimKernel(self, self._max_files, world.digest, world.faults)
         self.process = SimProcess(self)
-        self.network.add(self)  # type: ignore[arg-type]
+        self.network.add(self)
         with world.acting_as(self):
             self.loop = SimLoop(self)
-            self.driver = Driver(self.loop)
-            self.loop.is_driven()
+            self.driver = Driver(self.loop) if self.is_driven else None
+            self.loop.keep_clock()
             self._plan()
             if self._boot is not None:
                 self.spawn(self._boot, self)
@@ -222,13 +251,13 @@ class Host:
 
     def is_ready(self, now: int) -> bool:
         """Return whether the loop has something to do now."""
-        if self.is_dead or self.is_paused or self.busy_until > now:
+        if self.is_dead or self.is_paused or self.busy_until > now or self.driver is None:
             return False
         return self.deadline <= now or bool(self.kernel.epoll.ready)
 
     def next_time(self) -> int:
         """Return when the loop wants a turn, if nothing else happens."""
-        if self.is_dead or self.is_paused:
+        if self.is_dead or self.is_paused or self.driver is None:
             return NEVER
         if self.kernel.epoll.ready or self.deadline <= self.busy_until:
             return self.busy_until
@@ -236,6 +265,7 @@ class Host:
 
     def turn(self) -> None:
         """Let the loop take one turn."""
+        assert self.driver is not None
         self.spent = 0
         if not self.driver.step():
             self.deadline = NEVER  # It was stopped.
@@ -244,7 +274,7 @@ class Host:
 
     def _plan(self) -> None:
         """Note when the loop wants its next turn, and how long this one took."""
-        if self.is_dead:
+        if self.is_dead or self.driver is None:
             return
         now = self.world.timeline.now
         rest = self.driver._rest_ns()
@@ -252,7 +282,7 @@ class Host:
         self.spent = 0
         over = now + spent
         self.deadline = NEVER if rest < 0 else over + rest
-        self.busy_until = over + self.world.cpu_time(self, self._cpu, over)
+        self.busy_until = over + self.world.cpu_time(self, self.cpu, over)
 
     # Names, chance, errors.
 
@@ -321,6 +351,9 @@ class Host:
                 if coroutine is not None and not task.done():
                     with contextlib.suppress(BaseException):
                         coroutine.close()
+            for transport in loop._transports.values():
+                with contextlib.suppress(BaseException):
+                    transport.abort()
             with contextlib.suppress(BaseException):
                 loop._thread_id = None
                 loop.close()
@@ -339,4 +372,4 @@ def _copy_result(task: asyncio.Task[Any], done: asyncio.Future[Any]) -> None:
 
 
 def _text(name: Any) -> str:
-    return name.decode("utf-8", "replace") if isinstance(name, bytes) else name  # type: ignore[no-any-return]
+    return name.decode("utf-8", "replace") if isinstance(name, bytes) else name

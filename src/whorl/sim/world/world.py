@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import time
+import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from whorl.sim.chance.decisions import mixed
 from whorl.sim.chance.faults import EDGE, GRID, NONE, Cpu, Faults, drawn
 from whorl.sim.errors import Deadlock, Livelock, OutOfTime, Unsimulated
-from whorl.sim.wire.names import Names
-from whorl.sim.world.network import Network
-from whorl.sim.wire.timeline import MICROSECOND, MILLISECOND, SECOND, Timeline
 from whorl.sim.process.kernel import Digest
+from whorl.sim.wire.names import Names
+from whorl.sim.wire.timeline import MICROSECOND, MILLISECOND, SECOND, Timeline
 from whorl.sim.world.host import NEVER, Host
+from whorl.sim.world.network import Network
 from whorl.sim.world.waiting import describe_tasks
 
 if TYPE_CHECKING:
@@ -26,12 +29,28 @@ if TYPE_CHECKING:
 #: So many turns without time passing are a circle.
 LIVELOCK_TURNS = 100_000
 
+#: Less than this is no time: looks at the clock take it.
+STANDSTILL = 10 * MICROSECOND
+
 #: The longest time that a turn takes up to the next deadline or arrival.
 _EDGE_SPAN = 50 * MILLISECOND
 _CPU_STEPS = 16
 _RANDOM_STEP = 125 * MICROSECOND
 
 _real_clock = time.perf_counter  # bound before any world replaces it
+
+
+@contextmanager
+def quiet_finalizers() -> Iterator[None]:
+    """Let the objects of an ended world be finalized without a word: nothing is left that could be wrong."""
+    former = sys.unraisablehook
+    sys.unraisablehook = lambda unraisable: None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        sys.unraisablehook = former
 
 
 @dataclass
@@ -46,7 +65,7 @@ class Finding:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What makes it the same finding in another run: its kind, and the exception's type or the check."""
+        """The finding's identity in other runs: its kind, and the exception's type or the check."""
         if self.exception is not None:
             return self.kind, type(self.exception).__name__
         return self.kind, self.text.partition(":")[0]
@@ -68,6 +87,7 @@ class World:
         turns: int = 1_000_000,
         real_s: float = 60.0,
         keeps_calls: bool = False,
+        drives_main: bool = True,
     ) -> None:
         self.decisions = decisions
         self.seed = decisions.seed
@@ -88,11 +108,15 @@ class World:
         self._limit = round(limit_s * SECOND)
         self._turns_limit = turns
         self._real_s = real_s
+        self._began = _real_clock()
+        self._idle_turns = 0
         self._conditions: list[Callable[[], None]] = []  # checked after each turn
         self.allowed: frozenset[str] = getattr(self, "allowed", frozenset())
         self._identities = 0
         self._tasks = 0
-        self._hash_base = decisions.base_of("identities") if decisions.stream("identities").happens(0.5) else 0
+        varies = decisions.stream("identities").happens(0.5)
+        self._hash_base = decisions.base_of("identities") if varies else 0
+        self._drives_main = drives_main
         self.main = self.host("main", "10.0.0.1")
         self.current = self.main
 
@@ -121,7 +145,14 @@ class World:
         self.names.set(name, address)
         made = self.hosts[name] = Host.__new__(Host)
         made.__init__(  # type: ignore[misc]  # the host is known by name while it boots
-            self, name, address, boot=boot, max_files=max_files, skew_s=skew_s, drift_ppm=drift_ppm
+            self,
+            name,
+            address,
+            boot=boot,
+            max_files=max_files,
+            skew_s=skew_s,
+            drift_ppm=drift_ppm,
+            is_driven=self._drives_main or bool(len(self.hosts) > 1),
         )
         return made
 
@@ -131,7 +162,7 @@ class World:
         return (self.timeline.now + (host.spent if host is not None else 0)) / SECOND
 
     def choose(self, n: int, name: str) -> int:
-        """Return a number below `n` that the seed decides; 0 is the simplest choice, to which failures shrink."""
+        """Return a number below `n` that the seed decides; failures shrink to 0, the simplest choice."""
         return self.decisions.stream(f"choice/{name}").uniform(n)
 
     def rng(self, name: str) -> Any:
@@ -195,7 +226,7 @@ class World:
         self._identities += 1
         if not self._hash_base:
             return self._identities
-        return ((self._identities * 0x9E3779B97F4A7C15) ^ self._hash_base) & 0x0FFFFFFFFFFFFFFF
+        return mixed(self._hash_base, self._identities) >> 4
 
     def next_task(self) -> int:
         """Return the number for the name of a new task."""
@@ -223,8 +254,25 @@ class World:
         return _RANDOM_STEP * step
 
     def sleep_in(self, host: Host, timeout_ns: int) -> None:
-        """Refuse to sleep inside a turn: the world decides when time passes."""
-        raise Unsimulated("the loop of a simulated host was run from inside the world")
+        """Let the world go on while a host that runs its own loop sleeps.
+
+        Raises Deadlock, Livelock, OutOfTime.
+        """
+        if host.driver is not None:
+            raise Unsimulated("the loop of a simulated host was run from inside the world")
+        self.count_turn()
+        host.deadline = NEVER
+        over = self.timeline.now + host.spent
+        woken_at = over + self.cpu_time(host, host.cpu, over)
+        deadline = over + timeout_ns if timeout_ns >= 0 else NEVER
+        host.spent = 0
+        with self.acting_as(host):
+            while self.timeline.now < woken_at or not (
+                host.kernel.epoll.ready or self.timeline.now >= deadline
+            ):
+                due = max(woken_at, self.timeline.now) if host.kernel.epoll.ready else deadline
+                if not self._advance(due):
+                    return
 
     def find(self, kind: str, text: str, *, host: str = "", exception: BaseException | None = None) -> None:
         """Note that something went wrong."""
@@ -254,42 +302,52 @@ class World:
 
         Raises Deadlock, Livelock, OutOfTime.
         """
+        while not task.done() and self._advance(NEVER):
+            pass
+
+    def _advance(self, until: int) -> bool:
+        """Let one host take a turn, or time pass up to the next event; return whether the run goes on."""
         timeline, hosts = self.timeline, self.hosts
-        began = _real_clock()
-        idle_turns = 0
-        while not task.done():
-            now = timeline.now
-            ready = [host for host in hosts.values() if host.is_ready(now)]
-            if ready:
-                host = ready[0] if len(ready) == 1 else ready[self.decisions.pick("turn", ready)]
-                self._turn(host)
-                idle_turns += 1
-                if idle_turns > LIVELOCK_TURNS:
-                    raise Livelock(f"{LIVELOCK_TURNS} turns while time stood still")
-                if self.findings and self.findings[0].kind in ("always", "eventually"):
-                    return
-                if not self.turns & 1023 and _real_clock() - began > self._real_s:
-                    raise OutOfTime(f"the run took more than {self._real_s} real seconds")
-                continue
+        now = timeline.now
+        ready = [host for host in hosts.values() if host.is_ready(now)]
+        if ready:
+            self._turn(ready[0] if len(ready) == 1 else ready[self.decisions.pick("turn", ready)])
+        else:
             following = min((host.next_time() for host in hosts.values()), default=NEVER)
+            following = min(following, until)
             arrival = timeline.next_time()
             if arrival is not None and arrival < following:
                 following = arrival
             if following >= NEVER:
-                raise Deadlock("nothing is on its way, and no timer is set. " + describe_tasks(self.hosts.values()))
+                waiting = describe_tasks(hosts.values())
+                raise Deadlock(f"nothing is on its way, and no timer is set. {waiting}")
             if following > self._limit:
                 raise OutOfTime(f"the run takes more than {self._limit / SECOND} virtual seconds")
             if following > now:
+                if following - now > STANDSTILL:
+                    self._idle_turns = 0
                 timeline.now = following
-                idle_turns = 0
             timeline.happen()
-            if self.findings and self.findings[0].kind == "eventually":
-                return
+        return not self.is_condemned
 
-    def _turn(self, host: Host) -> None:
+    @property
+    def is_condemned(self) -> bool:
+        """True if a condition failed that ends the run."""
+        return bool(self.findings) and self.findings[0].kind in ("always", "eventually")
+
+    def count_turn(self) -> None:
+        """Count a turn of any loop. Raises Livelock, OutOfTime."""
         self.turns += 1
+        self._idle_turns += 1
+        if self._idle_turns > LIVELOCK_TURNS:
+            raise Livelock(f"{LIVELOCK_TURNS} turns while time stood still")
         if self.turns > self._turns_limit:
             raise OutOfTime(f"the run takes more than {self._turns_limit} turns")
+        if not self.turns & 1023 and _real_clock() - self._began > self._real_s:
+            raise OutOfTime(f"the run took more than {self._real_s} real seconds")
+
+    def _turn(self, host: Host) -> None:
+        self.count_turn()
         self.current = host
         host.turn()
         self.current = self.main
@@ -302,6 +360,10 @@ class World:
         """End the world: nothing happens in it any more."""
         self.has_ended = True
         self.timeline.clear()
-        for host in self.hosts.values():
-            with self.acting_as(host):
-                host.close()
+        with quiet_finalizers():
+            for host in self.hosts.values():
+                with self.acting_as(host):
+                    host.close()
+            self.timeline.clear()
+            self._conditions.clear()
+            gc.collect()
