@@ -57,7 +57,7 @@ def _usage(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _with_hash_seed(number: int) -> None:
-    """Go on in a process whose hashes of texts are those of a number: the order of sets of texts is fixed then."""
+    """Go on in a process with the hashes of a number, which fix the order of sets of texts."""
     number %= 1 << 32
     if hash_seed() != number:
         environment = {**os.environ, "PYTHONHASHSEED": str(number)}
@@ -339,13 +339,13 @@ def _soak_batch(folder: Path, state: dict[str, Any], rest: float, jobs: int, bat
             state["found"].append(kind)
             one = ["--from", str(seed), "--seeds", "1", "--hash-seed", str(first), "--trace", str(folder)]
             again = subprocess.run([*command, *one], capture_output=True, text=True, check=False)
-            _tell(folder / f"finding-{seed}.txt", again.stdout)
+            _write_report(folder / f"finding-{seed}.txt", again.stdout)
     if not figures["deterministic"] and not state.get("differs"):
         state["differs"] = True
-        _tell(folder / f"differs-{first}.txt", done.stdout)
+        _write_report(folder / f"differs-{first}.txt", done.stdout)
     return done.returncode
 
 
-def _tell(path: Path, text: str) -> None:
+def _write_report(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
     click.echo(text)

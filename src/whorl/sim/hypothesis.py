@@ -35,7 +35,7 @@ class DrawnWorld:
     shrink_s: float = field(default=5.0, repr=False)
 
     def run(self, main: Main[Any], *args: Any, **options: Any) -> Any:
-        """Run `main(world, *args)`; return what it returns. Raises SimulationFailed if something went wrong."""
+        """Run `main(world, *args)`; return its value. Raises SimulationFailed if something went wrong."""
         program = functools.partial(_with_world, main, args)
         options = {"faults": self.faults, **self.options, **options}
         result = run(program, seed=self.seed, **options)

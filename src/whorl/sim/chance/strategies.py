@@ -1,4 +1,4 @@
-"""How seeds pick what comes first: at random, by priorities, by all orders with few changes, at the edges of time."""
+"""Strategies: ways in which seeds pick what comes first."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class Edge:
 
 @dataclass(frozen=True)
 class Pct:
-    """Everything has a priority, and the highest comes first; at `depth` - 1 points the highest becomes the lowest.
+    """Everything has a priority, and the highest comes first.
 
-    A bug that needs `depth` steps in one order is found with a probability that does not fall with the number of
-    all steps to the power of `depth`, as that of random picks does (Burckhardt and others, ASPLOS 2010).
+    At `depth` - 1 points the highest becomes the lowest. So one thing may come first many times in a row, which
+    random picks hardly ever do (probabilistic concurrency testing: Burckhardt and others, ASPLOS 2010).
     """
 
     depth: int = 3

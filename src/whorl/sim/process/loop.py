@@ -12,9 +12,11 @@ from whorl.sim.errors import RealThread
 if TYPE_CHECKING:
     from whorl.sim.process.owner import ProcessHost
 
-#: How often a timer comes before others of the same time; how many times are kept before old ones are dropped.
+#: How often a timer changes its place among those of its time.
 TIES = 0.3
 _SHIFTS: tuple[tuple[float, ...], ...] = ((), (-math.inf,), (math.inf,), (-math.inf, -math.inf))
+
+#: So many times are kept before those that have passed are dropped.
 MANY_TIMES = 256
 
 

@@ -38,10 +38,11 @@ def check(
 ) -> Report:
     """Run a program with many seeds; return what went wrong in any of them.
 
-    `seeds` is their number, from 0 on, or the seeds themselves. `jobs` processes share them. It ends early after
-    `budget_s` real seconds, or when runs of `stop_after` seeds have failed. The first failure is shrunk for at most
-    `shrink_s` seconds. With `verify`, one seed in 50 is run twice: both runs have to be the same. A `strategy` says
-    how seeds pick orders; `Delay` has no seeds, but tries all orders. Other options are those of `run`.
+    `seeds` is their number, from 0 on, or the seeds themselves. `jobs` processes share them. It ends early
+    after `budget_s` real seconds, or when `stop_after` seeds have failed. The first failure is shrunk for at
+    most `shrink_s` seconds. With `verify`, one seed in 50 is run twice: both runs have to be the same. A
+    `strategy` says how seeds pick orders; `Delay` has no seeds, but tries all orders. Other options are those
+    of `run`.
     """
     if stop_after < 1 or jobs < 1:
         raise ValueError("stop_after and jobs have to be 1 or more")
@@ -74,7 +75,7 @@ def _run_all(
     """Run all seeds, and note what comes of them."""
     failing = 0
     for outcome in outcomes(report.main, seeds, jobs, verifies, options):
-        _note(report, outcome)
+        _count_in(report, outcome)
         if outcome.keys:
             failing += 1
             _keep_failure(report, outcome, options)
@@ -90,7 +91,7 @@ def _run_all(
             return
 
 
-def _note(report: Report, outcome: Outcome) -> None:
+def _count_in(report: Report, outcome: Outcome) -> None:
     report.seeds += 1
     report.reached.update(outcome.reached)
     report.remarks.update(set(outcome.remarks))

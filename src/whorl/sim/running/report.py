@@ -85,7 +85,8 @@ class Report:
         target = target_of(self.main)
         if target is None:
             return f"sim.replay(main, {word!r}{f', faults={faults!r}' if faults else ''})"
-        return f"whorl sim replay {shlex.quote(word)} {shlex.quote(target)}{f' --faults {faults}' if faults else ''}"
+        rates = f" --faults {faults}" if faults else ""
+        return f"whorl sim replay {shlex.quote(word)} {shlex.quote(target)}{rates}"
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
@@ -150,10 +151,9 @@ def _failure_lines(report: Report, failure: Failure) -> list[str]:
     finding = failure.finding
     lines = [f"Seed {original.seed}: {original.finding}"]
     if failure is not original:
-        lines.append(
-            f"Shrunk from {_count(len(original.tape.decisions), 'decision')} to {len(failure.tape.decisions)} "
-            f"in {_count(failure.runs, 'run')}: {finding}"
-        )
+        before, after = len(original.tape.decisions), len(failure.tape.decisions)
+        runs = _count(failure.runs, "run")
+        lines.append(f"Shrunk from {_count(before, 'decision')} to {after} in {runs}: {finding}")
     if finding.exception is not None:
         lines += _traceback(finding.exception)
     words = in_words(failure.tape.decisions, failure.moments)

@@ -250,8 +250,8 @@ async def _end(left: list[asyncio.Task[Any]], loop: Any) -> None:
 def replay(main: Main[T], tape: Tape | int | str | Path, **options: Any) -> Result[T]:
     """Run a program again from a tape or a seed. Raises Diverged if a tape's run was not this one.
 
-    A text is a seed, a tape's word as a report shows it, or the path of a tape. Raises ValueError for others, and
-    OSError for a file that cannot be read.
+    A text is a seed, a tape's word as a report shows it, or the path of a tape. Raises ValueError for others,
+    and OSError for a file that cannot be read.
     """
     if isinstance(tape, (str, Path)):
         tape = tape_of(tape)

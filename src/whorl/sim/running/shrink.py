@@ -1,8 +1,8 @@
 """Shrinking: from a run that fails to the one with the fewest decisions that fails in the same way.
 
-Cutting decisions out of a run one by one gets stuck early: each one that is left holds up the others. So other
-seeds are tried first, with most of their decisions made calm. Then passes over the smallest failures go on until
-nothing changes.
+Cutting decisions out of a run one by one gets stuck early: each one that is left holds up the others. So
+other seeds are tried first, with most of their decisions made calm. Then passes over the smallest failures go
+on until nothing changes.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Target:
 
 
 def targets_of(text: str) -> list[Target]:
-    """Return the programs of "FILE::NAME"; of a file without a name `main`, or else all tests of `sim.test`."""
+    """Return the programs of "FILE::NAME"; without a name `main`, or else all tests of `sim.test`."""
     file, _, name = text.partition("::")
     path = Path(file)
     if not path.is_file():

@@ -29,8 +29,11 @@ class Settings:
 SETTINGS = Settings()
 
 
-def test(
-    seeds: int = 200, *, jobs: int | None = None, **options: Any
+def test(  # noqa: PT028 (no test, but what makes tests)
+    seeds: int = 200,  # noqa: PT028
+    *,
+    jobs: int | None = None,  # noqa: PT028
+    **options: Any,
 ) -> Callable[[Main[Any]], Callable[..., None]]:
     """Make a coroutine function a test that is run with many seeds. Options are those of `check` and `run`.
 

@@ -59,7 +59,7 @@ _KINDS: dict[str, _Wording] = {
         f"host {owner}: a job of its executor waited {value * STEP / 1e6:g} ms longer"
     ),
     "latency": lambda owner, value, detail, model: (
-        f"a packet {_way(owner)} took {value}/{LATENCY_STEPS - 1} of the way from the least to the greatest latency"
+        f"a packet {_way(owner)} took {value}/{LATENCY_STEPS - 1} of the span of latencies longer"
     ),
     "loss": lambda owner, value, detail, model: f"a packet {_way(owner)} was lost",
     "reorder": lambda owner, value, detail, model: f"a datagram {_way(owner)} was overtaken",
