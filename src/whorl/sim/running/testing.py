@@ -29,7 +29,7 @@ class Settings:
 SETTINGS = Settings()
 
 
-def test(  # noqa: PT028 (no test, but what makes tests)
+def test(
     seeds: int = 200,  # noqa: PT028
     *,
     jobs: int | None = None,  # noqa: PT028
