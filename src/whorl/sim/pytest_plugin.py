@@ -52,7 +52,7 @@ def sim_world() -> Any:
 
 
 class _Later:
-    """What stands in the place of a world before there is one."""
+    """The place of a world before there is one."""
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError("the test has no world: write it as a coroutine function (async def)")

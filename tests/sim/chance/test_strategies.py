@@ -1,4 +1,4 @@
-"""Which orders seeds try, and which they never do."""
+"""Orders that seeds try, and orders that they never do."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_one_seed_of_fifty_is_run_twice() -> None:
     assert sorted(runs) == sorted([*range(51), 0, 0, 50, 50])
 
 
-def test_nothing_is_run_twice_without_verify() -> None:
+def test_seeds_are_run_once_without_verify() -> None:
     assert not sim.check(programs.depends_on_addresses, seeds=3, verify=False).failed
 
 

@@ -1,4 +1,4 @@
-"""What a report says about a failure."""
+"""Reports of a failure."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def test_a_chance_is_on_the_tape_and_in_the_story() -> None:
     assert "chance 'retry' happened" in result.story[0]
 
 
-def test_nothing_happens_outside_a_world() -> None:
+def test_a_chance_outside_a_world_never_happens() -> None:
     assert sim.current() is None
     assert sim.chance("retry", 1.0) is False
     sim.reached("nowhere")

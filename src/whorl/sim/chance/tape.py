@@ -28,7 +28,7 @@ class Tape:
 
     @property
     def size(self) -> tuple[int, int]:
-        """How far the run is from a calm one: its decisions, and their sum."""
+        """The distance from a calm run: the number of decisions, and their sum."""
         return len(self.decisions), sum(self.decisions.values())
 
     def token(self) -> str:

@@ -20,7 +20,7 @@ BATCHES_EACH = 4
 
 @dataclass
 class Outcome:
-    """What is known of one seed's run in any process."""
+    """The outcome of one seed's run, as processes tell it to each other."""
 
     seed: int
     keys: list[tuple[str, str]] = field(default_factory=list)  #: of the findings

@@ -1,4 +1,4 @@
-"""What a program may ask that runs in a world, or outside of one."""
+"""Questions that a program may ask in a world, and outside of one."""
 
 from __future__ import annotations
 

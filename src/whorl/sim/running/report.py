@@ -1,4 +1,4 @@
-"""What many runs of a program showed, for people."""
+"""Reports: the findings of many runs, for people."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_FINDING, FINDING, USAGE, NOT_DETERMINISTIC = range(4)
 
 @dataclass
 class Report:
-    """What came out of `check`."""
+    """The findings of `check`."""
 
     main: Any = field(repr=False)
     seeds: int = 0  #: how many were run
@@ -48,7 +48,7 @@ class Report:
 
     @property
     def failed(self) -> bool:
-        """Whether something went wrong in any run."""
+        """The answer to whether something went wrong in any run."""
         return bool(self.found or self.differences)
 
     @property

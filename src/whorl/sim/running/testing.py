@@ -15,7 +15,7 @@ from whorl.sim.running.run import Main, replay
 
 @dataclass
 class Settings:
-    """What a front end, such as pytest, says about all tests; None: as each test says."""
+    """The wishes of a front end, such as pytest, for all tests; None: as each test says."""
 
     seeds: int | Iterable[int] | None = None
     jobs: int | None = None

@@ -14,7 +14,7 @@ BALLAST = 5003
 
 @dataclass(frozen=True)
 class Difference:
-    """Where two runs of one seed part."""
+    """The place where two runs of one seed part."""
 
     seed: int
     number: int  #: of the first kernel call that differs
