@@ -215,7 +215,7 @@ def _wind_down(world: World) -> None:
         return
     if ending.done() and not ending.cancelled() and (failure := ending.exception()) is not None:
         world.find("exception", f"at the end: {_shown(failure)}", host=host.name, exception=failure)
-    gc.collect(0)
+    world.collect()
 
 
 async def _end(left: list[asyncio.Task[Any]], loop: Any) -> None:
