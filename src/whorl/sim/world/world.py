@@ -270,8 +270,7 @@ class World:
             while self.timeline.now < woken_at or not (
                 host.kernel.epoll.ready or self.timeline.now >= deadline
             ):
-                due = max(woken_at, self.timeline.now) if host.kernel.epoll.ready else deadline
-                if not self._advance(due):
+                if not self._advance(woken_at if host.kernel.epoll.ready else max(woken_at, deadline)):
                     return
 
     def find(self, kind: str, text: str, *, host: str = "", exception: BaseException | None = None) -> None:
