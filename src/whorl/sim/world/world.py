@@ -7,6 +7,7 @@ import gc
 import sys
 import time
 import warnings
+from asyncio import events
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -266,12 +267,18 @@ class World:
         woken_at = over + self.cpu_time(host, host.cpu, over)
         deadline = over + timeout_ns if timeout_ns >= 0 else NEVER
         host.spent = 0
-        with self.acting_as(host):
-            while self.timeline.now < woken_at or not (
-                host.kernel.epoll.ready or self.timeline.now >= deadline
-            ):
-                if not self._advance(woken_at if host.kernel.epoll.ready else max(woken_at, deadline)):
-                    return
+        # Jobs and other hosts run in here: for them no loop runs.
+        running = events._get_running_loop()
+        events._set_running_loop(None)
+        try:
+            with self.acting_as(host):
+                while self.timeline.now < woken_at or not (
+                    host.kernel.epoll.ready or self.timeline.now >= deadline
+                ):
+                    if not self._advance(woken_at if host.kernel.epoll.ready else max(woken_at, deadline)):
+                        return
+        finally:
+            events._set_running_loop(running)
 
     def find(self, kind: str, text: str, *, host: str = "", exception: BaseException | None = None) -> None:
         """Note that something went wrong."""
