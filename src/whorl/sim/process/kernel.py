@@ -50,10 +50,13 @@ class Digest:
         self._calls: list[tuple[Any, ...]] = []
         self.kept: list[tuple[Any, ...]] | None = [] if keeps else None
         self.count = 0
+        self.takes_lengths = False  # of bytes, in place of the bytes: those of TLS are not the seed's
 
     def add(self, *call: Any) -> None:
         """Note a call."""
         calls = self._calls
+        if self.takes_lengths:
+            call = tuple(len(each) if isinstance(each, bytes) else each for each in call)
         calls.append(call)
         if len(calls) >= _BATCH:
             self._flush()
