@@ -18,7 +18,7 @@ async def main(world: Any) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while await reader.readuntil(b"\r\n\r\n"):
-                await asyncio.sleep(world.choose(5, "answer") * 0.001)
+                await asyncio.sleep(0.0005 + world.choose(5, "answer") * 0.001)
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
                 await writer.drain()
         writer.close()

@@ -26,10 +26,9 @@ async def main(world: Any, tls_server: Any = None, tls_client: Any = True) -> li
     app.router.add_post("/{n}", handle)
     runner = web.AppRunner(app)
     await runner.setup()
-    site = web.TCPSite(runner, "10.0.0.1", 8080, ssl_context=tls_server)
     async for attempt in attempts():
         with attempt:
-            await site.start()
+            await web.TCPSite(runner, "10.0.0.1", 8080, ssl_context=tls_server).start()
     scheme = "http" if tls_server is None else "https"
     done = []
     gate = asyncio.Semaphore(4)

@@ -7,7 +7,6 @@ import time
 from typing import Any
 
 from whorl.sim.patches.current import Replacement, host
-from whorl.sim.process.kernel import LOOK_NS
 
 _gmtime, _localtime, _strftime = time.gmtime, time.localtime, time.strftime
 _RealDatetime: Any = datetime.datetime
@@ -15,7 +14,7 @@ _RealDatetime: Any = datetime.datetime
 
 def _monotonic_ns() -> int:
     running = host()
-    running.spent += LOOK_NS
+    running.spent += running.look_ns or running.looked()
     return running.clock()
 
 
@@ -25,7 +24,7 @@ def _monotonic() -> float:
 
 def _time_ns() -> int:
     running = host()
-    running.spent += LOOK_NS
+    running.spent += running.look_ns or running.looked()
     return running.real_time()
 
 

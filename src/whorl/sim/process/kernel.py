@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from whorl.sim.chance.faults import Faults
     from whorl.sim.process.owner import ProcessHost
 
-#: What a look at the clock costs, so that a loop that waits for a time ends.
-LOOK_NS = 50
-
 #: How many calls are noted before they go into the digest.
 _BATCH = 512
 
@@ -110,7 +107,7 @@ class SimKernel(Kernel):
 
     def now(self) -> int:
         host = self.host
-        host.spent += LOOK_NS
+        host.spent += host.look_ns or host.looked()
         return host.clock()
 
     def seconds(self) -> float:
