@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from whorl.sim.chance.faults import Faults
     from whorl.sim.process.owner import ProcessHost
 
-#: What a look at the clock costs, so that a loop that waits for a time ends.
-LOOK_NS = 50
-
 #: How many calls are noted before they go into the digest.
 _BATCH = 512
 
@@ -50,10 +47,13 @@ class Digest:
         self._calls: list[tuple[Any, ...]] = []
         self.kept: list[tuple[Any, ...]] | None = [] if keeps else None
         self.count = 0
+        self.takes_lengths = False  # of bytes, in place of the bytes: those of TLS are not the seed's
 
     def add(self, *call: Any) -> None:
         """Note a call."""
         calls = self._calls
+        if self.takes_lengths:
+            call = tuple(len(each) if isinstance(each, bytes) else each for each in call)
         calls.append(call)
         if len(calls) >= _BATCH:
             self._flush()
@@ -107,7 +107,7 @@ class SimKernel(Kernel):
 
     def now(self) -> int:
         host = self.host
-        host.spent += LOOK_NS
+        host.spent += host.look_ns or host.looked()
         return host.clock()
 
     def seconds(self) -> float:

@@ -78,8 +78,9 @@ def run(
 
     `main` is a coroutine function that takes the world, or nothing. `seed` decides all that asyncio leaves
     open; a tape repeats a run. `faults` are rates, or the name of a profile: none, calm, light, rough, swarm.
-    Times are in seconds: `limit_s` virtual, `real_s` real. Raises RuntimeError inside another world, and
-    TypeError for a `main` that is no coroutine function.
+    Times are in seconds: `limit_s` virtual, `real_s` real. `tls` is "seeded", or "real": the digest then takes
+    only the sizes of what is sent. Raises RuntimeError inside another world, and TypeError for a `main` that is
+    no coroutine function.
     """
     tape = seed if isinstance(seed, Tape) else None
     if tape is not None:
@@ -99,6 +100,7 @@ def run(
             faults=faults,
             patches=patches,
             allow=allow,
+            tls=tls,
             drives_main=True,
             limit_s=limit_s,
             turns=turns,
@@ -143,6 +145,7 @@ def open_world(
     faults: Faults | str = "calm",
     patches: Patches = Patches.ALL,
     allow: frozenset[str] = frozenset(),
+    tls: str = "seeded",
     drives_main: bool = False,
     **limits: Any,
 ) -> Iterator[World]:
@@ -155,8 +158,9 @@ def open_world(
     world = World.__new__(World)
     world.decisions = decisions
     world.allowed = allow
-    with running(world, patches):
+    with running(world, patches, tls):
         world.__init__(decisions, faults=faults, drives_main=drives_main, **limits)  # type: ignore[misc]
+        world.digest.takes_lengths = tls == "real"
         try:
             yield world
         finally:

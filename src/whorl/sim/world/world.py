@@ -38,6 +38,9 @@ _EDGE_SPAN = 50 * MILLISECOND
 _CPU_STEPS = 16
 _RANDOM_STEP = 125 * MICROSECOND
 
+#: What asyncio tells the exception handler when a process has no descriptors left; then it tries again.
+_REFUSED_ACCEPT = "socket.accept() out of system resource"
+
 _real_clock = time.perf_counter  # bound before any world replaces it
 
 
@@ -295,6 +298,9 @@ class World:
         shown = f"{context.get('message', 'error')}"
         if error is not None:
             shown += f" ({type(error).__name__}: {error})"
+        if context.get("message") == _REFUSED_ACCEPT:
+            self.remark(f"{host.name}: {shown}")
+            return
         self.find("unhandled", shown, host=host.name, exception=error)
 
     def blocked(self, host: Host, seconds: float) -> None:
