@@ -99,3 +99,7 @@ class OutOfTime(RunEnded):
 
 class Diverged(Exception):
     """Raised by `replay`: the run was not the one that was recorded."""
+
+
+class HostDied(Exception):
+    """Raised by `Host.run`: the host crashed or was killed meanwhile, or does not run."""

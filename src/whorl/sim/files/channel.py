@@ -41,6 +41,7 @@ class Sender(Protocol):
     def changed(self) -> None: ...
     def reset(self) -> None: ...
     def fail(self, code: int) -> None: ...
+    def patience(self) -> int | None: ...
 
 
 class Channel:
@@ -50,6 +51,7 @@ class Channel:
         "_held",
         "_last",
         "_retries",
+        "_since",
         "arrived",
         "capacity",
         "end_sent",
@@ -57,8 +59,10 @@ class Channel:
         "in_flight",
         "line",
         "receiver",
+        "receiver_lost",
         "rights",
         "sender",
+        "sender_lost",
         "taken",
         "was_full",
     )
@@ -78,6 +82,9 @@ class Channel:
         self._held: deque[bytes | None] = deque()  # what waits for a packet that was lost
         self._last = 0  # when the last packet arrives
         self._retries = 0
+        self._since = 0  # when the packet was sent first that was not answered
+        self.sender_lost = False  # the sender's machine lost its power, and with it what it was to send again
+        self.receiver_lost = False  # the receiver's machine lost its power, and knows of no connection
 
     def room(self) -> int:
         """Return how many bytes may be sent now."""
@@ -123,18 +130,33 @@ class Channel:
         line = self.line
         if self._held:
             self._held.append(packet)
-        elif line is not None and (line.blocked or self._is_receiver_dead()):
+        elif line is not None and (line.blocked or self._is_receiver_off()):
             self._hold(packet)
+        elif self.receiver_lost:
+            if self.sender is not None:
+                self._refuse()
         else:
             self._retries = 0
             if packet is not None:
                 self.in_flight -= len(packet)
             self._arrive(packet)
 
-    def _is_receiver_dead(self) -> bool:
-        return self.receiver is not None and self.receiver.machine.is_dead
+    def _is_receiver_off(self) -> bool:
+        return self.receiver is not None and self.receiver.machine.is_off
+
+    def last_heard(self) -> int:
+        """Return when the last packet arrived, or will arrive."""
+        return self._last
+
+    def is_unanswered(self) -> bool:
+        """Return whether a packet is sent again and again."""
+        return bool(self._held)
 
     def _hold(self, packet: bytes | None) -> None:
+        if self.sender_lost:
+            return  # Its machine has forgotten what was not answered.
+        if not self._held and (machine := self._machine()) is not None:
+            self._since = machine.now()
         self._held.append(packet)
         self._retry_later()
 
@@ -142,8 +164,15 @@ class Channel:
         delay = min(FIRST_RETRY << self._retries, LONGEST_RETRY)
         self._retries += 1
         machine = self._machine()
-        if machine is not None:
-            machine.after(delay, self._retry)
+        if machine is None:
+            return
+        if (limit := self._patience()) is not None:
+            delay = max(0, min(delay, self._since + limit - machine.now()))
+        machine.after(delay, self._retry)
+
+    def _patience(self) -> int | None:
+        """Return after which time without an answer the sender gives up; None: after all attempts."""
+        return self.sender.patience() if self.sender is not None else None
 
     def _machine(self) -> Machine | None:
         end = self.sender or self.receiver
@@ -154,11 +183,13 @@ class Channel:
         line = self.line
         if line is None or not self._held:
             return
-        if self.sender is not None and self.sender.machine.is_dead:
+        if self.sender_lost:
             self._held.clear()
             return
-        if line.is_lost() or self._is_receiver_dead():
-            if self._retries > RETRIES:
+        if line.is_lost() or self._is_receiver_off():
+            limit, machine = self._patience(), self._machine()
+            is_over = limit is not None and machine is not None and machine.now() >= self._since + limit
+            if is_over or self._retries > RETRIES:
                 self._held.clear()
                 if self.sender is not None:
                     self.sender.fail(errno.ETIMEDOUT)

@@ -29,7 +29,7 @@ class Machine(Protocol):
     """What open files need of the host they live on."""
 
     name: str
-    is_dead: bool
+    is_off: bool  # it has no power
     decisions: Decisions
 
     def now(self) -> int: ...

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.runners.driver import Driver
+from whorl.sim.errors import HostDied
+from whorl.sim.files.disk import Disk
+from whorl.sim.files.file import unreferenced
+from whorl.sim.files.silence import lose_power
 from whorl.sim.wire.names import family_of
 from whorl.sim.wire.ports import FIRST_PORT, LAST_PORT, PortTable, is_ipv6
 from whorl.sim.wire.timeline import SECOND
+from whorl.sim.process.disk_stream import open_file
 from whorl.sim.process.kernel import SimKernel
 from whorl.sim.process.loop import SimLoop
+from whorl.sim.process.grave import Grave, drop_ready
 from whorl.sim.process.process import SimProcess, temporary_failure
 from whorl.sim.process.threads import SimThreads
 
@@ -58,13 +63,16 @@ class Host:
         self.network: Network = world.net
         self._boot = boot
         self._max_files = max_files
+        self.spent = 0  # what the code of the current turn has taken so far
         self._skew = round(skew_s * SECOND)
         self._drift = drift_ppm / 1e6
         self._lives = 0
         self.is_dead = True
         self.is_paused = False
-        self.graves: list[tuple[SimLoop, list[Any]]] = []  # former lives: their loops and tasks
-        self.paths: dict[Any, tuple[int, int]] = {}  # the names of sockets in the file system
+        self.is_off = True  # without power; a process may be dead while its machine works
+        self.graves: list[Grave] = []
+        self.disk = Disk(self.real_time, world.decisions.stream(f"{name}/disk/power"))
+        self._waiters: dict[asyncio.Future[Any], None] = {}  # of `run`, on other hosts
         self._begin()
 
     # A life.
@@ -74,55 +82,82 @@ class Host:
         self._lives += 1
         self.process_id = 1000 * (1 + len(world.hosts)) + self._lives
         self.is_dead = False
-        self.spent = 0  # what the code of the current turn has taken so far
+        self.spent = 0
         self.busy_until = 0  # when the turn that was taken last is over
         self.deadline = 0  # when the loop wants its next turn, without events
         self.runs_job = False
         self.job_began = 0
-        first = FIRST_PORT + self.decisions.base_of(f"{self.name}/ports/{self._lives}") % (LAST_PORT - FIRST_PORT)
-        self.tcp_ports = PortTable(first)
-        self.udp_ports = PortTable(first)
-        self.unix_names: dict[Any, Any] = {}
+        if self.is_off:
+            self._power_on()
         self.threads = SimThreads(self)
         self._cpu = self.decisions.stream(f"{self.name}/cpu")
         self._dns = self.decisions.stream(f"{self.name}/dns")
         self._refuses = self.decisions.stream(f"{self.name}/connect")
         self._random: random.Random = self.decisions.rng(f"{self.name}/{self._lives}")
+        self.pending_signals: list[int] = []
+        self.main_task: asyncio.Task[Any] | None = None
         self.kernel = SimKernel(self, self._max_files, world.digest, world.faults)
         self.process = SimProcess(self)
         self.network.add(self)  # type: ignore[arg-type]
+        self.disk.opener = self._open_file
         with world.acting_as(self):
             self.loop = SimLoop(self)
             self.driver = Driver(self.loop)
             self._plan()
             if self._boot is not None:
-                self.spawn(self._boot, self)
+                self.main_task = self.spawn(self._boot, self)
 
-    def _end(self) -> None:
-        """End this life: no code of the host runs any more in this world."""
+    def _power_on(self) -> None:
+        """Let the machine work, with a system that knows of nothing."""
+        self.is_off = False
+        first = FIRST_PORT + self.decisions.base_of(f"{self.name}/ports/{self._lives}") % (LAST_PORT - FIRST_PORT)
+        self.tcp_ports = PortTable(first)
+        self.udp_ports = PortTable(first)
+        self.unix_names: dict[Any, Any] = {}
+
+    def _end(self, reason: str) -> None:
+        """End this life: no code of the host runs any more in this world, and its kernel answers EBADF."""
         self.is_dead = True
-        self.graves.append((self.loop, list(asyncio.all_tasks(self.loop))))
+        self.is_paused = False
+        self.disk.opener = None
+        self.pending_signals.clear()
+        files, self.kernel.table.files = self.kernel.table.files, {}
+        tasks = list(asyncio.all_tasks(self.loop))
+        self.graves.append(Grave(self.loop, tasks, list(files.values()), self.process.children.bury()))
+        if self.world.current is self and not self.world.has_ended:
+            drop_ready(self.loop)  # It ended itself, in the middle of a turn.
+        waiters, self._waiters = self._waiters, {}
+        for waiter in waiters:
+            _fail(waiter, HostDied(f"host {self.name} {reason}"))
+        if self is self.world.main and not self.world.has_ended:
+            self.world.find("killed", f"the main host {reason}", host=self.name)
 
-    def crash(self) -> None:
-        """Cut the power: the host is silent from now on, and its peers hear nothing."""
-        if self.is_dead:
+    def crash(self, *, torn: float = 0.3) -> None:
+        """Cut the power: the host is silent from now on, and its peers hear nothing.
+
+        The disk keeps what was synced. `torn` is how likely a part of the rest survives, sector by sector; 0: the
+        rest is lost.
+        """
+        if self.is_off:
             return
         self.world.note("crash", host=self.name)
-        for file in list(self.kernel.table.files.values()):
-            file.watches.clear()
-        self._end()
+        files = list(self.kernel.table.files.values())
+        if not self.is_dead:
+            self._end("has lost its power")
+        self.is_off = True
+        for file in files:
+            lose_power(file)
+        self.disk.lose_power(torn)
 
     def kill(self) -> None:
         """End the process (SIGKILL): the system closes its descriptors, and its peers hear of that."""
         if self.is_dead:
             return
         self.world.note("kill", host=self.name)
-        self._end()
-        self.is_dead = False  # The machine itself still works, and tells the peers.
-        table = self.kernel.table
-        for fd in list(table.files):
-            table.remove(fd)
-        self.is_dead = True
+        files = self.kernel.table.files
+        self._end("was killed")
+        for fd in sorted(files):
+            unreferenced(files[fd])
 
     def restart(self, after: float = 0.0) -> None:
         """Begin a new life after a time in seconds; `boot` runs again. A living host is killed first."""
@@ -143,9 +178,10 @@ class Host:
         self.is_paused = False
 
     def signal(self, number: int) -> None:
-        """Send a signal to the process."""
-        with self.world.acting_as(self):
-            self.process.raise_signal(number)
+        """Send a signal to the process. Its handlers run in the next turn; by default it ends."""
+        if not self.is_dead:
+            self.world.note("signal", host=self.name, number=int(number))
+            self.process.send_signal(int(number))
 
     def jump(self, seconds: float) -> None:
         """Set the host's real-time clock on, or back; its monotonic clock goes on as it did (NTP)."""
@@ -154,6 +190,9 @@ class Host:
     def fill(self, descriptors: int) -> None:
         """Leave the process only so many descriptors."""
         self.kernel.table.limit = len(self.kernel.table.files) + descriptors
+
+    def _open_file(self, path: str, mode: str) -> Any:
+        return open_file(self.kernel, path, mode)
 
     # Work.
 
@@ -167,14 +206,20 @@ class Host:
         here = asyncio.get_running_loop()
         if here is self.loop:
             return await function(*args)
+        if self.is_dead:
+            raise HostDied(f"host {self.name} does not run")
         done = here.create_future()
+        self._waiters[done] = None
         task = self.spawn(function, *args)
         task.add_done_callback(lambda _: here.call_soon_threadsafe(_copy_result, task, done))
         try:
             return await done
         except asyncio.CancelledError:
-            self.loop.call_soon_threadsafe(task.cancel)
+            if not self.is_dead:
+                self.loop.call_soon_threadsafe(task.cancel)
             raise
+        finally:
+            self._waiters.pop(done, None)
 
     # Time.
 
@@ -223,19 +268,21 @@ class Host:
         """Return whether the loop has something to do now."""
         if self.is_dead or self.is_paused or self.busy_until > now:
             return False
-        return self.deadline <= now or bool(self.kernel.epoll.ready)
+        return self.deadline <= now or bool(self.kernel.epoll.ready) or bool(self.pending_signals)
 
     def next_time(self) -> int:
         """Return when the loop wants a turn, if nothing else happens."""
         if self.is_dead or self.is_paused:
             return NEVER
-        if self.kernel.epoll.ready or self.deadline <= self.busy_until:
+        if self.kernel.epoll.ready or self.pending_signals or self.deadline <= self.busy_until:
             return self.busy_until
         return self.deadline
 
     def turn(self) -> None:
         """Let the loop take one turn."""
         self.spent = 0
+        if self.pending_signals and not self.process.handle_signals():
+            return
         if not self.driver.step():
             self.deadline = NEVER  # It was stopped.
         else:
@@ -312,17 +359,9 @@ class Host:
     def close(self) -> None:
         """Close the loops of all lives; the world has ended."""
         if not self.is_dead:
-            self._end()
-        for loop, tasks in self.graves:
-            for task in tasks:
-                task._log_destroy_pending = False
-                coroutine = task.get_coro()
-                if coroutine is not None and not task.done():
-                    with contextlib.suppress(BaseException):
-                        coroutine.close()
-            with contextlib.suppress(BaseException):
-                loop._thread_id = None
-                loop.close()
+            self._end("has ended")
+        for grave in self.graves:
+            grave.close()
         self.graves.clear()
 
 
@@ -335,6 +374,18 @@ def _copy_result(task: asyncio.Task[Any], done: asyncio.Future[Any]) -> None:
         done.set_exception(error)
     else:
         done.set_result(task.result())
+
+
+def _fail(waiter: asyncio.Future[Any], error: Exception) -> None:
+    """Let a coroutine of another host know that its work is lost."""
+
+    def fail() -> None:
+        if not waiter.done():
+            waiter.set_exception(error)
+
+    loop = waiter.get_loop()
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(fail)
 
 
 def _text(name: Any) -> str:
