@@ -91,6 +91,17 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("inspector.tables", "inspector.watching", "inspector.recordings", "inspector.asking"),
         "inspector.views",
     ),
+    "sim": (),
+    "sim.chance": (),
+    "sim.wire": ("sim.chance",),
+    "sim.files": ("sim.chance", "sim.wire"),
+    "sim.process": (
+        *("core", "core.kernel", "core.process", "aio.loop"),
+        *("sim", "sim.chance", "sim.wire", "sim.files"),
+    ),
+    "sim.world": ("aio.runners", "sim", "sim.chance", "sim.wire", "sim.files", "sim.process"),
+    "sim.patches": ("sim", "sim.files", "sim.process", "sim.world"),
+    "sim.running": ("sim", "sim.chance", "sim.wire", "sim.world", "sim.patches"),
 }
 # The packages above the rooms, and the modules of Whorl that each imports: faces, which show public names,
 # and programs.
@@ -104,11 +115,12 @@ ABOVE: dict[str, tuple[str, ...]] = {
     "whorl.cli": ("whorl", "whorl.launcher", "whorl.report", "whorl.inspector"),
     "whorl.launcher": ("whorl",),
     "whorl.report": ("whorl", "whorl.uring"),
+    "whorl.sim": ("whorl.sim",),
     "whorl.system": (),
     "whorl.uring": ("whorl.system",),
 }
 LARGEST_ROOM = 14  # files
-KNOWS_ASYNCIO = ("aio", "whorl.aio", "whorl.launcher", "inspector")
+KNOWS_ASYNCIO = ("aio", "whorl.aio", "whorl.launcher", "inspector", "sim", "whorl.sim")
 KNOWS_PYTEST = ("whorl.inspector.pytest_plugin",)
 KNOWS_EXPORTER = {
     "prometheus_client": ("whorl.inspector.prometheus",),
@@ -179,6 +191,10 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.inspector.watching.watchdog": (time,),
     "whorl.launcher": (os,),
     "whorl.report": (os,),
+    # They stand in the place of Python's functions, or measure how long a run takes.
+    "whorl.sim.patches.clocks": (time,),
+    "whorl.sim.patches.sockets": (os, select, socket),
+    "whorl.sim.world.world": (time,),
     "whorl.system": (os, time),
     "whorl.uring": (os,),
 }

@@ -10,8 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import weakref
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import Callable, Iterator
     from concurrent.futures import Executor
     from contextvars import Context
     from typing import Any, Protocol, TypeVar
@@ -34,6 +33,15 @@ if TYPE_CHECKING:
 
         def close(self) -> None: ...
 
+    class Generators(Protocol):
+        """The asynchronous generators that are iterated and not finished."""
+
+        def add(self, generator: Any) -> None: ...
+        def discard(self, generator: Any) -> None: ...
+        def clear(self) -> None: ...
+        def __len__(self) -> int: ...
+        def __iter__(self) -> Iterator[Any]: ...
+
     class AnyLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
         """An `EventLoop`, as the modules below it see it."""
 
@@ -44,7 +52,7 @@ if TYPE_CHECKING:
         _default_executor: Executor | None
         _exception_handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None
         _executor_shutdown_called: bool
-        _known_asyncgens: weakref.WeakSet[AsyncGenerator[Any, Any]] | None
+        _known_asyncgens: Generators | None
         _old_agen_hooks: Any
         _own_executor: Executor | None
         _saved_origin_depth: int | None
@@ -54,7 +62,7 @@ if TYPE_CHECKING:
         _transports: FdTable
 
         @property
-        def _asyncgens(self) -> weakref.WeakSet[AsyncGenerator[Any, Any]]: ...
+        def _asyncgens(self) -> Generators: ...
         def _asyncgen_firstiter_hook(self, generator: Any) -> None: ...
         def _asyncgen_finalizer_hook(self, generator: Any) -> None: ...
 

@@ -1,4 +1,4 @@
-"""What a simulated world refuses, and how a run can end badly.
+"""The refusals of a simulated world, and the errors that end a run.
 
 Each refusal says what was called, from which line, and what to do.
 """
@@ -10,7 +10,7 @@ from types import FrameType
 from typing import ClassVar
 
 #: The files whose frames are not the caller's: the simulator, the loop, asyncio and the standard library.
-_OWN = ("/whorl/", "/asyncio/", "/concurrent/futures/", "/threading.py", "/subprocess.py", "/socket.py", "/ssl.py")
+_OWN = ("/whorl/", "/asyncio/", "/concurrent/futures/", "/threading.py", "/subprocess.py", "/socket.py")
 
 
 def caller() -> str:
@@ -61,6 +61,15 @@ class RealProgram(RealProcess):
     """A program was started that has no stand-in."""
 
     advice = "Register a coroutine function as its stand-in: world.program(name, main)."
+
+
+class RealFile(Unsimulated):
+    """The real file system was to be changed."""
+
+    advice = (
+        "Write to the host's disk, by host.disk.open or whorl.fs. Real files may only be read; "
+        "allow={'files'} lets a run write them."
+    )
 
 
 class BlockingSocket(Unsimulated):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+import weakref
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,25 @@ if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop
 
     Finalized = AsyncGenerator[Any, Any]
+    Table = weakref.WeakKeyDictionary[Finalized, None]
+else:
+    Table = weakref.WeakKeyDictionary
+
+
+class GeneratorTable(Table):
+    """The generators of a loop in the order of their first steps, without keeping them alive.
+
+    It has the methods by which programs use asyncio's set. A set of addresses would close them in another
+    order in each process.
+    """
+
+    def add(self, generator: Finalized) -> None:
+        """Note a generator."""
+        self[generator] = None
+
+    def discard(self, generator: Finalized) -> None:
+        """Forget a generator."""
+        self.pop(generator, None)
 
 
 def asyncgen_firstiter(loop: AnyLoop, generator: Finalized) -> None:

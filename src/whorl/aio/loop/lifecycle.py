@@ -6,11 +6,10 @@ import asyncio
 import os
 import sys
 import warnings
-import weakref
 from asyncio import constants, coroutines, events
 from asyncio.base_events import _run_until_complete_cb  # type: ignore[attr-defined]
 from asyncio.log import logger
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -125,7 +124,7 @@ class Running(Loop):
         self._default_executor: Executor | None = None
         self._own_executor: Executor | None = None  # the default one, if the loop has made it
         self._executor_shutdown_called = False
-        self._known_asyncgens: weakref.WeakSet[AsyncGenerator[Any, Any]] | None = None
+        self._known_asyncgens: async_generators.GeneratorTable | None = None
         self._asyncgens_shutdown_called = False
         self._old_agen_hooks: Any = None
         self._saved_origin_depth: int | None = None
@@ -137,10 +136,10 @@ class Running(Loop):
         self.set_debug(starts_in_debug_mode())
 
     @property
-    def _asyncgens(self) -> weakref.WeakSet[AsyncGenerator[Any, Any]]:
+    def _asyncgens(self) -> async_generators.GeneratorTable:
         """The asynchronous generators that are iterated and not finished."""
         if self._known_asyncgens is None:
-            self._known_asyncgens = weakref.WeakSet()
+            self._known_asyncgens = async_generators.GeneratorTable()
         return self._known_asyncgens
 
     def configure(

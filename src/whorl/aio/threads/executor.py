@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -80,8 +79,7 @@ async def shutdown_default_executor(loop: AnyLoop, timeout: float | None = None)
     if executor is None:
         return
     done = loop.create_future()
-    thread = threading.Thread(target=_shut_down, args=(loop, executor, done))
-    thread.start()
+    thread = loop._host.start_thread(_shut_down, loop, executor, done)
     try:
         async with asyncio.timeouts.timeout(timeout):
             await done

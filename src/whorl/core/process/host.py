@@ -71,6 +71,14 @@ class Host:
         """Return the pool for blocking work; None: that of the process, `handles/threads/thread_pool`."""
         return None
 
+    def start_thread(
+        self, function: Callable[..., object], *args: Any, name: str | None = None, daemon: bool = False
+    ) -> Any:
+        """Call a function in a new thread; return the thread. Raises RuntimeError if none can be started."""
+        thread = threading.Thread(target=function, args=args, name=name, daemon=daemon)
+        thread.start()
+        return thread
+
     def has_plain_numbers(self) -> bool:
         """Return whether `getaddrinfo` is Python's own, so that its results for numbers are known."""
         return type(self).getaddrinfo is Host.getaddrinfo and socket.getaddrinfo is _STDLIB_GETADDRINFO
@@ -176,7 +184,7 @@ class Host:
                 pass  # Other code has reaped the child.
             callback()
 
-        threading.Thread(target=wait, name=f"whorl-child-{pid}", daemon=True).start()
+        self.start_thread(wait, name=f"whorl-child-{pid}", daemon=True)
 
 
 Host.signals = SignalTable(Host())  # signals belong to the process, not to a loop

@@ -1,1 +1,1 @@
-"""Where all chance in a simulated world comes from: decisions, made from a seed or read from a tape."""
+"""All chance of a simulated world: decisions, made from a seed or read from a tape."""

@@ -97,7 +97,7 @@ class Decisions:
         return found
 
     def pick(self, name: str, keys: Sequence[Any]) -> int:
-        """Return which of several things comes first, as a place in `keys`; each key names one for the run."""
+        """Return which of several things comes first, as a place in `keys`; each key names one of them."""
         if len(keys) <= 1:
             return 0
         stream = self.stream(name)
@@ -126,7 +126,7 @@ class Decisions:
 
 
 class Scheduler:
-    """How a seed picks what comes first among things that may come in any order: at random."""
+    """Picks at random what comes first among things that may come in any order."""
 
     def __init__(self, p: float = 0.3) -> None:
         self.p = p

@@ -1,4 +1,4 @@
-"""What can go wrong in a world, and how often; and the time that code takes."""
+"""The rates of all that can go wrong in a world, and the time that code takes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Faults:
-    """How often each kind of fault happens, from 0 to 1: in a call, for a packet, for a connection."""
+    """The rate of each kind of fault, from 0 to 1: in a call, for a packet, for a connection."""
 
     short: float = 0.0  #: a read or a write moves fewer bytes than it could
     again: float = 0.0  #: a call finds nothing, although there is something (EAGAIN)

@@ -16,7 +16,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Tape:
-    """What replays a run: its seed, its decisions, its rates of faults, and the digest to expect."""
+    """The seed, the decisions, the rates of faults and the digest of a run: they replay it."""
 
     seed: int
     decisions: Mapping[Place, int]

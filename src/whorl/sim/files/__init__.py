@@ -1,1 +1,1 @@
-"""What a descriptor is in a simulated world: sockets, pipes, epolls, files on a disk."""
+"""The open files of a simulated world: sockets, pipes, epolls, files on a disk."""

@@ -1,7 +1,8 @@
 """Channels: one direction of a connection. Bytes in order, an end, and the room they take.
 
-A packet that is lost is sent again after a while, and what was sent later waits for it. So a program sees a lost
-packet as delay, as with TCP. UNIX sockets and pipes have channels without a line: what is sent is there at once.
+A packet that is lost is sent again after a while, and what was sent later waits for it. So a program sees a
+lost packet as delay, as with TCP. UNIX sockets and pipes have channels without a line: there, what is sent
+arrives at once.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ END = None
 class Receiver(Protocol):
     """The end of a channel that reads."""
 
-    machine: Machine
-
+    @property
+    def machine(self) -> Machine: ...
     def changed(self) -> None: ...
 
 
 class Sender(Protocol):
     """The end of a channel that writes."""
 
-    machine: Machine
-
+    @property
+    def machine(self) -> Machine: ...
     def changed(self) -> None: ...
     def reset(self) -> None: ...
     def fail(self, code: int) -> None: ...
@@ -93,7 +94,7 @@ class Channel:
     def send(self, data: bytes) -> None:
         """Send bytes for which there is room."""
         if self.line is None:
-            self._arrive(data)
+            self._land(data)
             return
         self.in_flight += len(data)
         self._travel(data)
@@ -104,7 +105,7 @@ class Channel:
             return
         self.end_sent = True
         if self.line is None:
-            self._arrive(END)
+            self._land(END)
         else:
             self._travel(END)
 
@@ -113,7 +114,8 @@ class Channel:
             self._held.append(packet)
             return
         sender, line = self.sender, self.line
-        assert sender is not None and line is not None
+        assert sender is not None
+        assert line is not None
         machine = sender.machine
         if line.is_lost():
             self._hold(packet)
@@ -139,7 +141,7 @@ class Channel:
             self._retries = 0
             if packet is not None:
                 self.in_flight -= len(packet)
-            self._arrive(packet)
+            self._land(packet)
 
     def _is_receiver_off(self) -> bool:
         return self.receiver is not None and self.receiver.machine.is_off
@@ -205,7 +207,7 @@ class Channel:
         for packet in waiting:
             machine.after(self._last - now, self._reach, packet)
 
-    def _arrive(self, packet: bytes | None) -> None:
+    def _land(self, packet: bytes | None) -> None:
         receiver = self.receiver
         if packet is END:
             self.ended = True

@@ -1,4 +1,4 @@
-"""What has a descriptor: an open file, who watches it, and the table of a process.
+"""Open files, their watches, and the descriptors of a process.
 
 An open file may have several descriptors (dup, or passed through a UNIX socket). It is released when the last
 one is closed.
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from whorl.sim.chance.decisions import Decisions
-    from whorl.sim.files.epoll import Watch
 
 # man 2 epoll_ctl
 EPOLLIN, EPOLLPRI, EPOLLOUT, EPOLLERR, EPOLLHUP, EPOLLRDHUP = 0x1, 0x2, 0x4, 0x8, 0x10, 0x2000
@@ -26,7 +25,7 @@ FIRST_FD = 1024
 
 
 class Machine(Protocol):
-    """What open files need of the host they live on."""
+    """The host, as its open files see it."""
 
     name: str
     is_off: bool  # it has no power
@@ -34,6 +33,13 @@ class Machine(Protocol):
 
     def now(self) -> int: ...
     def after(self, delay: int, act: Callable[..., object], *args: Any) -> None: ...
+
+
+class Watcher(Protocol):
+    """A watch of an open file."""
+
+    def wake(self) -> None: ...
+    def end(self) -> None: ...
 
 
 class File:
@@ -46,7 +52,7 @@ class File:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.references = 0  # descriptors, and messages under way that carry it
-        self.watches: list[Watch] = []
+        self.watches: list[Watcher] = []
         self.flags = 2  # O_RDWR
 
     def readiness(self) -> int:

@@ -1,4 +1,4 @@
-"""What all simulated sockets have in common: options, errors, names; and stream sockets, once connected."""
+"""Options, errors and names of all simulated sockets; and stream sockets, once connected."""
 
 from __future__ import annotations
 
@@ -37,13 +37,14 @@ class Network(Protocol):
 class NetMachine(Machine, Protocol):
     """The host, as sockets see it."""
 
-    network: Network
     tcp_ports: PortTable
     udp_ports: PortTable
     unix_names: dict[Any, Any]
     disk: Disk
     addresses: tuple[str, ...]
 
+    @property
+    def network(self) -> Network: ...
     def address_for(self, ip: str) -> str: ...
     def connect_fault(self) -> int: ...
 
@@ -55,10 +56,10 @@ class SocketFile(File):
 
     machine: NetMachine
 
-    def __init__(self, machine: NetMachine, family: int, type: int, protocol: int) -> None:
+    def __init__(self, machine: NetMachine, family: int, kind: int, protocol: int) -> None:
         super().__init__(machine)
         self.family = family
-        self.type = type
+        self.type = kind
         self.protocol = protocol
         self.options: dict[tuple[int, int], Any] = {}
         self.name: Any = self.no_name()
@@ -115,6 +116,10 @@ class SocketFile(File):
         """Return whether SO_REUSEPORT is set."""
         return self.is_set(socket.SOL_SOCKET, socket.SO_REUSEPORT)
 
+    def shares_port(self, other: SocketFile) -> bool:
+        """Return whether two sockets may have one port (SO_REUSEPORT)."""
+        return self.reuses_port() and other.reuses_port()
+
     def only_ipv6(self) -> bool:
         """Return whether an IPv6 socket refuses IPv4 (IPV6_V6ONLY)."""
         return self.is_set(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
@@ -143,6 +148,9 @@ class SocketFile(File):
     def accept(self) -> Any:
         return -errno.EOPNOTSUPP
 
+    def take_back(self, connection: Any) -> None:
+        """Let a connection wait that got no descriptor."""
+
     def shutdown(self, how: int) -> int:
         return -errno.ENOTCONN
 
@@ -169,8 +177,8 @@ class StreamSocket(SocketFile):
 
     capacity = 150_000  # bytes in one direction, on their way or unread
 
-    def __init__(self, machine: NetMachine, family: int, type: int, protocol: int) -> None:
-        super().__init__(machine, family, type, protocol)
+    def __init__(self, machine: NetMachine, family: int, kind: int, protocol: int) -> None:
+        super().__init__(machine, family, kind, protocol)
         self.backlog = -1  # not negative: it listens
         self.waiting: deque[StreamSocket] = deque()  # connections to accept
         self.incoming: Channel | None = None
@@ -309,6 +317,10 @@ class StreamSocket(SocketFile):
         if not self.waiting:
             return -errno.EAGAIN
         return self.waiting.popleft()
+
+    def take_back(self, connection: StreamSocket) -> None:
+        self.waiting.appendleft(connection)
+        self.changed()
 
     def lingers_not(self) -> bool:
         """Return whether closing resets the connection (SO_LINGER of 0 seconds)."""

@@ -21,8 +21,8 @@ class TcpSocket(StreamSocket):
 
     __slots__ = ("_began", "_port", "_target")
 
-    def __init__(self, machine: NetMachine, family: int, type: int, protocol: int) -> None:
-        super().__init__(machine, family, type, protocol or socket.IPPROTO_TCP)
+    def __init__(self, machine: NetMachine, family: int, kind: int, protocol: int) -> None:
+        super().__init__(machine, family, kind, protocol or socket.IPPROTO_TCP)
         self._port = 0  # the one that belongs to this socket in the host's table
         self._began = 0
         self._target: tuple[str, int] = ("", 0)
@@ -48,7 +48,7 @@ class TcpSocket(StreamSocket):
         else:
             ip = plain(self.name[0])
             others = self.machine.tcp_ports.find(ip, self._port, StreamSocket.is_listening)
-            if any(other is not self and not (other.reuses_port() and self.reuses_port()) for other in others):
+            if any(other is not self and not other.shares_port(self) for other in others):
                 return -errno.EADDRINUSE
         return super().listen(backlog)
 

@@ -23,8 +23,8 @@ class DatagramFile(SocketFile):
 
     __slots__ = ("_waiting_size", "peer_name", "waiting")
 
-    def __init__(self, machine: NetMachine, family: int, type: int, protocol: int) -> None:
-        super().__init__(machine, family, type, protocol)
+    def __init__(self, machine: NetMachine, family: int, kind: int, protocol: int) -> None:
+        super().__init__(machine, family, kind, protocol)
         self.waiting: deque[tuple[bytes, Any]] = deque()
         self.peer_name: Any = None
         self._waiting_size = 0
@@ -75,8 +75,8 @@ class UdpSocket(DatagramFile):
 
     __slots__ = ("_port", "groups")
 
-    def __init__(self, machine: NetMachine, family: int, type: int, protocol: int) -> None:
-        super().__init__(machine, family, type, protocol or socket.IPPROTO_UDP)
+    def __init__(self, machine: NetMachine, family: int, kind: int, protocol: int) -> None:
+        super().__init__(machine, family, kind, protocol or socket.IPPROTO_UDP)
         self._port = 0
         self.groups: set[str] = set()
 
@@ -209,8 +209,8 @@ class UnixDatagramSocket(DatagramFile):
 
     __slots__ = ("_is_bound",)
 
-    def __init__(self, machine: NetMachine, type: int = socket.SOCK_DGRAM) -> None:
-        super().__init__(machine, socket.AF_UNIX, type, 0)
+    def __init__(self, machine: NetMachine, kind: int = socket.SOCK_DGRAM) -> None:
+        super().__init__(machine, socket.AF_UNIX, kind, 0)
         self._is_bound = False
 
     def bind(self, address: Any) -> int:

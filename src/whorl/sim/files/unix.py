@@ -1,4 +1,4 @@
-"""UNIX stream sockets, and pairs of sockets (man 7 unix). What is sent is there at once."""
+"""UNIX stream sockets, and pairs of sockets (man 7 unix). Bytes arrive at once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class UnixSocket(StreamSocket):
 
     __slots__ = ("_is_bound",)
 
-    def __init__(self, machine: NetMachine, type: int = socket.SOCK_STREAM) -> None:
-        super().__init__(machine, socket.AF_UNIX, type, 0)
+    def __init__(self, machine: NetMachine, kind: int = socket.SOCK_STREAM) -> None:
+        super().__init__(machine, socket.AF_UNIX, kind, 0)
         self._is_bound = False
 
     def bind(self, address: Any) -> int:
@@ -67,9 +67,9 @@ def is_abstract(name: Any) -> bool:
     return bool(name) and name[0] in ("\0", 0)
 
 
-def socket_pair(machine: NetMachine, type: int = socket.SOCK_STREAM) -> tuple[UnixSocket, UnixSocket]:
+def socket_pair(machine: NetMachine, kind: int = socket.SOCK_STREAM) -> tuple[UnixSocket, UnixSocket]:
     """Return two connected sockets (man 2 socketpair)."""
-    one, other = UnixSocket(machine, type), UnixSocket(machine, type)
+    one, other = UnixSocket(machine, kind), UnixSocket(machine, kind)
     one.join(other, None, None)
     for sock in (one, other):
         sock.peer_name = ""

@@ -1,1 +1,1 @@
-"""What programs find in Python's modules while a world runs: its clock, its sockets, its chance."""
+"""The clock, the sockets and the chance of a world, in the place of Python's own while it runs."""

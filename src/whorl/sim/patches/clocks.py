@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime
 import sys
 import time
+from types import BuiltinFunctionType
 from typing import Any
 
 from whorl.sim.patches.current import Replacement, host
 from whorl.sim.process.kernel import LOOK_NS
 
 _gmtime, _localtime, _strftime = time.gmtime, time.localtime, time.strftime
-_RealDatetime, _RealDate = datetime.datetime, datetime.date
+_RealDatetime: Any = datetime.datetime
 
 
 def _monotonic_ns() -> int:
@@ -51,7 +52,7 @@ def _text(form: str, moment: Any = None) -> str:
     return _strftime(form, _local() if moment is None else moment)
 
 
-class _DatetimeType(type(_RealDatetime)):  # type: ignore[misc]
+class _DatetimeType(type):
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, _RealDatetime)
 
@@ -59,7 +60,7 @@ class _DatetimeType(type(_RealDatetime)):  # type: ignore[misc]
         return issubclass(other, _RealDatetime)
 
 
-class SimDatetime(_RealDatetime, metaclass=_DatetimeType):
+class SimDatetime(_RealDatetime, metaclass=_DatetimeType):  # type: ignore[misc]
     """`datetime.datetime` whose present is the world's. It makes plain datetimes."""
 
     def __new__(cls, *args: Any, **options: Any) -> Any:
@@ -68,7 +69,7 @@ class SimDatetime(_RealDatetime, metaclass=_DatetimeType):
     @classmethod
     def now(cls, tz: Any = None) -> Any:
         """Return the world's time."""
-        return _RealDatetime.fromtimestamp(_time(), tz if tz is not None else datetime.timezone.utc).replace(
+        return _RealDatetime.fromtimestamp(_time(), tz if tz is not None else datetime.UTC).replace(
             **({} if tz is not None else {"tzinfo": None})
         )
 
@@ -100,18 +101,18 @@ CLOCKS: list[Replacement] = [
     (time, "strftime", _text),
 ]
 
-_known: tuple[int, list[Replacement]] = (0, [])
+_found_clocks: tuple[int, list[Replacement]] = (0, [])
 _BY_NAME = {
-    name: replacement for module, name, replacement in CLOCKS if name not in ("strftime", "gmtime", "localtime")
+    name: replacement for _, name, replacement in CLOCKS if name not in ("strftime", "gmtime", "localtime")
 }
 _ORIGINALS = {name: getattr(time, name) for name in _BY_NAME}
 
 
 def imported_clocks() -> list[Replacement]:
-    """Return the places where modules keep a clock of their own: `from time import monotonic` and the like."""
-    global _known
-    if _known[0] == len(sys.modules):
-        return _known[1]
+    """Return the places where modules keep a clock of their own, as `from time import monotonic` does."""
+    global _found_clocks
+    if _found_clocks[0] == len(sys.modules):
+        return _found_clocks[1]
     found: list[Replacement] = [(datetime, "datetime", SimDatetime)]
     for name, module in list(sys.modules.items()):
         if module is None or name.startswith(("whorl.", "datetime")) or name == "time":
@@ -120,9 +121,9 @@ def imported_clocks() -> list[Replacement]:
         for attribute, value in list(names.items()):
             if value is _RealDatetime:
                 found.append((module, attribute, SimDatetime))
-            elif callable(value) and getattr(value, "__module__", None) == "time":
-                original = _ORIGINALS.get(getattr(value, "__name__", ""))
-                if original is value:
-                    found.append((module, attribute, _BY_NAME[value.__name__]))
-    _known = (len(sys.modules), found)
+            elif isinstance(value, BuiltinFunctionType):
+                clock = value.__name__
+                if _ORIGINALS.get(clock) is value:
+                    found.append((module, attribute, _BY_NAME[clock]))
+    _found_clocks = (len(sys.modules), found)
     return found

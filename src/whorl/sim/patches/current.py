@@ -1,4 +1,4 @@
-"""Which world runs in this thread's process, for what stands in the place of Python's functions."""
+"""The world that runs, for the functions that stand in the place of Python's."""
 
 from __future__ import annotations
 

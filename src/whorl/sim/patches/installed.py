@@ -13,6 +13,7 @@ from whorl.sim.errors import Escaped
 from whorl.sim.patches.chance import CHANCE
 from whorl.sim.patches.clocks import CLOCKS, imported_clocks
 from whorl.sim.patches.current import RUNNING, Replacement
+from whorl.sim.patches.files import CHANGES, FILES, check_change, check_open
 from whorl.sim.patches.futures import FUTURES
 from whorl.sim.patches.sockets import SOCKETS, take_socket_class
 from whorl.sim.patches.threads import THREADS
@@ -28,11 +29,11 @@ _is_guarded: list[bool] = []
 
 
 class Patches(Flag):
-    """What of Python's modules a world replaces."""
+    """The parts of Python that a world replaces."""
 
     TIME = 1  #: clocks: `time`, `datetime`
     CHANCE = 2  #: `random`, `os.urandom`, `uuid`
-    SOCKETS = 4  #: `socket`, `select`, pipes
+    SOCKETS = 4  #: `socket`, `select`, pipes, descriptors of files
     THREADS = 8  #: executors, threads, processes, signals
     FUTURES = 16  #: the hashes of futures and tasks
     ALL = 31
@@ -42,6 +43,7 @@ _PARTS: list[tuple[Patches, list[Replacement]]] = [
     (Patches.TIME, CLOCKS),
     (Patches.CHANCE, CHANCE),
     (Patches.SOCKETS, SOCKETS),
+    (Patches.SOCKETS, FILES),
     (Patches.THREADS, THREADS),
     (Patches.FUTURES, FUTURES),
 ]
@@ -49,6 +51,10 @@ _PARTS: list[tuple[Patches, list[Replacement]]] = [
 
 def _guard(event: str, args: Any) -> None:
     """Refuse system calls that come from outside Python's modules (sys.addaudithook)."""
+    if event == "open":
+        check_open(args)
+    elif event in CHANGES:
+        check_change(event, args)
     if event in _REFUSED:
         world = RUNNING.world
         if world is not None and not world.allowed:

@@ -21,27 +21,25 @@ def _new_socket(cls: type, *args: Any, **options: Any) -> Any:
         return _plain_new(cls)
     if cls is not socket.socket:
         raise Unsimulated(f"a socket of class {cls.__name__} was made")
-    made = _plain_new(SimSocket)
-    _open(made, *args, **options)
-    return made
+    return _open(*args, **options)
 
 
-def _open(made: SimSocket, family: int = -1, type: int = -1, proto: int = -1, fileno: Any = None) -> None:
+def _open(
+    family: int = -1,
+    type: int = -1,  # noqa: A002 (as Python calls it)
+    proto: int = -1,
+    fileno: Any = None,
+) -> Any:
     kernel = host().kernel
-    if fileno is not None:
-        found = kernel.adopt_socket(fileno)
-        _raise(found)
-        SimSocket.__init__(made, kernel, found._file, fileno)
-        found._closed, found._fd = True, -1
-        return
     family = socket.AF_INET if family in (-1, None) else family
-    type = socket.SOCK_STREAM if type in (-1, None) else type
-    found = kernel.make_socket(family, type, max(proto, 0))
-    _raise(found)
-    SimSocket.__init__(made, kernel, found._file, found._fd, timeout=socket.getdefaulttimeout())
-    if type & socket.SOCK_NONBLOCK:
-        made.setblocking(False)
-    found._closed, found._fd = True, -1
+    kind = socket.SOCK_STREAM if type in (-1, None) else type
+    if fileno is not None:
+        made: Any = kernel.adopt_socket(fileno)
+    else:
+        made = kernel.make_socket(family, kind, max(proto, 0))
+    _raise(made)
+    made.settimeout(0.0 if kind & socket.SOCK_NONBLOCK else socket.getdefaulttimeout())
+    return made
 
 
 def _raise(answer: Any) -> None:
@@ -49,19 +47,7 @@ def _raise(answer: Any) -> None:
         raise OSError(-answer, os.strerror(-answer))
 
 
-_made_init = SimSocket.__init__
-
-
-def _init_once(self: SimSocket, *args: Any, **options: Any) -> None:
-    """Skip the call that Python makes for an object that `__new__` has filled already."""
-    if args and type(args[0]).__name__ == "SimKernel":
-        _made_init(self, *args, **options)
-
-
-SimSocket.__init__ = _init_once  # type: ignore[method-assign]
-
-
-def _socketpair(family: int | None = None, type: int = socket.SOCK_STREAM, proto: int = 0) -> Any:
+def _socketpair(*kind: Any, **options: Any) -> Any:
     pair = host().kernel.socket_pair()
     _raise(pair)
     for sock in pair:
@@ -69,7 +55,7 @@ def _socketpair(family: int | None = None, type: int = socket.SOCK_STREAM, proto
     return pair
 
 
-def _fromfd(fd: int, family: int, type: int, proto: int = 0) -> Any:
+def _fromfd(fd: int, *kind: Any, **options: Any) -> Any:
     kernel = host().kernel
     copy = kernel.duplicate(fd)
     _raise(None if copy >= 0 else copy)
@@ -79,11 +65,16 @@ def _fromfd(fd: int, family: int, type: int, proto: int = 0) -> Any:
     return sock
 
 
-def _look_up(host_name: Any, port: Any, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0) -> Any:
+def _look_up(
+    host_name: Any,
+    port: Any,
+    family: int = 0,
+    type: int = 0,  # noqa: A002 (as Python calls it)
+    proto: int = 0,
+    flags: int = 0,
+) -> Any:
     answers = host().look_up(host_name, port, family, type, proto, flags)
-    return [
-        (socket.AddressFamily(each[0]), socket.SocketKind(each[1]), each[2], each[3], each[4]) for each in answers
-    ]
+    return [(socket.AddressFamily(each[0]), socket.SocketKind(each[1]), *each[2:]) for each in answers]
 
 
 def _name_of(address: Any, flags: int) -> tuple[str, str]:
@@ -99,8 +90,11 @@ def _by_name_ex(name: str) -> tuple[str, list[str], list[str]]:
     return name, [], [each[4][0] for each in found]
 
 
-def _own_name() -> str:
+def _host_name() -> str:
     return host().name
+
+
+_INVALID, _ALWAYS = select.POLLNVAL, select.POLLERR | select.POLLHUP
 
 
 class _Poll:
@@ -109,7 +103,7 @@ class _Poll:
     def __init__(self) -> None:
         self._masks: dict[int, int] = {}
 
-    def register(self, fd: Any, mask: int = select.POLLIN | select.POLLPRI | select.POLLOUT) -> None:
+    def register(self, fd: Any, mask: int = 0b111) -> None:
         self._masks[_number(fd)] = mask
 
     modify = register
@@ -121,7 +115,7 @@ class _Poll:
         found = []
         for fd, mask in self._masks.items():
             file = host().kernel.table.files.get(fd)
-            seen = select.POLLNVAL if file is None else _ready(file) & (mask | select.POLLERR | select.POLLHUP)
+            seen = _INVALID if file is None else _ready(file) & (mask | _ALWAYS)
             if seen:
                 found.append((fd, seen))
         if not found and (timeout is None or timeout > 0):
@@ -141,12 +135,13 @@ def _select(readers: Any, writers: Any, others: Any, timeout: float | None = Non
     files = host().kernel.table.files
 
     def those(given: Any, mask: int) -> list[Any]:
-        return [each for each in given if (file := files.get(_number(each))) and file.readiness() & mask]
+        ready = ((each, files.get(_number(each))) for each in given)
+        return [each for each, file in ready if file is not None and file.readiness() & mask]
 
-    found = those(readers, select.POLLIN | select.POLLHUP), those(writers, select.POLLOUT), []
-    if not any(found) and timeout != 0:
+    readable, writable = those(readers, select.POLLIN | select.POLLHUP), those(writers, select.POLLOUT)
+    if not readable and not writable and timeout != 0:
         raise BlockingSocket("select.select would wait")
-    return found
+    return readable, writable, []
 
 
 def _epoll(*args: Any, **options: Any) -> Any:
@@ -210,7 +205,7 @@ SOCKETS: list[Replacement] = [
     (socket, "getnameinfo", _name_of),
     (socket, "gethostbyname", _by_name),
     (socket, "gethostbyname_ex", _by_name_ex),
-    (socket, "gethostname", _own_name),
+    (socket, "gethostname", _host_name),
     (select, "poll", _Poll),
     (select, "select", _select),
     (select, "epoll", _epoll),
@@ -226,4 +221,4 @@ SOCKETS: list[Replacement] = [
 def take_socket_class() -> None:
     """Let `socket.socket` ask which world runs, from now on; outside a world it makes what it made."""
     if socket.socket.__new__ is not _new_socket:
-        socket.socket.__new__ = _new_socket  # type: ignore[method-assign, assignment]
+        socket.socket.__new__ = _new_socket  # type: ignore[method-assign]

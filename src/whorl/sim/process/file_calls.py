@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from whorl.sim.chance.decisions import Stream
     from whorl.sim.chance.faults import Faults
     from whorl.sim.files.file import DescriptorTable, File
-    from whorl.sim.world.host import Host
+    from whorl.sim.process.owner import ProcessHost
 
     Path = str | bytes
     Views = list[memoryview]
@@ -36,7 +36,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 class DiskCalls:
     """The part of a simulated kernel for files."""
 
-    host: Host
+    host: ProcessHost
     table: DescriptorTable
     faults: Faults
     note: Callable[..., None]
@@ -52,7 +52,7 @@ class DiskCalls:
 
     # Finding files.
 
-    def _place(self, path: Path, follow: bool = True) -> Place | int:
+    def _locate(self, path: Path, follow: bool = True) -> Place | int:
         """Return where a path leads, or the negative error number; a dead process gets EBADF."""
         if not self.is_alive():
             return -errno.EBADF
@@ -62,7 +62,7 @@ class DiskCalls:
         if isinstance(file, int):
             opened = self._opened(file)
             return opened if isinstance(opened, int) else opened.inode
-        place = self._place(file, follow)
+        place = self._locate(file, follow)
         if isinstance(place, int):
             return place
         return place.inode if place.inode is not None else -errno.ENOENT
@@ -128,7 +128,7 @@ class DiskCalls:
         """Return the file to open, a new one if need be, or the negative error number."""
         disk, creates = self._disk, bool(flags & os.O_CREAT)
         is_new = bool(creates and flags & os.O_EXCL)
-        place = self._place(path, follow=not (flags & os.O_NOFOLLOW or is_new))
+        place = self._locate(path, follow=not (flags & os.O_NOFOLLOW or is_new))
         if isinstance(place, int):
             return place
         inode = place.inode
@@ -310,12 +310,12 @@ class DiskCalls:
 
     def _linked(self, path: Path) -> Place | int:
         """Return where a name is that must exist, links not followed."""
-        place = self._place(path, follow=False)
+        place = self._locate(path, follow=False)
         return -errno.ENOENT if not isinstance(place, int) and place.inode is None else place
 
     def _free(self, path: Path) -> Place | int:
         """Return where a name is that must not exist."""
-        place = self._place(path, follow=False)
+        place = self._locate(path, follow=False)
         return -errno.EEXIST if not isinstance(place, int) and place.inode is not None else place
 
     def remove_directory(self, path: Path) -> int:
@@ -362,7 +362,7 @@ class DiskCalls:
         return "".join(_LETTERS[byte % len(_LETTERS)] for byte in self.host.random_bytes(6))
 
     def rename(self, path: Path, new_path: Path) -> int:
-        old, new = self._linked(path), self._place(new_path, follow=False)
+        old, new = self._linked(path), self._locate(new_path, follow=False)
         if isinstance(old, int) or isinstance(new, int):
             return old if isinstance(old, int) else new  # type: ignore[return-value]
         if old.inode is new.inode:
@@ -388,7 +388,7 @@ class DiskCalls:
         return os.fsencode(place.inode.target) if isinstance(path, bytes) else place.inode.target
 
     def real_path(self, path: Path) -> Any:
-        place = self._place(path)
+        place = self._locate(path)
         if isinstance(place, int) or place.inode is None:
             return place if isinstance(place, int) else -errno.ENOENT
         return os.fsencode(place.path) if isinstance(path, bytes) else place.path

@@ -1,7 +1,7 @@
 """The kernel of one simulated host: the production loop's calls, answered by simulated files.
 
-Sockets are objects here, as they are in the uncompiled build. The calls of `Kernel` that take a socket object call
-its methods, so they need no code of their own.
+Sockets are objects here, as they are in the uncompiled build. The calls of `Kernel` that take a socket object
+call its methods, so they need no code of their own.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from whorl.sim.files.sockets import SocketFile
 from whorl.sim.files.tcp import TcpSocket
 from whorl.sim.files.udp import DatagramFile, UdpSocket, UnixDatagramSocket
 from whorl.sim.files.unix import UnixSocket, socket_pair
-from whorl.sim.wire.timeline import MICROSECOND
+from whorl.sim.process.children import PidFile
 from whorl.sim.process.file_calls import DiskCalls
 from whorl.sim.process.socket import SimSocket
+from whorl.sim.wire.timeline import MICROSECOND
 
 if TYPE_CHECKING:
     from whorl.sim.chance.faults import Faults
-    from whorl.sim.world.host import Host
+    from whorl.sim.process.owner import ProcessHost
 
 #: What a look at the clock costs, so that a loop that waits for a time ends.
 LOOK_NS = 50
@@ -74,7 +75,7 @@ class Digest:
 class SimKernel(DiskCalls, Kernel):
     """The kernel of a simulated host."""
 
-    def __init__(self, host: Host, max_files: int, digest: Digest, faults: Faults) -> None:
+    def __init__(self, host: ProcessHost, max_files: int, digest: Digest, faults: Faults) -> None:
         super().__init__()
         self.keeps_edges = True
         self.host = host
@@ -143,7 +144,7 @@ class SimKernel(DiskCalls, Kernel):
         epoll = self.table.files.get(epfd)
         if not isinstance(epoll, Epoll):
             return -errno.EBADF
-        if not epoll.ready and timeout_ns:
+        if timeout_ns or not self.host.is_driven:
             self.host.world.sleep_in(self.host, timeout_ns)
         found = epoll.collect(EVENTS_PER_POLL)
         if len(found) > 1:
@@ -279,7 +280,7 @@ class SimKernel(DiskCalls, Kernel):
     def socket_for(self, file: SocketFile) -> SimSocket | int:
         """Return a socket object with a descriptor for a file."""
         fd = self.table.add(file)
-        return SimSocket(self, file, fd) if fd >= 0 else fd
+        return SimSocket.of(self, file, fd) if fd >= 0 else fd
 
     def make_socket(self, family: int, kind: int, protocol: int) -> SimSocket | int:
         """Return a new socket object, or the negative error number (man 2 socket)."""
@@ -299,10 +300,10 @@ class SimKernel(DiskCalls, Kernel):
         file = self._file(fd)
         if not isinstance(file, SocketFile):
             return -errno.EBADF if file is None else -errno.ENOTSOCK
-        return SimSocket(self, file, fd, timeout=0.0)
+        return SimSocket.of(self, file, fd, timeout=0.0)
 
     def socket_pair(self) -> Any:
-        made = []
+        made: list[SimSocket] = []
         for file in socket_pair(self.host):
             sock = self.socket_for(file)
             if isinstance(sock, int):
@@ -401,7 +402,8 @@ class SimKernel(DiskCalls, Kernel):
         return -errno.EBADF if file is None else -errno.ENOTSOCK
 
     def pidfd_open(self, pid: int) -> int:
-        return -errno.ESRCH
+        child = self.host.process.children.find(pid)
+        return self.table.add(PidFile(self.host, child)) if child is not None else -errno.ESRCH
 
     # Terminals and news of changed files are no part of the world.
 

@@ -9,18 +9,18 @@ from whorl.aio.loop.event_loop import EventLoop
 from whorl.sim.errors import RealThread
 
 if TYPE_CHECKING:
-    from whorl.sim.world.host import Host
+    from whorl.sim.process.owner import ProcessHost
 
 
 class SimLoop(EventLoop):
     """An `EventLoop` of a simulated host."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: ProcessHost) -> None:
         self._sim_host = host
         self._sim_thread = threading.get_ident()
         super().__init__(kernel=host.kernel, host=host.process)
 
-    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> Any:
+    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
         """Post a callback; out of a job, when the job has ended."""
         if threading.get_ident() != self._sim_thread:
             raise RealThread("call_soon_threadsafe was called by a thread of the real process")
@@ -31,7 +31,7 @@ class SimLoop(EventLoop):
         return super().call_soon_threadsafe(callback, *args, context=context)
 
     def _post_later(self, callback: Any, args: Any, context: Any) -> None:
-        if not self.is_closed():
+        if self._is_alive():
             super().call_soon_threadsafe(callback, *args, context=context)
 
     def _post_from_any_thread(self, entry: Any) -> Any:
@@ -43,8 +43,11 @@ class SimLoop(EventLoop):
         return super()._post_from_any_thread(entry)
 
     def _post_entry_later(self, entry: Any) -> None:
-        if not self.is_closed():
+        if self._is_alive():
             super()._post_from_any_thread(entry)
+
+    def _is_alive(self) -> bool:
+        return not self._sim_host.is_dead and self._sim_host.loop is self and not self.is_closed()
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         """Note an error that no code has handled: it is a finding."""

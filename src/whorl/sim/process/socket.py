@@ -1,6 +1,7 @@
 """The socket object of a simulated world: what `socket.socket` makes there.
 
-It is an instance of Python's class, without a descriptor of the system's. All its calls go to the simulated file.
+It is an instance of Python's class, without a descriptor of the system's. All its calls go to the simulated
+file.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from whorl.sim.files.udp import DatagramFile
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from whorl.sim.process.kernel import SimKernel
+    from whorl.sim.process.owner import KernelOfSockets
 
 _FIRST, _PEEK = socket.SOCK_STREAM, socket.MSG_PEEK
 
@@ -34,32 +35,42 @@ def checked(result: int) -> int:
 class SimSocket(socket.socket):
     """A socket of a simulated host."""
 
-    def __init__(
-        self, kernel: SimKernel, file: SocketFile, fd: int, *, timeout: float | None = None
-    ) -> None:
-        self._kernel = kernel
-        self._file = file
-        self._fd = fd
-        self._timeout: float | None = timeout
-        self._io_refs = 0
-        self._closed = False
+    _kernel: KernelOfSockets
+    _file: SocketFile
+    _fd: int
+    _timeout: float | None
+    _closed: bool
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """Do nothing with the arguments of `socket.socket`: `of` has made all that there is."""
+
+    @classmethod
+    def of(
+        cls, kernel: KernelOfSockets, file: SocketFile, fd: int, *, timeout: float | None = None
+    ) -> SimSocket:
+        """Return the object for a socket with a descriptor; `timeout` as of `settimeout`."""
+        made = cls.__new__(cls)
+        made._kernel, made._file, made._fd, made._timeout = kernel, file, fd, timeout
+        made._io_refs = 0  # type: ignore[attr-defined]
+        made._closed = False
+        return made
 
     # What it is.
 
     @property
-    def family(self) -> socket.AddressFamily:  # type: ignore[override]
+    def family(self) -> socket.AddressFamily:
         return socket.AddressFamily(self._file.family)
 
     @property
-    def type(self) -> socket.SocketKind:  # type: ignore[override]
+    def type(self) -> socket.SocketKind:
         return socket.SocketKind(self._file.type)
 
     @property
-    def proto(self) -> int:  # type: ignore[override]
+    def proto(self) -> int:
         return self._file.protocol
 
     @property
-    def timeout(self) -> float | None:  # type: ignore[override]
+    def timeout(self) -> float | None:
         return self._timeout
 
     def fileno(self) -> int:
@@ -113,10 +124,10 @@ class SimSocket(socket.socket):
             raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
         return peer
 
-    def setsockopt(self, level: int, option: int, value: Any = None, length: int | None = None) -> None:  # type: ignore[override]
+    def setsockopt(self, level: int, option: int, value: Any = None, length: int | None = None) -> None:
         checked(self._open().set_option(level, option, bytes(length or 0) if value is None else value))
 
-    def getsockopt(self, level: int, option: int, size: int = 0) -> Any:  # type: ignore[override]
+    def getsockopt(self, level: int, option: int, size: int = 0) -> Any:
         value = self._open().option(level, option)
         if size and isinstance(value, int):
             return value.to_bytes(4, "little")[:size]
@@ -136,7 +147,7 @@ class SimSocket(socket.socket):
                 raise TypeError(f"a bytes-like object is required, not {type(address).__name__!r}")
             return os.fsdecode(address) if not isinstance(address, str) else address
         if not isinstance(address, tuple):
-            raise TypeError(f"{self._file.family.name}: address must be tuple, not {type(address).__name__}")  # type: ignore[attr-defined]
+            raise TypeError(f"{self.family.name}: address must be tuple, not {type(address).__name__}")
         host, port = address[:2]
         if not isinstance(port, int):
             raise TypeError(f"{port!r} object cannot be interpreted as an integer")
@@ -166,8 +177,7 @@ class SimSocket(socket.socket):
             return self._result("accept", connection)  # type: ignore[no-any-return]
         made = kernel.socket_for(connection)
         if isinstance(made, int):
-            file.waiting.appendleft(connection)  # type: ignore[attr-defined]
-            file.changed()
+            file.take_back(connection)
             kernel.note("accept", self._fd, made)
             return self._result("accept", made)  # type: ignore[no-any-return]
         made._timeout = None if self._timeout is None or self._timeout == 0.0 else self._timeout
@@ -243,12 +253,12 @@ class SimSocket(socket.socket):
             sent = self._kernel.send_datagram_to(self._fd, file, view.tobytes(), self._numeric(address))
         return int(self._result("sendto", sent))
 
-    def sendmsg(self, buffers: Iterable[Any], ancdata: Any = (), flags: int = 0, address: Any = None) -> int:  # type: ignore[override]
+    def sendmsg(self, buffers: Iterable[Any], ancdata: Any = (), flags: int = 0, address: Any = None) -> int:
         file = self._open()
         data = b"".join(memoryview(buffer).tobytes() for buffer in buffers)
         if isinstance(file, DatagramFile) and address is not None:
             return self.sendto(data, address)
-        carried = []
+        carried: list[int] = []
         for level, kind, content in ancdata:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 carried += array.array("i", bytes(memoryview(content)))
@@ -317,7 +327,7 @@ class SimSocket(socket.socket):
     def dup(self) -> SimSocket:
         fd = self._kernel.table.add(self._open())
         checked(fd)
-        return SimSocket(self._kernel, self._file, fd, timeout=self._timeout)
+        return SimSocket.of(self._kernel, self._file, fd, timeout=self._timeout)
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True) and self._fd >= 0 and self._kernel.is_alive():
@@ -330,5 +340,5 @@ class SimSocket(socket.socket):
     def set_inheritable(self, inheritable: bool) -> None:
         """Do nothing: there are no children to inherit a descriptor."""
 
-    def ioctl(self, control: Any, option: Any) -> None:  # type: ignore[override]
+    def ioctl(self, control: Any, option: Any) -> None:
         raise Unsimulated("socket.ioctl")

@@ -1,7 +1,6 @@
 """The threads of a simulated host: jobs that run at a time the seed decides, one after another in one thread.
 
-A job takes no turn of the loop. What it posts to the loop arrives when the job has ended, as late as the job's
-own sleeps make it.
+A job takes no turn of the loop. Its result reaches the loop as late as the job's own sleeps make it.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from whorl.sim.wire.timeline import MICROSECOND
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from whorl.sim.world.host import Host
+    from whorl.sim.process.owner import ProcessHost
 
 #: How long after its request a job runs: the shortest time, and the steps up to the longest.
 SHORTEST = 50 * MICROSECOND
@@ -33,9 +32,9 @@ class Joined:
 
 
 class SimThreads:
-    """Where a host's jobs wait for their time."""
+    """The jobs of a host that wait for their time."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: ProcessHost) -> None:
         self._host = host
         self._waiting: list[Any] = []
         self._delays = host.decisions.stream(f"{host.name}/executor")
@@ -46,8 +45,12 @@ class SimThreads:
 
     def start(self, function: Callable[..., object], *args: Any) -> Joined:
         """Call a function after a delay."""
-        self._host.after(self.delay(), self._host.in_thread, function, *args)
+        self._host.after(self.delay(), self._begin, function, *args)
         return Joined()
+
+    def _begin(self, function: Callable[..., object], *args: Any) -> None:
+        if self._host.threads is self:  # else the process has ended, and another one lives
+            self._host.in_thread(function, *args)
 
     # As the machine's pool (`handles/threads/thread_pool`): the file system's requests and `Work`.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -32,7 +33,7 @@ class SimulationFailed(AssertionError):
 
 @dataclass
 class Result(Generic[T]):
-    """What came out of a run."""
+    """The outcome of a run."""
 
     value: T | None  #: what `main` returned
     findings: list[Finding]  #: what went wrong
@@ -47,7 +48,7 @@ class Result(Generic[T]):
 
     @property
     def failed(self) -> bool:
-        """Whether something went wrong."""
+        """True if something went wrong."""
         return bool(self.findings)
 
     def check(self) -> T:
@@ -75,10 +76,10 @@ def run(
 ) -> Result[T]:
     """Run a program in a world of its own; return what came of it.
 
-    `main` is a coroutine function that takes the world, or nothing. `seed` decides all that asyncio leaves open;
-    a tape repeats a run. `faults` are rates, or the name of a profile: none, calm, light, rough, swarm. Times are
-    in seconds: `limit_s` virtual, `real_s` real. Raises RuntimeError inside another world, TypeError for a `main`
-    that is no coroutine function.
+    `main` is a coroutine function that takes the world, or nothing. `seed` decides all that asyncio leaves
+    open; a tape repeats a run. `faults` are rates, or the name of a profile: none, calm, light, rough, swarm.
+    Times are in seconds: `limit_s` virtual, `real_s` real. Raises RuntimeError inside another world, and
+    TypeError for a `main` that is no coroutine function.
     """
     tape = seed if isinstance(seed, Tape) else None
     if tape is not None:
@@ -92,9 +93,18 @@ def run(
         raise TypeError(f"a coroutine function was expected, got {main!r}")
     takes_world = _takes_world(main)
     value: T | None = None
-    world: World | None = None
     try:
-        with running_world(decisions, faults, limit_s, turns, real_s, patches, tls, allow, keeps_calls) as world:
+        with open_world(
+            decisions,
+            faults=faults,
+            patches=patches,
+            allow=allow,
+            drives_main=True,
+            limit_s=limit_s,
+            turns=turns,
+            real_s=real_s,
+            keeps_calls=keeps_calls,
+        ) as world:
             value = _live(world, main, takes_world)
     finally:
         gc.collect(0)
@@ -126,48 +136,31 @@ def _takes_world(main: Callable[..., Any]) -> bool:
     return any(each.default is each.empty and each.kind in (0, 1) for each in parameters)
 
 
-class running_world:  # noqa: N801 (used as a function)
-    """A world for the time of a `with` block."""
+@contextmanager
+def open_world(
+    seed: int | Decisions = 0,
+    *,
+    faults: Faults | str = "calm",
+    patches: Patches = Patches.ALL,
+    allow: frozenset[str] = frozenset(),
+    drives_main: bool = False,
+    **limits: Any,
+) -> Iterator[World]:
+    """Open a world for the time of a `with` block, for code that runs a loop by itself.
 
-    def __init__(
-        self,
-        decisions: Decisions,
-        faults: Faults | str,
-        limit_s: float,
-        turns: int,
-        real_s: float,
-        patches: Patches,
-        tls: str,
-        allow: frozenset[str],
-        keeps_calls: bool,
-    ) -> None:
-        self._world = World.__new__(World)
-        self._world.decisions = decisions
-        self._world.allowed = allow
-        self._patches = running(self._world, patches)
-        self._arguments = {
-            "faults": faults,
-            "limit_s": limit_s,
-            "turns": turns,
-            "real_s": real_s,
-            "keeps_calls": keeps_calls,
-        }
-        self._decisions = decisions
-
-    def __enter__(self) -> World:
-        self._patches.__enter__()
+    `world.main.loop` is the loop to run, by `run_until_complete` or by a test framework. While it sleeps, the
+    world goes on. `limits` are `limit_s`, `turns` and `real_s`. Raises RuntimeError inside another world.
+    """
+    decisions = seed if isinstance(seed, Decisions) else Decisions(seed)
+    world = World.__new__(World)
+    world.decisions = decisions
+    world.allowed = allow
+    with running(world, patches):
+        world.__init__(decisions, faults=faults, drives_main=drives_main, **limits)  # type: ignore[misc]
         try:
-            self._world.__init__(self._decisions, **self._arguments)  # type: ignore[misc]
-        except BaseException:
-            self._patches.__exit__(None, None, None)
-            raise
-        return self._world
-
-    def __exit__(self, *details: Any) -> None:
-        try:
-            self._world.end()
+            yield world
         finally:
-            self._patches.__exit__(None, None, None)
+            world.end()
 
 
 def _live(world: World, main: Main[T], takes_world: bool) -> T | None:
@@ -178,7 +171,7 @@ def _live(world: World, main: Main[T], takes_world: bool) -> T | None:
         coroutine = main(world) if takes_world else main()
         if not inspect.iscoroutine(coroutine):
             raise TypeError(f"a coroutine was expected, got {coroutine!r}")
-        task = host.loop.create_task(coroutine, name="main")
+        task = host.main_task = host.loop.create_task(coroutine, name="main")
     try:
         world.run_until(task)
         if task.done():
@@ -220,8 +213,8 @@ def _wind_down(world: World) -> None:
         if len(world.findings) == before:
             world.find(type(error).__name__.lower(), f"while the tasks were cancelled at the end: {error}")
         return
-    if ending.done() and not ending.cancelled() and (error := ending.exception()) is not None:
-        world.find("exception", f"at the end: {_shown(error)}", host=host.name, exception=error)
+    if ending.done() and not ending.cancelled() and (failure := ending.exception()) is not None:
+        world.find("exception", f"at the end: {_shown(failure)}", host=host.name, exception=failure)
     gc.collect(0)
 
 
@@ -247,7 +240,7 @@ def replay(main: Main[T], tape: Tape | int, **options: Any) -> Result[T]:
     result = run(main, seed=tape, **options)
     if isinstance(tape, Tape) and tape.digest and tape.digest != result.digest:
         raise Diverged(
-            f"the run's digest is {result.digest}, that of the tape is {tape.digest}: the program, a library or "
-            "the Python is not the one that was recorded, or the program depends on something outside the world"
+            f"the run's digest is {result.digest}, that of the tape is {tape.digest}. The program, a library "
+            "or the Python is another one, or the program depends on something outside the world."
         )
     return result

@@ -1,1 +1,1 @@
-"""What lies between hosts: lines with latency and faults, names, and the ports of each host."""
+"""The space between hosts: lines with latency and faults, names, and the ports of each host."""

@@ -19,7 +19,7 @@ REORDER_SPANS = 4
 
 @dataclass
 class Quality:
-    """What a line does to packets. Times in nanoseconds, rates from 0 to 1."""
+    """The latency, the losses and the limits of a line. Times in nanoseconds, rates from 0 to 1."""
 
     shortest: int = 200_000  #: the least latency
     longest: int = 2_000_000  #: the greatest latency
@@ -34,13 +34,12 @@ class Quality:
 class Line:
     """One direction between two hosts."""
 
-    __slots__ = ("_duplicate", "_free_at", "_latency", "_loss", "_reorder", "blocked", "held", "name", "quality")
+    __slots__ = ("_duplicate", "_free_at", "_latency", "_loss", "_reorder", "blocked", "name", "quality")
 
     def __init__(self, decisions: Decisions, name: str, quality: Quality) -> None:
         self.name = name
         self.quality = quality
         self.blocked = 0  # how many partitions cut it
-        self.held: list[tuple[object, tuple[object, ...]]] | None = None  # what is held back, while it is
         self._latency: Stream = decisions.stream(f"{name}/latency")
         self._loss: Stream = decisions.stream(f"{name}/loss")
         self._reorder: Stream = decisions.stream(f"{name}/reorder")
@@ -67,7 +66,7 @@ class Line:
         quality = self.quality
         if not self._reorder.happens(quality.reorder):
             return 0
-        return (quality.longest - quality.shortest + quality.shortest) * (1 + self._reorder.count % REORDER_SPANS)
+        return quality.longest * (1 + self._reorder.count % REORDER_SPANS)
 
     def is_doubled(self) -> bool:
         """Return whether a datagram arrives twice."""

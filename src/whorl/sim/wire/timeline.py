@@ -1,4 +1,4 @@
-"""What is going to happen in a world, in the order of its time."""
+"""The clock of a world, and the events to come."""
 
 from __future__ import annotations
 

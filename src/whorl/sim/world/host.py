@@ -4,30 +4,59 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from whorl.aio.runners.driver import Driver
 from whorl.sim.errors import HostDied
 from whorl.sim.files.disk import Disk
 from whorl.sim.files.file import unreferenced
 from whorl.sim.files.silence import lose_power
+from whorl.sim.process.disk_stream import open_file
+from whorl.sim.process.grave import Grave
+from whorl.sim.process.kernel import SimKernel
+from whorl.sim.process.loop import SimLoop
+from whorl.sim.process.process import SimProcess, temporary_failure
+from whorl.sim.process.threads import SimThreads
 from whorl.sim.wire.names import family_of
 from whorl.sim.wire.ports import FIRST_PORT, LAST_PORT, PortTable, is_ipv6
 from whorl.sim.wire.timeline import SECOND
-from whorl.sim.process.disk_stream import open_file
-from whorl.sim.process.kernel import SimKernel
-from whorl.sim.process.loop import SimLoop
-from whorl.sim.process.grave import Grave, drop_ready
-from whorl.sim.process.process import SimProcess, temporary_failure
-from whorl.sim.process.threads import SimThreads
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Coroutine
+    from contextlib import AbstractContextManager
 
-    from whorl.sim.chance.decisions import Decisions
+    from whorl.sim.chance.decisions import Decisions, Stream
+    from whorl.sim.chance.faults import Faults
+    from whorl.sim.process.kernel import Digest
+    from whorl.sim.wire.names import Names
+    from whorl.sim.wire.timeline import Timeline
     from whorl.sim.world.network import Network
-    from whorl.sim.world.world import World
+
+
+class Surroundings(Protocol):
+    """The world, as a host sees it."""
+
+    decisions: Decisions
+    net: Network
+    timeline: Timeline
+    digest: Digest
+    faults: Faults
+    names: Names
+    hosts: Any
+    has_ended: bool
+    main: Any
+    programs: dict[str, Any]
+
+    def find(self, kind: str, text: str, *, host: str = "") -> None: ...
+    def acting_as(self, host: Any) -> AbstractContextManager[None]: ...
+    def note(self, text: str, **fields: Any) -> None: ...
+    def remark(self, text: str) -> None: ...
+    def blocked(self, host: Any, seconds: float) -> None: ...
+    def unhandled(self, host: Any, context: dict[str, Any]) -> None: ...
+    def cpu_time(self, host: Any, stream: Stream, over: int) -> int: ...
+    def sleep_in(self, host: Any, timeout_ns: int) -> None: ...
+
 
 #: What the monotonic clock of a host shows when the world begins: a host has run for a while.
 BOOT_NS = 1000 * SECOND
@@ -46,7 +75,7 @@ class Host:
 
     def __init__(
         self,
-        world: World,
+        world: Surroundings,
         name: str,
         address: str,
         *,
@@ -54,6 +83,7 @@ class Host:
         max_files: int,
         skew_s: float,
         drift_ppm: float,
+        is_driven: bool,
     ) -> None:
         self.world = world
         self.name = name
@@ -66,6 +96,7 @@ class Host:
         self.spent = 0  # what the code of the current turn has taken so far
         self._skew = round(skew_s * SECOND)
         self._drift = drift_ppm / 1e6
+        self.is_driven = is_driven
         self._lives = 0
         self.is_dead = True
         self.is_paused = False
@@ -90,7 +121,7 @@ class Host:
         if self.is_off:
             self._power_on()
         self.threads = SimThreads(self)
-        self._cpu = self.decisions.stream(f"{self.name}/cpu")
+        self.cpu = self.decisions.stream(f"{self.name}/cpu")
         self._dns = self.decisions.stream(f"{self.name}/dns")
         self._refuses = self.decisions.stream(f"{self.name}/connect")
         self._random: random.Random = self.decisions.rng(f"{self.name}/{self._lives}")
@@ -98,11 +129,11 @@ class Host:
         self.main_task: asyncio.Task[Any] | None = None
         self.kernel = SimKernel(self, self._max_files, world.digest, world.faults)
         self.process = SimProcess(self)
-        self.network.add(self)  # type: ignore[arg-type]
+        self.network.add(self)
         self.disk.opener = self._open_file
         with world.acting_as(self):
             self.loop = SimLoop(self)
-            self.driver = Driver(self.loop)
+            self.driver = Driver(self.loop) if self.is_driven else None
             self._plan()
             if self._boot is not None:
                 self.main_task = self.spawn(self._boot, self)
@@ -110,7 +141,8 @@ class Host:
     def _power_on(self) -> None:
         """Let the machine work, with a system that knows of nothing."""
         self.is_off = False
-        first = FIRST_PORT + self.decisions.base_of(f"{self.name}/ports/{self._lives}") % (LAST_PORT - FIRST_PORT)
+        drawn = self.decisions.base_of(f"{self.name}/ports/{self._lives}")
+        first = FIRST_PORT + drawn % (LAST_PORT - FIRST_PORT)
         self.tcp_ports = PortTable(first)
         self.udp_ports = PortTable(first)
         self.unix_names: dict[Any, Any] = {}
@@ -124,8 +156,6 @@ class Host:
         files, self.kernel.table.files = self.kernel.table.files, {}
         tasks = list(asyncio.all_tasks(self.loop))
         self.graves.append(Grave(self.loop, tasks, list(files.values()), self.process.children.bury()))
-        if self.world.current is self and not self.world.has_ended:
-            drop_ready(self.loop)  # It ended itself, in the middle of a turn.
         waiters, self._waiters = self._waiters, {}
         for waiter in waiters:
             _fail(waiter, HostDied(f"host {self.name} {reason}"))
@@ -136,7 +166,7 @@ class Host:
         """Cut the power: the host is silent from now on, and its peers hear nothing.
 
         The disk keeps what was synced. `torn` is how likely a part of the rest survives, sector by sector; 0: the
-        rest is lost.
+        rest is lost. If the host's own code calls it, the rest of that turn runs without effect.
         """
         if self.is_off:
             return
@@ -182,6 +212,15 @@ class Host:
         if not self.is_dead:
             self.world.note("signal", host=self.name, number=int(number))
             self.process.send_signal(int(number))
+
+    def interrupt(self) -> None:
+        """End as `asyncio.run` ends for KeyboardInterrupt and SystemExit: cancel the main task, then exit."""
+        task = self.main_task
+        if task is None or task.done():
+            self.kill()
+        else:
+            task.add_done_callback(lambda _: self.kill())
+            task.cancel()
 
     def jump(self, seconds: float) -> None:
         """Set the host's real-time clock on, or back; its monotonic clock goes on as it did (NTP)."""
@@ -266,13 +305,13 @@ class Host:
 
     def is_ready(self, now: int) -> bool:
         """Return whether the loop has something to do now."""
-        if self.is_dead or self.is_paused or self.busy_until > now:
+        if self.is_dead or self.is_paused or self.busy_until > now or self.driver is None:
             return False
         return self.deadline <= now or bool(self.kernel.epoll.ready) or bool(self.pending_signals)
 
     def next_time(self) -> int:
         """Return when the loop wants a turn, if nothing else happens."""
-        if self.is_dead or self.is_paused:
+        if self.is_dead or self.is_paused or self.driver is None:
             return NEVER
         if self.kernel.epoll.ready or self.pending_signals or self.deadline <= self.busy_until:
             return self.busy_until
@@ -280,17 +319,27 @@ class Host:
 
     def turn(self) -> None:
         """Let the loop take one turn."""
+        assert self.driver is not None
         self.spent = 0
         if self.pending_signals and not self.process.handle_signals():
             return
-        if not self.driver.step():
+        try:
+            goes_on = self.driver.step()
+        except (SystemExit, KeyboardInterrupt):
+            if self is self.world.main:
+                raise
+            self.kill()
+            return
+        if self.is_dead:
+            return
+        if not goes_on:
             self.deadline = NEVER  # It was stopped.
         else:
             self._plan()
 
     def _plan(self) -> None:
         """Note when the loop wants its next turn, and how long this one took."""
-        if self.is_dead:
+        if self.is_dead or self.driver is None:
             return
         now = self.world.timeline.now
         rest = self.driver._rest_ns()
@@ -298,7 +347,7 @@ class Host:
         self.spent = 0
         over = now + spent
         self.deadline = NEVER if rest < 0 else over + rest
-        self.busy_until = over + self.world.cpu_time(self, self._cpu, over)
+        self.busy_until = over + self.world.cpu_time(self, self.cpu, over)
 
     # Names, chance, errors.
 
@@ -389,4 +438,4 @@ def _fail(waiter: asyncio.Future[Any], error: Exception) -> None:
 
 
 def _text(name: Any) -> str:
-    return name.decode("utf-8", "replace") if isinstance(name, bytes) else name  # type: ignore[no-any-return]
+    return name.decode("utf-8", "replace") if isinstance(name, bytes) else name

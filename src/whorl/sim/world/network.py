@@ -206,4 +206,4 @@ class Network:
 
 
 def _name(host: Any) -> str:
-    return host if isinstance(host, str) else host.name  # type: ignore[no-any-return]
+    return host if isinstance(host, str) else host.name

@@ -1,4 +1,4 @@
-"""Who waits for what, when nothing goes on."""
+"""A list of the tasks that wait, and for what, when nothing goes on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def describe_tasks(hosts: Iterable[Any]) -> str:
         if host.is_dead:
             continue
         for task in sorted(asyncio.all_tasks(host.loop), key=lambda each: each.get_name()):
-            lines.append(f"{host.name}: task {task.get_name()!r} waits {_place(task)} for {_awaited(task)}")
+            lines.append(f"{host.name}: task {task.get_name()!r} waits {_place(task)} for {_waits_for(task)}")
     if not lines:
         return "There is no task."
     shown = lines[:_MOST]
@@ -40,7 +40,7 @@ def _place(task: asyncio.Task[Any]) -> str:
     return where
 
 
-def _awaited(task: asyncio.Task[Any]) -> str:
+def _waits_for(task: asyncio.Task[Any]) -> str:
     """Return what a task waits for."""
     waiter: Any = getattr(task, "_fut_waiter", None)
     if waiter is None:

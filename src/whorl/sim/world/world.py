@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.sim.chance.faults import EDGE, GRID, NONE, Cpu, Faults, drawn
 from whorl.sim.errors import Deadlock, Livelock, OutOfTime, Unsimulated
-from whorl.sim.wire.names import Names
-from whorl.sim.world.network import Network
-from whorl.sim.wire.timeline import MICROSECOND, MILLISECOND, SECOND, Timeline
 from whorl.sim.process.kernel import Digest
+from whorl.sim.wire.names import Names
+from whorl.sim.wire.timeline import MICROSECOND, MILLISECOND, SECOND, Timeline
 from whorl.sim.world.host import NEVER, Host
+from whorl.sim.world.network import Network
 from whorl.sim.world.waiting import describe_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
     from whorl.sim.chance.decisions import Decisions, Stream
+    from whorl.sim.process.program import ProgramMain
 
 #: So many turns without time passing are a circle.
 LIVELOCK_TURNS = 100_000
@@ -38,7 +39,7 @@ _real_clock = time.perf_counter  # bound before any world replaces it
 class Finding:
     """Something that went wrong in a run."""
 
-    kind: str  #: "exception", "unhandled", "deadlock", "livelock", "limit", "always", "eventually", "blocked"
+    kind: str  #: "exception", "unhandled", "deadlock", "livelock", "limit", "always", "eventually", "killed", "blocked"
     text: str
     host: str = ""
     time_s: float = 0.0  #: in virtual seconds since the world began
@@ -46,7 +47,7 @@ class Finding:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What makes it the same finding in another run: its kind, and the exception's type or the check."""
+        """The finding's identity in other runs: its kind, and the exception's type or the check."""
         if self.exception is not None:
             return self.kind, type(self.exception).__name__
         return self.kind, self.text.partition(":")[0]
@@ -68,6 +69,7 @@ class World:
         turns: int = 1_000_000,
         real_s: float = 60.0,
         keeps_calls: bool = False,
+        drives_main: bool = True,
     ) -> None:
         self.decisions = decisions
         self.seed = decisions.seed
@@ -80,6 +82,7 @@ class World:
         self.current: Host = None  # type: ignore[assignment]  # whose code runs
         self.findings: list[Finding] = []
         self.remarks: list[str] = []
+        self.programs: dict[str, ProgramMain] = {}
         self.notes: list[tuple[int, str, dict[str, Any]]] = []
         self.reached: set[str] = set()
         self.has_ended = False
@@ -88,11 +91,15 @@ class World:
         self._limit = round(limit_s * SECOND)
         self._turns_limit = turns
         self._real_s = real_s
+        self._began = _real_clock()
+        self._idle_turns = 0
         self._conditions: list[Callable[[], None]] = []  # checked after each turn
         self.allowed: frozenset[str] = getattr(self, "allowed", frozenset())
         self._identities = 0
         self._tasks = 0
-        self._hash_base = decisions.base_of("identities") if decisions.stream("identities").happens(0.5) else 0
+        varies = decisions.stream("identities").happens(0.5)
+        self._hash_base = decisions.base_of("identities") if varies else 0
+        self._drives_main = drives_main
         self.main = self.host("main", "10.0.0.1")
         self.current = self.main
 
@@ -121,7 +128,14 @@ class World:
         self.names.set(name, address)
         made = self.hosts[name] = Host.__new__(Host)
         made.__init__(  # type: ignore[misc]  # the host is known by name while it boots
-            self, name, address, boot=boot, max_files=max_files, skew_s=skew_s, drift_ppm=drift_ppm
+            self,
+            name,
+            address,
+            boot=boot,
+            max_files=max_files,
+            skew_s=skew_s,
+            drift_ppm=drift_ppm,
+            is_driven=self._drives_main or bool(len(self.hosts) > 1),
         )
         return made
 
@@ -131,12 +145,19 @@ class World:
         return (self.timeline.now + (host.spent if host is not None else 0)) / SECOND
 
     def choose(self, n: int, name: str) -> int:
-        """Return a number below `n` that the seed decides; 0 is the simplest choice, to which failures shrink."""
+        """Return a number below `n` that the seed decides; failures shrink to 0, the simplest choice."""
         return self.decisions.stream(f"choice/{name}").uniform(n)
 
     def rng(self, name: str) -> Any:
         """Return a generator of random numbers of its own for a name (random.Random)."""
         return self.decisions.rng(f"program/{name}")
+
+    def program(self, name: str, main: ProgramMain) -> None:
+        """Let a coroutine function stand in for a program: `main(program)` returns the exit code.
+
+        `name` is a path, or the last part of one.
+        """
+        self.programs[name] = main
 
     def note(self, text: str, **fields: Any) -> None:
         """Write a line into the story of this run."""
@@ -223,8 +244,25 @@ class World:
         return _RANDOM_STEP * step
 
     def sleep_in(self, host: Host, timeout_ns: int) -> None:
-        """Refuse to sleep inside a turn: the world decides when time passes."""
-        raise Unsimulated("the loop of a simulated host was run from inside the world")
+        """Let the world go on while a host that runs its own loop sleeps.
+
+        Raises Deadlock, Livelock, OutOfTime.
+        """
+        if host.driver is not None:
+            raise Unsimulated("the loop of a simulated host was run from inside the world")
+        self.count_turn()
+        host.deadline = NEVER
+        over = self.timeline.now + host.spent
+        woken_at = over + self.cpu_time(host, host.cpu, over)
+        deadline = over + timeout_ns if timeout_ns >= 0 else NEVER
+        host.spent = 0
+        with self.acting_as(host):
+            while self.timeline.now < woken_at or not (
+                host.kernel.epoll.ready or self.timeline.now >= deadline
+            ):
+                due = max(woken_at, self.timeline.now) if host.kernel.epoll.ready else deadline
+                if not self._advance(due):
+                    return
 
     def find(self, kind: str, text: str, *, host: str = "", exception: BaseException | None = None) -> None:
         """Note that something went wrong."""
@@ -254,42 +292,51 @@ class World:
 
         Raises Deadlock, Livelock, OutOfTime.
         """
+        while not task.done() and self._advance(NEVER):
+            pass
+
+    def _advance(self, until: int) -> bool:
+        """Let one host take a turn, or time pass up to the next event; return whether the run goes on."""
         timeline, hosts = self.timeline, self.hosts
-        began = _real_clock()
-        idle_turns = 0
-        while not task.done():
-            now = timeline.now
-            ready = [host for host in hosts.values() if host.is_ready(now)]
-            if ready:
-                host = ready[0] if len(ready) == 1 else ready[self.decisions.pick("turn", ready)]
-                self._turn(host)
-                idle_turns += 1
-                if idle_turns > LIVELOCK_TURNS:
-                    raise Livelock(f"{LIVELOCK_TURNS} turns while time stood still")
-                if self.findings and self.findings[0].kind in ("always", "eventually"):
-                    return
-                if not self.turns & 1023 and _real_clock() - began > self._real_s:
-                    raise OutOfTime(f"the run took more than {self._real_s} real seconds")
-                continue
+        now = timeline.now
+        ready = [host for host in hosts.values() if host.is_ready(now)]
+        if ready:
+            self._turn(ready[0] if len(ready) == 1 else ready[self.decisions.pick("turn", ready)])
+        else:
             following = min((host.next_time() for host in hosts.values()), default=NEVER)
+            following = min(following, until)
             arrival = timeline.next_time()
             if arrival is not None and arrival < following:
                 following = arrival
             if following >= NEVER:
-                raise Deadlock("nothing is on its way, and no timer is set. " + describe_tasks(self.hosts.values()))
+                waiting = describe_tasks(hosts.values())
+                raise Deadlock(f"nothing is on its way, and no timer is set. {waiting}")
             if following > self._limit:
                 raise OutOfTime(f"the run takes more than {self._limit / SECOND} virtual seconds")
             if following > now:
                 timeline.now = following
-                idle_turns = 0
+                self._idle_turns = 0
             timeline.happen()
-            if self.findings and self.findings[0].kind == "eventually":
-                return
+        return not self.is_condemned
 
-    def _turn(self, host: Host) -> None:
+    @property
+    def is_condemned(self) -> bool:
+        """True if a condition failed that ends the run."""
+        return bool(self.findings) and self.findings[0].kind in ("always", "eventually", "killed")
+
+    def count_turn(self) -> None:
+        """Count a turn of any loop. Raises Livelock, OutOfTime."""
         self.turns += 1
+        self._idle_turns += 1
+        if self._idle_turns > LIVELOCK_TURNS:
+            raise Livelock(f"{LIVELOCK_TURNS} turns while time stood still")
         if self.turns > self._turns_limit:
             raise OutOfTime(f"the run takes more than {self._turns_limit} turns")
+        if not self.turns & 1023 and _real_clock() - self._began > self._real_s:
+            raise OutOfTime(f"the run took more than {self._real_s} real seconds")
+
+    def _turn(self, host: Host) -> None:
+        self.count_turn()
         self.current = host
         host.turn()
         self.current = self.main
