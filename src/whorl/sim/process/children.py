@@ -155,6 +155,7 @@ class Child:
             self.life.is_over = True
             if self._task is not None:
                 self._task.cancel()
+                self._task.uncancel()  # Nothing is left that could swallow it.
             self.ended(-int(number))
 
     def terminate(self) -> None:

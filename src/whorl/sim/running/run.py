@@ -186,6 +186,7 @@ def _live(world: World, main: Main[T], takes_world: bool) -> T | None:
                 value = task.result()
         if task.done():
             _wind_down(world)
+            world.check_end()
     except RunEnded as error:
         world.find(type(error).__name__.lower(), str(error))
     except Unsimulated as error:

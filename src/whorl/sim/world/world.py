@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from whorl.sim.chance.faults import EDGE, GRID, NONE, Cpu, Faults, drawn
+from whorl.sim.checks.conditions import Conditions
+from whorl.sim.checks.remains import open_descriptors, swallowed_cancellations
 from whorl.sim.errors import Deadlock, Livelock, OutOfTime, Unsimulated
 from whorl.sim.process.kernel import Digest
 from whorl.sim.wire.names import Names
@@ -57,7 +59,7 @@ class Finding:
         return f"{self.kind} at {self.time_s * 1000:.3f} ms{where}: {self.text}"
 
 
-class World:
+class World(Conditions):
     """A simulated world. Programs get it as `world`."""
 
     def __init__(
@@ -93,7 +95,8 @@ class World:
         self._real_s = real_s
         self._began = _real_clock()
         self._idle_turns = 0
-        self._conditions: list[Callable[[], None]] = []  # checked after each turn
+        self._set_up_conditions()
+        self.cancelled: list[asyncio.Task[Any]] = []  # on which `cancel` was called
         self.allowed: frozenset[str] = getattr(self, "allowed", frozenset())
         self._identities = 0
         self._tasks = 0
@@ -162,43 +165,6 @@ class World:
     def note(self, text: str, **fields: Any) -> None:
         """Write a line into the story of this run."""
         self.notes.append((self.timeline.now, text, fields))
-
-    def always(self, name: str, predicate: Callable[[], bool]) -> None:
-        """Check after each turn of any host that `predicate()` holds; a run in which it fails ends."""
-
-        def check() -> None:
-            if not predicate():
-                self._conditions.remove(check)
-                self.find("always", f"{name}: it does not hold")
-
-        self._conditions.append(check)
-
-    def eventually(self, name: str, predicate: Callable[[], bool], *, within: float) -> None:
-        """Check that `predicate()` holds at some time within so many virtual seconds."""
-        due = self.timeline.now + round(within * SECOND)
-        state = {"held": False}
-
-        def look() -> None:
-            if predicate():
-                state["held"] = True
-                self._conditions.remove(look)
-
-        def is_due() -> None:
-            if not state["held"] and not predicate() and not self.has_ended:
-                self.find("eventually", f"{name}: it did not hold within {within} s")
-            if look in self._conditions:
-                self._conditions.remove(look)
-
-        self._conditions.append(look)
-        self.timeline.at(due, is_due)
-
-    async def until(self, predicate: Callable[[], bool], within: float, *, every: float = 0.01) -> None:
-        """Wait until `predicate()` holds; raise TimeoutError after so many virtual seconds."""
-        deadline = self.timeline.now + round(within * SECOND)
-        while not predicate():
-            if self.timeline.now >= deadline:
-                raise TimeoutError(f"the condition did not hold within {within} s")
-            await asyncio.sleep(every)
 
     # For hosts.
 
@@ -344,6 +310,15 @@ class World:
             condition()
         if not self.turns & 4095:
             gc.collect(0)
+
+    def check_end(self) -> None:
+        """Check what is left when the program and the main host's tasks have ended."""
+        self.check_histories()
+        host = self.main
+        lines = [f"{host.name}: {line}" for line in open_descriptors(host.kernel.table, host.own_descriptors)]
+        for line in [*lines, *swallowed_cancellations(self.cancelled)]:
+            self.remark(line)
+        self.cancelled.clear()
 
     def end(self) -> None:
         """End the world: nothing happens in it any more."""
