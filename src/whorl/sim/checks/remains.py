@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING, Any
 
 from whorl.sim.files.epoll import Epoll
@@ -23,11 +24,16 @@ def open_descriptors(table: DescriptorTable, own: Iterable[int]) -> list[str]:
     left = [
         f"descriptor {fd}, {_shown(file)}"
         for fd, file in sorted(table.files.items())
-        if fd not in known and not isinstance(file, (Epoll, Counter))
+        if fd not in known and not isinstance(file, (Epoll, Counter)) and not _is_pair(file)
     ]
     if len(left) > _MOST:
         left[_MOST:] = [f"{len(left) - _MOST} more descriptors"]
     return [f"{each}, was not closed" for each in left]
+
+
+def _is_pair(file: File) -> bool:
+    """Return whether it is a nameless UNIX socket: loops wake themselves by a pair of those."""
+    return isinstance(file, SocketFile) and file.family == socket.AF_UNIX and not file.name and not file.peer()
 
 
 def _shown(file: File) -> str:
