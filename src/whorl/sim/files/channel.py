@@ -50,8 +50,10 @@ class Channel:
 
     __slots__ = (
         "_held",
+        "_landed",
         "_last",
         "_retries",
+        "_sent",
         "_since",
         "arrived",
         "capacity",
@@ -80,7 +82,9 @@ class Channel:
         self.ended = False  # the end has arrived
         self.was_full = False  # the sender was refused, and waits for room
         self.rights: deque[tuple[int, list[File]]] = deque()  # descriptors, each before the byte of a number
-        self._held: deque[bytes | None] = deque()  # what waits for a packet that was lost
+        self._sent = 0  # how many packets were sent
+        self._landed = 0  # how many have arrived
+        self._held: dict[int, bytes | None] = {}  # lost packets, and what waits for them, by number
         self._last = 0  # when the last packet arrives
         self._retries = 0
         self._since = 0  # when the packet was sent first that was not answered
@@ -110,34 +114,38 @@ class Channel:
             self._travel(END)
 
     def _travel(self, packet: bytes | None) -> None:
+        number = self._sent
+        self._sent = number + 1
         if self._held:
-            self._held.append(packet)
+            self._held[number] = packet
             return
         sender, line = self.sender, self.line
         assert sender is not None
         assert line is not None
         machine = sender.machine
         if line.is_lost():
-            self._hold(packet)
+            self._hold(number, packet)
             return
         now = machine.now()
         time = now + line.travel(now, len(packet or b""))
         if time < self._last:
             time = self._last
         self._last = time
-        machine.after(time - now, self._reach, packet)
+        machine.after(time - now, self._reach, number, packet)
 
-    def _reach(self, packet: bytes | None) -> None:
-        """Arrive, unless the line was cut meanwhile."""
+    def _reach(self, number: int, packet: bytes | None) -> None:
+        """Arrive, unless the line was cut meanwhile, or an earlier packet is missing."""
         line = self.line
-        if self._held:
-            self._held.append(packet)
-        elif line is not None and (line.blocked or self._is_receiver_off()):
-            self._hold(packet)
-        elif self.receiver_lost:
+        is_cut = line is not None and (line.blocked or self._is_receiver_off())
+        if self.receiver_lost and not is_cut:
             if self.sender is not None:
                 self._refuse()
+        elif number != self._landed:
+            self._held[number] = packet
+        elif is_cut:
+            self._hold(number, packet)
         else:
+            self._landed = number + 1
             self._retries = 0
             if packet is not None:
                 self.in_flight -= len(packet)
@@ -154,13 +162,16 @@ class Channel:
         """Return whether a packet is sent again and again."""
         return bool(self._held)
 
-    def _hold(self, packet: bytes | None) -> None:
+    def _hold(self, number: int, packet: bytes | None) -> None:
+        """Keep a packet that was lost, and send it again later with all that wait for it."""
         if self.sender_lost:
             return  # Its machine has forgotten what was not answered.
-        if not self._held and (machine := self._machine()) is not None:
-            self._since = machine.now()
-        self._held.append(packet)
-        self._retry_later()
+        is_first = not self._held
+        self._held[number] = packet
+        if is_first:
+            if (machine := self._machine()) is not None:
+                self._since = machine.now()
+            self._retry_later()
 
     def _retry_later(self) -> None:
         delay = min(FIRST_RETRY << self._retries, LONGEST_RETRY)
@@ -181,7 +192,7 @@ class Channel:
         return end.machine if end is not None else None
 
     def _retry(self) -> None:
-        """Send the first packet again that was not answered."""
+        """Send everything again from the first packet on that was not answered."""
         line = self.line
         if line is None or not self._held:
             return
@@ -191,21 +202,22 @@ class Channel:
         if line.is_lost() or self._is_receiver_off():
             limit, machine = self._patience(), self._machine()
             is_over = limit is not None and machine is not None and machine.now() >= self._since + limit
-            if is_over or self._retries > RETRIES:
+            if self._retries <= RETRIES and not is_over:
+                self._retry_later()
+            else:
                 self._held.clear()
                 if self.sender is not None:
                     self.sender.fail(errno.ETIMEDOUT)
-                return
-            self._retry_later()
             return
         machine = self._machine()
         if machine is None:
             return
-        waiting, self._held = self._held, deque()
+        waiting, self._held = sorted(self._held.items()), {}
         now = machine.now()
-        self._last = max(self._last, now + line.travel(now, sum(len(packet or b"") for packet in waiting)))
-        for packet in waiting:
-            machine.after(self._last - now, self._reach, packet)
+        size = sum(len(packet or b"") for _, packet in waiting)
+        self._last = max(self._last, now + line.travel(now, size))
+        for number, packet in waiting:
+            machine.after(self._last - now, self._reach, number, packet)
 
     def _land(self, packet: bytes | None) -> None:
         receiver = self.receiver

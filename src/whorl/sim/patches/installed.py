@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _MISSING = object()
 _REFUSED = {"socket.connect", "socket.bind", "socket.sendto", "subprocess.Popen", "os.fork", "os.system"}
 _is_guarded: list[bool] = []
+_was_frozen: list[bool] = []  # whether the program has frozen its objects before the first world
 
 
 class Patches(Flag):
@@ -75,6 +76,9 @@ def installed(patches: Patches = Patches.ALL) -> Iterator[None]:
     former = [(owner, name, vars(owner).get(name, _MISSING)) for owner, name, _ in places]
     state = random.getstate() if Patches.CHANCE in patches else None
     collects = gc.isenabled()
+    if not _was_frozen:
+        _was_frozen.append(gc.get_freeze_count() > 0)  # This is slow, so it is asked once.
+    gc.freeze()  # A collection looks only at what the world has made.
     try:
         for owner, name, replacement in places:
             setattr(owner, name, replacement)
@@ -88,6 +92,8 @@ def installed(patches: Patches = Patches.ALL) -> Iterator[None]:
                 setattr(owner, name, value)
         if state is not None:
             random.setstate(state)
+        if not _was_frozen[0]:
+            gc.unfreeze()
         if collects:
             gc.enable()
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import socket
+from asyncio import base_events
 from typing import Any
 
 from whorl.sim.errors import BlockingSocket, OtherLoop, Unsimulated
@@ -148,6 +150,57 @@ def _epoll(*args: Any, **options: Any) -> Any:
     raise OtherLoop("select.epoll was called")
 
 
+def _other_loop(self: Any) -> None:
+    self._closed = True  # for its finalizer
+    raise OtherLoop(f"a loop of class {type(self).__name__} was made")
+
+
+class SimFile(io.RawIOBase):
+    """A file object over a simulated descriptor, as `os.fdopen` makes one."""
+
+    def __init__(self, fd: int, mode: str) -> None:
+        super().__init__()
+        self._fd = fd
+        self.mode = mode
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def readable(self) -> bool:
+        return "r" in self.mode or "+" in self.mode
+
+    def writable(self) -> bool:
+        return "r" not in self.mode or "+" in self.mode
+
+    def readinto(self, buffer: Any) -> int | None:
+        with memoryview(buffer) as view, view.cast("B") as room:
+            data = _read(self._fd, len(room))
+            room[: len(data)] = data
+            return len(data)
+
+    def write(self, data: Any) -> int:
+        return _write(self._fd, data)
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            if RUNNING.world is not None:
+                _close(self._fd)
+
+
+_fdopen = os.fdopen
+
+
+def _open_number(fd: int, mode: str = "r", buffering: int = -1, *rest: Any, **options: Any) -> Any:
+    if fd not in host().kernel.table.files:
+        return _fdopen(fd, mode, buffering, *rest, **options)
+    raw = SimFile(fd, mode)
+    if buffering == 0:
+        return raw
+    buffered: Any = io.BufferedReader(raw) if raw.readable() else io.BufferedWriter(raw)
+    return buffered if "b" in mode else io.TextIOWrapper(buffered, *rest, **options)
+
+
 _os_read, _os_write, _os_close, _os_pipe = os.read, os.write, os.close, os.pipe
 _fstat, _set_blocking, _dup = os.fstat, os.set_blocking, os.dup
 
@@ -215,6 +268,8 @@ SOCKETS: list[Replacement] = [
     (os, "pipe", _pipe),
     (os, "set_blocking", _set_mode),
     (os, "dup", _duplicate),
+    (os, "fdopen", _open_number),
+    (base_events.BaseEventLoop, "__init__", _other_loop),
 ]
 
 

@@ -33,6 +33,9 @@ class Grave(NamedTuple):
                 _close(coroutine)
         for coroutine in self.coroutines:
             _close(coroutine)
+        for transport in list(self.loop._transports.values()):
+            with contextlib.suppress(BaseException):
+                transport.abort()
         with contextlib.suppress(BaseException):
             self.loop._thread_id = None
             self.loop.close()

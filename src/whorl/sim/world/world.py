@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import time
+import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from whorl.sim.chance.decisions import mixed
 from whorl.sim.chance.faults import EDGE, GRID, NONE, Cpu, Faults, drawn
 from whorl.sim.checks.conditions import Conditions
 from whorl.sim.checks.remains import open_descriptors, swallowed_cancellations
@@ -29,12 +32,28 @@ if TYPE_CHECKING:
 #: So many turns without time passing are a circle.
 LIVELOCK_TURNS = 100_000
 
+#: Less than this is no time: looks at the clock take it.
+STANDSTILL = 10 * MICROSECOND
+
 #: The longest time that a turn takes up to the next deadline or arrival.
 _EDGE_SPAN = 50 * MILLISECOND
 _CPU_STEPS = 16
 _RANDOM_STEP = 125 * MICROSECOND
 
 _real_clock = time.perf_counter  # bound before any world replaces it
+
+
+@contextmanager
+def quiet_finalizers() -> Iterator[None]:
+    """Let the objects of an ended world be finalized without a word: nothing is left that could be wrong."""
+    former = sys.unraisablehook
+    sys.unraisablehook = lambda unraisable: None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        sys.unraisablehook = former
 
 
 @dataclass
@@ -182,7 +201,7 @@ class World(Conditions):
         self._identities += 1
         if not self._hash_base:
             return self._identities
-        return ((self._identities * 0x9E3779B97F4A7C15) ^ self._hash_base) & 0x0FFFFFFFFFFFFFFF
+        return mixed(self._hash_base, self._identities) >> 4
 
     def next_task(self) -> int:
         """Return the number for the name of a new task."""
@@ -280,8 +299,9 @@ class World(Conditions):
             if following > self._limit:
                 raise OutOfTime(f"the run takes more than {self._limit / SECOND} virtual seconds")
             if following > now:
+                if following - now > STANDSTILL:
+                    self._idle_turns = 0
                 timeline.now = following
-                self._idle_turns = 0
             timeline.happen()
         return not self.is_condemned
 
@@ -324,6 +344,10 @@ class World(Conditions):
         """End the world: nothing happens in it any more."""
         self.has_ended = True
         self.timeline.clear()
-        for host in self.hosts.values():
-            with self.acting_as(host):
-                host.close()
+        with quiet_finalizers():
+            for host in self.hosts.values():
+                with self.acting_as(host):
+                    host.close()
+            self.timeline.clear()
+            self._conditions.clear()
+            gc.collect()
