@@ -36,6 +36,7 @@ class Grave(NamedTuple):
         for transport in list(self.loop._transports.values()):
             with contextlib.suppress(BaseException):
                 transport.abort()
+                transport._close_now()
         with contextlib.suppress(BaseException):
             self.loop._thread_id = None
             self.loop.close()
