@@ -175,7 +175,7 @@ def _live(world: World, main: Main[T], takes_world: bool) -> T | None:
         coroutine = main(world) if takes_world else main()
         if not inspect.iscoroutine(coroutine):
             raise TypeError(f"a coroutine was expected, got {coroutine!r}")
-        task = host.loop.create_task(coroutine, name="main")
+        task = host.main_task = host.loop.create_task(coroutine, name="main")
     try:
         world.run_until(task)
         if task.done():
@@ -190,6 +190,7 @@ def _live(world: World, main: Main[T], takes_world: bool) -> T | None:
                 value = task.result()
         if task.done():
             _wind_down(world)
+            world.check_end()
     except RunEnded as error:
         world.find(type(error).__name__.lower(), str(error))
     except Unsimulated as error:

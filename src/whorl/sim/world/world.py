@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.sim.chance.decisions import mixed
 from whorl.sim.chance.faults import EDGE, GRID, NONE, Cpu, Faults, drawn
+from whorl.sim.checks.conditions import Conditions
+from whorl.sim.checks.remains import open_descriptors, swallowed_cancellations
 from whorl.sim.errors import Deadlock, Livelock, OutOfTime, Unsimulated
 from whorl.sim.process.kernel import Digest
 from whorl.sim.wire.names import Names
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
     from whorl.sim.chance.decisions import Decisions, Stream
+    from whorl.sim.process.program import ProgramMain
 
 #: So many turns without time passing are a circle.
 LIVELOCK_TURNS = 100_000
@@ -61,7 +64,7 @@ def quiet_finalizers() -> Iterator[None]:
 class Finding:
     """Something that went wrong in a run."""
 
-    kind: str  #: "exception", "unhandled", "deadlock", "livelock", "limit", "always", "eventually", "blocked"
+    kind: str  #: "exception", "unhandled", "deadlock", "livelock", "limit", "always", "eventually", "killed", "blocked"
     text: str
     host: str = ""
     time_s: float = 0.0  #: in virtual seconds since the world began
@@ -79,7 +82,7 @@ class Finding:
         return f"{self.kind} at {self.time_s * 1000:.3f} ms{where}: {self.text}"
 
 
-class World:
+class World(Conditions):
     """A simulated world. Programs get it as `world`."""
 
     def __init__(
@@ -104,6 +107,7 @@ class World:
         self.current: Host = None  # type: ignore[assignment]  # whose code runs
         self.findings: list[Finding] = []
         self.remarks: list[str] = []
+        self.programs: dict[str, ProgramMain] = {}
         self.notes: list[tuple[int, str, dict[str, Any]]] = []
         self.reached: set[str] = set()
         self.has_ended = False
@@ -114,7 +118,8 @@ class World:
         self._real_s = real_s
         self._began = _real_clock()
         self._idle_turns = 0
-        self._conditions: list[Callable[[], None]] = []  # checked after each turn
+        self._set_up_conditions()
+        self.cancelled: list[asyncio.Task[Any]] = []  # on which `cancel` was called
         self.allowed: frozenset[str] = getattr(self, "allowed", frozenset())
         self._identities = 0
         self._tasks = 0
@@ -173,46 +178,16 @@ class World:
         """Return a generator of random numbers of its own for a name (random.Random)."""
         return self.decisions.rng(f"program/{name}")
 
+    def program(self, name: str, main: ProgramMain) -> None:
+        """Let a coroutine function stand in for a program: `main(program)` returns the exit code.
+
+        `name` is a path, or the last part of one.
+        """
+        self.programs[name] = main
+
     def note(self, text: str, **fields: Any) -> None:
         """Write a line into the story of this run."""
         self.notes.append((self.timeline.now, text, fields))
-
-    def always(self, name: str, predicate: Callable[[], bool]) -> None:
-        """Check after each turn of any host that `predicate()` holds; a run in which it fails ends."""
-
-        def check() -> None:
-            if not predicate():
-                self._conditions.remove(check)
-                self.find("always", f"{name}: it does not hold")
-
-        self._conditions.append(check)
-
-    def eventually(self, name: str, predicate: Callable[[], bool], *, within: float) -> None:
-        """Check that `predicate()` holds at some time within so many virtual seconds."""
-        due = self.timeline.now + round(within * SECOND)
-        state = {"held": False}
-
-        def look() -> None:
-            if predicate():
-                state["held"] = True
-                self._conditions.remove(look)
-
-        def is_due() -> None:
-            if not state["held"] and not predicate() and not self.has_ended:
-                self.find("eventually", f"{name}: it did not hold within {within} s")
-            if look in self._conditions:
-                self._conditions.remove(look)
-
-        self._conditions.append(look)
-        self.timeline.at(due, is_due)
-
-    async def until(self, predicate: Callable[[], bool], within: float, *, every: float = 0.01) -> None:
-        """Wait until `predicate()` holds; raise TimeoutError after so many virtual seconds."""
-        deadline = self.timeline.now + round(within * SECOND)
-        while not predicate():
-            if self.timeline.now >= deadline:
-                raise TimeoutError(f"the condition did not hold within {within} s")
-            await asyncio.sleep(every)
 
     # For hosts.
 
@@ -345,7 +320,7 @@ class World:
     @property
     def is_condemned(self) -> bool:
         """True if a condition failed that ends the run."""
-        return bool(self.findings) and self.findings[0].kind in ("always", "eventually")
+        return bool(self.findings) and self.findings[0].kind in ("always", "eventually", "killed")
 
     def count_turn(self) -> None:
         """Count a turn of any loop. Raises Livelock, OutOfTime."""
@@ -374,6 +349,15 @@ class World:
         spent = host.spent
         gc.collect(0)
         host.spent = spent
+
+    def check_end(self) -> None:
+        """Check what is left when the program and the main host's tasks have ended."""
+        self.check_histories()
+        host = self.main
+        lines = [f"{host.name}: {line}" for line in open_descriptors(host.kernel.table, host.own_descriptors)]
+        for line in [*lines, *swallowed_cancellations(self.cancelled)]:
+            self.remark(line)
+        self.cancelled.clear()
 
     def end(self) -> None:
         """End the world: nothing happens in it any more."""
