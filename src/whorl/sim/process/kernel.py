@@ -6,6 +6,7 @@ call its methods, so they need no code of their own.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 from hashlib import blake2b
@@ -47,6 +48,7 @@ class Digest:
         self._hash = blake2b(digest_size=12)
         self._calls: list[tuple[Any, ...]] = []
         self.kept: list[tuple[Any, ...]] | None = [] if keeps else None
+        self.tasks: list[str] = []  # which task made each call, if they are kept
         self.count = 0
         self.takes_lengths = False  # of bytes, in place of the bytes: those of TLS are not the seed's
 
@@ -56,10 +58,14 @@ class Digest:
         if self.takes_lengths:
             call = tuple(len(each) if isinstance(each, bytes) else each for each in call)
         calls.append(call)
+        if self.kept is not None:
+            self.tasks.append(_task_name())
         if len(calls) >= _BATCH:
             self._flush()
 
     def _flush(self) -> None:
+        if not self._calls:
+            return
         self.count += len(self._calls)
         self._hash.update(repr(self._calls).encode())
         if self.kept is not None:
@@ -70,6 +76,13 @@ class Digest:
         """Return the number as text."""
         self._flush()
         return self._hash.hexdigest()
+
+
+def _task_name() -> str:
+    """Return the name of the task that runs; empty for a callback, or the loop itself."""
+    loop = asyncio._get_running_loop()
+    task = asyncio.current_task(loop) if loop is not None else None
+    return task.get_name() if task is not None else ""
 
 
 class SimKernel(DiskCalls, Kernel):

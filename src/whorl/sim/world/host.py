@@ -142,6 +142,7 @@ class Host:
             self.loop = SimLoop(self)
             self.driver = Driver(self.loop) if self.is_driven else None
             self.own_descriptors = frozenset(self.kernel.table.files)  # of the loop
+            self.loop.keep_clock()
             self._plan()
             if self._boot is not None:
                 self.main_task = self.spawn(self._boot, self)

@@ -99,7 +99,7 @@ class World(Conditions):
         self.decisions = decisions
         self.seed = decisions.seed
         self.faults = drawn(faults, decisions)
-        self.timeline = Timeline()
+        self.timeline = decisions.clock = Timeline()
         self.digest = Digest(keeps_calls)
         self.net = Network(decisions, self.timeline, self.faults)
         self.names = Names()
