@@ -10,10 +10,14 @@ import importlib
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import whorl
 from whorl import sim
+
+#: A path that is looked for at the beginning and at the end of what strace is to look at.
+MARK = "/whorl-mark"
 
 
 def main() -> None:
@@ -27,11 +31,16 @@ def main() -> None:
     parser.add_argument("--stop", action="store_true", help="stop at the first finding")
     parser.add_argument("--digests", action="store_true", help="say the digest of each run")
     parser.add_argument("--twice", action="store_true", help="run each seed twice, and compare")
+    parser.add_argument("--mark", action="store_true", help="run twice; mark the second time for strace")
     options = parser.parse_args()
     sys.path[:0] = options.path
     program: Any = importlib.import_module(options.program)
     first, _, end = options.seeds.partition(":")
-    print(json.dumps(hunt(program.main, range(int(first), int(end or int(first) + 1)), options)))
+    seeds = range(int(first), int(end or int(first) + 1))
+    found = hunt(program.main, seeds, options)
+    if options.mark:
+        found = hunt(program.main, seeds, options)
+    print(json.dumps(found))
 
 
 def hunt(program: Any, seeds: range, options: argparse.Namespace) -> dict[str, Any]:
@@ -43,6 +52,8 @@ def hunt(program: Any, seeds: range, options: argparse.Namespace) -> dict[str, A
     first_s = None
     run = 0
     began, began_cpu = time.perf_counter(), time.process_time()
+    if options.mark:
+        Path(MARK).exists()
     for seed in seeds:
         result = sim.run(program, seed=seed, faults=options.faults, tls=options.tls)
         run += 1
@@ -60,6 +71,8 @@ def hunt(program: Any, seeds: range, options: argparse.Namespace) -> dict[str, A
                 first_s = time.perf_counter() - began
             if options.stop:
                 break
+    if options.mark:
+        Path(MARK).exists()
     return {
         "compiled": whorl.compiled,
         "runs": run,

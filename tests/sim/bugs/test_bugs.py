@@ -25,7 +25,9 @@ GOOD = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("program", "versions", "text"), BAD, ids=[each[0] for each in BAD])
-def test_known_bug_is_found_in_a_few_hundred_seeds(program: str, versions: tuple[str, ...], text: str) -> None:
+def test_known_bug_is_found_in_a_few_hundred_seeds(
+    program: str, versions: tuple[str, ...], text: str
+) -> None:
     found = hunted(f"tests.sim.bugs.{program}", "0:1000", *versions, "--stop")
     assert len(found["findings"]) == 1
     assert text in next(iter(found["findings"].values()))
@@ -41,9 +43,13 @@ def test_version_without_the_bug_has_no_finding(program: str, versions: tuple[st
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("program", "versions"), [("httpcore_pool", HTTPCORE), ("aiohttp_connector", AIOHTTP)], ids=["httpcore", "aiohttp"]
+    ("program", "versions"),
+    [("httpcore_pool", HTTPCORE), ("aiohttp_connector", AIOHTTP)],
+    ids=["httpcore", "aiohttp"],
 )
-def test_bug_that_needs_time_for_code_is_not_found_without_it(program: str, versions: tuple[str, ...]) -> None:
+def test_bug_that_needs_time_for_code_is_not_found_without_it(
+    program: str, versions: tuple[str, ...]
+) -> None:
     found = hunted(f"tests.sim.bugs.{program}", "0:1000", *versions, faults="none")
     assert found["findings"] == {}
 

@@ -24,7 +24,16 @@ def folder_with(*requirements: str) -> Path | None:
         return target
     _ROOT.mkdir(parents=True, exist_ok=True)
     laid = Path(tempfile.mkdtemp(prefix="laying-", dir=_ROOT))
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--retries",
+        "1",
+    ]
     done = subprocess.run([*command, "--target", str(laid), *requirements], capture_output=True, check=False)
     if done.returncode:
         shutil.rmtree(laid)

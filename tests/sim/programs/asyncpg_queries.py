@@ -81,6 +81,7 @@ def bound(content: bytes) -> bytes:
 
 async def main(world: Any) -> int:
     """Query through a pool; each answer belongs to its query."""
+    asyncpg.connection._uid = 0  # its names of statements count up in a process; a run is to begin with the first
     server = None
     async for attempt in attempts():
         with attempt:
@@ -91,7 +92,14 @@ async def main(world: Any) -> int:
     async for attempt in attempts(*borne):
         with attempt:
             pool = await asyncpg.create_pool(
-                host="main", port=5432, user="u", password="p", database="d", ssl=False, min_size=1, max_size=2
+                host="main",
+                port=5432,
+                user="u",
+                password="p",
+                database="d",
+                ssl=False,
+                min_size=1,
+                max_size=2,
             )
     assert pool is not None
     done = 0

@@ -31,6 +31,8 @@ def test_program_of_a_real_library_runs_in_a_world(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("program", "needs", "tls"), PROGRAMS, ids=[each[0] for each in PROGRAMS])
-def test_program_of_a_real_library_runs_the_same_way_twice(program: str, needs: tuple[str, ...], tls: str) -> None:
+def test_program_of_a_real_library_runs_the_same_way_twice(
+    program: str, needs: tuple[str, ...], tls: str
+) -> None:
     found = hunted(f"tests.sim.programs.{program}", "0:10", *needs, "--twice", faults="swarm", tls=tls)
     assert found["unequal"] == []

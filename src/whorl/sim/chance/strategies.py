@@ -44,8 +44,8 @@ class Edge:
 class Pct:
     """Everything has a priority, and the highest comes first.
 
-    At `depth` - 1 points the highest becomes the lowest. So one thing may come first many times in a row, which
-    random picks hardly ever do (probabilistic concurrency testing: Burckhardt and others, ASPLOS 2010).
+    At `depth` - 1 points the highest becomes the lowest. So one thing may come first many times in a row,
+    which random picks hardly ever do (probabilistic concurrency testing: Burckhardt and others, ASPLOS 2010).
     """
 
     depth: int = 3

@@ -1,4 +1,4 @@
-"""Names that modules have imported: where `from time import monotonic` and the like left a function of the process."""
+"""Names that modules have imported: where `from time import monotonic` left them a function of the process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,18 @@ if TYPE_CHECKING:
     from whorl.sim.patches.current import Replacement
 
 #: Modules that keep what they have: the simulator itself, and where the functions come from.
-_LEFT = {"time", "posix", "os", "_socket", "socket", "select", "signal", "_signal", "_datetime", "_pydatetime"}
+_LEFT = {
+    "time",
+    "posix",
+    "os",
+    "_socket",
+    "socket",
+    "select",
+    "signal",
+    "_signal",
+    "_datetime",
+    "_pydatetime",
+}
 
 _RealDatetime = datetime.datetime
 _known: dict[int, tuple[int, list[Replacement]]] = {}

@@ -79,7 +79,7 @@ class _Installation:
     def put(self) -> None:
         """Put the replacements into Python's modules."""
         places = self._places + imported(self._places, datetimes=Patches.TIME in self._patches)
-        places.append((importlib._bootstrap, "_find_and_load", self._load))  # type: ignore[attr-defined]
+        places.append((importlib._bootstrap, "_find_and_load", self._load))
         self._former = [(owner, name, vars(owner).get(name, _MISSING)) for owner, name, _ in places]
         for owner, name, replacement in places:
             setattr(owner, name, replacement)

@@ -1,8 +1,8 @@
 """The chance of TLS: OpenSSL draws from the seed, and sends nothing that holds the real time.
 
-OpenSSL has one generator for a process, which a program may replace (man 3 RAND_set_rand_method). Session tickets
-hold the time, so contexts that are made inside a world send none. A Python whose OpenSSL is linked into it and hidden
-keeps its own generator. Bytes then differ from run to run, and the digest takes their lengths only.
+OpenSSL has one generator for a process, which a program may replace (man 3 RAND_set_rand_method). Session
+tickets hold the time, so contexts that are made inside a world send none. A Python whose OpenSSL is hidden in it
+keeps OpenSSL's own generator. Bytes then differ from run to run, and the digest takes their lengths only.
 """
 
 from __future__ import annotations
@@ -119,14 +119,18 @@ def _make_context(cls: Any, protocol: Any = None, *args: Any, **options: Any) ->
     return made
 
 
-def _wrap(self: Any, incoming: Any, outgoing: Any, server_side: bool = False, *args: Any, **options: Any) -> Any:
+def _wrap(
+    self: Any, incoming: Any, outgoing: Any, server_side: bool = False, *args: Any, **options: Any
+) -> Any:
     """Begin TLS. Let the digest take lengths if the bytes are not those of the seed."""
     world = RUNNING.world
     if world is not None and not world.digest.takes_lengths:
         if _CHANCE.source is None:
             world.digest.takes_lengths = True
             if _CHANCE.library() is None:
-                world.remark("OpenSSL is hidden in this Python: the bytes of TLS are not the seed's, only their sizes")
+                world.remark(
+                    "OpenSSL is hidden in this Python: the bytes of TLS are not the seed's, only their sizes"
+                )
         elif server_side and self.num_tickets:
             world.digest.takes_lengths = True
             world.remark(

@@ -28,7 +28,7 @@ class Difference:
             f"seed {self.seed} is not deterministic: two runs part at kernel call {self.number}\n"
             f"  first run,  {_by(self.first_task)}: {self.first}\n"
             f"  second run, {_by(self.second_task)}: {self.second}\n"
-            "  The program depends on something outside the world: the order of a set of its own objects, say."
+            "  The program depends on something outside the world: the order of a set of its own objects?"
         )
 
 

@@ -67,8 +67,8 @@ EPOCH_NS = 1_893_456_000 * SECOND
 #: How long a name server is silent that does not answer.
 DNS_SILENCE = 5 * SECOND
 
-#: What a look at the clock costs, so that a loop that waits for a time ends; and how many looks cost nothing in a
-#: run whose code takes no time.
+#: What a look at the clock costs, so that a loop that waits for a time ends; and how many looks cost nothing in
+#: a run whose code takes no time.
 LOOK_NS = 50
 FREE_LOOKS = 1_000_000
 
@@ -277,7 +277,7 @@ class Host:
         return BOOT_NS + elapsed + (round(elapsed * self._drift) if self._drift else 0)
 
     def looked(self) -> int:
-        """Count a look at the clock that costs nothing; return what it costs: after very many, time passes."""
+        """Count a look at the clock that costs nothing, and return its cost; after very many, time passes."""
         self._looks += 1
         if self._looks > FREE_LOOKS:
             self.look_ns = LOOK_NS
