@@ -359,14 +359,21 @@ class World(Conditions):
             self.remark(line)
         self.cancelled.clear()
 
+    def _close_hosts(self) -> None:
+        for host in self.hosts.values():
+            with self.acting_as(host):
+                host.close()
+
     def end(self) -> None:
         """End the world: nothing happens in it any more."""
         self.has_ended = True
         self.timeline.clear()
         with quiet_finalizers():
-            for host in self.hosts.values():
-                with self.acting_as(host):
-                    host.close()
+            self._close_hosts()
             self.timeline.clear()
             self._conditions.clear()
+            # Break the circles that hold the loops and their tasks: those of later worlds count them.
+            self.hosts = {}
+            self.net.close()
+            del self.main, self.current
             gc.collect()
