@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import mmap
 import os
 import sys
@@ -27,6 +26,7 @@ from whorl.inspector.settings import Settings
 from whorl.inspector.tables.task_kinds import know_all_tasks
 from whorl.inspector.watching import runs
 from whorl.inspector.watching.stalls import Stall
+from whorl.inspector.watching.text import warn
 from whorl.inspector.watching.watchdog import Watchdog, has_real_clock
 
 MOST_STALL = layout.STALL_SIZE - 4
@@ -189,7 +189,7 @@ class Recorded:
             self._end_with_child()
         except OSError as error:
             path = None
-            _warn(f"Only this process can read its recording: {error}")
+            warn(f"Only this process can read its recording: {error}")
         if memory is None:
             memory = file.own(file.size_of(ring))
         file.lay_out(memory, ring, started=directory.start_time("self") or 0)
@@ -238,7 +238,8 @@ class Recorded:
     def _note_look(self) -> None:
         with self._lock:
             if self._real is not None:
-                self._real.recorder.alive(time.monotonic_ns())
+                starved = 0 if self._watchdog is None else self._watchdog.starved
+                self._real.recorder.alive(time.monotonic_ns(), starved)
         if self.at_look is not None:
             self.at_look()
 
@@ -317,8 +318,3 @@ def fitted(stall: Stall) -> bytes:
 
 def _line(fields: dict[str, Any]) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode()
-
-
-def _warn(text: str) -> None:
-    with contextlib.suppress(Exception):
-        logging.getLogger("whorl.inspector").warning("%s", text)

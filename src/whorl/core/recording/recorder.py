@@ -410,10 +410,11 @@ class Recorder:
         written = layout.STALLS_WRITTEN_AT // 8
         self._words[written] = max(self._words[written], number)
 
-    def alive(self, now_ns: int) -> None:
-        """Note a sign of life of the watchdog."""
+    def alive(self, now_ns: int, starved: int = 0) -> None:
+        """Note a sign of life of the watchdog, and how many starved callbacks it has seen."""
         self._check()
         self._words[layout.ALIVE_AT // 8] = now_ns
+        self._words[layout.STARVED_AT // 8] = starved
 
     def finish(self) -> None:
         """Note that the recording ends here. Loops that are still recorded go on."""
