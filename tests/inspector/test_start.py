@@ -224,7 +224,7 @@ def test_a_loop_that_runs_is_recorded_on_by_the_program_that_takes_over(argument
     assert (answer.stdout.strip(), answer.stderr) == (shown, "")
 
 
-def test_what_the_variable_names_holds_after_a_stop() -> None:
+def test_settings_of_the_variable_hold_after_a_stop() -> None:
     code = "from whorl.inspector import start\nwith start(): pass\nprint(start().settings.threshold)"
     assert output_of(code, WHORL_INSPECT="threshold=70ms").stdout == "0.07\n"
 

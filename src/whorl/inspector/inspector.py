@@ -206,12 +206,12 @@ def start(
     copy is written then, and the last `keep` copies stay.
 
     A second call with equal arguments returns the same inspector, one with others raises ValueError.
-    An inspector that was started from outside is taken over: by `WHORL_INSPECT`, `whorl run --inspect` or
-    `whorl attach`. What these name stays, also that every loop is watched. The arguments decide the rest.
+    The call takes over an inspector that `WHORL_INSPECT`, `whorl run --inspect` or `whorl attach` started.
+    Settings that these name stay, and every loop is watched. The arguments decide the rest.
 
     Raises TypeError and ValueError for wrong arguments, and RuntimeError for a closed loop.
     """
-    arguments = {
+    arguments: dict[str, Any] = {
         "threshold": threshold,
         "signal": signal,
         "socket": socket,

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from whorl.core.recording import layout
+from whorl.core.recording.loop_recorder import open_loop
 from whorl.core.recording.recorder import Recorder
 from whorl.inspector.asking import directory
 from whorl.inspector.recordings import file
@@ -144,7 +145,7 @@ class Recorded:
                 return
             know_all_tasks()
             self._close_ended()
-            opened = self._memory_for(loop).recorder.open_loop(loop)
+            opened = open_loop(self._memory_for(loop).recorder, loop)
             if opened is None:
                 return  # There are many loops: this one is not recorded.
             number = id(loop)
