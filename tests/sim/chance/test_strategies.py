@@ -148,7 +148,7 @@ def test_pct_finds_a_bug_of_three_orders_more_often_than_random_picks() -> None:
     def found(strategy: Any) -> int:
         runs = (
             sim.run(programs.needs_three_orders, seed=seed, strategy=strategy, faults="none")
-            for seed in range(600)
+            for seed in range(300)
         )
         return sum(run.failed for run in runs)
 

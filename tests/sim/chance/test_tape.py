@@ -34,9 +34,7 @@ def test_rates_of_a_profile_have_its_name() -> None:
     assert sim.Tape(0, {}, sim.Faults.rough()).token() == "0:rough::"
 
 
-@pytest.mark.parametrize(
-    "word", ["x:calm::", "1:calm::main/cpu", "1:calm:x:", '1:%7B"loss":1::', "1:calm::a.0=b"]
-)
+@pytest.mark.parametrize("word", ["x:calm::", "1:calm::main/cpu", "1:calm:x:", "1:%7B1::", "1:calm::a.0=b"])
 def test_a_word_that_is_no_tape_is_refused(word: str) -> None:
     with pytest.raises(ValueError, match="is no tape"):
         tape_of(word)

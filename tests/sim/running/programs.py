@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from collections.abc import Callable
-from typing import Any
 
 from whorl import sim
 
@@ -48,18 +46,23 @@ async def ready_order(number: int) -> list[int]:
     loop = asyncio.get_running_loop()
     pairs = [socket.socketpair() for _ in range(number)]
     order: list[int] = []
+
+    def read(place: int) -> None:
+        pairs[place][1].recv(1)
+        order.append(place)
+
     for place, (_, reading) in enumerate(pairs):
         reading.setblocking(False)
-        loop.add_reader(reading, order.append, place)
+        loop.add_reader(reading, read, place)
     for writing, _ in pairs:
         writing.send(b"x")
-    while not order:
+    while len(order) < number:
         await asyncio.sleep(0.001)
     for pair in pairs:
         loop.remove_reader(pair[1])
         for each in pair:
             each.close()
-    return order[:number]
+    return order
 
 
 async def at(time: float) -> None:
@@ -70,18 +73,21 @@ async def at(time: float) -> None:
     await reached
 
 
-async def _adds_one(began: float, offset: float, held: dict[str, int], is_atomic: bool) -> None:
-    await at(began + offset)
+async def _adds_one(began: float, times: tuple[float, ...], held: dict[str, int], is_atomic: bool) -> None:
+    """Wait, read, wait, write, wait."""
+    for time in times[:-2]:
+        await at(began + time)
     value = held["value"]
-    await at(began + offset + 0.5)
+    await at(began + times[-2])
     held["value"] = (held["value"] if is_atomic else value) + 1
-    await at(began + offset + 1)
+    await at(began + times[-1])
 
 
 async def _two_add(is_atomic: bool) -> None:
     began = asyncio.get_running_loop().time()
     held = {"value": 0}
-    await asyncio.gather(*(_adds_one(began, offset, held, is_atomic) for offset in (0.25, 0.75)))
+    first, second = (0.25, 0.75, 1.0), (0.5, 0.75, 1.25, 1.5)
+    await asyncio.gather(*(_adds_one(began, times, held, is_atomic) for times in (first, second)))
     if held["value"] != 2:
         raise ValueError("an update was lost")
 
@@ -102,12 +108,13 @@ async def needs_three_orders() -> None:
     pairs = [socket.socketpair() for _ in range(2)]
     seen: list[int] = []
 
-    def reader(place: int, reading: socket.socket) -> Callable[[], Any]:
-        return lambda: (reading.recv(1), seen.append(place))
+    def read(place: int) -> None:
+        pairs[place][1].recv(1)
+        seen.append(place)
 
     for place, (_, reading) in enumerate(pairs):
         reading.setblocking(False)
-        loop.add_reader(reading, reader(place, reading))
+        loop.add_reader(reading, read, place)
     firsts = ""
     for _ in range(16):
         seen.clear()

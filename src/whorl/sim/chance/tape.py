@@ -112,6 +112,6 @@ def tape_of(text: str | Path) -> Tape | int:
         return Tape.read(text)
     if text.isdigit():
         return int(text)
-    if text.count(":") == 3 and not Path(text).exists():
+    if text.count(":") >= 3 and not Path(text).exists():
         return Tape.parse(text)
     return Tape.read(text)

@@ -96,6 +96,8 @@ def _bound(main: Main[Any], args: tuple[Any, ...], arguments: dict[str, Any]) ->
     """Return a program that takes the world only."""
     program = functools.partial(_in_world, main, args, arguments)
     functools.update_wrapper(program, main)
+    parameter = inspect.Parameter("world", inspect.Parameter.POSITIONAL_ONLY)
+    program.__signature__ = inspect.Signature([parameter])  # type: ignore[attr-defined]
     return program
 
 
