@@ -101,7 +101,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "sim.world": ("aio.runners", "sim", "sim.chance", "sim.wire", "sim.files", "sim.process"),
     "sim.patches": ("sim", "sim.files", "sim.process", "sim.world"),
-    "sim.running": ("sim", "sim.chance", "sim.wire", "sim.world", "sim.patches"),
+    "sim.running": ("sim", "sim.chance", "sim.wire", "sim.process", "sim.world", "sim.patches"),
 }
 # The packages above the rooms, and the modules of Whorl that each imports: faces, which show public names,
 # and programs.
@@ -112,16 +112,20 @@ ABOVE: dict[str, tuple[str, ...]] = {
     "whorl": ("whorl.core", "whorl.handles", "whorl.aio", "whorl.fs", "whorl.inspector"),
     "whorl.fs": ("whorl.aio.files",),
     "whorl.__main__": ("whorl.cli",),
-    "whorl.cli": ("whorl", "whorl.launcher", "whorl.report", "whorl.inspector"),
+    "whorl.cli": ("whorl", "whorl.launcher", "whorl.report", "whorl.inspector", "whorl.sim"),
     "whorl.launcher": ("whorl",),
     "whorl.report": ("whorl", "whorl.uring"),
     "whorl.sim": ("whorl.sim",),
+    "whorl.sim.command": ("whorl.sim",),
+    "whorl.sim.hypothesis": ("whorl.sim",),
+    "whorl.sim.pytest_plugin": ("whorl.sim",),
     "whorl.system": (),
     "whorl.uring": ("whorl.system",),
 }
 LARGEST_ROOM = 14  # files
 KNOWS_ASYNCIO = ("aio", "whorl.aio", "whorl.launcher", "inspector", "sim", "whorl.sim")
-KNOWS_PYTEST = ("whorl.inspector.pytest_plugin",)
+KNOWS_PYTEST = ("whorl.inspector.pytest_plugin", "whorl.sim.pytest_plugin")
+KNOWS_HYPOTHESIS = ("whorl.sim.hypothesis",)
 KNOWS_EXPORTER = {
     "prometheus_client": ("whorl.inspector.prometheus",),
     "opentelemetry": ("whorl.inspector.opentelemetry",),
@@ -129,7 +133,7 @@ KNOWS_EXPORTER = {
 KNOWS_CLICK = (
     *("whorl.cli", "whorl.__main__"),
     *("whorl.inspector.asking.commands", "whorl.inspector.asking.recording_commands"),
-    "whorl.inspector.view_commands",
+    *("whorl.inspector.view_commands", "whorl.sim.command"),
 )
 KNOWS_TEXTUAL = ("whorl.inspector.views.live",)
 
@@ -192,8 +196,11 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.launcher": (os,),
     "whorl.report": (os,),
     # They stand in the place of Python's functions, or measure how long a run takes.
+    "whorl.sim.command": (os, subprocess, time),
     "whorl.sim.patches.clocks": (time,),
     "whorl.sim.patches.sockets": (os, select, socket),
+    "whorl.sim.running.check": (time,),
+    "whorl.sim.running.shrink": (time,),
     "whorl.sim.world.world": (time,),
     "whorl.system": (os, time),
     "whorl.uring": (os,),
@@ -261,6 +268,8 @@ def test_a_module_imports_only_the_standard_library_besides(source: Source) -> N
             assert source.name in KNOWS_CLICK, where
         elif package == "pytest":
             assert source.name in KNOWS_PYTEST, where
+        elif package == "hypothesis":
+            assert source.name in KNOWS_HYPOTHESIS, where
         elif package in ("textual", "rich"):  # which Textual needs
             assert source.name in KNOWS_TEXTUAL, where
         elif package in KNOWS_EXPORTER:

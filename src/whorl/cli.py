@@ -1,4 +1,4 @@
-"""The commands: `whorl run` and `whorl info`, and those of the inspector."""
+"""The commands: `whorl run` and `whorl info`, those of the inspector, and those of the simulator."""
 
 from __future__ import annotations
 
@@ -12,6 +12,27 @@ from whorl.inspector import view_commands as views
 from whorl.inspector.asking import commands as asking
 from whorl.inspector.asking import recording_commands as recorded
 from whorl.inspector.settings import DEFAULT_THRESHOLD, duration
+
+_ABOUT_SIM = """Run programs in simulated worlds, from seeds.
+
+Exit codes: 0 without a finding, 1 with one, 2 for wrong arguments, 3 for runs that are not deterministic.
+"""
+
+
+class _Simulator(click.Group):
+    """The group `whorl sim`, which imports the simulator only when one of its commands is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return self._loaded().list_commands(ctx)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return self._loaded().get_command(ctx, cmd_name)
+
+    def _loaded(self) -> click.Group:
+        from whorl.sim.command import sim
+
+        return sim
+
 
 _FOR_THE_PROGRAM = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 
@@ -75,3 +96,4 @@ for _command in (
     *(recorded.dump, recorded.trace, recorded.report),
 ):
     commands.add_command(_command)
+commands.add_command(_Simulator("sim", help=_ABOUT_SIM))

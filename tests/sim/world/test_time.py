@@ -36,7 +36,7 @@ def test_all_clocks_of_a_host_agree(exact: Run) -> None:
 def test_calendar_shows_the_time_of_the_world(exact: Run) -> None:
     async def main() -> tuple[datetime.datetime, str]:
         await asyncio.sleep(3000)
-        return datetime.datetime.now(datetime.timezone.utc), time.strftime("%Y-%m-%d %H:%M")
+        return datetime.datetime.now(datetime.UTC), time.strftime("%Y-%m-%d %H:%M")
 
     moment, text = exact(main)
     assert type(moment).__name__ == "datetime"

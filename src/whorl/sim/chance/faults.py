@@ -26,6 +26,8 @@ class Faults:
     reorder: float = 0.0  #: a datagram is overtaken by others
     duplicate: float = 0.0  #: a datagram arrives twice
     dns: float = 0.0  #: a name is not found, or not in time
+    eio: float = 0.0  #: a read, a write or a sync of a file fails (EIO)
+    enospc: float = 0.0  #: there is no room for a write to a file (ENOSPC)
     executor: float = 0.3  #: a job of an executor takes longer than the shortest time
     cpu: float = 0.3  #: a turn of a loop takes time
 
@@ -60,6 +62,8 @@ class Faults:
             reorder=0.2,
             duplicate=0.05,
             dns=0.05,
+            eio=0.005,
+            enospc=0.005,
         )
 
 
@@ -96,11 +100,19 @@ def drawn(faults: Faults | str, decisions: Decisions) -> Faults:
 
 #: How a turn's time is drawn: not at all, at random, in whole milliseconds, or up to the next deadline.
 NONE, RANDOM, GRID, EDGE = range(4)
+CPU_MODELS = 4
 
 
 class Cpu:
     """The time that the turns of a run's loops take. Each seed draws a model and a rate."""
 
     def __init__(self, decisions: Decisions, rate: float) -> None:
-        self.model = decisions.stream("cpu/model").decide(4, 0.8) if rate else NONE
+        model = decisions.stream("cpu/model")
+        forced = decisions.schedule.cpu_model
+        if not rate:
+            self.model = NONE
+        elif forced is None:
+            self.model = model.decide(CPU_MODELS, 0.8)
+        else:
+            self.model = model.force(forced, CPU_MODELS)
         self.rate = rate * (1 + decisions.stream("cpu/rate").decide(3, 0.5)) / 2

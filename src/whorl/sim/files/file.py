@@ -28,7 +28,7 @@ class Machine(Protocol):
     """The host, as its open files see it."""
 
     name: str
-    is_dead: bool
+    is_off: bool  # it has no power
     decisions: Decisions
 
     def now(self) -> int: ...

@@ -15,6 +15,7 @@ from whorl.sim.errors import Escaped
 from whorl.sim.patches.chance import CHANCE
 from whorl.sim.patches.clocks import CLOCKS
 from whorl.sim.patches.current import RUNNING, Replacement
+from whorl.sim.patches.files import CHANGES, FILES, check_change, check_open
 from whorl.sim.patches.futures import FUTURES
 from whorl.sim.patches.imported import imported
 from whorl.sim.patches.sockets import SOCKETS, take_socket_class
@@ -38,7 +39,7 @@ class Patches(Flag):
 
     TIME = 1  #: clocks: `time`, `datetime`
     CHANCE = 2  #: `random`, `os.urandom`, `uuid`, OpenSSL
-    SOCKETS = 4  #: `socket`, `select`, pipes
+    SOCKETS = 4  #: `socket`, `select`, pipes, descriptors of files
     THREADS = 8  #: executors, threads, processes, signals
     FUTURES = 16  #: the hashes of futures and tasks
     ALL = 31
@@ -49,6 +50,7 @@ _PARTS: list[tuple[Patches, list[Replacement]]] = [
     (Patches.CHANCE, CHANCE),
     (Patches.CHANCE, TLS),
     (Patches.SOCKETS, SOCKETS),
+    (Patches.SOCKETS, FILES),
     (Patches.THREADS, THREADS),
     (Patches.FUTURES, FUTURES),
 ]
@@ -56,6 +58,10 @@ _PARTS: list[tuple[Patches, list[Replacement]]] = [
 
 def _guard(event: str, args: Any) -> None:
     """Refuse system calls that come from outside Python's modules (sys.addaudithook)."""
+    if event == "open":
+        check_open(args)
+    elif event in CHANGES:
+        check_change(event, args)
     if event in _REFUSED:
         world = RUNNING.world
         if world is not None and not world.allowed:

@@ -8,11 +8,13 @@ import inspect
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from whorl.sim.chance.decisions import Decisions, Place, Scheduler
+from whorl.sim.chance.decisions import Decisions, Moment, Place, Scheduler
 from whorl.sim.chance.faults import Faults
-from whorl.sim.chance.tape import Tape
+from whorl.sim.chance.strategies import taking_turns
+from whorl.sim.chance.tape import Tape, hash_seed, tape_of
 from whorl.sim.errors import Diverged, RunEnded, Unsimulated
 from whorl.sim.patches.installed import Patches, running
 from whorl.sim.wire.timeline import SECOND
@@ -45,6 +47,11 @@ class Result(Generic[T]):
     reached: set[str] = field(default_factory=set)
     story: list[str] = field(default_factory=list)  #: the notes of the world and of the program
     calls: list[tuple[Any, ...]] | None = None  #: all calls, if they were kept
+    tasks: list[str] = field(default_factory=list)  #: which task made each of these
+    moments: Mapping[Place, Moment] = field(default_factory=dict, repr=False)  #: when each decision was made
+    asked: list[tuple[str, int, int]] = field(
+        default_factory=list, repr=False
+    )  #: all decisions, if they were kept
 
     @property
     def failed(self) -> bool:
@@ -73,6 +80,7 @@ def run(
     allow: frozenset[str] = frozenset(),
     keeps_calls: bool = False,
     thinned: float = 0.0,
+    asks: bool = False,
 ) -> Result[T]:
     """Run a program in a world of its own; return what came of it.
 
@@ -88,8 +96,9 @@ def run(
     decided: Mapping[Place, int] | None = tape.decisions if tape is not None else None
     number = tape.seed if tape is not None else int(seed)  # type: ignore[arg-type]
     decisions = Decisions(number, decided, thinned=thinned)
-    if strategy is not None:
-        decisions.schedule = strategy(number)
+    decisions.schedule = (strategy or taking_turns)(number)
+    if asks:
+        decisions.asked = []
     if not callable(main):
         raise TypeError(f"a coroutine function was expected, got {main!r}")
     takes_world = _takes_world(main)
@@ -115,12 +124,15 @@ def run(
         findings=world.findings,
         remarks=world.remarks,
         digest=world.digest.value(),
-        tape=Tape(number, dict(decisions.taken), faults, world.digest.value()),
+        tape=Tape(number, dict(decisions.taken), faults, world.digest.value(), hash_seed()),
         elapsed_s=world.timeline.now / SECOND,
         turns=world.turns,
         reached=world.reached,
         story=[_line(note) for note in world.notes],
         calls=world.digest.kept,
+        tasks=world.digest.tasks,
+        moments=decisions.moments,
+        asked=decisions.asked or [],
     )
 
 
@@ -175,7 +187,7 @@ def _live(world: World, main: Main[T], takes_world: bool) -> T | None:
         coroutine = main(world) if takes_world else main()
         if not inspect.iscoroutine(coroutine):
             raise TypeError(f"a coroutine was expected, got {coroutine!r}")
-        task = host.loop.create_task(coroutine, name="main")
+        task = host.main_task = host.loop.create_task(coroutine, name="main")
     try:
         world.run_until(task)
         if task.done():
@@ -190,6 +202,7 @@ def _live(world: World, main: Main[T], takes_world: bool) -> T | None:
                 value = task.result()
         if task.done():
             _wind_down(world)
+            world.check_end()
     except RunEnded as error:
         world.find(type(error).__name__.lower(), str(error))
     except Unsimulated as error:
@@ -219,7 +232,7 @@ def _wind_down(world: World) -> None:
         return
     if ending.done() and not ending.cancelled() and (failure := ending.exception()) is not None:
         world.find("exception", f"at the end: {_shown(failure)}", host=host.name, exception=failure)
-    gc.collect(0)
+    world.collect()
 
 
 async def _end(left: list[asyncio.Task[Any]], loop: Any) -> None:
@@ -239,8 +252,14 @@ async def _end(left: list[asyncio.Task[Any]], loop: Any) -> None:
     await loop.shutdown_default_executor()
 
 
-def replay(main: Main[T], tape: Tape | int, **options: Any) -> Result[T]:
-    """Run a program again from a tape or a seed. Raises Diverged if a tape's run was not this one."""
+def replay(main: Main[T], tape: Tape | int | str | Path, **options: Any) -> Result[T]:
+    """Run a program again from a tape or a seed. Raises Diverged if a tape's run was not this one.
+
+    A text is a seed, a tape's word as a report shows it, or the path of a tape. Raises ValueError for others,
+    and OSError for a file that cannot be read.
+    """
+    if isinstance(tape, (str, Path)):
+        tape = tape_of(tape)
     result = run(main, seed=tape, **options)
     if isinstance(tape, Tape) and tape.digest and tape.digest != result.digest:
         raise Diverged(
