@@ -1,7 +1,7 @@
-"""Whorl's own transports, streams, datagrams and sock_ methods: data comes in order and complete, or with an error.
+"""Whorl's own transports, datagrams and sock_ methods: data comes in order and complete, or with an error.
 
-Each program sends numbered data both ways and checks every byte that comes. An error of the network's may end a
-connection early; nothing else may, and no data may be wrong.
+Each program sends numbered data both ways and checks every byte that comes. An error of the network's may end
+a connection early; nothing else may, and no data may be wrong.
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ class Ends:
                 await writer.wait_closed()
 
 
-async def exchange(
-    world: Any, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, size: int
-) -> None:
+async def exchange(world: Any, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, size: int) -> None:
     """Send bytes in pieces of the seed's, and read them again."""
 
     async def send() -> None:
@@ -239,9 +237,7 @@ async def udp(world: Any) -> None:
             _, server = await loop.create_datagram_endpoint(lambda: Datagrams(True), ("10.0.0.1", 7))
     async for attempt in attempts():
         with attempt:
-            _, client = await loop.create_datagram_endpoint(
-                lambda: Datagrams(False), remote_addr=("main", 7)
-            )
+            _, client = await loop.create_datagram_endpoint(lambda: Datagrams(False), remote_addr=("main", 7))
     wanted = {pattern(size) for size in range(0, 3000, 300)}
     for _ in range(100):
         for data in wanted - client.got:
