@@ -207,7 +207,7 @@ def _live(world: World, main: Main[T], takes_world: bool) -> T | None:
         world.find(type(error).__name__.lower(), str(error))
     except Unsimulated as error:
         world.find("limit", str(error), host=world.current.name, exception=error)
-    except Exception as error:  # out of a job or an event of the world's
+    except (Exception, SystemExit) as error:  # out of a job, an event of the world's, or sys.exit
         world.find("exception", _shown(error), host=world.current.name, exception=error)
     return value
 
