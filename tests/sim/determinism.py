@@ -1,7 +1,7 @@
 """Check that a program's runs depend on their seeds only: over processes, hash seeds, builds and repetitions.
 
 `python -m tests.sim.determinism PROGRAM` with a build of Whorl on PYTHONPATH; PROGRAM is a module for
-`tests.sim.hunt`. It compares that build with the plain sources. strace, if there is one, shows the system calls.
+`tests.sim.hunt`. It compares that build with the plain sources. strace, if there is one, shows system calls.
 """
 
 from __future__ import annotations
@@ -31,7 +31,17 @@ def digests(
     paths = [str(_TREE / "src")] if pure else []
     paths += [*(each for each in sys.path if each), str(_TREE)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONHASHSEED": hash_seed}
-    command = [sys.executable, "-m", "tests.sim.hunt", program, "--seeds", seeds, "--faults", faults, "--digests"]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.sim.hunt",
+        program,
+        "--seeds",
+        seeds,
+        "--faults",
+        faults,
+        "--digests",
+    ]
     done = subprocess.run(
         [*command, *arguments], cwd=_TREE, env=environment, capture_output=True, text=True, check=True
     )
@@ -43,7 +53,10 @@ def system_calls(program: str, seeds: str, *arguments: str) -> collections.Count
     strace = shutil.which("strace")
     if strace is None:
         return None
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*(each for each in sys.path if each), str(_TREE)])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([*(each for each in sys.path if each), str(_TREE)]),
+    }
     with tempfile.NamedTemporaryFile() as file:
         traced = [strace, "-f", "-o", file.name, sys.executable, "-m", "tests.sim.hunt", program]
         done = subprocess.run(
@@ -72,17 +85,22 @@ def main() -> None:
     ways = [(hash_seed, pure) for pure in (False, True) for hash_seed in ("0", "1", "random")]
     found = [digests(options.program, seeds, *arguments, hash_seed=h, pure=pure) for h, pure in ways]
     equal = sum(len({each[seed] for each in found}) == 1 for seed in found[0])
-    print(f"{equal} of {options.seeds} seeds: the same in {len(ways)} processes of two builds and three hash seeds")
+    print(f"{equal} of {options.seeds} seeds: equal in {len(ways)} processes, two builds, three hash seeds")
     twice = digests(options.program, f"0:{options.seeds}", "--mark", *arguments)
     again = sum(twice[seed] == found[0][seed] for seed in twice)
     print(f"{again} of {options.seeds} seeds: the same the second time in one process")
     alone = sum(
-        digests(options.program, f"{seed}:{seed + 1}", *arguments, hash_seed="random")[str(seed)] == found[0][str(seed)]
+        digests(options.program, f"{seed}:{seed + 1}", *arguments, hash_seed="random")[str(seed)]
+        == found[0][str(seed)]
         for seed in range(options.alone)
     )
     print(f"{alone} of {options.alone} seeds: the same alone in a process")
     calls = system_calls(options.program, "0:3", *arguments)
-    print("strace cannot trace here" if calls is None else f"system calls in three runs: {dict(calls) or 'none'}")
+    print(
+        "strace cannot trace here"
+        if calls is None
+        else f"system calls in three runs: {dict(calls) or 'none'}"
+    )
     sys.exit(bool(equal < options.seeds or again < options.seeds or alone < options.alone or calls))
 
 

@@ -23,7 +23,7 @@ MARK = "/whorl-mark"
 def main() -> None:
     """Run a module's `main` for each seed and print one line of JSON."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("program", help="a module with a coroutine function `main`")
+    parser.add_argument("program", help="a module with a coroutine function `main`, or module:function")
     parser.add_argument("--seeds", default="0:100", help="the first one, and the one after the last")
     parser.add_argument("--faults", default="calm", help="a profile's name")
     parser.add_argument("--tls", default="seeded")
@@ -34,12 +34,13 @@ def main() -> None:
     parser.add_argument("--mark", action="store_true", help="run twice; mark the second time for strace")
     options = parser.parse_args()
     sys.path[:0] = options.path
-    program: Any = importlib.import_module(options.program)
+    module, _, name = options.program.partition(":")
+    program: Any = getattr(importlib.import_module(module), name or "main")
     first, _, end = options.seeds.partition(":")
     seeds = range(int(first), int(end or int(first) + 1))
-    found = hunt(program.main, seeds, options)
+    found = hunt(program, seeds, options)
     if options.mark:
-        found = hunt(program.main, seeds, options)
+        found = hunt(program, seeds, options)
     print(json.dumps(found))
 
 

@@ -1,4 +1,4 @@
-"""A module that a test imports inside a world: it asks the process, draws a number, and takes a clock by name."""
+"""A module to import inside a world: it asks the process, draws a number, and takes a clock by name."""
 
 import os
 import random

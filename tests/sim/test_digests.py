@@ -150,7 +150,9 @@ def test_module_that_is_imported_in_a_world_sees_the_process() -> None:
         from tests.sim import imported_in_a_world
 
         assert imported_in_a_world.PROCESS_ID != world.main.process_id
-        assert imported_in_a_world.monotonic() < 2000  # the world's clock, under the name that the module took
+        assert (
+            imported_in_a_world.monotonic() < 2000
+        )  # the world's clock, under the name that the module took
         return before, random.random()
 
     assert sim.run(main, seed=1).check() == sim.run(main, seed=1).check()

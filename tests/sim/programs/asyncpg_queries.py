@@ -81,7 +81,9 @@ def bound(content: bytes) -> bytes:
 
 async def main(world: Any) -> int:
     """Query through a pool; each answer belongs to its query."""
-    asyncpg.connection._uid = 0  # its names of statements count up in a process; a run is to begin with the first
+    asyncpg.connection._uid = (
+        0  # its names of statements count up in a process; a run is to begin with the first
+    )
     server = None
     async for attempt in attempts():
         with attempt:

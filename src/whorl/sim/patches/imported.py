@@ -1,4 +1,4 @@
-"""Names that modules have imported: where `from time import monotonic` left them a function of the process."""
+"""Names that modules have imported: `from time import monotonic` left them a function of the process."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _LEFT = {
 }
 
 _RealDatetime = datetime.datetime
-_known: dict[int, tuple[int, list[Replacement]]] = {}
+_found_names: dict[int, tuple[int, list[Replacement]]] = {}
 
 
 def imported(places: Sequence[Replacement], *, datetimes: bool) -> list[Replacement]:
     """Return all places where modules keep a function of their own that `places` replace in its module."""
     key = len(places) * 2 + datetimes
-    number, found = _known.get(key, (0, []))
+    number, found = _found_names.get(key, (0, []))
     if number == len(sys.modules):
         return found
     replaced: dict[int, Any] = {}
@@ -58,5 +58,5 @@ def imported(places: Sequence[Replacement], *, datetimes: bool) -> list[Replacem
                 and not (module_name in owners and any(o is module and n == attribute for o, n, _ in places))
             ):
                 found.append((module, attribute, replaced[id(value)]))
-    _known[key] = (len(sys.modules), found)
+    _found_names[key] = (len(sys.modules), found)
     return found

@@ -1,8 +1,9 @@
 """The chance of TLS: OpenSSL draws from the seed, and sends nothing that holds the real time.
 
 OpenSSL has one generator for a process, which a program may replace (man 3 RAND_set_rand_method). Session
-tickets hold the time, so contexts that are made inside a world send none. A Python whose OpenSSL is hidden in it
-keeps OpenSSL's own generator. Bytes then differ from run to run, and the digest takes their lengths only.
+tickets hold the time, so contexts that are made inside a world send none. Where the functions of OpenSSL are
+hidden in Python, OpenSSL keeps its own generator. Bytes then differ from run to run, and the digest
+takes their lengths only.
 """
 
 from __future__ import annotations

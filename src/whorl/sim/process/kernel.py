@@ -225,6 +225,7 @@ class SimKernel(DiskCalls, Kernel):
         content = content[offset:] if offset else content
         faults = self.faults
         if faults.again and content and isinstance(file, SocketFile) and self._is_refused(file):
+            file.await_room()
             sent = -errno.EAGAIN
         else:
             part = len(content)
@@ -232,6 +233,7 @@ class SimKernel(DiskCalls, Kernel):
                 part = self._cut(file, part)
             sent = file.write(content if part == len(content) else content[:part])
             if 0 <= sent < len(content) and sent == part:
+                file.await_room()
                 self.host.after(_AGAIN_NS, file.changed)
         self.note("send", fd, content if sent == len(content) else content[: max(sent, 0)], sent)
         return sent
