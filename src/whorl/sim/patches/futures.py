@@ -12,7 +12,6 @@ from typing import Any
 
 from whorl.sim.patches.current import RUNNING, Replacement
 
-
 #: So many cancelled tasks are looked at when a run ends.
 MOST_CANCELLED = 1000
 
