@@ -96,10 +96,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "sim.wire": ("sim.chance",),
     "sim.files": ("sim.chance", "sim.wire"),
     "sim.process": (
-        *("core", "core.kernel", "core.process", "aio.loop"),
+        *("core", "core.kernel", "core.process", "aio.loop", "aio.files"),
         *("sim", "sim.chance", "sim.wire", "sim.files"),
     ),
-    "sim.world": ("aio.runners", "sim", "sim.chance", "sim.wire", "sim.files", "sim.process"),
+    "sim.checks": ("sim.wire", "sim.files"),
+    "sim.world": ("aio.runners", "sim", "sim.chance", "sim.wire", "sim.files", "sim.process", "sim.checks"),
     "sim.patches": ("sim", "sim.files", "sim.process", "sim.world"),
     "sim.running": ("sim", "sim.chance", "sim.wire", "sim.process", "sim.world", "sim.patches"),
 }

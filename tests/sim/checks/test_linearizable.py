@@ -82,6 +82,12 @@ def test_many_concurrent_operations_are_checked_in_little_time() -> None:
     assert find_violation(ops, Register()) is None
 
 
+def test_many_unanswered_operations_are_checked_in_little_time() -> None:
+    ops = [_op("write", number, NEVER, number) for number in range(1, 30)]
+    ops += [_op("read", 100 + number, 100 + number, result=number) for number in range(20, 0, -1)]
+    assert find_violation([*ops, _op("read", 200, 201, result=0)], Register()) is not None
+
+
 def test_recorded_operations_are_checked_when_the_run_ends() -> None:
     async def main(world: sim.World) -> None:
         world.linearizable(Register())

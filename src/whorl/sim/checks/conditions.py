@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from whorl.sim.checks.history import History, Op
-from whorl.sim.checks.linearizable import find_violation
+from whorl.sim.checks.linearizable import TooLarge, find_violation
 from whorl.sim.wire.timeline import SECOND
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ class Conditions:
     timeline: Timeline
     has_ended: bool
     find: Callable[..., None]
+    remark: Callable[[str], None]
 
     def _set_up_conditions(self) -> None:
         self._conditions: list[Callable[[], None]] = []  # checked after each turn
@@ -79,6 +80,10 @@ class Conditions:
     def check_histories(self) -> None:
         """Check what was recorded; the run is over."""
         for model in self._models:
-            violation = find_violation(self.history.relevant(), model)
+            try:
+                violation = find_violation(self.history.relevant(), model)
+            except TooLarge as error:
+                self.remark(f"{type(model).__name__}: {error}")
+                continue
             if violation is not None:
                 self.find("linearizable", f"{type(model).__name__}: {violation}")

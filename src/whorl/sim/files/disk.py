@@ -96,6 +96,13 @@ class Disk:
         inode.sync()
         self.sync_directory(place.directory)
 
+    def sync_names(self, path: str | os.PathLike[str]) -> None:
+        """Bring the names in a directory to the disk, as a sync of its descriptor does. Raises OSError."""
+        place = self._found(path)
+        if not isinstance(place.inode, Directory):
+            raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), os.fspath(path))
+        self.sync_directory(place.inode)
+
     def exists(self, path: str | os.PathLike[str]) -> bool:
         """Return whether there is a file of this name."""
         place = self.locate(os.fspath(path))
