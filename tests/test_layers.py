@@ -19,7 +19,7 @@ from types import ModuleType
 
 import pytest
 
-from build_tools import sources
+from build_tools import extensions, sources
 from tests.source_trees import Source, all_sources
 
 pytestmark = pytest.mark.text
@@ -96,10 +96,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "sim.wire": ("sim.chance",),
     "sim.files": ("sim.chance", "sim.wire"),
     "sim.process": (
-        *("core", "core.kernel", "core.process", "aio.loop"),
+        *("core", "core.kernel", "core.process", "aio.loop", "aio.files"),
         *("sim", "sim.chance", "sim.wire", "sim.files"),
     ),
-    "sim.world": ("aio.runners", "sim", "sim.chance", "sim.wire", "sim.files", "sim.process"),
+    "sim.checks": ("sim.wire", "sim.files"),
+    "sim.world": ("aio.runners", "sim", "sim.chance", "sim.wire", "sim.files", "sim.process", "sim.checks"),
     "sim.patches": ("sim", "sim.files", "sim.process", "sim.world"),
     "sim.running": ("sim", "sim.chance", "sim.wire", "sim.process", "sim.world", "sim.patches"),
 }
@@ -109,7 +110,11 @@ ABOVE: dict[str, tuple[str, ...]] = {
     "whorl.core": ("whorl.core",),
     "whorl.handles": ("whorl.handles",),
     "whorl.aio": (),
-    "whorl": ("whorl.core", "whorl.handles", "whorl.aio", "whorl.fs", "whorl.inspector"),
+    "whorl": (
+        *("whorl.compiled_modules", "whorl.core", "whorl.handles", "whorl.aio"),
+        *("whorl.fs", "whorl.inspector"),
+    ),
+    "whorl.compiled_modules": (extensions.NAME,),
     "whorl.fs": ("whorl.aio.files",),
     "whorl.__main__": ("whorl.cli",),
     "whorl.cli": ("whorl", "whorl.launcher", "whorl.report", "whorl.inspector", "whorl.sim"),
@@ -219,7 +224,7 @@ def room_of(name: str) -> str | None:
 
 def module_of(name: str) -> str:
     """Return the module that an imported name comes from: it, or what contains it."""
-    names = {source.name for source in all_sources()}
+    names = {source.name for source in all_sources()} | {extensions.NAME}
     return name if name in names else name.rpartition(".")[0]
 
 

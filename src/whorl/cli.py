@@ -11,7 +11,7 @@ from whorl import launcher, report
 from whorl.inspector import view_commands as views
 from whorl.inspector.asking import commands as asking
 from whorl.inspector.asking import recording_commands as recorded
-from whorl.inspector.settings import DEFAULT_THRESHOLD, duration
+from whorl.inspector.settings import duration
 
 _ABOUT_SIM = """Run programs in simulated worlds, from seeds.
 
@@ -71,14 +71,11 @@ def run(
 
 
 def _inspect(threshold: str | None) -> None:
-    """Start the inspector, in the place of one that the environment asked for."""
+    """Start the inspector. The threshold comes before that of the environment."""
     from whorl.inspector import inspector
 
     try:
-        seconds = DEFAULT_THRESHOLD if threshold is None else duration(threshold)
-        if (running := inspector.current()) is not None:
-            running.stop()
-        inspector.start(threshold=seconds)
+        inspector.start_from_outside(**({} if threshold is None else {"threshold": duration(threshold)}))
     except ValueError as error:
         raise click.UsageError(str(error)) from None
 

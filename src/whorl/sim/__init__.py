@@ -3,8 +3,13 @@
 from whorl.sim.chance.faults import Faults
 from whorl.sim.chance.strategies import Delay, Edge, Pct, Random
 from whorl.sim.chance.tape import Tape
+from whorl.sim.checks.history import Op
+from whorl.sim.checks.linearizable import Model
+from whorl.sim.errors import HostDied, RealFile, RealProgram
+from whorl.sim.files.disk import Disk
 from whorl.sim.patches.current import current
 from whorl.sim.patches.installed import Patches
+from whorl.sim.process.program import Program
 from whorl.sim.running.check import check
 from whorl.sim.running.inside import chance, reached
 from whorl.sim.running.report import Report
@@ -16,14 +21,21 @@ from whorl.sim.world.world import Finding, World
 
 __all__ = [
     "Delay",
+    "Disk",
     "Edge",
     "Failure",
     "Faults",
     "Finding",
     "Host",
+    "HostDied",
+    "Model",
+    "Op",
     "Patches",
     "Pct",
+    "Program",
     "Random",
+    "RealFile",
+    "RealProgram",
     "Report",
     "Result",
     "SimulationFailed",

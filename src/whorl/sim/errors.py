@@ -63,6 +63,15 @@ class RealProgram(RealProcess):
     advice = "Register a coroutine function as its stand-in: world.program(name, main)."
 
 
+class RealFile(Unsimulated):
+    """The real file system was to be changed."""
+
+    advice = (
+        "Write to the host's disk, by host.disk.open or whorl.fs. Real files may only be read; "
+        "allow={'files'} lets a run write them."
+    )
+
+
 class BlockingSocket(Unsimulated):
     """A socket call would have waited for the world, inside the world."""
 
@@ -99,3 +108,7 @@ class OutOfTime(RunEnded):
 
 class Diverged(Exception):
     """Raised by `replay`: the run was not the one that was recorded."""
+
+
+class HostDied(Exception):
+    """Raised by `Host.run`: the host crashed or was killed meanwhile, or does not run."""

@@ -40,7 +40,9 @@ def test_calendar_shows_the_time_of_the_world(exact: Run) -> None:
 
     moment, text = exact(main)
     assert type(moment).__name__ == "datetime"
-    assert moment.replace(second=0, microsecond=0) == datetime.datetime(2030, 1, 1, 0, 50, tzinfo=datetime.UTC)
+    assert moment.replace(second=0, microsecond=0) == datetime.datetime(
+        2030, 1, 1, 0, 50, tzinfo=datetime.UTC
+    )
     assert text == "2030-01-01 00:50"
 
 

@@ -26,6 +26,8 @@ class Faults:
     reorder: float = 0.0  #: a datagram is overtaken by others
     duplicate: float = 0.0  #: a datagram arrives twice
     dns: float = 0.0  #: a name is not found, or not in time
+    eio: float = 0.0  #: a read, a write or a sync of a file fails (EIO)
+    enospc: float = 0.0  #: there is no room for a write to a file (ENOSPC)
     executor: float = 0.3  #: a job of an executor takes longer than the shortest time
     cpu: float = 0.3  #: a turn of a loop takes time
 
@@ -60,6 +62,8 @@ class Faults:
             reorder=0.2,
             duplicate=0.05,
             dns=0.05,
+            eio=0.005,
+            enospc=0.005,
         )
 
 

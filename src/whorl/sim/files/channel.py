@@ -42,6 +42,7 @@ class Sender(Protocol):
     def changed(self) -> None: ...
     def reset(self) -> None: ...
     def fail(self, code: int) -> None: ...
+    def patience(self) -> int | None: ...
 
 
 class Channel:
@@ -53,6 +54,7 @@ class Channel:
         "_last",
         "_retries",
         "_sent",
+        "_since",
         "arrived",
         "capacity",
         "end_sent",
@@ -60,8 +62,10 @@ class Channel:
         "in_flight",
         "line",
         "receiver",
+        "receiver_lost",
         "rights",
         "sender",
+        "sender_lost",
         "taken",
         "was_full",
     )
@@ -83,6 +87,9 @@ class Channel:
         self._held: dict[int, bytes | None] = {}  # lost packets, and what waits for them, by number
         self._last = 0  # when the last packet arrives
         self._retries = 0
+        self._since = 0  # when the packet was sent first that was not answered
+        self.sender_lost = False  # the sender's machine lost its power, and with it what it was to send again
+        self.receiver_lost = False  # the receiver's machine lost its power, and knows of no connection
 
     def room(self) -> int:
         """Return how many bytes may be sent now."""
@@ -129,9 +136,13 @@ class Channel:
     def _reach(self, number: int, packet: bytes | None) -> None:
         """Arrive, unless the line was cut meanwhile, or an earlier packet is missing."""
         line = self.line
-        if number != self._landed:
+        is_cut = line is not None and (line.blocked or self._is_receiver_off())
+        if self.receiver_lost and not is_cut:
+            if self.sender is not None:
+                self._refuse()
+        elif number != self._landed:
             self._held[number] = packet
-        elif line is not None and (line.blocked or self._is_receiver_dead()):
+        elif is_cut:
             self._hold(number, packet)
         else:
             self._landed = number + 1
@@ -140,22 +151,41 @@ class Channel:
                 self.in_flight -= len(packet)
             self._land(packet)
 
-    def _is_receiver_dead(self) -> bool:
-        return self.receiver is not None and self.receiver.machine.is_dead
+    def _is_receiver_off(self) -> bool:
+        return self.receiver is not None and self.receiver.machine.is_off
+
+    def last_heard(self) -> int:
+        """Return when the last packet arrived, or will arrive."""
+        return self._last
+
+    def is_unanswered(self) -> bool:
+        """Return whether a packet is sent again and again."""
+        return bool(self._held)
 
     def _hold(self, number: int, packet: bytes | None) -> None:
         """Keep a packet that was lost, and send it again later with all that wait for it."""
+        if self.sender_lost:
+            return  # Its machine has forgotten what was not answered.
         is_first = not self._held
         self._held[number] = packet
         if is_first:
+            if (machine := self._machine()) is not None:
+                self._since = machine.now()
             self._retry_later()
 
     def _retry_later(self) -> None:
         delay = min(FIRST_RETRY << self._retries, LONGEST_RETRY)
         self._retries += 1
         machine = self._machine()
-        if machine is not None:
-            machine.after(delay, self._retry)
+        if machine is None:
+            return
+        if (limit := self._patience()) is not None:
+            delay = max(0, min(delay, self._since + limit - machine.now()))
+        machine.after(delay, self._retry)
+
+    def _patience(self) -> int | None:
+        """Return after which time without an answer the sender gives up; None: after all attempts."""
+        return self.sender.patience() if self.sender is not None else None
 
     def _machine(self) -> Machine | None:
         end = self.sender or self.receiver
@@ -166,11 +196,13 @@ class Channel:
         line = self.line
         if line is None or not self._held:
             return
-        if self.sender is not None and self.sender.machine.is_dead:
+        if self.sender_lost:
             self._held.clear()
             return
-        if line.is_lost() or self._is_receiver_dead():
-            if self._retries <= RETRIES:
+        if line.is_lost() or self._is_receiver_off():
+            limit, machine = self._patience(), self._machine()
+            is_over = limit is not None and machine is not None and machine.now() >= self._since + limit
+            if self._retries <= RETRIES and not is_over:
                 self._retry_later()
             else:
                 self._held.clear()

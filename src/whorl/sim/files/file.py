@@ -28,7 +28,7 @@ class Machine(Protocol):
     """The host, as its open files see it."""
 
     name: str
-    is_dead: bool
+    is_off: bool  # it has no power
     decisions: Decisions
 
     def now(self) -> int: ...
@@ -71,6 +71,9 @@ class File:
     def write(self, data: bytes) -> int:
         """Return how many bytes were taken, or the negative error number."""
         return -errno.EINVAL
+
+    def await_room(self) -> None:
+        """Note that a write was refused, so that room is an event when there is some."""
 
     def released(self) -> None:
         """End: nobody has a descriptor any more."""

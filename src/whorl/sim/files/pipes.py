@@ -29,6 +29,10 @@ class PipeEnd(File):
     def fail(self, code: int) -> None:
         """Nothing fails: a pipe has no line."""
 
+    def patience(self) -> int | None:
+        """Return None: nothing has to be answered."""
+        return None
+
 
 class ReadEnd(PipeEnd):
     """The end to read from."""
@@ -79,6 +83,9 @@ class WriteEnd(PipeEnd):
         if data:
             channel.send(data)
         return len(data)
+
+    def await_room(self) -> None:
+        self.channel.was_full = True
 
     def released(self) -> None:
         self.channel.send_end()

@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from whorl.sim.files.channel import Channel
 from whorl.sim.files.file import EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, File, Machine
+from whorl.sim.wire.timeline import MILLISECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from whorl.sim.files.disk import Disk
     from whorl.sim.wire.line import Line
     from whorl.sim.wire.ports import PortTable
 
 LINGER = struct.Struct("ii")
 _FLAGS = (socket.SO_REUSEADDR, socket.SO_REUSEPORT, socket.SO_KEEPALIVE, socket.SO_BROADCAST)
+_USER_TIMEOUT = 18  # TCP_USER_TIMEOUT
+
 _BUFFER = 212_992  # bytes (net.core.rmem_default)
 
 
@@ -36,7 +40,7 @@ class NetMachine(Machine, Protocol):
     tcp_ports: PortTable
     udp_ports: PortTable
     unix_names: dict[Any, Any]
-    paths: dict[Any, tuple[int, int]]
+    disk: Disk
     addresses: tuple[str, ...]
 
     @property
@@ -99,17 +103,18 @@ class SocketFile(File):
                 return self.options.get((level, option), LINGER.pack(0, 0))
         return self.options.get((level, option), 0)
 
-    def _is_set(self, level: int, option: int) -> bool:
+    def is_set(self, level: int, option: int) -> bool:
+        """Return whether an option is not zero."""
         value = self.options.get((level, option), 0)
         return any(value) if isinstance(value, bytes) else bool(value)
 
     def reuses_address(self) -> bool:
         """Return whether SO_REUSEADDR is set."""
-        return self._is_set(socket.SOL_SOCKET, socket.SO_REUSEADDR)
+        return self.is_set(socket.SOL_SOCKET, socket.SO_REUSEADDR)
 
     def reuses_port(self) -> bool:
         """Return whether SO_REUSEPORT is set."""
-        return self._is_set(socket.SOL_SOCKET, socket.SO_REUSEPORT)
+        return self.is_set(socket.SOL_SOCKET, socket.SO_REUSEPORT)
 
     def shares_port(self, other: SocketFile) -> bool:
         """Return whether two sockets may have one port (SO_REUSEPORT)."""
@@ -117,7 +122,7 @@ class SocketFile(File):
 
     def only_ipv6(self) -> bool:
         """Return whether an IPv6 socket refuses IPv4 (IPV6_V6ONLY)."""
-        return self._is_set(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
+        return self.is_set(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
 
     def is_listening(self) -> bool:
         """Return whether the socket takes connections."""
@@ -258,6 +263,17 @@ class StreamSocket(SocketFile):
         if size:
             outgoing.send(data)
         return size
+
+    # Silence.
+
+    def patience(self) -> int | None:
+        """Return how long data may stay unanswered, in nanoseconds (TCP_USER_TIMEOUT); None: as long as usual."""
+        milliseconds = self.options.get((socket.IPPROTO_TCP, _USER_TIMEOUT), 0)
+        return milliseconds * MILLISECOND if milliseconds else None
+
+    def await_room(self) -> None:
+        if self.outgoing is not None:
+            self.outgoing.was_full = True
 
     # The end.
 

@@ -90,7 +90,7 @@ class TcpSocket(StreamSocket):
 
     def _knock(self, attempt: int) -> None:
         """Send the request for a connection, for the first time or once more."""
-        if not self.is_connecting or self.references <= 0 or self.machine.is_dead:
+        if not self.is_connecting or self.references <= 0 or self.machine.is_off:
             return
         machine = self.machine
         if attempt > len(SYN_RETRIES):
@@ -106,7 +106,7 @@ class TcpSocket(StreamSocket):
 
     def _reach(self, target: NetMachine) -> None:
         """Arrive at the other host with a request for a connection."""
-        if not self.is_connecting or self.incoming is not None or target.is_dead:
+        if not self.is_connecting or self.incoming is not None or target.is_off:
             return
         machine, network = self.machine, self.machine.network
         line, back = network.line(machine, target), network.line(target, machine)
@@ -138,7 +138,7 @@ class TcpSocket(StreamSocket):
     def _answer(self, connection: TcpSocket, back: Any, attempt: int) -> None:
         """Send the answer to a request; again if it is lost."""
         target = connection.machine
-        if not self.is_connecting or target.is_dead:
+        if not self.is_connecting or target.is_off:
             return
         if back.is_lost():
             if attempt < len(SYN_RETRIES):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import errno
 import socket
-import stat
 import struct
 from collections import deque
 from typing import Any
 
 from whorl.sim.files.file import EPOLLERR, EPOLLIN, EPOLLOUT
 from whorl.sim.files.sockets import NetMachine, SocketFile
-from whorl.sim.files.unix import FIRST_INODE, is_abstract
+from whorl.sim.files.unix import is_abstract
 from whorl.sim.wire.ports import ANY, is_ipv6, plain
 
 #: The largest payload of a UDP datagram, and how many bytes wait in a socket before more are dropped.
@@ -172,7 +171,7 @@ class UdpSocket(DatagramFile):
     def _reach(self, target: NetMachine, ip: str, port: int, data: bytes, source: str) -> None:
         """Arrive at the other host."""
         line = self.machine.network.line(self.machine, target)
-        if target.is_dead or line.blocked:
+        if target.is_off or line.blocked:
             return
         if _is_group(ip):
             found = target.udp_ports.find("0.0.0.0", port, lambda sock: ip in sock.groups)
@@ -217,10 +216,10 @@ class UnixDatagramSocket(DatagramFile):
     def bind(self, address: Any) -> int:
         if self._is_bound:
             return -errno.EINVAL
-        if address in self.machine.unix_names or address in self.machine.paths:
+        if address in self.machine.unix_names:
             return -errno.EADDRINUSE
-        if not is_abstract(address):
-            self.machine.paths[address] = (stat.S_IFSOCK | 0o755, FIRST_INODE + len(self.machine.paths))
+        if not is_abstract(address) and (code := self.machine.disk.name_socket(address)):
+            return code
         self.machine.unix_names[address] = self
         self.name, self._is_bound = address, True
         return 0
@@ -235,7 +234,7 @@ class UnixDatagramSocket(DatagramFile):
     def _at(self, address: Any) -> UnixDatagramSocket | int:
         found = self.machine.unix_names.get(address)
         if found is None:
-            return -errno.ECONNREFUSED if address in self.machine.paths else -errno.ENOENT
+            return -errno.ECONNREFUSED if self.machine.disk.exists(address) else -errno.ENOENT
         return found if isinstance(found, UnixDatagramSocket) else -errno.EPROTOTYPE
 
     def send_to(self, data: bytes, address: Any) -> int:

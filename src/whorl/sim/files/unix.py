@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import errno
 import socket
-import stat
 from typing import Any
 
 from whorl.sim.files.sockets import NetMachine, StreamSocket
-
-#: The first inode number of a simulated file system.
-FIRST_INODE = 100
 
 
 class UnixSocket(StreamSocket):
@@ -29,10 +25,8 @@ class UnixSocket(StreamSocket):
         if is_abstract(address):
             if address in names:
                 return -errno.EADDRINUSE
-        else:
-            if address in self.machine.paths:
-                return -errno.EADDRINUSE
-            self.machine.paths[address] = (stat.S_IFSOCK | 0o755, FIRST_INODE + len(self.machine.paths))
+        elif code := self.machine.disk.name_socket(address):
+            return code
         names[address] = self
         self.name = address
         self._is_bound = True
@@ -43,7 +37,7 @@ class UnixSocket(StreamSocket):
             return -errno.EISCONN
         listener = self.machine.unix_names.get(address)
         if listener is None:
-            missing = is_abstract(address) or address in self.machine.paths
+            missing = is_abstract(address) or self.machine.disk.exists(address)
             return -errno.ECONNREFUSED if missing else -errno.ENOENT
         if not isinstance(listener, UnixSocket):
             return -errno.EPROTOTYPE

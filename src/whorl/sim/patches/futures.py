@@ -12,6 +12,9 @@ from typing import Any
 
 from whorl.sim.patches.current import RUNNING, Replacement
 
+#: So many cancelled tasks are looked at when a run ends.
+MOST_CANCELLED = 1000
+
 
 def _identity(self: Any) -> int:
     number = self.__dict__.get("_sim_identity")
@@ -51,6 +54,14 @@ class SimTask(asyncio.Task):  # type: ignore[type-arg]
 
     def __hash__(self) -> int:
         return self._identity
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Cancel the task, and let the world know of it."""
+        was_cancelled = super().cancel(msg)
+        world = RUNNING.world
+        if was_cancelled and world is not None and len(world.cancelled) < MOST_CANCELLED:
+            world.cancelled.append(self)
+        return was_cancelled
 
 
 FUTURES: list[Replacement] = [

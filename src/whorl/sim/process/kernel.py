@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import socket
-import stat
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.kernel.datagrams import receive_by_object, send_by_object
 from whorl.core.kernel.kernel import Kernel
 from whorl.core.limits import EVENTS_PER_POLL, WRITE_VECTORS
-from whorl.sim.errors import RealDescriptor, Unsimulated
+from whorl.sim.errors import RealDescriptor
+from whorl.sim.files.disk_file import DiskFile
 from whorl.sim.files.epoll import Epoll
 from whorl.sim.files.file import FIRST_FD, Counter, DescriptorTable, File
 from whorl.sim.files.pipes import pipe
@@ -25,15 +24,14 @@ from whorl.sim.files.sockets import SocketFile
 from whorl.sim.files.tcp import TcpSocket
 from whorl.sim.files.udp import DatagramFile, UdpSocket, UnixDatagramSocket
 from whorl.sim.files.unix import UnixSocket, socket_pair
+from whorl.sim.process.children import PidFile
+from whorl.sim.process.file_calls import DiskCalls
 from whorl.sim.process.socket import SimSocket
 from whorl.sim.wire.timeline import MICROSECOND
 
 if TYPE_CHECKING:
     from whorl.sim.chance.faults import Faults
     from whorl.sim.process.owner import ProcessHost
-
-#: What a look at the clock costs, so that a loop that waits for a time ends.
-LOOK_NS = 50
 
 #: How many calls are noted before they go into the digest.
 _BATCH = 512
@@ -52,10 +50,13 @@ class Digest:
         self.kept: list[tuple[Any, ...]] | None = [] if keeps else None
         self.tasks: list[str] = []  # which task made each call, if they are kept
         self.count = 0
+        self.takes_lengths = False  # of bytes, in place of the bytes: those of TLS are not the seed's
 
     def add(self, *call: Any) -> None:
         """Note a call."""
         calls = self._calls
+        if self.takes_lengths:
+            call = tuple(len(each) if isinstance(each, bytes) else each for each in call)
         calls.append(call)
         if self.kept is not None:
             self.tasks.append(_task_name())
@@ -84,7 +85,7 @@ def _task_name() -> str:
     return task.get_name() if task is not None else ""
 
 
-class SimKernel(Kernel):
+class SimKernel(DiskCalls, Kernel):
     """The kernel of a simulated host."""
 
     def __init__(self, host: ProcessHost, max_files: int, digest: Digest, faults: Faults) -> None:
@@ -100,10 +101,11 @@ class SimKernel(Kernel):
         self._again = decisions.stream(f"{name}/again")
         self._fails = decisions.stream(f"{name}/resources")
         self._poll_stream = f"{name}/events"
+        self._set_up_disk()
 
     def is_alive(self) -> bool:
         """Return whether this process still runs in a world that does."""
-        return not self.host.is_dead
+        return not self.host.is_dead and self.host.kernel is self
 
     def note(self, call: str, *details: Any) -> None:
         """Add a call to the digest."""
@@ -120,7 +122,7 @@ class SimKernel(Kernel):
 
     def now(self) -> int:
         host = self.host
-        host.spent += LOOK_NS
+        host.spent += host.look_ns or host.looked()
         return host.clock()
 
     def seconds(self) -> float:
@@ -144,6 +146,8 @@ class SimKernel(Kernel):
         epoll, file = self.table.files.get(epfd), self._file(fd)
         if not isinstance(epoll, Epoll) or file is None:
             return -errno.EBADF
+        if isinstance(file, DiskFile):
+            return -errno.EPERM  # man 2 epoll_ctl: files are always ready
         code = epoll.change(operation, file, fd, mask, generation)
         self.note("epoll_ctl", operation, fd, mask, code)
         return code
@@ -189,7 +193,7 @@ class SimKernel(Kernel):
         faults = self.faults
         if faults.again and isinstance(file, SocketFile) and self._is_refused(file):
             data: bytes | int = -errno.EAGAIN
-        elif faults.short and not isinstance(file, DatagramFile):
+        elif faults.short and not isinstance(file, (DatagramFile, DiskFile)):
             waiting = file.readiness() & 1
             data = file.read(self._cut(file, min(limit, 4096)) if waiting else limit)
             if waiting and file.readiness() & 1:
@@ -221,13 +225,15 @@ class SimKernel(Kernel):
         content = content[offset:] if offset else content
         faults = self.faults
         if faults.again and content and isinstance(file, SocketFile) and self._is_refused(file):
+            file.await_room()
             sent = -errno.EAGAIN
         else:
             part = len(content)
-            if faults.short and not isinstance(file, (DatagramFile, Counter)):
+            if faults.short and not isinstance(file, (DatagramFile, Counter, DiskFile)):
                 part = self._cut(file, part)
             sent = file.write(content if part == len(content) else content[:part])
             if 0 <= sent < len(content) and sent == part:
+                file.await_room()
                 self.host.after(_AGAIN_NS, file.changed)
         self.note("send", fd, content if sent == len(content) else content[: max(sent, 0)], sent)
         return sent
@@ -248,9 +254,6 @@ class SimKernel(Kernel):
 
     def write_many(self, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
         return self.send_many(fd, chunks, first, offset)
-
-    def sendfile(self, target: int, source: int, offset: int, count: int) -> int:
-        return -errno.ENOSYS
 
     def close(self, fd: int) -> int:
         code = self.table.remove(fd)
@@ -413,16 +416,11 @@ class SimKernel(Kernel):
             return int(file.family), int(file.type)
         return -errno.EBADF if file is None else -errno.ENOTSOCK
 
-    def file_size(self, fd: int) -> int:
-        return -errno.EBADF
-
-    def set_file_position(self, fd: int, offset: int) -> int:
-        return -errno.EBADF
-
     def pidfd_open(self, pid: int) -> int:
-        return -errno.ESRCH
+        child = self.host.process.children.find(pid)
+        return self.table.add(PidFile(self.host, child)) if child is not None else -errno.ESRCH
 
-    # Terminals and changes of files are no part of the world.
+    # Terminals and news of changed files are no part of the world.
 
     def is_terminal(self, fd: int) -> bool:
         return False
@@ -444,43 +442,3 @@ class SimKernel(Kernel):
 
     def inotify_create(self) -> int:
         return -errno.ENOSYS
-
-    # The names of UNIX sockets.
-
-    def path_status(self, path: str | bytes) -> tuple[int, int] | int:
-        return self.host.paths.get(os.fsdecode(path), -errno.ENOENT)
-
-    def unlink(self, path: str | bytes) -> int:
-        name = os.fsdecode(path)
-        if name not in self.host.paths:
-            return -errno.ENOENT
-        del self.host.paths[name]
-        self.host.unix_names.pop(name, None)
-        return 0
-
-    def change_mode(self, path: str | bytes, mode: int) -> int:
-        name = os.fsdecode(path)
-        if name not in self.host.paths:
-            return -errno.ENOENT
-        kind, inode = self.host.paths[name]
-        self.host.paths[name] = (stat.S_IFMT(kind) | mode, inode)
-        return 0
-
-
-def _outside(name: str) -> Any:
-    def refuse(self: SimKernel, *args: Any, **options: Any) -> Any:
-        raise Unsimulated(f"Kernel.{name}")
-
-    return refuse
-
-
-#: The calls for files, until a disk answers them.
-FILE_CALLS = (
-    "status_now", "content_now", "open_now", "read_now", "learn_mount", "open_file", "close_fd", "read_file",
-    "read_file_into", "write_file", "seek_file", "copy_range", "clone_file", "await_writable", "status_of",
-    "resize", "sync", "status", "file_system", "set_times", "access", "set_mode", "set_owner",
-    "remove_directory", "remove_file", "make_directory", "random_name", "rename", "link", "symlink",
-    "read_link", "real_path", "open_directory", "read_directory",
-)  # fmt: skip
-for _name in FILE_CALLS:
-    setattr(SimKernel, _name, _outside(_name))

@@ -68,7 +68,7 @@ class SimLoop(EventLoop):
         return super().call_soon_threadsafe(callback, *args, context=context)
 
     def _post_later(self, callback: Any, args: Any, context: Any) -> None:
-        if not self.is_closed():
+        if self._is_alive():
             super().call_soon_threadsafe(callback, *args, context=context)
 
     def _post_from_any_thread(self, entry: Any) -> Any:
@@ -80,8 +80,11 @@ class SimLoop(EventLoop):
         return super()._post_from_any_thread(entry)
 
     def _post_entry_later(self, entry: Any) -> None:
-        if not self.is_closed():
+        if self._is_alive():
             super()._post_from_any_thread(entry)
+
+    def _is_alive(self) -> bool:
+        return not self._sim_host.is_dead and self._sim_host.loop is self and not self.is_closed()
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         """Note an error that no code has handled: it is a finding."""

@@ -7,9 +7,10 @@ import socket
 import threading
 from typing import TYPE_CHECKING, Any
 
+from whorl.aio.loop import lifecycle
 from whorl.core.process.host import Host as Process
 from whorl.core.process.signal_dispatch import SignalTable
-from whorl.sim.errors import RealProgram
+from whorl.sim.process.children import HARMLESS, Children
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +26,7 @@ class SimProcess(Process):
         self._wakeup_fd = -1
         self._handlers: dict[int, Any] = {signal.SIGINT: signal.default_int_handler}
         self.signals = SignalTable(self)
+        self.children = Children(host)
 
     def is_main_thread(self) -> bool:
         return True
@@ -55,18 +57,55 @@ class SimProcess(Process):
     def restore_signal(self, number: int, handler: Any) -> None:
         self.set_signal(number, handler)
 
-    def raise_signal(self, number: int) -> None:
-        """Get a signal: Python writes its number to the wakeup descriptor, and calls the handler."""
+    def _takes(self, number: int) -> bool:
+        """Return whether a handler has to run for a signal; else do what the system does by itself."""
         handler = self.get_signal(number)
-        if handler in (signal.SIG_IGN, None) or (handler is signal.SIG_DFL and number == signal.SIGCHLD):
-            return
-        if handler is signal.SIG_DFL or number == signal.SIGKILL:
+        if number == signal.SIGSTOP:
+            self._host.pause()
+        elif number == signal.SIGCONT:
+            self._host.resume()
+        if number == signal.SIGKILL:
             self._host.kill()
-            return
+            return False
+        if handler is signal.SIG_DFL and number not in HARMLESS:
+            self._host.kill()
+        return handler not in (signal.SIG_DFL, signal.SIG_IGN, None)
+
+    def raise_signal(self, number: int) -> None:
+        """Get a signal from the process itself: its handler runs at once."""
+        if number and self._takes(int(number)):
+            self._handle(int(number))
+
+    def send_signal(self, number: int) -> None:
+        """Get a signal from outside: its handler runs in the next turn. Signals of one number become one."""
+        if self._takes(number):
+            if not self._host.is_driven:
+                self._handle(number)
+            elif number not in self._host.pending_signals:
+                self._host.pending_signals.append(number)
+
+    def handle_signals(self) -> bool:
+        """Call the handlers of the signals that have come; return whether the process goes on."""
+        pending = self._host.pending_signals
+        loop = self._host.loop
+        lifecycle.set_running(loop)
+        try:
+            while pending:
+                number = min(pending)  # as Python does it
+                pending.remove(number)
+                self._handle(number)
+        except (SystemExit, KeyboardInterrupt):
+            self._host.interrupt()
+        finally:
+            lifecycle.unset_running(loop)
+        return not self._host.is_dead
+
+    def _handle(self, number: int) -> None:
+        """Do as Python: write the number to the wakeup descriptor, and call the handler."""
         file = self._host.kernel.table.files.get(self._wakeup_fd)
         if file is not None:
             file.write(bytes([number]))
-        handler(int(number), None)
+        self.get_signal(number)(number, None)
 
     # Threads.
 
@@ -94,22 +133,31 @@ class SimProcess(Process):
 
     # Children.
 
+    def loop(self) -> Any:
+        """Return the loop of the process."""
+        return self._host.loop
+
     def spawn(self, args: Any, **options: Any) -> Any:
-        raise RealProgram(f"program {args!r} was started")
+        return self.children.spawn(args, **options)
 
     def reap(self, pid: int, pidfd: int) -> int | None:
-        raise ChildProcessError(10, "No child processes")
+        return self.children.reap(pid)
 
     def signal_child(self, pid: int, pidfd: int, number: int) -> None:
-        raise ProcessLookupError(3, "No such process")
+        self.children.signal(pid, number)
 
     def kill(self, pid: int, number: int) -> None:
-        if pid != self._host.process_id:
-            raise ProcessLookupError(3, "No such process")
-        self.raise_signal(number)
+        if pid == self._host.process_id:
+            self.raise_signal(number)
+        else:
+            self.children.signal(pid, number)
 
     def await_exit(self, pid: int, callback: Callable[[], object]) -> None:
-        raise RealProgram(f"the end of process {pid} was waited for")
+        child = self.children.find(pid)
+        if child is None or child.exit_code is not None:
+            self._host.threads.start(callback)
+        else:
+            child.watchers.append(callback)
 
 
 def temporary_failure() -> socket.gaierror:

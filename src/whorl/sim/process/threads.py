@@ -45,8 +45,12 @@ class SimThreads:
 
     def start(self, function: Callable[..., object], *args: Any) -> Joined:
         """Call a function after a delay."""
-        self._host.after(self.delay(), self._host.in_thread, function, *args)
+        self._host.after(self.delay(), self._begin, function, *args)
         return Joined()
+
+    def _begin(self, function: Callable[..., object], *args: Any) -> None:
+        if self._host.threads is self:  # else the process has ended, and another one lives
+            self._host.in_thread(function, *args)
 
     # As the machine's pool (`handles/threads/thread_pool`): the file system's requests and `Work`.
 

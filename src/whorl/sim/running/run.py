@@ -86,8 +86,9 @@ def run(
 
     `main` is a coroutine function that takes the world, or nothing. `seed` decides all that asyncio leaves
     open; a tape repeats a run. `faults` are rates, or the name of a profile: none, calm, light, rough, swarm.
-    Times are in seconds: `limit_s` virtual, `real_s` real. Raises RuntimeError inside another world, and
-    TypeError for a `main` that is no coroutine function.
+    Times are in seconds: `limit_s` virtual, `real_s` real. `tls` is "seeded", or "real": the digest then
+    takes only the sizes of what is sent. Raises RuntimeError inside another world, and TypeError for a `main`
+    that is no coroutine function.
     """
     tape = seed if isinstance(seed, Tape) else None
     if tape is not None:
@@ -108,6 +109,7 @@ def run(
             faults=faults,
             patches=patches,
             allow=allow,
+            tls=tls,
             drives_main=True,
             limit_s=limit_s,
             turns=turns,
@@ -155,6 +157,7 @@ def open_world(
     faults: Faults | str = "calm",
     patches: Patches = Patches.ALL,
     allow: frozenset[str] = frozenset(),
+    tls: str = "seeded",
     drives_main: bool = False,
     **limits: Any,
 ) -> Iterator[World]:
@@ -167,8 +170,9 @@ def open_world(
     world = World.__new__(World)
     world.decisions = decisions
     world.allowed = allow
-    with running(world, patches):
+    with running(world, patches, tls):
         world.__init__(decisions, faults=faults, drives_main=drives_main, **limits)  # type: ignore[misc]
+        world.digest.takes_lengths = tls == "real"
         try:
             yield world
         finally:
@@ -183,7 +187,7 @@ def _live(world: World, main: Main[T], takes_world: bool) -> T | None:
         coroutine = main(world) if takes_world else main()
         if not inspect.iscoroutine(coroutine):
             raise TypeError(f"a coroutine was expected, got {coroutine!r}")
-        task = host.loop.create_task(coroutine, name="main")
+        task = host.main_task = host.loop.create_task(coroutine, name="main")
     try:
         world.run_until(task)
         if task.done():
@@ -198,11 +202,12 @@ def _live(world: World, main: Main[T], takes_world: bool) -> T | None:
                 value = task.result()
         if task.done():
             _wind_down(world)
+            world.check_end()
     except RunEnded as error:
         world.find(type(error).__name__.lower(), str(error))
     except Unsimulated as error:
         world.find("limit", str(error), host=world.current.name, exception=error)
-    except Exception as error:  # out of a job or an event of the world's
+    except (Exception, SystemExit) as error:  # out of a job, an event of the world's, or sys.exit
         world.find("exception", _shown(error), host=world.current.name, exception=error)
     return value
 
@@ -227,7 +232,7 @@ def _wind_down(world: World) -> None:
         return
     if ending.done() and not ending.cancelled() and (failure := ending.exception()) is not None:
         world.find("exception", f"at the end: {_shown(failure)}", host=host.name, exception=failure)
-    gc.collect(0)
+    world.collect()
 
 
 async def _end(left: list[asyncio.Task[Any]], loop: Any) -> None:

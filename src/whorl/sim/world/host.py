@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 from typing import TYPE_CHECKING, Any, Protocol
 
 from whorl.aio.runners.driver import Driver
+from whorl.sim.errors import HostDied
+from whorl.sim.files.disk import Disk
+from whorl.sim.files.file import unreferenced
+from whorl.sim.files.silence import lose_power
+from whorl.sim.process.disk_stream import open_file
+from whorl.sim.process.grave import Grave
 from whorl.sim.process.kernel import SimKernel
 from whorl.sim.process.loop import SimLoop
 from whorl.sim.process.process import SimProcess, temporary_failure
@@ -40,7 +45,10 @@ class Surroundings(Protocol):
     names: Names
     hosts: Any
     has_ended: bool
+    main: Any
+    programs: dict[str, Any]
 
+    def find(self, kind: str, text: str, *, host: str = "") -> None: ...
     def acting_as(self, host: Any) -> AbstractContextManager[None]: ...
     def note(self, text: str, **fields: Any) -> None: ...
     def remark(self, text: str) -> None: ...
@@ -58,6 +66,11 @@ EPOCH_NS = 1_893_456_000 * SECOND
 
 #: How long a name server is silent that does not answer.
 DNS_SILENCE = 5 * SECOND
+
+#: What a look at the clock costs, so that a loop that waits for a time ends; and how many looks cost nothing in
+#: a run whose code takes no time.
+LOOK_NS = 50
+FREE_LOOKS = 1_000_000
 
 NEVER = 1 << 62
 
@@ -85,14 +98,17 @@ class Host:
         self.network: Network = world.net
         self._boot = boot
         self._max_files = max_files
+        self.spent = 0  # what the code of the current turn has taken so far
         self._skew = round(skew_s * SECOND)
         self._drift = drift_ppm / 1e6
         self.is_driven = is_driven
         self._lives = 0
         self.is_dead = True
         self.is_paused = False
-        self.graves: list[tuple[SimLoop, list[Any]]] = []  # former lives: their loops and tasks
-        self.paths: dict[Any, tuple[int, int]] = {}  # the names of sockets in the file system
+        self.is_off = True  # without power; a process may be dead while its machine works
+        self.graves: list[Grave] = []
+        self.disk = Disk(self.real_time, world.decisions.stream(f"{name}/disk/power"))
+        self._waiters: dict[asyncio.Future[Any], None] = {}  # of `run`, on other hosts
         self._begin()
 
     # A life.
@@ -103,56 +119,84 @@ class Host:
         self.process_id = 1000 * (1 + len(world.hosts)) + self._lives
         self.is_dead = False
         self.spent = 0  # what the code of the current turn has taken so far
+        self.look_ns = LOOK_NS if world.faults.cpu else 0  # what a look at the clock costs
+        self._looks = 0
         self.busy_until = 0  # when the turn that was taken last is over
         self.deadline = 0  # when the loop wants its next turn, without events
         self.runs_job = False
         self.job_began = 0
-        drawn = self.decisions.base_of(f"{self.name}/ports/{self._lives}")
-        first = FIRST_PORT + drawn % (LAST_PORT - FIRST_PORT)
-        self.tcp_ports = PortTable(first)
-        self.udp_ports = PortTable(first)
-        self.unix_names: dict[Any, Any] = {}
+        if self.is_off:
+            self._power_on()
         self.threads = SimThreads(self)
         self.cpu = self.decisions.stream(f"{self.name}/cpu")
         self._dns = self.decisions.stream(f"{self.name}/dns")
         self._refuses = self.decisions.stream(f"{self.name}/connect")
         self._random: random.Random = self.decisions.rng(f"{self.name}/{self._lives}")
+        self.pending_signals: list[int] = []
+        self.main_task: asyncio.Task[Any] | None = None
         self.kernel = SimKernel(self, self._max_files, world.digest, world.faults)
         self.process = SimProcess(self)
         self.network.add(self)
+        self.disk.opener = self._open_file
         with world.acting_as(self):
             self.loop = SimLoop(self)
             self.driver = Driver(self.loop) if self.is_driven else None
+            self.own_descriptors = frozenset(self.kernel.table.files)  # of the loop
             self.loop.keep_clock()
             self._plan()
             if self._boot is not None:
-                self.spawn(self._boot, self)
+                self.main_task = self.spawn(self._boot, self)
 
-    def _end(self) -> None:
-        """End this life: no code of the host runs any more in this world."""
+    def _power_on(self) -> None:
+        """Let the machine work, with a system that knows of nothing."""
+        self.is_off = False
+        drawn = self.decisions.base_of(f"{self.name}/ports/{self._lives}")
+        first = FIRST_PORT + drawn % (LAST_PORT - FIRST_PORT)
+        self.tcp_ports = PortTable(first)
+        self.udp_ports = PortTable(first)
+        self.unix_names: dict[Any, Any] = {}
+
+    def _end(self, reason: str) -> None:
+        """End this life: no code of the host runs any more in this world, and its kernel answers EBADF."""
         self.is_dead = True
-        self.graves.append((self.loop, list(asyncio.all_tasks(self.loop))))
+        self.is_paused = False
+        self.disk.opener = None
+        self.pending_signals.clear()
+        files, self.kernel.table.files = self.kernel.table.files, {}
+        tasks = list(asyncio.all_tasks(self.loop))
+        self.graves.append(Grave(self.loop, tasks, list(files.values()), self.process.children.bury()))
+        waiters, self._waiters = self._waiters, {}
+        for waiter in waiters:
+            _fail(waiter, HostDied(f"host {self.name} {reason}"))
+        if self is self.world.main and not self.world.has_ended:
+            self.world.find("killed", f"the main host {reason}", host=self.name)
 
-    def crash(self) -> None:
-        """Cut the power: the host is silent from now on, and its peers hear nothing."""
-        if self.is_dead:
+    def crash(self, *, torn: float = 0.3) -> None:
+        """Cut the power: the host is silent from now on, and its peers hear nothing.
+
+        The disk keeps what was synced. `torn` is how likely a part of the rest survives, sector by sector; 0: the
+        rest is lost. If the host's own code calls it, the rest of that turn runs without effect.
+        """
+        if self.is_off:
             return
         self.world.note("crash", host=self.name)
-        for file in list(self.kernel.table.files.values()):
-            file.watches.clear()
-        self._end()
+        files = list(self.kernel.table.files.values())
+        if not self.is_dead:
+            self._end("has lost its power")
+        self.is_off = True
+        for file in files:
+            lose_power(file)
+        self.disk.lose_power(torn)
 
     def kill(self) -> None:
         """End the process (SIGKILL): the system closes its descriptors, and its peers hear of that."""
         if self.is_dead:
             return
         self.world.note("kill", host=self.name)
-        self._end()
-        self.is_dead = False  # The machine itself still works, and tells the peers.
-        table = self.kernel.table
-        for fd in list(table.files):
-            table.remove(fd)
-        self.is_dead = True
+        files = self.kernel.table.files
+        self._end("was killed")
+        for fd in sorted(files):
+            unreferenced(files[fd])
 
     def restart(self, after: float = 0.0) -> None:
         """Begin a new life after a time in seconds; `boot` runs again. A living host is killed first."""
@@ -173,9 +217,19 @@ class Host:
         self.is_paused = False
 
     def signal(self, number: int) -> None:
-        """Send a signal to the process."""
-        with self.world.acting_as(self):
-            self.process.raise_signal(number)
+        """Send a signal to the process. Its handlers run in the next turn; by default it ends."""
+        if not self.is_dead:
+            self.world.note("signal", host=self.name, number=int(number))
+            self.process.send_signal(int(number))
+
+    def interrupt(self) -> None:
+        """End as `asyncio.run` ends for KeyboardInterrupt and SystemExit: cancel the main task, then exit."""
+        task = self.main_task
+        if task is None or task.done():
+            self.kill()
+        else:
+            task.add_done_callback(lambda _: self.kill())
+            task.cancel()
 
     def jump(self, seconds: float) -> None:
         """Set the host's real-time clock on, or back; its monotonic clock goes on as it did (NTP)."""
@@ -184,6 +238,9 @@ class Host:
     def fill(self, descriptors: int) -> None:
         """Leave the process only so many descriptors."""
         self.kernel.table.limit = len(self.kernel.table.files) + descriptors
+
+    def _open_file(self, path: str, mode: str) -> Any:
+        return open_file(self.kernel, path, mode)
 
     # Work.
 
@@ -197,14 +254,20 @@ class Host:
         here = asyncio.get_running_loop()
         if here is self.loop:
             return await function(*args)
+        if self.is_dead:
+            raise HostDied(f"host {self.name} does not run")
         done = here.create_future()
+        self._waiters[done] = None
         task = self.spawn(function, *args)
         task.add_done_callback(lambda _: here.call_soon_threadsafe(_copy_result, task, done))
         try:
             return await done
         except asyncio.CancelledError:
-            self.loop.call_soon_threadsafe(task.cancel)
+            if not self.is_dead:
+                self.loop.call_soon_threadsafe(task.cancel)
             raise
+        finally:
+            self._waiters.pop(done, None)
 
     # Time.
 
@@ -212,6 +275,13 @@ class Host:
         """Return the host's monotonic clock, in nanoseconds."""
         elapsed = self.world.timeline.now + self.spent
         return BOOT_NS + elapsed + (round(elapsed * self._drift) if self._drift else 0)
+
+    def looked(self) -> int:
+        """Count a look at the clock that costs nothing, and return its cost; after very many, time passes."""
+        self._looks += 1
+        if self._looks > FREE_LOOKS:
+            self.look_ns = LOOK_NS
+        return self.look_ns
 
     def real_time(self) -> int:
         """Return the host's real-time clock, in nanoseconds since 1970."""
@@ -253,13 +323,13 @@ class Host:
         """Return whether the loop has something to do now."""
         if self.is_dead or self.is_paused or self.busy_until > now or self.driver is None:
             return False
-        return self.deadline <= now or bool(self.kernel.epoll.ready)
+        return self.deadline <= now or bool(self.kernel.epoll.ready) or bool(self.pending_signals)
 
     def next_time(self) -> int:
         """Return when the loop wants a turn, if nothing else happens."""
         if self.is_dead or self.is_paused or self.driver is None:
             return NEVER
-        if self.kernel.epoll.ready or self.deadline <= self.busy_until:
+        if self.kernel.epoll.ready or self.pending_signals or self.deadline <= self.busy_until:
             return self.busy_until
         return self.deadline
 
@@ -267,7 +337,18 @@ class Host:
         """Let the loop take one turn."""
         assert self.driver is not None
         self.spent = 0
-        if not self.driver.step():
+        if self.pending_signals and not self.process.handle_signals():
+            return
+        try:
+            goes_on = self.driver.step()
+        except (SystemExit, KeyboardInterrupt):
+            if self is self.world.main:
+                raise
+            self.kill()
+            return
+        if self.is_dead:
+            return
+        if not goes_on:
             self.deadline = NEVER  # It was stopped.
         else:
             self._plan()
@@ -343,20 +424,9 @@ class Host:
     def close(self) -> None:
         """Close the loops of all lives; the world has ended."""
         if not self.is_dead:
-            self._end()
-        for loop, tasks in self.graves:
-            for task in tasks:
-                task._log_destroy_pending = False
-                coroutine = task.get_coro()
-                if coroutine is not None and not task.done():
-                    with contextlib.suppress(BaseException):
-                        coroutine.close()
-            for transport in loop._transports.values():
-                with contextlib.suppress(BaseException):
-                    transport.abort()
-            with contextlib.suppress(BaseException):
-                loop._thread_id = None
-                loop.close()
+            self._end("has ended")
+        for grave in self.graves:
+            grave.close()
         self.graves.clear()
 
 
@@ -369,6 +439,18 @@ def _copy_result(task: asyncio.Task[Any], done: asyncio.Future[Any]) -> None:
         done.set_exception(error)
     else:
         done.set_result(task.result())
+
+
+def _fail(waiter: asyncio.Future[Any], error: Exception) -> None:
+    """Let a coroutine of another host know that its work is lost."""
+
+    def fail() -> None:
+        if not waiter.done():
+            waiter.set_exception(error)
+
+    loop = waiter.get_loop()
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(fail)
 
 
 def _text(name: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from whorl.sim.files.silence import watch_silence
 from whorl.sim.wire.line import Line, Quality
 from whorl.sim.wire.ports import is_ipv6
 from whorl.sim.wire.timeline import MICROSECOND, SECOND
@@ -101,6 +102,12 @@ class Network:
             if end.outgoing is not None and end.outgoing.sender is not None:
                 end.reset()
 
+    def close(self) -> None:
+        """Forget all hosts: the world has ended."""
+        self._machines.clear()
+        self._addresses.clear()
+        self._connections.clear()
+
     # For programs.
 
     def link(
@@ -151,6 +158,10 @@ class Network:
             for other in parts[number + 1 :]:
                 lines += self._between(part, other, oneway)
         cut = Partition(lines)
+        for pair in self._connections:
+            for end in pair:
+                if end.outgoing is not None and end.outgoing.line in lines:
+                    watch_silence(end)
         self._partitions.append(cut)
         return cut
 
@@ -180,7 +191,7 @@ class Network:
                     channel.line = Line(self._decisions, f"{_name(a)}-{_name(b)}/gone", Quality())
                     channel.line.blocked = 1
             ours.fail(104)
-            del theirs
+            watch_silence(theirs)
         return len(found)
 
     def _pairs(self, a: Any, b: Any) -> list[tuple[StreamSocket, StreamSocket]]:

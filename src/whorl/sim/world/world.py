@@ -7,12 +7,15 @@ import gc
 import sys
 import time
 import warnings
+from asyncio import events
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from whorl.sim.chance.decisions import mixed
 from whorl.sim.chance.faults import EDGE, GRID, NONE, Cpu, Faults, drawn
+from whorl.sim.checks.conditions import Conditions
+from whorl.sim.checks.remains import open_descriptors, swallowed_cancellations
 from whorl.sim.errors import Deadlock, Livelock, OutOfTime, Unsimulated
 from whorl.sim.process.kernel import Digest
 from whorl.sim.wire.names import Names
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
     from whorl.sim.chance.decisions import Decisions, Stream
+    from whorl.sim.process.program import ProgramMain
 
 #: So many turns without time passing are a circle.
 LIVELOCK_TURNS = 100_000
@@ -36,6 +40,9 @@ STANDSTILL = 10 * MICROSECOND
 _EDGE_SPAN = 50 * MILLISECOND
 _CPU_STEPS = 16
 _RANDOM_STEP = 125 * MICROSECOND
+
+#: What asyncio tells the exception handler when a process has no descriptors left; then it tries again.
+_REFUSED_ACCEPT = "socket.accept() out of system resource"
 
 _real_clock = time.perf_counter  # bound before any world replaces it
 
@@ -57,7 +64,7 @@ def quiet_finalizers() -> Iterator[None]:
 class Finding:
     """Something that went wrong in a run."""
 
-    kind: str  #: "exception", "unhandled", "deadlock", "livelock", "limit", "always", "eventually", "blocked"
+    kind: str  #: "exception", "unhandled", "deadlock", "livelock", "limit", "always", "eventually", "killed", "blocked"
     text: str
     host: str = ""
     time_s: float = 0.0  #: in virtual seconds since the world began
@@ -75,7 +82,7 @@ class Finding:
         return f"{self.kind} at {self.time_s * 1000:.3f} ms{where}: {self.text}"
 
 
-class World:
+class World(Conditions):
     """A simulated world. Programs get it as `world`."""
 
     def __init__(
@@ -100,6 +107,7 @@ class World:
         self.current: Host = None  # type: ignore[assignment]  # whose code runs
         self.findings: list[Finding] = []
         self.remarks: list[str] = []
+        self.programs: dict[str, ProgramMain] = {}
         self.notes: list[tuple[int, str, dict[str, Any]]] = []
         self.reached: set[str] = set()
         self.has_ended = False
@@ -110,7 +118,8 @@ class World:
         self._real_s = real_s
         self._began = _real_clock()
         self._idle_turns = 0
-        self._conditions: list[Callable[[], None]] = []  # checked after each turn
+        self._set_up_conditions()
+        self.cancelled: list[asyncio.Task[Any]] = []  # on which `cancel` was called
         self.allowed: frozenset[str] = getattr(self, "allowed", frozenset())
         self._identities = 0
         self._tasks = 0
@@ -169,46 +178,16 @@ class World:
         """Return a generator of random numbers of its own for a name (random.Random)."""
         return self.decisions.rng(f"program/{name}")
 
+    def program(self, name: str, main: ProgramMain) -> None:
+        """Let a coroutine function stand in for a program: `main(program)` returns the exit code.
+
+        `name` is a path, or the last part of one.
+        """
+        self.programs[name] = main
+
     def note(self, text: str, **fields: Any) -> None:
         """Write a line into the story of this run."""
         self.notes.append((self.timeline.now, text, fields))
-
-    def always(self, name: str, predicate: Callable[[], bool]) -> None:
-        """Check after each turn of any host that `predicate()` holds; a run in which it fails ends."""
-
-        def check() -> None:
-            if not predicate():
-                self._conditions.remove(check)
-                self.find("always", f"{name}: it does not hold")
-
-        self._conditions.append(check)
-
-    def eventually(self, name: str, predicate: Callable[[], bool], *, within: float) -> None:
-        """Check that `predicate()` holds at some time within so many virtual seconds."""
-        due = self.timeline.now + round(within * SECOND)
-        state = {"held": False}
-
-        def look() -> None:
-            if predicate():
-                state["held"] = True
-                self._conditions.remove(look)
-
-        def is_due() -> None:
-            if not state["held"] and not predicate() and not self.has_ended:
-                self.find("eventually", f"{name}: it did not hold within {within} s")
-            if look in self._conditions:
-                self._conditions.remove(look)
-
-        self._conditions.append(look)
-        self.timeline.at(due, is_due)
-
-    async def until(self, predicate: Callable[[], bool], within: float, *, every: float = 0.01) -> None:
-        """Wait until `predicate()` holds; raise TimeoutError after so many virtual seconds."""
-        deadline = self.timeline.now + round(within * SECOND)
-        while not predicate():
-            if self.timeline.now >= deadline:
-                raise TimeoutError(f"the condition did not hold within {within} s")
-            await asyncio.sleep(every)
 
     # For hosts.
 
@@ -266,13 +245,18 @@ class World:
         woken_at = over + self.cpu_time(host, host.cpu, over)
         deadline = over + timeout_ns if timeout_ns >= 0 else NEVER
         host.spent = 0
-        with self.acting_as(host):
-            while self.timeline.now < woken_at or not (
-                host.kernel.epoll.ready or self.timeline.now >= deadline
-            ):
-                due = max(woken_at, self.timeline.now) if host.kernel.epoll.ready else deadline
-                if not self._advance(due):
-                    return
+        # Jobs and other hosts run in here: for them no loop runs.
+        running = events._get_running_loop()
+        events._set_running_loop(None)
+        try:
+            with self.acting_as(host):
+                while self.timeline.now < woken_at or not (
+                    host.kernel.epoll.ready or self.timeline.now >= deadline
+                ):
+                    if not self._advance(woken_at if host.kernel.epoll.ready else max(woken_at, deadline)):
+                        return
+        finally:
+            events._set_running_loop(running)
 
     def find(self, kind: str, text: str, *, host: str = "", exception: BaseException | None = None) -> None:
         """Note that something went wrong."""
@@ -289,6 +273,9 @@ class World:
         shown = f"{context.get('message', 'error')}"
         if error is not None:
             shown += f" ({type(error).__name__}: {error})"
+        if context.get("message") == _REFUSED_ACCEPT:
+            self.remark(f"{host.name}: {shown}")
+            return
         self.find("unhandled", shown, host=host.name, exception=error)
 
     def blocked(self, host: Host, seconds: float) -> None:
@@ -333,7 +320,7 @@ class World:
     @property
     def is_condemned(self) -> bool:
         """True if a condition failed that ends the run."""
-        return bool(self.findings) and self.findings[0].kind in ("always", "eventually")
+        return bool(self.findings) and self.findings[0].kind in ("always", "eventually", "killed")
 
     def count_turn(self) -> None:
         """Count a turn of any loop. Raises Livelock, OutOfTime."""
@@ -354,16 +341,39 @@ class World:
         for condition in tuple(self._conditions):
             condition()
         if not self.turns & 4095:
-            gc.collect(0)
+            self.collect()
+
+    def collect(self) -> None:
+        """Run the collector; code that hangs on it and looks at the clock takes no time (gc.callbacks)."""
+        host = self.current
+        spent = host.spent
+        gc.collect(0)
+        host.spent = spent
+
+    def check_end(self) -> None:
+        """Check what is left when the program and the main host's tasks have ended."""
+        self.check_histories()
+        host = self.main
+        lines = [f"{host.name}: {line}" for line in open_descriptors(host.kernel.table, host.own_descriptors)]
+        for line in [*lines, *swallowed_cancellations(self.cancelled)]:
+            self.remark(line)
+        self.cancelled.clear()
+
+    def _close_hosts(self) -> None:
+        for host in self.hosts.values():
+            with self.acting_as(host):
+                host.close()
 
     def end(self) -> None:
         """End the world: nothing happens in it any more."""
         self.has_ended = True
         self.timeline.clear()
         with quiet_finalizers():
-            for host in self.hosts.values():
-                with self.acting_as(host):
-                    host.close()
+            self._close_hosts()
             self.timeline.clear()
             self._conditions.clear()
+            # Break the circles that hold the loops and their tasks: those of later worlds count them.
+            self.hosts = {}
+            self.net.close()
+            del self.main, self.current
             gc.collect()

@@ -1,0 +1,1 @@
+"""Checks of a run: conditions, histories that must be linearizable, and remains at the end."""
