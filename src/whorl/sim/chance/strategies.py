@@ -99,8 +99,8 @@ class Delay:
     """All runs with at most `bound` decisions that are not the calm ones, each of them once.
 
     `kinds` names the decisions that count: "turn" (which host), "events" (of one poll) and "ties" (timers of
-    one time), if nothing else is asked for. There are also "executor" (when a job runs), "latency" and "cpu" (how
-    long a turn takes), of which the two smallest values are tried. All others are calm.
+    one time), if nothing else is asked for. There are also "executor" (when a job runs), "latency" and "cpu"
+    (how long a turn takes), of which the two smallest values are tried. All others are calm.
     """
 
     bound: int = 2

@@ -60,8 +60,8 @@ class Tape:
     def write(self, path: Path | str, **about: Any) -> None:
         """Write the tape as JSON lines; `about` goes into the first."""
         faults = self.faults if isinstance(self.faults, str) else asdict(self.faults)
-        head: dict[str, Any] = {"whorl-tape": FORMAT, "seed": self.seed, "faults": faults, "digest": self.digest}
-        head |= {"hash_seed": self.hash_seed, **about}
+        head: dict[str, Any] = {"whorl-tape": FORMAT, "seed": self.seed, "faults": faults}
+        head |= {"digest": self.digest, "hash_seed": self.hash_seed, **about}
         lines = [json.dumps(head)]
         for (stream, number), value in sorted(self.decisions.items()):
             lines.append(json.dumps({"stream": stream, "number": number, "value": value}))
