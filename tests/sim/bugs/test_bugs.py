@@ -36,8 +36,8 @@ def test_known_bug_is_found_in_a_few_hundred_seeds(
 @pytest.mark.slow
 @pytest.mark.parametrize(("program", "versions"), GOOD, ids=[each[1][0] for each in GOOD])
 def test_version_without_the_bug_has_no_finding(program: str, versions: tuple[str, ...]) -> None:
-    found = hunted(f"tests.sim.bugs.{program}", "0:2000", *versions)
-    assert found["runs"] == 2000
+    found = hunted(f"tests.sim.bugs.{program}", "0:300", *versions)
+    assert found["runs"] == 300
     assert found["findings"] == {}
 
 
@@ -50,7 +50,7 @@ def test_version_without_the_bug_has_no_finding(program: str, versions: tuple[st
 def test_bug_that_needs_time_for_code_is_not_found_without_it(
     program: str, versions: tuple[str, ...]
 ) -> None:
-    found = hunted(f"tests.sim.bugs.{program}", "0:1000", *versions, faults="none")
+    found = hunted(f"tests.sim.bugs.{program}", "0:300", *versions, faults="none")
     assert found["findings"] == {}
 
 

@@ -69,7 +69,7 @@ def _guard(event: str, args: Any) -> None:
 
 
 class _Installation:
-    """What stands in Python's modules for a world, and what stood there before."""
+    """The replacements in Python's modules for a world, and what stood there before."""
 
     def __init__(self, patches: Patches) -> None:
         self._patches = patches
