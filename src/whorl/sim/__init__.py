@@ -13,6 +13,6 @@ from whorl.sim.world.host import Host
 from whorl.sim.world.world import Finding, World
 
 __all__ = [
-    "Disk", "Faults", "Finding", "Host", "HostDied", "Model", "Op", "Patches", "Program", "RealFile", "RealProgram", "Result",
-    "Tape", "World", "open_world", "replay", "run",
+    "Disk", "Faults", "Finding", "Host", "HostDied", "Model", "Op", "Patches", "Program", "RealFile",
+    "RealProgram", "Result", "Tape", "World", "open_world", "replay", "run",
 ]  # fmt: skip

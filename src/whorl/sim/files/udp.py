@@ -142,7 +142,7 @@ class UdpSocket(DatagramFile):
             return -errno.EINVAL
         if is_ipv6(ip) and self.family == socket.AF_INET:
             return -errno.EAFNOSUPPORT
-        if ip == "255.255.255.255" and not self._is_set(socket.SOL_SOCKET, socket.SO_BROADCAST):
+        if ip == "255.255.255.255" and not self.is_set(socket.SOL_SOCKET, socket.SO_BROADCAST):
             return -errno.EACCES
         code = self._ensure_port(ip)
         if code:

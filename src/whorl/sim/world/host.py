@@ -166,8 +166,8 @@ class Host:
     def crash(self, *, torn: float = 0.3) -> None:
         """Cut the power: the host is silent from now on, and its peers hear nothing.
 
-        The disk keeps what was synced. `torn` is how likely a part of the rest survives, sector by sector; 0: the
-        rest is lost. If the host's own code calls it, the rest of that turn runs without effect.
+        The disk keeps what was synced. `torn` is how likely a part of the rest survives, sector by sector;
+        0: the rest is lost. If the host's own code calls it, the rest of that turn runs without effect.
         """
         if self.is_off:
             return
