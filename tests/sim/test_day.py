@@ -69,10 +69,7 @@ def test_simulated_day_is_the_same_on_both_builds() -> None:
 
 def test_the_guard_sees_what_is_real() -> None:
     script = (
-        "import asyncio, whorl\n"
-        "from tests.sim import day\n"
-        "day.forbid(day.FORBIDDEN)\n"
-        "whorl.EventLoop()\n"
+        "import asyncio, whorl\nfrom tests.sim import day\nday.forbid(day.FORBIDDEN)\nwhorl.EventLoop()\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
     done = subprocess.run(

@@ -39,7 +39,14 @@ def _op(name: str, began: int, ended: int, *args: Any, result: Any = None) -> Op
         [_op("write", 0, NEVER, 5), _op("read", 3, 4, result=0)],
         [_op("write", 0, 9, 1), _op("write", 0, 9, 2), _op("read", 10, 11, result=1)],
     ],
-    ids=["empty", "in order", "overlapping", "unanswered and done", "unanswered and not done", "either order"],
+    ids=[
+        "empty",
+        "in order",
+        "overlapping",
+        "unanswered and done",
+        "unanswered and not done",
+        "either order",
+    ],
 )
 def test_history_with_an_order_is_accepted(ops: list[Op]) -> None:
     assert find_violation(ops, Register()) is None

@@ -32,7 +32,7 @@ def test_run_that_closes_everything_has_no_remark() -> None:
             writer.close()
 
         async with await asyncio.start_server(answer, "10.0.0.1", 80):
-            reader, writer = await asyncio.open_connection("10.0.0.1", 80)
+            _, writer = await asyncio.open_connection("10.0.0.1", 80)
             writer.close()
             await writer.wait_closed()
             await asyncio.sleep(1)

@@ -56,14 +56,14 @@ def test_names_can_be_linked_renamed_and_removed() -> None:
         await fs.link("/srv/d/a", "/srv/d/b")
         await fs.symlink("b", "/srv/d/c")
         await fs.rename("/srv/d/a", "/srv/e")
-        with pytest.raises(OSError) as refused:
+        with pytest.raises(OSError, match="not empty"):
             await fs.rmdir("/srv/d")
         names = sorted(await fs.listdir("/srv/d"))
         real = await fs.realpath("/srv/d/c")
         await fs.unlink("/srv/d/b")
-        return refused.value.errno, names, real, disk.read("/srv/e"), disk.exists("/srv/d/c")
+        return names, real, disk.read("/srv/e"), disk.exists("/srv/d/c")
 
-    assert ran(main) == (errno.ENOTEMPTY, ["b", "c"], "/srv/d/b", b"text", False)
+    assert ran(main) == (["b", "c"], "/srv/d/b", b"text", False)
 
 
 @pytest.mark.parametrize(
@@ -81,23 +81,22 @@ def test_open_refuses_what_linux_refuses(path: str, mode: str, code: int) -> Non
     async def main(world: sim.World) -> Any:
         await _put("/srv/f", b"", host=world.main)
         await fs.symlink("/srv/round", "/srv/round")
-        with pytest.raises(OSError) as refused:
+        with pytest.raises(OSError, match=os.strerror(code)):
             world.main.disk.open(path, mode)
-        return refused.value.errno
 
-    assert ran(main) == code
+    ran(main)
 
 
 def test_full_disk_refuses_the_rest_of_a_write() -> None:
     async def main(world: sim.World) -> Any:
         world.main.disk.capacity = 1000
         file = world.main.disk.open("/srv/a", "wb")
-        with pytest.raises(OSError) as refused:
-            file.write(b"x" * 5000)
+        file.write(b"x" * 5000)
+        with pytest.raises(OSError, match="No space left"):
             file.flush()
-        return refused.value.errno, len(world.main.disk.read("/srv/a"))
+        return len(world.main.disk.read("/srv/a"))
 
-    assert ran(main) == (errno.ENOSPC, 1000)
+    assert ran(main) == 1000
 
 
 def test_append_writes_at_the_end_whatever_the_position() -> None:
@@ -134,18 +133,18 @@ def test_name_of_a_unix_socket_is_a_file_of_the_disk() -> None:
     async def main(world: sim.World) -> Any:
         async with await asyncio.start_unix_server(lambda reader, writer: None, "/run/app.sock"):
             is_socket = stat.S_ISSOCK((await fs.stat("/run/app.sock")).st_mode)
-        with pytest.raises(OSError) as refused:
+        with pytest.raises(FileNotFoundError):
             await asyncio.start_unix_server(lambda reader, writer: None, "/none/app.sock")
-        return is_socket, refused.value.errno
+        return is_socket
 
-    assert ran(main) == (True, errno.ENOENT)
+    assert ran(main) is True
 
 
 def test_real_file_may_be_read_but_not_written() -> None:
     async def main() -> Any:
         with open(__file__, encoding="utf-8") as file:
             first = file.readline()
-        with pytest.raises(sim.RealFile, match="test_disk.py"):
+        with pytest.raises(sim.RealFile, match=r"test_disk\.py"):
             open("/tmp/whorl-must-not-exist", "w", encoding="utf-8")
         with pytest.raises(sim.RealFile):
             os.mkdir("/tmp/whorl-must-not-exist")
@@ -158,8 +157,10 @@ def test_real_file_may_be_read_but_not_written() -> None:
 # Power cuts.
 
 
-def _after_a_crash(torn: float, *, synced: bool, seed: int = 0, names_synced: bool = True) -> dict[str, bytes]:
-    """Return the files of a host that has written 4 sectors over 4 older ones, and crashed."""
+def _after_a_crash(
+    torn: float, *, synced: bool, seed: int = 0, names_synced: bool = True
+) -> dict[str, bytes]:
+    """Return the files of a host that has written 4 sectors over older ones, and crashed."""
 
     async def boot(host: sim.Host) -> None:
         if host.disk.exists("/srv/a"):

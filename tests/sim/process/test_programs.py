@@ -1,4 +1,4 @@
-"""Stand-ins for programs: arguments, pipes, exit codes and signals, by asyncio and by the machine's handle."""
+"""Stand-ins for programs: arguments, pipes, exit codes and signals, as asyncio and the handle see them."""
 
 from __future__ import annotations
 

@@ -44,9 +44,9 @@ def test_tasks_that_are_left_are_cancelled_as_asyncio_run_does(exact: Run) -> No
             ended.append(name)
 
     async def main() -> None:
-        for name in "ab":
-            asyncio.ensure_future(stay(name))
+        tasks = [asyncio.ensure_future(stay(name)) for name in "ab"]
         await asyncio.sleep(1)
+        assert not any(task.done() for task in tasks)
 
     exact(main)
     assert sorted(ended) == ["a", "b"]

@@ -1,4 +1,4 @@
-"""The remains of a run: descriptors and connections that nobody closed, and cancellations that were swallowed."""
+"""The remains of a run: what nobody closed, and cancellations that were swallowed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def open_descriptors(table: DescriptorTable, own: Iterable[int]) -> list[str]:
 
 def _is_pair(file: File) -> bool:
     """Return whether it is a nameless UNIX socket: loops wake themselves by a pair of those."""
-    return isinstance(file, SocketFile) and file.family == socket.AF_UNIX and not file.name and not file.peer()
+    if not isinstance(file, SocketFile) or file.family != socket.AF_UNIX:
+        return False
+    return not file.name and not file.peer()
 
 
 def _shown(file: File) -> str:

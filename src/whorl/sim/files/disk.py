@@ -81,7 +81,7 @@ class Disk:
         return bytes(place.inode.data)
 
     def write(self, path: str | os.PathLike[str], content: bytes) -> None:
-        """Put a file on the disk, from outside, with its directories; no power cut loses it. Raises OSError."""
+        """Put a file on the disk, from outside, with its directories, and sync it. Raises OSError."""
         name = os.fspath(path)
         self.make_directories(posixpath.dirname(name) or "/")
         place = self._found(name, missing=True)
@@ -142,9 +142,9 @@ class Disk:
         return self._clock()
 
     def locate(self, path: str, follow: bool = True) -> Place | int:
-        """Follow a path; return where it leads, or the negative error number. Relative ones begin at the root.
+        """Follow a path; return where it leads, or the negative error number.
 
-        `follow` tells whether a link at the end is followed.
+        Relative paths begin at the root. `follow` tells whether a link at the end is followed.
         """
         if not path:
             return -errno.ENOENT

@@ -1,7 +1,7 @@
 """What a disk holds: files, directories, links; and how much of each survives a power cut.
 
-A write reaches the memory of the system. `sync` brings it to the disk. After a power cut, each sector that was
-written since is old or new.
+A write reaches the memory of the system. `sync` brings it to the disk. After a power cut, each sector that
+was written since is old or new.
 """
 
 from __future__ import annotations
@@ -42,10 +42,8 @@ class Inode:
         size, times = self.size(), (self.accessed, self.modified, self.changed)
         plain = [self.mode, self.number, 1, self.links, self.owner, self.group, size]
         blocks = -(-size // SECTOR)
-        # The order behind the tuple is that of os.stat_result: whole seconds, seconds, nanoseconds, the rest.
-        return os.stat_result(
-            [*plain, *(time // 10**9 for time in times), *(time / 1e9 for time in times), *times, 4096, blocks, 0]
-        )
+        whole, exact = [time // 10**9 for time in times], [time / 1e9 for time in times]
+        return os.stat_result([*plain, *whole, *exact, *times, 4096, blocks, 0])
 
 
 class Regular(Inode):
@@ -103,7 +101,7 @@ class Regular(Inode):
             kept[begin : begin + len(piece)] = piece
 
     def lose_power(self, chance: Stream, torn: float) -> None:
-        """Have the content of the disk again; with probability `torn`, some of what was not synced is there."""
+        """Have the content of the disk again, and with probability `torn` some of what was not synced."""
         if self.unsynced and chance.happens(torn):
             for sector in sorted(self.unsynced):
                 if chance.happens(0.5):

@@ -49,7 +49,8 @@ def _option(sock: StreamSocket, option: int, default: int) -> int:
 def _heard(sock: StreamSocket) -> int:
     """Return when the peer was heard last, or has heard something last."""
     incoming, outgoing = sock.incoming, sock.outgoing
-    assert incoming is not None and outgoing is not None
+    assert incoming is not None
+    assert outgoing is not None
     return max(incoming.last_heard(), outgoing.last_heard())
 
 

@@ -267,7 +267,7 @@ class StreamSocket(SocketFile):
     # Silence.
 
     def patience(self) -> int | None:
-        """Return how long data may stay unanswered, in nanoseconds (TCP_USER_TIMEOUT); None: as long as usual."""
+        """Return how long data may stay unanswered, in nanoseconds (TCP_USER_TIMEOUT); None: not set."""
         milliseconds = self.options.get((socket.IPPROTO_TCP, _USER_TIMEOUT), 0)
         return milliseconds * MILLISECOND if milliseconds else None
 

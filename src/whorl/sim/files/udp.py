@@ -142,7 +142,7 @@ class UdpSocket(DatagramFile):
             return -errno.EINVAL
         if is_ipv6(ip) and self.family == socket.AF_INET:
             return -errno.EAFNOSUPPORT
-        if ip == "255.255.255.255" and not self._is_set(socket.SOL_SOCKET, socket.SO_BROADCAST):
+        if ip == "255.255.255.255" and not self.is_set(socket.SOL_SOCKET, socket.SO_BROADCAST):
             return -errno.EACCES
         code = self._ensure_port(ip)
         if code:
@@ -175,7 +175,7 @@ class UdpSocket(DatagramFile):
             return
         if _is_group(ip):
             found = target.udp_ports.find("0.0.0.0", port, lambda sock: ip in sock.groups)
-            found += [sock for sock in target.udp_ports.find(ip, port, lambda sock: sock.name[0] == ip)]
+            found += target.udp_ports.find(ip, port, lambda sock: sock.name[0] == ip)
         elif ip == "255.255.255.255":
             found = target.udp_ports.find("0.0.0.0", port, lambda sock: True)
         else:

@@ -1,7 +1,7 @@
-"""Files in a world. Descriptors of the host's disk work with `os`; the real file system may be read, no more.
+"""Files in a world: descriptors of the host's disk work with `os`, and real files may only be read.
 
-A program reads its modules, certificates and templates as ever. It writes to `host.disk`, by `host.disk.open` or
-`whorl.fs`, so that a crash of the host can lose what was not synced.
+A program reads its modules, certificates and templates as ever. It writes by `host.disk.open` or `whorl.fs`,
+so that a crash of the host can lose what was not synced.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 #: The changes of the file system that Python's audit hooks see, each with the path as the first argument.
 CHANGES = frozenset(
-    f"os.{name}"
-    for name in ("chmod", "chown", "link", "mkdir", "remove", "rename", "rmdir", "symlink", "truncate", "utime")
+    f"os.{name}" for name in "chmod chown link mkdir remove rename rmdir symlink truncate utime".split()
 )
 
 #: Real files that may be written: what Python keeps of modules that it has compiled, and devices.
@@ -27,7 +26,7 @@ _CACHES = ("__pycache__", ".pyc")
 
 
 def check_open(args: Any) -> None:
-    """Refuse to open a real file for writing, in a world. The arguments are those of the audit event "open"."""
+    """Refuse to open a real file for writing, in a world; `args` are those of the audit event "open"."""
     path, _, flags = args
     if isinstance(flags, int) and flags & _WRITES and _is_guarded(path):
         raise RealFile(f"file {_shown(path)!r} was opened for writing")
@@ -65,7 +64,7 @@ def _is_simulated(fd: Any) -> bool:
 
 
 def _routed(name: str, simulated: Any) -> Replacement:
-    """Return a function of `os` that asks the host's disk for its descriptors, and the system for all others."""
+    """Return a function of `os` that asks the host's disk for its descriptors, else the system."""
     real = getattr(os, name)
 
     def call(fd: Any, *args: Any, **options: Any) -> Any:

@@ -178,7 +178,8 @@ class Children:
 
     def spawn(self, args: Any, **options: Any) -> Child:
         """Start a stand-in (subprocess.Popen). Raises RealProgram for a program that has none."""
-        words = [os.fsdecode(word) for word in ([args] if isinstance(args, (str, bytes, os.PathLike)) else args)]
+        given = [args] if isinstance(args, (str, bytes, os.PathLike)) else args
+        words = [os.fsdecode(word) for word in given]
         if options.get("shell"):
             words = shlex.split(words[0])
         name = os.fsdecode(options.get("executable") or words[0])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def open_file(kernel: Kernel, path: str, mode: str) -> Any:
-    """Open a file as Python's `open` does, by a kernel. Raises OSError, and ValueError for an unknown mode."""
+    """Open a file as Python's `open` does, by a kernel. Raises OSError, ValueError for an unknown mode."""
     parsed = parse(mode, -1, None if "b" in mode else "utf-8", None, None)
     fd = kernel.open_file(path, parsed.flags, 0o666)
     if fd < 0:

@@ -1,4 +1,4 @@
-"""The kernel's calls for files, answered by the host's disk. The contract is that of `core/kernel/files.py`."""
+"""The kernel's calls for files, answered by the host's disk; `core/kernel/files.py` has the contract."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from whorl.sim.files.inodes import Directory, Inode, Link, Regular
 from whorl.sim.wire.timeline import MICROSECOND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from whorl.sim.chance.decisions import Stream
     from whorl.sim.chance.faults import Faults
@@ -41,6 +41,8 @@ class DiskCalls:
     faults: Faults
     note: Callable[..., None]
     is_alive: Callable[[], bool]
+    send: Callable[[int, Any, int], int]
+    close: Callable[[int], int]
     _file: Callable[[int], File | None]
 
     def _set_up_disk(self) -> None:
@@ -161,7 +163,7 @@ class DiskCalls:
         return 0 if isinstance(inode, Regular) else -errno.ENXIO
 
     def close_fd(self, fd: int) -> int:
-        return self.close(fd)  # type: ignore[attr-defined, no-any-return]
+        return self.close(fd)
 
     def read_file(self, fd: int, size: int, offset: int) -> bytes | int:
         file, fault = self._opened(fd), self._fault()
@@ -214,7 +216,9 @@ class DiskCalls:
         if isinstance(file, int):
             return file
         data = file.read_at(count, offset)
-        return data if isinstance(data, int) else self.send(target, data, 0) if data else 0  # type: ignore[attr-defined, no-any-return]
+        if isinstance(data, int) or not data:
+            return data if isinstance(data, int) else 0
+        return self.send(target, data, 0)
 
     def file_size(self, fd: int) -> int:
         file = self._opened(fd)
@@ -349,7 +353,9 @@ class DiskCalls:
         place = self._linked(path)
         if isinstance(place, int):
             return place
-        return -errno.EPERM if isinstance(place.inode, Directory) else self._make(new_path, lambda: place.inode)
+        if isinstance(place.inode, Directory):
+            return -errno.EPERM
+        return self._make(new_path, lambda: place.inode)
 
     def _make(self, path: Path, make: Callable[[], Any]) -> int:
         place = self._free(path)
@@ -404,7 +410,7 @@ class DiskCalls:
         make = os.fsencode if isinstance(path, bytes) else str
         return Entries([(make(name), stat.S_IFMT(each.mode)) for name, each in inode.entries.items()])
 
-    def read_directory(self, entries: Entries, limit: int) -> Any:
+    def read_directory(self, entries: Iterator[Any], limit: int) -> Any:
         return list(itertools.islice(entries, limit))
 
     # The names of UNIX sockets.

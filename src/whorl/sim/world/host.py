@@ -67,8 +67,8 @@ EPOCH_NS = 1_893_456_000 * SECOND
 #: How long a name server is silent that does not answer.
 DNS_SILENCE = 5 * SECOND
 
-#: What a look at the clock costs, so that a loop that waits for a time ends; and how many looks cost nothing in
-#: a run whose code takes no time.
+#: What a look at the clock costs, so that a loop that waits for a time ends; and how many looks cost nothing
+#: in a run whose code takes no time.
 LOOK_NS = 50
 FREE_LOOKS = 1_000_000
 
@@ -174,8 +174,8 @@ class Host:
     def crash(self, *, torn: float = 0.3) -> None:
         """Cut the power: the host is silent from now on, and its peers hear nothing.
 
-        The disk keeps what was synced. `torn` is how likely a part of the rest survives, sector by sector; 0: the
-        rest is lost. If the host's own code calls it, the rest of that turn runs without effect.
+        The disk keeps what was synced. `torn` is how likely a part of the rest survives, sector by sector;
+        0: the rest is lost. If the host's own code calls it, the rest of that turn runs without effect.
         """
         if self.is_off:
             return

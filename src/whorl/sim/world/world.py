@@ -64,7 +64,9 @@ def quiet_finalizers() -> Iterator[None]:
 class Finding:
     """Something that went wrong in a run."""
 
-    kind: str  #: "exception", "unhandled", "deadlock", "livelock", "limit", "always", "eventually", "killed", "blocked"
+    #: "exception", "unhandled", "deadlock", "livelock", "outoftime", "limit", "always", "eventually",
+    #: "linearizable", "killed"
+    kind: str
     text: str
     host: str = ""
     time_s: float = 0.0  #: in virtual seconds since the world began
