@@ -75,7 +75,7 @@ _KINDS: dict[str, _Wording] = {
     ),
     "errors": lambda owner, value, detail, model: f"host {_host(owner)}: a call on its disk failed",
     "times": lambda owner, value, detail, model: f"host {_host(owner)}: a call on its disk took longer",
-    "cached": lambda owner, value, detail, model: f"host {_host(owner)}: its disk had to be asked, or not",
+    "cached": lambda owner, value, detail, model: f"host {_host(owner)}: memory answered for its disk",
     "power": lambda owner, value, detail, model: (
         f"host {_host(owner)}: its disk kept another part at the crash"
     ),
