@@ -73,6 +73,12 @@ _KINDS: dict[str, _Wording] = {
     "dns": lambda owner, value, detail, model: (
         f"host {owner}: the name server {'was silent' if value == 2 else 'failed'}"
     ),
+    "errors": lambda owner, value, detail, model: f"host {_host(owner)}: a call on its disk failed",
+    "times": lambda owner, value, detail, model: f"host {_host(owner)}: a call on its disk took longer",
+    "cached": lambda owner, value, detail, model: f"host {_host(owner)}: memory answered for its disk",
+    "power": lambda owner, value, detail, model: (
+        f"host {_host(owner)}: its disk kept another part at the crash"
+    ),
     "reuse-port": lambda owner, value, detail, model: (
         f"host {owner}: listener {value + 1} got the connection"
     ),
@@ -85,6 +91,10 @@ _WHOLE: dict[str, _Wording] = {
     "identities": lambda owner, value, detail, model: "sets of tasks and futures have another order",
     "network/reset": lambda owner, value, detail, model: "a connection is reset",
 }
+
+
+def _host(owner: str) -> str:
+    return owner.removesuffix("/disk")
 
 
 def _way(owner: str) -> str:
