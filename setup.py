@@ -1,4 +1,4 @@
-"""Installing Whorl: the wheel holds the sources, and extension modules as `WHORL_BUILD` says.
+"""Installing Whorl: the wheel holds the sources, and a shared object of them as `WHORL_BUILD` says.
 
 `compiled` fails when Whorl cannot be compiled, `pure` compiles nothing, `auto` (the default) compiles
 everything, or nothing and says so in the build's log.
@@ -45,26 +45,25 @@ class BuildExtensions(build_ext):
     """Compiles as the rest of the project does, with its cache, instead of setuptools' way."""
 
     def run(self) -> None:
-        targets = {module: Path(self.get_ext_fullpath(module.name)) for module in compiled_modules()}
+        target = Path(self.get_ext_fullpath(extensions.NAME))
         try:
-            built = extensions.build(list(targets), "release")
+            built = extensions.build(compiled_modules(), "release")
         except extensions.BuildError as error:
             if BUILD == "compiled":
                 raise
             print(FALLEN_BACK.format(error=error), file=sys.stderr)
             self.extensions = []
-            for target in targets.values():
-                target.unlink(missing_ok=True)  # of an earlier build
+            target.unlink(missing_ok=True)  # of an earlier build
             return
-        for module, path in built.items():
-            targets[module].parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, targets[module])
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(built, target)
 
 
 def extension_modules() -> list[Extension]:
     if BUILD == "pure":
         return []
-    return [Extension(module.name, [str(module.source.relative_to(ROOT))]) for module in compiled_modules()]
+    sources = [str(module.source.relative_to(ROOT)) for module in compiled_modules()]
+    return [Extension(extensions.NAME, sources)]
 
 
 setup(ext_modules=extension_modules(), cmdclass={"build_py": BuildModules, "build_ext": BuildExtensions})

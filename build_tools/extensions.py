@@ -1,4 +1,4 @@
-"""From `.py` and `.pxd` to an extension module: Cython, then the C compiler, each result kept by content.
+"""From `.py` and `.pxd` to one shared object, by Cython, compiler and linker; each result is kept by content.
 
 A digest of all inputs names each result, so no result is made twice. A `git checkout` that only moves
 timestamps makes none anew. Other clones share the results when `WHORL_CACHE` names a shared folder.
@@ -26,6 +26,9 @@ from build_tools.locks import alone_in
 from build_tools.sources import ROOT, Module, inputs
 
 JOBS = os.cpu_count() or 1
+NAME = "whorl._compiled"
+"""The module that is the shared object, and that names the modules in it."""
+NAMES_SOURCE = Path(__file__).with_name("compiled.c")
 KEPT_VERSIONS = 6  # of each file in the cache: enough to go back and forth between two branches
 
 _DIRECTIVES = {
@@ -70,25 +73,29 @@ def tag() -> str:
     return f"{name}-{libc or sys.platform}{libc_version}"
 
 
-def build(modules: Sequence[Module], config: str) -> dict[Module, Path]:
-    """Compile `modules`; returns the extension module of each, in the cache."""
+def build(modules: Sequence[Module], config: str) -> Path:
+    """Compile `modules` into one shared object; returns it, in the cache."""
     compiler_version()  # without a compiler there is no need to begin
-    folder = Path(os.environ.get("WHORL_CACHE") or ROOT / "build").resolve()
-    with alone_in(c_folder := folder / f"c-{config}"):
+    with alone_in(c_folder := _cache() / f"c-{config}"):
         c_files = _in_parallel(lambda module: _translated(module, config, c_folder), modules)
         _forget_old_versions(c_folder, keep=c_files)
-    with alone_in(object_folder := folder / f"objects-{tag()}-{config}"):
-        built = _in_parallel(
-            lambda pair: _compiled(*pair, config, object_folder),
+    with alone_in(folder := _cache() / f"objects-{tag()}-{config}"):
+        objects = _in_parallel(
+            lambda pair: _compiled(*pair, config, folder),
             list(zip(modules, c_files, strict=True)),
         )
-        _forget_old_versions(object_folder, keep=built)
-    return dict(zip(modules, built, strict=True))
+        shared = _linked(modules, objects, config, folder)
+        _forget_old_versions(folder, keep=[*objects, shared])
+    return shared
 
 
-def file_name(module: Module) -> Path:
-    """Return the path at which this interpreter looks for the extension module, relative to `sys.path`."""
-    return Path(module.name.replace(".", "/") + (sysconfig.get_config_var("EXT_SUFFIX") or ".so"))
+def file_name() -> Path:
+    """Return the path at which this interpreter looks for the shared object, relative to `sys.path`."""
+    return Path(NAME.replace(".", "/") + (sysconfig.get_config_var("EXT_SUFFIX") or ".so"))
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("WHORL_CACHE") or ROOT / "build").resolve()
 
 
 def _translated(module: Module, config: str, folder: Path) -> Path:
@@ -114,18 +121,35 @@ def _c_digest(module: Module, config: str) -> str:
 
 
 def _compiled(module: Module, c_file: Path, config: str, folder: Path) -> Path:
-    """Return the extension module of this interpreter, made from `c_file`."""
+    """Return the object file of `module` for this interpreter, made from `c_file`."""
     name = module.name
-    compile_command, link_command = _commands(config)
     key = _object_digest(module, c_file, config)
-    target = folder / f"{name}.{key}.so"
+    target = folder / f"{name}.{key}.o"
     if not target.exists():
         _say(f"cc     {config:8} {name} ({tag()})")
-        with _new_file(target) as path, tempfile.TemporaryDirectory(prefix="whorl-") as scratch:
-            object_file = f"{scratch}/module.o"
-            _run(name, [*compile_command, f"-I{module.folder}", "-c", str(c_file), "-o", object_file])
-            _run(name, [*link_command, object_file, "-o", str(path)])
+        # Modules in different packages may have the same last name, after which Cython names this function.
+        unique = f"-DPyInit_{name.rpartition('.')[2]}=PyInit_{name.replace('.', '__')}"
+        command = [*_commands(config)[0], unique, f"-I{module.folder}", "-c", str(c_file)]
+        with _new_file(target) as path:
+            _run(name, [*command, "-o", str(path)])
             _check_unchanged(module, key == _object_digest(module, c_file, config))
+    return target
+
+
+def _linked(modules: Sequence[Module], objects: Sequence[Path], config: str, folder: Path) -> Path:
+    """Return the shared object of `modules`, made from their object files."""
+    compile_command, link_command = _commands(config)
+    names = " ".join(module.name for module in modules)
+    tools = f"{names} {_commands(config)} {compiler_version()}"
+    keys = " ".join(path.name for path in objects)
+    target = folder / f"{NAME}.{_digest(f'{tools} {keys}'.encode(), NAMES_SOURCE.read_bytes())}.so"
+    if not target.exists():
+        _say(f"link   {config:8} {NAME} ({tag()})")
+        with _new_file(target) as path, tempfile.TemporaryDirectory(prefix="whorl-") as scratch:
+            own = f"{scratch}/compiled.o"
+            define = f'-DWHORL_MODULES="{names}"'
+            _run(NAME, [*compile_command, define, "-c", str(NAMES_SOURCE), "-o", own])
+            _run(NAME, [*link_command, own, *map(str, objects), "-o", str(path)])
     return target
 
 
@@ -153,6 +177,7 @@ def _commands(config: str) -> tuple[list[str], list[str]]:
     link = shlex.split(f"{variables['LDSHARED']} {os.environ.get('LDFLAGS', '')}")
     if "CC" in os.environ:
         link[: len(shlex.split(variables["CC"]))] = compiler
+    link.append("-Wl,-O1")
     if config == "sanitized":
         link += SANITIZERS
     return [*compiler, *flags, *own], link

@@ -29,7 +29,7 @@ def build_tree(config: str) -> Path:
     with alone_in(tree):
         built = extensions.build(compiled_modules(), config)
         wanted = {path.relative_to(SOURCES): path for path in _source_files()}
-        wanted |= {extensions.file_name(module): path for module, path in built.items()}
+        wanted[extensions.file_name()] = built
         for name, path in wanted.items():
             _copy(path, tree / name)
         _delete_all_but(tree, wanted)

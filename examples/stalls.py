@@ -78,6 +78,7 @@ async def main():
         await asyncio.create_task(handle(call), name=call.__name__)
         await asyncio.sleep(1.2)  # The log has one line in a second.
     del heap
+    await asyncio.sleep(0.2)
     stalls = len(inspected.stalls())
     await be_starved(inspected)
     await asyncio.sleep(0.2)

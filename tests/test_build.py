@@ -17,7 +17,7 @@ import pytest
 
 import whorl
 from build_tools import extensions
-from build_tools.sources import ROOT, Module, compiled_modules, inputs
+from build_tools.sources import ROOT, SOURCES, Module, compiled_modules, inputs
 
 EXTENSION_SUFFIXES = tuple(importlib.machinery.EXTENSION_SUFFIXES)
 
@@ -33,8 +33,8 @@ def test_every_module_is_what_the_build_says(expected_build: str) -> None:
         if not item.name.endswith("__main__")
     ]
     found = {name for name in names if loaded_from(name).endswith(EXTENSION_SUFFIXES)}
-    wanted = {module.name for module in compiled_modules()} if expected_build == "compiled" else set()
-    assert found == wanted
+    compiled = {extensions.NAME, *(module.name for module in compiled_modules())}
+    assert found == (compiled if expected_build == "compiled" else set())
 
 
 def test_whorl_says_which_build_it_is(expected_build: str) -> None:
@@ -133,30 +133,130 @@ needs_cython = pytest.mark.skipif(
 )
 
 
+def built(folder: Path) -> dict[Module, Path]:
+    """Build the small package; return the newest object file of each module."""
+    modules = compiled_modules(folder)
+    extensions.build(modules, "release")
+    cache = folder.parent / "cache"
+    return {
+        module: max(cache.glob(f"objects-*/{module.name}.*.o"), key=lambda path: path.stat().st_mtime_ns)
+        for module in modules
+    }
+
+
 @pytest.mark.slow
 @needs_cython
 def test_build_compiles_only_changed_modules_again(folder: Path) -> None:
-    modules = shapes, square = compiled_modules(folder)
-    first = extensions.build(modules, "release")
-    assert extensions.build(modules, "release") == first
+    shapes, square = compiled_modules(folder)
+    first = built(folder)
+    assert built(folder) == first
     square.source.write_text(square.source.read_text() + "\nMORE = 1\n")
-    second = extensions.build(modules, "release")
+    second = built(folder)
     assert (second[shapes] == first[shapes], second[square] == first[square]) == (True, False)
     shapes.declarations.write_text("cdef class Shape:\n    cdef public long size\n")
-    third = extensions.build(modules, "release")
+    third = built(folder)
     assert (third[shapes] == first[shapes], third[square] == second[square]) == (False, False)
 
 
 @pytest.mark.slow
 @needs_cython
 def test_a_changed_header_compiles_only_what_includes_it_and_translates_nothing(folder: Path) -> None:
-    modules = shapes, square = compiled_modules(folder)
-    first = extensions.build(modules, "release")
+    shapes, square = compiled_modules(folder)
+    first = built(folder)
     translated = set((folder.parent / "cache").glob("c-release/*.c"))
     (folder / "whorl/word.h").write_text("#define WORD 256\n")
-    second = extensions.build(modules, "release")
+    second = built(folder)
     assert (second[shapes] == first[shapes], second[square] == first[square]) == (True, False)
     assert set((folder.parent / "cache").glob("c-release/*.c")) == translated
+
+
+@pytest.fixture
+def installed(folder: Path) -> Path:
+    """Return the small package, with its shared object and what finds modules in it."""
+    (folder / "whorl/__init__.py").write_text("import whorl.compiled_modules\n")
+    shutil.copy(SOURCES / "whorl/compiled_modules.py", folder / "whorl")
+    for package in ("one", "other"):
+        (folder / f"whorl/{package}").mkdir()
+        (folder / f"whorl/{package}/__init__.py").touch()
+        (folder / f"whorl/{package}/same.py").write_text(f"package = {package!r}\nmodule = __name__\n")
+        (folder / f"whorl/{package}/same.pxd").touch()
+    shutil.copyfile(extensions.build(compiled_modules(folder), "release"), folder / extensions.file_name())
+    return folder
+
+
+def printed(folder: Path, program: str) -> str:
+    """Return what a program prints that has the small package."""
+    command = [sys.executable, "-W", "ignore", "-c", program]  # one without the GIL warns
+    environment = {"PYTHONPATH": str(folder), "PATH": ""}
+    return subprocess.check_output(command, env=environment, text=True, timeout=60).rstrip("\n")
+
+
+@pytest.mark.slow
+@needs_cython
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        pytest.param(
+            "from whorl.one import same; from whorl.other import same as s; print(same.package, s.package)",
+            "one other",
+            id="two with one last name",
+        ),
+        pytest.param(
+            "from whorl.other import same as s; print(s.__name__, s.module, s.__spec__.name, s.__package__)",
+            "whorl.other.same whorl.other.same whorl.other.same whorl.other",
+            id="names",
+        ),
+        pytest.param(
+            "from whorl import shapes, square; print(square.area(shapes.Shape(3)), shapes.Shape.__module__)",
+            "9 whorl.shapes",
+            id="a class that another cimports",
+        ),
+        pytest.param(
+            "import pathlib; from whorl import plain, shapes, _compiled;"
+            " print(pathlib.Path(plain.__file__).name, shapes.__file__ == _compiled.__file__)",
+            "plain.py True",
+            id="files",
+        ),
+    ],
+)
+def test_modules_of_one_shared_object_are_their_own(installed: Path, program: str, expected: str) -> None:
+    assert printed(installed, program) == expected
+
+
+@pytest.mark.slow
+@needs_cython
+def test_a_module_that_the_shared_object_lacks_is_imported_uncompiled(installed: Path) -> None:
+    (installed / "whorl/later.py").write_text("")
+    (installed / "whorl/later.pxd").touch()
+    program = "import pathlib; from whorl import later; print(pathlib.Path(later.__file__).name)"
+    assert printed(installed, program) == "later.py"
+
+
+@pytest.mark.slow
+@needs_cython
+def test_a_package_without_its_shared_object_is_imported_uncompiled(installed: Path) -> None:
+    (installed / extensions.file_name()).unlink()
+    program = "import pathlib; from whorl import shapes; print(pathlib.Path(shapes.__file__).name)"
+    assert printed(installed, program) == "shapes.py"
+
+
+@pytest.mark.slow
+@needs_cython
+def test_a_shared_object_that_cannot_be_loaded_is_an_error(installed: Path) -> None:
+    (installed / extensions.file_name()).write_bytes(b"not what it was")
+    program = "try: import whorl\nexcept ImportError as error: print(type(error).__name__)"
+    assert printed(installed, program) == "ImportError"
+
+
+@pytest.mark.slow
+@needs_cython
+def test_a_changed_list_of_modules_links_again(folder: Path) -> None:
+    modules = compiled_modules(folder)
+    both = extensions.build(modules, "release")
+    one = extensions.build(modules[:1], "release")
+    assert both != one
+    assert extensions.build(modules, "release") == both
+    assert both.exists()
 
 
 @needs_cython
@@ -210,10 +310,10 @@ SOURCE_SUFFIXES = [*[".h"] * 2, *[".pxd"] * 2, *[".py"] * 4, ".typed"]
 
 @pytest.mark.slow
 @needs_cython
-def test_a_compiled_wheel_holds_extension_modules_and_their_sources(folder: Path) -> None:
+def test_a_compiled_wheel_holds_one_shared_object_and_the_sources(folder: Path) -> None:
     answer, contents = wheel(folder, WHORL_BUILD="compiled")
     assert answer.returncode == 0, answer.stdout
-    assert contents == sorted([*SOURCE_SUFFIXES, ".so", ".so"])
+    assert contents == sorted([*SOURCE_SUFFIXES, ".so"])
 
 
 @pytest.mark.slow

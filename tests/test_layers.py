@@ -19,7 +19,7 @@ from types import ModuleType
 
 import pytest
 
-from build_tools import sources
+from build_tools import extensions, sources
 from tests.source_trees import Source, all_sources
 
 pytestmark = pytest.mark.text
@@ -102,7 +102,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "sim.checks": ("sim.wire", "sim.files"),
     "sim.world": ("aio.runners", "sim", "sim.chance", "sim.wire", "sim.files", "sim.process", "sim.checks"),
     "sim.patches": ("sim", "sim.files", "sim.process", "sim.world"),
-    "sim.running": ("sim", "sim.chance", "sim.wire", "sim.world", "sim.patches"),
+    "sim.running": ("sim", "sim.chance", "sim.wire", "sim.process", "sim.world", "sim.patches"),
 }
 # The packages above the rooms, and the modules of Whorl that each imports: faces, which show public names,
 # and programs.
@@ -110,19 +110,27 @@ ABOVE: dict[str, tuple[str, ...]] = {
     "whorl.core": ("whorl.core",),
     "whorl.handles": ("whorl.handles",),
     "whorl.aio": (),
-    "whorl": ("whorl.core", "whorl.handles", "whorl.aio", "whorl.fs", "whorl.inspector"),
+    "whorl": (
+        *("whorl.compiled_modules", "whorl.core", "whorl.handles", "whorl.aio"),
+        *("whorl.fs", "whorl.inspector"),
+    ),
+    "whorl.compiled_modules": (extensions.NAME,),
     "whorl.fs": ("whorl.aio.files",),
     "whorl.__main__": ("whorl.cli",),
-    "whorl.cli": ("whorl", "whorl.launcher", "whorl.report", "whorl.inspector"),
+    "whorl.cli": ("whorl", "whorl.launcher", "whorl.report", "whorl.inspector", "whorl.sim"),
     "whorl.launcher": ("whorl",),
     "whorl.report": ("whorl", "whorl.uring"),
     "whorl.sim": ("whorl.sim",),
+    "whorl.sim.command": ("whorl.sim",),
+    "whorl.sim.hypothesis": ("whorl.sim",),
+    "whorl.sim.pytest_plugin": ("whorl.sim",),
     "whorl.system": (),
     "whorl.uring": ("whorl.system",),
 }
 LARGEST_ROOM = 14  # files
 KNOWS_ASYNCIO = ("aio", "whorl.aio", "whorl.launcher", "inspector", "sim", "whorl.sim")
-KNOWS_PYTEST = ("whorl.inspector.pytest_plugin",)
+KNOWS_PYTEST = ("whorl.inspector.pytest_plugin", "whorl.sim.pytest_plugin")
+KNOWS_HYPOTHESIS = ("whorl.sim.hypothesis",)
 KNOWS_EXPORTER = {
     "prometheus_client": ("whorl.inspector.prometheus",),
     "opentelemetry": ("whorl.inspector.opentelemetry",),
@@ -130,7 +138,7 @@ KNOWS_EXPORTER = {
 KNOWS_CLICK = (
     *("whorl.cli", "whorl.__main__"),
     *("whorl.inspector.asking.commands", "whorl.inspector.asking.recording_commands"),
-    "whorl.inspector.view_commands",
+    *("whorl.inspector.view_commands", "whorl.sim.command"),
 )
 KNOWS_TEXTUAL = ("whorl.inspector.views.live",)
 
@@ -194,10 +202,13 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.report": (os,),
     # They stand in the place of Python's functions, or measure how long a run takes.
     "whorl.sim.files.inodes": (os,),  # the type of a file's status
+    "whorl.sim.command": (os, subprocess, time),
     "whorl.sim.patches.clocks": (time,),
     "whorl.sim.patches.files": (os,),
     "whorl.sim.patches.sockets": (os, select, socket),
     "whorl.sim.process.file_calls": (os,),  # the same
+    "whorl.sim.running.check": (time,),
+    "whorl.sim.running.shrink": (time,),
     "whorl.sim.world.world": (time,),
     "whorl.system": (os, time),
     "whorl.uring": (os,),
@@ -216,7 +227,7 @@ def room_of(name: str) -> str | None:
 
 def module_of(name: str) -> str:
     """Return the module that an imported name comes from: it, or what contains it."""
-    names = {source.name for source in all_sources()}
+    names = {source.name for source in all_sources()} | {extensions.NAME}
     return name if name in names else name.rpartition(".")[0]
 
 
@@ -265,6 +276,8 @@ def test_a_module_imports_only_the_standard_library_besides(source: Source) -> N
             assert source.name in KNOWS_CLICK, where
         elif package == "pytest":
             assert source.name in KNOWS_PYTEST, where
+        elif package == "hypothesis":
+            assert source.name in KNOWS_HYPOTHESIS, where
         elif package in ("textual", "rich"):  # which Textual needs
             assert source.name in KNOWS_TEXTUAL, where
         elif package in KNOWS_EXPORTER:

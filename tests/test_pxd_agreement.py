@@ -292,6 +292,13 @@ def test_compiled_modules_have_no_return_in_an_except_clause(source: Source) -> 
 
 
 @EACH
+def test_compiled_modules_ask_for_no_file_of_their_own(source: Source) -> None:
+    """All of them lie in one shared object, which does not stand where the `.py` stands."""
+    names = {node.id for node in compiled_nodes(source.tree) if isinstance(node, ast.Name)}
+    assert "__file__" not in names
+
+
+@EACH
 def test_compiled_modules_index_from_the_front(source: Source) -> None:
     """Without `wraparound`, `items[-1]` reads what lies before the list."""
     negative = [
@@ -352,6 +359,7 @@ ONE_CLASS = "class A:\n    def __init__(self):\n        self.x = 1\n    def f(se
             "",
             "cdef inline object f():\n    try: g()\n    except OSError:\n        return 1",
         ),
+        (test_compiled_modules_ask_for_no_file_of_their_own, "x = __file__", ""),
         (test_compiled_modules_index_from_the_front, "x = [1][-1]", ""),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os as _os
 import typing as _typing
 
+from whorl import compiled_modules as _compiled_modules  # noqa: F401 - it finds the modules below
 from whorl import handles
 from whorl.aio.loop.event_loop import EventLoop
 from whorl.aio.runners.driver import Driver

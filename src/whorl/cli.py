@@ -1,4 +1,4 @@
-"""The commands: `whorl run` and `whorl info`, and those of the inspector."""
+"""The commands: `whorl run` and `whorl info`, those of the inspector, and those of the simulator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,28 @@ from whorl import launcher, report
 from whorl.inspector import view_commands as views
 from whorl.inspector.asking import commands as asking
 from whorl.inspector.asking import recording_commands as recorded
-from whorl.inspector.settings import DEFAULT_THRESHOLD, duration
+from whorl.inspector.settings import duration
+
+_ABOUT_SIM = """Run programs in simulated worlds, from seeds.
+
+Exit codes: 0 without a finding, 1 with one, 2 for wrong arguments, 3 for runs that are not deterministic.
+"""
+
+
+class _Simulator(click.Group):
+    """The group `whorl sim`, which imports the simulator only when one of its commands is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return self._loaded().list_commands(ctx)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return self._loaded().get_command(ctx, cmd_name)
+
+    def _loaded(self) -> click.Group:
+        from whorl.sim.command import sim
+
+        return sim
+
 
 _FOR_THE_PROGRAM = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 
@@ -50,14 +71,11 @@ def run(
 
 
 def _inspect(threshold: str | None) -> None:
-    """Start the inspector, in the place of one that the environment asked for."""
+    """Start the inspector. The threshold comes before that of the environment."""
     from whorl.inspector import inspector
 
     try:
-        seconds = DEFAULT_THRESHOLD if threshold is None else duration(threshold)
-        if (running := inspector.current()) is not None:
-            running.stop()
-        inspector.start(threshold=seconds)
+        inspector.start_from_outside(**({} if threshold is None else {"threshold": duration(threshold)}))
     except ValueError as error:
         raise click.UsageError(str(error)) from None
 
@@ -75,3 +93,4 @@ for _command in (
     *(recorded.dump, recorded.trace, recorded.report),
 ):
     commands.add_command(_command)
+commands.add_command(_Simulator("sim", help=_ABOUT_SIM))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import whorl
+from build_tools.sources import SOURCES
 from whorl.core.handle import Handle
 
 #: They act on the whole process, on descriptors that are not theirs, or do not come back by design.
@@ -102,8 +103,9 @@ def in_source(owner: type, name: str) -> Parameters | None:
 @cache
 def classes_in(module: str) -> dict[str, list[ast.stmt]]:
     """Return the bodies of the classes of a module."""
-    file = Path(sys.modules[module].__file__ or "")
-    source = file.with_name(file.name.partition(".")[0] + ".py")
+    source = SOURCES / (module.replace(".", "/") + ".py")
+    if not source.is_file():
+        source = Path(sys.modules[module].__file__ or "").with_suffix(".py")
     if not source.is_file():
         return {}
     nodes = ast.parse(source.read_text(encoding="utf-8")).body

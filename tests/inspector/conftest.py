@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,6 +11,18 @@ from typing import Any
 import pytest
 
 from whorl.inspector import Inspector, Stall, inspector
+
+
+@pytest.fixture(autouse=True, scope="session")
+def directory_of_the_tests() -> Iterator[None]:
+    """Let recordings be made in a directory of the tests: children that are killed leave theirs."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with (
+        tempfile.TemporaryDirectory(prefix="whorl-tests-", dir=memory) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("WHORL_INSPECT_DIR", os.path.join(folder, "inspected"))
+        yield
 
 
 @pytest.fixture

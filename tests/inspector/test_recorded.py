@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.simulated_kernel import SimulatedHost, SimulatedKernel
 from tests.core.loop_fakes import in_child
 from tests.inspector.conftest import StallsSeen
+from whorl import sim
 from whorl.core.recording import layout
 from whorl.inspector import Inspector, Recording, read
 from whorl.inspector.recorded import MOST_STALL, fitted
@@ -175,9 +175,9 @@ def test_stall_is_cut_to_its_place() -> None:
 
 
 def test_a_simulated_world_is_recorded_in_memory(inspect: Inspect, folder: Path, tmp_path: Path) -> None:
-    loop: Any = whorl.EventLoop(kernel=SimulatedKernel(), host=SimulatedHost())
-    inspected = inspect(loop=loop, ring=RING)
-    try:
+    with sim.open_world(patches=sim.Patches(0)) as world:
+        loop: Any = world.main.loop
+        inspected = inspect(loop=loop, ring=RING)
         loop.run_until_complete(asyncio.sleep(1))
         inspected.mark("inside")
         assert inspected.watchdog is None
@@ -185,8 +185,6 @@ def test_a_simulated_world_is_recorded_in_memory(inspect: Inspect, folder: Path,
         assert not folder.exists()
         copy = read(inspected.dump(tmp_path / "copy"))
         assert (copy.pid, marks(copy)) == (0, ["inside"])
-    finally:
-        loop.close()
 
 
 def test_copies_are_written_at_stalls_and_the_last_are_kept(inspect: Inspect, folder: Path) -> None:

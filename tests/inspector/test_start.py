@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -157,6 +158,95 @@ def test_a_wrong_variable_is_one_warning_and_the_program_runs(environment: dict[
     assert answer.stdout == "ran\n"
     assert answer.stderr.count("\n") == 1
     assert "Nothing is inspected" in answer.stderr
+
+
+STARTS_ITSELF = """
+import asyncio, whorl
+from whorl.inspector.inspector import current
+loop = whorl.new_event_loop()
+inspected = whorl.inspector.start({arguments})
+assert current() is inspected
+print(inspected.settings.threshold, inspected.settings.ring >> 20, inspected.settings.record_all)
+assert whorl.inspector.start({arguments}) is inspected
+try:
+    whorl.inspector.start(threshold=9, ring=1 << 24, keep=3)
+except ValueError as error:
+    print("runs already" in str(error))
+loop.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("variable", "arguments", "shown"),
+    [
+        ("1", "", "0.1 8 False"),
+        ("1", "threshold=0.05", "0.05 8 False"),
+        ("1", "ring=1 << 21, record_all=True", "0.1 2 True"),
+        ("threshold=70ms", "threshold=0.05", "0.07 8 False"),
+        ("threshold=70ms", "threshold=0.05, ring=1 << 21", "0.07 2 False"),
+        ("ring=4MiB,all=1", "loop, threshold=0.05, ring=1 << 21", "0.05 4 True"),
+    ],
+)
+def test_the_program_takes_over_what_the_variable_started_and_what_that_names_stays(
+    variable: str, arguments: str, shown: str
+) -> None:
+    code = STARTS_ITSELF.format(arguments=arguments)
+    answer = output_of(code, WHORL_INSPECT=variable)
+    assert (answer.stdout.splitlines(), answer.stderr) == ([shown, "True"], "")
+
+
+TAKES_OVER = """
+import asyncio, whorl
+from whorl.core.recording.layout import MARK
+async def main():
+    first = whorl.inspector.inspector.current()
+    first.mark("begun")
+    inspected = whorl.inspector.start({arguments})
+    await asyncio.sleep(0)
+    inspected.mark("gone on")
+    recording = whorl.inspector.read(inspected.recording)
+    names = [recording.name(event.name_id) for event in recording.events() if event.kind == MARK]
+    watched = inspected.loops() == [asyncio.get_running_loop()]
+    print(inspected is first, names, len(recording.loops()), watched)
+whorl.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ("threshold=0.05", "True ['begun', 'gone on'] 1 True"),
+        ("record_all=True", "False ['gone on'] 1 True"),
+    ],
+)
+def test_a_loop_that_runs_is_recorded_on_by_the_program_that_takes_over(arguments: str, shown: str) -> None:
+    answer = output_of(TAKES_OVER.format(arguments=arguments), WHORL_INSPECT="1")
+    assert (answer.stdout.strip(), answer.stderr) == (shown, "")
+
+
+def test_settings_of_the_variable_hold_after_a_stop() -> None:
+    code = "from whorl.inspector import start\nwith start(): pass\nprint(start().settings.threshold)"
+    assert output_of(code, WHORL_INSPECT="threshold=70ms").stdout == "0.07\n"
+
+
+def test_the_command_line_comes_before_the_variable_and_the_program(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import whorl; s = whorl.inspector.start(threshold=0.05, ring=1 << 21).settings\n"
+        "print(s.threshold, s.ring >> 20, s.keep)"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-m", "whorl", "run", "--inspect-threshold", "60ms", script],
+        env={
+            **os.environ,
+            "PYTHONPATH": ":".join(filter(None, sys.path)),
+            "WHORL_INSPECT": "threshold=70ms,keep=3",
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (answer.stdout, answer.stderr) == ("0.06 2 3\n", "")
 
 
 def test_a_text_is_shown_without_control_characters() -> None:

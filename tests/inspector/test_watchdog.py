@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 
 import whorl
-from tests.aio.simulated_kernel import SimulatedKernel
 from tests.core.loop_fakes import in_child
 from tests.inspector.conftest import StallsSeen
+from whorl import sim
 from whorl.inspector import Inspector, Stall
 from whorl.inspector.inspector import current
 from whorl.inspector.watching import looks
@@ -352,11 +352,10 @@ def test_a_watched_loop_ends_where_it_would_unwatched(inspect: Inspect) -> None:
 
 def test_a_simulated_world_has_no_watchdog(inspect: Inspect) -> None:
     threads = threading.active_count()
-    loop = whorl.EventLoop(kernel=SimulatedKernel())
-    assert inspect(loop=loop).watchdog is None
-    assert current() is not None
-    assert threading.active_count() == threads
-    loop.close()
+    with sim.open_world(patches=sim.Patches(0)) as world:
+        assert inspect(loop=world.main.loop).watchdog is None
+        assert current() is not None
+        assert threading.active_count() == threads
 
 
 def test_the_inspector_starts_no_thread_before_a_loop_runs(inspect: Inspect) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import signal
 import threading
@@ -13,6 +12,7 @@ from whorl.inspector.asking import directory
 from whorl.inspector.recorded import Recorded
 from whorl.inspector.settings import Settings, signal_named
 from whorl.inspector.watching.stacks import is_unused
+from whorl.inspector.watching.text import warn
 
 
 class Dumps:
@@ -43,12 +43,12 @@ class Dumps:
             if number is None:
                 continue
             if not is_unused(number):
-                _warn(f"{name} writes no recording: the signal is used already")
+                warn(f"{name} writes no recording: the signal is used already")
                 continue
             try:
                 signal.signal(number, self._signalled)
             except (OSError, ValueError) as error:
-                _warn(f"{name} writes no recording: {error}")
+                warn(f"{name} writes no recording: {error}")
             else:
                 self._handled[number] = self._signalled
 
@@ -84,7 +84,7 @@ class Dumps:
                 finally:
                     os.close(place)
         except OSError as error:
-            _warn(f"No copy of the recording was written: {error}")
+            warn(f"No copy of the recording was written: {error}")
 
     def _write_into(self, place: int) -> None:
         name = f"whorl-{os.getpid()}-{self._number + 1}.recording"
@@ -95,8 +95,3 @@ class Dumps:
         while len(self._names) > self._settings.keep:
             with contextlib.suppress(OSError):
                 os.unlink(self._names.pop(0), dir_fd=place)
-
-
-def _warn(text: str) -> None:
-    with contextlib.suppress(Exception):
-        logging.getLogger("whorl.inspector").warning("%s", text)

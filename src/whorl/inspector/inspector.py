@@ -7,9 +7,9 @@ loops from outside: they are not changed and call nothing.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,12 @@ from whorl.inspector.settings import (
 from whorl.inspector.tables import handles as handles_
 from whorl.inspector.tables import tasks as tasks_
 from whorl.inspector.watching.stalls import Stall
+from whorl.inspector.watching.text import warn
 from whorl.inspector.watching.watchdog import Watchdog, has_real_clock
 
 _current: Inspector | None = None
+#: The settings that the environment or the command line names; None: neither asked for the inspector.
+_outside: dict[str, Any] | None = None
 
 
 class Inspector:
@@ -42,6 +45,8 @@ class Inspector:
     def __init__(self, loop: Loop | None, settings: Settings) -> None:
         self.loop = loop
         self.settings = settings
+        #: Whether the program itself has called `start`.
+        self.is_asked_for = False
         self._at_stop: list[Callable[[], object]] = []
         #: The thread that looks for stalls; None if the loop lives in a simulated world.
         self.watchdog: Watchdog | None = None
@@ -68,6 +73,14 @@ class Inspector:
             self._dumps.start()
         if self.watchdog is not None:
             self.watchdog.start()
+
+    def change_threshold(self, settings: Settings) -> bool:
+        """Take over settings if only their threshold is another one; return whether that was so."""
+        if replace(self.settings, threshold=settings.threshold) != settings or self.watchdog is None:
+            return False
+        self.settings = settings
+        self.watchdog.set_threshold(settings.threshold)
+        return True
 
     @property
     def recording(self) -> Path | None:
@@ -193,19 +206,63 @@ def start(
     copy is written then, and the last `keep` copies stay.
 
     A second call with equal arguments returns the same inspector, one with others raises ValueError.
+    The call takes over an inspector that `WHORL_INSPECT`, `whorl run --inspect` or `whorl attach` started.
+    Settings that these name stay, and every loop is watched. The arguments decide the rest.
+
     Raises TypeError and ValueError for wrong arguments, and RuntimeError for a closed loop.
     """
-    global _current
-    settings = settings_.checked(threshold, signal, socket, recording, ring, record_all, dump_on, keep)
+    arguments: dict[str, Any] = {
+        "threshold": threshold,
+        "signal": signal,
+        "socket": socket,
+        "recording": recording,
+        "ring": ring,
+        "record_all": record_all,
+        "dump_on": dump_on,
+        "keep": keep,
+    }
+    settings = settings_.checked(**arguments)
     if loop is not None and not isinstance(loop, Loop):
         raise TypeError(f"loop must be a loop of Whorl's or None, not {loop!r}")
-    running = _current
-    if running is not None:
-        if running.loop is loop and running.settings == settings:
-            return running
-        raise ValueError(f"the inspector runs already, with {running.settings!r}; stop it first")
+    if _outside is not None:
+        loop, settings = None, settings_.checked(**arguments | _outside)
     if loop is not None and loop.is_closed():
         raise RuntimeError("Event loop is closed")
+    running = _current
+    if running is not None and (running.is_asked_for or (running.loop, running.settings) == (loop, settings)):
+        if running.loop is not loop or running.settings != settings:
+            raise ValueError(f"the inspector runs already, with {running.settings!r}; stop it first")
+    else:
+        running = _started(loop, settings)
+    running.is_asked_for = True
+    return running
+
+
+def start_from_outside(**named: Any) -> None:
+    """Start with these arguments of `start`, which the program's own call does not change.
+
+    Without any, an inspector that runs goes on as it is.
+    """
+    global _outside
+    before = _outside
+    try:
+        _outside = (before or {}) | named
+        settings = settings_.checked(**_outside)
+        if _current is None or named:
+            _started(None, settings)
+    except BaseException:
+        _outside = before
+        raise
+
+
+def _started(loop: Loop | None, settings: Settings) -> Inspector:
+    """Return an inspector with these settings, in the place of one that runs."""
+    global _current
+    running = _current
+    if running is not None and running.loop is loop and running.change_threshold(settings):
+        return running
+    if running is not None:
+        running.stop()
     inspector = Inspector(loop, settings)
     _current = inspector
     atexit.register(inspector.stop)
@@ -223,17 +280,9 @@ def start_from_environment() -> None:
     try:
         arguments: dict[str, Any] | None = settings_.from_environment(os.environ.get("WHORL_INSPECT", ""))
         if arguments is not None:
-            start(**arguments)
+            start_from_outside(**arguments)
     except Exception as error:  # A variable must not keep a server from starting.
-        _warn(f"Nothing is inspected: {error}")
-
-
-def _warn(text: str) -> None:
-    """Log a warning; a program that makes warnings of the log fatal goes on as well."""
-    import logging
-
-    with contextlib.suppress(Exception):
-        logging.getLogger("whorl.inspector").warning("%s", text)
+        warn(f"Nothing is inspected: {error}")
 
 
 def read(source: int | str | os.PathLike[str]) -> Recording:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import mmap
 import os
 import sys
@@ -19,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from whorl.core.recording import layout
+from whorl.core.recording.loop_recorder import open_loop
 from whorl.core.recording.recorder import Recorder
 from whorl.inspector.asking import directory
 from whorl.inspector.recordings import file
@@ -27,6 +27,7 @@ from whorl.inspector.settings import Settings
 from whorl.inspector.tables.task_kinds import know_all_tasks
 from whorl.inspector.watching import runs
 from whorl.inspector.watching.stalls import Stall
+from whorl.inspector.watching.text import warn
 from whorl.inspector.watching.watchdog import Watchdog, has_real_clock
 
 MOST_STALL = layout.STALL_SIZE - 4
@@ -144,7 +145,7 @@ class Recorded:
                 return
             know_all_tasks()
             self._close_ended()
-            opened = self._memory_for(loop).recorder.open_loop(loop)
+            opened = open_loop(self._memory_for(loop).recorder, loop)
             if opened is None:
                 return  # There are many loops: this one is not recorded.
             number = id(loop)
@@ -189,7 +190,7 @@ class Recorded:
             self._end_with_child()
         except OSError as error:
             path = None
-            _warn(f"Only this process can read its recording: {error}")
+            warn(f"Only this process can read its recording: {error}")
         if memory is None:
             memory = file.own(file.size_of(ring))
         file.lay_out(memory, ring, started=directory.start_time("self") or 0)
@@ -238,7 +239,8 @@ class Recorded:
     def _note_look(self) -> None:
         with self._lock:
             if self._real is not None:
-                self._real.recorder.alive(time.monotonic_ns())
+                starved = 0 if self._watchdog is None else self._watchdog.starved
+                self._real.recorder.alive(time.monotonic_ns(), starved)
         if self.at_look is not None:
             self.at_look()
 
@@ -317,8 +319,3 @@ def fitted(stall: Stall) -> bytes:
 
 def _line(fields: dict[str, Any]) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode()
-
-
-def _warn(text: str) -> None:
-    with contextlib.suppress(Exception):
-        logging.getLogger("whorl.inspector").warning("%s", text)

@@ -47,8 +47,8 @@ class Settings:
 
 
 def checked(
-    threshold: float,
-    signal: int | None,
+    threshold: float = DEFAULT_THRESHOLD,
+    signal: int | None = DEFAULT_SIGNAL,
     socket: bool = True,
     recording: bool | str | os.PathLike[str] = True,
     ring: int = DEFAULT_RING,
@@ -140,13 +140,12 @@ def _signal_number(text: str) -> int | None:
         return int(signals.SIGRTMAX) - 4
     if text.lower() in ("none", *OFF):
         return None
-    name = text.upper() if text.upper().startswith("SIG") else f"SIG{text.upper()}"
-    named: Any = getattr(signals, name, None)
-    if not isinstance(named, signals.Signals):
+    named = signal_named(text.upper() if text.upper().startswith("SIG") else f"SIG{text.upper()}")
+    if named is None:
         named = int(text) if text.isdecimal() else 0
     if named not in signals.valid_signals():
         raise ValueError(f"WHORL_INSPECT_SIGNAL is the number or the name of a signal, not {text!r}")
-    return int(named)
+    return named
 
 
 def size(text: str) -> int:

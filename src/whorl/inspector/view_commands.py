@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whorl.inspector.asking.commands import AS_JSON, PID, width
-from whorl.inspector.asking.commands import _reporting as reporting
+from whorl.inspector.asking.commands import AS_JSON, PID, reporting, width
 from whorl.inspector.settings import duration
 
 if TYPE_CHECKING:
@@ -142,7 +141,8 @@ def _echo(lines: Any) -> None:
 def metrics(pid: int, form: str, labels: tuple[str, ...]) -> None:
     """Print the figures of a process's loops for Prometheus.
 
-    The process need not answer. The text is one for the textfile collector of node_exporter.
+    The process need not answer. The text is one for the textfile collector of node_exporter. The utilization
+    is that of a tenth of a second.
     """
     from whorl.inspector.asking import finding
     from whorl.inspector.views import exposition
@@ -152,7 +152,12 @@ def metrics(pid: int, form: str, labels: tuple[str, ...]) -> None:
         added = exposition.labels_of(labels)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    families = exposition.families(Reading.of(finding.recording_of(pid, events=0)), added)
+    earlier = None
+    reading = Reading.of(finding.recording_of(pid, events=0))
+    if reading.found.is_living:
+        time.sleep(ONCE_INTERVAL)
+        earlier, reading = reading, Reading.of(finding.recording_of(pid, events=0))
+    families = exposition.families(reading, added, earlier)
     click.echo(
         exposition.as_text(families) if form == "prometheus" else exposition.as_json(families), nl=False
     )

@@ -12,7 +12,8 @@ import pytest
 from tests.core.loop_fakes import SECOND, ObedientClock
 from whorl.core import Loop, Probe
 from whorl.core.recording import layout
-from whorl.core.recording.recorder import LoopRecorder, Recorder
+from whorl.core.recording.loop_recorder import LoopRecorder, open_loop
+from whorl.core.recording.recorder import Recorder
 from whorl.handles import Timer
 from whorl.inspector.recordings.recording import Event, Recording
 
@@ -46,7 +47,7 @@ class Recorded:
 
     def watch(self, loop: Any) -> LoopRecorder:
         """Record a loop from now on."""
-        opened = self.recorder.open_loop(loop)
+        opened = open_loop(self.recorder, loop)
         assert opened is not None
         loop._set_recorder(opened)
         return opened
@@ -146,11 +147,11 @@ def test_recorder_says_that_it_is_alive_and_that_it_ends(recorded: Recorded) -> 
 
 def test_slot_of_a_closed_loop_is_used_again(recorded: Recorded) -> None:
     loops = [Loop() for _ in range(layout.LOOPS + 1)]
-    opened = [recorded.recorder.open_loop(loop) for loop in loops]
+    opened = [open_loop(recorded.recorder, loop) for loop in loops]
     assert opened[-1] is None
     assert opened[3] is not None
     opened[3].close()
-    again = recorded.recorder.open_loop(loops[-1])
+    again = open_loop(recorded.recorder, loops[-1])
     assert again is not None
     assert again.number == 17
     assert [loop.number for loop in recorded.read().loops()] == [1, 2, 3, *range(5, 18)]
@@ -162,12 +163,12 @@ def test_slot_of_a_closed_loop_is_used_again(recorded: Recorded) -> None:
 
 
 def test_loop_is_not_recorded_twice(recorded: Recorded, loop: Loop) -> None:
-    first = recorded.recorder.open_loop(loop)
+    first = open_loop(recorded.recorder, loop)
     with pytest.raises(RuntimeError, match="recorded already"):
-        recorded.recorder.open_loop(loop)
+        open_loop(recorded.recorder, loop)
     assert first is not None
     first.close()
-    assert recorded.recorder.open_loop(loop) is not None
+    assert open_loop(recorded.recorder, loop) is not None
 
 
 def test_slot_of_a_lost_recorder_is_free(recorded: Recorded) -> None:

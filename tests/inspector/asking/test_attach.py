@@ -98,11 +98,18 @@ def test_process_without_whorl_is_refused_and_gets_none(begin: Begin) -> None:
 
 
 @can_attach
-def test_inspector_that_cannot_begin_says_why(begin: Begin) -> None:
+def test_inspector_that_runs_already_goes_on_as_it_is(begin: Begin) -> None:
     process, _ = begin(SERVER.replace("asyncio, whorl", "asyncio, whorl\nwhorl.inspector.start(threshold=3)"))
+    code, output, _ = run("attach", process.pid)
+    assert (code, output) == (0, f"process {process.pid} is inspected\n")
+
+
+@can_attach
+def test_inspector_that_cannot_begin_says_why(begin: Begin) -> None:
+    process, _ = begin(SERVER, WHORL_INSPECT_SIGNAL="SIGNOTHING")
     code, _, errors = run("attach", process.pid)
     assert code == 6
-    assert "ValueError: the inspector runs already" in errors
+    assert "ValueError: WHORL_INSPECT_SIGNAL" in errors
 
 
 @can_attach

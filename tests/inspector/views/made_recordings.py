@@ -113,6 +113,7 @@ def of_this_process(**header: Any) -> Made:
 
 def busy_server(made: Made, now_ns: int) -> Made:
     """Fill a recording as that of a server that has been stuck for 3.2 seconds."""
+    made.word(layout.STARVED_AT, 5)
     step, task, other = (
         made.name("handle_order"),
         made.name("order 4711"),

@@ -183,6 +183,12 @@ def test_loop_of_an_open_world_is_run_by_others(world: sim.World) -> None:
     assert loop.run_until_complete(sleep()) == pytest.approx(40, abs=1e-3)
 
 
+def test_loop_of_an_open_world_may_be_late() -> None:
+    for seed in range(30):
+        with sim.open_world(seed, faults=sim.Faults(cpu=1.0)) as world:
+            world.main.loop.run_until_complete(asyncio.sleep(0.0001))
+
+
 def test_hosts_go_on_while_the_loop_of_an_open_world_sleeps(world: sim.World) -> None:
     other = world.host("other")
 

@@ -36,11 +36,13 @@ def test_all_clocks_of_a_host_agree(exact: Run) -> None:
 def test_calendar_shows_the_time_of_the_world(exact: Run) -> None:
     async def main() -> tuple[datetime.datetime, str]:
         await asyncio.sleep(3000)
-        return datetime.datetime.now(datetime.timezone.utc), time.strftime("%Y-%m-%d %H:%M")
+        return datetime.datetime.now(datetime.UTC), time.strftime("%Y-%m-%d %H:%M")
 
     moment, text = exact(main)
     assert type(moment).__name__ == "datetime"
-    assert moment.replace(second=0, microsecond=0) == datetime.datetime(2030, 1, 1, 0, 50, tzinfo=datetime.UTC)
+    assert moment.replace(second=0, microsecond=0) == datetime.datetime(
+        2030, 1, 1, 0, 50, tzinfo=datetime.UTC
+    )
     assert text == "2030-01-01 00:50"
 
 
@@ -139,7 +141,7 @@ def test_world_in_which_nothing_can_happen_is_a_deadlock_that_names_its_tasks() 
     assert finding.kind == "deadlock"
     assert "'the holder' waits at" in finding.text
     assert "test_time.py" in finding.text
-    assert "in hold" in finding.text.replace("test_world_in_which_nothing_can_happen_is_a_deadlock_that_names_its_tasks.<locals>.", "")  # fmt: skip
+    assert "hold for a future" in finding.text
 
 
 def test_tasks_that_spin_are_a_livelock(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,9 @@ from whorl.core.loop.write_coalescer cimport WriteCoalescer
 from whorl.core.handle cimport Completion, Handle, LateCompletion
 from whorl.core.lists cimport empty, only_callback, taken
 from whorl.core.loop.state cimport LoopState
-from whorl.core.recording.recorder cimport LoopRecorder, may_be_step, time_of
+from whorl.core.recording.loop_recorder cimport LoopRecorder
+from whorl.core.recording.slot cimport time_of
+from whorl.core.recording.steps cimport may_be_step
 
 cdef extern from "Python.h":
     unsigned long thread_number "PyThread_get_thread_ident"() noexcept
@@ -74,16 +76,11 @@ cdef class LoopExecution(LoopState):
     cdef object _run_closing(self)
     @cython.locals(
         size=Py_ssize_t, done=Py_ssize_t, index=Py_ssize_t, watched=bint, entry=Runnable, collector=WriteCoalescer,
-        collects=bint, timed=bint
+        collects=bint, timed=bint, followed=bint, recorder=LoopRecorder
     )
     cdef object _run_batch(self, list batch, list queue)
     @cython.locals(now=int64_t)
     cdef object _begin_batch(self, LoopRecorder recorder)
-    @cython.locals(
-        size=Py_ssize_t, done=Py_ssize_t, index=Py_ssize_t, watched=bint, entry=Runnable, collector=WriteCoalescer,
-        collects=bint
-    )
-    cdef object _run_recorded(self, LoopRecorder recorder, list batch, list queue)
     cdef object _run_step(self, object context, object called, object argument)
     @cython.locals(now=int64_t)
     cdef object _note_callback(self)

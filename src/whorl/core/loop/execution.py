@@ -21,7 +21,7 @@ except ImportError:
     from whorl.core import cython_shim as cython
 
 if TYPE_CHECKING:
-    from whorl.core.recording.recorder import LoopRecorder
+    from whorl.core.recording.loop_recorder import LoopRecorder
 
 if not cython.compiled:
     from whorl.core.callback import (
@@ -34,7 +34,8 @@ if not cython.compiled:
     )
     from whorl.core.figures import has_histograms, note
     from whorl.core.lists import empty, only_callback, taken
-    from whorl.core.recording.recorder import may_be_step, time_of
+    from whorl.core.recording.slot import time_of
+    from whorl.core.recording.steps import may_be_step
 
 
 class LoopExecution(LoopState):
@@ -244,18 +245,26 @@ class LoopExecution(LoopState):
             self._notify_probe("handle_closed", handle)
 
     def _run_batch(self, batch: list[Any], queue: list[Any]) -> None:
-        """Run all of `batch`, and empty it; if an error ends the run, the rest goes to `queue`."""
+        """Run all of `batch`, and empty it; if an error ends the run, the rest goes to `queue`.
+
+        Turns that a recorded callback runs are a part of that callback.
+        """
         size = len(batch)
         done = 0
-        watched = self._debug or self._observed or self._run_hook is not None
-        if watched and self._recorder is not None and not self._recorder._in_call:
-            self._run_recorded(self._recorder, batch, queue)
-            return
-        timed = not self._until_sample and not watched and has_histograms(self._figures)
+        recorder = self._recorder
+        if recorder is not None and recorder._in_call:
+            recorder = None
+        watched = self._debug or (self._observed and self._probe is not None) or self._run_hook is not None
+        timed = (
+            not self._until_sample and not watched and not self._observed and has_histograms(self._figures)
+        )
         self._callbacks += size
         note(self._figures, BATCH, size)
         collector = self._collector
         collects = collector.is_on
+        followed = collects or timed or recorder is not None
+        if recorder is not None:
+            self._begin_batch(recorder)
         if not cython.compiled:
             entry: Any = None  # An interrupt may come before the first entry is taken.
         try:
@@ -267,10 +276,13 @@ class LoopExecution(LoopState):
                 try:
                     for index in range(done, size):
                         done = index + 1
-                        if collects:
-                            collector.callback_begins(size - done)
                         fetch(batch, index + ENTRIES_AHEAD)
                         entry = taken(batch, index)
+                        if followed:
+                            if collects:
+                                collector.callback_begins(size - done)
+                            if recorder is not None:
+                                recorder._begin(entry)
                         if watched:
                             self._run_instrumented(entry)
                         elif not cython.compiled:
@@ -286,77 +298,26 @@ class LoopExecution(LoopState):
                         else:
                             entry._execute()
                             recycle_guarded(entry)
-                        if timed:
-                            self._note_callback()
-                        if collects:
-                            collector.callback_ended()
+                        if followed:
+                            if recorder is not None:
+                                recorder._end(entry, time_of(recorder))
+                            elif timed:
+                                self._note_callback()
+                            if collects:
+                                collector.callback_ended()
                 except BaseException as error:
-                    if timed:
+                    if recorder is not None:
+                        recorder._end(entry, self._kernel.now())
+                    elif timed:
                         self._note_callback()
                     self._report_callback_error(entry, error)
-                    if timed:
-                        self._callback_began = self._kernel.now()  # after the exception handler
+                    if recorder is not None:
+                        recorder._last_ns = self._kernel.now()  # after the exception handler
+                    elif timed:
+                        self._callback_began = self._kernel.now()
         finally:
-            if not cython.compiled:
-                entry = None  # A traceback may keep this frame, which must not keep a failed task.
-            if done < size:
-                self._callbacks -= size - done
-                queue[:0] = batch[done:]
-            empty(batch)
-            if collects:
-                collector.batch_ended()
-
-    def _run_recorded(self, recorder: LoopRecorder, batch: list[Any], queue: list[Any]) -> None:
-        """Do what `_run_batch` does, and record it.
-
-        Turns that a callback runs are a part of that callback.
-        """
-        size = len(batch)
-        done = 0
-        watched = self._debug or self._probe is not None or self._run_hook is not None
-        self._callbacks += size
-        note(self._figures, BATCH, size)
-        collector = self._collector
-        collects = collector.is_on
-        self._begin_batch(recorder)
-        if not cython.compiled:
-            entry: Any = None  # An interrupt may come before the first entry is taken.
-        try:
-            if collects:
-                collector.batch_began()
-            while done < size:
-                try:
-                    for index in range(done, size):
-                        done = index + 1
-                        if collects:
-                            collector.callback_begins(size - done)
-                        fetch(batch, index + ENTRIES_AHEAD)
-                        entry = taken(batch, index)
-                        recorder._begin(entry)
-                        if watched:
-                            self._run_instrumented(entry)
-                        elif not cython.compiled:
-                            entry._execute()  # with no other frame that a traceback could keep
-                        elif type(entry) is Callback:
-                            if not run_catching(entry, False):
-                                reraise_pending()
-                        elif type(entry) is not GuardedCallback:
-                            entry._execute()
-                        elif has_single_reference(entry):  # only this frame has it: nobody can cancel it
-                            if not run_catching(entry, True):
-                                reraise_pending()
-                        else:
-                            entry._execute()
-                            recycle_guarded(entry)
-                        recorder._end(entry, time_of(recorder))
-                        if collects:
-                            collector.callback_ended()
-                except BaseException as error:
-                    recorder._end(entry, self._kernel.now())
-                    self._report_callback_error(entry, error)
-                    recorder._last_ns = self._kernel.now()  # after the exception handler
-        finally:
-            recorder._batch_ends()
+            if recorder is not None:
+                recorder._batch_ends()
             if not cython.compiled:
                 entry = None  # A traceback may keep this frame, which must not keep a failed task.
             if done < size:

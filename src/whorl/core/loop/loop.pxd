@@ -6,7 +6,7 @@ from whorl.core.figures cimport Figures, has_histograms, note, note_away
 from whorl.core.kernel.kernel cimport clock_is_patched
 from whorl.core.lists cimport append
 from whorl.core.loop.lifecycle cimport LoopLifecycle
-from whorl.core.recording.recorder cimport LoopRecorder
+from whorl.core.recording.loop_recorder cimport LoopRecorder
 from whorl.core.timers.timed_callback cimport TimedCallback, new_timer, new_timer_after
 from whorl.core.timers.heap cimport TimerHeap
 

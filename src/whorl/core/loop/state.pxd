@@ -5,7 +5,7 @@ from whorl.core.callback cimport AbstractLoop, Callback, Runnable, current_threa
 from whorl.core.figures cimport Figures, add_ones, has_histograms
 from whorl.core.handle cimport Handle
 from whorl.core.kernel.kernel cimport Kernel
-from whorl.core.recording.recorder cimport LoopRecorder
+from whorl.core.recording.loop_recorder cimport LoopRecorder
 from whorl.core.timers.heap cimport TimerHeap
 from whorl.core.timers.timed_callback cimport TimedCallback, deadline_of
 

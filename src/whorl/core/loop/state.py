@@ -33,7 +33,7 @@ except ImportError:
 
 if TYPE_CHECKING:
     from whorl.core.probe import Probe
-    from whorl.core.recording.recorder import LoopRecorder
+    from whorl.core.recording.loop_recorder import LoopRecorder
 
 if not cython.compiled:
     from whorl.core.figures import add_ones, has_histograms

@@ -27,10 +27,11 @@ ALIVE_AT: Final = 96
 #: Offset, size of one, and number of: slots of loops, bytes of names, stalls, events.
 REGIONS_AT: Final = 104
 REGIONS: Final = struct.Struct("<12Q")
-#: How many bytes of names are used; how many stalls there were, and how many events were ever written.
+#: How many bytes of names are used; how many stalls, events and starved callbacks there were.
 NAMES_USED_AT: Final = 200
 STALLS_WRITTEN_AT: Final = 208
 EVENTS_WRITTEN_AT: Final = 216
+STARVED_AT: Final = 224
 #: The version of Whorl, that of Python, and the command line with NUL between its words. All are UTF-8, are
 #: cut, and end with NUL.
 WHORL_AT: Final = 256

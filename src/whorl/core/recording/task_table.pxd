@@ -10,6 +10,8 @@ cdef extern from "whorl/core/recording/tasks.h":
     PyObject *referent "whorl_referent"(PyObject *reference) noexcept
 
 cdef Py_ssize_t LEAST_LIMIT
+cdef int CANCELLED
+cdef int FAILED
 
 
 cdef struct TaskRecord:
@@ -39,6 +41,22 @@ cdef class TaskTable:
     cdef Py_ssize_t _mask
     cdef Py_ssize_t _count
     cdef Py_ssize_t _limit
+
+
+cdef class EndedRow:
+    cdef str _coroutine
+    cdef int64_t _tasks
+    cdef int64_t _cancelled
+    cdef int64_t _failed
+    cdef int64_t _steps
+    cdef int64_t _busy_ns
+    cdef int64_t _scheduled_ns
+    cdef int64_t _idle_ns
+    cdef int64_t _longest_ns
+    cdef int64_t _wakes
+    cdef int64_t _self_wakes
+
+    cdef object _add(self, Record record, int64_t now, int flags)
 
 
 cdef inline Record no_record() noexcept:

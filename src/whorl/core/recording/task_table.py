@@ -9,6 +9,8 @@ from __future__ import annotations
 import weakref
 from typing import Any, NamedTuple
 
+from whorl.core.recording import layout
+
 try:
     import cython
 except ImportError:
@@ -117,6 +119,8 @@ if not cython.compiled:
 
 
 LEAST_LIMIT = 64
+CANCELLED = layout.CANCELLED
+FAILED = layout.FAILED
 
 
 class TaskTable:
@@ -133,3 +137,58 @@ class TaskTable:
 
     def __dealloc__(self) -> None:
         end_table(self)
+
+
+class EndedRow:
+    """The figures of the ended tasks of one coroutine function."""
+
+    __slots__ = (
+        "_busy_ns",
+        "_cancelled",
+        "_coroutine",
+        "_failed",
+        "_idle_ns",
+        "_longest_ns",
+        "_scheduled_ns",
+        "_self_wakes",
+        "_steps",
+        "_tasks",
+        "_wakes",
+    )
+
+    def __init__(self, coroutine: str) -> None:
+        self._coroutine = coroutine
+        self._tasks = self._cancelled = self._failed = self._steps = 0
+        self._busy_ns = self._scheduled_ns = self._idle_ns = self._longest_ns = 0
+        self._wakes = self._self_wakes = 0
+
+    def _add(self, record: Any, now: int, flags: int) -> None:
+        self._tasks += 1
+        if flags == CANCELLED:
+            self._cancelled += 1
+        elif flags == FAILED:
+            self._failed += 1
+        self._steps += record.steps
+        self._busy_ns += record.busy_ns
+        self._scheduled_ns += record.scheduled_ns
+        self._idle_ns += max(0, now - record.made_ns - record.busy_ns - record.scheduled_ns)
+        if record.longest_ns > self._longest_ns:
+            self._longest_ns = record.longest_ns
+        self._wakes += record.wakes
+        self._self_wakes += record.self_wakes
+
+    def shown(self) -> EndedTasks:
+        """Return the row."""
+        return EndedTasks(
+            self._coroutine,
+            self._tasks,
+            self._cancelled,
+            self._failed,
+            self._steps,
+            self._busy_ns,
+            self._scheduled_ns,
+            self._idle_ns,
+            self._longest_ns,
+            self._wakes,
+            self._self_wakes,
+        )

@@ -26,6 +26,7 @@ from whorl.inspector.asking import directory
 from whorl.inspector.recordings.doing import plain
 from whorl.inspector.tables import handles, tasks
 from whorl.inspector.tables.wording import shown, type_name
+from whorl.inspector.watching.text import warn
 
 VERSION = 1
 LONGEST_REQUEST = 64 * 1024
@@ -68,7 +69,7 @@ class Answers:
             self._end_with_child()
         except (OSError, RuntimeError) as error:
             self._close_all()
-            _warn(f"Nobody can ask about this process: {error}")
+            warn(f"Nobody can ask about this process: {error}")
 
     def _end_with_child(self) -> None:
         """Let a child of `multiprocessing`, which ends without `atexit`, remove its file."""
@@ -276,11 +277,6 @@ def is_allowed(connection: socket.socket) -> bool:
 
 def _line(answer: Request) -> bytes:
     return json.dumps(answer, separators=(",", ":")).encode() + b"\n"
-
-
-def _warn(text: str) -> None:
-    with contextlib.suppress(Exception):
-        logging.getLogger("whorl.inspector").warning("%s", text)
 
 
 # The tables, as JSON. They are put into text row by row: to write a long one at once would hold the

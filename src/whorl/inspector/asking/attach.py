@@ -18,7 +18,7 @@ import tempfile
 import time
 
 from whorl.inspector.asking import directory, places
-from whorl.inspector.asking.client import Failed, NotInspected, NotOurs
+from whorl.inspector.asking.client import Failed, NotInspected, user_of
 
 #: The seconds for which the process may take to run the file.
 PATIENCE = 5.0
@@ -36,7 +36,7 @@ def begin(folder):
         answer = "none"
     else:
         try:
-            whorl.inspector.start()
+            whorl.inspector.inspector.start_from_outside()
             answer = "begun"
         except Exception as error:
             answer = f"failed {type(error).__name__}: {error}"
@@ -76,12 +76,7 @@ class Refused(Failed):
 
 def attach(pid: int) -> None:
     """Let the inspector begin in a process of the user's. Raises Failed."""
-    try:
-        user = os.stat(f"/proc/{pid}").st_uid
-    except OSError:
-        raise NotInspected(f"there is no process {pid}") from None
-    if os.geteuid() not in (user, 0):
-        raise NotOurs(pid)
+    user = user_of(pid)
     began = directory.start_time(pid)
     python = _interpreter(pid)
     _check(pid, python)

@@ -74,14 +74,20 @@ def ask(pid: int, do: str, **details: Any) -> Any:
     return answer["ok"]
 
 
-def _connected(pid: int) -> socket.socket:
-    """Return a connection to a process's socket."""
+def user_of(pid: int) -> int:
+    """Return the user of a process that this one may ask. Raises NotInspected and NotOurs."""
     try:
         user = os.stat(f"/proc/{pid}").st_uid
     except OSError:
         raise NotInspected(f"there is no process {pid}") from None
     if os.geteuid() not in (user, 0):
         raise NotOurs(pid)
+    return user
+
+
+def _connected(pid: int) -> socket.socket:
+    """Return a connection to a process's socket."""
+    user = user_of(pid)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.settimeout(PATIENCE)
@@ -101,7 +107,7 @@ def _found(connection: socket.socket, pid: int, user: int) -> str | None:
     name = f"{places.own_number(pid)}-{directory.start_time(pid)}.sock"
     for folder in places.folders(pid, user):
         try:
-            place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            place = places.opened(folder, user)
         except PermissionError:
             if folder.startswith("/proc/"):
                 continue  # Other users' roots are closed to most.
@@ -109,8 +115,6 @@ def _found(connection: socket.socket, pid: int, user: int) -> str | None:
         except OSError:
             continue
         try:
-            if os.fstat(place).st_uid != user:
-                continue
             _connect(connection, f"/proc/self/fd/{place}/{name}")
             if _peer(connection) in (pid, 0):
                 return os.path.join(folder, name)

@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from whorl.inspector.asking import client, stuck
+from whorl.inspector.recordings.recording import NotARecording
 from whorl.inspector.tables.tasks import TaskFigures, cut, summary, tree_of, wait_text
 from whorl.inspector.tables.waits import TaskWait
 from whorl.inspector.tables.wording import count, shown
@@ -28,23 +29,26 @@ NARROWEST = 8
 Rows = list[list[str]]
 
 
-def _reporting(command: Callable[..., None]) -> Callable[..., None]:
+def reporting(command: Callable[..., None]) -> Callable[..., None]:
     """Let a command end with the exit code of what failed."""
 
     @functools.wraps(command)
-    def reporting(*args: Any, **options: Any) -> None:
+    def reported(*args: Any, **options: Any) -> None:
         try:
             command(*args, **options)
         except client.NoAnswer as error:
             click.echo(f"whorl: {error}{stuck.known_of(options['pid'])}", err=True)
             sys.exit(error.code)
-        except client.Failed as error:
+        except (client.Failed, NotARecording) as error:
             click.echo(f"whorl: {error}", err=True)
-            sys.exit(error.code)
+            sys.exit(error.code if isinstance(error, client.Failed) else stuck.CUT_OR_NEWER)
         except BrokenPipeError:  # The reader, such as `head`, has seen enough.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except OSError as error:
+            click.echo(f"whorl: {error.filename or 'the output'}: {error.strerror}", err=True)
+            sys.exit(1)
 
-    return reporting
+    return reported
 
 
 @click.command()
@@ -52,7 +56,7 @@ def _reporting(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--tree", "as_tree", is_flag=True, help="Each task under the one that waits for it.")
 @AS_JSON
 @click.option("--waiting-for", type=click.IntRange(0), metavar="FD", help="Only those that wait for it.")
-@_reporting
+@reporting
 def tasks(pid: int, as_tree: bool, as_json: bool, waiting_for: int | None) -> None:
     """Show the tasks of a process, and what each waits for.
 
@@ -115,7 +119,7 @@ def _wait(row: TaskFigures) -> str:
 @click.command()
 @PID
 @AS_JSON
-@_reporting
+@reporting
 def handles(pid: int, as_json: bool) -> None:
     """Show the handles of a process: connections, servers, pipes, watched descriptors."""
     loops = client.ask(pid, "handles")
@@ -156,7 +160,7 @@ def _size(number: int | None) -> str:
 @click.command()
 @click.argument("source", metavar="PID|FILE")
 @AS_JSON
-@_reporting
+@reporting
 def stalls(source: str, as_json: bool) -> None:
     """Show what has blocked the loops of a process: where, how long, and why.
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from whorl.core.recording import layout
 from whorl.inspector.asking import directory, places
-from whorl.inspector.asking.client import NotInspected, NotOurs
+from whorl.inspector.asking.client import NotInspected, user_of
 from whorl.inspector.recordings.recording import NotARecording, Recording, read_file
 
 NAME = re.compile(r"(\d{1,19})-(\d{1,19})\.recording")
@@ -54,12 +54,10 @@ def recording_of(pid: int, *, events: int | None = None) -> Found:
     With `events`, only so many of the last events are read. Raises Failed, which has the code of a command.
     """
     try:
-        user: int | None = os.stat(f"/proc/{pid}").st_uid
-    except OSError:
+        user: int | None = user_of(pid)
+    except NotInspected:  # It has ended.
         user = None
     if user is not None:
-        if os.geteuid() not in (user, 0):
-            raise NotOurs(pid)
         name = f"{places.own_number(pid)}-{directory.start_time(pid)}.recording"
         for folder in places.folders(pid, user):
             found = _read(folder, name, pid, user, events)
@@ -116,7 +114,7 @@ def _folders_of_all() -> list[tuple[str, int]]:
 def _names_in(folder: str, user: int) -> list[str]:
     """Return the names of recordings in a directory of the user's."""
     try:
-        place = _opened(folder, user)
+        place = places.opened(folder, user)
     except OSError:
         return []
     try:
@@ -127,22 +125,13 @@ def _names_in(folder: str, user: int) -> list[str]:
         os.close(place)
 
 
-def _opened(folder: str, user: int) -> int:
-    """Return a descriptor of a directory that is this user's. Raises OSError."""
-    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    if os.fstat(place).st_uid != user:
-        os.close(place)
-        raise PermissionError
-    return place
-
-
 def _read(folder: str, name: str, pid: int, user: int, events: int | None) -> Found | None:
     """Return a recording in a directory of the user's; None if there is none that can be read."""
     matched = NAME.fullmatch(name)
     if matched is None:
         return None
     try:
-        place = _opened(folder, user)
+        place = places.opened(folder, user)
     except OSError:
         return None
     try:

@@ -15,6 +15,15 @@ def folders(pid: int, user: int) -> list[str]:
     return [*paths, *(f"/proc/{pid}/root{path}" for path in paths)]
 
 
+def opened(folder: str, user: int) -> int:
+    """Return a descriptor of a directory that is this user's. Raises Refused for another one, and OSError."""
+    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    if os.fstat(place).st_uid != user:
+        os.close(place)
+        raise directory.Refused(f"{folder} belongs to another user")
+    return place
+
+
 def own_folders(user: int) -> list[str]:
     """Return the directories of a user, as this process's environment and the defaults have them."""
     environments: tuple[dict[str, str], ...] = (

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import click
 
 from whorl.core.recording import layout
-from whorl.inspector.asking import client, finding, traced_run
+from whorl.inspector.asking import finding, traced_run
+from whorl.inspector.asking.commands import reporting
 from whorl.inspector.recordings import page
 from whorl.inspector.recordings import trace as trace_
-from whorl.inspector.recordings.recording import NotARecording, Recording, read_file
+from whorl.inspector.recordings.recording import Recording, read_file
 
-CUT_OR_NEWER = 7  # the exit code
 #: How many of the last seconds of a living process a trace has.
 SECONDS_OF_PROCESS = 10.0
 STATES = {
@@ -25,26 +23,6 @@ STATES = {
     "died": "it died and left this recording",
     "finished": "it has ended",
 }
-
-
-def _reporting(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command end with the exit code of what failed."""
-
-    @functools.wraps(command)
-    def reporting(*args: Any, **options: Any) -> None:
-        try:
-            command(*args, **options)
-        except client.Failed as error:
-            click.echo(f"whorl: {error}", err=True)
-            sys.exit(error.code)
-        except NotARecording as error:
-            click.echo(f"whorl: {error}", err=True)
-            sys.exit(CUT_OR_NEWER)
-        except OSError as error:
-            click.echo(f"whorl: {error.filename or 'the output'}: {error.strerror}", err=True)
-            sys.exit(1)
-
-    return reporting
 
 
 def _read(target: str) -> tuple[Recording, str, str]:
@@ -79,7 +57,7 @@ def _opened(path: str) -> Any:
 @click.command()
 @click.argument("pid", type=click.IntRange(1))
 @click.option("-o", "--output", metavar="FILE", help="The file; by default whorl-PID.recording.")
-@_reporting
+@reporting
 def dump(pid: int, output: str | None) -> None:
     """Save what a process has recorded: its last events, its figures, its stalls.
 
@@ -98,7 +76,7 @@ def dump(pid: int, output: str | None) -> None:
 @click.argument("target", metavar="FILE | PID")
 @click.option("-o", "--output", metavar="FILE", help="The page; by default it is named after the recording.")
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Only what happened last.")
-@_reporting
+@reporting
 def report(target: str, output: str | None, seconds: float | None) -> None:
     """Make a page of a recording: what blocked the loop, where the time went.
 
@@ -137,7 +115,7 @@ class _Trace(click.Command):
 @click.option("--all", "record_all", is_flag=True, help="Of a program: record short callbacks, too.")
 @click.argument("target", metavar="PROGRAM | FILE | PID")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@_reporting
+@reporting
 def trace(
     output: str | None, seconds: float | None, record_all: bool, target: str, arguments: tuple[str, ...]
 ) -> None:

@@ -12,6 +12,7 @@ from whorl.inspector.recordings.doing import all_stalls, doing
 from whorl.inspector.recordings.recording import NotARecording, read_file
 
 LEAST_STUCK_NS = 50_000_000
+CUT_OR_NEWER = 7  # the exit code for a recording that is cut, or of a newer version
 
 
 class Stalls(NamedTuple):
@@ -47,7 +48,7 @@ def _stalls_in(path: str) -> Stalls:
     try:
         recording = read_file(path)
     except NotARecording as error:
-        raise client.Failed(f"{path}: {error}", 7) from None
+        raise client.Failed(f"{path}: {error}", CUT_OR_NEWER) from None
     except OSError as error:
         raise client.Failed(
             f"{path} is neither a process's number nor a recording: {error.strerror}", 2

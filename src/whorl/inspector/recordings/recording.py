@@ -82,6 +82,7 @@ class Recording:
         self.alive_ns: int
         self.clock_ns, self.state, self.alive_ns = struct.unpack_from("<3q", data, layout.CLOCK_AT)
         self.stalls_written = self._word(layout.STALLS_WRITTEN_AT)
+        self.starved = self._word(layout.STARVED_AT)
         self.events_written = self._word(layout.EVENTS_WRITTEN_AT)
         self.whorl = self._text(layout.WHORL_AT, 32)
         self.python = self._text(layout.PYTHON_AT, 32)

@@ -8,7 +8,7 @@ from asyncio import tasks
 from typing import Any
 
 from whorl.aio.futures.task import Task
-from whorl.core.recording.recorder import TaskKind, know_tasks
+from whorl.core.recording.steps import TaskKind, know_tasks
 
 
 class _NoLoop:

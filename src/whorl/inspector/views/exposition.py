@@ -22,13 +22,15 @@ from whorl.inspector.views.exported import (
     HISTOGRAMS,
     PREFIX,
     STALLS,
+    STARVED,
     TASKS,
     TIME,
     UNITS,
+    UTILIZATION,
     Figure,
     cumulated,
 )
-from whorl.inspector.views.pictures import Reading, times_of
+from whorl.inspector.views.pictures import Reading, times_of, utilization
 
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _OWN_LABELS = ("loop", "direction", "state", "kind", "le")
@@ -66,8 +68,11 @@ def labels_of(texts: Iterable[str]) -> Labels:
     return tuple(labels)
 
 
-def families(reading: Reading, added: Labels = ()) -> Iterator[Family]:
-    """Yield the figures of the loops that are open; each sample has these labels besides its own."""
+def families(reading: Reading, added: Labels = (), earlier: Reading | None = None) -> Iterator[Family]:
+    """Yield the figures of the loops that are open; each sample has these labels besides its own.
+
+    The utilization is that since an earlier reading; without one, since the loop began.
+    """
     loops = [loop for loop in reading.loops.values() if loop.fields["state"] == 1]
     numbered = [(loop, (*added, ("loop", str(loop.number)))) for loop in loops]
     for figure in COUNTERS:
@@ -106,11 +111,15 @@ def families(reading: Reading, added: Labels = ()) -> Iterator[Family]:
             Sample(name, (*labels, (label, "all")), _value(loop, figure.name)) for loop, labels in numbered
         ]
         yield Family(name, "gauge", figure.text, samples)
+    name = _name(UTILIZATION)
+    used = [Sample(name, labels, utilization(reading, loop, earlier)) for loop, labels in numbered]
+    yield Family(name, "gauge", UTILIZATION.text, used)
     for figure in HISTOGRAMS:
         yield _histogram(figure, numbered)
-    name = _name(STALLS)
-    stalls = Sample(f"{name}_total", added, reading.found.recording.stalls_written)
-    yield Family(name, "counter", STALLS.text, [stalls])
+    recording = reading.found.recording
+    for figure, seen in ((STALLS, recording.stalls_written), (STARVED, recording.starved)):
+        name = _name(figure)
+        yield Family(name, "counter", figure.text, [Sample(f"{name}_total", added, seen)])
 
 
 def _name(figure: Figure) -> str:

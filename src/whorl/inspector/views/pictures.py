@@ -162,8 +162,6 @@ class Reading:
 def picture(now: Reading, earlier: Reading | None) -> ProcessPicture:
     """Return the picture of a process. Without an earlier reading, rates are those since the loop began."""
     found, recording = now.found, now.found.recording
-    if not found.is_living:
-        earlier = None  # Its figures change no more.
     seen = _Events(recording, now.now_ns)
     return ProcessPicture(
         pid=found.pid,
@@ -183,16 +181,32 @@ def picture(now: Reading, earlier: Reading | None) -> ProcessPicture:
     )
 
 
+def _before(now: Reading, loop: RecordedLoop, earlier: Reading | None) -> RecordedLoop | None:
+    """Return what an earlier reading has of a loop, None if it has nothing of this one."""
+    before = None if earlier is None or not now.found.is_living else earlier.loops.get(loop.number)
+    return None if before is None or before.fields["turns"] > loop.fields["turns"] else before
+
+
+def utilization(now: Reading, loop: RecordedLoop, earlier: Reading | None) -> float:
+    """Return which part of the time since an earlier reading a loop was awake; without one, of its runs."""
+    ran_ns, idle_ns = times_of(loop, now.now_ns)
+    over_ns = ran_ns
+    before = _before(now, loop, earlier)
+    if before is not None and earlier is not None:
+        ran_before, idle_before = times_of(before, earlier.now_ns)
+        ran_ns, idle_ns = ran_ns - ran_before, max(0, idle_ns - idle_before)
+        over_ns = now.now_ns - earlier.now_ns
+    return min(1.0, max(0, ran_ns - idle_ns) / over_ns) if over_ns > 0 else 0.0
+
+
 def _loop_picture(now: Reading, loop: RecordedLoop, earlier: Reading | None, seen: _Events) -> LoopPicture:
     fields, counters = loop.fields, loop.counters
-    before = None if earlier is None else earlier.loops.get(loop.number)
-    ran_ns, idle_ns = times_of(loop, now.now_ns)
-    if before is None or earlier is None or before.fields["turns"] > fields["turns"]:
-        ran_before, idle_before, over_ns = 0, 0, ran_ns
+    before = _before(now, loop, earlier)
+    if before is None or earlier is None:
+        over_ns = times_of(loop, now.now_ns)[0]
         fields_before, counters_before = dict.fromkeys(fields, 0), dict.fromkeys(counters, 0)
         recent = loop.histograms
     else:
-        ran_before, idle_before = times_of(before, earlier.now_ns)
         over_ns = now.now_ns - earlier.now_ns
         fields_before, counters_before = before.fields, before.counters
         pairs = zip(loop.histograms, before.histograms, strict=True)
@@ -201,14 +215,12 @@ def _loop_picture(now: Reading, loop: RecordedLoop, earlier: Reading | None, see
     def rate(of: dict[str, int], less: dict[str, int], name: str) -> float:
         return max(0, of[name] - less[name]) * 1e9 / over_ns if over_ns > 0 else 0.0
 
-    ran = ran_ns - ran_before
-    awake = max(0, ran - max(0, idle_ns - idle_before))
     call = _call(now, loop, seen)
     return LoopPicture(
         loop=loop.number,
         state=_state(now, loop, call),
         over=max(0, over_ns) / 1e9,
-        utilization=min(1.0, awake / over_ns) if over_ns > 0 else 0.0,
+        utilization=utilization(now, loop, earlier),
         turns=rate(fields, fields_before, "turns"),
         callbacks=rate(fields, fields_before, "callbacks"),
         events=rate(fields, fields_before, "events"),

@@ -14,6 +14,9 @@ from typing import Any
 #: A decision's place: the name of its stream, and its number there.
 Place = tuple[str, int]
 
+#: When a decision was made, in nanoseconds; and among how many values, or which of several things it picked.
+Moment = tuple[int, Any]
+
 _ALL = (1 << 64) - 1
 _STEP = 0x9E3779B97F4A7C15  # the odd number nearest to 2**64 divided by the golden ratio
 
@@ -24,6 +27,12 @@ def mixed(base: int, count: int) -> int:
     bits = ((bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9) & _ALL
     bits = ((bits ^ (bits >> 27)) * 0x94D049BB133111EB) & _ALL
     return bits ^ (bits >> 31)
+
+
+class Clock:
+    """The time before there is a world; a timeline takes its place."""
+
+    now = 0
 
 
 class Stream:
@@ -44,6 +53,8 @@ class Stream:
         number = self.count
         self.count = number + 1
         decisions = self._decisions
+        if decisions.asked is not None:
+            decisions.asked.append((self.name, number, n))
         if decisions.tape is not None:
             value = decisions.tape.get((self.name, number), 0)
             if value >= n:
@@ -56,7 +67,18 @@ class Stream:
             if decisions.thinned and not decisions.keeps(self.name, number):
                 return 0
         if value:
-            decisions.taken[self.name, number] = value
+            decisions.take(self.name, number, value, n)
+        return value
+
+    def force(self, value: int, n: int) -> int:
+        """Return the next decision, which a strategy has made; a tape still comes first."""
+        decisions = self._decisions
+        if decisions.tape is not None:
+            return self.decide(n)
+        number = self.count
+        self.count = number + 1
+        if value:
+            decisions.take(self.name, number, value, n)
         return value
 
     def happens(self, p: float) -> bool:
@@ -77,8 +99,18 @@ class Decisions:
         self.tape = tape
         self.thinned = thinned
         self.taken: dict[Place, int] = {}
+        self.moments: dict[Place, Moment] = {}  # of the same places
+        self.asked: list[tuple[str, int, int]] | None = (
+            None  # each decision: stream, number, n; None: not kept
+        )
+        self.clock: Any = Clock()  # the world's, once there is a world
         self._streams: dict[str, Stream] = {}
         self.schedule: Scheduler = Scheduler()
+
+    def take(self, name: str, number: int, value: int, among: Any) -> None:
+        """Note a decision that is not 0, and when it was made."""
+        self.taken[name, number] = value
+        self.moments[name, number] = (self.clock.now, among)
 
     def base_of(self, name: str) -> int:
         """Return a number that depends on the seed and a name."""
@@ -102,14 +134,19 @@ class Decisions:
             return 0
         stream = self.stream(name)
         if self.tape is not None:
-            return stream.decide(len(keys))
+            number, value = stream.count, stream.decide(len(keys))
+            if value:
+                self.moments[name, number] = (self.clock.now, keys[value])
+            return value
         number = stream.count
         stream.count = number + 1
+        if self.asked is not None:
+            self.asked.append((name, number, len(keys)))
         value = self.schedule.pick(self, stream, number, keys)
         if value and self.thinned and not self.keeps(name, number):
             value = 0
         if value:
-            self.taken[name, number] = value
+            self.take(name, number, value, keys[value])
         return value
 
     def order(self, name: str, keys: Sequence[Any]) -> list[int]:
@@ -127,6 +164,8 @@ class Decisions:
 
 class Scheduler:
     """Picks at random what comes first among things that may come in any order."""
+
+    cpu_model: int | None = None  #: how the turns' time is drawn; None: as each seed says
 
     def __init__(self, p: float = 0.3) -> None:
         self.p = p

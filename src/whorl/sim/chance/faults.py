@@ -100,11 +100,19 @@ def drawn(faults: Faults | str, decisions: Decisions) -> Faults:
 
 #: How a turn's time is drawn: not at all, at random, in whole milliseconds, or up to the next deadline.
 NONE, RANDOM, GRID, EDGE = range(4)
+CPU_MODELS = 4
 
 
 class Cpu:
     """The time that the turns of a run's loops take. Each seed draws a model and a rate."""
 
     def __init__(self, decisions: Decisions, rate: float) -> None:
-        self.model = decisions.stream("cpu/model").decide(4, 0.8) if rate else NONE
+        model = decisions.stream("cpu/model")
+        forced = decisions.schedule.cpu_model
+        if not rate:
+            self.model = NONE
+        elif forced is None:
+            self.model = model.decide(CPU_MODELS, 0.8)
+        else:
+            self.model = model.force(forced, CPU_MODELS)
         self.rate = rate * (1 + decisions.stream("cpu/rate").decide(3, 0.5)) / 2

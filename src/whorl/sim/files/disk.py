@@ -49,10 +49,18 @@ class Disk:
         self._journal: list[Change] = []  # the changes of names that the disk does not have
         self.capacity: int | None = None  #: how many bytes all files may have; None: any number
         self.opener: Callable[[str, str], Any] | None = None  # how the host's process opens a file
-        self.root = self.new(Directory, 0o755)
-        self.root.links = 1
-        for path in FIRST_DIRECTORIES:
-            self.make_directories(path)
+        self._root: Directory | None = None
+
+    @property
+    def root(self) -> Directory:
+        """The directory that holds all others; made when it is first asked for."""
+        root = self._root
+        if root is None:
+            root = self._root = self.new(Directory, 0o755)
+            root.links = 1
+            for path in FIRST_DIRECTORIES:
+                self.make_directories(path)
+        return root
 
     # For programs and tests.
 

@@ -72,6 +72,9 @@ class File:
         """Return how many bytes were taken, or the negative error number."""
         return -errno.EINVAL
 
+    def await_room(self) -> None:
+        """Note that a write was refused, so that room is an event when there is some."""
+
     def released(self) -> None:
         """End: nobody has a descriptor any more."""
 

@@ -84,6 +84,9 @@ class WriteEnd(PipeEnd):
             channel.send(data)
         return len(data)
 
+    def await_room(self) -> None:
+        self.channel.was_full = True
+
     def released(self) -> None:
         self.channel.send_end()
         self.channel.sender = None

@@ -271,6 +271,10 @@ class StreamSocket(SocketFile):
         milliseconds = self.options.get((socket.IPPROTO_TCP, _USER_TIMEOUT), 0)
         return milliseconds * MILLISECOND if milliseconds else None
 
+    def await_room(self) -> None:
+        if self.outgoing is not None:
+            self.outgoing.was_full = True
+
     # The end.
 
     def fail(self, code: int) -> None:

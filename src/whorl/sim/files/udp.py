@@ -175,7 +175,7 @@ class UdpSocket(DatagramFile):
             return
         if _is_group(ip):
             found = target.udp_ports.find("0.0.0.0", port, lambda sock: ip in sock.groups)
-            found += [sock for sock in target.udp_ports.find(ip, port, lambda sock: sock.name[0] == ip)]
+            found += target.udp_ports.find(ip, port, lambda sock: sock.name[0] == ip)
         elif ip == "255.255.255.255":
             found = target.udp_ports.find("0.0.0.0", port, lambda sock: True)
         else:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import datetime
-import sys
 import time
-from types import BuiltinFunctionType
 from typing import Any
 
 from whorl.sim.patches.current import Replacement, host
-from whorl.sim.process.kernel import LOOK_NS
 
 _gmtime, _localtime, _strftime = time.gmtime, time.localtime, time.strftime
 _RealDatetime: Any = datetime.datetime
@@ -17,7 +14,7 @@ _RealDatetime: Any = datetime.datetime
 
 def _monotonic_ns() -> int:
     running = host()
-    running.spent += LOOK_NS
+    running.spent += running.look_ns or running.looked()
     return running.clock()
 
 
@@ -27,7 +24,7 @@ def _monotonic() -> float:
 
 def _time_ns() -> int:
     running = host()
-    running.spent += LOOK_NS
+    running.spent += running.look_ns or running.looked()
     return running.real_time()
 
 
@@ -100,30 +97,3 @@ CLOCKS: list[Replacement] = [
     (time, "localtime", _local),
     (time, "strftime", _text),
 ]
-
-_found_clocks: tuple[int, list[Replacement]] = (0, [])
-_BY_NAME = {
-    name: replacement for _, name, replacement in CLOCKS if name not in ("strftime", "gmtime", "localtime")
-}
-_ORIGINALS = {name: getattr(time, name) for name in _BY_NAME}
-
-
-def imported_clocks() -> list[Replacement]:
-    """Return the places where modules keep a clock of their own, as `from time import monotonic` does."""
-    global _found_clocks
-    if _found_clocks[0] == len(sys.modules):
-        return _found_clocks[1]
-    found: list[Replacement] = [(datetime, "datetime", SimDatetime)]
-    for name, module in list(sys.modules.items()):
-        if module is None or name.startswith(("whorl.", "datetime")) or name == "time":
-            continue
-        names = vars(module) if hasattr(module, "__dict__") else {}
-        for attribute, value in list(names.items()):
-            if value is _RealDatetime:
-                found.append((module, attribute, SimDatetime))
-            elif isinstance(value, BuiltinFunctionType):
-                clock = value.__name__
-                if _ORIGINALS.get(clock) is value:
-                    found.append((module, attribute, _BY_NAME[clock]))
-    _found_clocks = (len(sys.modules), found)
-    return found

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import importlib
+import importlib._bootstrap
 import random
 import sys
 from contextlib import contextmanager
@@ -11,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.sim.errors import Escaped
 from whorl.sim.patches.chance import CHANCE
-from whorl.sim.patches.clocks import CLOCKS, imported_clocks
+from whorl.sim.patches.clocks import CLOCKS
 from whorl.sim.patches.current import RUNNING, Replacement
 from whorl.sim.patches.files import CHANGES, FILES, check_change, check_open
 from whorl.sim.patches.futures import FUTURES
+from whorl.sim.patches.imported import imported
 from whorl.sim.patches.sockets import SOCKETS, take_socket_class
 from whorl.sim.patches.threads import THREADS
+from whorl.sim.patches.tls import TLS, seeded_tls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from whorl.sim.world.world import World
 
 _MISSING = object()
+_find_and_load = importlib._bootstrap._find_and_load  # type: ignore[attr-defined]
 _REFUSED = {"socket.connect", "socket.bind", "socket.sendto", "subprocess.Popen", "os.fork", "os.system"}
 _is_guarded: list[bool] = []
 _was_frozen: list[bool] = []  # whether the program has frozen its objects before the first world
@@ -33,7 +38,7 @@ class Patches(Flag):
     """The parts of Python that a world replaces."""
 
     TIME = 1  #: clocks: `time`, `datetime`
-    CHANCE = 2  #: `random`, `os.urandom`, `uuid`
+    CHANCE = 2  #: `random`, `os.urandom`, `uuid`, OpenSSL
     SOCKETS = 4  #: `socket`, `select`, pipes, descriptors of files
     THREADS = 8  #: executors, threads, processes, signals
     FUTURES = 16  #: the hashes of futures and tasks
@@ -43,6 +48,7 @@ class Patches(Flag):
 _PARTS: list[tuple[Patches, list[Replacement]]] = [
     (Patches.TIME, CLOCKS),
     (Patches.CHANCE, CHANCE),
+    (Patches.CHANCE, TLS),
     (Patches.SOCKETS, SOCKETS),
     (Patches.SOCKETS, FILES),
     (Patches.THREADS, THREADS),
@@ -62,34 +68,64 @@ def _guard(event: str, args: Any) -> None:
             raise Escaped(f"a system call was made ({event})")
 
 
+class _Installation:
+    """The replacements in Python's modules for a world, and what stood there before."""
+
+    def __init__(self, patches: Patches) -> None:
+        self._patches = patches
+        self._places = [place for part, places in _PARTS if part in patches for place in places]
+        self._former: list[tuple[Any, str, Any]] = []
+
+    def put(self) -> None:
+        """Put the replacements into Python's modules."""
+        places = self._places + imported(self._places, datetimes=Patches.TIME in self._patches)
+        places.append((importlib._bootstrap, "_find_and_load", self._load))
+        self._former = [(owner, name, vars(owner).get(name, _MISSING)) for owner, name, _ in places]
+        for owner, name, replacement in places:
+            setattr(owner, name, replacement)
+
+    def take_out(self) -> None:
+        """Restore what stood there."""
+        for owner, name, value in reversed(self._former):
+            if value is _MISSING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, value)
+        self._former = []
+
+    def _load(self, name: str, import_: Any) -> Any:
+        """Import a module outside the world: it is not loaded again in the next one."""
+        world, RUNNING.world = RUNNING.world, None
+        state = random.getstate()
+        self.take_out()
+        try:
+            return _find_and_load(name, import_)
+        finally:
+            self.put()
+            random.setstate(state)
+            RUNNING.world = world
+
+
 @contextmanager
 def installed(patches: Patches = Patches.ALL) -> Iterator[None]:
     """Let the world that runs stand in Python's modules for the time of a `with` block."""
-    places = [place for part, places in _PARTS if part in patches for place in places]
-    if Patches.TIME in patches:
-        places += imported_clocks()
     if Patches.SOCKETS in patches:
         take_socket_class()
         if not _is_guarded:
             _is_guarded.append(True)
             sys.addaudithook(_guard)
-    former = [(owner, name, vars(owner).get(name, _MISSING)) for owner, name, _ in places]
+    installation = _Installation(patches)
     state = random.getstate() if Patches.CHANCE in patches else None
     collects = gc.isenabled()
     if not _was_frozen:
         _was_frozen.append(gc.get_freeze_count() > 0)  # This is slow, so it is asked once.
     gc.freeze()  # A collection looks only at what the world has made.
     try:
-        for owner, name, replacement in places:
-            setattr(owner, name, replacement)
+        installation.put()
         gc.disable()
         yield
     finally:
-        for owner, name, value in reversed(former):
-            if value is _MISSING:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, value)
+        installation.take_out()
         if state is not None:
             random.setstate(state)
         if not _was_frozen[0]:
@@ -99,7 +135,7 @@ def installed(patches: Patches = Patches.ALL) -> Iterator[None]:
 
 
 @contextmanager
-def running(world: World, patches: Patches) -> Iterator[None]:
+def running(world: World, patches: Patches, tls: str = "seeded") -> Iterator[None]:
     """Let a world run. Raises RuntimeError inside another one."""
     if RUNNING.world is not None:
         raise RuntimeError("a world runs already; worlds do not run inside each other")
@@ -107,6 +143,7 @@ def running(world: World, patches: Patches) -> Iterator[None]:
         RUNNING.world = world
         random.seed(world.decisions.base_of("random"))
         try:
-            yield
+            with seeded_tls(tls if Patches.CHANCE in patches else "real"):
+                yield
         finally:
             RUNNING.world = None

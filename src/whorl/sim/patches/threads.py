@@ -82,6 +82,14 @@ def _refuse_program(self: Any, args: Any, *rest: Any, **options: Any) -> None:
     raise RealProgram(f"program {args!r} was started")
 
 
+def _cores(pid: int = 0) -> set[int]:
+    return set(range(CORES))
+
+
+def _count_cores() -> int:
+    return CORES
+
+
 def _process_id() -> int:
     return host().process_id
 
@@ -102,6 +110,9 @@ def _kill(pid: int, number: int) -> None:
     host().process.kill(pid, number)
 
 
+#: How many processors a host has, for programs that ask.
+CORES = 4
+
 THREADS: list[Replacement] = [
     (threading.Thread, "start", _start_thread),
     (pools.ThreadPoolExecutor, "_adjust_thread_count", _plan_job),
@@ -111,8 +122,12 @@ THREADS: list[Replacement] = [
     (os, "system", _refuse_system),
     (subprocess.Popen, "__init__", _refuse_program),
     (os, "getpid", _process_id),
+    (os, "cpu_count", _count_cores),
+    (os, "sched_getaffinity", _cores),
     (os, "kill", _kill),
     (signal, "signal", _set_handler),
     (signal, "getsignal", _handler),
     (signal, "raise_signal", _raise_signal),
 ]
+if hasattr(os, "process_cpu_count"):  # since Python 3.13
+    THREADS.append((os, "process_cpu_count", _count_cores))

@@ -6,6 +6,7 @@ call its methods, so they need no code of their own.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 from hashlib import blake2b
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from whorl.sim.chance.faults import Faults
     from whorl.sim.process.owner import ProcessHost
 
-#: What a look at the clock costs, so that a loop that waits for a time ends.
-LOOK_NS = 50
-
 #: How many calls are noted before they go into the digest.
 _BATCH = 512
 
@@ -50,16 +48,24 @@ class Digest:
         self._hash = blake2b(digest_size=12)
         self._calls: list[tuple[Any, ...]] = []
         self.kept: list[tuple[Any, ...]] | None = [] if keeps else None
+        self.tasks: list[str] = []  # which task made each call, if they are kept
         self.count = 0
+        self.takes_lengths = False  # of bytes, in place of the bytes: those of TLS are not the seed's
 
     def add(self, *call: Any) -> None:
         """Note a call."""
         calls = self._calls
+        if self.takes_lengths:
+            call = tuple(len(each) if isinstance(each, bytes) else each for each in call)
         calls.append(call)
+        if self.kept is not None:
+            self.tasks.append(_task_name())
         if len(calls) >= _BATCH:
             self._flush()
 
     def _flush(self) -> None:
+        if not self._calls:
+            return
         self.count += len(self._calls)
         self._hash.update(repr(self._calls).encode())
         if self.kept is not None:
@@ -70,6 +76,13 @@ class Digest:
         """Return the number as text."""
         self._flush()
         return self._hash.hexdigest()
+
+
+def _task_name() -> str:
+    """Return the name of the task that runs; empty for a callback, or the loop itself."""
+    loop = asyncio._get_running_loop()
+    task = asyncio.current_task(loop) if loop is not None else None
+    return task.get_name() if task is not None else ""
 
 
 class SimKernel(DiskCalls, Kernel):
@@ -109,7 +122,7 @@ class SimKernel(DiskCalls, Kernel):
 
     def now(self) -> int:
         host = self.host
-        host.spent += LOOK_NS
+        host.spent += host.look_ns or host.looked()
         return host.clock()
 
     def seconds(self) -> float:
@@ -212,6 +225,7 @@ class SimKernel(DiskCalls, Kernel):
         content = content[offset:] if offset else content
         faults = self.faults
         if faults.again and content and isinstance(file, SocketFile) and self._is_refused(file):
+            file.await_room()
             sent = -errno.EAGAIN
         else:
             part = len(content)
@@ -219,6 +233,7 @@ class SimKernel(DiskCalls, Kernel):
                 part = self._cut(file, part)
             sent = file.write(content if part == len(content) else content[:part])
             if 0 <= sent < len(content) and sent == part:
+                file.await_room()
                 self.host.after(_AGAIN_NS, file.changed)
         self.note("send", fd, content if sent == len(content) else content[: max(sent, 0)], sent)
         return sent

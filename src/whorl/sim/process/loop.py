@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,13 @@ from whorl.sim.errors import RealThread
 if TYPE_CHECKING:
     from whorl.sim.process.owner import ProcessHost
 
+#: How often a timer changes its place among those of its time.
+TIES = 0.3
+_SHIFTS: tuple[tuple[float, ...], ...] = ((), (-math.inf,), (math.inf,), (-math.inf, -math.inf))
+
+#: So many times are kept before those that have passed are dropped.
+MANY_TIMES = 256
+
 
 class SimLoop(EventLoop):
     """An `EventLoop` of a simulated host."""
@@ -18,7 +26,36 @@ class SimLoop(EventLoop):
     def __init__(self, host: ProcessHost) -> None:
         self._sim_host = host
         self._sim_thread = threading.get_ident()
+        self._sim_ties = host.decisions.stream(f"{host.name}/ties")
+        self._sim_times: set[float] = set()  # those of timers that were set, without the ones long past
         super().__init__(kernel=host.kernel, host=host.process)
+
+    def keep_clock(self) -> None:
+        """Stay with the machine's clock: the `call_at` of this class is no other one."""
+        self._time_replaced = False
+
+    def _begin_run(self) -> None:
+        super()._begin_run()
+        self.keep_clock()
+
+    def call_at(  # type: ignore[override]  # the callback's type does not name its arguments
+        self, when: float, callback: Any, *args: Any, context: Any = None
+    ) -> Any:
+        """Set a timer. Among timers of one time the seed decides the order, which asyncio leaves open.
+
+        A timer that changes its place is set a ten-thousandth of a nanosecond off.
+        """
+        if type(when) is float:
+            times = self._sim_times
+            if when in times:
+                for toward in _SHIFTS[self._sim_ties.decide(len(_SHIFTS), TIES)]:
+                    when = math.nextafter(when, toward)
+            else:
+                if len(times) > MANY_TIMES:
+                    now = self.time()
+                    self._sim_times = times = {each for each in times if each > now}
+                times.add(when)
+        return super().call_at(when, callback, *args, context=context)
 
     def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
         """Post a callback; out of a job, when the job has ended."""

@@ -8,11 +8,13 @@ import inspect
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from whorl.sim.chance.decisions import Decisions, Place, Scheduler
+from whorl.sim.chance.decisions import Decisions, Moment, Place, Scheduler
 from whorl.sim.chance.faults import Faults
-from whorl.sim.chance.tape import Tape
+from whorl.sim.chance.strategies import taking_turns
+from whorl.sim.chance.tape import Tape, hash_seed, tape_of
 from whorl.sim.errors import Diverged, RunEnded, Unsimulated
 from whorl.sim.patches.installed import Patches, running
 from whorl.sim.wire.timeline import SECOND
@@ -45,6 +47,11 @@ class Result(Generic[T]):
     reached: set[str] = field(default_factory=set)
     story: list[str] = field(default_factory=list)  #: the notes of the world and of the program
     calls: list[tuple[Any, ...]] | None = None  #: all calls, if they were kept
+    tasks: list[str] = field(default_factory=list)  #: which task made each of these
+    moments: Mapping[Place, Moment] = field(default_factory=dict, repr=False)  #: when each decision was made
+    asked: list[tuple[str, int, int]] = field(
+        default_factory=list, repr=False
+    )  #: all decisions, if they were kept
 
     @property
     def failed(self) -> bool:
@@ -73,13 +80,15 @@ def run(
     allow: frozenset[str] = frozenset(),
     keeps_calls: bool = False,
     thinned: float = 0.0,
+    asks: bool = False,
 ) -> Result[T]:
     """Run a program in a world of its own; return what came of it.
 
     `main` is a coroutine function that takes the world, or nothing. `seed` decides all that asyncio leaves
     open; a tape repeats a run. `faults` are rates, or the name of a profile: none, calm, light, rough, swarm.
-    Times are in seconds: `limit_s` virtual, `real_s` real. Raises RuntimeError inside another world, and
-    TypeError for a `main` that is no coroutine function.
+    Times are in seconds: `limit_s` virtual, `real_s` real. `tls` is "seeded", or "real": the digest then
+    takes only the sizes of what is sent. Raises RuntimeError inside another world, and TypeError for a `main`
+    that is no coroutine function.
     """
     tape = seed if isinstance(seed, Tape) else None
     if tape is not None:
@@ -87,8 +96,9 @@ def run(
     decided: Mapping[Place, int] | None = tape.decisions if tape is not None else None
     number = tape.seed if tape is not None else int(seed)  # type: ignore[arg-type]
     decisions = Decisions(number, decided, thinned=thinned)
-    if strategy is not None:
-        decisions.schedule = strategy(number)
+    decisions.schedule = (strategy or taking_turns)(number)
+    if asks:
+        decisions.asked = []
     if not callable(main):
         raise TypeError(f"a coroutine function was expected, got {main!r}")
     takes_world = _takes_world(main)
@@ -99,6 +109,7 @@ def run(
             faults=faults,
             patches=patches,
             allow=allow,
+            tls=tls,
             drives_main=True,
             limit_s=limit_s,
             turns=turns,
@@ -113,12 +124,15 @@ def run(
         findings=world.findings,
         remarks=world.remarks,
         digest=world.digest.value(),
-        tape=Tape(number, dict(decisions.taken), faults, world.digest.value()),
+        tape=Tape(number, dict(decisions.taken), faults, world.digest.value(), hash_seed()),
         elapsed_s=world.timeline.now / SECOND,
         turns=world.turns,
         reached=world.reached,
         story=[_line(note) for note in world.notes],
         calls=world.digest.kept,
+        tasks=world.digest.tasks,
+        moments=decisions.moments,
+        asked=decisions.asked or [],
     )
 
 
@@ -143,6 +157,7 @@ def open_world(
     faults: Faults | str = "calm",
     patches: Patches = Patches.ALL,
     allow: frozenset[str] = frozenset(),
+    tls: str = "seeded",
     drives_main: bool = False,
     **limits: Any,
 ) -> Iterator[World]:
@@ -155,8 +170,9 @@ def open_world(
     world = World.__new__(World)
     world.decisions = decisions
     world.allowed = allow
-    with running(world, patches):
+    with running(world, patches, tls):
         world.__init__(decisions, faults=faults, drives_main=drives_main, **limits)  # type: ignore[misc]
+        world.digest.takes_lengths = tls == "real"
         try:
             yield world
         finally:
@@ -191,7 +207,7 @@ def _live(world: World, main: Main[T], takes_world: bool) -> T | None:
         world.find(type(error).__name__.lower(), str(error))
     except Unsimulated as error:
         world.find("limit", str(error), host=world.current.name, exception=error)
-    except Exception as error:  # out of a job or an event of the world's
+    except (Exception, SystemExit) as error:  # out of a job, an event of the world's, or sys.exit
         world.find("exception", _shown(error), host=world.current.name, exception=error)
     return value
 
@@ -216,7 +232,7 @@ def _wind_down(world: World) -> None:
         return
     if ending.done() and not ending.cancelled() and (failure := ending.exception()) is not None:
         world.find("exception", f"at the end: {_shown(failure)}", host=host.name, exception=failure)
-    gc.collect(0)
+    world.collect()
 
 
 async def _end(left: list[asyncio.Task[Any]], loop: Any) -> None:
@@ -236,8 +252,14 @@ async def _end(left: list[asyncio.Task[Any]], loop: Any) -> None:
     await loop.shutdown_default_executor()
 
 
-def replay(main: Main[T], tape: Tape | int, **options: Any) -> Result[T]:
-    """Run a program again from a tape or a seed. Raises Diverged if a tape's run was not this one."""
+def replay(main: Main[T], tape: Tape | int | str | Path, **options: Any) -> Result[T]:
+    """Run a program again from a tape or a seed. Raises Diverged if a tape's run was not this one.
+
+    A text is a seed, a tape's word as a report shows it, or the path of a tape. Raises ValueError for others,
+    and OSError for a file that cannot be read.
+    """
+    if isinstance(tape, (str, Path)):
+        tape = tape_of(tape)
     result = run(main, seed=tape, **options)
     if isinstance(tape, Tape) and tape.digest and tape.digest != result.digest:
         raise Diverged(

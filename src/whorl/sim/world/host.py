@@ -67,6 +67,11 @@ EPOCH_NS = 1_893_456_000 * SECOND
 #: How long a name server is silent that does not answer.
 DNS_SILENCE = 5 * SECOND
 
+#: What a look at the clock costs, so that a loop that waits for a time ends; and how many looks cost nothing
+#: in a run whose code takes no time.
+LOOK_NS = 50
+FREE_LOOKS = 1_000_000
+
 NEVER = 1 << 62
 
 
@@ -113,7 +118,9 @@ class Host:
         self._lives += 1
         self.process_id = 1000 * (1 + len(world.hosts)) + self._lives
         self.is_dead = False
-        self.spent = 0
+        self.spent = 0  # what the code of the current turn has taken so far
+        self.look_ns = LOOK_NS if world.faults.cpu else 0  # what a look at the clock costs
+        self._looks = 0
         self.busy_until = 0  # when the turn that was taken last is over
         self.deadline = 0  # when the loop wants its next turn, without events
         self.runs_job = False
@@ -135,6 +142,7 @@ class Host:
             self.loop = SimLoop(self)
             self.driver = Driver(self.loop) if self.is_driven else None
             self.own_descriptors = frozenset(self.kernel.table.files)  # of the loop
+            self.loop.keep_clock()
             self._plan()
             if self._boot is not None:
                 self.main_task = self.spawn(self._boot, self)
@@ -267,6 +275,13 @@ class Host:
         """Return the host's monotonic clock, in nanoseconds."""
         elapsed = self.world.timeline.now + self.spent
         return BOOT_NS + elapsed + (round(elapsed * self._drift) if self._drift else 0)
+
+    def looked(self) -> int:
+        """Count a look at the clock that costs nothing, and return its cost; after very many, time passes."""
+        self._looks += 1
+        if self._looks > FREE_LOOKS:
+            self.look_ns = LOOK_NS
+        return self.look_ns
 
     def real_time(self) -> int:
         """Return the host's real-time clock, in nanoseconds since 1970."""

@@ -102,6 +102,12 @@ class Network:
             if end.outgoing is not None and end.outgoing.sender is not None:
                 end.reset()
 
+    def close(self) -> None:
+        """Forget all hosts: the world has ended."""
+        self._machines.clear()
+        self._addresses.clear()
+        self._connections.clear()
+
     # For programs.
 
     def link(

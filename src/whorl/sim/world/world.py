@@ -7,6 +7,7 @@ import gc
 import sys
 import time
 import warnings
+from asyncio import events
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,9 @@ STANDSTILL = 10 * MICROSECOND
 _EDGE_SPAN = 50 * MILLISECOND
 _CPU_STEPS = 16
 _RANDOM_STEP = 125 * MICROSECOND
+
+#: What asyncio tells the exception handler when a process has no descriptors left; then it tries again.
+_REFUSED_ACCEPT = "socket.accept() out of system resource"
 
 _real_clock = time.perf_counter  # bound before any world replaces it
 
@@ -97,7 +101,7 @@ class World(Conditions):
         self.decisions = decisions
         self.seed = decisions.seed
         self.faults = drawn(faults, decisions)
-        self.timeline = Timeline()
+        self.timeline = decisions.clock = Timeline()
         self.digest = Digest(keeps_calls)
         self.net = Network(decisions, self.timeline, self.faults)
         self.names = Names()
@@ -243,13 +247,18 @@ class World(Conditions):
         woken_at = over + self.cpu_time(host, host.cpu, over)
         deadline = over + timeout_ns if timeout_ns >= 0 else NEVER
         host.spent = 0
-        with self.acting_as(host):
-            while self.timeline.now < woken_at or not (
-                host.kernel.epoll.ready or self.timeline.now >= deadline
-            ):
-                due = max(woken_at, self.timeline.now) if host.kernel.epoll.ready else deadline
-                if not self._advance(due):
-                    return
+        # Jobs and other hosts run in here: for them no loop runs.
+        running = events._get_running_loop()
+        events._set_running_loop(None)
+        try:
+            with self.acting_as(host):
+                while self.timeline.now < woken_at or not (
+                    host.kernel.epoll.ready or self.timeline.now >= deadline
+                ):
+                    if not self._advance(woken_at if host.kernel.epoll.ready else max(woken_at, deadline)):
+                        return
+        finally:
+            events._set_running_loop(running)
 
     def find(self, kind: str, text: str, *, host: str = "", exception: BaseException | None = None) -> None:
         """Note that something went wrong."""
@@ -266,6 +275,9 @@ class World(Conditions):
         shown = f"{context.get('message', 'error')}"
         if error is not None:
             shown += f" ({type(error).__name__}: {error})"
+        if context.get("message") == _REFUSED_ACCEPT:
+            self.remark(f"{host.name}: {shown}")
+            return
         self.find("unhandled", shown, host=host.name, exception=error)
 
     def blocked(self, host: Host, seconds: float) -> None:
@@ -331,7 +343,14 @@ class World(Conditions):
         for condition in tuple(self._conditions):
             condition()
         if not self.turns & 4095:
-            gc.collect(0)
+            self.collect()
+
+    def collect(self) -> None:
+        """Run the collector; code that hangs on it and looks at the clock takes no time (gc.callbacks)."""
+        host = self.current
+        spent = host.spent
+        gc.collect(0)
+        host.spent = spent
 
     def check_end(self) -> None:
         """Check what is left when the program and the main host's tasks have ended."""
@@ -342,14 +361,21 @@ class World(Conditions):
             self.remark(line)
         self.cancelled.clear()
 
+    def _close_hosts(self) -> None:
+        for host in self.hosts.values():
+            with self.acting_as(host):
+                host.close()
+
     def end(self) -> None:
         """End the world: nothing happens in it any more."""
         self.has_ended = True
         self.timeline.clear()
         with quiet_finalizers():
-            for host in self.hosts.values():
-                with self.acting_as(host):
-                    host.close()
+            self._close_hosts()
             self.timeline.clear()
             self._conditions.clear()
+            # Break the circles that hold the loops and their tasks: those of later worlds count them.
+            self.hosts = {}
+            self.net.close()
+            del self.main, self.current
             gc.collect()

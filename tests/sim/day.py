@@ -1,4 +1,4 @@
-"""A day in the simulated world, run in a process of its own, which prints a digest of all events.
+"""A day in the simulated world; run as a program, it prints a digest of all events.
 
 `--guarded` forbids functions that do real I/O. `--marked` lives the day twice and writes a line before and
 after the second time. A tracer can look for system calls between these lines.
@@ -22,7 +22,7 @@ from typing import Any
 
 import whorl
 from tests.aio.scenarios import SCENARIOS, World
-from tests.aio.simulated_kernel import SimulatedHost, SimulatedKernel
+from whorl import sim
 
 BEGIN, END = b"the day begins\n", b"the day is over\n"
 
@@ -58,28 +58,25 @@ async def heartbeats(world: World) -> None:
         async with asyncio.timeout(12 * 3600):
             await asyncio.sleep(24 * 3600)
     except TimeoutError:
-        assert loop.time() - began == 12 * 3600
+        assert 0 <= loop.time() - began - 12 * 3600 < 0.01
     await asyncio.sleep(12 * 3600 + 1)
     beating.cancel()
     await asyncio.gather(beating, return_exceptions=True)
-    assert beats == 24 * 60
+    assert beats in (24 * 60 - 1, 24 * 60)  # code takes time, too
 
 
 def live(act: Callable[[World], Awaitable[Any]], kind: str, seed: int) -> list[tuple[Any, ...]]:
-    """Return one scenario in a world of its own; every call of the kernel's."""
-    trace: list[tuple[Any, ...]] = []
-    kernel = SimulatedKernel(seed, trace)
-    loop = whorl.EventLoop(kernel=kernel, host=SimulatedHost())
-    reported: list[dict[str, Any]] = []
-    loop.set_exception_handler(lambda loop, context: reported.append(context))
-    try:
-        loop.run_until_complete(act(World(kind, seed, "/")))
-        loop.run_until_complete(asyncio.sleep(10))  # what is still on its way arrives
-    finally:
-        loop.close()
-    assert reported == []
-    assert kernel.files == {}, "descriptors were left open"
-    return trace
+    """Live one scenario in a world of its own; return every call of the kernel's."""
+
+    async def main() -> None:
+        await act(World(kind, seed, "/"))
+        await asyncio.sleep(10)  # what is still on its way arrives
+
+    result = sim.run(main, seed=seed, keeps_calls=True, limit_s=48 * 3600)
+    result.check()
+    assert result.remarks == []
+    assert result.calls is not None
+    return result.calls
 
 
 def day(seed: int) -> str:

@@ -1,0 +1,74 @@
+from libc.stdint cimport int64_t
+
+from whorl.core.figures cimport Block, Figures, move_into
+from whorl.core.kernel.kernel cimport Kernel
+from whorl.core.recording.recorder cimport Recorder
+
+cdef extern from "whorl/core/kernel/kernel.h":
+    int64_t read_ticks "whorl_read_ticks"() noexcept nogil
+
+cdef enum:
+    ROOM_FOR_FIELDS = 32
+
+cdef int FIELDS
+cdef int STATE
+cdef int NUMBER
+cdef int OPEN
+cdef int64_t LONGEST_BY_TICKS
+
+
+cdef class LoopSlot:
+    cdef object __weakref__
+    cdef Recorder _recorder
+    cdef bint _is_open
+    cdef int64_t _slot
+    cdef int64_t _slot_at
+    cdef readonly int64_t number
+    cdef Kernel _kernel
+    cdef Figures _figures
+    cdef int64_t _shortest_ns
+    cdef int64_t _own_fields[ROOM_FOR_FIELDS]
+    cdef int64_t *_fields
+    cdef bint _has_ticks
+    cdef double _tick_ns
+    cdef int64_t _base_ns
+    cdef int64_t _base_ticks
+    cdef int64_t _measured_ns
+    cdef int64_t _measured_ticks
+
+    cdef object _open_slot(self, object loop)
+    cdef int _put(self, int64_t at, int64_t took, int kind, int flags, int64_t high, int64_t low) except -1
+    @cython.locals(ticks=int64_t)
+    cdef int _measure_ticks(self, int64_t now) except -1
+
+
+cdef inline int begin_fields(LoopSlot opened) except -1:
+    opened._fields = opened._recorder._words + opened._slot_at // 8
+    return 0
+
+
+cdef inline int end_fields(LoopSlot opened) except -1:
+    opened._fields = &opened._own_fields[0]
+    return 0
+
+
+cdef inline int move_figures(LoopSlot opened) except -1:
+    return move_into(opened._figures, <Block *>(opened._recorder._words + (opened._slot_at + 512) // 8))
+
+
+cdef inline int refresh_figures(LoopSlot opened) noexcept:
+    return 0
+
+
+cdef inline int64_t time_of(LoopSlot recorder) except? -1:
+    # Since the base, by ticks. Not if that is long, nor if the counter jumped.
+    cdef int64_t ticks, passed
+    if recorder._tick_ns <= 0:
+        return recorder._kernel.now()
+    ticks = read_ticks()
+    passed = <int64_t>(<double>(ticks - recorder._base_ticks) * recorder._tick_ns)
+    if 0 <= passed < LONGEST_BY_TICKS:
+        return recorder._base_ns + passed
+    recorder._base_ticks = ticks
+    recorder._base_ns = recorder._kernel.now()
+    return recorder._base_ns

@@ -1,0 +1,125 @@
+"""A loop's slot in a recording: its numbers, its figures, its events, and its clock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from whorl.core.kernel.kernel import Kernel
+from whorl.core.recording import layout
+from whorl.core.recording.recorder import Recorder
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if TYPE_CHECKING:
+    from whorl.core.figures import Figures
+
+if not cython.compiled:
+    from whorl.core.figures import copy_figures, move_into
+
+# The places of some fields of a slot.
+_FIELDS = layout.LOOP_FIELDS
+FIELDS = len(_FIELDS)
+STATE = _FIELDS.index("state")
+NUMBER = _FIELDS.index("number")
+OPEN = 1
+#: Shorter callbacks are timed by the processor's ticks. In so short a time, a wrong factor does no harm.
+LONGEST_BY_TICKS = 1_000_000
+
+if not cython.compiled:
+
+    def time_of(recorder: LoopSlot) -> int:
+        """Return the time, by ticks of the processor where they may be used; uncompiled, by the clock."""
+        return recorder._kernel.now()
+
+    def read_ticks() -> int:
+        """Return the processor's ticks; uncompiled, they are not used."""
+        return 0
+
+    def begin_fields(opened: LoopSlot) -> None:
+        """Find the fields of a slot."""
+        at = opened._slot_at
+        opened._fields = opened._recorder._view[at : at + 8 * FIELDS].cast("q")
+
+    def end_fields(opened: LoopSlot) -> None:
+        """Let the fields be in memory of the recorder's own."""
+        opened._fields = [0] * FIELDS
+
+    def move_figures(opened: LoopSlot) -> None:
+        """Move the figures of the loop into its slot."""
+        at = opened._slot_at + layout.FIGURES_AT
+        move_into(opened._figures, opened._recorder._view[at : opened._slot_at + layout.LOOP_SIZE])
+
+    def refresh_figures(opened: LoopSlot) -> None:
+        """Copy the figures into the slot. Compiled, they lie there; uncompiled, now and then must do."""
+        if opened._is_open:
+            copy_figures(opened._figures)
+
+
+class LoopSlot:
+    """The part of a loop's recorder that has its place in the memory."""
+
+    __slots__ = (
+        "__weakref__",
+        "_base_ns",
+        "_base_ticks",
+        "_fields",
+        "_figures",
+        "_has_ticks",
+        "_is_open",
+        "_kernel",
+        "_measured_ns",
+        "_measured_ticks",
+        "_own_fields",
+        "_recorder",
+        "_shortest_ns",
+        "_slot",
+        "_slot_at",
+        "_tick_ns",
+        "number",
+    )
+
+    def __init__(self, recorder: Recorder, loop: Any, slot: int, number: int) -> None:
+        if getattr(self, "number", 0):
+            raise RuntimeError("the recorder is initialized already")
+        self._is_open = False
+        self._recorder = recorder
+        self._slot = slot
+        self._slot_at = self._recorder._loops_at + slot * layout.LOOP_SIZE
+        self.number = number
+        self._kernel: Kernel = loop._kernel
+        self._figures: Figures = loop._figures
+        self._shortest_ns = recorder.shortest_ns
+        if not cython.compiled:
+            self._own_fields: Any = None
+        self._fields: Any
+        end_fields(self)
+        # The clock. The times of a simulated world, and of tests that replace it, are the kernel's own.
+        self._has_ticks = cython.compiled and type(self._kernel) is Kernel
+        self._tick_ns = 0.0  # how long a tick is, once that was measured
+        self._base_ns = self._base_ticks = 0  # a time, and the ticks then
+        self._measured_ns = self._measured_ticks = 0  # the same, for measuring
+
+    def _open_slot(self, loop: Any) -> None:
+        """Let the numbers and the figures of the loop lie in the slot from now on."""
+        self._recorder._view[self._slot_at : self._slot_at + layout.LOOP_SIZE] = bytes(layout.LOOP_SIZE)
+        begin_fields(self)
+        self._fields[NUMBER] = self.number
+        loop._fold_alone()
+        move_figures(self)
+        self._is_open = True
+        self._fields[STATE] = OPEN
+
+    def _put(self, at: int, took: int, kind: int, flags: int, high: int, low: int) -> None:
+        """Write an event; `took` is in the units of events."""
+        if self._is_open:
+            self._recorder._put(at, took, kind, flags, self.number, (high << 32) | low)
+
+    def _measure_ticks(self, now: int) -> None:
+        """Measure how long a tick is, from the last time on, which was long enough ago."""
+        ticks = read_ticks()
+        if self._measured_ns and ticks > self._measured_ticks:
+            self._tick_ns = (now - self._measured_ns) / (ticks - self._measured_ticks)
+        self._measured_ns, self._measured_ticks = now, ticks

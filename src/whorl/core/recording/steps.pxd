@@ -1,0 +1,30 @@
+from whorl.core.callback cimport Callback, Runnable
+
+cdef extern from "whorl/core/recording/tasks.h":
+    bint learn_step "whorl_learn_step"(object step, object task) noexcept
+    void learn_method "whorl_learn_method"(object function) noexcept
+    bint has_failed "whorl_has_failed"(object failure_of, object task) except -1
+    bint may_step "whorl_may_step"(object called) noexcept
+    object find_stepped "whorl_stepped_by"(object called)
+
+cdef list _kinds
+cdef dict _places
+
+# Only this module has what it has learned, so others call it.
+cdef object stepped_by(object called)
+cdef TaskKind kind_at(int place)
+cdef int place_of(object cls) except -2
+
+
+cdef class TaskKind:
+    cdef object name_of
+    cdef object coro_of
+    cdef object is_done
+    cdef object is_cancelled
+    cdef object failure_of
+
+
+cdef inline bint may_be_step(Runnable entry) noexcept:
+    if type(entry) is Callback:
+        return may_step((<Callback>entry)._callback)
+    return True

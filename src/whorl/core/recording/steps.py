@@ -1,0 +1,125 @@
+"""The steps of tasks: which callback is one, and how to ask the tasks of a class.
+
+The step of a task is told by its callback, without a task factory. asyncio's tasks in C queue one of two
+callbacks, both of which know the task. Whorl's own tasks stand in the queue themselves. `know_tasks` says
+what the classes of tasks are.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+from whorl.core.callback import Runnable
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if not cython.compiled:
+    _step_types: list[Any] = []
+    _step_methods: list[Any] = []
+
+    def learn_step(step: Any, task: Any) -> bool:
+        """Learn which type of callback begins a task, from one and its task."""
+        if getattr(step, "__self__", None) is not task:
+            return False
+        _step_types.append(type(step))
+        return True
+
+    def learn_method(function: Any) -> None:
+        """Learn a function whose bound methods step the task that they are bound to."""
+        _step_methods.append(function)
+
+    def has_failed(failure_of: Any, task: Any) -> bool:
+        """Return whether a descriptor, or a function, tells of a task's failure."""
+        get = getattr(failure_of, "__get__", None) if type(failure_of) is not types.FunctionType else None
+        return (failure_of(task) if get is None else get(task)) is not None
+
+    def may_step(called: Any) -> bool:
+        """Return whether a callback may be the step of a task; uncompiled, each is looked at."""
+        return True
+
+    def may_be_step(entry: Runnable) -> bool:
+        """Return whether an entry may be the step of a task."""
+        return True
+
+    def find_stepped(called: Any) -> Any:
+        """Return the task that a callback steps, or None."""
+        kind = type(called)
+        if kind in _step_types:
+            return called.__self__
+        if kind is types.BuiltinFunctionType and called.__name__ == "task_wakeup":
+            return called.__self__
+        if kind is types.MethodType and called.__func__ in _step_methods:
+            return called.__self__
+        return None
+
+
+class TaskKind:
+    """The functions by which to ask the tasks of one class; no code of the program's runs in them."""
+
+    __slots__ = ("coro_of", "failure_of", "is_cancelled", "is_done", "name_of")
+
+    def __init__(
+        self,
+        name_of: Callable[[Any], str],
+        coro_of: Callable[[Any], Any],
+        is_done: Callable[[Any], bool],
+        is_cancelled: Callable[[Any], bool],
+        failure_of: Callable[[Any], Any],
+    ) -> None:
+        self.name_of: Any = name_of
+        self.coro_of: Any = coro_of
+        self.is_done: Any = is_done
+        self.is_cancelled: Any = is_cancelled
+        self.failure_of: Any = failure_of
+
+
+_kinds: list[TaskKind] = []
+_places: dict[type, int] = {}  # of the classes of tasks in `_kinds`
+
+
+def know_tasks(
+    cls: type,
+    kind: TaskKind,
+    *,
+    step: object = None,
+    step_of: object = None,
+    methods: tuple[Any, ...] = (),
+) -> bool:
+    """Let recorders know the tasks of a class and of its subclasses; return whether they will.
+
+    `step` is a callback that begins the task `step_of`; its class stands for all such callbacks. `methods`
+    are functions whose bound methods step the task that they are bound to. A task may also stand in the queue
+    of the loop itself.
+    """
+    if cls in _places:
+        return True
+    if step is not None and not learn_step(step, step_of):
+        return False
+    for method in methods:
+        learn_method(method)
+    _places[cls] = len(_kinds)
+    _kinds.append(kind)
+    return True
+
+
+def stepped_by(called: Any) -> Any:
+    """Return the task that a callback steps, or None."""
+    return find_stepped(called)
+
+
+def kind_at(place: int) -> TaskKind:
+    """Return the functions for the tasks of a class, by its place."""
+    return _kinds[place]
+
+
+def place_of(cls: Any) -> int:
+    """Return the place of the kind of a class of tasks, -1 for another class."""
+    for base in cls.__mro__:
+        if base in _places:
+            return _places[base]
+    return -1

@@ -1,0 +1,71 @@
+cimport cython
+from libc.stdint cimport int64_t, uintptr_t
+
+from whorl.core.callback cimport Callback, GuardedCallback, Runnable, call_with_one
+from whorl.core.recording.names cimport CallbackNames, type_key
+from whorl.core.recording.recorder cimport units
+from whorl.core.recording.slot cimport time_of
+from whorl.core.recording.steps cimport TaskKind, has_failed, kind_at, may_step, place_of, stepped_by
+from whorl.core.recording.task_table cimport (
+    EndedRow, Record, TaskTable, add, find, free_record, is_full, is_record, no_record, take, take_dead
+)
+
+cdef int CALL_NAME
+cdef int CALL_TASK
+cdef int TASKS_MADE
+cdef int TASKS_DONE
+cdef int STEPS
+cdef int STEP
+cdef int WAKE
+cdef int TASK_MADE
+cdef int TASK_DONE
+cdef int CANCELLED
+cdef int FAILED
+cdef int WATCHED_LATE
+cdef Py_ssize_t MOST_ENDED
+cdef object _COROUTINE
+
+
+cdef class LoopTasks(CallbackNames):
+    cdef TaskTable _table
+    cdef int64_t _tasks_met
+    cdef dict _ended
+    cdef dict _types
+    cdef int64_t _last_ns
+    cdef Record _current
+    cdef object _current_task
+    cdef int64_t _step_ns
+    cdef int64_t _queued_ns
+    cdef int64_t _waker
+    cdef uintptr_t _plain_type
+    cdef int64_t _last_ended
+    cdef EndedRow _last_row
+
+    @cython.locals(callback=Callback, kind=uintptr_t)
+    cdef object _task_of(self, Runnable entry)
+    cdef int _kind_place(self, object kind) except -2
+    @cython.locals(record=Record)
+    cdef Record _meet(self, object task, int64_t now, bint is_seen_late) except? NULL
+    @cython.locals(place=int, kind=TaskKind, coroutine=int64_t, record=Record)
+    cdef Record _new_record(self, object task, int64_t now, bint is_seen_late) except? NULL
+    @cython.locals(kind=TaskKind, number=int64_t, name=int64_t, flags=int)
+    cdef object _tell_made(self, Record record, object task)
+    @cython.locals(record=Record, following=Record)
+    cdef object _drop_dead(self, int64_t now)
+    @cython.locals(now=int64_t, record=Record)
+    cdef object _note_scheduled(self, Runnable entry)
+    cdef int _note_wake(self, Record record) except -1
+    cdef object _count_ended(self, Record record, int64_t now, int flags)
+    @cython.locals(name=int64_t)
+    cdef EndedRow _row_of(self, Record record)
+    cdef int _begin_step(self, Record record, object task, int64_t now) except -1
+    @cython.locals(record=Record, took=int64_t, is_long=bint)
+    cdef object _end_step(self, int64_t now)
+    cdef object _look_for_end(self, Record record, object task, int64_t now)
+    @cython.locals(kind=TaskKind, flags=int)
+    cdef object _end_task(self, Record record, object task, int64_t now)
+    @cython.locals(
+        outer=Record, record=Record, began=int64_t, queued=int64_t, waker=int64_t, name=int64_t,
+        number=int64_t, now=int64_t
+    )
+    cdef object _run_step(self, object context, object called, object argument)

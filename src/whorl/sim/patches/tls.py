@@ -1,0 +1,147 @@
+"""The chance of TLS: OpenSSL draws from the seed, and sends nothing that holds the real time.
+
+OpenSSL has one generator for a process, which a program may replace (man 3 RAND_set_rand_method). Session
+tickets hold the time, so contexts that are made inside a world send none. Where the functions of OpenSSL are
+hidden in Python, OpenSSL keeps its own generator. Bytes then differ from run to run, and the digest
+takes their lengths only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ssl
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from whorl.sim.patches.current import RUNNING, Replacement
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterator
+
+#: How a world treats TLS: by OpenSSL with chance of the seed, or by OpenSSL as it is.
+WAYS = ("seeded", "real")
+
+_BYTES = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_ubyte), ctypes.c_int)
+_STATUS = ctypes.CFUNCTYPE(ctypes.c_int)
+
+
+class _Method(ctypes.Structure):
+    """OpenSSL's RAND_METHOD (openssl/rand.h)."""
+
+    _fields_ = (
+        ("seed", ctypes.c_void_p),
+        ("bytes", _BYTES),
+        ("cleanup", ctypes.c_void_p),
+        ("add", ctypes.c_void_p),
+        ("pseudorand", _BYTES),
+        ("status", _STATUS),
+    )
+
+
+class _Chance:
+    """OpenSSL's generator: the library, the method that stands in, and where its bytes come from."""
+
+    def __init__(self) -> None:
+        self.source: random.Random | None = None  # of the world that runs, if its TLS is seeded
+        self._library: Any = None
+        self._was_sought = False
+        fill = _BYTES(self._fill)
+        self._method = _Method(None, fill, None, None, fill, _STATUS(self._status))
+
+    def library(self) -> Any:
+        """Return the OpenSSL that Python uses; None if its functions are hidden."""
+        if not self._was_sought:
+            self._was_sought = True
+            try:
+                import _ssl
+
+                library = ctypes.CDLL(getattr(_ssl, "__file__", None))
+                library.RAND_get_rand_method.restype = ctypes.c_void_p
+                library.RAND_set_rand_method.argtypes = (ctypes.c_void_p,)
+                self._library = library
+            except (ImportError, OSError, AttributeError):
+                self._library = None
+        return self._library
+
+    def _fill(self, buffer: Any, size: int) -> int:
+        if self.source is None:
+            return 0
+        ctypes.memmove(buffer, self.source.randbytes(size), size)
+        return 1
+
+    def _status(self) -> int:
+        return 1
+
+    @contextmanager
+    def seeded(self, source: random.Random) -> Iterator[None]:
+        """Let OpenSSL draw from a generator of Python's for the time of a `with` block."""
+        library = self.library()
+        former = library.RAND_get_rand_method()
+        self.source = source
+        library.RAND_set_rand_method(ctypes.addressof(self._method))
+        try:
+            yield
+        finally:
+            library.RAND_set_rand_method(former)
+            self.source = None
+
+
+_CHANCE = _Chance()
+
+
+@contextmanager
+def seeded_tls(way: str) -> Iterator[None]:
+    """Let the world that runs decide the chance of TLS for the time of a `with` block.
+
+    Raises ValueError for a way that there is not.
+    """
+    if way not in WAYS:
+        raise ValueError(f"tls is one of {', '.join(WAYS)}, not {way!r}")
+    world = RUNNING.world
+    if world is None or way == "real" or _CHANCE.library() is None:
+        yield
+        return
+    with _CHANCE.seeded(world.decisions.rng("tls")):
+        yield
+
+
+_new_context = ssl.SSLContext.__new__
+_wrap_bio = ssl.SSLContext.wrap_bio
+
+
+def _make_context(cls: Any, protocol: Any = None, *args: Any, **options: Any) -> Any:
+    """Make a context; in a world with seeded TLS, one whose server sends no tickets."""
+    made = _new_context(cls, protocol, *args, **options)
+    if _CHANCE.source is not None:
+        made.options |= ssl.OP_NO_TICKET
+        if made.protocol != ssl.PROTOCOL_TLS_CLIENT:
+            made.num_tickets = 0
+    return made
+
+
+def _wrap(
+    self: Any, incoming: Any, outgoing: Any, server_side: bool = False, *args: Any, **options: Any
+) -> Any:
+    """Begin TLS. Let the digest take lengths if the bytes are not those of the seed."""
+    world = RUNNING.world
+    if world is not None and not world.digest.takes_lengths:
+        if _CHANCE.source is None:
+            world.digest.takes_lengths = True
+            if _CHANCE.library() is None:
+                world.remark(
+                    "OpenSSL is hidden in this Python: the bytes of TLS are not the seed's, only their sizes"
+                )
+        elif server_side and self.num_tickets:
+            world.digest.takes_lengths = True
+            world.remark(
+                "a TLS server's context was made outside the world: its session tickets hold the real time. "
+                "Make it inside, or set num_tickets = 0"
+            )
+    return _wrap_bio(self, incoming, outgoing, server_side, *args, **options)
+
+
+TLS: list[Replacement] = [
+    (ssl.SSLContext, "__new__", _make_context),
+    (ssl.SSLContext, "wrap_bio", _wrap),
+]

@@ -1,0 +1,99 @@
+"""A plugin of pytest: options for `sim.test`, and tests that run in a world.
+
+A test that is a coroutine function and has the fixture `sim_world` runs in a world of one seed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+
+from whorl.sim.chance.tape import tape_of
+from whorl.sim.running.run import SimulationFailed, replay
+from whorl.sim.running.testing import SETTINGS
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options."""
+    group = parser.getgroup("whorl.sim", "simulated worlds")
+    group.addoption("--sim-seed", type=int, metavar="N", help="run simulated tests with this seed only")
+    group.addoption("--sim-seeds", type=int, metavar="N", help="run simulated tests with so many seeds")
+    group.addoption("--sim-jobs", type=int, metavar="N", help="let so many processes run the seeds of a test")
+    group.addoption(
+        "--sim-replay", metavar="TAPE", help="run simulated tests from a seed, a tape or its file"
+    )
+    group.addoption(
+        "--sim-seconds", type=float, metavar="S", help="stop each simulated test after so many seconds"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tell `sim.test` what the options say."""
+    seed = config.getoption("--sim-seed")
+    SETTINGS.seeds = config.getoption("--sim-seeds") if seed is None else [seed]
+    SETTINGS.jobs = config.getoption("--sim-jobs")
+    SETTINGS.seconds = config.getoption("--sim-seconds")
+    SETTINGS.replay = config.getoption("--sim-replay")
+    if SETTINGS.replay is not None:
+        try:
+            tape_of(SETTINGS.replay)
+        except (OSError, ValueError) as error:
+            raise pytest.UsageError(f"--sim-replay: {error}") from None
+
+
+@pytest.fixture
+def sim_world() -> Any:
+    """Return the world that the test runs in; only tests that are coroutine functions have one."""
+    return _Later()
+
+
+class _Later:
+    """The place of a world before there is one."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError("the test has no world: write it as a coroutine function (async def)")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object | None:
+    """Run a coroutine function that has the fixture in its world."""
+    __tracebackhide__ = True
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    names = [name for name, value in arguments.items() if isinstance(value, _Later)]
+    function = pyfuncitem.obj
+    if not names or not inspect.iscoroutinefunction(function):
+        return None
+
+    async def main(world: Any) -> None:
+        await function(**arguments | dict.fromkeys(names, world))
+
+    seed = pyfuncitem.config.getoption("--sim-seed")
+    chosen = SETTINGS.replay if SETTINGS.replay is not None else seed or 0
+    result = replay(main, chosen)
+    if result.failed:
+        word = shlex.quote(result.tape.token())
+        command = f"pytest {shlex.quote(pyfuncitem.nodeid)} --sim-replay {word}"
+        raise SimulationFailed(f"{result.findings[0]}\nReplay it with:\n  {command}") from result.findings[
+            0
+        ].exception
+    return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Let the report of a test of `sim.test` name the command of pytest that replays it."""
+    __tracebackhide__ = True
+    SETTINGS.command = _command_of(item.nodeid)
+    try:
+        return (yield)
+    finally:
+        SETTINGS.command = None
+
+
+def _command_of(nodeid: str) -> Callable[[Callable[..., Any]], str]:
+    shown = shlex.quote(nodeid).replace("{", "{{").replace("}", "}}")
+    return lambda _: f"pytest {shown} --sim-replay {{tape}}"

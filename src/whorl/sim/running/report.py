@@ -1,0 +1,179 @@
+"""Reports: the findings of many runs, for people."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import shlex
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from whorl.sim.running.run import SimulationFailed
+from whorl.sim.running.shrink import Failure
+from whorl.sim.running.verify import Difference
+from whorl.sim.running.words import in_words
+
+#: How many lines of a story, of decisions and of a traceback a report shows; the longest tape in a command.
+STORY_LINES = 20
+DECISION_LINES = 20
+LONGEST_WORD = 2000
+
+NO_FINDING, FINDING, USAGE, NOT_DETERMINISTIC = range(4)
+
+
+@dataclass
+class Report:
+    """The findings of `check`."""
+
+    main: Any = field(repr=False)
+    seeds: int = 0  #: how many were run
+    elapsed_s: float = 0.0  #: real seconds
+    found: dict[tuple[str, str], list[int]] = field(default_factory=dict)  #: findings by key: their seeds
+    texts: dict[tuple[str, str], str] = field(default_factory=dict)  #: the first finding of each key
+    failures: list[Failure] = field(default_factory=list)  #: one for each key, in the order of seeds
+    shrunk: Failure | None = None  #: the first failure, with as few decisions as possible
+    differences: list[Difference] = field(default_factory=list)  #: seeds that two runs of differ
+    verified: int = 0  #: how many seeds were run twice
+    reached: Counter[str] = field(default_factory=Counter)
+    never_reached: list[str] = field(
+        default_factory=list
+    )  #: names in the program's file that no seed reached
+    remarks: Counter[str] = field(default_factory=Counter)
+    schedules: int | None = None  #: of `Delay`: how many there are, if all were run
+    stopped: str = ""  #: why not all seeds were run; empty: they were
+    command: str = ""  #: what replays the first failure, if a front end knows better than the report
+
+    @property
+    def failed(self) -> bool:
+        """The answer to whether something went wrong in any run."""
+        return bool(self.found or self.differences)
+
+    @property
+    def exit_code(self) -> int:
+        """0 without a finding, 1 with one, 3 if runs are not deterministic."""
+        if self.found:
+            return FINDING
+        return NOT_DETERMINISTIC if self.differences else NO_FINDING
+
+    def check(self) -> None:
+        """Raise SimulationFailed if something went wrong."""
+        __tracebackhide__ = True
+        if self.failed:
+            first = self.first
+            raise SimulationFailed(str(self)) from (first.finding.exception if first is not None else None)
+
+    @property
+    def first(self) -> Failure | None:
+        """The first failure, shrunk if it was."""
+        return self.shrunk or (self.failures[0] if self.failures else None)
+
+    @property
+    def replay_command(self) -> str:
+        """The command that replays the first failure; empty without one."""
+        first = self.first
+        if first is None:
+            return ""
+        word, faults = first.tape.token(), ""
+        if len(word) > LONGEST_WORD or first.finding.kind == "died":
+            word = str(self.failures[0].seed)
+            faults = first.tape.faults if isinstance(first.tape.faults, str) else ""
+        if self.command:
+            return self.command.format(tape=shlex.quote(word))
+        target = target_of(self.main)
+        if target is None:
+            return f"sim.replay(main, {word!r}{f', faults={faults!r}' if faults else ''})"
+        rates = f" --faults {faults}" if faults else ""
+        return f"whorl sim replay {shlex.quote(word)} {shlex.quote(target)}{rates}"
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+
+def program_of(main: Any) -> Any:
+    """Return the function behind a program that is wrapped, or whose arguments are bound."""
+    while (inner := getattr(main, "__wrapped__", getattr(main, "func", None))) is not None:
+        main = inner
+    return main
+
+
+def target_of(main: Any) -> str | None:
+    """Return "file::name" of a function of a module; None for others."""
+    function = program_of(main)
+    name = getattr(function, "__qualname__", "<")
+    try:
+        file = inspect.getsourcefile(function)
+    except TypeError:
+        return None
+    if file is None or "<" in name:
+        return None
+    relative = os.path.relpath(file)
+    return f"{file if relative.startswith('..') else relative}::{name}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _lines(report: Report) -> list[str]:
+    rate = f" in {report.elapsed_s:.1f} s" if report.elapsed_s >= 0.05 else ""
+    lines = [f"{_count(report.seeds, 'run')}{rate}: {_verdict(report)}"]
+    if report.schedules is not None:
+        lines.append(f"complete: {_count(report.schedules, 'schedule')}")
+    elif report.stopped:
+        lines.append(f"stopped: {report.stopped}")
+    for key, seeds in report.found.items():
+        shown = ", ".join(map(str, seeds[:5])) + (", ..." if len(seeds) > 5 else "")
+        lines.append(f"  {_count(len(seeds), 'seed')} ({shown}): {report.texts[key]}")
+    lines += [str(difference) for difference in report.differences]
+    if (first := report.first) is not None:
+        lines += ["", *_failure_lines(report, first)]
+    if report.never_reached:
+        lines.append(f"No seed reached: {', '.join(report.never_reached)}")
+    if report.reached:
+        shown = ", ".join(f"{name} in {count}" for name, count in sorted(report.reached.items()))
+        lines.append(f"Reached, by number of seeds: {shown}")
+    for text, count in report.remarks.most_common(5):
+        lines.append(f"Remark, of {_count(count, 'run')}: {text}")
+    return lines
+
+
+def _verdict(report: Report) -> str:
+    if report.found:
+        return _count(len(report.found), "finding")
+    return "not deterministic" if report.differences else "no finding"
+
+
+def _failure_lines(report: Report, failure: Failure) -> list[str]:
+    original = report.failures[0]
+    finding = failure.finding
+    lines = [f"Seed {original.seed}: {original.finding}"]
+    if failure is not original:
+        before, after = len(original.tape.decisions), len(failure.tape.decisions)
+        runs = _count(failure.runs, "run")
+        lines.append(f"Shrunk from {_count(before, 'decision')} to {after} in {runs}: {finding}")
+    if finding.exception is not None:
+        lines += _traceback(finding.exception)
+    words = in_words(failure.tape.decisions, failure.moments)
+    lines.append("What differs from a calm run:" if words else "It differs in nothing from a calm run.")
+    lines += [f"  {text}" for text in words[:DECISION_LINES]]
+    if len(words) > DECISION_LINES:
+        lines.append(f"  and {len(words) - DECISION_LINES} more")
+    if failure.story:
+        lines.append("The end of its story:")
+        lines += [f"  {text}" for text in failure.story[-STORY_LINES:]]
+    lines += ["Replay it with:", f"  {report.replay_command}"]
+    return lines
+
+
+def _traceback(error: BaseException) -> list[str]:
+    """Return the lines of an exception's traceback in the program: without the loop's and the simulator's."""
+    own = str(Path(__file__).parents[2]) + os.sep
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(own)
+    ]
+    lines = [f"  {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}" for frame in frames[-8:]]
+    shown = traceback.format_exception_only(error)[-1].rstrip().splitlines()
+    return [*lines, *(f"  {line}" for line in shown[:10])]

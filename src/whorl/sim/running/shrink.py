@@ -1,0 +1,196 @@
+"""Shrinking: from a run that fails to the one with the fewest decisions that fails in the same way.
+
+Cutting decisions out of a run one by one gets stuck early: each one that is left holds up the others. So
+other seeds are tried first, with most of their decisions made calm. Then passes over the smallest failures go
+on until nothing changes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from whorl.sim.chance.decisions import Place, mixed
+from whorl.sim.chance.tape import Tape
+from whorl.sim.running.run import Main, Result, run
+from whorl.sim.world.world import Finding
+
+#: The parts of the decisions that a sparse search makes calm, in turns.
+THINNED = (0.5, 0.7, 0.8, 0.9)
+
+#: The most seeds that the sparse search tries, and its part of the time.
+SPARSE_RUNS = 4000
+SPARSE_PART = 0.4
+
+#: So few decisions are readable: then the sparse search ends. So many of its failures go through the passes.
+FEW = 2
+KEPT = 4
+
+Decided = Mapping[Place, int]
+
+_real_clock = time.perf_counter  # bound before any world replaces it
+
+
+@dataclass
+class Failure:
+    """A run that failed."""
+
+    seed: int
+    finding: Finding
+    tape: Tape
+    options: dict[str, Any] = field(default_factory=dict, repr=False)  #: of the run, besides seed and faults
+    moments: Mapping[Place, Any] = field(default_factory=dict, repr=False)
+    story: list[str] = field(default_factory=list, repr=False)
+    runs: int = 0  #: how many runs shrinking took
+
+    @staticmethod
+    def of(result: Result[Any], options: Mapping[str, Any], key: Any = None) -> Failure:
+        """Return the failure of a result: the first finding, or the one with this key."""
+        finding = next((each for each in result.findings if key in (None, each.key)), result.findings[0])
+        kept = {name: value for name, value in options.items() if name != "faults"}
+        return Failure(result.tape.seed, finding, result.tape, kept, result.moments, result.story)
+
+
+class _Search:
+    """The state of one shrinking: its budget, and what is known to fail."""
+
+    def __init__(self, main: Main[Any], failure: Failure, budget_s: float, runs: int) -> None:
+        self.main = main
+        self.failure = failure
+        self.options = {name: value for name, value in failure.options.items() if name != "strategy"}
+        self.runs = 0
+        self._most = runs
+        self.ends = _real_clock() + budget_s
+        self._tried: set[tuple[int, tuple[tuple[Place, int], ...]]] = set()
+
+    def is_over(self, at: float | None = None) -> bool:
+        return self.runs >= self._most or _real_clock() >= (self.ends if at is None else at)
+
+    def fails(self, tape: Tape | int, **options: Any) -> Result[Any] | None:
+        """Return the result of a run if it fails as the first one did."""
+        if isinstance(tape, Tape):
+            known = tape.seed, tuple(sorted(tape.decisions.items()))
+            if known in self._tried:
+                return None
+            self._tried.add(known)
+        self.runs += 1
+        result = run(self.main, seed=tape, **{**self.options, **options})
+        key = self.failure.finding.key
+        return result if any(finding.key == key for finding in result.findings) else None
+
+
+def shrink(main: Main[Any], failure: Failure, *, budget_s: float = 30.0, runs: int = 100_000) -> Failure:
+    """Return a failure of the same kind with as few decisions, and as small ones, as the budget allows."""
+    search = _Search(main, failure, budget_s, runs)
+    began = _real_clock()
+    found = [failure]
+    for result in _sparse(search, began + SPARSE_PART * budget_s):
+        found.append(Failure.of(result, failure.options, failure.finding.key))
+    found.sort(key=lambda each: each.tape.size)
+    best = found[0]
+    for number, candidate in enumerate(found[:KEPT]):
+        now = _real_clock()
+        share = now + (search.ends - now) / (min(KEPT, len(found)) - number)
+        small = _reduced(search, candidate, share)
+        if small.tape.size < best.tape.size:
+            best = small
+        if len(best.tape.decisions) <= 1:
+            break
+    return replace(best, runs=search.runs)
+
+
+def _sparse(search: _Search, ends: float) -> Iterator[Result[Any]]:
+    """Yield failing runs of other seeds with few decisions, until one is small."""
+    failure = search.failure
+    least = len(failure.tape.decisions)
+    strategy = failure.options.get("strategy")
+    for number in range(SPARSE_RUNS):
+        if least <= FEW or search.is_over(ends):
+            return
+        seed = mixed(failure.seed, number + 1) >> 32
+        thinned = THINNED[number % len(THINNED)]
+        result = search.fails(seed, thinned=thinned, faults=failure.tape.faults, strategy=strategy)
+        if result is not None and len(result.tape.decisions) <= least:
+            least = min(least, len(result.tape.decisions))
+            yield result
+
+
+def _reduced(search: _Search, failure: Failure, ends: float) -> Failure:
+    """Return the failure after passes, until no pass changes it."""
+    best = failure
+    changes = True
+    while changes and best.tape.decisions and not search.is_over(ends):
+        changes = False
+        for make_pass in PASSES:
+            smaller = _after_pass(search, best, make_pass, ends)
+            changes = changes or smaller is not best
+            best = smaller
+    return best
+
+
+def _after_pass(search: _Search, best: Failure, make_pass: Pass, ends: float) -> Failure:
+    """Return what a pass makes of a failure. A pass begins anew with each candidate that fails."""
+    while not search.is_over(ends):
+        for decisions in make_pass(best.tape.decisions):
+            if search.is_over(ends):
+                return best
+            result = search.fails(replace(best.tape, decisions=decisions, digest=""))
+            if result is not None and result.tape.size < best.tape.size:
+                best = Failure.of(result, search.failure.options, search.failure.finding.key)
+                break
+        else:
+            return best
+    return best
+
+
+def _without(decided: Decided, places: set[Place]) -> Decided:
+    return {place: value for place, value in decided.items() if place not in places}
+
+
+def drop_groups(decided: Decided) -> Iterator[Decided]:
+    """Drop all decisions of a kind, then of an owner, then of a stream."""
+    seen: set[frozenset[Place]] = set()
+    groupings: tuple[Callable[[str], str], ...] = (
+        lambda name: name.rpartition("/")[2],
+        lambda name: name.rpartition("/")[0],
+        lambda name: name,
+    )
+    for group_of in groupings:
+        for group in dict.fromkeys(group_of(name) for name, _ in decided):
+            places = {place for place in decided if group_of(place[0]) == group}
+            if frozenset(places) not in seen:
+                seen.add(frozenset(places))
+                yield _without(decided, places)
+
+
+def drop_parts(decided: Decided) -> Iterator[Decided]:
+    """Drop the tail, then the first half, then quarters, eighths and so on, in the order of time."""
+    places = list(decided)
+    size = len(places)
+    while size > 2:
+        size = (size + 1) // 2
+        for start in range(len(places) - len(places) % size, -1, -size):
+            if part := set(places[start : start + size]):
+                yield _without(decided, part)
+
+
+def drop_one(decided: Decided) -> Iterator[Decided]:
+    """Drop each decision, the last one first."""
+    for place in reversed(list(decided)):
+        yield _without(decided, {place})
+
+
+def lower_values(decided: Decided) -> Iterator[Decided]:
+    """Make each value 1, then half, then one less."""
+    for place, value in decided.items():
+        for lower in dict.fromkeys((1, value // 2, value - 1)):
+            if 0 < lower < value:
+                yield {**decided, place: lower}
+
+
+#: Proposes smaller sets of decisions.
+Pass = Callable[[Decided], Iterator[Decided]]
+
+PASSES: tuple[Pass, ...] = (drop_groups, drop_parts, drop_one, lower_values)

@@ -1,0 +1,1 @@
+"""Programs that real libraries make up, unmodified, for simulated worlds."""

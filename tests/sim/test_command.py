@@ -1,0 +1,168 @@
+"""`whorl sim`, as its users start it: in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("click", reason="the command line needs Click")
+pytestmark = pytest.mark.slow
+
+Run = Callable[..., tuple[int, str]]
+
+PROGRAM = """
+import asyncio
+from whorl import sim
+
+async def main(world):
+    await asyncio.sleep(0.01)
+    assert world.choose(5, "way") != 3
+
+async def calm():
+    await asyncio.sleep(1)
+
+async def hashes():
+    print("HASH", hash("text"))
+
+async def addresses():
+    for thing in {Thing(number) for number in range(64)}:
+        await asyncio.sleep(thing.number / 1000)
+
+class Thing:
+    def __init__(self, number):
+        self.number = number
+
+@sim.test(seeds=3)
+async def short_test(world):
+    await asyncio.sleep(1)
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Run `whorl sim` to its end beside a program: its exit code and its output."""
+    (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
+    environment["PYTHONPATH"] = ":".join(filter(None, sys.path))
+
+    def run(*arguments: str) -> tuple[int, str]:
+        command = [sys.executable, "-W", "error", "-m", "whorl", "sim", *arguments]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+def test_run_ends_with_0_without_a_finding(run: Run) -> None:
+    code, output = run("run", "program.py::calm", "--seeds", "10")
+    assert (code, "10 runs" in output, "no finding" in output) == (0, True, True), output
+
+
+def test_run_ends_with_1_for_a_finding_whose_command_replays_it(run: Run) -> None:
+    code, output = run("run", "program.py", "--shrink", "5")
+    assert code == 1
+    command = re.search(r"^  whorl sim (replay .*)$", output, re.MULTILINE)
+    assert command
+    code, again = run(*shlex.split(command[1]))
+    assert code == 1
+    assert "the program's choice 'way' was 3" in again
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("run", "nothing.py"), "there is no file 'nothing.py'"),
+        (("run", "program.py::nobody"), "has no 'nobody'"),
+        (("run", "program.py::Thing"), "is no coroutine function"),
+        (("replay", "1:calm:x:", "program.py"), "is no tape"),
+        (("trace", "program.py"), "is no trace"),
+        (("run", "program.py", "--faults", "some"), "Invalid value for '--faults'"),
+    ],
+)
+def test_wrong_arguments_end_with_2(run: Run, arguments: tuple[str, ...], text: str) -> None:
+    code, output = run(*arguments)
+    assert code == 2
+    assert text in output
+
+
+def test_run_ends_with_3_if_runs_are_not_deterministic(run: Run) -> None:
+    code, output = run("run", "program.py::addresses", "--seeds", "3")
+    assert code == 3
+    assert "two runs part at kernel call" in output
+
+
+def test_run_takes_the_options_of_a_test(run: Run) -> None:
+    code, output = run("run", "program.py::short_test")
+    assert (code, "3 runs" in output) == (0, True), output
+
+
+def test_hashes_of_texts_are_those_of_the_first_seed(run: Run) -> None:
+    def shown(*arguments: str) -> set[str]:
+        return set(re.findall(r"HASH (\S+)", run(*arguments)[1]))
+
+    seven = shown("run", "program.py::hashes", "--seeds", "2", "--from", "7")
+    assert len(seven) == 1
+    assert shown("replay", "7", "program.py::hashes") == seven
+    assert shown("replay", "0:calm:7:", "program.py::hashes") == seven
+    assert shown("replay", "8", "program.py::hashes") != seven
+
+
+def test_traces_of_two_seeds_part(run: Run, tmp_path: Path) -> None:
+    for seed in ("0", "2"):
+        run("replay", seed, "program.py::calm", "--trace", f"{seed}.trace")
+    assert run("diff", "0.trace", "0.trace")[0] == 0
+    code, output = run("diff", "0.trace", "2.trace")
+    assert code == 1
+    assert "The traces part at call" in output
+    code, output = run("trace", "0.trace", "--host", "main")
+    assert code == 0
+    assert "epoll_wait" in output
+    assert "epoll_wait" not in run("trace", "0.trace", "--host", "other")[1]
+
+
+def test_shrink_writes_the_tape_that_replays(run: Run, tmp_path: Path) -> None:
+    tape = "1:calm::choice/way.0=3,main/cpu.0=4,cpu/model.0=1"
+    code, output = run("shrink", tape, "program.py", "--seconds", "5", "--out", "small.tape")
+    assert code == 1
+    assert "Shrunk from 3 decisions to 1" in output
+    assert len((tmp_path / "small.tape").read_text().splitlines()) == 2
+    code, output = run("replay", "small.tape", "program.py")
+    assert code == 1
+
+
+def test_a_tape_of_another_program_ends_with_3(run: Run) -> None:
+    run("shrink", "1:calm::choice/way.0=3", "program.py", "--out", "small.tape")
+    code, output = run("replay", "small.tape", "program.py::calm")
+    assert code == 3
+    assert "another run than that of the tape" in output
+
+
+def test_limits_name_every_refusal(run: Run) -> None:
+    code, output = run("limits")
+    assert code == 0
+    assert all(name in output for name in ("RealDescriptor", "RealThread", "BlockingSocket", "OtherLoop"))
+
+
+def test_soak_goes_on_where_the_last_one_ended(run: Run, tmp_path: Path) -> None:
+    code, output = run("soak", "kept", "program.py::calm", "--seconds", "0.01", "--batch", "10")
+    assert code == 0, output
+    first = json.loads((tmp_path / "kept" / "soak.json").read_text())["next"]
+    code, output = run("soak", "kept", "--seconds", "0.01", "--batch", "10")
+    assert f"Seeds {first} to" in output
+
+
+def test_soak_keeps_the_report_of_a_finding(run: Run, tmp_path: Path) -> None:
+    code, output = run("soak", "kept", "program.py", "--seconds", "0.5", "--batch", "40")
+    assert code == 1, output
+    report = next((tmp_path / "kept").glob("finding-*.txt")).read_text()
+    assert "the program's choice 'way' was 3" in report

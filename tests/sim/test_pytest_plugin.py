@@ -1,0 +1,101 @@
+"""The plugin of pytest, in a pytest of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+Run = Callable[..., tuple[int, str]]
+
+TESTS = """
+import asyncio
+import pytest
+from whorl import sim
+
+@sim.test(seeds=40, shrink_s=5)
+async def test_chooses(world, tmp_path):
+    assert tmp_path.is_dir()
+    assert world.choose(4, "way") != 2
+
+@pytest.mark.parametrize("number", [3])
+@sim.test(seeds=3)
+async def test_passes(world, number):
+    await asyncio.sleep(3600 / number)
+
+async def test_in_a_world(sim_world, tmp_path):
+    began = sim_world.now()
+    await asyncio.sleep(100)
+    assert 100 <= sim_world.now() - began < 101
+    print("SEED", sim_world.seed, tmp_path.is_dir())
+
+async def test_fails_in_a_world(sim_world):
+    assert sim_world.seed == 5
+
+def test_has_no_world(sim_world):
+    with pytest.raises(AttributeError, match="async def"):
+        sim_world.now()
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Run pytest on the tests above: its exit code and its output."""
+    (tmp_path / "test_it.py").write_text(TESTS, encoding="utf-8")
+
+    def run(*options: str) -> tuple[int, str]:
+        plugins = ["-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "whorl.sim.pytest_plugin"]
+        command = [sys.executable, "-m", "pytest", *plugins, *options]
+        environment = {**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))}
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+def test_tests_in_worlds_pass_and_fail(run: Run) -> None:
+    code, output = run("-s")
+    assert code == 1
+    assert "2 failed, 3 passed" in output
+    assert "SEED 0 True" in output
+
+
+def test_a_failing_test_shows_the_command_that_replays_it(run: Run) -> None:
+    _, output = run("-k", "chooses")
+    assert "the program's choice 'way' was 2" in output
+    shown = re.search(r"pytest (test_it.py::test_chooses --sim-replay .*)", output)
+    assert shown
+    code, again = run(*shlex.split(shown[1]))
+    assert code == 1
+    assert "AssertionError" in again
+
+
+def test_a_failing_test_with_a_world_shows_the_command_that_replays_it(run: Run) -> None:
+    _, output = run("-k", "fails_in")
+    assert re.search(r"pytest test_it.py::test_fails_in_a_world --sim-replay '?0:calm:", output)
+
+
+def test_a_seed_is_taken_from_the_options(run: Run) -> None:
+    code, _ = run("-k", "fails_in", "--sim-seed", "5")
+    assert code == 0
+
+
+def test_a_number_of_seeds_is_taken_from_the_options(run: Run) -> None:
+    code, output = run("-k", "chooses", "--sim-seeds", "1")
+    assert code == 0, output
+
+
+def test_a_replay_that_is_none_is_refused(run: Run) -> None:
+    code, output = run("--sim-replay", "1:calm:x:y")
+    assert code == 4
+    assert "--sim-replay: '1:calm:x:y' is no tape" in output

@@ -1,0 +1,67 @@
+"""How a run ends: by an exit, an interrupt, an error of a job, or with tasks that go on."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest
+
+from tests.sim.conftest import Run
+from whorl import sim
+
+
+def test_exit_in_a_program_is_a_finding() -> None:
+    async def main() -> None:
+        await asyncio.sleep(1)
+        sys.exit(3)
+
+    [finding] = sim.run(main).findings
+    assert isinstance(finding.exception, SystemExit)
+
+
+def test_interrupt_ends_the_run_and_leaves_no_world() -> None:
+    async def main() -> None:
+        asyncio.get_running_loop().call_later(1, interrupt)
+        await asyncio.sleep(10)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sim.run(main)
+    assert sim.current() is None
+
+
+def test_tasks_that_are_left_are_cancelled_as_asyncio_run_does(exact: Run) -> None:
+    ended: list[str] = []
+
+    async def stay(name: str) -> None:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            await asyncio.sleep(1)
+            ended.append(name)
+
+    async def main() -> None:
+        tasks = [asyncio.ensure_future(stay(name)) for name in "ab"]
+        await asyncio.sleep(1)
+        assert not any(task.done() for task in tasks)
+
+    exact(main)
+    assert sorted(ended) == ["a", "b"]
+
+
+def test_main_that_is_no_coroutine_function_is_refused() -> None:
+    with pytest.raises(TypeError, match="a coroutine"):
+        sim.run(lambda: 5)  # type: ignore[arg-type, return-value]
+    assert sim.current() is None
+
+
+def test_unknown_profile_of_faults_is_refused() -> None:
+    async def main() -> None:
+        """Do nothing."""
+
+    with pytest.raises(ValueError, match="there is no profile 'wild'"):
+        sim.run(main, faults="wild")
+    assert sim.current() is None
