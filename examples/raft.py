@@ -198,7 +198,7 @@ async def call(name, message, patience=HEARTBEAT):
 
 
 class Register:
-    """What a register answers if its operations happen one after another."""
+    """A register whose operations happen one after another."""
 
     initial = 0
 

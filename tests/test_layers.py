@@ -201,9 +201,12 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.launcher": (os,),
     "whorl.report": (os,),
     # They stand in the place of Python's functions, or measure how long a run takes.
+    "whorl.sim.files.inodes": (os,),  # the type of a file's status
     "whorl.sim.command": (os, subprocess, time),
     "whorl.sim.patches.clocks": (time,),
+    "whorl.sim.patches.files": (os,),
     "whorl.sim.patches.sockets": (os, select, socket),
+    "whorl.sim.process.file_calls": (os,),  # the same
     "whorl.sim.running.check": (time,),
     "whorl.sim.running.shrink": (time,),
     "whorl.sim.world.world": (time,),

@@ -1,4 +1,4 @@
-"""Linearizable histories: which answers of a register could come of one order, and which could not."""
+"""Linearizable histories: which answers of a register have an order."""
 
 from __future__ import annotations
 

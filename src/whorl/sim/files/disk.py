@@ -31,7 +31,7 @@ Change = tuple[tuple[Directory, str, "Inode | None"], ...]
 
 
 class Place(NamedTuple):
-    """Where a path leads: the directory, the name in it, and the file, if there is one."""
+    """The end of a path: the directory, the name in it, and the file, if there is one."""
 
     directory: Directory
     name: str

@@ -1,4 +1,4 @@
-"""What a disk holds: files, directories, links; and how much of each survives a power cut.
+"""The files, directories and links of a disk, and how much of each survives a power cut.
 
 A write reaches the memory of the system. `sync` brings it to the disk. After a power cut, each sector that
 was written since is old or new.

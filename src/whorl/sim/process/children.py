@@ -32,7 +32,7 @@ HARMLESS = frozenset(
 )
 
 
-class Life(Coroutine[Any, Any, Any]):
+class Killable(Coroutine[Any, Any, Any]):
     """A coroutine that can end in the middle, with no `finally` of it."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
@@ -91,13 +91,13 @@ class Child:
         self.pidfds: list[PidFile] = []
         self.watchers: list[Callable[[], object]] = []
         self.program: Program = None  # type: ignore[assignment]  # set by `begin`
-        self.life: Life = None  # type: ignore[assignment]
+        self.life: Killable = None  # type: ignore[assignment]
         self._task: asyncio.Task[Any] | None = None
 
     def begin(self, main: ProgramMain, program: Program, fds: dict[int, int]) -> None:
         """Run the stand-in."""
         self.program = program
-        self.life = Life(self._run(main, program, fds))
+        self.life = Killable(self._run(main, program, fds))
         context = contextvars.copy_context()
         context.run(_CHILD.set, self)
         loop = self._host.process.loop()
@@ -173,7 +173,7 @@ class Children:
     def __init__(self, host: ProcessHost) -> None:
         self._host = host
         self._living: dict[int, Child] = {}  # and those whose exit code nobody has taken
-        self._killed: list[Life] = []
+        self._killed: list[Killable] = []
         self._count = 0
 
     def spawn(self, args: Any, **options: Any) -> Child:
