@@ -13,6 +13,8 @@ from pathlib import Path
 #: Where they lie: WHORL_CACHE, or the user's cache.
 _ROOT = Path(os.environ.get("WHORL_CACHE") or Path.home() / ".cache" / "whorl") / "released"
 
+LIMIT = 120  # seconds for pip
+
 
 @cache
 def folder_with(*requirements: str) -> Path | None:
@@ -34,8 +36,11 @@ def folder_with(*requirements: str) -> Path | None:
         "--retries",
         "1",
     ]
-    done = subprocess.run([*command, "--target", str(laid), *requirements], capture_output=True, check=False)
-    if done.returncode:
+    try:
+        subprocess.run(
+            [*command, "--target", str(laid), *requirements], capture_output=True, check=True, timeout=LIMIT
+        )
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
         shutil.rmtree(laid)
         return None
     try:

@@ -1,8 +1,8 @@
 """Linearizability: whether a history could come of operations that happen one after another.
 
 Each operation must seem to happen at one moment between its begin and its end. The search is that of Wing
-and Gong with the memory of Lowe, as in Porcupine. An operation without an answer may happen at any later time.
-So a state is of no use that was reached before by fewer of those.
+and Gong with the memory of Lowe, as in Porcupine. An operation without an answer may happen at any later
+time. So a state is of no use that was reached before by fewer of those.
 """
 
 from __future__ import annotations
