@@ -14,7 +14,7 @@ from whorl.sim.files.udp import membership
 
 
 class Collector(asyncio.DatagramProtocol):
-    """What a datagram endpoint was told."""
+    """Keeps what a datagram endpoint is told."""
 
     def __init__(self) -> None:
         self.got: list[bytes] = []

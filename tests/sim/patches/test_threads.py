@@ -102,7 +102,7 @@ def connect_and_wait() -> None:
     ],
     ids=["thread", "fork", "program", "blocking"],
 )
-def test_what_leaves_the_world_is_refused_by_name(
+def test_step_out_of_the_world_is_refused_by_name(
     act: Callable[[], object], error: type[Unsimulated]
 ) -> None:
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""How a run ends: by an exit, an interrupt, an error of a job, or with tasks that go on."""
+"""Ends of runs: by an exit, an interrupt, an error of a job, or with tasks that go on."""
 
 from __future__ import annotations
 
