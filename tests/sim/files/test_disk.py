@@ -94,6 +94,7 @@ def test_full_disk_refuses_the_rest_of_a_write() -> None:
         written = os.write(file.fileno(), b"x" * 5000)
         with pytest.raises(OSError, match="No space left"):
             os.write(file.fileno(), b"y")
+        file.close()
         return written, world.main.disk.read("/srv/a")
 
     assert ran(main) == (1000, b"x" * 1000)

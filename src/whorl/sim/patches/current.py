@@ -13,6 +13,7 @@ class _Running:
     """The world that runs, if one does. There is one at a time in a process."""
 
     world: World | None = None
+    has_sockets = False  # whether it stands in the place of the process's sockets and files
 
 
 RUNNING = _Running()

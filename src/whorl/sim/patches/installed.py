@@ -58,6 +58,8 @@ _PARTS: list[tuple[Patches, list[Replacement]]] = [
 
 def _guard(event: str, args: Any) -> None:
     """Refuse system calls that come from outside Python's modules (sys.addaudithook)."""
+    if not RUNNING.has_sockets:
+        return
     if event == "open":
         check_open(args)
     elif event in CHANGES:
@@ -96,6 +98,7 @@ class _Installation:
     def _load(self, name: str, import_: Any) -> Any:
         """Import a module outside the world: it is not loaded again in the next one."""
         world, RUNNING.world = RUNNING.world, None
+        had_sockets, RUNNING.has_sockets = RUNNING.has_sockets, False
         state = random.getstate()
         self.take_out()
         try:
@@ -104,6 +107,7 @@ class _Installation:
             self.put()
             random.setstate(state)
             RUNNING.world = world
+            RUNNING.has_sockets = had_sockets
 
 
 @contextmanager
@@ -141,9 +145,12 @@ def running(world: World, patches: Patches, tls: str = "seeded") -> Iterator[Non
         raise RuntimeError("a world runs already; worlds do not run inside each other")
     with installed(patches):
         RUNNING.world = world
-        random.seed(world.decisions.base_of("random"))
+        RUNNING.has_sockets = Patches.SOCKETS in patches
+        if Patches.CHANCE in patches:
+            random.seed(world.decisions.base_of("random"))
         try:
             with seeded_tls(tls if Patches.CHANCE in patches else "real"):
                 yield
         finally:
             RUNNING.world = None
+            RUNNING.has_sockets = False

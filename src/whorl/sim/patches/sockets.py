@@ -19,7 +19,7 @@ _plain_new = socket.socket.__new__
 
 def _new_socket(cls: type, *args: Any, **options: Any) -> Any:
     """Make the socket object: in a world, one of the host whose code runs."""
-    if RUNNING.world is None or cls is SimSocket:
+    if not RUNNING.has_sockets or cls is SimSocket:
         return _plain_new(cls)
     if cls is not socket.socket:
         raise Unsimulated(f"a socket of class {cls.__name__} was made")
