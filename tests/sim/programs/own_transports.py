@@ -238,9 +238,9 @@ async def udp(world: Any) -> None:
     async for attempt in attempts():
         with attempt:
             _, client = await loop.create_datagram_endpoint(lambda: Datagrams(False), remote_addr=("main", 7))
-    wanted = {pattern(size) for size in range(0, 3000, 300)}
+    wanted = {pattern(size) for size in range(1, 3000, 300)}  # an empty one is not sent before 3.13
     for _ in range(100):
-        for data in wanted - client.got:
+        for data in sorted(wanted - client.got):
             client.transport.sendto(data)
         await asyncio.sleep(0.05)
         if client.got == wanted:
