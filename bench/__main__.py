@@ -30,6 +30,8 @@ def main() -> int:
     options = _parse_arguments()
     if options.page is not None:
         return _write_pages(options.page)
+    if options.sim:
+        return _measure_worlds(options.seconds)
     chosen = _choose_cases(options)
     if options.list:
         _print_list(chosen)
@@ -93,6 +95,9 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--scale", action="store_true", help="how the cost of one event grows with the number of everything"
     )
+    parser.add_argument(
+        "--sim", action="store_true", help="runs a minute of small programs in simulated worlds"
+    )
     parser.add_argument("--calls", action="store_true", help="count the system calls, by strace")
     parser.add_argument("--memory", action="store_true", help="what an idle connection takes of it")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="with --scale: draw it (.svg, .png)")
@@ -141,6 +146,14 @@ def _measure_memory(choices: Sequence[Choice], options: argparse.Namespace) -> i
     _allow_many_descriptors()
     print("\nbytes that more are resident for each of many idle connections")
     for line in memory.table(choices, Cores.of_this_machine(), options.rounds):
+        print(line, flush=True)
+    return 0
+
+
+def _measure_worlds(seconds: float) -> int:
+    import worlds  # whorl.sim is needed for nothing else here
+
+    for line in worlds.table(seconds):
         print(line, flush=True)
     return 0
 

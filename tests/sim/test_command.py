@@ -95,6 +95,14 @@ def test_wrong_arguments_end_with_2(run: Run, arguments: tuple[str, ...], text: 
     assert text in output
 
 
+def test_interrupted_run_ends_with_130(tmp_path: Path) -> None:
+    (tmp_path / "stops.py").write_text("async def main():\n    raise KeyboardInterrupt\n", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "whorl", "sim", "run", "stops.py"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
 def test_run_ends_with_3_if_runs_are_not_deterministic(run: Run) -> None:
     code, output = run("run", "program.py::addresses", "--seeds", "3")
     assert code == 3

@@ -29,6 +29,8 @@ from whorl.sim.running.testing import run_options
 
 STRATEGIES: dict[str, Any] = {"random": Random(), "pct": Pct(), "edge": Edge(), "delay": Delay()}
 
+INTERRUPTED = 130  # the code that shells report for a program that Ctrl-C ended: 128 + SIGINT
+
 #: How many seeds a batch of `soak` has, and how much longer than its time a batch may take.
 SOAK_BATCH = 2000
 
@@ -44,7 +46,7 @@ def sim() -> None:
 
 
 def _usage(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command end with exit code 2 for what is no program, no tape or no trace."""
+    """Let a command end with exit code 2 for what is no program, no tape or no trace; and as Ctrl-C asks."""
 
     @functools.wraps(command)
     def checked(*args: Any, **options: Any) -> None:
@@ -52,6 +54,9 @@ def _usage(command: Callable[..., None]) -> Callable[..., None]:
             command(*args, **options)
         except (NotATarget, ValueError, FileNotFoundError) as error:
             raise click.UsageError(str(error)) from None
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            sys.exit(INTERRUPTED)
 
     return checked
 

@@ -319,14 +319,8 @@ class Host:
 
     # A turn.
 
-    def is_ready(self, now: int) -> bool:
-        """Return whether the loop has something to do now."""
-        if self.is_dead or self.is_paused or self.busy_until > now or self.driver is None:
-            return False
-        return self.deadline <= now or bool(self.kernel.epoll.ready) or bool(self.pending_signals)
-
     def next_time(self) -> int:
-        """Return when the loop wants a turn, if nothing else happens."""
+        """Return when the loop wants a turn, if nothing else happens; it may be now or earlier."""
         if self.is_dead or self.is_paused or self.driver is None:
             return NEVER
         if self.kernel.epoll.ready or self.pending_signals or self.deadline <= self.busy_until:

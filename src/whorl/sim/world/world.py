@@ -298,12 +298,16 @@ class World(Conditions):
         """Let one host take a turn, or time pass up to the next event; return whether the run goes on."""
         timeline, hosts = self.timeline, self.hosts
         now = timeline.now
-        ready = [host for host in hosts.values() if host.is_ready(now)]
+        ready, following = [], until
+        for host in hosts.values():
+            due = host.next_time()
+            if due <= now:
+                ready.append(host)
+            elif due < following:
+                following = due
         if ready:
             self._turn(ready[0] if len(ready) == 1 else ready[self.decisions.pick("turn", ready)])
         else:
-            following = min((host.next_time() for host in hosts.values()), default=NEVER)
-            following = min(following, until)
             arrival = timeline.next_time()
             if arrival is not None and arrival < following:
                 following = arrival
