@@ -98,7 +98,10 @@ def test_wrong_arguments_end_with_2(run: Run, arguments: tuple[str, ...], text: 
 def test_interrupted_run_ends_with_130(tmp_path: Path) -> None:
     (tmp_path / "stops.py").write_text("async def main():\n    raise KeyboardInterrupt\n", encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "whorl", "sim", "run", "stops.py"], cwd=tmp_path, capture_output=True, text=True
+        [sys.executable, "-m", "whorl", "sim", "run", "stops.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
     )
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
 

@@ -20,6 +20,7 @@ from whorl.sim.chance.strategies import Delay, Edge, Pct, Random
 from whorl.sim.chance.tape import Tape, hash_seed, tape_of
 from whorl.sim.running import trace as traces
 from whorl.sim.running.check import check
+from whorl.sim.running.chrome import chrome_trace
 from whorl.sim.running.report import FINDING, NO_FINDING, NOT_DETERMINISTIC, Report
 from whorl.sim.running.run import run as run_once
 from whorl.sim.running.shrink import Failure
@@ -242,10 +243,19 @@ def shrink(tape: str, program: str, faults: str | None, seconds: float, out: Pat
 @click.option("--task", help="Only calls that this task made.")
 @click.option("--fd", type=int, help="Only calls about this descriptor.")
 @click.option("--from", "since_s", type=float, default=0.0, help="Only calls from this virtual second on.")
+@click.option(
+    "--chrome", type=click.Path(path_type=Path), help="Write it for Perfetto, Chrome or speedscope instead."
+)
 @_usage
-def show_trace(file: Path, host: str | None, task: str | None, fd: int | None, since_s: float) -> None:
+def show_trace(
+    file: Path, host: str | None, task: str | None, fd: int | None, since_s: float, chrome: Path | None
+) -> None:
     """Print a trace: what the loops asked of their kernels, by virtual time."""
     head, calls, story = traces.read_trace(file)
+    if chrome is not None:
+        chosen = [call for call in calls if traces.is_about(call, host, task, fd, since_s)]
+        chrome.write_text(json.dumps(chrome_trace(head, chosen)), encoding="utf-8")
+        return
     click.echo(f"Seed {head['seed']}, {head['turns']} turns, digest {head['digest']}")
     for text in (*head["findings"], *head["decisions"], *story):
         click.echo(f"  {text.strip()}")
