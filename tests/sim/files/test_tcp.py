@@ -119,6 +119,24 @@ def test_bytes_wait_for_the_end_of_a_partition(exact: Run) -> None:
     assert near(exact(main), 0.2 + 0.4 + 0.8 + 2 * LATENCY)
 
 
+def test_held_bytes_come_in_order_once_they_are_released(exact: Run) -> None:
+    async def main(world: sim.World) -> float:
+        server = linked(world)
+        await server.run(serve)
+        reader, writer = await asyncio.open_connection("server", 7)
+        hold = world.net.hold("main", server)
+        asyncio.get_running_loop().call_later(5, hold.release)
+        began = world.now()
+        for number in range(10):
+            writer.write(b"%d" % number)
+        assert await reader.readexactly(10) == b"0123456789"
+        took = world.now() - began
+        writer.close()
+        return took
+
+    assert near(exact(main), 5 + 2 * LATENCY)
+
+
 def test_partition_of_one_direction_lets_the_other_pass(exact: Run) -> None:
     async def main(world: sim.World) -> bytes:
         server = linked(world)

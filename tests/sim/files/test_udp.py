@@ -80,6 +80,18 @@ def test_datagrams_are_doubled_and_overtaken() -> None:
     assert numbers != sorted(numbers)
 
 
+def test_held_datagrams_arrive_once_they_are_released(exact: Run) -> None:
+    async def main(world: sim.World) -> tuple[list[bytes], list[bytes]]:
+        hold = world.net.hold("main", world.host("server"))
+        got = await send(world, 3)
+        before = list(got)
+        hold.release()
+        await asyncio.sleep(1)
+        return before, got
+
+    assert exact(main) == ([], [b"0", b"1", b"2"])
+
+
 def test_connected_socket_hears_that_nobody_has_the_port(exact: Run) -> None:
     async def main(world: sim.World) -> list[int | None]:
         world.host("server")

@@ -119,12 +119,18 @@ class Channel:
         if self._held:
             self._held[number] = packet
             return
-        sender, line = self.sender, self.line
-        assert sender is not None
+        line = self.line
         assert line is not None
-        machine = sender.machine
-        if line.is_lost():
+        if line.held is not None:
+            line.held.append(lambda: self._depart(number, packet))
+        elif line.is_lost():
             self._hold(number, packet)
+        else:
+            self._depart(number, packet)
+
+    def _depart(self, number: int, packet: bytes | None) -> None:
+        machine, line = self._machine(), self.line
+        if machine is None or line is None or machine.is_off:
             return
         now = machine.now()
         time = now + line.travel(now, len(packet or b""))

@@ -6,12 +6,15 @@ import errno
 import socket
 import struct
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from whorl.sim.files.file import EPOLLERR, EPOLLIN, EPOLLOUT
 from whorl.sim.files.sockets import NetMachine, SocketFile
 from whorl.sim.files.unix import is_abstract
 from whorl.sim.wire.ports import ANY, is_ipv6, plain
+
+if TYPE_CHECKING:
+    from whorl.sim.wire.line import Line
 
 #: The largest payload of a UDP datagram, and how many bytes wait in a socket before more are dropped.
 LARGEST = 65_507
@@ -161,8 +164,13 @@ class UdpSocket(DatagramFile):
     def _send_on_line(self, target: NetMachine, ip: str, port: int, data: bytes) -> None:
         machine = self.machine
         line = machine.network.line(machine, target)
-        if line.is_lost():
-            return
+        if line.held is not None:
+            line.held.append(lambda: self._depart(line, target, ip, port, data))
+        elif not line.is_lost():
+            self._depart(line, target, ip, port, data)
+
+    def _depart(self, line: Line, target: NetMachine, ip: str, port: int, data: bytes) -> None:
+        machine = self.machine
         now = machine.now()
         for _ in range(2 if line.is_doubled() else 1):
             delay = line.travel(now, len(data)) + line.overtaken()

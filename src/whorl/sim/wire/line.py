@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from whorl.sim.wire.timeline import SECOND
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from whorl.sim.chance.decisions import Decisions, Stream
 
 #: The parts into which the span of a latency is divided: a seed draws one of the bounds.
@@ -34,12 +36,16 @@ class Quality:
 class Line:
     """One direction between two hosts."""
 
-    __slots__ = ("_duplicate", "_free_at", "_latency", "_loss", "_reorder", "blocked", "name", "quality")
+    __slots__ = (
+        *("_duplicate", "_free_at", "_latency", "_loss", "_reorder"),
+        *("blocked", "held", "name", "quality"),
+    )
 
     def __init__(self, decisions: Decisions, name: str, quality: Quality) -> None:
         self.name = name
         self.quality = quality
         self.blocked = 0  # how many partitions cut it
+        self.held: list[Callable[[], object]] | None = None  # what departs when a hold is released
         self._latency: Stream = decisions.stream(f"{name}/latency")
         self._loss: Stream = decisions.stream(f"{name}/loss")
         self._reorder: Stream = decisions.stream(f"{name}/reorder")
@@ -48,7 +54,13 @@ class Line:
 
     def is_lost(self) -> bool:
         """Return whether a packet that is sent now is lost."""
-        return bool(self.blocked) or self._loss.happens(self.quality.loss)
+        return bool(self.blocked) or self.held is not None or self._loss.happens(self.quality.loss)
+
+    def release(self) -> None:
+        """Let what was held depart, in its order."""
+        held, self.held = self.held or [], None
+        for depart in held:
+            depart()
 
     def travel(self, now: int, size: int) -> int:
         """Return how long a packet of `size` bytes that is sent now is on its way, in nanoseconds."""

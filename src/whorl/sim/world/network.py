@@ -23,6 +23,22 @@ LOOPBACK = Quality(shortest=20 * MICROSECOND, longest=200 * MICROSECOND, varies=
 _RESET_WITHIN = SECOND
 
 
+class Hold:
+    """A pause of the lines between hosts: what is sent meanwhile comes after it, in order."""
+
+    def __init__(self, lines: list[Line]) -> None:
+        self._lines = lines
+        for line in lines:
+            if line.held is None:
+                line.held = []
+
+    def release(self) -> None:
+        """Let everything go on its way."""
+        for line in self._lines:
+            line.release()
+        self._lines = []
+
+
 class Partition:
     """A cut between groups of hosts."""
 
@@ -164,6 +180,13 @@ class Network:
                     watch_silence(end)
         self._partitions.append(cut)
         return cut
+
+    def hold(self, a: Any, b: Any, *, oneway: bool = False) -> Hold:
+        """Hold back what two hosts send each other, until `release`.
+
+        Requests for new connections are lost, and come again. If `oneway`, only packets from `a` to `b` are held.
+        """
+        return Hold(self._between([a], [b], oneway))
 
     def heal(self) -> None:
         """End all partitions."""
