@@ -184,7 +184,7 @@ class Network:
     def hold(self, a: Any, b: Any, *, oneway: bool = False) -> Hold:
         """Hold back what two hosts send each other, until `release`.
 
-        Requests for new connections are lost, and come again. If `oneway`, only packets from `a` to `b` are held.
+        Requests for new connections are lost, and come again. If `oneway`, only packets from `a` to `b` wait.
         """
         return Hold(self._between([a], [b], oneway))
 
