@@ -219,6 +219,27 @@ def test_half_open_connection_is_silent_until_it_is_written_to(exact: Run) -> No
     assert exact(main)
 
 
+def test_box_on_the_way_forgets_an_idle_connection_and_tells_nobody(exact: Run) -> None:
+    async def main(world: sim.World) -> list[str]:
+        server = linked(world)
+        world.net.nat("main", server, idle=300)
+        await server.run(serve)
+        reader, writer = await asyncio.open_connection("server", 7)
+        story = []
+        for pause in (299, 299, 301):
+            await asyncio.sleep(pause)
+            writer.write(b"hello")
+            try:
+                async with asyncio.timeout(60):
+                    story.append((await reader.readexactly(5)).decode())
+            except TimeoutError:
+                story.append("silence")
+        writer.transport.abort()
+        return story
+
+    assert exact(main) == ["hello", "hello", "silence"]
+
+
 def test_slow_reader_pauses_the_writer(exact: Run) -> None:
     async def main(world: sim.World) -> tuple[bool, int]:
         got = bytearray()

@@ -45,10 +45,28 @@ class Sender(Protocol):
     def patience(self) -> int | None: ...
 
 
+class Flow:
+    """A connection as a box on the way knows it, which translates addresses (NAT)."""
+
+    __slots__ = ("_active", "_is_forgotten")
+
+    def __init__(self) -> None:
+        self._active = 0  # when the last packet passed
+        self._is_forgotten = False
+
+    def passes(self, now: int, idle: int) -> bool:
+        """Return whether a packet passes; none does once the connection was idle for longer than `idle`."""
+        if self._active and now - self._active > idle:
+            self._is_forgotten = True
+        self._active = now
+        return not self._is_forgotten
+
+
 class Channel:
     """One direction of a connection."""
 
     __slots__ = (
+        "_flow",
         "_held",
         "_landed",
         "_last",
@@ -70,7 +88,15 @@ class Channel:
         "was_full",
     )
 
-    def __init__(self, sender: Sender, receiver: Receiver, line: Line | None, capacity: int) -> None:
+    def __init__(
+        self,
+        sender: Sender,
+        receiver: Receiver,
+        line: Line | None,
+        capacity: int,
+        flow: Flow | None = None,
+    ) -> None:
+        self._flow = flow
         self.sender: Sender | None = sender  # None: it has closed its descriptor
         self.receiver: Receiver | None = receiver
         self.line = line
@@ -123,10 +149,16 @@ class Channel:
         assert line is not None
         if line.held is not None:
             line.held.append(lambda: self._depart(number, packet))
-        elif line.is_lost():
+        elif self._is_lost(line):
             self._hold(number, packet)
         else:
             self._depart(number, packet)
+
+    def _is_lost(self, line: Line) -> bool:
+        idle, flow, machine = line.quality.idle, self._flow, self._machine()
+        if idle and flow is not None and machine is not None and not flow.passes(machine.now(), idle):
+            return True
+        return line.is_lost()
 
     def _depart(self, number: int, packet: bytes | None) -> None:
         machine, line = self._machine(), self.line
@@ -205,7 +237,7 @@ class Channel:
         if self.sender_lost:
             self._held.clear()
             return
-        if line.is_lost() or self._is_receiver_off():
+        if self._is_lost(line) or self._is_receiver_off():
             limit, machine = self._patience(), self._machine()
             is_over = limit is not None and machine is not None and machine.now() >= self._since + limit
             if self._retries <= RETRIES and not is_over:

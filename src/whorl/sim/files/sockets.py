@@ -8,7 +8,7 @@ import struct
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
-from whorl.sim.files.channel import Channel
+from whorl.sim.files.channel import Channel, Flow
 from whorl.sim.files.file import EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, File, Machine
 from whorl.sim.wire.timeline import MILLISECOND
 
@@ -198,8 +198,9 @@ class StreamSocket(SocketFile):
 
     def join(self, other: StreamSocket, line: Line | None, back: Line | None) -> None:
         """Connect two sockets: the bytes of this one travel on `line`, those of the other on `back`."""
-        self.outgoing = other.incoming = Channel(self, other, line, self.capacity)
-        other.outgoing = self.incoming = Channel(other, self, back, other.capacity)
+        flow = Flow()
+        self.outgoing = other.incoming = Channel(self, other, line, self.capacity, flow)
+        other.outgoing = self.incoming = Channel(other, self, back, other.capacity, flow)
 
     def establish(self) -> None:
         """Be connected from now on."""

@@ -31,6 +31,7 @@ class Quality:
     duplicate: float = 0.0
     bandwidth: int = 0  #: bytes a second; 0: no limit
     mtu: int = 1500
+    idle: int = 0  #: a connection is forgotten on the way after so long without a packet; 0: never
 
 
 class Line:

@@ -188,6 +188,11 @@ class Network:
         """
         return Hold(self._between([a], [b], oneway))
 
+    def nat(self, inside: Any, outside: Any, *, idle: float = 300.0) -> None:
+        """Put a box between two hosts that forgets a connection after so many idle seconds, and tells nobody."""
+        for line in self._between([inside], [outside], False):
+            line.quality = replace(line.quality, idle=round(idle * SECOND))
+
     def heal(self) -> None:
         """End all partitions."""
         for cut in self._partitions:
