@@ -189,7 +189,7 @@ class Network:
         return Hold(self._between([a], [b], oneway))
 
     def nat(self, inside: Any, outside: Any, *, idle: float = 300.0) -> None:
-        """Put a box between two hosts that forgets a connection after so many idle seconds, and tells nobody."""
+        """Put a box between two hosts that forgets a connection after so many idle seconds, silently."""
         for line in self._between([inside], [outside], False):
             line.quality = replace(line.quality, idle=round(idle * SECOND))
 
