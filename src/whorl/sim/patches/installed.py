@@ -123,7 +123,11 @@ def installed(patches: Patches = Patches.ALL) -> Iterator[None]:
     collects = gc.isenabled()
     if not _was_frozen:
         _was_frozen.append(gc.get_freeze_count() > 0)  # This is slow, so it is asked once.
-    gc.freeze()  # A collection looks only at what the world has made.
+    # A collection looks only at what the world has made. A program that has frozen its objects did that already;
+    # to freeze more would keep them for ever.
+    freezes = not _was_frozen[0]
+    if freezes:
+        gc.freeze()
     try:
         installation.put()
         gc.disable()
@@ -132,7 +136,7 @@ def installed(patches: Patches = Patches.ALL) -> Iterator[None]:
         installation.take_out()
         if state is not None:
             random.setstate(state)
-        if not _was_frozen[0]:
+        if freezes:
             gc.unfreeze()
         if collects:
             gc.enable()
