@@ -123,8 +123,8 @@ def installed(patches: Patches = Patches.ALL) -> Iterator[None]:
     collects = gc.isenabled()
     if not _was_frozen:
         _was_frozen.append(gc.get_freeze_count() > 0)  # This is slow, so it is asked once.
-    # A collection looks only at what the world has made. A program that has frozen its objects did that already;
-    # to freeze more would keep them for ever.
+    # A collection looks only at what the world has made. A program that has frozen its objects did that
+    # already. To freeze more would keep it for ever.
     freezes = not _was_frozen[0]
     if freezes:
         gc.freeze()
