@@ -36,8 +36,8 @@ def test_known_bug_is_found_in_a_few_hundred_seeds(
 @pytest.mark.slow
 @pytest.mark.parametrize(("program", "versions"), GOOD, ids=[each[1][0] for each in GOOD])
 def test_version_without_the_bug_has_no_finding(program: str, versions: tuple[str, ...]) -> None:
-    found = hunted(f"tests.sim.bugs.{program}", "0:300", *versions)
-    assert found["runs"] == 300
+    found = hunted(f"tests.sim.bugs.{program}", "0:100", *versions)
+    assert found["runs"] == 100
     assert found["findings"] == {}
 
 
@@ -50,13 +50,13 @@ def test_version_without_the_bug_has_no_finding(program: str, versions: tuple[st
 def test_bug_that_needs_time_for_code_is_not_found_without_it(
     program: str, versions: tuple[str, ...]
 ) -> None:
-    found = hunted(f"tests.sim.bugs.{program}", "0:300", *versions, faults="none")
+    found = hunted(f"tests.sim.bugs.{program}", "0:100", *versions, faults="none")
     assert found["findings"] == {}
 
 
 @pytest.mark.slow
 def test_wait_for_of_python_311_hides_a_cancellation() -> None:
-    found = hunted("tests.sim.bugs.wait_for", "0:1000", "--stop")
+    found = hunted("tests.sim.bugs.wait_for", "0:300", "--stop")
     if sys.version_info < (3, 12):
         assert "a cancellation was hidden" in next(iter(found["findings"].values()))
     else:

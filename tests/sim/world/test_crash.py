@@ -272,7 +272,7 @@ def test_log_that_is_synced_keeps_what_it_acknowledged() -> None:
 @pytest.mark.slow
 def test_log_that_is_synced_has_no_finding_in_many_seeds() -> None:
     main = _log(synced=True)
-    for seed in range(30, 400):
+    for seed in range(30, 150):
         sim.run(main, seed=seed).check()
 
 
