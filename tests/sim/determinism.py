@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.sim.hunt import MARK
 
 _TREE = Path(__file__).parents[2]
-#: The system calls that only get and return memory, or wake threads; asyncio asks for the process before 3.12.
+#: The system calls that only get memory or wake threads; asyncio asks for the process before 3.12.
 HARMLESS = {"mmap", "munmap", "mremap", "mprotect", "madvise", "brk", "futex", "getpid"}
 
 

@@ -273,7 +273,7 @@ class World(Conditions):
         """Note an error that no code has handled."""
         error = context.get("exception")
         if isinstance(error, asyncio.CancelledError):
-            # Before Python 3.13, the callback of asyncio's streams raises it when a server's task is cancelled.
+            # Before 3.13, the callback of asyncio's streams raises it when a server's task is cancelled.
             self.remark(f"{host.name}: {context.get('message')} was cancelled")
             return
         shown = f"{context.get('message', 'error')}"
