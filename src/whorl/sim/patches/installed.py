@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 
     from whorl.sim.world.world import World
 
+#: The generations of objects that a world has made (gc.collect).
+YOUNG = 1
+
 _MISSING = object()
 _find_and_load = importlib._bootstrap._find_and_load  # type: ignore[attr-defined]
 _REFUSED = {"socket.connect", "socket.bind", "socket.sendto", "subprocess.Popen", "os.fork", "os.system"}
 _is_guarded: list[bool] = []
-_was_frozen: list[bool] = []  # whether the program has frozen its objects before the first world
 
 
 class Patches(Flag):
@@ -121,13 +123,9 @@ def installed(patches: Patches = Patches.ALL) -> Iterator[None]:
     installation = _Installation(patches)
     state = random.getstate() if Patches.CHANCE in patches else None
     collects = gc.isenabled()
-    if not _was_frozen:
-        _was_frozen.append(gc.get_freeze_count() > 0)  # This is slow, so it is asked once.
-    # A collection looks only at what the world has made. A program that has frozen its objects did that
-    # already. To freeze more would keep it for ever.
-    freezes = not _was_frozen[0]
-    if freezes:
-        gc.freeze()
+    # The collector rests while a world runs, so all that the world makes stays young. What is young before
+    # that is not of this world.
+    gc.collect(YOUNG)
     try:
         installation.put()
         gc.disable()
@@ -136,8 +134,6 @@ def installed(patches: Patches = Patches.ALL) -> Iterator[None]:
         installation.take_out()
         if state is not None:
             random.setstate(state)
-        if freezes:
-            gc.unfreeze()
         if collects:
             gc.enable()
 
