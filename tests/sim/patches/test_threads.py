@@ -52,6 +52,26 @@ def test_job_that_sleeps_does_not_delay_the_loop(exact: Run) -> None:
     assert exact(main) == pytest.approx(1, abs=0.01)
 
 
+def test_callback_that_a_job_posts_comes_after_its_sleep_and_may_be_cancelled(exact: Run) -> None:
+    async def main() -> list[tuple[str, float]]:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        got: list[tuple[str, float]] = []
+
+        def job() -> None:
+            time.sleep(1)
+            loop.call_soon_threadsafe(lambda: got.append(("kept", loop.time() - began)))
+            loop.call_soon_threadsafe(lambda: got.append(("cancelled", 0.0))).cancel()
+
+        await loop.run_in_executor(None, job)
+        await asyncio.sleep(1)
+        return got
+
+    [(name, time_s)] = exact(main)
+    assert name == "kept"
+    assert time_s == pytest.approx(1, abs=0.01)
+
+
 def test_executor_of_the_programs_own_has_no_thread_either(exact: Run) -> None:
     async def main() -> list[int]:
         loop = asyncio.get_running_loop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 from typing import TYPE_CHECKING, Any
@@ -63,13 +64,14 @@ class SimLoop(EventLoop):
             raise RealThread("call_soon_threadsafe was called by a thread of the real process")
         host = self._sim_host
         if host.runs_job and host.spent > host.job_began:
-            host.after(0, self._post_later, callback, args, context)
-            return None
+            handle = asyncio.Handle(callback, args, self, context)
+            host.after(0, self._post_later, handle)
+            return handle
         return super().call_soon_threadsafe(callback, *args, context=context)
 
-    def _post_later(self, callback: Any, args: Any, context: Any) -> None:
-        if self._is_alive():
-            super().call_soon_threadsafe(callback, *args, context=context)
+    def _post_later(self, handle: asyncio.Handle) -> None:
+        if self._is_alive() and not handle.cancelled():
+            super().call_soon_threadsafe(handle._run)
 
     def _post_from_any_thread(self, entry: Any) -> Any:
         """Post an entry; out of a job, when the job has ended."""
