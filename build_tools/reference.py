@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import importlib
 import inspect
+import re
+from functools import cache
 from types import ModuleType
 from typing import Any
+
+from build_tools.sources import ROOT
 
 # The modules whose `__all__` is public, and those whose classes come to a program without being named there.
 MODULES = (
@@ -81,3 +86,43 @@ def _entry(module_name: str, name: str, thing: Any) -> list[str]:
     if issubclass(thing, enum.Enum):
         return [*lines, "   :undoc-members:"]
     return [*lines, f"   :inherited-members: {_NOT_OURS}"]
+
+
+@cache
+def explained_parameters() -> dict[tuple[str, str], str]:
+    """Return the meanings of docs/reference/parameters.md, by the parameter and the beginning of the place."""
+    text = (ROOT / "docs" / "reference" / "parameters.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| ([\w.]*) ?\| (.+) \|$", text, re.MULTILINE)
+    return {(name, place): meaning for name, place, meaning in rows}
+
+
+def unnamed_parameters(function: Any) -> list[inspect.Parameter]:
+    """Return the parameters of a function that its docstring does not name."""
+    text = inspect.getdoc(function) or ""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # a class that is made by C code
+        return []
+    return [
+        one
+        for one in parameters
+        if one.name not in ("self", "cls") and not re.search(rf"\b{re.escape(one.name)}\b", text)
+    ]
+
+
+def meaning(parameter: str, place: str) -> str | None:
+    """Return the meaning of a parameter of a function at `place`, its dotted name; None: it has none."""
+    found = [(of, text) for (name, of), text in explained_parameters().items() if name == parameter]
+    return next((text for of, text in sorted(found, reverse=True) if place.startswith(of)), None)
+
+
+def complete(place: str, function: Any, lines: list[str]) -> None:
+    """Add to the lines of a docstring the parameters that it does not name, and asyncio as the source."""
+    rows = [(one.name, meaning(one.name, place)) for one in unnamed_parameters(function)]
+    explained = [f"* ``{name}``: {text}".replace("`", "``").replace("````", "``") for name, text in rows if text]
+    if explained:
+        lines += ["", "Parameters:", "", *explained, ""]
+    name = place.rpartition(".")[2]
+    if place.startswith("whorl.EventLoop.") and hasattr(asyncio.AbstractEventLoop, name):
+        if not any("Source:" in line for line in lines):
+            lines += ["", f"Source: ``asyncio.loop.{name}``.", ""]

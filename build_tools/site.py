@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from urllib.request import url2pathname
 
@@ -21,7 +22,7 @@ STAGED = ROOT / "build" / "site-source"
 SITE = ROOT / "build" / "site"
 PAGES = ("*.md", "bench/README.md", "docs/**/*.md", "examples/README.md", "tests/*/README.md")
 PICTURES = ("docs/**/*.svg", "docs/**/*.png")
-LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
+LINK = re.compile(r"((?:\[[^\]]*)?)(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
 CODE = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.DOTALL | re.MULTILINE)
 REFERENCE = "reference/api"
 
@@ -45,11 +46,22 @@ autodoc_member_order = "bysource"
 add_module_names = False
 maximum_signature_line_length = 80
 python_use_unqualified_type_names = True
+
+
+def setup(app):
+    from build_tools.reference import complete
+
+    def completed(app, what, name, thing, options, lines):
+        if what in ("function", "method"):
+            complete(name, thing, lines)
+
+    app.connect("autodoc-process-docstring", completed)
 """
 STYLE = """
 table.docutils { display: block; overflow-x: auto; max-width: 100%; }
 .content img { max-width: 100%; height: auto; }
 code.literal { overflow-wrap: anywhere; }
+table.docutils td:has(code) { min-width: 9em; }
 """
 
 
@@ -124,20 +136,21 @@ def text_of_source(path: Path) -> str:
 
 def staged_text(path: Path, name: str, pages: dict[Path, str], shown: set[Path]) -> str:
     """Return a page with the links of the site. Its list of pages becomes the contents at the side."""
-    children: list[tuple[str, str]] = []  # a heading, and a page below it
+    children: list[tuple[str, str, str]] = []  # a heading, a page below it, and its title there
     heading = ""
 
     def rewritten(match: re.Match[str]) -> str:
-        target = target_of(path, match[2])
+        title, middle, link, end = match.groups()
+        target = target_of(path, link)
         if target.suffix in (".svg", ".png"):
             new = str(target.relative_to(ROOT / "docs"))
         elif target in pages:
             new = pages[target]
-            children.append((heading, new))
+            children.append((heading, new, title.removeprefix("[")))
         else:
             shown.add(target)
             new = name_of_source(target)
-        return match[1] + relative_link(name, new) + match[3]
+        return title + middle + relative_link(name, new) + end
 
     lines = []
     text = path.read_text(encoding="utf-8")
@@ -152,15 +165,19 @@ def staged_text(path: Path, name: str, pages: dict[Path, str], shown: set[Path])
     text = "".join(lines)
     if path.name == "README.md" and path.parent.is_relative_to(ROOT / "docs"):
         return text + contents(name, children)
-    return text if name in {page for _, page in contents_of_index()} else f"---\norphan: true\n---\n\n{text}"
+    return text if name in listed_pages() else f"---\norphan: true\n---\n\n{text}"
 
 
-def contents(name: str, children: list[tuple[str, str]]) -> str:
+def contents(name: str, children: list[tuple[str, str, str]]) -> str:
     """Return the hidden lists of pages that Sphinx makes the side of the site from."""
     headings: dict[str, list[str]] = {}
-    for heading, page in dict((page, (heading, page)) for heading, page in reversed(children)).values():
-        headings.setdefault(heading, []).insert(0, relative_link(name, page).removesuffix(".md"))
-    return "".join(toctree(heading, headings[heading]) for heading in reversed(headings))
+    seen: set[str] = set()
+    for heading, page, title in children:
+        if page not in seen:
+            seen.add(page)
+            place = relative_link(name, page).removesuffix(".md")
+            headings.setdefault(heading, []).append(place if name != "index.md" else f"{title} <{place}>")
+    return "".join(toctree(*item) for item in headings.items())
 
 
 def toctree(caption: str, pages: list[str]) -> str:
@@ -169,13 +186,12 @@ def toctree(caption: str, pages: list[str]) -> str:
     return "\n```{toctree}\n" + options + "\n" + "\n".join(pages) + "\n```\n"
 
 
-def contents_of_index() -> list[tuple[str, str]]:
-    """Return the pages that the lists of docs/README.md and of the decisions name, with their headings."""
-    found = []
-    for index in (ROOT / "docs" / "README.md", ROOT / "docs" / "decisions" / "README.md"):
-        for match in LINK.finditer(index.read_text(encoding="utf-8")):
-            found.append(("", staged_name(target_of(index, match[2]))))
-    return found
+@cache
+def listed_pages() -> frozenset[str]:
+    """Return the pages that the lists of docs/README.md and of the decisions name."""
+    indexes = (ROOT / "docs" / "README.md", ROOT / "docs" / "decisions" / "README.md")
+    links = ((index, match[3]) for index in indexes for match in LINK.finditer(index.read_text(encoding="utf-8")))
+    return frozenset(staged_name(target_of(index, link)) for index, link in links)
 
 
 def target_of(page: Path, link: str) -> Path:
