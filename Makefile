@@ -68,6 +68,9 @@ wheel:  ## build a wheel in dist/, install it into an empty folder, and ask it w
 	@$(whorl) --with cli -- -m pip install --quiet --no-deps --target dist/installed dist/*.whl
 	@cd dist/installed && PYTHONPATH=. $(PYTHON) -c 'import whorl; print(whorl.__file__, whorl.compiled); assert whorl.compiled == ("$(WHORL_BUILD)" != "pure")'
 
+wheels:  ## a release in dist/: sdist and wheels for all Pythons found, checked, installed and tried
+	@$(PYTHON) -m build_tools --build pure --with wheels -- -m build_tools.wheels $(ARGS)
+
 format:  ## put the sources in order
 	@$(PYTHON) -m build_tools --build pure --with check -- -m ruff check --fix .
 	@$(PYTHON) -m build_tools --build pure --with check -- -m ruff format .
