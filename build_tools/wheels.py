@@ -53,6 +53,7 @@ class Failed(Exception):
 
 def main() -> None:
     options = _options()
+    os.environ.pop("PYTHONPATH", None)  # which would hide whether a wheel is installed
     shutil.rmtree(DIST, ignore_errors=True)
     DIST.mkdir()
     with tempfile.TemporaryDirectory(prefix="whorl-release-") as scratch:
@@ -74,12 +75,13 @@ def _release(scratch: Path, options: argparse.Namespace) -> None:
     pythons = [shlex.split(python) for python in options.python or []] or found_pythons()
     epoch = os.environ.get("SOURCE_DATE_EPOCH") or _output(["git", "log", "-1", "--format=%ct"]).strip()
     environment = {**os.environ, "SOURCE_DATE_EPOCH": epoch}
-    environment.pop("PYTHONPATH", None)
     environment.setdefault("WHORL_CACHE", str(ROOT / "build"))
     sdist = _sdist(scratch, environment)
     copies = [_unpacked(sdist, scratch / name) for name in ("first", "second/with/a/longer/path")]
-    wheels = [(pythons[0], _twice(pythons[0], "pure", copies, environment, options.fresh))]
-    wheels += [(python, _twice(python, "compiled", copies, environment, options.fresh)) for python in pythons]
+    builders = [_builder(python) for python in pythons]
+    wheels = [(pythons[0], _twice(builders[0], "pure", copies, environment, options.fresh))]
+    for python, builder in zip(pythons, builders, strict=True):
+        wheels.append((python, _twice(builder, "compiled", copies, environment, options.fresh)))
     for _, wheel in wheels:
         _check_names(wheel)
     _check(["twine", "check", "--strict", *map(str, sorted(DIST.iterdir()))])
@@ -146,8 +148,14 @@ def _unpacked(sdist: Path, folder: Path) -> Path:
     return unpacked
 
 
+def _builder(python: Command) -> Command:
+    """Return the Python of an environment that has what the build needs."""
+    code = "from build_tools.environments import ensure; print(ensure(['build']))"
+    return [*python[:-1], _output([*python, "-c", code]).strip().splitlines()[-1]]
+
+
 def _twice(
-    python: Command, build: str, copies: Sequence[Path], environment: dict[str, str], is_fresh: bool
+    builder: Command, build: str, copies: Sequence[Path], environment: dict[str, str], is_fresh: bool
 ) -> Path:
     """Build a wheel from each copy; return it. Raises Failed if they differ."""
     made = []
@@ -155,22 +163,20 @@ def _twice(
         variables = environment | {"WHORL_BUILD": build}
         if is_fresh and made:
             variables["WHORL_CACHE"] = str(copy / "build")
-        made.append(_wheel(python, build, copy, variables))
+        made.append(_wheel(builder, build, copy, variables))
     if made[0].name != made[1].name or made[0].read_bytes() != made[1].read_bytes():
         raise Failed(f"two builds differ: {made[0]} and {made[1]}")
     print(f"{made[0].name}: the same bytes twice", flush=True)
     return Path(shutil.copy(made[0], DIST))
 
 
-def _wheel(python: Command, build: str, copy: Path, environment: dict[str, str]) -> Path:
+def _wheel(builder: Command, build: str, copy: Path, environment: dict[str, str]) -> Path:
     """Return a wheel of a copy of the sources, with the platform's tag that auditwheel finds."""
-    code = "import sys; from build_tools.environments import ensure; print(ensure(['build']))"
-    own = _output([*python, "-c", code], environment=environment).strip().splitlines()[-1]  # not that of the copy
     raw, final = copy / "raw", copy / "wheels"
     for folder in (raw, final):
         shutil.rmtree(folder, ignore_errors=True)
     tools = os.pathsep.join((str(Path(sys.executable).parent), environment["PATH"]))
-    pip = [*python[:-1], own, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    pip = [*builder, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     _run([*pip, "--wheel-dir", str(raw), str(copy)], ROOT, environment | {"PATH": tools})
     (wheel,) = raw.glob("*.whl")
     if build == "pure":
@@ -292,10 +298,8 @@ def _run(command: Command, cwd: Path, environment: dict[str, str] | None = None)
     return answer.stdout
 
 
-def _output(command: Command, environment: dict[str, str] | None = None) -> str:
-    return subprocess.run(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True
-    ).stdout
+def _output(command: Command) -> str:
+    return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 if __name__ == "__main__":
