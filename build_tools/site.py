@@ -20,7 +20,7 @@ from build_tools.sources import ROOT
 
 STAGED = ROOT / "build" / "site-source"
 SITE = ROOT / "build" / "site"
-PAGES = ("*.md", "bench/README.md", "docs/**/*.md", "examples/README.md", "tests/*/README.md")
+PAGES = ("*.md", "bench/README.md", "docs/**/*.md", "examples/README.md", "recipes/README.md", "tests/*/README.md")
 PICTURES = ("docs/**/*.svg", "docs/**/*.png")
 LINK = re.compile(r"((?:\[[^\]]*)?)(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
 CODE = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.DOTALL | re.MULTILINE)

@@ -31,7 +31,7 @@ DIST = ROOT / "dist"
 LARGEST = 3_500_000  # bytes of a wheel
 SLOWEST_IMPORT_MS = 60
 MINORS = range(11, 16)
-EXAMPLES = ("echo_server.py", "protocol_echo.py", "machine_timer.py", "machine_tcp_echo.py")
+EXAMPLES = ("protocol_echo.py", "machine_timer.py", "machine_tcp_echo.py")
 # Prints the least time that an import takes in a process of its own, without that of Python itself.
 IMPORT_TIME = """
 import subprocess, sys, time
