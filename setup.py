@@ -62,7 +62,7 @@ class BuildExtensions(build_ext):
 
 
 def _make_smaller(target: Path) -> None:
-    """Remove the symbols and the build machine's folders from a shared object, where there are tools for it."""
+    """Remove symbols and the build machine's folders from a shared object, where there are tools."""
     for command in (["patchelf", "--remove-rpath"], ["strip", "--strip-unneeded"]):
         if shutil.which(command[0]):
             subprocess.run([*command, str(target)], check=True)

@@ -90,7 +90,7 @@ def _entry(module_name: str, name: str, thing: Any) -> list[str]:
 
 @cache
 def explained_parameters() -> dict[tuple[str, str], str]:
-    """Return the meanings of docs/reference/parameters.md, by the parameter and the beginning of the place."""
+    """Return the meanings in docs/reference/parameters.md, by parameter and beginning of the place."""
     text = (ROOT / "docs" / "reference" / "parameters.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| ([\w.]*) ?\| (.+) \|$", text, re.MULTILINE)
     return {(name, place): meaning for name, place, meaning in rows}
@@ -119,7 +119,9 @@ def meaning(parameter: str, place: str) -> str | None:
 def complete(place: str, function: Any, lines: list[str]) -> None:
     """Add to the lines of a docstring the parameters that it does not name, and asyncio as the source."""
     rows = [(one.name, meaning(one.name, place)) for one in unnamed_parameters(function)]
-    explained = [f"* ``{name}``: {text}".replace("`", "``").replace("````", "``") for name, text in rows if text]
+    explained = [
+        f"* ``{name}``: {text}".replace("`", "``").replace("````", "``") for name, text in rows if text
+    ]
     if explained:
         lines += ["", "Parameters:", "", *explained, ""]
     name = place.rpartition(".")[2]

@@ -20,7 +20,14 @@ from build_tools.sources import ROOT
 
 STAGED = ROOT / "build" / "site-source"
 SITE = ROOT / "build" / "site"
-PAGES = ("*.md", "bench/README.md", "docs/**/*.md", "examples/README.md", "recipes/README.md", "tests/*/README.md")
+PAGES = (
+    "*.md",
+    "bench/README.md",
+    "docs/**/*.md",
+    "examples/README.md",
+    "recipes/README.md",
+    "tests/*/README.md",
+)
 PICTURES = ("docs/**/*.svg", "docs/**/*.png")
 LINK = re.compile(r"((?:\[[^\]]*)?)(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
 CODE = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.DOTALL | re.MULTILINE)
@@ -190,7 +197,9 @@ def toctree(caption: str, pages: list[str]) -> str:
 def listed_pages() -> frozenset[str]:
     """Return the pages that the lists of docs/README.md and of the decisions name."""
     indexes = (ROOT / "docs" / "README.md", ROOT / "docs" / "decisions" / "README.md")
-    links = ((index, match[3]) for index in indexes for match in LINK.finditer(index.read_text(encoding="utf-8")))
+    links = (
+        (index, match[3]) for index in indexes for match in LINK.finditer(index.read_text(encoding="utf-8"))
+    )
     return frozenset(staged_name(target_of(index, link)) for index, link in links)
 
 

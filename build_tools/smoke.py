@@ -78,7 +78,9 @@ def machine() -> None:
     loop = whorl.Loop()
     called: list[str] = []
     woken = Async(loop, lambda handle: (called.append("async"), handle.close()))
-    Timer(loop).start(lambda timer: (called.append("timer"), woken.send(), timer.close()), timeout_ns=1_000_000)
+    Timer(loop).start(
+        lambda timer: (called.append("timer"), woken.send(), timer.close()), timeout_ns=1_000_000
+    )
     loop.run()
     loop.close()
     assert called == ["timer", "async"], called

@@ -67,7 +67,9 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="build_tools.wheels", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--python", action="append", metavar="COMMAND", help="a Python; default: all found")
     parser.add_argument("--fresh", action="store_true", help="compile the second time without a cache")
-    parser.add_argument("--demo", action="store_true", help="run the demo from each wheel, which needs an index")
+    parser.add_argument(
+        "--demo", action="store_true", help="run the demo from each wheel, which needs an index"
+    )
     return parser.parse_args()
 
 
@@ -100,7 +102,9 @@ def found_pythons() -> list[Command]:
     found: dict[int, Command] = {}
     for candidate in filter(shutil.which, candidates):
         answer = subprocess.run(
-            [candidate, "-c", "import sys, venv; print(sys.version_info.minor)"], capture_output=True, text=True
+            [candidate, "-c", "import sys, venv; print(sys.version_info.minor)"],
+            capture_output=True,
+            text=True,
         )
         if answer.returncode == 0 and int(answer.stdout) in MINORS:
             found.setdefault(int(answer.stdout), [candidate])
@@ -181,7 +185,11 @@ def _wheel(builder: Command, build: str, copy: Path, environment: dict[str, str]
     (wheel,) = raw.glob("*.whl")
     if build == "pure":
         return wheel
-    _run([sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(final), str(wheel)], copy, environment)
+    _run(
+        [sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(final), str(wheel)],
+        copy,
+        environment,
+    )
     (wheel,) = final.glob("*.whl")
     return wheel
 
@@ -224,7 +232,15 @@ def _try(python: Command, wheel: Path, folder: Path, runs_demo: bool) -> None:
     for example in EXAMPLES:
         _run([*own, str(ROOT / "examples" / example)], folder, variables)
     if runs_demo:
-        demo = [str(ROOT / "examples" / "demo"), "--loops", "whorl,asyncio", "--seconds", "1", "--rounds", "1"]
+        demo = [
+            str(ROOT / "examples" / "demo"),
+            "--loops",
+            "whorl,asyncio",
+            "--seconds",
+            "1",
+            "--rounds",
+            "1",
+        ]
         print(_run([*own, *demo], folder, variables).strip())
     milliseconds = int(_run([*own, "-c", IMPORT_TIME, "whorl"], folder, variables))
     if build == "compiled" and milliseconds > SLOWEST_IMPORT_MS:
@@ -239,7 +255,7 @@ def _write_bill_of_materials(sdist: Path, wheels: Sequence[Path], epoch: str) ->
     """Write what a release is made of, in CycloneDX's format. Whorl needs nothing when it runs."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     version = sdist.name.removeprefix("whorl-").removesuffix(".tar.gz")
-    code = "import sys, importlib.metadata as m; print(*(n + ' ' + m.version(n) for n in sys.argv[1:]), sep='\\n')"
+    code = "import sys, importlib.metadata as m\nfor name in sys.argv[1:]: print(name, m.version(name))"
     names = [re.split(r"[<>=!~ ]", one)[0] for one in project["build-system"]["requires"]]
     tools = [line.split() for line in _output([sys.executable, "-c", code, *names]).splitlines()]
     files = [sdist, *wheels]

@@ -262,7 +262,7 @@ def test_report_for_an_issue_has_more_facts_and_nothing_personal(run: Run) -> No
     assert (code, errors) == (0, "")
     facts = json.loads(output)
     assert {"whorl", "build", "python", "openssl", "open files", "variables set", "offered"} <= facts.keys()
-    personal = (os.path.expanduser("~") + "/", sys.prefix, socket.gethostname(), os.path.dirname(whorl.__file__))
+    personal = (os.path.expanduser("~") + "/", sys.prefix, socket.gethostname(), report.__file__)
     assert [text for text in personal if text in output] == []
 
 

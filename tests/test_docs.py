@@ -1,4 +1,4 @@
-"""The site has every page, the reference every public name, and the pages name tests and variables that exist."""
+"""The site has every page, the reference every public name; pages name tests and variables that exist."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def test_every_link_of_a_staged_page_leads_somewhere(tmp_path: Path, monkeypatch
     pages = list(site.STAGED.rglob("*.md"))
     assert len(pages) > 60
     for page in pages:
-        for _, _, link, _ in site.LINK.findall(re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)):
+        prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for _, _, link, _ in site.LINK.findall(prose):
             assert (page.parent / link).exists(), f"{page.name}: {link}"
 
 
@@ -74,9 +75,13 @@ def test_every_public_function_has_a_docstring_and_types() -> None:
     assert len(FUNCTIONS) > 700
     for place, function in FUNCTIONS.items():
         assert inspect.getdoc(function), place
-        if not isinstance(function, property) and not place.endswith(".create_task"):  # asyncio's own, on 3.11
+        if not isinstance(function, property) and not place.endswith(
+            ".create_task"
+        ):  # asyncio's own, on 3.11
             parameters = inspect.signature(function).parameters.values()
-            assert not [one for one in parameters if one.annotation is one.empty and one.name not in ("self", "cls")]
+            assert not [
+                one for one in parameters if one.annotation is one.empty and one.name not in ("self", "cls")
+            ]
 
 
 def test_every_parameter_is_explained() -> None:
@@ -98,7 +103,9 @@ def test_every_explained_parameter_is_one_of_some_function() -> None:
         for one in reference.unnamed_parameters(function)
     }
     rows = reference.explained_parameters()
-    assert [row for row in rows if not any(row[0] == name and place.startswith(row[1]) for name, place in used)] == []
+    assert [
+        row for row in rows if not any(row[0] == name and place.startswith(row[1]) for name, place in used)
+    ] == []
 
 
 def test_reference_of_a_function_names_parameters_and_source() -> None:
@@ -111,7 +118,9 @@ def test_reference_of_a_function_names_parameters_and_source() -> None:
 def differences() -> list[tuple[str, list[str]]]:
     """Return the rows of the page of differences: the difference, and its tests."""
     cells = [line.strip("|").split(" | ") for line in DIFFERENCES.splitlines() if line.startswith("| ")]
-    rows = [row for row in cells if len(row) == 3 and not row[0].startswith((" ---", " Difference", " Whorl, as"))]
+    rows = [
+        row for row in cells if len(row) == 3 and not row[0].startswith((" ---", " Difference", " Whorl, as"))
+    ]
     return [(row[0].strip(), re.findall(r"`([^`]+)`", row[2])) for row in rows]
 
 
@@ -127,7 +136,9 @@ def test_differences_are_many() -> None:
 
 def variables_in(text: str) -> set[str]:
     """Return the variables that a source reads: names that stand in quotation marks, alone or before `=`."""
-    return set(re.findall(r"[\"'](WHORL_[A-Z_]+)[\"']", text)) | set(re.findall(r"^\t@(WHORL_[A-Z_]+)=", text, re.M))
+    return set(re.findall(r"[\"'](WHORL_[A-Z_]+)[\"']", text)) | set(
+        re.findall(r"^\t@(WHORL_[A-Z_]+)=", text, re.M)
+    )
 
 
 def test_every_environment_variable_is_on_the_page() -> None:

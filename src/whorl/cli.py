@@ -82,7 +82,7 @@ def _inspect(threshold: str | None) -> None:
 
 @commands.command()
 @click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
-@click.option("--report", "for_issue", is_flag=True, help="For bug reports: more facts, and nothing personal.")
+@click.option("--report", "for_issue", is_flag=True, help="For bug reports: more facts, no paths.")
 def info(as_json: bool, for_issue: bool) -> None:
     """Print the facts about this Whorl, and the system's features for it."""
     facts = report.facts_for_issue() if for_issue else report.facts()

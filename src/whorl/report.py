@@ -50,7 +50,7 @@ def facts() -> dict[str, Any]:
 
 
 def facts_for_issue() -> dict[str, Any]:
-    """Return the report for a bug report: more facts, but no path, no name of a host, and no name of a user."""
+    """Return the facts for a bug report: more of them, but no path, and no name of a host or a user."""
     found = facts()
     for personal in ("location", "executable"):
         del found[personal]
