@@ -77,10 +77,19 @@ def machine() -> None:
     """Run handles of the machine."""
     loop = whorl.Loop()
     called: list[str] = []
-    woken = Async(loop, lambda handle: (called.append("async"), handle.close()))
-    Timer(loop).start(
-        lambda timer: (called.append("timer"), woken.send(), timer.close()), timeout_ns=1_000_000
-    )
+
+    def on_async(handle: Async) -> None:
+        called.append("async")
+        handle.close()
+
+    woken = Async(loop, on_async)
+
+    def on_timer(timer: Timer) -> None:
+        called.append("timer")
+        woken.send()
+        timer.close()
+
+    Timer(loop).start(on_timer, timeout_ns=1_000_000)
     loop.run()
     loop.close()
     assert called == ["timer", "async"], called

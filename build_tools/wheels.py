@@ -162,7 +162,7 @@ def _twice(
     builder: Command, build: str, copies: Sequence[Path], environment: dict[str, str], is_fresh: bool
 ) -> Path:
     """Build a wheel from each copy; return it. Raises Failed if they differ."""
-    made = []
+    made: list[Path] = []
     for copy in copies:
         variables = environment | {"WHORL_BUILD": build}
         if is_fresh and made:

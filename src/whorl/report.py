@@ -15,7 +15,6 @@ import platform
 import resource
 import ssl
 import sys
-import time
 from typing import Any
 
 import whorl
@@ -63,7 +62,6 @@ def facts_for_issue() -> dict[str, Any]:
         "gil": "on" if gil else "off",
         "openssl": ssl.OPENSSL_VERSION,
         "kernel": platform.version(),
-        "clock": time.get_clock_info("monotonic").implementation,
         "processors": os.cpu_count(),
         "open files": "{} of {}".format(*resource.getrlimit(resource.RLIMIT_NOFILE)),
         "container": _container(),
