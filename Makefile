@@ -18,7 +18,8 @@ bench_extras = bench,peers$(if $(findstring --programs,$(ARGS)),$(comma)programs
 comma = ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs bench conformance frameworks recipes faults fuzz oracle build wheel wheels format clean
+.PHONY: help demo test check docs bench conformance frameworks recipes faults fuzz soak oracle build wheel wheels \
+	format clean
 
 help:  ## this list
 	@sed -n 's/^#   //p' Makefile
@@ -55,6 +56,9 @@ recipes:  ## Whorl with the newest releases of frameworks and libraries; ARGS na
 
 faults:  ## the transport tests over a kernel that fails on purpose, 200 seeds
 	@WHORL_FAULT_SEEDS=$${WHORL_FAULT_SEEDS:-200} $(whorl) --with test --config checked -- -m pytest -m faults $(ARGS)
+
+soak:  ## everything together for SECONDS, beside asyncio: memory, descriptors, latencies; draws build/soak.svg
+	@$(whorl) --with test,frameworks --config release -- -m tests.soak --seconds $(SECONDS) $(ARGS)
 
 oracle:  ## record the order of libuv's callbacks anew: fetches and builds libuv in build/; says what differs
 	@$(whorl) --with test -- -m tests.oracle $(ARGS)
