@@ -47,7 +47,8 @@ ENDS = {
     ),
     "atexit-and-threads": (
         "import atexit, threading\natexit.register(print, 'at exit')\n"
-        "threading.Thread(target=lambda: print(threading.main_thread().is_alive())).start()\nraise LookupError"
+        "threading.Thread(target=lambda: print(threading.main_thread().is_alive())).start()\n"
+        "raise LookupError"
     ),
     "output-that-is-not-flushed": "import sys\nsys.stdout.write('out')\nsys.stderr.write('err')\nsys.exit(3)",
     "output-to-nobody": "import os\nr, w = os.pipe()\nos.close(r)\nos.dup2(w, 1)\nprint(1)",
@@ -160,6 +161,7 @@ def assert_ends_alike(tmp_path: Path, end: str, form: str) -> None:
         assert result.status == -signal.SIGINT
 
 
+@pytest.mark.slow
 def test_wrong_options_of_the_command_line_are_usage_errors(tmp_path: Path) -> None:
     for wrong in (["-m", "-c", "x"], ["-m"], ["-c"], []):
         result = ended(tmp_path, "-m", "whorl", "run", *wrong)

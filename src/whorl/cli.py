@@ -69,9 +69,9 @@ def run(
     """Run a program on Whorl's event loops.
 
     PROGRAM is a script, a folder or an archive with __main__.py, `-` for standard input, or
-    package.module:function. All but a function run as they do under Python; their asyncio.run uses Whorl. A
-    function is called without arguments, and run to its end if it is a coroutine function. The arguments after
-    the program's name are in its sys.argv.
+    package.module:function. All but a function run as they do under Python; their asyncio.run uses Whorl.
+    A function is called without arguments, and run to its end if it is a coroutine function. The arguments
+    after the program's name are in its sys.argv.
     """
     if is_module and is_command:
         raise click.UsageError("-m and -c exclude each other")

@@ -1,4 +1,4 @@
-"""Running a program on Whorl's event loops as Python would run it, without Whorl's frames in its tracebacks."""
+"""Running a program on Whorl's event loops as Python runs it, without Whorl's frames in its tracebacks."""
 
 from __future__ import annotations
 
@@ -128,7 +128,8 @@ def command(text: str, arguments: Sequence[str]) -> Start:
         source = textwrap.dedent(text) if sys.version_info >= (3, 14) else text
         code = _compiled(source, "<string>")
         if sys.version_info >= (3, 13):  # where tracebacks show the lines of such a program
-            vars(linecache)["_register_code"](code, source, "<string>")
+            key = code if hasattr(linecache, "_interactive_cache") else "<string>"
+            vars(linecache)["_register_code"](key, source, "<string>")
         exec(code, main.__dict__)
 
     return start
