@@ -44,6 +44,7 @@ def environment_with(*packages: str) -> dict[str, str]:
             (folder / "complete").touch()
     paths = [*filter(None, sys.path), str(folder), str(ROOT)]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("WHORL_")}
+    clean.pop("PYTHONMALLOC", None)  # of the tests, which makes large programs slow
     return {**clean, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -45,7 +44,7 @@ async def answer(request, number):
     return text(f"{number} 1 {type(asyncio.get_running_loop()).__module__}")
 
 if __name__ == "__main__":
-    app.run(port=PORT, workers=2, access_log=False, motd=False)
+    app.run(port=PORT, single_process=True, access_log=False, motd=False)
 """
 
 
@@ -63,7 +62,7 @@ def started(command: list[str], environment: dict[str, str], log: Path, fd: int 
         )
     try:
         yield
-        process.send_signal(signal.SIGINT)
+        process.terminate()
         process.wait(30)
     except BaseException:
         print(log.with_name("errors").read_text()[-3000:])
@@ -116,9 +115,12 @@ def test_gunicorn_serves_a_socket_of_systemds(install: Install, log: Path) -> No
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port = sock.getsockname()[1]
         # systemd passes descriptor 3, and the number of the process that it starts.
-        shell = f'exec 3<&{sock.fileno()}; export LISTEN_FDS=1 LISTEN_PID=$$; exec "$@"'
         program = [sys.executable, *RUN, "gunicorn", "--worker-class", "asgi", APP]
-        code = f"import os; os.execv('/bin/sh', ['sh', '-c', {shell!r}, 'sh', *{program!r}])"
+        code = (
+            f"import os; os.dup2({sock.fileno()}, 3);"
+            "os.environ.update(LISTEN_FDS='1', LISTEN_PID=str(os.getpid()));"
+            f"os.execv({sys.executable!r}, {program!r})"
+        )
         with started(["-c", code], environment, log, sock.fileno()):
             assert whorl.run(loops_behind(port)) == {"whorl.aio.loop.event_loop"}
 
