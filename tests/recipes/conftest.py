@@ -20,7 +20,7 @@ Install = Callable[..., dict[str, str]]
 
 @pytest.fixture(autouse=True)
 def compiled_build() -> None:
-    """Skip on the pure build: these tests are about processes and names, which are the same in both."""
+    """Skip on the pure build: these tests are about processes and names, which it shares."""
     if not whorl.compiled:
         pytest.skip("recipes are tried with the compiled build")
 

@@ -1,4 +1,4 @@
-"""Dask distributed on Whorl: its scheduler, nannies, workers and clients, by threads, processes and commands."""
+"""Dask distributed on Whorl: scheduler, nannies, workers and clients, by threads, processes and commands."""
 
 from __future__ import annotations
 

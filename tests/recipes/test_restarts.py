@@ -1,4 +1,4 @@
-"""Servers of four processes that are killed and restarted while clients ask: no request that began is lost."""
+"""Servers of four processes, killed and restarted while clients ask: no request that began is lost."""
 
 from __future__ import annotations
 
