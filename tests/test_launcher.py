@@ -60,7 +60,7 @@ ENDS = {
 
 @dataclass(frozen=True)
 class End:
-    """What is seen of a process that has ended."""
+    """The status, output and errors of a process that has ended."""
 
     status: int
     output: str

@@ -12,8 +12,9 @@ IMPORT_PATH = str(Path(__file__).resolve().parent / "import_path")
 def as_uvloop() -> None:
     """Make `import uvloop` give Whorl under uvloop's names, in this process and in its children.
 
-    It puts a folder with a package `uvloop` in front of `sys.path` and of the variable PYTHONPATH. A child with another environment, or one that ignores it (`python -E`, `python -I`), does not see the
-    folder. A child with a Python that has no Whorl imports the real uvloop.
+    It puts a folder with a package `uvloop` in front of `sys.path` and of the variable PYTHONPATH. A child
+    with another environment, or one that ignores it (`python -E`, `python -I`), does not see the folder. A
+    child with a Python that has no Whorl imports the real uvloop.
 
     Call it before uvloop is imported. Raises RuntimeError if the real one was imported before.
     """

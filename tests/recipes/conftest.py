@@ -27,7 +27,7 @@ def compiled_build() -> None:
 
 @pytest.fixture
 def install() -> Install:
-    """Return a function that installs packages once, and returns an environment for Python that finds them."""
+    """Return the function that installs packages, and returns an environment to find them by."""
     return environment_with
 
 
