@@ -18,7 +18,7 @@ bench_extras = bench,peers$(if $(findstring --programs,$(ARGS)),$(comma)programs
 comma = ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench conformance frameworks faults fuzz oracle build wheel format clean
+.PHONY: help demo test check bench conformance frameworks faults fuzz oracle stress build wheel format clean
 
 help:  ## this list
 	@sed -n 's/^#   //p' Makefile
@@ -55,6 +55,9 @@ oracle:  ## record the order of libuv's callbacks anew: fetches and builds libuv
 
 fuzz:  ## call everything with anything, for SECONDS; CONFIG=sanitized looks at each access to memory
 	@$(whorl) --with test --config $(CONFIG) -- -m tests.fuzz --seconds $(SECONDS) $(ARGS)
+
+stress:  ## loops in 2, 4 and 8 threads at once with traffic of every kind, for SECONDS
+	@$(whorl) --with test --config $(CONFIG) -- -m tests.stress --seconds $(SECONDS) $(ARGS)
 
 build:  ## only build
 	@for config in $(CONFIGS); do $(whorl) --with test,frameworks,jupyter --config $$config || exit; done

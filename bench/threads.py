@@ -223,8 +223,8 @@ def table(choices: Sequence[Choice], cases: Sequence[str], rounds: int, seconds:
             one, many = rates[choice.name, 1], rates[choice.name, count]
             gains = [after / before for before, after in zip(one, many, strict=True)]
             yield (
-                f"{case:12} {choice.name:12} {statistics.median(one):12,.0f} {statistics.median(many):12,.0f} "
-                f"{statistics.median(gains):6.2f}x"
+                f"{case:12} {choice.name:12} {statistics.median(one):12,.0f} "
+                f"{statistics.median(many):12,.0f} {statistics.median(gains):6.2f}x"
             )
 
 

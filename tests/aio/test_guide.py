@@ -1,4 +1,4 @@
-"""The examples of the guides to embedding, files, latency and the inspector run as they stand."""
+"""The examples of the guides to embedding, files, latency, cores and the inspector run as they stand."""
 
 from __future__ import annotations
 
@@ -22,6 +22,10 @@ def examples_of(page: str) -> dict[str, str]:
 EXAMPLES = examples_of("embedding.md")
 FILES = examples_of("files.md")
 LATENCY = examples_of("latency.md")
+CORES = {
+    name: f"import warnings\nwarnings.simplefilter('ignore', RuntimeWarning)\n{code}"
+    for name, code in examples_of("cores.md").items()
+}
 INSPECTOR = examples_of("inspector.md")
 PROGRAMS = {
     path.stem: path.read_text(encoding="utf-8")
@@ -29,10 +33,13 @@ PROGRAMS = {
 }
 
 
+ALL = EXAMPLES | FILES | LATENCY | CORES | INSPECTOR | PROGRAMS
+
+
 @pytest.mark.parametrize(
     "code",
-    [*EXAMPLES.values(), *FILES.values(), *LATENCY.values(), *INSPECTOR.values(), *PROGRAMS.values()],
-    ids=[*EXAMPLES, *FILES, *LATENCY, *INSPECTOR, *PROGRAMS],
+    [*ALL.values()],
+    ids=[*ALL],
 )
 def test_an_example_runs_and_says_something(code: str) -> None:
     answer = subprocess.run(

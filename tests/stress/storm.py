@@ -18,7 +18,9 @@ from typing import Any
 
 import whorl
 
-KINDS = ("tcp", "unix", "udp", "streams", "timers", "tasks", "executor", "posts", "cancels", "closes", "asyncs")
+WITHIN = ("tcp", "unix", "udp", "streams", "timers", "tasks", "executor", "asyncs")
+BETWEEN = ("posts", "cancels", "closes")
+KINDS = WITHIN + BETWEEN
 
 
 class Echo(asyncio.Protocol):
@@ -138,17 +140,16 @@ class Storm:
         deadline = time.monotonic() + self._seconds
         async with asyncio.TaskGroup() as group:
             for kind in self._kinds:
-                function: Callable[..., Awaitable[None]] = getattr(self, f"_run_{kind}")
-
-                async def repeat(kind: str = kind, function: Callable[..., Awaitable[None]] = function) -> None:
-                    while time.monotonic() < deadline:
-                        await function(member, chance)
-                        member.operations[kind] += 1
-
-                group.create_task(repeat())
+                group.create_task(self._repeat(kind, member, chance, deadline))
         await self._meet()  # By now nobody posts any more.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
+
+    async def _repeat(self, kind: str, member: Member, chance: random.Random, deadline: float) -> None:
+        function: Callable[[Member, random.Random], Awaitable[None]] = getattr(self, f"_run_{kind}")
+        while time.monotonic() < deadline:
+            await function(member, chance)
+            member.operations[kind] += 1
 
     async def _meet(self) -> None:
         """Wait until all loops are here. A thread of the loop's executor does so."""
@@ -320,4 +321,3 @@ class Storm:
         await loop.run_in_executor(None, send)
         await asyncio.wait_for(called.wait(), 30)
         handle.close()
-

@@ -30,12 +30,12 @@ def run_loops(
 ) -> list[Result]:
     """Run `main(index)` on `count` new loops at once, and return the results in the order of the indexes.
 
-    Without `count` there is a loop for each core that this process may use. Loop 0 runs in the calling thread,
-    the others in threads of their own. `debug`, `loop_factory` and `options` are those of `run`.
+    Without `count` there is a loop for each core that this process may use. Loop 0 runs in the calling
+    thread, the others in threads of their own. `debug`, `loop_factory` and `options` are those of `run`.
 
-    Ctrl-C in the main thread cancels all loops, as it does in `asyncio.run`. An error of one loop cancels the
-    others. `run_loops` returns or raises when all have ended, so their `finally` blocks have run. It raises the
-    first error; a later one is a note of it. A second Ctrl-C does not wait for the other threads.
+    Ctrl-C in the main thread cancels all loops, as it does in `asyncio.run`. An error of one loop cancels
+    the others. `run_loops` returns or raises when all have ended, so their `finally` blocks have run. It
+    raises the first error; a later one is a note of it. A second Ctrl-C does not wait for other threads.
 
     Loops use several cores only in a free-threaded Python whose GIL is off. Elsewhere they take turns, and
     the first call warns with a RuntimeWarning. Raises RuntimeError in a running loop, and ValueError for a

@@ -146,7 +146,7 @@ class LoopLifecycle(LoopExecution):
         self._run_began = self._poll_ended = self._previous_poll_ended = self._kernel.now()
         count_runs(1)
         begin_at_home(self)
-        self._thread_id = current_thread()  # the last step: until here nothing runs
+        self._thread_id = self._own_thread_id()  # the last step: until here nothing runs
 
     def _end_run(self) -> None:
         """Clean up after the last turn of a run. If this raises, another call does the rest."""

@@ -101,6 +101,7 @@ class LoopState(AbstractLoop):
         "_sleep_began",
         "_stopping",
         "_thread_id",
+        "_thread_ids",
         "_time_replaced",
         "_timer_queue",
         "_turns",
@@ -119,6 +120,7 @@ class LoopState(AbstractLoop):
         self._observed = False  # whether there is one of these two
         self._stopping = False
         self._thread_id: int | None = None  # the thread that runs the loop
+        self._thread_ids: dict[int, int] = {}  # the threads that have run the loop; without the GIL only
         # The queues.
         self._ready_queue: list[Runnable] = []
         self._ready_swap: list[Runnable] = []  # `_ready_queue` changes places with this list
@@ -223,6 +225,14 @@ class LoopState(AbstractLoop):
     def set_debug(self, enabled: bool) -> None:
         """Turn debug mode on or off."""
         self._debug = bool(enabled)
+
+    def _own_thread_id(self) -> int:
+        """Return the number of the calling thread. Without the GIL, the object stays while the loop does.
+
+        Another thread may be about to count a reference to it.
+        """
+        number = current_thread()
+        return number if HAS_GIL else self._thread_ids.setdefault(number, number)
 
     def _check_closed(self) -> None:
         if self._closed:

@@ -1,7 +1,7 @@
 """The recorder of a process: writes names, events and stalls into the memory of a recording.
 
-Without the GIL, a lock guards the ring and the names. What another thread adds to the figures of a loop while
-they move may be lost there; their memory stays, since a loop keeps its former recorders.
+Without the GIL, a lock guards the ring and the names. While the figures of a loop move, what other threads
+add may be lost. Their memory stays, since a loop keeps its former recorders.
 """
 
 from __future__ import annotations
