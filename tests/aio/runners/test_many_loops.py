@@ -149,13 +149,12 @@ def test_a_later_error_is_a_note_of_the_first() -> None:
     meeting = Meeting(2)
 
     async def main(index: int) -> None:
-        await meeting.wait()
-        if index == 0:
-            raise LookupError("first")
         try:
-            await asyncio.get_running_loop().create_future()
+            await meeting.wait()
+            if index == 1:
+                await asyncio.get_running_loop().create_future()
         finally:
-            raise ArithmeticError("second")
+            raise (LookupError("first"), ArithmeticError("second"))[index]
 
     with pytest.raises(LookupError, match="first") as caught:
         whorl.run_loops(main, 2)

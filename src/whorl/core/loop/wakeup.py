@@ -229,7 +229,10 @@ class SignalPipe(IOHandle):
         except (OSError, ValueError):
             current = host.set_wakeup_fd(-1)  # The former one is closed.
         if current != self._pair[1].fileno():
-            host.set_wakeup_fd(current)
+            try:
+                host.set_wakeup_fd(current)
+            except OSError:
+                pass  # It is closed: the collector may end this pair first.
             self._leave()
         self._former = None
         _armed.discard(self)
