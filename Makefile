@@ -18,7 +18,7 @@ bench_extras = bench,peers$(if $(findstring --programs,$(ARGS)),$(comma)programs
 comma = ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench conformance frameworks faults fuzz oracle stress build wheel format clean
+.PHONY: help demo test check bench conformance frameworks recipes faults fuzz oracle stress build wheel format clean
 
 help:  ## this list
 	@sed -n 's/^#   //p' Makefile
@@ -46,6 +46,9 @@ conformance:  ## CPython's own tests of asyncio, on Whorl
 
 frameworks:  ## other projects' own tests, on stock asyncio and on Whorl; ARGS names some of them, or --quick
 	@$(whorl) --with test --config release -- tests/frameworks/suites $(ARGS)
+
+recipes:  ## Whorl with the newest releases of frameworks and libraries; ARGS names some of them
+	@$(whorl) --with recipes --config release -- recipes $(ARGS)
 
 faults:  ## the transport tests over a kernel that fails on purpose, 200 seeds
 	@WHORL_FAULT_SEEDS=$${WHORL_FAULT_SEEDS:-200} $(whorl) --with test --config checked -- -m pytest -m faults $(ARGS)
