@@ -26,8 +26,6 @@ static inline int64_t whorl_next_number(int64_t *last) {
 /* Let no thread count references to an object that lives as long as the process: threads that count at one
    place wait for each other. Python has no function for it. */
 static inline void whorl_keep_forever(PyObject *object) {
-    if (PyObject_IS_GC(object) && PyObject_GC_IsTracked(object))
-        PyObject_GC_UnTrack(object); /* as CPython does: the collector counts references, too */
     object->ob_tid = 0;
     object->ob_ref_local = UINT32_MAX;
     object->ob_ref_shared = 0;

@@ -9,5 +9,3 @@ cdef extern from "whorl/core/threads.h":
     void barrier "whorl_barrier"() noexcept
     int64_t next_number "whorl_next_number"(int64_t *last) noexcept
     void keep_forever "whorl_keep_forever"(object thing) noexcept
-
-cpdef object keep_class_forever(object cls)

@@ -19,12 +19,3 @@ if not cython.compiled:
 
     def keep_forever(thing: object) -> None:
         """Let no thread count the references to an object that lives as long as the process."""
-
-
-def keep_class_forever(cls: type) -> None:
-    """Let no thread count the references to Whorl's part of a class, and to the methods there."""
-    for base in cls.__mro__:
-        if base.__module__.startswith("whorl."):
-            keep_forever(base)
-            for member in vars(base).values():
-                keep_forever(member)

@@ -5,7 +5,6 @@ from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZ
 
 from whorl.core.callback cimport Callback, call_with_one, new_callback
 from whorl.core.loop.loop cimport Loop
-from whorl.core.threads cimport keep_forever
 
 cdef extern from "Python.h":
     ctypedef struct PyGetSetDef:

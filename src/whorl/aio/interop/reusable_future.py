@@ -45,7 +45,6 @@ discard_awaiter: Any = getattr(asyncio, "future_discard_from_awaited_by", None)
 
 if not cython.compiled:
     from whorl.core.callback import call_with_one
-    from whorl.core.threads import keep_forever
 
     def functions_behind(name: str) -> Any:
         """Return the C functions behind an attribute; uncompiled, there are none."""
@@ -100,8 +99,6 @@ remove_callback: Any = Future.remove_done_callback
 DONE: Any = _example()
 DONE.set_result(None)
 WOKEN = (DONE,)  # the done future that tasks get
-for _shared in (DONE, WOKEN, _running_loop, remove_callback):  # by all loops
-    keep_forever(_shared)
 
 
 class ReusableFuture:

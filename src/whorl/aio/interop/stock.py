@@ -9,7 +9,6 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from whorl.aio.interop.class_snapshot import ClassSnapshot
-from whorl.core.threads import keep_class_forever
 
 try:
     import cython
@@ -335,7 +334,6 @@ _METHODS_OF_LOOPS: dict[type, ClassSnapshot] = {}
 
 def snapshot_methods(kind: type) -> None:
     """Note the methods of our own class of loops that are called, to notice when somebody replaces one."""
-    keep_class_forever(kind)
     _METHODS_OF_LOOPS[kind] = _snapshot(
         (kind, "_run_once call_at call_soon create_task get_debug run_forever stop time")
     )

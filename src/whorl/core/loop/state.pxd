@@ -29,7 +29,6 @@ cdef class LoopState(AbstractLoop):
     cdef public bint _stopping
     cdef public bint _closed
     cdef public object _thread_id
-    cdef dict _thread_ids
     cdef object __weakref__
     cdef readonly list _ready_queue
     cdef list _ready_swap
@@ -75,7 +74,6 @@ cdef class LoopState(AbstractLoop):
     cdef int _until_sample
 
     cdef object _set_up(self, object kernel, object host)
-    cdef object _own_thread_id(self)
     cpdef object _check_closed(self)
     cpdef object _check_thread(self)
     cdef object _end_sleep(self)

@@ -101,7 +101,6 @@ class LoopState(AbstractLoop):
         "_sleep_began",
         "_stopping",
         "_thread_id",
-        "_thread_ids",
         "_time_replaced",
         "_timer_queue",
         "_turns",
@@ -116,11 +115,11 @@ class LoopState(AbstractLoop):
         self._host: Host = Host() if host is None else host
         self._probe: Probe | None = None
         self._recorder: LoopRecorder | None = None
-        self._former_recorders: list[Any] = []  # without the GIL, the loop's thread may be using the last one
+        # Without the GIL, another thread may be about to use a former recorder, or a former `_thread_id`.
+        self._former_recorders: list[Any] = []
         self._observed = False  # whether there is one of these two
         self._stopping = False
         self._thread_id: int | None = None  # the thread that runs the loop
-        self._thread_ids: dict[int, int] = {}  # the threads that have run the loop; without the GIL only
         # The queues.
         self._ready_queue: list[Runnable] = []
         self._ready_swap: list[Runnable] = []  # `_ready_queue` changes places with this list
@@ -227,12 +226,14 @@ class LoopState(AbstractLoop):
         self._debug = bool(enabled)
 
     def _own_thread_id(self) -> int:
-        """Return the number of the calling thread. Without the GIL, the object stays while the loop does.
-
-        Another thread may be about to count a reference to it.
-        """
+        """Return the number of the calling thread; without the GIL, the loop keeps each such object."""
         number = current_thread()
-        return number if HAS_GIL else self._thread_ids.setdefault(number, number)
+        if not HAS_GIL:
+            for former in self._former_recorders:
+                if former == number:
+                    return former  # type: ignore[no-any-return]
+            self._former_recorders.append(number)
+        return number
 
     def _check_closed(self) -> None:
         if self._closed:
