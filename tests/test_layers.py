@@ -171,6 +171,7 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.core.kernel.terminal": (os, fcntl),
     "whorl.core.kernel.files": (os, fcntl, select),
     "whorl.core.process.host": (os, socket, signal, fcntl, subprocess),
+    "whorl.aio.runners.many_loops": (os,),  # which counts the cores
     "whorl.inspector.inspector": (os,),  # which observes the process, and is no part of a loop's world
     "whorl.inspector.tables.handles": (os, socket),
     "whorl.inspector.tables.tasks": (time,),
