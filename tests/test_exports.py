@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import subprocess
+import sys
 from types import ModuleType
 
 import pytest
@@ -37,3 +39,18 @@ def test_a_package_exports_its_public_names(name: str) -> None:
 def test_the_exports_are_sorted_and_named_once(name: str) -> None:
     exports = exports_of(importlib.import_module(name))
     assert exports == sorted(set(exports))
+
+
+def test_a_program_for_asyncio_starts_without_the_public_handles() -> None:
+    code = "import sys, whorl; print([f'whorl.handles.{name}' in sys.modules for name in ('public', 'fs')])"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[False, False]\n"
+
+
+def test_the_handles_are_listed_before_their_first_use() -> None:
+    code = "from whorl import handles; print('TCP' in dir(handles), handles.Timer.__name__)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == ["True", "Timer"]
+
+
+def test_a_name_that_is_no_handle_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match=r"module 'whorl\.handles' has no attribute 'Tcp'"):
+        _ = whorl.handles.Tcp  # type: ignore[attr-defined]

@@ -109,6 +109,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 ABOVE: dict[str, tuple[str, ...]] = {
     "whorl.core": ("whorl.core",),
     "whorl.handles": ("whorl.handles",),
+    "whorl.handles.public": ("whorl.handles",),
     "whorl.aio": (),
     "whorl": (
         *("whorl.compiled_modules", "whorl.core", "whorl.handles", "whorl.aio"),
