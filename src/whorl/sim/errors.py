@@ -93,7 +93,9 @@ class OtherLoop(Unsimulated):
 class ParallelThreads(Unsimulated):
     """A world was to be opened in a Python whose threads run at the same time."""
 
-    advice = "Set PYTHON_GIL=1, or take the usual build of Python: the order of parallel threads is no seed's."
+    advice = (
+        "Set PYTHON_GIL=1, or take the usual build of Python: the order of parallel threads is no seed's."
+    )
 
 
 class RunEnded(Exception):
