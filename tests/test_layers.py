@@ -92,7 +92,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "inspector.views",
     ),
     "sim": (),
-    "sim.chance": (),
+    "sim.chance": ("core",),
     "sim.wire": ("sim.chance",),
     "sim.files": ("sim.chance", "sim.wire"),
     "sim.process": (
@@ -214,7 +214,7 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.sim.process.file_calls": (os,),  # the same
     "whorl.sim.running.check": (time,),
     "whorl.sim.running.shrink": (time,),
-    "whorl.sim.world.world": (time,),
+    "whorl.sim.world.turns": (time,),
     "whorl.substitute": (os,),
     "whorl.system": (os, time),
     "whorl.uring": (os,),
