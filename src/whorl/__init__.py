@@ -22,6 +22,8 @@ from whorl.aio.streams.reader_writer import (
 from whorl.core.loop.loop import COMPILED as _COMPILED
 from whorl.core.loop.loop import Loop
 from whorl.core.states import RunMode
+from whorl.substitute import as_environment_says as _as_environment_says
+from whorl.substitute import as_uvloop
 
 if _typing.TYPE_CHECKING:
     from whorl import fs, inspector
@@ -39,6 +41,7 @@ __all__ = [
     "RunMode",
     "Runner",
     "__version__",
+    "as_uvloop",
     "compiled",
     "fs",
     "handles",
@@ -65,6 +68,7 @@ def __getattr__(name: str) -> _typing.Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+_as_environment_says()
 if _os.environ.get("WHORL_INSPECT"):
     from whorl.inspector.inspector import start_from_environment as _start_from_environment
 
