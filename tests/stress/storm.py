@@ -147,7 +147,7 @@ class Storm:
 
     async def _repeat(self, kind: str, member: Member, chance: random.Random, deadline: float) -> None:
         function: Callable[[Member, random.Random], Awaitable[None]] = getattr(self, f"_run_{kind}")
-        while time.monotonic() < deadline:
+        while not member.operations[kind] or time.monotonic() < deadline:
             await function(member, chance)
             member.operations[kind] += 1
 
