@@ -92,7 +92,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "inspector.views",
     ),
     "sim": (),
-    "sim.chance": (),
+    "sim.chance": ("core",),
     "sim.wire": ("sim.chance",),
     "sim.files": ("sim.chance", "sim.wire"),
     "sim.process": (
@@ -171,6 +171,7 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.core.kernel.terminal": (os, fcntl),
     "whorl.core.kernel.files": (os, fcntl, select),
     "whorl.core.process.host": (os, socket, signal, fcntl, subprocess),
+    "whorl.aio.runners.many_loops": (os,),  # which counts the cores
     "whorl.inspector.inspector": (os,),  # which observes the process, and is no part of a loop's world
     "whorl.inspector.tables.handles": (os, socket),
     "whorl.inspector.tables.tasks": (time,),
@@ -213,7 +214,7 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.sim.process.file_calls": (os,),  # the same
     "whorl.sim.running.check": (time,),
     "whorl.sim.running.shrink": (time,),
-    "whorl.sim.world.world": (time,),
+    "whorl.sim.world.turns": (time,),
     "whorl.substitute": (os,),
     "whorl.system": (os, time),
     "whorl.uring": (os,),

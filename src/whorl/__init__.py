@@ -10,6 +10,7 @@ from whorl import handles
 from whorl.aio.loop.event_loop import EventLoop
 from whorl.aio.runners.driver import Driver
 from whorl.aio.runners.guest import start_guest_run
+from whorl.aio.runners.many_loops import run_loops
 from whorl.aio.runners.policy import EventLoopPolicy, install
 from whorl.aio.runners.runner import Runner, new_event_loop, run, server_loop
 from whorl.aio.streams.reader_writer import (
@@ -50,6 +51,7 @@ __all__ = [
     "open_connection",
     "open_unix_connection",
     "run",
+    "run_loops",
     "server_loop",
     "start_guest_run",
     "start_server",

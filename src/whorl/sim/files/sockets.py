@@ -13,8 +13,6 @@ from whorl.sim.files.file import EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDH
 from whorl.sim.wire.timeline import MILLISECOND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from whorl.sim.files.disk import Disk
     from whorl.sim.wire.line import Line
     from whorl.sim.wire.ports import PortTable
@@ -267,10 +265,9 @@ class StreamSocket(SocketFile):
 
     # Silence.
 
-    def patience(self) -> int | None:
-        """Return how long data may stay unanswered, in nanoseconds (TCP_USER_TIMEOUT); None: not set."""
-        milliseconds = self.options.get((socket.IPPROTO_TCP, _USER_TIMEOUT), 0)
-        return milliseconds * MILLISECOND if milliseconds else None
+    def patience(self) -> int:
+        """Return how long data may stay unanswered, in nanoseconds (TCP_USER_TIMEOUT); 0: not set."""
+        return self.options.get((socket.IPPROTO_TCP, _USER_TIMEOUT), 0) * MILLISECOND  # type: ignore[no-any-return]
 
     def await_room(self) -> None:
         if self.outgoing is not None:
@@ -355,9 +352,8 @@ class StreamSocket(SocketFile):
         peer = outgoing.receiver
         if peer is None:
             return
-        reset: Callable[[], None] = peer.reset  # type: ignore[attr-defined]
         if outgoing.line is None:
-            reset()
+            peer.reset()
         elif not outgoing.line.is_lost():
             now = self.machine.now()
-            self.machine.after(outgoing.line.travel(now, 0), reset)
+            self.machine.after(outgoing.line.travel(now, 0), peer.reset)

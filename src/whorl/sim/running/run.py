@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import inspect
+import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FunctionType
 from typing import Any, Generic, TypeVar
 
 from whorl.sim.chance.decisions import Decisions, Moment, Place, Scheduler
 from whorl.sim.chance.faults import Faults
 from whorl.sim.chance.strategies import taking_turns
 from whorl.sim.chance.tape import Tape, hash_seed, tape_of
-from whorl.sim.errors import Diverged, RunEnded, Unsimulated
+from whorl.sim.errors import Diverged, ParallelThreads, RunEnded, Unsimulated
 from whorl.sim.patches.installed import Patches, running
 from whorl.sim.wire.timeline import SECOND
 from whorl.sim.world.world import Finding, World
@@ -103,22 +104,19 @@ def run(
         raise TypeError(f"a coroutine function was expected, got {main!r}")
     takes_world = _takes_world(main)
     value: T | None = None
-    try:
-        with open_world(
-            decisions,
-            faults=faults,
-            patches=patches,
-            allow=allow,
-            tls=tls,
-            drives_main=True,
-            limit_s=limit_s,
-            turns=turns,
-            real_s=real_s,
-            keeps_calls=keeps_calls,
-        ) as world:
-            value = _live(world, main, takes_world)
-    finally:
-        gc.collect(0)
+    with open_world(
+        decisions,
+        faults=faults,
+        patches=patches,
+        allow=allow,
+        tls=tls,
+        drives_main=True,
+        limit_s=limit_s,
+        turns=turns,
+        real_s=real_s,
+        keeps_calls=keeps_calls,
+    ) as world:
+        value = _live(world, main, takes_world)
     return Result(
         value=value,
         findings=world.findings,
@@ -143,6 +141,8 @@ def _line(note: tuple[int, str, dict[str, Any]]) -> str:
 
 
 def _takes_world(main: Callable[..., Any]) -> bool:
+    if isinstance(main, FunctionType) and not hasattr(main, "__wrapped__"):
+        return main.__code__.co_argcount > len(main.__defaults__ or ())
     try:
         parameters = inspect.signature(main).parameters.values()
     except (TypeError, ValueError):
@@ -164,8 +164,11 @@ def open_world(
     """Open a world for the time of a `with` block, for code that runs a loop by itself.
 
     `world.main.loop` is the loop to run, by `run_until_complete` or by a test framework. While it sleeps, the
-    world goes on. `limits` are `limit_s`, `turns` and `real_s`. Raises RuntimeError inside another world.
+    world goes on. `limits` are `limit_s`, `turns` and `real_s`. Raises RuntimeError inside another world, and
+    ParallelThreads in a Python without the interpreter's lock.
     """
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise ParallelThreads("a world was opened without the interpreter's lock")
     decisions = seed if isinstance(seed, Decisions) else Decisions(seed)
     world = World.__new__(World)
     world.decisions = decisions
@@ -189,7 +192,7 @@ def _live(world: World, main: Main[T], takes_world: bool) -> T | None:
             raise TypeError(f"a coroutine was expected, got {coroutine!r}")
         task = host.main_task = host.loop.create_task(coroutine, name="main")
     try:
-        world.run_until(task)
+        world.run_until(task.done)
         if task.done():
             if task.cancelled():
                 world.find("exception", "main was cancelled", host=host.name)
@@ -225,7 +228,7 @@ def _wind_down(world: World) -> None:
         left = [task for task in asyncio.all_tasks(host.loop) if not task.done()]
         ending = host.loop.create_task(_end(left, host.loop), name="ending")
     try:
-        world.run_until(ending)
+        world.run_until(ending.done)
     except RunEnded as error:
         if len(world.findings) == before:
             world.find(type(error).__name__.lower(), f"while the tasks were cancelled at the end: {error}")

@@ -17,18 +17,20 @@ from whorl.sim.process.kernel import SimKernel
 from whorl.sim.process.loop import SimLoop
 from whorl.sim.process.process import SimProcess, temporary_failure
 from whorl.sim.process.threads import SimThreads
+from whorl.sim.wire.clock import LOOK_NS
 from whorl.sim.wire.names import family_of
 from whorl.sim.wire.ports import FIRST_PORT, LAST_PORT, PortTable, is_ipv6
 from whorl.sim.wire.timeline import SECOND
+from whorl.sim.world.turns import HostTurns
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Coroutine
     from contextlib import AbstractContextManager
 
-    from whorl.sim.chance.decisions import Decisions, Stream
-    from whorl.sim.chance.faults import Faults
-    from whorl.sim.process.kernel import Digest
+    from whorl.sim.chance.decisions import Decisions
+    from whorl.sim.chance.faults import Cpu, Faults
+    from whorl.sim.process.digest import Digest
     from whorl.sim.wire.names import Names
     from whorl.sim.wire.timeline import Timeline
     from whorl.sim.world.network import Network
@@ -42,6 +44,7 @@ class Surroundings(Protocol):
     timeline: Timeline
     digest: Digest
     faults: Faults
+    pace: Cpu
     names: Names
     hosts: Any
     has_ended: bool
@@ -54,28 +57,14 @@ class Surroundings(Protocol):
     def remark(self, text: str) -> None: ...
     def blocked(self, host: Any, seconds: float) -> None: ...
     def unhandled(self, host: Any, context: dict[str, Any]) -> None: ...
-    def cpu_time(self, host: Any, stream: Stream, over: int) -> int: ...
     def sleep_in(self, host: Any, timeout_ns: int) -> None: ...
 
-
-#: What the monotonic clock of a host shows when the world begins: a host has run for a while.
-BOOT_NS = 1000 * SECOND
-
-#: The real time at the world's beginning: 2030-01-01.
-EPOCH_NS = 1_893_456_000 * SECOND
 
 #: How long a name server is silent that does not answer.
 DNS_SILENCE = 5 * SECOND
 
-#: What a look at the clock costs, so that a loop that waits for a time ends; and how many looks cost nothing
-#: in a run whose code takes no time.
-LOOK_NS = 50
-FREE_LOOKS = 1_000_000
 
-NEVER = 1 << 62
-
-
-class Host:
+class Host(HostTurns):
     """One host. `loop` is its event loop; `address` its address in the network."""
 
     def __init__(
@@ -90,22 +79,16 @@ class Host:
         drift_ppm: float,
         is_driven: bool,
     ) -> None:
+        super().__init__(name, world.timeline, world.pace, round(skew_s * SECOND), drift_ppm / 1e6)
         self.world = world
-        self.name = name
         self.address = address
         self.addresses: tuple[str, ...] = (address,)
         self.decisions: Decisions = world.decisions
         self.network: Network = world.net
         self._boot = boot
         self._max_files = max_files
-        self.spent = 0  # what the code of the current turn has taken so far
-        self._skew = round(skew_s * SECOND)
-        self._drift = drift_ppm / 1e6
         self.is_driven = is_driven
         self._lives = 0
-        self.is_dead = True
-        self.is_paused = False
-        self.is_off = True  # without power; a process may be dead while its machine works
         self.graves: list[Grave] = []
         self.disk = Disk(self.real_time, world.decisions.stream(f"{name}/disk/power"))
         self._waiters: dict[asyncio.Future[Any], None] = {}  # of `run`, on other hosts
@@ -118,11 +101,10 @@ class Host:
         self._lives += 1
         self.process_id = 1000 * (1 + len(world.hosts)) + self._lives
         self.is_dead = False
-        self.spent = 0  # what the code of the current turn has taken so far
-        self.look_ns = LOOK_NS if world.faults.cpu else 0  # what a look at the clock costs
+        self.spent = 0
+        self.look_ns = LOOK_NS if world.faults.cpu else 0
         self._looks = 0
-        self.busy_until = 0  # when the turn that was taken last is over
-        self.deadline = 0  # when the loop wants its next turn, without events
+        self.busy_until = self.deadline = 0
         self.runs_job = False
         self.job_began = 0
         if self.is_off:
@@ -131,8 +113,8 @@ class Host:
         self.cpu = self.decisions.stream(f"{self.name}/cpu")
         self._dns = self.decisions.stream(f"{self.name}/dns")
         self._refuses = self.decisions.stream(f"{self.name}/connect")
-        self._random: random.Random = self.decisions.rng(f"{self.name}/{self._lives}")
-        self.pending_signals: list[int] = []
+        self._random: random.Random | None = None  # of this life, once it is asked for
+        self.pending_signals = []
         self.main_task: asyncio.Task[Any] | None = None
         self.kernel = SimKernel(self, self._max_files, world.digest, world.faults)
         self.process = SimProcess(self)
@@ -140,10 +122,11 @@ class Host:
         self.disk.opener = self._open_file
         with world.acting_as(self):
             self.loop = SimLoop(self)
+            self.epoll = self.kernel.epoll
             self.driver = Driver(self.loop) if self.is_driven else None
             self.own_descriptors = frozenset(self.kernel.table.files)  # of the loop
             self.loop.keep_clock()
-            self._plan()
+            self.plan()
             if self._boot is not None:
                 self.main_task = self.spawn(self._boot, self)
 
@@ -271,31 +254,6 @@ class Host:
 
     # Time.
 
-    def clock(self) -> int:
-        """Return the host's monotonic clock, in nanoseconds."""
-        elapsed = self.world.timeline.now + self.spent
-        return BOOT_NS + elapsed + (round(elapsed * self._drift) if self._drift else 0)
-
-    def looked(self) -> int:
-        """Count a look at the clock that costs nothing, and return its cost; after very many, time passes."""
-        self._looks += 1
-        if self._looks > FREE_LOOKS:
-            self.look_ns = LOOK_NS
-        return self.look_ns
-
-    def real_time(self) -> int:
-        """Return the host's real-time clock, in nanoseconds since 1970."""
-        return EPOCH_NS + self.clock() - BOOT_NS + self._skew
-
-    def now(self) -> int:
-        """Return the world's time, as the code of this host has moved it, in nanoseconds."""
-        return self.world.timeline.now + self.spent
-
-    def after(self, delay: int, act: Callable[..., object], *args: Any) -> None:
-        """Call a function of the world's after a delay in nanoseconds."""
-        timeline = self.world.timeline
-        timeline.at(timeline.now + self.spent + delay, act, *args)
-
     def sleep(self, seconds: float) -> None:
         """Let time pass in the middle of a turn, as `time.sleep` does."""
         if seconds < 0:
@@ -317,47 +275,17 @@ class Host:
             self.runs_job = False
             self.spent = spent
 
-    # A turn.
+    # Turns.
 
-    def next_time(self) -> int:
-        """Return when the loop wants a turn, if nothing else happens; it may be now or earlier."""
-        if self.is_dead or self.is_paused or self.driver is None:
-            return NEVER
-        if self.kernel.epoll.ready or self.pending_signals or self.deadline <= self.busy_until:
-            return self.busy_until
-        return self.deadline
+    def handle_signals(self) -> bool:
+        """Call the handlers of signals that wait; return whether the process goes on."""
+        return self.process.handle_signals()
 
-    def turn(self) -> None:
-        """Let the loop take one turn."""
-        assert self.driver is not None
-        self.spent = 0
-        if self.pending_signals and not self.process.handle_signals():
-            return
-        try:
-            goes_on = self.driver.step()
-        except (SystemExit, KeyboardInterrupt):
-            if self is self.world.main:
-                raise
-            self.kill()
-            return
-        if self.is_dead:
-            return
-        if not goes_on:
-            self.deadline = NEVER  # It was stopped.
-        else:
-            self._plan()
-
-    def _plan(self) -> None:
-        """Note when the loop wants its next turn, and how long this one took."""
-        if self.is_dead or self.driver is None:
-            return
-        now = self.world.timeline.now
-        rest = self.driver._rest_ns()
-        spent = self.spent
-        self.spent = 0
-        over = now + spent
-        self.deadline = NEVER if rest < 0 else over + rest
-        self.busy_until = over + self.world.cpu_time(self, self.cpu, over)
+    def exited(self, error: BaseException) -> None:
+        """End, as SystemExit and KeyboardInterrupt out of the loop's turn ask for."""
+        if self is self.world.main:
+            raise error
+        self.kill()
 
     # Names, chance, errors.
 
@@ -400,11 +328,13 @@ class Host:
 
     def random_bytes(self, size: int) -> bytes:
         """Return bytes that the seed decides."""
-        return self._random.randbytes(size)
+        return self.rng.randbytes(size)
 
     @property
     def rng(self) -> random.Random:
         """The generator behind the `random` module on this host."""
+        if self._random is None:
+            self._random = self.decisions.rng(f"{self.name}/{self._lives}")
         return self._random
 
     def unhandled(self, context: dict[str, Any]) -> None:
