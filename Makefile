@@ -18,7 +18,7 @@ bench_extras = bench,peers$(if $(findstring --programs,$(ARGS)),$(comma)programs
 comma = ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs bench conformance frameworks recipes faults fuzz soak oracle build wheel wheels \
+.PHONY: help demo test check docs bench conformance frameworks recipes faults fuzz soak stress oracle build wheel wheels \
 	format clean
 
 help:  ## this list
@@ -65,6 +65,9 @@ oracle:  ## record the order of libuv's callbacks anew: fetches and builds libuv
 
 fuzz:  ## call everything with anything, for SECONDS; CONFIG=sanitized looks at each access to memory
 	@$(whorl) --with test --config $(CONFIG) -- -m tests.fuzz --seconds $(SECONDS) $(ARGS)
+
+stress:  ## loops in 2, 4 and 8 threads at once with traffic of every kind, for SECONDS
+	@$(whorl) --with test --config $(CONFIG) -- -m tests.stress --seconds $(SECONDS) $(ARGS)
 
 build:  ## only build
 	@for config in $(CONFIGS); do $(whorl) --with test,frameworks,jupyter --config $$config || exit; done

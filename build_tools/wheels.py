@@ -28,18 +28,20 @@ from pathlib import Path
 from build_tools.sources import ROOT
 
 DIST = ROOT / "dist"
-LARGEST = 3_500_000  # bytes of a wheel
+GOAL = 3_000_000  # bytes of a wheel
+LARGEST = 5_000_000  # one that is larger is an error
 SLOWEST_IMPORT_MS = 60
 MINORS = range(11, 16)
 EXAMPLES = ("protocol_echo.py", "machine_timer.py", "machine_tcp_echo.py")
-# Prints the least time that an import takes in a process of its own, without that of Python itself.
+# Prints the least processor time that an import takes in a process of its own, without that of Python itself.
 IMPORT_TIME = """
-import subprocess, sys, time
+import os, subprocess, sys
 def least(code):
     def once():
-        began = time.perf_counter()
+        before = os.times()
         subprocess.run([sys.executable, "-I", "-c", code], check=True)
-        return time.perf_counter() - began
+        after = os.times()
+        return after[2] + after[3] - before[2] - before[3]
     return min(once() for _ in range(9))
 print(round((least("import " + sys.argv[1]) - least("pass")) * 1000))
 """
@@ -213,8 +215,11 @@ def _check_names(wheel: Path) -> None:
         raise Failed(f"{wheel.name}: holds {shared}")
     if b".symtab" in data[0]:
         raise Failed(f"{wheel.name}: has symbols")
-    if wheel.stat().st_size > LARGEST:
-        raise Failed(f"{wheel.name}: {wheel.stat().st_size:,} bytes are more than {LARGEST:,}")
+    size = wheel.stat().st_size
+    if size > LARGEST:
+        raise Failed(f"{wheel.name}: {size:,} bytes are more than {LARGEST:,}")
+    if size > GOAL:
+        print(f"{wheel.name}: {size:,} bytes, the goal is {GOAL:,}", flush=True)
 
 
 def _try(python: Command, wheel: Path, folder: Path, runs_demo: bool) -> None:

@@ -170,7 +170,7 @@ def test_a_traceback_begins_in_the_program(run: Run, tmp_path: Path) -> None:
     assert "app.py" in frame
 
 
-def test_ctrl_c_ends_a_program_without_a_traceback(start: Start, tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_program_by_its_signal(start: Start, tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(
         "import asyncio\n"
         "async def main():\n"
@@ -186,7 +186,9 @@ def test_ctrl_c_ends_a_program_without_a_traceback(start: Start, tmp_path: Path)
         assert process.stdout.readline() == "started\n"
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=60)
-    assert (process.returncode, output, errors) == (130, "cleaned up\n", "")
+    assert (process.returncode, output) == (-signal.SIGINT, "cleaned up\n")
+    assert errors.splitlines()[-1] == "KeyboardInterrupt"
+    assert "launcher.py" not in errors
 
 
 @pytest.mark.parametrize("name", ["missing.py", "no-module:main", "module:", ":main", "package.module"])

@@ -71,7 +71,7 @@ def test_names_of_good_wheels_are_accepted(tmp_path: Path) -> None:
         ("whorl-0.1.0-py3-none-any.whl", SHARED, b""),
         ("whorl-0.1.0-cp313-cp313-manylinux_2_28_x86_64.whl", "whorl/__init__.py", b""),
         ("whorl-0.1.0-cp313-cp313-manylinux_2_28_x86_64.whl", SHARED, b"\0.symtab\0"),
-        ("whorl-0.1.0-cp313-cp313-manylinux_2_28_x86_64.whl", SHARED, b"x" * 4_000_000),
+        ("whorl-0.1.0-cp313-cp313-manylinux_2_28_x86_64.whl", SHARED, b"x" * 6_000_000),
     ],
 )
 def test_wheel_with_wrong_names_or_content_is_refused(

@@ -22,6 +22,10 @@ def examples_of(page: str) -> dict[str, str]:
 EXAMPLES = examples_of("embedding.md")
 FILES = examples_of("files.md")
 LATENCY = examples_of("latency.md")
+CORES = {
+    name: f"import warnings\nwarnings.simplefilter('ignore', RuntimeWarning)\n{code}"
+    for name, code in examples_of("cores.md").items()
+}
 INSPECTOR = examples_of("inspector.md")
 NEWCOMERS = {
     heading: code
@@ -35,10 +39,13 @@ PROGRAMS = {
 }
 
 
+GROUPS = (EXAMPLES, FILES, LATENCY, CORES, INSPECTOR, NEWCOMERS, PROGRAMS)
+
+
 @pytest.mark.parametrize(
     "code",
-    [text for group in (EXAMPLES, FILES, LATENCY, INSPECTOR, NEWCOMERS, PROGRAMS) for text in group.values()],
-    ids=[*EXAMPLES, *FILES, *LATENCY, *INSPECTOR, *NEWCOMERS, *PROGRAMS],
+    [text for group in GROUPS for text in group.values()],
+    ids=[heading for group in GROUPS for heading in group],
 )
 def test_an_example_runs_and_says_something(code: str) -> None:
     answer = subprocess.run(
