@@ -289,5 +289,5 @@ class World(Turns, Conditions):
             # Break the circles that hold the loops and their tasks: those of later worlds count them.
             self.hosts = {}
             self.net.close()
-            self.main = self.current = None
+            self.main = self.current = None  # type: ignore[assignment]
             gc.collect(1)  # The collector rests while a world runs: all of it is young.
