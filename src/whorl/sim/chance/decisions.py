@@ -11,6 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
 #: A decision's place: the name of its stream, and its number there.
 Place = tuple[str, int]
 
@@ -20,31 +25,50 @@ Moment = tuple[int, Any]
 _ALL = (1 << 64) - 1
 _STEP = 0x9E3779B97F4A7C15  # the odd number nearest to 2**64 divided by the golden ratio
 
+#: How often a pick of a scheduler differs from the calm one.
+PICKS = 0.3
+
 
 def mixed(base: int, count: int) -> int:
-    """Return 64 bits that depend on all bits of a base and a count (the finalizer of splitmix64)."""
-    bits = (base + count * _STEP) & _ALL
-    bits = ((bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9) & _ALL
-    bits = ((bits ^ (bits >> 27)) * 0x94D049BB133111EB) & _ALL
-    return bits ^ (bits >> 31)
+    """Return 64 bits that depend on all bits of a base and a count."""
+    return split(base & _ALL, count & _ALL)
 
 
-class Clock:
-    """The time before there is a world; a timeline takes its place."""
+if not cython.compiled:
 
-    now = 0
+    def split(base: int, count: int) -> int:
+        """Return what `mixed` returns (the finalizer of splitmix64)."""
+        bits = (base + count * _STEP) & _ALL
+        bits = ((bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9) & _ALL
+        bits = ((bits ^ (bits >> 27)) * 0x94D049BB133111EB) & _ALL
+        return bits ^ (bits >> 31)
+
+    def drawn(base: int, number: int, p: float, n: int) -> int:
+        """Return a number from 1 to n-1 with probability `p`, else 0."""
+        bits = split(base, number)
+        if (bits & 0xFFFFFFFF) >= p * 0x100000000:
+            return 0
+        return 1 + (bits >> 32) % (n - 1)
 
 
 class Stream:
     """The decisions of one name, in their order."""
 
-    __slots__ = ("_decisions", "base", "count", "name")
+    __slots__ = ("_base", "_decisions", "_has_base", "count", "name")
 
     def __init__(self, decisions: Decisions, name: str) -> None:
         self._decisions = decisions
         self.name = name
         self.count = 0  # how many decisions were made
-        self.base = decisions.base_of(name)
+        self._base = 0
+        self._has_base = False  # the base is made for the first draw: most streams of a run draw nothing
+
+    def draw(self, number: int, p: float, n: int) -> int:
+        """Return what chance decides for a number of this stream, whatever a tape says."""
+        if not self._has_base:
+            self._base = self._decisions.base_of(self.name)
+            self._has_base = True
+        return drawn(self._base, number, p, n)
 
     def decide(self, n: int, p: float = 1.0) -> int:
         """Return a number below `n`: with probability `p` one of 1 to n-1, else 0."""
@@ -60,11 +84,8 @@ class Stream:
             if value >= n:
                 value = n - 1
         else:
-            bits = mixed(self.base, number)
-            if (bits & 0xFFFFFFFF) >= p * 0x100000000:
-                return 0
-            value = 1 + (bits >> 32) % (n - 1)
-            if decisions.thinned and not decisions.keeps(self.name, number):
+            value = self.draw(number, p, n)
+            if value and decisions.thinned and not decisions.keeps(self.name, number):
                 return 0
         if value:
             decisions.take(self.name, number, value, n)
@@ -93,6 +114,8 @@ class Stream:
 class Decisions:
     """All streams of one run. `taken` is what was decided, without the zeros: the tape of the run."""
 
+    __slots__ = ("_streams", "asked", "clock", "moments", "schedule", "seed", "taken", "tape", "thinned")
+
     def __init__(self, seed: int, tape: Mapping[Place, int] | None = None, *, thinned: float = 0.0) -> None:
         """Draw from `seed`, or read from a tape. `thinned` is the part of all decisions that become 0."""
         self.seed = seed
@@ -103,14 +126,14 @@ class Decisions:
         self.asked: list[tuple[str, int, int]] | None = (
             None  # each decision: stream, number, n; None: not kept
         )
-        self.clock: Any = Clock()  # the world's, once there is a world
+        self.clock: Any = None  # the world's, once there is a world
         self._streams: dict[str, Stream] = {}
         self.schedule: Scheduler = Scheduler()
 
     def take(self, name: str, number: int, value: int, among: Any) -> None:
         """Note a decision that is not 0, and when it was made."""
         self.taken[name, number] = value
-        self.moments[name, number] = (self.clock.now, among)
+        self.moments[name, number] = (0 if self.clock is None else self.clock.now, among)
 
     def base_of(self, name: str) -> int:
         """Return a number that depends on the seed and a name."""
@@ -165,17 +188,15 @@ class Decisions:
 class Scheduler:
     """Picks at random what comes first among things that may come in any order."""
 
-    cpu_model: int | None = None  #: how the turns' time is drawn; None: as each seed says
+    __slots__ = ("cpu_model", "p")
 
-    def __init__(self, p: float = 0.3) -> None:
+    def __init__(self, p: float = PICKS) -> None:
         self.p = p
+        self.cpu_model: int | None = None  #: how the turns' time is drawn; None: as each seed says
 
     def pick(self, decisions: Decisions, stream: Stream, number: int, keys: Sequence[Any]) -> int:
         """Return a place in `keys`; 0 is the calm one."""
-        bits = mixed(stream.base, number)
-        if (bits & 0xFFFFFFFF) >= self.p * 0x100000000:
-            return 0
-        return 1 + (bits >> 32) % (len(keys) - 1)
+        return stream.draw(number, self.p, len(keys))
 
 
 #: Makes the scheduler for one seed.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from whorl.sim.files.file import File, Machine, unreferenced
 from whorl.sim.wire.timeline import SECOND
@@ -24,25 +24,6 @@ LONGEST_RETRY = 120 * SECOND
 RETRIES = 15
 
 END = None
-
-
-class Receiver(Protocol):
-    """The end of a channel that reads."""
-
-    @property
-    def machine(self) -> Machine: ...
-    def changed(self) -> None: ...
-
-
-class Sender(Protocol):
-    """The end of a channel that writes."""
-
-    @property
-    def machine(self) -> Machine: ...
-    def changed(self) -> None: ...
-    def reset(self) -> None: ...
-    def fail(self, code: int) -> None: ...
-    def patience(self) -> int | None: ...
 
 
 class Flow:
@@ -90,15 +71,15 @@ class Channel:
 
     def __init__(
         self,
-        sender: Sender,
-        receiver: Receiver,
+        sender: File,
+        receiver: File,
         line: Line | None,
         capacity: int,
         flow: Flow | None = None,
     ) -> None:
         self._flow = flow
-        self.sender: Sender | None = sender  # None: it has closed its descriptor
-        self.receiver: Receiver | None = receiver
+        self.sender: File | None = sender  # None: it has closed its descriptor
+        self.receiver: File | None = receiver
         self.line = line
         self.capacity = capacity
         self.arrived = bytearray()
@@ -148,7 +129,7 @@ class Channel:
         line = self.line
         assert line is not None
         if line.held is not None:
-            line.held.append(lambda: self._depart(number, packet))
+            line.held.append((self._depart, (number, packet)))
         elif self._is_lost(line):
             self._hold(number, packet)
         else:
@@ -164,12 +145,12 @@ class Channel:
         machine, line = self._machine(), self.line
         if machine is None or line is None or machine.is_off:
             return
-        now = machine.now()
+        now = machine.time()
         time = now + line.travel(now, len(packet or b""))
         if time < self._last:
             time = self._last
         self._last = time
-        machine.after(time - now, self._reach, number, packet)
+        machine.post(time - now, self._reach, (number, packet))
 
     def _reach(self, number: int, packet: bytes | None) -> None:
         """Arrive, unless the line was cut meanwhile, or an earlier packet is missing."""
@@ -217,13 +198,13 @@ class Channel:
         machine = self._machine()
         if machine is None:
             return
-        if (limit := self._patience()) is not None:
+        if limit := self._patience():
             delay = max(0, min(delay, self._since + limit - machine.now()))
         machine.after(delay, self._retry)
 
-    def _patience(self) -> int | None:
-        """Return after which time without an answer the sender gives up; None: after all attempts."""
-        return self.sender.patience() if self.sender is not None else None
+    def _patience(self) -> int:
+        """Return after which time without an answer the sender gives up; 0: after all attempts."""
+        return self.sender.patience() if self.sender is not None else 0
 
     def _machine(self) -> Machine | None:
         end = self.sender or self.receiver
@@ -239,7 +220,7 @@ class Channel:
             return
         if self._is_lost(line) or self._is_receiver_off():
             limit, machine = self._patience(), self._machine()
-            is_over = limit is not None and machine is not None and machine.now() >= self._since + limit
+            is_over = limit and machine is not None and machine.now() >= self._since + limit
             if self._retries <= RETRIES and not is_over:
                 self._retry_later()
             else:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import errno
 
-from whorl.sim.files.file import ALWAYS, EPOLLET, EPOLLIN, File, Machine
+from whorl.sim.files.file import ALWAYS, EPOLLET, EPOLLIN, File, Machine, Watcher
 
 ADD, DEL, MOD = 1, 2, 3
 
 
-class Watch:
+class Watch(Watcher):
     """One file in an epoll, under the number it was added by."""
 
     __slots__ = ("epoll", "fd", "file", "generation", "mask")

@@ -32,14 +32,21 @@ class Machine(Protocol):
     decisions: Decisions
 
     def now(self) -> int: ...
+    def time(self) -> int: ...
+    def post(self, delay: int, act: Callable[..., object], args: tuple[Any, ...]) -> None: ...
     def after(self, delay: int, act: Callable[..., object], *args: Any) -> None: ...
 
 
-class Watcher(Protocol):
+class Watcher:
     """A watch of an open file."""
 
-    def wake(self) -> None: ...
-    def end(self) -> None: ...
+    __slots__ = ()
+
+    def wake(self) -> None:
+        """Look at the file: it has changed."""
+
+    def end(self) -> None:
+        """Forget the file: nobody has a descriptor any more."""
 
 
 class File:
@@ -77,6 +84,18 @@ class File:
 
     def released(self) -> None:
         """End: nobody has a descriptor any more."""
+
+    # As the end of a channel.
+
+    def reset(self) -> None:
+        """Handle bytes that were refused; by itself, a file learns elsewhere that nobody reads."""
+
+    def fail(self, code: int) -> None:
+        """Break the connection with an error."""
+
+    def patience(self) -> int:
+        """Return how long data may stay unanswered, in nanoseconds; 0: as long as there are attempts."""
+        return 0
 
 
 class DescriptorTable:

@@ -23,16 +23,6 @@ class PipeEnd(File):
         super().__init__(machine)
         self.channel: Channel = None  # type: ignore[assignment]  # set by `pipe`
 
-    def reset(self) -> None:
-        """Nothing is refused: the writing end learns by itself that nobody reads."""
-
-    def fail(self, code: int) -> None:
-        """Nothing fails: a pipe has no line."""
-
-    def patience(self) -> int | None:
-        """Return None: nothing has to be answered."""
-        return None
-
 
 class ReadEnd(PipeEnd):
     """The end to read from."""

@@ -267,10 +267,9 @@ class StreamSocket(SocketFile):
 
     # Silence.
 
-    def patience(self) -> int | None:
-        """Return how long data may stay unanswered, in nanoseconds (TCP_USER_TIMEOUT); None: not set."""
-        milliseconds = self.options.get((socket.IPPROTO_TCP, _USER_TIMEOUT), 0)
-        return milliseconds * MILLISECOND if milliseconds else None
+    def patience(self) -> int:
+        """Return how long data may stay unanswered, in nanoseconds (TCP_USER_TIMEOUT); 0: not set."""
+        return self.options.get((socket.IPPROTO_TCP, _USER_TIMEOUT), 0) * MILLISECOND  # type: ignore[no-any-return]
 
     def await_room(self) -> None:
         if self.outgoing is not None:
@@ -355,9 +354,8 @@ class StreamSocket(SocketFile):
         peer = outgoing.receiver
         if peer is None:
             return
-        reset: Callable[[], None] = peer.reset  # type: ignore[attr-defined]
         if outgoing.line is None:
-            reset()
+            peer.reset()
         elif not outgoing.line.is_lost():
             now = self.machine.now()
-            self.machine.after(outgoing.line.travel(now, 0), reset)
+            self.machine.after(outgoing.line.travel(now, 0), peer.reset)

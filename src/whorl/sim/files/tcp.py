@@ -8,7 +8,7 @@ from typing import Any
 
 from whorl.sim.files.sockets import NetMachine, StreamSocket
 from whorl.sim.wire.ports import ANY, TIME_WAIT, is_ipv6, plain
-from whorl.sim.wire.timeline import SECOND
+from whorl.sim.wire.timeline import MILLISECOND, SECOND
 
 #: When a request for a connection is sent again, after the first time (man 7 tcp, tcp_syn_retries); and when
 #: the attempt is given up.
@@ -50,7 +50,7 @@ class TcpSocket(StreamSocket):
             others = self.machine.tcp_ports.find(ip, self._port, StreamSocket.is_listening)
             if any(other is not self and not other.shares_port(self) for other in others):
                 return -errno.EADDRINUSE
-        return super().listen(backlog)
+        return StreamSocket.listen(self, backlog)
 
     def connect(self, address: Any) -> int:
         if self.is_connecting:
@@ -83,10 +83,13 @@ class TcpSocket(StreamSocket):
         self._began = machine.now()
         fault = machine.connect_fault()
         if fault:
-            machine.after(SECOND // 1000, self.fail, fault)
+            machine.after(MILLISECOND, self._fail_to_connect, fault)
         else:
             self._knock(0)
         return -errno.EINPROGRESS
+
+    def _fail_to_connect(self, code: int) -> None:
+        self.fail(code)
 
     def _knock(self, attempt: int) -> None:
         """Send the request for a connection, for the first time or once more."""
@@ -163,7 +166,7 @@ class TcpSocket(StreamSocket):
             self._abort(outgoing)
             self.was_reset = True
         self.is_connecting = False
-        super().released()
+        StreamSocket.released(self)
         if self._port:
             until = self.machine.now() + TIME_WAIT if closed_first else 0
             self.machine.tcp_ports.unbind(self, self._port, until)

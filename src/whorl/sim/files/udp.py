@@ -165,7 +165,7 @@ class UdpSocket(DatagramFile):
         machine = self.machine
         line = machine.network.line(machine, target)
         if line.held is not None:
-            line.held.append(lambda: self._depart(line, target, ip, port, data))
+            line.held.append((self._depart, (line, target, ip, port, data)))
         elif not line.is_lost():
             self._depart(line, target, ip, port, data)
 

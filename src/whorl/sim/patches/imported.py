@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import datetime
 import sys
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from whorl.sim.patches.clocks import SimDatetime
+from whorl.sim.patches.current import Replacement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from whorl.sim.patches.current import Replacement
 
 #: Modules that keep what they have: the simulator itself, and where the functions come from.
 _LEFT = {
@@ -29,15 +28,35 @@ _LEFT = {
 }
 
 _RealDatetime = datetime.datetime
-_found_names: dict[int, tuple[int, list[Replacement]]] = {}
+
+#: Places in classes, and by module, its names and what stands there while a world runs.
+Places = tuple[list[Replacement], list[tuple[dict[str, Any], dict[str, Any]]]]
+
+_found_places: dict[int, tuple[int, Places]] = {}
 
 
-def imported(places: Sequence[Replacement], *, datetimes: bool) -> list[Replacement]:
-    """Return all places where modules keep a function of their own that `places` replace in its module."""
+def imported(places: Sequence[Replacement], *, datetimes: bool) -> Places:
+    """Return the places, and those where modules keep a function of their own that `places` replace."""
     key = len(places) * 2 + datetimes
-    number, found = _found_names.get(key, (0, []))
-    if number == len(sys.modules):
-        return found
+    number, found = _found_places.get(key, (0, ([], [])))
+    if number != len(sys.modules):
+        found = _sorted([*places, *_copies(places, datetimes)])
+        _found_places[key] = (len(sys.modules), found)
+    return found
+
+
+def _sorted(places: Sequence[Replacement]) -> Places:
+    classes: list[Replacement] = []
+    modules: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
+    for owner, name, replacement in places:
+        if isinstance(owner, ModuleType):
+            modules.setdefault(id(owner), (vars(owner), {}))[1][name] = replacement
+        else:
+            classes.append((owner, name, replacement))
+    return classes, list(modules.values())
+
+
+def _copies(places: Sequence[Replacement], datetimes: bool) -> list[Replacement]:
     replaced: dict[int, Any] = {}
     for owner, name, replacement in places:
         original = getattr(owner, name)
@@ -58,5 +77,4 @@ def imported(places: Sequence[Replacement], *, datetimes: bool) -> list[Replacem
                 and not (module_name in owners and any(o is module and n == attribute for o, n, _ in places))
             ):
                 found.append((module, attribute, replaced[id(value)]))
-    _found_names[key] = (len(sys.modules), found)
     return found

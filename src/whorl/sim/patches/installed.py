@@ -78,24 +78,30 @@ class _Installation:
     def __init__(self, patches: Patches) -> None:
         self._patches = patches
         self._places = [place for part, places in _PARTS if part in patches for place in places]
-        self._former: list[tuple[Any, str, Any]] = []
+        self._former: list[tuple[Any, str, Any]] = []  # in classes
+        self._former_names: list[tuple[dict[str, Any], dict[str, Any]]] = []  # in modules
 
     def put(self) -> None:
         """Put the replacements into Python's modules."""
-        places = self._places + imported(self._places, datetimes=Patches.TIME in self._patches)
-        places.append((importlib._bootstrap, "_find_and_load", self._load))
-        self._former = [(owner, name, vars(owner).get(name, _MISSING)) for owner, name, _ in places]
-        for owner, name, replacement in places:
+        classes, modules = imported(self._places, datetimes=Patches.TIME in self._patches)
+        self._former = [(owner, name, vars(owner).get(name, _MISSING)) for owner, name, _ in classes]
+        for owner, name, replacement in classes:
             setattr(owner, name, replacement)
+        loader = (vars(importlib._bootstrap), {"_find_and_load": self._load})
+        for names, replacements in (*modules, loader):
+            self._former_names.append((names, {name: names[name] for name in replacements}))
+            names.update(replacements)
 
     def take_out(self) -> None:
         """Restore what stood there."""
-        for owner, name, value in reversed(self._former):
+        for names, former in self._former_names:
+            names.update(former)
+        for owner, name, value in self._former:
             if value is _MISSING:
                 delattr(owner, name)
             else:
                 setattr(owner, name, value)
-        self._former = []
+        self._former, self._former_names = [], []
 
     def _load(self, name: str, import_: Any) -> Any:
         """Import a module outside the world: it is not loaded again in the next one."""

@@ -11,13 +11,14 @@ from __future__ import annotations
 import ctypes
 import ssl
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from whorl.sim.patches.current import RUNNING, Replacement
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 #: How a world treats TLS: by OpenSSL with chance of the seed, or by OpenSSL as it is.
 WAYS = ("seeded", "real")
@@ -43,7 +44,7 @@ class _Chance:
     """OpenSSL's generator: the library, the method that stands in, and where its bytes come from."""
 
     def __init__(self) -> None:
-        self.source: random.Random | None = None  # of the world that runs, if its TLS is seeded
+        self.source: Callable[[], random.Random] | None = None  # of the world that runs, if its TLS is seeded
         self._library: Any = None
         self._was_sought = False
         fill = _BYTES(self._fill)
@@ -67,14 +68,14 @@ class _Chance:
     def _fill(self, buffer: Any, size: int) -> int:
         if self.source is None:
             return 0
-        ctypes.memmove(buffer, self.source.randbytes(size), size)
+        ctypes.memmove(buffer, self.source().randbytes(size), size)
         return 1
 
     def _status(self) -> int:
         return 1
 
     @contextmanager
-    def seeded(self, source: random.Random) -> Iterator[None]:
+    def seeded(self, source: Callable[[], random.Random]) -> Iterator[None]:
         """Let OpenSSL draw from a generator of Python's for the time of a `with` block."""
         library = self.library()
         former = library.RAND_get_rand_method()
@@ -102,7 +103,7 @@ def seeded_tls(way: str) -> Iterator[None]:
     if world is None or way == "real" or _CHANCE.library() is None:
         yield
         return
-    with _CHANCE.seeded(world.decisions.rng("tls")):
+    with _CHANCE.seeded(cache(lambda: world.decisions.rng("tls"))):
         yield
 
 

@@ -121,9 +121,7 @@ class SimKernel(DiskCalls, Kernel):
     # Time and chance.
 
     def now(self) -> int:
-        host = self.host
-        host.spent += host.look_ns or host.looked()
-        return host.clock()
+        return self.host.look()
 
     def seconds(self) -> float:
         return self.now() / 1e9

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import inspect
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FunctionType
 from typing import Any, Generic, TypeVar
 
 from whorl.sim.chance.decisions import Decisions, Moment, Place, Scheduler
@@ -103,22 +103,19 @@ def run(
         raise TypeError(f"a coroutine function was expected, got {main!r}")
     takes_world = _takes_world(main)
     value: T | None = None
-    try:
-        with open_world(
-            decisions,
-            faults=faults,
-            patches=patches,
-            allow=allow,
-            tls=tls,
-            drives_main=True,
-            limit_s=limit_s,
-            turns=turns,
-            real_s=real_s,
-            keeps_calls=keeps_calls,
-        ) as world:
-            value = _live(world, main, takes_world)
-    finally:
-        gc.collect(0)
+    with open_world(
+        decisions,
+        faults=faults,
+        patches=patches,
+        allow=allow,
+        tls=tls,
+        drives_main=True,
+        limit_s=limit_s,
+        turns=turns,
+        real_s=real_s,
+        keeps_calls=keeps_calls,
+    ) as world:
+        value = _live(world, main, takes_world)
     return Result(
         value=value,
         findings=world.findings,
@@ -143,6 +140,8 @@ def _line(note: tuple[int, str, dict[str, Any]]) -> str:
 
 
 def _takes_world(main: Callable[..., Any]) -> bool:
+    if isinstance(main, FunctionType) and not hasattr(main, "__wrapped__"):
+        return main.__code__.co_argcount > len(main.__defaults__ or ())
     try:
         parameters = inspect.signature(main).parameters.values()
     except (TypeError, ValueError):

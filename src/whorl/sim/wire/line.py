@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from whorl.sim.wire.timeline import SECOND
 
@@ -37,16 +37,14 @@ class Quality:
 class Line:
     """One direction between two hosts."""
 
-    __slots__ = (
-        *("_duplicate", "_free_at", "_latency", "_loss", "_reorder"),
-        *("blocked", "held", "name", "quality"),
-    )
+    __slots__ = ("_duplicate", "_free_at", "_latency", "_loss", "_reorder", "blocked", "held", "name", "quality")
 
     def __init__(self, decisions: Decisions, name: str, quality: Quality) -> None:
         self.name = name
         self.quality = quality
         self.blocked = 0  # how many partitions cut it
-        self.held: list[Callable[[], object]] | None = None  # what departs when a hold is released
+        # What departs when a hold is released: functions and their arguments.
+        self.held: list[tuple[Callable[..., object], tuple[Any, ...]]] | None = None
         self._latency: Stream = decisions.stream(f"{name}/latency")
         self._loss: Stream = decisions.stream(f"{name}/loss")
         self._reorder: Stream = decisions.stream(f"{name}/reorder")
@@ -60,15 +58,16 @@ class Line:
     def release(self) -> None:
         """Let what was held depart, in its order."""
         held, self.held = self.held or [], None
-        for depart in held:
-            depart()
+        for depart, args in held:
+            depart(*args)
 
     def travel(self, now: int, size: int) -> int:
         """Return how long a packet of `size` bytes that is sent now is on its way, in nanoseconds."""
         quality = self.quality
-        span = quality.longest - quality.shortest
+        shortest = quality.shortest
+        span = quality.longest - shortest
         step = self._latency.decide(LATENCY_STEPS, quality.varies) if span > 0 else 0
-        took = quality.shortest + span * step // (LATENCY_STEPS - 1)
+        took = shortest + span * step // (LATENCY_STEPS - 1)
         if quality.bandwidth:
             self._free_at = max(self._free_at, now) + size * SECOND // quality.bandwidth
             took += self._free_at - now

@@ -11,6 +11,10 @@ MILLISECOND = 1_000_000
 MICROSECOND = 1_000
 
 
+#: Later than everything.
+NEVER = 1 << 62
+
+
 class Timeline:
     """The clock of a world, and the events to come. Times are integer nanoseconds since it began."""
 
@@ -21,19 +25,22 @@ class Timeline:
         self._number = 0
         self._events: list[tuple[int, int, Callable[..., object], tuple[Any, ...]]] = []
 
-    def at(self, time: int, act: Callable[..., object], *args: Any) -> None:
+    def post(self, time: int, act: Callable[..., object], args: tuple[Any, ...]) -> None:
         """Call `act` at a time; events of the same time happen in the order of these calls."""
         self._number += 1
         heappush(self._events, (time if time > self.now else self.now, self._number, act, args))
 
+    def at(self, time: int, act: Callable[..., object], *args: Any) -> None:
+        """Call `act` at a time, as `post` does."""
+        self.post(time, act, args)
+
     def after(self, delay: int, act: Callable[..., object], *args: Any) -> None:
         """Call `act` after a delay."""
-        self._number += 1
-        heappush(self._events, (self.now + delay, self._number, act, args))
+        self.post(self.now + delay, act, args)
 
-    def next_time(self) -> int | None:
-        """Return the time of the next event; None if there is none."""
-        return self._events[0][0] if self._events else None
+    def next_time(self) -> int:
+        """Return the time of the next event; NEVER if there is none."""
+        return self._events[0][0] if self._events else NEVER
 
     def happen(self) -> None:
         """Do everything that is due by now."""

@@ -17,9 +17,10 @@ from whorl.sim.process.kernel import SimKernel
 from whorl.sim.process.loop import SimLoop
 from whorl.sim.process.process import SimProcess, temporary_failure
 from whorl.sim.process.threads import SimThreads
+from whorl.sim.wire.clock import LOOK_NS, HostClock
 from whorl.sim.wire.names import family_of
 from whorl.sim.wire.ports import FIRST_PORT, LAST_PORT, PortTable, is_ipv6
-from whorl.sim.wire.timeline import SECOND
+from whorl.sim.wire.timeline import NEVER, SECOND
 
 if TYPE_CHECKING:
     import random
@@ -58,24 +59,11 @@ class Surroundings(Protocol):
     def sleep_in(self, host: Any, timeout_ns: int) -> None: ...
 
 
-#: What the monotonic clock of a host shows when the world begins: a host has run for a while.
-BOOT_NS = 1000 * SECOND
-
-#: The real time at the world's beginning: 2030-01-01.
-EPOCH_NS = 1_893_456_000 * SECOND
-
 #: How long a name server is silent that does not answer.
 DNS_SILENCE = 5 * SECOND
 
-#: What a look at the clock costs, so that a loop that waits for a time ends; and how many looks cost nothing
-#: in a run whose code takes no time.
-LOOK_NS = 50
-FREE_LOOKS = 1_000_000
 
-NEVER = 1 << 62
-
-
-class Host:
+class Host(HostClock):
     """One host. `loop` is its event loop; `address` its address in the network."""
 
     def __init__(
@@ -90,6 +78,7 @@ class Host:
         drift_ppm: float,
         is_driven: bool,
     ) -> None:
+        super().__init__(world.timeline, round(skew_s * SECOND), drift_ppm / 1e6)
         self.world = world
         self.name = name
         self.address = address
@@ -98,14 +87,10 @@ class Host:
         self.network: Network = world.net
         self._boot = boot
         self._max_files = max_files
-        self.spent = 0  # what the code of the current turn has taken so far
-        self._skew = round(skew_s * SECOND)
-        self._drift = drift_ppm / 1e6
         self.is_driven = is_driven
         self._lives = 0
         self.is_dead = True
         self.is_paused = False
-        self.is_off = True  # without power; a process may be dead while its machine works
         self.graves: list[Grave] = []
         self.disk = Disk(self.real_time, world.decisions.stream(f"{name}/disk/power"))
         self._waiters: dict[asyncio.Future[Any], None] = {}  # of `run`, on other hosts
@@ -118,8 +103,8 @@ class Host:
         self._lives += 1
         self.process_id = 1000 * (1 + len(world.hosts)) + self._lives
         self.is_dead = False
-        self.spent = 0  # what the code of the current turn has taken so far
-        self.look_ns = LOOK_NS if world.faults.cpu else 0  # what a look at the clock costs
+        self.spent = 0
+        self.look_ns = LOOK_NS if world.faults.cpu else 0
         self._looks = 0
         self.busy_until = 0  # when the turn that was taken last is over
         self.deadline = 0  # when the loop wants its next turn, without events
@@ -131,7 +116,7 @@ class Host:
         self.cpu = self.decisions.stream(f"{self.name}/cpu")
         self._dns = self.decisions.stream(f"{self.name}/dns")
         self._refuses = self.decisions.stream(f"{self.name}/connect")
-        self._random: random.Random = self.decisions.rng(f"{self.name}/{self._lives}")
+        self._random: random.Random | None = None  # of this life, once it is asked for
         self.pending_signals: list[int] = []
         self.main_task: asyncio.Task[Any] | None = None
         self.kernel = SimKernel(self, self._max_files, world.digest, world.faults)
@@ -271,31 +256,6 @@ class Host:
 
     # Time.
 
-    def clock(self) -> int:
-        """Return the host's monotonic clock, in nanoseconds."""
-        elapsed = self.world.timeline.now + self.spent
-        return BOOT_NS + elapsed + (round(elapsed * self._drift) if self._drift else 0)
-
-    def looked(self) -> int:
-        """Count a look at the clock that costs nothing, and return its cost; after very many, time passes."""
-        self._looks += 1
-        if self._looks > FREE_LOOKS:
-            self.look_ns = LOOK_NS
-        return self.look_ns
-
-    def real_time(self) -> int:
-        """Return the host's real-time clock, in nanoseconds since 1970."""
-        return EPOCH_NS + self.clock() - BOOT_NS + self._skew
-
-    def now(self) -> int:
-        """Return the world's time, as the code of this host has moved it, in nanoseconds."""
-        return self.world.timeline.now + self.spent
-
-    def after(self, delay: int, act: Callable[..., object], *args: Any) -> None:
-        """Call a function of the world's after a delay in nanoseconds."""
-        timeline = self.world.timeline
-        timeline.at(timeline.now + self.spent + delay, act, *args)
-
     def sleep(self, seconds: float) -> None:
         """Let time pass in the middle of a turn, as `time.sleep` does."""
         if seconds < 0:
@@ -400,11 +360,13 @@ class Host:
 
     def random_bytes(self, size: int) -> bytes:
         """Return bytes that the seed decides."""
-        return self._random.randbytes(size)
+        return self.rng.randbytes(size)
 
     @property
     def rng(self) -> random.Random:
         """The generator behind the `random` module on this host."""
+        if self._random is None:
+            self._random = self.decisions.rng(f"{self.name}/{self._lives}")
         return self._random
 
     def unhandled(self, context: dict[str, Any]) -> None:

@@ -19,8 +19,8 @@ from whorl.sim.checks.remains import open_descriptors, swallowed_cancellations
 from whorl.sim.errors import Deadlock, Livelock, OutOfTime, Unsimulated
 from whorl.sim.process.kernel import Digest
 from whorl.sim.wire.names import Names
-from whorl.sim.wire.timeline import MICROSECOND, MILLISECOND, SECOND, Timeline
-from whorl.sim.world.host import NEVER, Host
+from whorl.sim.wire.timeline import MICROSECOND, MILLISECOND, NEVER, SECOND, Timeline
+from whorl.sim.world.host import Host
 from whorl.sim.world.network import Network
 from whorl.sim.world.waiting import describe_tasks
 
@@ -225,9 +225,7 @@ class World(Conditions):
         if cpu.model == GRID:
             return MILLISECOND * (1 + step % 2)
         if cpu.model == EDGE:
-            ahead = [host.deadline]
-            if (arrival := self.timeline.next_time()) is not None:
-                ahead.append(arrival)
+            ahead = (host.deadline, self.timeline.next_time())
             nearest = min((each for each in ahead if each > over), default=NEVER)
             if nearest - over <= _EDGE_SPAN:
                 return max(0, nearest - over + (0, -1, 1)[step % 3])
@@ -312,9 +310,7 @@ class World(Conditions):
         if ready:
             self._turn(ready[0] if len(ready) == 1 else ready[self.decisions.pick("turn", ready)])
         else:
-            arrival = timeline.next_time()
-            if arrival is not None and arrival < following:
-                following = arrival
+            following = min(following, timeline.next_time())
             if following >= NEVER:
                 waiting = describe_tasks(hosts.values())
                 raise Deadlock(f"nothing is on its way, and no timer is set. {waiting}")

@@ -1,0 +1,48 @@
+from libc.stdint cimport int64_t
+
+cimport cython
+
+from whorl.sim.files.channel cimport Channel
+from whorl.sim.files.file cimport File
+
+cdef int EPOLLERR
+cdef int EPOLLHUP
+cdef int EPOLLIN
+cdef int EPOLLOUT
+cdef int EPOLLRDHUP
+
+
+cdef class SocketFile(File):
+    cdef public int error
+    cdef readonly object family
+    cdef public object name
+    cdef readonly dict options
+    cdef readonly object protocol
+    cdef readonly object type
+
+    cpdef int take_error(self) except? -1
+
+
+cdef class StreamSocket(SocketFile):
+    cdef public int64_t backlog
+    cdef public bint has_ended
+    cdef public Channel incoming
+    cdef public bint is_connected
+    cdef public bint is_connecting
+    cdef public Channel outgoing
+    cdef public object peer_name
+    cdef public bint reads_nothing
+    cdef readonly object waiting
+    cdef public bint was_reset
+
+    @cython.locals(incoming=Channel, outgoing=Channel, ready=int)
+    cpdef int readiness(self) except? -1
+    @cython.locals(incoming=Channel)
+    cpdef object read(self, int64_t limit)
+    @cython.locals(outgoing=Channel, room=int64_t, size=int64_t)
+    cpdef int64_t write(self, bytes data) except? -65536
+    cpdef object await_room(self)
+    cpdef object reset(self)
+    cpdef object fail(self, int code)
+    cpdef int64_t patience(self) except? -1
+    cpdef object released(self)

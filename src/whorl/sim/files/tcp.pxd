@@ -1,0 +1,11 @@
+from libc.stdint cimport int64_t
+
+from whorl.sim.files.sockets cimport StreamSocket
+
+
+cdef class TcpSocket(StreamSocket):
+    cdef int64_t _began
+    cdef int _port
+    cdef object _target
+
+    cpdef object released(self)

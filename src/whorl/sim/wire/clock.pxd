@@ -1,0 +1,22 @@
+from libc.stdint cimport int64_t
+
+cimport cython
+
+from whorl.sim.wire.timeline cimport Timeline
+
+cdef int64_t BOOT_NS
+cdef int64_t EPOCH_NS
+cdef int64_t FREE_LOOKS
+
+
+cdef class HostClock:
+    cdef public Timeline timeline
+    cdef public int64_t spent
+    cdef public int64_t look_ns
+    cdef public int64_t _looks
+    cdef public int64_t _skew
+    cdef object _drift
+    cdef public bint is_off
+
+    cdef int64_t time(self) except? -1
+    cdef object post(self, int64_t delay, object act, tuple args)
