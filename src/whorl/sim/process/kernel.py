@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.kernel.datagrams import receive_by_object, send_by_object
 from whorl.core.kernel.kernel import Kernel
-from whorl.core.limits import EVENTS_PER_POLL, WRITE_VECTORS
+from whorl.core.limits import EVENTS_PER_POLL, READ_SIZE, WRITE_VECTORS
 from whorl.sim.errors import RealDescriptor
 from whorl.sim.files.disk_file import DiskFile
 from whorl.sim.files.epoll import Epoll
@@ -351,11 +352,25 @@ class SimKernel(DiskCalls, Kernel):
     def recv_datagrams(self, sock: Any, into: list[Any], limit: int) -> int:
         received = 0
         while received < limit:
-            code = receive_by_object(self, sock, into)
+            code = self._receive_one(sock, into)
             if code < 0:
                 return received or code
             received += 1
         return received
+
+    def _receive_one(self, sock: Any, into: list[Any]) -> int:
+        """Receive a datagram as `recvfrom` of the socket object does; EAGAIN is no exception here."""
+        own = sock.sock
+        file = own._file if type(own) is SimSocket and own._timeout == 0.0 else None
+        if not isinstance(file, DatagramFile) or self.table.files.get(own._fd) is not file:
+            return receive_by_object(self, sock, into)
+        received = self.receive_datagram(own._fd, file)
+        if isinstance(received, int):
+            if received != -errno.EAGAIN:
+                raise OSError(-received, os.strerror(-received))
+            return received
+        into += (received[0][:READ_SIZE], received[1])
+        return 1
 
     def send_datagram(self, sock: Any, data: Any, address: Any) -> int:
         return send_by_object(sock, data, address)
