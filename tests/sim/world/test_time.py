@@ -10,7 +10,7 @@ import pytest
 
 from tests.sim.conftest import Run
 from whorl import sim
-from whorl.sim.world import world as world_of_sim
+from whorl.sim.world import turns
 
 
 def test_hour_of_sleep_takes_an_hour_of_virtual_time(exact: Run) -> None:
@@ -145,7 +145,7 @@ def test_world_in_which_nothing_can_happen_is_a_deadlock_that_names_its_tasks() 
 
 
 def test_tasks_that_spin_are_a_livelock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(world_of_sim, "LIVELOCK_TURNS", 5000)
+    monkeypatch.setattr(turns, "LIVELOCK_TURNS", 5000)
 
     async def main() -> None:
         while True:

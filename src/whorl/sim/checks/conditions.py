@@ -23,9 +23,9 @@ class Conditions:
     has_ended: bool
     find: Callable[..., None]
     remark: Callable[[str], None]
+    conditions: list[Callable[[], None]]  # checked after each turn
 
     def _set_up_conditions(self) -> None:
-        self._conditions: list[Callable[[], None]] = []  # checked after each turn
         self._models: list[Model] = []
         self.history = History(lambda: self.timeline.now)
 
@@ -34,10 +34,10 @@ class Conditions:
 
         def check() -> None:
             if not predicate():
-                self._conditions.remove(check)
+                self.conditions.remove(check)
                 self.find("always", f"{name}: it does not hold")
 
-        self._conditions.append(check)
+        self.conditions.append(check)
 
     def eventually(self, name: str, predicate: Callable[[], bool], *, within: float) -> None:
         """Check that `predicate()` holds at some time within so many virtual seconds."""
@@ -47,15 +47,15 @@ class Conditions:
         def look() -> None:
             if predicate():
                 state["held"] = True
-                self._conditions.remove(look)
+                self.conditions.remove(look)
 
         def is_due() -> None:
             if not state["held"] and not predicate() and not self.has_ended:
                 self.find("eventually", f"{name}: it did not hold within {within} s")
-            if look in self._conditions:
-                self._conditions.remove(look)
+            if look in self.conditions:
+                self.conditions.remove(look)
 
-        self._conditions.append(look)
+        self.conditions.append(look)
         self.timeline.at(due, is_due)
 
     async def until(self, predicate: Callable[[], bool], within: float, *, every: float = 0.01) -> None:

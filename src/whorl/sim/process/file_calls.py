@@ -9,8 +9,11 @@ import stat
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.kernel.files import TIME_NOW, TIME_OMIT, FileSystemStatus
+from whorl.core.kernel.kernel import Kernel
+from whorl.sim.errors import RealDescriptor
 from whorl.sim.files.disk import Disk, Place
 from whorl.sim.files.disk_file import DiskFile
+from whorl.sim.files.file import FIRST_FD
 from whorl.sim.files.inodes import Directory, Inode, Link, Regular
 from whorl.sim.wire.timeline import MICROSECOND
 
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from whorl.sim.chance.decisions import Stream
     from whorl.sim.chance.faults import Faults
     from whorl.sim.files.file import DescriptorTable, File
+    from whorl.sim.process.digest import Digest
     from whorl.sim.process.owner import ProcessHost
 
     Path = str | bytes
@@ -33,24 +37,35 @@ _BLOCK = 4096
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
-class DiskCalls:
-    """The part of a simulated kernel for files."""
+class DiskCalls(Kernel):
+    """The part of a simulated kernel for files, and what all its calls need."""
 
-    host: ProcessHost
-    table: DescriptorTable
-    faults: Faults
-    note: Callable[..., None]
-    is_alive: Callable[[], bool]
-    send: Callable[[int, Any, int], int]
-    close: Callable[[int], int]
-    _file: Callable[[int], File | None]
+    __slots__ = ("_cached", "_disk", "_disk_errors", "_disk_times", "digest", "faults", "host", "table")
 
-    def _set_up_disk(self) -> None:
-        host = self.host
+    def __init__(self, host: ProcessHost, table: DescriptorTable, digest: Digest, faults: Faults) -> None:
+        Kernel.__init__(self)
+        self.host = host
+        self.table = table
+        self.digest = digest
+        self.faults = faults
         self._disk: Disk = host.disk
         self._disk_errors: Stream = host.decisions.stream(f"{host.name}/disk/errors")
         self._disk_times: Stream = host.decisions.stream(f"{host.name}/disk/times")
         self._cached: Stream = host.decisions.stream(f"{host.name}/disk/cached")
+
+    def is_alive(self) -> bool:
+        """Return whether this process still runs in a world that does."""
+        return not self.host.is_dead and self.host.kernel is self
+
+    def note(self, call: str, *details: Any) -> None:
+        """Add a call to the digest."""
+        self.digest.add((self.host.time(), self.host.name, call, *details))
+
+    def _file(self, fd: int) -> File | None:
+        file = self.table.files.get(fd)
+        if file is None and 0 <= fd < FIRST_FD and self.is_alive():
+            raise RealDescriptor(f"descriptor {fd} was given to a simulated loop")
+        return file
 
     # Finding files.
 
@@ -82,7 +97,7 @@ class DiskCalls:
     def _answer(self, call: str, *details: Any) -> Any:
         """Note a call whose result comes last; return that."""
         self.note(call, *details)
-        return details[-1]
+        return details[len(details) - 1]
 
     # Answers from memory. Whether the memory has them is the seed's.
 
@@ -179,9 +194,9 @@ class DiskCalls:
             return data
         rest = memoryview(data)
         for view in views:
-            with view.cast("B") as target:
-                part = rest[: len(target)]
-                target[: len(part)] = part
+            target = view.cast("B")
+            part = rest[: len(target)]
+            target[: len(part)] = part
             rest = rest[len(part) :]
         return len(data)
 
@@ -432,8 +447,10 @@ class DiskCalls:
 class Entries:
     """The entries of a directory that are still to be read: names and types."""
 
+    __slots__ = ("_rows",)
+
     def __init__(self, rows: list[tuple[Any, int]]) -> None:
-        self._rows = iter(rows)
+        self._rows: Iterator[tuple[Any, int]] = iter(rows)
 
     def __iter__(self) -> Entries:
         return self

@@ -6,19 +6,15 @@ call its methods, so they need no code of their own.
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import socket
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.kernel.datagrams import receive_by_object, send_by_object
-from whorl.core.kernel.kernel import Kernel
 from whorl.core.limits import EVENTS_PER_POLL, READ_SIZE, WRITE_VECTORS
-from whorl.sim.errors import RealDescriptor
 from whorl.sim.files.disk_file import DiskFile
-from whorl.sim.files.epoll import Epoll
+from whorl.sim.files.epoll import Epoll, Watch
 from whorl.sim.files.file import FIRST_FD, Counter, DescriptorTable, File
 from whorl.sim.files.pipes import pipe
 from whorl.sim.files.sockets import SocketFile
@@ -26,6 +22,7 @@ from whorl.sim.files.tcp import TcpSocket
 from whorl.sim.files.udp import DatagramFile, UdpSocket, UnixDatagramSocket
 from whorl.sim.files.unix import UnixSocket, socket_pair
 from whorl.sim.process.children import PidFile
+from whorl.sim.process.digest import Digest
 from whorl.sim.process.file_calls import DiskCalls
 from whorl.sim.process.socket import SimSocket
 from whorl.sim.wire.timeline import MICROSECOND
@@ -34,90 +31,25 @@ if TYPE_CHECKING:
     from whorl.sim.chance.faults import Faults
     from whorl.sim.process.owner import ProcessHost
 
-#: How many calls are noted before they go into the digest.
-_BATCH = 512
-
 #: How long an event is late that follows a refused call, and the longest part of a short read or write.
 _AGAIN_NS = 10 * MICROSECOND
 _SHORTEST_PARTS = 64
 
 
-class Digest:
-    """One number for all calls of a run, with their bytes and times; and the calls, if they are kept."""
-
-    def __init__(self, keeps: bool = False) -> None:
-        self._hash = blake2b(digest_size=12)
-        self._calls: list[tuple[Any, ...]] = []
-        self.kept: list[tuple[Any, ...]] | None = [] if keeps else None
-        self.tasks: list[str] = []  # which task made each call, if they are kept
-        self.count = 0
-        self.takes_lengths = False  # of bytes, in place of the bytes: those of TLS are not the seed's
-
-    def add(self, *call: Any) -> None:
-        """Note a call."""
-        calls = self._calls
-        if self.takes_lengths:
-            call = tuple(len(each) if isinstance(each, bytes) else each for each in call)
-        calls.append(call)
-        if self.kept is not None:
-            self.tasks.append(_task_name())
-        if len(calls) >= _BATCH:
-            self._flush()
-
-    def _flush(self) -> None:
-        if not self._calls:
-            return
-        self.count += len(self._calls)
-        self._hash.update(repr(self._calls).encode())
-        if self.kept is not None:
-            self.kept += self._calls
-        self._calls.clear()
-
-    def value(self) -> str:
-        """Return the number as text."""
-        self._flush()
-        return self._hash.hexdigest()
-
-
-def _task_name() -> str:
-    """Return the name of the task that runs; empty for a callback, or the loop itself."""
-    loop = asyncio._get_running_loop()
-    task = asyncio.current_task(loop) if loop is not None else None
-    return task.get_name() if task is not None else ""
-
-
-class SimKernel(DiskCalls, Kernel):
+class SimKernel(DiskCalls):
     """The kernel of a simulated host."""
 
+    __slots__ = ("_again", "_fails", "_poll_stream", "_short", "epoll")
+
     def __init__(self, host: ProcessHost, max_files: int, digest: Digest, faults: Faults) -> None:
-        super().__init__()
+        DiskCalls.__init__(self, host, DescriptorTable(max_files), digest, faults)
         self.keeps_edges = True
-        self.host = host
-        self.table = DescriptorTable(max_files)
-        self.digest = digest
         self.epoll: Epoll = None  # type: ignore[assignment]  # the one of the host's loop: the first
-        self.faults = faults
         decisions, name = host.decisions, host.name
         self._short = decisions.stream(f"{name}/short")
         self._again = decisions.stream(f"{name}/again")
         self._fails = decisions.stream(f"{name}/resources")
         self._poll_stream = f"{name}/events"
-        self._set_up_disk()
-
-    def is_alive(self) -> bool:
-        """Return whether this process still runs in a world that does."""
-        return not self.host.is_dead and self.host.kernel is self
-
-    def note(self, call: str, *details: Any) -> None:
-        """Add a call to the digest."""
-        host = self.host
-        self.digest.add(host.world.timeline.now + host.spent, host.name, call, *details)
-
-    def _file(self, fd: int) -> File | None:
-        file = self.table.files.get(fd)
-        if file is None and 0 <= fd < FIRST_FD and self.is_alive():
-            raise RealDescriptor(f"descriptor {fd} was given to a simulated loop")
-        return file
 
     # Time and chance.
 
@@ -160,12 +92,18 @@ class SimKernel(DiskCalls, Kernel):
             self.host.world.sleep_in(self.host, timeout_ns)
         found = epoll.collect(EVENTS_PER_POLL)
         if len(found) > 1:
-            keys = [watch.fd for watch, _ in found]
-            found = [found[place] for place in self.host.decisions.order(self._poll_stream, keys)]
+            found = self._in_some_order(found)
+        noted = []
         for watch, seen in found:
             events.put(watch.fd, seen, watch.generation)
-        self.note("epoll_wait", [(watch.fd, seen) for watch, seen in found])
+            noted.append((watch.fd, seen))
+        self.note("epoll_wait", noted)
         return len(found)
+
+    def _in_some_order(self, found: list[tuple[Watch, int]]) -> list[tuple[Watch, int]]:
+        """Return events in the order that the seed decides."""
+        keys = [watch.fd for watch, _ in found]
+        return [found[place] for place in self.host.decisions.order(self._poll_stream, keys)]
 
     def eventfd(self) -> int:
         return self.table.add(Counter(self.host))
@@ -176,8 +114,12 @@ class SimKernel(DiskCalls, Kernel):
         """Return whether a call finds nothing this time, although it could; it is tried again soon."""
         if not self._again.happens(self.faults.again):
             return False
-        self.host.after(_AGAIN_NS, file.changed)
+        self._tell_later(file)
         return True
+
+    def _tell_later(self, file: Any) -> None:
+        """Let what was left of a file be an event, soon."""
+        self.host.after(_AGAIN_NS, file.changed)
 
     def _cut(self, file: File, size: int) -> int:
         """Return how much of a message is taken at once."""
@@ -196,7 +138,7 @@ class SimKernel(DiskCalls, Kernel):
             waiting = file.readiness() & 1
             data = file.read(self._cut(file, min(limit, 4096)) if waiting else limit)
             if waiting and file.readiness() & 1:
-                self.host.after(_AGAIN_NS, file.changed)  # The rest is a new edge.
+                self._tell_later(file)  # The rest is a new edge.
         else:
             data = file.read(limit)
         self.note("recv", fd, data)
@@ -206,19 +148,18 @@ class SimKernel(DiskCalls, Kernel):
         return self.recv(fd, limit)
 
     def recv_into(self, fd: int, buffer: Any) -> int:
-        with memoryview(buffer) as whole, whole.cast("B") as view:
-            data = self.recv(fd, len(view))
-            if isinstance(data, int):
-                return data
-            view[: len(data)] = data
-            return len(data)
+        view = memoryview(buffer).cast("B")
+        data = self.recv(fd, len(view))
+        if isinstance(data, int):
+            return data
+        view[: len(data)] = data
+        return len(data)
 
     def send(self, fd: int, data: Any, offset: int) -> int:
         file = self._file(fd)
         if file is None:
             return -errno.EBADF
-        with memoryview(data) as view:
-            content = view.tobytes()
+        content = data if type(data) is bytes else memoryview(data).tobytes()
         if not 0 <= offset <= len(content):
             return -errno.EINVAL
         content = content[offset:] if offset else content
@@ -233,7 +174,7 @@ class SimKernel(DiskCalls, Kernel):
             sent = file.write(content if part == len(content) else content[:part])
             if 0 <= sent < len(content) and sent == part:
                 file.await_room()
-                self.host.after(_AGAIN_NS, file.changed)
+                self._tell_later(file)
         self.note("send", fd, content if sent == len(content) else content[: max(sent, 0)], sent)
         return sent
 

@@ -188,7 +188,7 @@ def _live(world: World, main: Main[T], takes_world: bool) -> T | None:
             raise TypeError(f"a coroutine was expected, got {coroutine!r}")
         task = host.main_task = host.loop.create_task(coroutine, name="main")
     try:
-        world.run_until(task)
+        world.run_until(task.done)
         if task.done():
             if task.cancelled():
                 world.find("exception", "main was cancelled", host=host.name)
@@ -224,7 +224,7 @@ def _wind_down(world: World) -> None:
         left = [task for task in asyncio.all_tasks(host.loop) if not task.done()]
         ending = host.loop.create_task(_end(left, host.loop), name="ending")
     try:
-        world.run_until(ending)
+        world.run_until(ending.done)
     except RunEnded as error:
         if len(world.findings) == before:
             world.find(type(error).__name__.lower(), f"while the tasks were cancelled at the end: {error}")

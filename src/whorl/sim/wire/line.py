@@ -37,7 +37,10 @@ class Quality:
 class Line:
     """One direction between two hosts."""
 
-    __slots__ = ("_duplicate", "_free_at", "_latency", "_loss", "_reorder", "blocked", "held", "name", "quality")
+    __slots__ = (
+        *("_duplicate", "_free_at", "_latency", "_loss", "_reorder"),
+        *("blocked", "held", "name", "quality"),
+    )
 
     def __init__(self, decisions: Decisions, name: str, quality: Quality) -> None:
         self.name = name

@@ -17,19 +17,20 @@ from whorl.sim.process.kernel import SimKernel
 from whorl.sim.process.loop import SimLoop
 from whorl.sim.process.process import SimProcess, temporary_failure
 from whorl.sim.process.threads import SimThreads
-from whorl.sim.wire.clock import LOOK_NS, HostClock
+from whorl.sim.wire.clock import LOOK_NS
 from whorl.sim.wire.names import family_of
 from whorl.sim.wire.ports import FIRST_PORT, LAST_PORT, PortTable, is_ipv6
-from whorl.sim.wire.timeline import NEVER, SECOND
+from whorl.sim.wire.timeline import SECOND
+from whorl.sim.world.turns import HostTurns
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Coroutine
     from contextlib import AbstractContextManager
 
-    from whorl.sim.chance.decisions import Decisions, Stream
-    from whorl.sim.chance.faults import Faults
-    from whorl.sim.process.kernel import Digest
+    from whorl.sim.chance.decisions import Decisions
+    from whorl.sim.chance.faults import Cpu, Faults
+    from whorl.sim.process.digest import Digest
     from whorl.sim.wire.names import Names
     from whorl.sim.wire.timeline import Timeline
     from whorl.sim.world.network import Network
@@ -43,6 +44,7 @@ class Surroundings(Protocol):
     timeline: Timeline
     digest: Digest
     faults: Faults
+    pace: Cpu
     names: Names
     hosts: Any
     has_ended: bool
@@ -55,7 +57,6 @@ class Surroundings(Protocol):
     def remark(self, text: str) -> None: ...
     def blocked(self, host: Any, seconds: float) -> None: ...
     def unhandled(self, host: Any, context: dict[str, Any]) -> None: ...
-    def cpu_time(self, host: Any, stream: Stream, over: int) -> int: ...
     def sleep_in(self, host: Any, timeout_ns: int) -> None: ...
 
 
@@ -63,7 +64,7 @@ class Surroundings(Protocol):
 DNS_SILENCE = 5 * SECOND
 
 
-class Host(HostClock):
+class Host(HostTurns):
     """One host. `loop` is its event loop; `address` its address in the network."""
 
     def __init__(
@@ -78,9 +79,8 @@ class Host(HostClock):
         drift_ppm: float,
         is_driven: bool,
     ) -> None:
-        super().__init__(world.timeline, round(skew_s * SECOND), drift_ppm / 1e6)
+        super().__init__(name, world.timeline, world.pace, round(skew_s * SECOND), drift_ppm / 1e6)
         self.world = world
-        self.name = name
         self.address = address
         self.addresses: tuple[str, ...] = (address,)
         self.decisions: Decisions = world.decisions
@@ -89,8 +89,6 @@ class Host(HostClock):
         self._max_files = max_files
         self.is_driven = is_driven
         self._lives = 0
-        self.is_dead = True
-        self.is_paused = False
         self.graves: list[Grave] = []
         self.disk = Disk(self.real_time, world.decisions.stream(f"{name}/disk/power"))
         self._waiters: dict[asyncio.Future[Any], None] = {}  # of `run`, on other hosts
@@ -106,8 +104,7 @@ class Host(HostClock):
         self.spent = 0
         self.look_ns = LOOK_NS if world.faults.cpu else 0
         self._looks = 0
-        self.busy_until = 0  # when the turn that was taken last is over
-        self.deadline = 0  # when the loop wants its next turn, without events
+        self.busy_until = self.deadline = 0
         self.runs_job = False
         self.job_began = 0
         if self.is_off:
@@ -117,7 +114,7 @@ class Host(HostClock):
         self._dns = self.decisions.stream(f"{self.name}/dns")
         self._refuses = self.decisions.stream(f"{self.name}/connect")
         self._random: random.Random | None = None  # of this life, once it is asked for
-        self.pending_signals: list[int] = []
+        self.pending_signals = []
         self.main_task: asyncio.Task[Any] | None = None
         self.kernel = SimKernel(self, self._max_files, world.digest, world.faults)
         self.process = SimProcess(self)
@@ -125,10 +122,11 @@ class Host(HostClock):
         self.disk.opener = self._open_file
         with world.acting_as(self):
             self.loop = SimLoop(self)
+            self.epoll = self.kernel.epoll
             self.driver = Driver(self.loop) if self.is_driven else None
             self.own_descriptors = frozenset(self.kernel.table.files)  # of the loop
             self.loop.keep_clock()
-            self._plan()
+            self.plan()
             if self._boot is not None:
                 self.main_task = self.spawn(self._boot, self)
 
@@ -277,47 +275,17 @@ class Host(HostClock):
             self.runs_job = False
             self.spent = spent
 
-    # A turn.
+    # Turns.
 
-    def next_time(self) -> int:
-        """Return when the loop wants a turn, if nothing else happens; it may be now or earlier."""
-        if self.is_dead or self.is_paused or self.driver is None:
-            return NEVER
-        if self.kernel.epoll.ready or self.pending_signals or self.deadline <= self.busy_until:
-            return self.busy_until
-        return self.deadline
+    def handle_signals(self) -> bool:
+        """Call the handlers of signals that wait; return whether the process goes on."""
+        return self.process.handle_signals()
 
-    def turn(self) -> None:
-        """Let the loop take one turn."""
-        assert self.driver is not None
-        self.spent = 0
-        if self.pending_signals and not self.process.handle_signals():
-            return
-        try:
-            goes_on = self.driver.step()
-        except (SystemExit, KeyboardInterrupt):
-            if self is self.world.main:
-                raise
-            self.kill()
-            return
-        if self.is_dead:
-            return
-        if not goes_on:
-            self.deadline = NEVER  # It was stopped.
-        else:
-            self._plan()
-
-    def _plan(self) -> None:
-        """Note when the loop wants its next turn, and how long this one took."""
-        if self.is_dead or self.driver is None:
-            return
-        now = self.world.timeline.now
-        rest = self.driver._rest_ns()
-        spent = self.spent
-        self.spent = 0
-        over = now + spent
-        self.deadline = NEVER if rest < 0 else over + rest
-        self.busy_until = over + self.world.cpu_time(self, self.cpu, over)
+    def exited(self, error: BaseException) -> None:
+        """End, as SystemExit and KeyboardInterrupt out of the loop's turn ask for."""
+        if self is self.world.main:
+            raise error
+        self.kill()
 
     # Names, chance, errors.
 

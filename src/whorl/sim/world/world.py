@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-import time
 import warnings
 from asyncio import events
 from contextlib import contextmanager
@@ -13,38 +12,26 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from whorl.sim.chance.decisions import mixed
-from whorl.sim.chance.faults import EDGE, GRID, NONE, Cpu, Faults, drawn
+from whorl.sim.chance.faults import Cpu, Faults, drawn
 from whorl.sim.checks.conditions import Conditions
 from whorl.sim.checks.remains import open_descriptors, swallowed_cancellations
-from whorl.sim.errors import Deadlock, Livelock, OutOfTime, Unsimulated
-from whorl.sim.process.kernel import Digest
+from whorl.sim.errors import Deadlock, Unsimulated
+from whorl.sim.process.digest import Digest
 from whorl.sim.wire.names import Names
-from whorl.sim.wire.timeline import MICROSECOND, MILLISECOND, NEVER, SECOND, Timeline
+from whorl.sim.wire.timeline import NEVER, SECOND, Timeline
 from whorl.sim.world.host import Host
 from whorl.sim.world.network import Network
+from whorl.sim.world.turns import Turns
 from whorl.sim.world.waiting import describe_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-    from whorl.sim.chance.decisions import Decisions, Stream
+    from whorl.sim.chance.decisions import Decisions
     from whorl.sim.process.program import ProgramMain
-
-#: So many turns without time passing are a circle.
-LIVELOCK_TURNS = 100_000
-
-#: Less than this is no time: looks at the clock take it.
-STANDSTILL = 10 * MICROSECOND
-
-#: The longest time that a turn takes up to the next deadline or arrival.
-_EDGE_SPAN = 50 * MILLISECOND
-_CPU_STEPS = 16
-_RANDOM_STEP = 125 * MICROSECOND
 
 #: What asyncio tells the exception handler when a process has no descriptors left; then it tries again.
 _REFUSED_ACCEPT = "socket.accept() out of system resource"
-
-_real_clock = time.perf_counter  # bound before any world replaces it
 
 
 @contextmanager
@@ -84,7 +71,7 @@ class Finding:
         return f"{self.kind} at {self.time_s * 1000:.3f} ms{where}: {self.text}"
 
 
-class World(Conditions):
+class World(Turns, Conditions):
     """A simulated world. Programs get it as `world`."""
 
     def __init__(
@@ -98,28 +85,19 @@ class World(Conditions):
         keeps_calls: bool = False,
         drives_main: bool = True,
     ) -> None:
-        self.decisions = decisions
+        decisions.clock = timeline = Timeline()
+        Turns.__init__(self, decisions, timeline, round(limit_s * SECOND), turns, real_s)
         self.seed = decisions.seed
         self.faults = drawn(faults, decisions)
-        self.timeline = decisions.clock = Timeline()
         self.digest = Digest(keeps_calls)
         self.net = Network(decisions, self.timeline, self.faults)
         self.names = Names()
-        self.hosts: dict[str, Host] = {}
-        self.current: Host = None  # type: ignore[assignment]  # whose code runs
-        self.findings: list[Finding] = []
         self.remarks: list[str] = []
         self.programs: dict[str, ProgramMain] = {}
         self.notes: list[tuple[int, str, dict[str, Any]]] = []
         self.reached: set[str] = set()
         self.has_ended = False
-        self.turns = 0
-        self._cpu = Cpu(decisions, self.faults.cpu)
-        self._limit = round(limit_s * SECOND)
-        self._turns_limit = turns
-        self._real_s = real_s
-        self._began = _real_clock()
-        self._idle_turns = 0
+        self.pace = Cpu(decisions, self.faults.cpu)
         self._set_up_conditions()
         self.cancelled: list[asyncio.Task[Any]] = []  # on which `cancel` was called
         self.allowed: frozenset[str] = getattr(self, "allowed", frozenset())
@@ -214,24 +192,6 @@ class World(Conditions):
         self._tasks += 1
         return self._tasks
 
-    def cpu_time(self, host: Host, stream: Stream, over: int) -> int:
-        """Return how long the turn that ended at `over` takes longer than its code shows, in nanoseconds."""
-        cpu = self._cpu
-        if cpu.model == NONE:
-            return 0
-        step = stream.decide(_CPU_STEPS, cpu.rate)
-        if not step:
-            return 0
-        if cpu.model == GRID:
-            return MILLISECOND * (1 + step % 2)
-        if cpu.model == EDGE:
-            ahead = (host.deadline, self.timeline.next_time())
-            nearest = min((each for each in ahead if each > over), default=NEVER)
-            if nearest - over <= _EDGE_SPAN:
-                return max(0, nearest - over + (0, -1, 1)[step % 3])
-            return 0
-        return _RANDOM_STEP * step
-
     def sleep_in(self, host: Host, timeout_ns: int) -> None:
         """Let the world go on while a host that runs its own loop sleeps.
 
@@ -242,7 +202,7 @@ class World(Conditions):
         self.count_turn()
         host.deadline = NEVER
         over = self.timeline.now + host.spent
-        woken_at = over + self.cpu_time(host, host.cpu, over)
+        woken_at = over + host.cpu_time(over)
         deadline = over + timeout_ns if timeout_ns >= 0 else NEVER
         host.spent = 0
         # Jobs and other hosts run in here: for them no loop runs.
@@ -253,7 +213,7 @@ class World(Conditions):
                 while self.timeline.now < woken_at or not (
                     host.kernel.epoll.ready or self.timeline.now >= deadline
                 ):
-                    if not self._advance(woken_at if host.kernel.epoll.ready else max(woken_at, deadline)):
+                    if not self.advance(woken_at if host.kernel.epoll.ready else max(woken_at, deadline)):
                         return
         finally:
             events._set_running_loop(running)
@@ -288,66 +248,10 @@ class World(Conditions):
 
     # Running.
 
-    def run_until(self, task: asyncio.Task[Any]) -> None:
-        """Let the world go on until a task of the main host is done, or something went wrong.
-
-        Raises Deadlock, Livelock, OutOfTime.
-        """
-        while not task.done() and self._advance(NEVER):
-            pass
-
-    def _advance(self, until: int) -> bool:
-        """Let one host take a turn, or time pass up to the next event; return whether the run goes on."""
-        timeline, hosts = self.timeline, self.hosts
-        now = timeline.now
-        ready, following = [], until
-        for host in hosts.values():
-            due = host.next_time()
-            if due <= now:
-                ready.append(host)
-            elif due < following:
-                following = due
-        if ready:
-            self._turn(ready[0] if len(ready) == 1 else ready[self.decisions.pick("turn", ready)])
-        else:
-            following = min(following, timeline.next_time())
-            if following >= NEVER:
-                waiting = describe_tasks(hosts.values())
-                raise Deadlock(f"nothing is on its way, and no timer is set. {waiting}")
-            if following > self._limit:
-                raise OutOfTime(f"the run takes more than {self._limit / SECOND} virtual seconds")
-            if following > now:
-                if following - now > STANDSTILL:
-                    self._idle_turns = 0
-                timeline.now = following
-            timeline.happen()
-        return not self.is_condemned
-
-    @property
-    def is_condemned(self) -> bool:
-        """True if a condition failed that ends the run."""
-        return bool(self.findings) and self.findings[0].kind in ("always", "eventually", "killed")
-
-    def count_turn(self) -> None:
-        """Count a turn of any loop. Raises Livelock, OutOfTime."""
-        self.turns += 1
-        self._idle_turns += 1
-        if self._idle_turns > LIVELOCK_TURNS:
-            raise Livelock(f"{LIVELOCK_TURNS} turns while time stood still")
-        if self.turns > self._turns_limit:
-            raise OutOfTime(f"the run takes more than {self._turns_limit} turns")
-        if not self.turns & 1023 and _real_clock() - self._began > self._real_s:
-            raise OutOfTime(f"the run took more than {self._real_s} real seconds")
-
-    def _turn(self, host: Host) -> None:
-        self.count_turn()
-        self.current = host
-        host.turn()
-        self.current = self.main
-        for condition in tuple(self._conditions):
-            condition()
-        if not self.turns & 4095:
-            self.collect()
+    def stand_still(self) -> None:
+        """Raise Deadlock: nothing is on its way, and no timer is set."""
+        waiting = describe_tasks(self.hosts.values())
+        raise Deadlock(f"nothing is on its way, and no timer is set. {waiting}")
 
     def collect(self) -> None:
         """Run the collector; code that hangs on it and looks at the clock takes no time (gc.callbacks)."""
@@ -377,9 +281,9 @@ class World(Conditions):
         with quiet_finalizers():
             self._close_hosts()
             self.timeline.clear()
-            self._conditions.clear()
+            self.conditions.clear()
             # Break the circles that hold the loops and their tasks: those of later worlds count them.
             self.hosts = {}
             self.net.close()
-            del self.main, self.current
+            self.main = self.current = None
             gc.collect(1)  # The collector rests while a world runs: all of it is young.

@@ -1,0 +1,56 @@
+"""The digest of a run: one number for all that its loops asked of their kernels."""
+
+from __future__ import annotations
+
+import asyncio
+from hashlib import blake2b
+from typing import Any
+
+#: How many calls are noted before they go into the digest.
+_BATCH = 512
+
+
+class Digest:
+    """One number for all calls of a run, with their bytes and times; and the calls, if they are kept."""
+
+    __slots__ = ("_calls", "_hash", "count", "kept", "takes_lengths", "tasks")
+
+    def __init__(self, keeps: bool = False) -> None:
+        self._hash = blake2b(digest_size=12)
+        self._calls: list[tuple[Any, ...]] = []
+        self.kept: list[tuple[Any, ...]] | None = [] if keeps else None
+        self.tasks: list[str] = []  # which task made each call, if they are kept
+        self.count = 0
+        self.takes_lengths = False  # of bytes, in place of the bytes: those of TLS are not the seed's
+
+    def add(self, call: tuple[Any, ...]) -> None:
+        """Note a call."""
+        calls = self._calls
+        if self.takes_lengths:
+            call = tuple([len(each) if isinstance(each, bytes) else each for each in call])
+        calls.append(call)
+        if self.kept is not None:
+            self.tasks.append(_task_name())
+        if len(calls) >= _BATCH:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._calls:
+            return
+        self.count += len(self._calls)
+        self._hash.update(repr(self._calls).encode())
+        if self.kept is not None:
+            self.kept += self._calls
+        self._calls.clear()
+
+    def value(self) -> str:
+        """Return the number as text."""
+        self._flush()
+        return self._hash.hexdigest()
+
+
+def _task_name() -> str:
+    """Return the name of the task that runs; empty for a callback, or the loop itself."""
+    loop = asyncio._get_running_loop()
+    task = asyncio.current_task(loop) if loop is not None else None
+    return task.get_name() if task is not None else ""

@@ -1,0 +1,40 @@
+cimport cython
+from libc.stdint cimport int64_t, uint32_t
+
+from whorl.core.kernel.kernel cimport EventBatch
+from whorl.sim.chance.decisions cimport Stream
+from whorl.sim.files.epoll cimport Epoll, Watch
+from whorl.sim.files.file cimport File
+from whorl.sim.process.file_calls cimport DiskCalls
+
+
+cdef class SimKernel(DiskCalls):
+    cdef Stream _again
+    cdef Stream _fails
+    cdef str _poll_stream
+    cdef Stream _short
+    cdef public Epoll epoll
+
+    cpdef int64_t now(self) except? -1
+    cpdef int64_t ticks(self) except? -1
+    cpdef int epoll_create(self) except? -65536
+    @cython.locals(file=File, code=int)
+    cpdef int epoll_ctl(self, int epfd, int operation, int fd, uint32_t mask, uint32_t generation) except? -65536
+    @cython.locals(epoll=Epoll, watch=Watch, found=list, noted=list)
+    cpdef int epoll_wait(self, int epfd, int64_t timeout_ns, EventBatch events) except? -65536
+    cpdef int eventfd(self) except? -65536
+    cdef bint _is_refused(self, File file) except -1
+    @cython.locals(part=int64_t)
+    cdef int64_t _cut(self, File file, int64_t size) except? -1
+    @cython.locals(file=File)
+    cpdef object recv(self, int fd, Py_ssize_t limit)
+    cpdef object recv_short(self, int fd, Py_ssize_t limit)
+    cpdef Py_ssize_t recv_into(self, int fd, object buffer) except? -65536
+    @cython.locals(file=File, content=bytes, part=Py_ssize_t, sent=Py_ssize_t)
+    cpdef Py_ssize_t send(self, int fd, object data, Py_ssize_t offset) except? -65536
+    cpdef Py_ssize_t send_many(self, int fd, list chunks, Py_ssize_t first, Py_ssize_t offset) except? -65536
+    cpdef object read(self, int fd, Py_ssize_t limit)
+    cpdef Py_ssize_t read_into(self, int fd, object buffer) except? -65536
+    cpdef Py_ssize_t write(self, int fd, object data, Py_ssize_t offset) except? -65536
+    cpdef Py_ssize_t write_many(self, int fd, list chunks, Py_ssize_t first, Py_ssize_t offset) except? -65536
+    cpdef int close(self, int fd) except? -65536

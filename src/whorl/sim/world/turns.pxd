@@ -1,0 +1,63 @@
+from libc.stdint cimport int64_t
+
+cimport cython
+
+from whorl.sim.chance.decisions cimport Decisions, Stream
+from whorl.sim.files.epoll cimport Epoll
+from whorl.sim.wire.clock cimport HostClock
+from whorl.sim.wire.timeline cimport Timeline
+
+cdef int NONE
+cdef int GRID
+cdef int EDGE
+cdef int64_t MILLISECOND
+cdef int64_t NEVER
+cdef int64_t STANDSTILL
+cdef int64_t EDGE_SPAN
+cdef int64_t CPU_STEPS
+cdef int64_t RANDOM_STEP
+cdef int64_t LOOK_TURNS
+cdef int64_t COLLECT_TURNS
+
+
+cdef class HostTurns(HostClock):
+    cdef public int64_t busy_until
+    cdef public Stream cpu
+    cdef public int64_t deadline
+    cdef public object driver
+    cdef public Epoll epoll
+    cdef public bint is_dead
+    cdef public bint is_paused
+    cdef public str name
+    cdef public object pace
+    cdef public list pending_signals
+
+    cdef int64_t next_time(self) except? -1
+    @cython.locals(rest=int64_t, over=int64_t)
+    cdef object _plan(self)
+    @cython.locals(model=int, step=int64_t)
+    cdef int64_t _cpu_time(self, int64_t over) except? -1
+    @cython.locals(goes_on=bint)
+    cdef object take_turn(self)
+
+
+cdef class Turns:
+    cdef public list conditions
+    cdef public object current
+    cdef public Decisions decisions
+    cdef public list findings
+    cdef public dict hosts
+    cdef public int64_t idle_turns
+    cdef public int64_t limit
+    cdef public object main
+    cdef public Timeline timeline
+    cdef public int64_t turns
+    cdef public int64_t turns_limit
+    cdef public double until_real
+
+    @cython.locals(timeline=Timeline, now=int64_t, due=int64_t, following=int64_t, host=HostTurns, ready=list)
+    cdef bint _advance(self, int64_t until) except -1
+    @cython.locals(timeline=Timeline)
+    cdef object _pass_time(self, int64_t following)
+    cdef object _turn(self, HostTurns host)
+    cdef object _count_turn(self)

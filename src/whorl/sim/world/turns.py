@@ -1,0 +1,261 @@
+"""Whose turn it is: the loops of all hosts share one thread and one time.
+
+A host takes a turn when its loop is ready and its former turn is over. If several may, the seed picks one. If
+none may, time passes up to the next event.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from whorl.sim.chance.faults import EDGE, GRID, NONE
+from whorl.sim.errors import Livelock, OutOfTime
+from whorl.sim.wire.clock import HostClock
+from whorl.sim.wire.timeline import MICROSECOND, MILLISECOND, NEVER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from whorl.sim.chance.decisions import Decisions, Stream
+    from whorl.sim.chance.faults import Cpu
+    from whorl.sim.files.epoll import Epoll
+    from whorl.sim.wire.timeline import Timeline
+
+#: So many turns without time passing are a circle.
+LIVELOCK_TURNS = 100_000
+
+#: Less than this is no time: looks at the clock take it.
+STANDSTILL = 10 * MICROSECOND
+
+#: The longest time that a turn takes up to the next deadline or arrival.
+EDGE_SPAN = 50 * MILLISECOND
+CPU_STEPS = 16
+RANDOM_STEP = 125 * MICROSECOND
+
+#: After so many turns the real time is looked at, and after so many the collector runs. Powers of two.
+LOOK_TURNS, COLLECT_TURNS = 1024, 4096
+
+_real_clock = time.perf_counter  # bound before any world replaces it
+
+
+class HostTurns(HostClock):
+    """A host, as it takes turns."""
+
+    __slots__ = (
+        "busy_until",
+        "cpu",
+        "deadline",
+        "driver",
+        "epoll",
+        "is_dead",
+        "is_paused",
+        "name",
+        "pace",
+        "pending_signals",
+    )
+
+    def __init__(self, name: str, timeline: Timeline, pace: Cpu, skew: int, drift: float) -> None:
+        """Begin `skew` nanoseconds ahead of the real time, and gain `drift` of all that passes."""
+        HostClock.__init__(self, timeline, skew, drift)
+        self.name = name
+        self.pace = pace  # how the time of turns is drawn
+        self.cpu: Stream = None  # type: ignore[assignment]  # of the decisions about that
+        self.epoll: Epoll = None  # type: ignore[assignment]  # the one of the loop
+        self.driver: Any = None  # of the loop; None: the loop runs by itself
+        self.busy_until = 0  # when the turn that was taken last is over
+        self.deadline = 0  # when the loop wants its next turn, without events
+        self.pending_signals: list[int] = []
+        self.is_dead = True
+        self.is_paused = False
+
+    def next_time(self) -> int:
+        """Return when the loop wants a turn, if nothing else happens; it may be now or earlier."""
+        if self.is_dead or self.is_paused or self.driver is None:
+            return NEVER
+        if self.epoll.ready or self.pending_signals or self.deadline <= self.busy_until:
+            return self.busy_until
+        return self.deadline
+
+    def plan(self) -> None:
+        """Note when the loop wants its next turn, and how long this one took."""
+        self._plan()
+
+    def _plan(self) -> None:
+        if self.is_dead or self.driver is None:
+            return
+        rest = self.driver._rest_ns()
+        over = self.timeline.now + self.spent
+        self.spent = 0
+        self.deadline = NEVER if rest < 0 else over + rest
+        self.busy_until = over + self._cpu_time(over)
+
+    def cpu_time(self, over: int) -> int:
+        """Return how long the turn that ended at `over` takes longer than its code shows, in nanoseconds."""
+        return self._cpu_time(over)
+
+    def _cpu_time(self, over: int) -> int:
+        model = self.pace.model
+        if model == NONE:
+            return 0
+        step = self.cpu.decide(CPU_STEPS, self.pace.rate)
+        if not step:
+            return 0
+        if model == GRID:
+            return MILLISECOND * (1 + step % 2)
+        if model == EDGE:
+            return self._up_to_edge(over, step)
+        return RANDOM_STEP * step
+
+    def _up_to_edge(self, over: int, step: int) -> int:
+        """Return the time up to the next deadline or arrival, or right before it, or right after."""
+        ahead = (self.deadline, self.timeline.next_time())
+        nearest = min([each for each in ahead if each > over], default=NEVER)
+        if nearest - over > EDGE_SPAN:
+            return 0
+        return max(0, nearest - over + (0, -1, 1)[step % 3])
+
+    def take_turn(self) -> None:
+        """Let the loop take one turn."""
+        self.spent = 0
+        if self.pending_signals and not self.handle_signals():
+            return
+        goes_on = False
+        try:
+            goes_on = self.driver.step()
+        except (SystemExit, KeyboardInterrupt) as error:
+            self.exited(error)
+        if self.is_dead:
+            return
+        if goes_on:
+            self._plan()
+        else:
+            self.deadline = NEVER  # It was stopped.
+
+    def handle_signals(self) -> bool:
+        """Call the handlers of signals that wait; return whether the process goes on."""
+        raise NotImplementedError
+
+    def exited(self, error: BaseException) -> None:
+        """End, as an error out of the loop's turn asks for."""
+        raise NotImplementedError
+
+
+class Turns:
+    """The turns of all hosts."""
+
+    __slots__ = (
+        "conditions",
+        "current",
+        "decisions",
+        "findings",
+        "hosts",
+        "idle_turns",
+        "limit",
+        "main",
+        "timeline",
+        "turns",
+        "turns_limit",
+        "until_real",
+    )
+
+    def __init__(
+        self, decisions: Decisions, timeline: Timeline, limit: int, turns: int, real_s: float
+    ) -> None:
+        """Allow a virtual time in nanoseconds, a number of turns, and real seconds."""
+        self.decisions = decisions
+        self.timeline = timeline
+        self.hosts: dict[str, Any] = {}
+        self.main: Any = None  # the host of the program
+        self.current: Any = None  # whose code runs
+        self.conditions: list[Callable[[], None]] = []  # checked after each turn
+        self.findings: list[Any] = []
+        self.turns = 0
+        self.idle_turns = 0
+        self.limit = limit
+        self.turns_limit = turns
+        self.until_real = _real_clock() + real_s
+
+    def run_until(self, is_done: Callable[[], bool]) -> None:
+        """Let the world go on until something is done, or something went wrong.
+
+        Raises Deadlock, Livelock, OutOfTime.
+        """
+        while not is_done() and self._advance(NEVER):
+            pass
+
+    def advance(self, until: int) -> bool:
+        """Let one host take a turn, or time pass up to the next event; return whether the run goes on."""
+        return self._advance(until)
+
+    def _advance(self, until: int) -> bool:
+        timeline = self.timeline
+        now = timeline.now
+        first, ready, following = None, None, until
+        for host in self.hosts.values():
+            due = host.next_time()
+            if due > now:
+                following = min(following, due)
+            elif first is None:
+                first = host
+            elif ready is None:
+                ready = [first, host]
+            else:
+                ready.append(host)
+        if first is None:
+            self._pass_time(min(following, timeline.next_time()))
+        elif ready is None:
+            self._turn(first)
+        else:
+            self._turn(ready[self.decisions.pick("turn", ready)])
+        return not self.findings or not self.is_condemned()
+
+    def _pass_time(self, following: int) -> None:
+        """Let time pass, and happen what is due then."""
+        timeline = self.timeline
+        if following >= NEVER:
+            self.stand_still()
+        if following > self.limit:
+            raise OutOfTime(f"the run takes more than {self.limit / 1e9} virtual seconds")
+        if following > timeline.now:
+            if following - timeline.now > STANDSTILL:
+                self.idle_turns = 0
+            timeline.now = following
+        timeline.happen()
+
+    def _turn(self, host: HostTurns) -> None:
+        self._count_turn()
+        self.current = host
+        host.take_turn()
+        self.current = self.main
+        if self.conditions:
+            for condition in tuple(self.conditions):
+                condition()
+        if not self.turns % COLLECT_TURNS:
+            self.collect()
+
+    def count_turn(self) -> None:
+        """Count a turn of any loop. Raises Livelock, OutOfTime."""
+        self._count_turn()
+
+    def _count_turn(self) -> None:
+        self.turns += 1
+        self.idle_turns += 1
+        if self.idle_turns > LIVELOCK_TURNS:
+            raise Livelock(f"{LIVELOCK_TURNS} turns while time stood still")
+        if self.turns > self.turns_limit:
+            raise OutOfTime(f"the run takes more than {self.turns_limit} turns")
+        if not self.turns % LOOK_TURNS and _real_clock() > self.until_real:
+            raise OutOfTime("the run takes too many real seconds")
+
+    def is_condemned(self) -> bool:
+        """Return whether a condition failed that ends the run."""
+        return bool(self.findings) and self.findings[0].kind in ("always", "eventually", "killed")
+
+    def collect(self) -> None:
+        """Run the collector."""
+        raise NotImplementedError
+
+    def stand_still(self) -> None:
+        """Raise Deadlock: nothing is on its way."""
+        raise NotImplementedError
