@@ -173,10 +173,10 @@ class UdpSocket(DatagramFile):
 
     def _depart(self, line: Line, target: NetMachine, ip: str, port: int, data: bytes) -> None:
         machine = self.machine
-        now = machine.now()
+        now = machine.time()
+        arrival = (line, target, ip, port, data, machine.address_for(ip))
         for _ in range(2 if line.is_doubled() else 1):
-            delay = line.travel(now, len(data)) + line.overtaken()
-            machine.after(delay, self._reach, line, target, ip, port, data, machine.address_for(ip))
+            machine.post(line.travel(now, len(data)) + line.overtaken(), self._reach, arrival)
 
     def _reach(
         self, line: Line, target: NetMachine, ip: str, port: int, data: bytes, source: str

@@ -36,6 +36,13 @@ _AGAIN_NS = 10 * MICROSECOND
 _SHORTEST_PARTS = 64
 
 
+def _only_again(code: int) -> int:
+    """Return EAGAIN, negative; raise any other error as the socket object does."""
+    if code != -errno.EAGAIN:
+        raise OSError(-code, os.strerror(-code))
+    return code
+
+
 class SimKernel(DiskCalls):
     """The kernel of a simulated host."""
 
@@ -299,22 +306,32 @@ class SimKernel(DiskCalls):
             received += 1
         return received
 
+    def _datagrams_of(self, sock: Any) -> DatagramFile | None:
+        """Return the open file behind a socket object of the world's that does not wait; None for others."""
+        own = sock.sock
+        if type(own) is not SimSocket or own._timeout != 0.0:
+            return None
+        file = own._file
+        return file if isinstance(file, DatagramFile) and self.table.files.get(own._fd) is file else None
+
     def _receive_one(self, sock: Any, into: list[Any]) -> int:
         """Receive a datagram as `recvfrom` of the socket object does; EAGAIN is no exception here."""
-        own = sock.sock
-        file = own._file if type(own) is SimSocket and own._timeout == 0.0 else None
-        if not isinstance(file, DatagramFile) or self.table.files.get(own._fd) is not file:
+        file = self._datagrams_of(sock)
+        if file is None:
             return receive_by_object(self, sock, into)
-        received = self.receive_datagram(own._fd, file)
+        received = self.receive_datagram(sock.sock._fd, file)
         if isinstance(received, int):
-            if received != -errno.EAGAIN:
-                raise OSError(-received, os.strerror(-received))
-            return received
+            return _only_again(received)
         into += (received[0][:READ_SIZE], received[1])
         return 1
 
     def send_datagram(self, sock: Any, data: Any, address: Any) -> int:
-        return send_by_object(sock, data, address)
+        file = None if address is None else self._datagrams_of(sock)
+        if file is None:
+            return send_by_object(sock, data, address)
+        content = data if type(data) is bytes else memoryview(data).tobytes()
+        sent = self.send_datagram_to(sock.sock._fd, file, content, sock.sock._numeric(address))
+        return len(data) if sent >= 0 else _only_again(sent)
 
     def send_datagrams(self, sock: Any, queue: list[Any], first: int) -> int:
         sent = 0
