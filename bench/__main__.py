@@ -48,6 +48,8 @@ def main() -> int:
     except c_programs.CompileError as error:
         print(error, file=sys.stderr)
         return 2
+    if options.threads:
+        return _measure_threads(options)
     choices = _choose_loops(options.loops or (loops.FOR_PROGRAMS if options.programs else loops.NAMES))
     if not choices:
         return 2
@@ -97,6 +99,9 @@ def _parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--sim", action="store_true", help="runs a minute of small programs in simulated worlds"
+    )
+    parser.add_argument(
+        "--threads", action="store_true", help="a loop for each core, in threads; for free-threaded Pythons"
     )
     parser.add_argument("--calls", action="store_true", help="count the system calls, by strace")
     parser.add_argument("--memory", action="store_true", help="what an idle connection takes of it")
@@ -154,6 +159,19 @@ def _measure_worlds(seconds: float) -> int:
     import worlds  # whorl.sim is needed for nothing else here
 
     for line in worlds.table(seconds):
+        print(line, flush=True)
+    return 0
+
+
+def _measure_threads(options: argparse.Namespace) -> int:
+    import threads
+
+    choices = _choose_loops(options.loops or threads.LOOPS)
+    wanted = [name for name in threads.CASES if not options.cases or name in options.cases]
+    is_on = getattr(sys, "_is_gil_enabled", lambda: True)()
+    print(f"\n{sys.version.split()[0]}; the GIL is {'on' if is_on else 'off'} without a loop")
+    print(f"{'case':12} {'loop':12} {'one a second':>12} {'a core each':>12}    gain")
+    for line in threads.table(choices, wanted, options.rounds, options.seconds):
         print(line, flush=True)
     return 0
 

@@ -6,7 +6,13 @@ static int add_names(PyObject *module) {
     return PyModule_AddStringConstant(module, "NAMES", WHORL_MODULES);
 }
 
-static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)add_names}, {0, NULL}};
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, (void *)add_names},
+#if defined(Py_GIL_DISABLED) && defined(CYTHON_FREETHREADING_COMPATIBLE)
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+    {0, NULL},
+};
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, .m_name = "whorl._compiled", .m_doc = "The compiled modules.", .m_slots = slots,

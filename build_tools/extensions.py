@@ -174,6 +174,8 @@ def _commands(config: str) -> tuple[list[str], list[str]]:
     flags = shlex.split(f"{variables['CFLAGS']} {variables['CCSHARED']} {os.environ.get('CFLAGS', '')}")
     include = {sysconfig.get_path("include"), sysconfig.get_path("platinclude")}
     own = [*OPTIONS[config], "-Wno-unused-function", *(f"-I{path}" for path in sorted(include))]
+    if sysconfig.get_config_var("Py_GIL_DISABLED") and os.environ.get("WHORL_FREE_THREADED") == "1":
+        own.append("-DCYTHON_FREETHREADING_COMPATIBLE=1")  # what the directive of that name would say
     link = shlex.split(f"{variables['LDSHARED']} {os.environ.get('LDFLAGS', '')}")
     if "CC" in os.environ:
         link[: len(shlex.split(variables["CC"]))] = compiler

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sysconfig
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,6 +56,10 @@ def is_choice(config: pytest.Config) -> bool:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what runs only where it is asked for; a choice of tests is run as it is."""
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        for item in items:
+            if mark := item.get_closest_marker("gil"):
+                item.add_marker(pytest.mark.skip(mark.args[0]))
     if is_choice(config) or config.option.markexpr:
         return
     marks = [mark for mark in ON_REQUEST if not getattr(config.option, mark, False)]

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -169,7 +170,7 @@ def test_a_traceback_begins_in_the_program(run: Run, tmp_path: Path) -> None:
     assert "app.py" in frame
 
 
-def test_ctrl_c_ends_a_program_without_a_traceback(start: Start, tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_program_by_its_signal(start: Start, tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(
         "import asyncio\n"
         "async def main():\n"
@@ -185,7 +186,9 @@ def test_ctrl_c_ends_a_program_without_a_traceback(start: Start, tmp_path: Path)
         assert process.stdout.readline() == "started\n"
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=60)
-    assert (process.returncode, output, errors) == (130, "cleaned up\n", "")
+    assert (process.returncode, output) == (-signal.SIGINT, "cleaned up\n")
+    assert errors.splitlines()[-1] == "KeyboardInterrupt"
+    assert "launcher.py" not in errors
 
 
 @pytest.mark.parametrize("name", ["missing.py", "no-module:main", "module:", ":main", "package.module"])
@@ -256,6 +259,15 @@ def test_info_is_a_table_for_people(run: Run) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="these are system calls of Linux")
+def test_report_for_an_issue_has_more_facts_and_nothing_personal(run: Run) -> None:
+    code, output, errors = run("info", "--report", "--json")
+    assert (code, errors) == (0, "")
+    facts = json.loads(output)
+    assert {"whorl", "build", "python", "openssl", "open files", "variables set", "offered"} <= facts.keys()
+    personal = (os.path.expanduser("~") + "/", sys.prefix, socket.gethostname(), report.__file__)
+    assert [text for text in personal if text in output] == []
+
+
 def test_the_report_agrees_with_what_python_can_do() -> None:
     told = report.offered()
     assert (told["eventfd"] == "yes") == can(lambda: os.eventfd(0))

@@ -92,7 +92,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "inspector.views",
     ),
     "sim": (),
-    "sim.chance": (),
+    "sim.chance": ("core",),
     "sim.wire": ("sim.chance",),
     "sim.files": ("sim.chance", "sim.wire"),
     "sim.process": (
@@ -113,18 +113,21 @@ ABOVE: dict[str, tuple[str, ...]] = {
     "whorl.aio": (),
     "whorl": (
         *("whorl.compiled_modules", "whorl.core", "whorl.handles", "whorl.aio"),
-        *("whorl.fs", "whorl.inspector"),
+        *("whorl.fs", "whorl.inspector", "whorl.substitute"),
     ),
     "whorl.compiled_modules": (extensions.NAME,),
     "whorl.fs": ("whorl.aio.files",),
-    "whorl.__main__": ("whorl.cli",),
+    "whorl.__main__": ("whorl.cli", "whorl.launcher"),
     "whorl.cli": ("whorl", "whorl.launcher", "whorl.report", "whorl.inspector", "whorl.sim"),
+    "whorl.import_path.uvloop": ("whorl",),
+    "whorl.import_path.uvloop.loop": ("whorl",),
     "whorl.launcher": ("whorl",),
     "whorl.report": ("whorl", "whorl.uring"),
     "whorl.sim": ("whorl.sim",),
     "whorl.sim.command": ("whorl.sim",),
     "whorl.sim.hypothesis": ("whorl.sim",),
     "whorl.sim.pytest_plugin": ("whorl.sim",),
+    "whorl.substitute": (),
     "whorl.system": (),
     "whorl.uring": ("whorl.system",),
 }
@@ -168,6 +171,7 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.core.kernel.terminal": (os, fcntl),
     "whorl.core.kernel.files": (os, fcntl, select),
     "whorl.core.process.host": (os, socket, signal, fcntl, subprocess),
+    "whorl.aio.runners.many_loops": (os,),  # which counts the cores
     "whorl.inspector.inspector": (os,),  # which observes the process, and is no part of a loop's world
     "whorl.inspector.tables.handles": (os, socket),
     "whorl.inspector.tables.tasks": (time,),
@@ -210,7 +214,8 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.sim.process.file_calls": (os,),  # the same
     "whorl.sim.running.check": (time,),
     "whorl.sim.running.shrink": (time,),
-    "whorl.sim.world.world": (time,),
+    "whorl.sim.world.turns": (time,),
+    "whorl.substitute": (os,),
     "whorl.system": (os, time),
     "whorl.uring": (os,),
 }

@@ -10,6 +10,7 @@ from whorl import handles
 from whorl.aio.loop.event_loop import EventLoop
 from whorl.aio.runners.driver import Driver
 from whorl.aio.runners.guest import start_guest_run
+from whorl.aio.runners.many_loops import run_loops
 from whorl.aio.runners.policy import EventLoopPolicy, install
 from whorl.aio.runners.runner import Runner, new_event_loop, run, server_loop
 from whorl.aio.streams.reader_writer import (
@@ -21,6 +22,8 @@ from whorl.aio.streams.reader_writer import (
 from whorl.core.loop.loop import COMPILED as _COMPILED
 from whorl.core.loop.loop import Loop
 from whorl.core.states import RunMode
+from whorl.substitute import as_environment_says as _as_environment_says
+from whorl.substitute import as_uvloop
 
 if _typing.TYPE_CHECKING:
     from whorl import fs, inspector
@@ -38,6 +41,7 @@ __all__ = [
     "RunMode",
     "Runner",
     "__version__",
+    "as_uvloop",
     "compiled",
     "fs",
     "handles",
@@ -47,6 +51,7 @@ __all__ = [
     "open_connection",
     "open_unix_connection",
     "run",
+    "run_loops",
     "server_loop",
     "start_guest_run",
     "start_server",
@@ -63,6 +68,7 @@ def __getattr__(name: str) -> _typing.Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+_as_environment_says()
 if _os.environ.get("WHORL_INSPECT"):
     from whorl.inspector.inspector import start_from_environment as _start_from_environment
 

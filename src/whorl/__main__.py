@@ -11,9 +11,14 @@ def main() -> None:
         import click  # noqa: F401
     except ImportError:
         sys.exit("The command line of Whorl needs Click: pip install 'whorl[cli]'")
+    from whorl import launcher
     from whorl.cli import commands
 
-    commands(prog_name="whorl")
+    try:
+        commands(prog_name="whorl")
+    except launcher.Launch as error:  # which leaves the command line first, so that it has no part in the run
+        program = error.with_traceback(None)
+    launcher.launch(program.start, program.loop_factory)
 
 
 if __name__ == "__main__":

@@ -45,29 +45,46 @@ def commands() -> None:
 
 @commands.command(context_settings=_FOR_THE_PROGRAM)
 @click.option("--server", is_flag=True, help="Collect the answers of a turn: whorl.server_loop.")
+@click.option("--as-uvloop", is_flag=True, help="Give Whorl to programs that import uvloop: whorl.as_uvloop.")
 @click.option("--inspect", is_flag=True, help="Report callbacks that keep a loop busy: whorl.inspector.")
 @click.option(
     "--inspect-threshold",
     metavar="DURATION",
     help="Do so, for callbacks that take longer than this: 100ms, 1s or 2.5.",
 )
-@click.argument("program", metavar="SCRIPT.py | PACKAGE.MODULE:FUNCTION")
+@click.option("-m", "is_module", is_flag=True, help="PROGRAM is the name of a module, as for python -m.")
+@click.option("-c", "is_command", is_flag=True, help="PROGRAM is the program itself, as for python -c.")
+@click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(
-    server: bool, inspect: bool, inspect_threshold: str | None, program: str, arguments: tuple[str, ...]
+    server: bool,
+    as_uvloop: bool,
+    inspect: bool,
+    inspect_threshold: str | None,
+    is_module: bool,
+    is_command: bool,
+    program: str,
+    arguments: tuple[str, ...],
 ) -> None:
     """Run a program on Whorl's event loops.
 
-    A script runs as it does under Python; its asyncio.run uses Whorl. A function is called without arguments,
-    and run to its end if it is a coroutine function. The arguments after the program's name are in its
-    sys.argv.
+    PROGRAM is a script, a folder or an archive with __main__.py, `-` for standard input, or
+    package.module:function. All but a function run as they do under Python; their asyncio.run uses Whorl.
+    A function is called without arguments, and run to its end if it is a coroutine function. The arguments
+    after the program's name are in its sys.argv.
     """
+    if is_module and is_command:
+        raise click.UsageError("-m and -c exclude each other")
     if inspect or inspect_threshold is not None:
         _inspect(inspect_threshold)
+    if as_uvloop:
+        whorl.as_uvloop()
+    kind = launcher.module if is_module else launcher.command if is_command else launcher.program
     try:
-        launcher.launch(program, arguments, whorl.server_loop if server else whorl.new_event_loop)
+        start = kind(program, arguments)
     except launcher.NotAProgram as error:
         raise click.UsageError(str(error)) from None
+    raise launcher.Launch(start, whorl.server_loop if server else whorl.new_event_loop)
 
 
 def _inspect(threshold: str | None) -> None:
@@ -82,9 +99,10 @@ def _inspect(threshold: str | None) -> None:
 
 @commands.command()
 @click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
-def info(as_json: bool) -> None:
+@click.option("--report", "for_issue", is_flag=True, help="For bug reports: more facts, no paths.")
+def info(as_json: bool, for_issue: bool) -> None:
     """Print the facts about this Whorl, and the system's features for it."""
-    facts = report.facts()
+    facts = report.facts_for_issue() if for_issue else report.facts()
     click.echo(json.dumps(facts, indent=2) if as_json else report.as_text(facts))
 
 

@@ -226,6 +226,7 @@ class Searched(whorl.EventLoop):
         return super().__getattribute__(name)
 
 
+@pytest.mark.gil("no object of a watch is used again")
 @pytest.mark.parametrize("name", ["call_soon", "call_later", "readers", "turns"])
 def test_frequent_operations_look_for_no_method_of_the_loop(name: str) -> None:
     async def main() -> list[str]:  # the names of methods

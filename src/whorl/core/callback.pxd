@@ -1,6 +1,7 @@
 cimport cython
 
 from whorl.core.figures cimport Figures
+from whorl.core.threads cimport HAS_GIL, barrier
 
 cdef extern from "whorl/core/references.h":
     bint has_single_reference "whorl_has_single_reference"(object thing)
@@ -68,6 +69,12 @@ cdef class AbstractLoop:
     cpdef object _check_closed(self)
     cpdef object _shown_class(self, object cls)
     cpdef object _describe(self, Callback callback)
+    cdef bint _is_foreign(self) noexcept
+
+
+cdef inline bint is_foreign(AbstractLoop loop) noexcept:
+    # With the GIL, which no thread loses between two steps of a queue, nobody asks.
+    return not HAS_GIL and loop is not None and loop._is_foreign()
 
 
 cdef class Callback(Runnable):
@@ -94,6 +101,7 @@ cdef class GuardedCallback(Callback):
     cdef object _execute(self)
     cdef object _await_end(self)
     cdef object _end_lock(self)
+    cdef object _release_waiters(self)
 
 
 cdef extern from "whorl/core/callback.h":

@@ -20,9 +20,15 @@ except ImportError:  # A pure installation needs no Cython.
     from whorl.core import cython_shim as cython
 
 if not cython.compiled:
+    from whorl.core.threads import barrier
+
     copy_context = snapshot_context = contextvars.copy_context
     new_context = contextvars.Context
     get_ident = thread_ident = threading.get_ident
+
+    def is_foreign(loop: AbstractLoop) -> bool:
+        """Return whether there is no GIL, and another thread runs the loop; uncompiled, nobody has to ask."""
+        return False
 
     def fetch(entries: list[Any], place: int) -> None:
         """Prefetch the memory of an entry into the processor's cache; uncompiled, do nothing."""
@@ -192,12 +198,17 @@ class AbstractLoop:
         state = " cancelled" if callback._cancelled else ""
         return f"<{type(callback).__name__}{state} {callback._callback!r}>"
 
+    def _is_foreign(self) -> bool:
+        """Return whether another thread runs the loop."""
+        return False
+
 
 class Callback(Runnable):
     """A function, its arguments and the context in which it runs.
 
     `cancel` may be called from any thread and any number of times. The loop skips a cancelled
-    callback, which forgets its function and arguments at once.
+    callback, which forgets its function and arguments at once. Without the GIL, the thread of a loop may be
+    about to use them. Then a `cancel` by another thread leaves them to the end of the callback.
     """
 
     __slots__ = (
@@ -249,6 +260,8 @@ class Callback(Runnable):
 
     def _mark_cancelled(self) -> None:
         self._cancelled = True
+        if is_foreign(self._loop):
+            return
         if self._loop is not None and self._loop._debug:
             self._repr = repr(self)
         self._callback = None
@@ -286,7 +299,8 @@ class GuardedCallback(Callback):
 
     So after `cancel` the callback does not run, and will not (asyncio since 3.14). The running thread sets
     `_running_thread` and then reads `_cancelled`; the cancelling thread sets `_cancelled` and then reads
-    `_running_thread`. So one of them sees the other. A lock is made only if a thread has to wait.
+    `_running_thread`. So one of them sees the other. A lock is made only if a thread has to wait. Without the
+    GIL, both pass a barrier in between.
     """
 
     __slots__ = ("_ended", "_running_thread")
@@ -308,18 +322,30 @@ class GuardedCallback(Callback):
             return
         outer = self._running_thread
         self._running_thread = thread_ident()
+        barrier()
         try:
             Callback._execute(self)
         finally:
             self._running_thread = outer
+            barrier()
             if self._ended is not None:
-                ended, self._ended = self._ended, None
-                ended.release()
+                self._release_waiters()
+
+    def _release_waiters(self) -> None:
+        """Let those go on who wait for the end of the call."""
+        _one_waiter.acquire()
+        try:
+            ended, self._ended = self._ended, None
+        finally:
+            _one_waiter.release()
+        if ended is not None:
+            ended.release()
 
     def _await_end(self) -> None:
         """Wait until no other thread runs the callback."""
         while self._running_thread != 0 and self._running_thread != thread_ident():
             ended = self._end_lock()
+            barrier()
             if self._running_thread != 0:  # else the call may have ended before the lock was set
                 ended.acquire()
                 ended.release()
@@ -340,6 +366,7 @@ class GuardedCallback(Callback):
     def cancel(self) -> None:
         """Make sure that the function is not called, and is not being called."""
         Callback.cancel(self)
+        barrier()
         if self._running_thread != 0:
             self._await_end()
 

@@ -75,9 +75,12 @@ static inline int whorl_context_is_empty(void) {
 /* Return a new context, or one that cannot be told from it. Until `whorl_settle_context` the collector does
    not see it, so no program finds a kept one. Python cannot hide an object. */
 static inline PyObject *whorl_empty_context(void) {
-    PyObject *context = whorl_spare_context;
+    PyObject *context;
+    if (!WHORL_HAS_GIL) /* Threads would fight for the one that is kept. */
+        return PyContext_New();
+    context = whorl_spare_context;
     whorl_spare_context = NULL;
-    if (context == NULL && (context = PyContext_New()) != NULL && WHORL_HAS_GIL)
+    if (context == NULL && (context = PyContext_New()) != NULL)
         PyObject_GC_UnTrack(context);
     return context;
 }
@@ -85,6 +88,8 @@ static inline PyObject *whorl_empty_context(void) {
 /* Keep a context that was used, if it is empty and only the caller and the callback refer to it. Return
    whether it is kept. Python cannot show an object to the collector. */
 static inline int whorl_settle_context(PyObject *context, int is_callbacks) {
+    if (!WHORL_HAS_GIL)
+        return 0;
     if (is_callbacks && whorl_spare_context == NULL && whorl_has_references(context, 2)
         && whorl_holds_nothing(context)) {
         whorl_spare_context = Py_NewRef(context);

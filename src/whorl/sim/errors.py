@@ -90,6 +90,14 @@ class OtherLoop(Unsimulated):
     advice = "The world runs the loops. Use the one that runs, or world.host(name).run(main)."
 
 
+class ParallelThreads(Unsimulated):
+    """A world was to be opened in a Python whose threads run at the same time."""
+
+    advice = (
+        "Set PYTHON_GIL=1, or take the usual build of Python: the order of parallel threads is no seed's."
+    )
+
+
 class RunEnded(Exception):
     """Raised out of a world that cannot go on."""
 

@@ -115,6 +115,7 @@ async def test_an_error_leaves_no_cycle(loop: whorl.EventLoop) -> None:
         gc.enable()
 
 
+@pytest.mark.gil("the thread that made an object may have to drop it")
 async def test_function_and_arguments_are_dropped_in_the_thread(loop: whorl.EventLoop) -> None:
     class Argument:
         pass
@@ -136,6 +137,7 @@ async def test_function_and_arguments_are_dropped_in_the_thread(loop: whorl.Even
     assert dropped == [ident]
 
 
+@pytest.mark.gil("the thread that made an object may have to drop it")
 async def test_a_waiting_thread_keeps_no_result(loop: whorl.EventLoop) -> None:
     class Result:
         pass

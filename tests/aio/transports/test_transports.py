@@ -215,6 +215,7 @@ async def test_few_lines_leave_in_one_write(lines: Callable[[], Any], connect: C
     assert await receive(peer, 7) == b"one two"
 
 
+@pytest.mark.gil("other threads may change a list of lines")
 @pytest.mark.exact("counts the calls of the kernel")
 @pytest.mark.parametrize(("size", "calls"), [(100, 1), (1000, 4)])
 async def test_short_lines_leave_in_one_write_and_long_ones_as_pieces(

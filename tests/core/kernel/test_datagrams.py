@@ -122,6 +122,7 @@ def test_a_limit_is_kept_and_the_rest_stays(kernel: Kernel, ends: list[DatagramS
     assert [data for data, _ in receive(kernel, theirs)] == numbers[3:]
 
 
+@pytest.mark.gil("no memory of messages is used again")
 @pytest.mark.skipif(not whorl.compiled, reason="uncompiled, Python's own calls make each datagram")
 def test_datagrams_take_the_memory_of_those_before(kernel: Kernel, ends: list[DatagramSocket]) -> None:
     ours, theirs = ends

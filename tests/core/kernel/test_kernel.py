@@ -131,6 +131,7 @@ def test_a_message_that_somebody_keeps_stays_as_it_is(
     assert all(message == sent and hash(message) == digest for message, sent, digest in kept)
 
 
+@pytest.mark.gil("no memory of messages is used again")
 @pytest.mark.skipif(not whorl.compiled, reason="uncompiled, Python's own calls make each message")
 def test_a_message_takes_the_memory_of_the_one_before(
     kernel: Kernel, pair: tuple[socket.socket, socket.socket]
@@ -147,6 +148,7 @@ def test_a_message_takes_the_memory_of_the_one_before(
     assert len(set(places)) == 1
 
 
+@pytest.mark.gil("no memory of messages is used again")
 @pytest.mark.skipif(not whorl.compiled, reason="uncompiled, Python's own calls make each message")
 def test_messages_take_the_memory_of_those_that_were_dropped_together(
     kernel: Kernel, pair: tuple[socket.socket, socket.socket]

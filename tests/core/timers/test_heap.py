@@ -334,6 +334,7 @@ def times_in(order: str) -> list[float]:
     return [float(number if order == "line" else 1000 - number) for number in range(1, 200)]
 
 
+@pytest.mark.gil("the collector sees all timers")
 @pytest.mark.skipif(not COMPILED, reason="uncompiled, the collector sees them all")
 @pytest.mark.parametrize("order", ["line", "heap"])
 def test_timers_that_nobody_knows_are_no_work_for_the_collector(order: str) -> None:
@@ -351,6 +352,7 @@ def test_timers_that_nobody_knows_are_no_work_for_the_collector(order: str) -> N
     loop.close()
 
 
+@pytest.mark.gil("the collector ends objects in another order")
 @pytest.mark.parametrize("order", ["line", "heap"])
 def test_a_dropped_loop_is_collected_with_timers_that_nobody_knows(order: str) -> None:
     clock = ObedientClock()

@@ -423,6 +423,7 @@ def test_an_ended_child_is_a_signal_too(loop: Loop) -> None:
     assert set(seen) == {signal.SIGCHLD}
 
 
+@pytest.mark.gil("the collector ends objects in another order")
 def test_a_loop_forgotten_with_a_started_handle_is_collected() -> None:
     loop = Loop()
     handle, _ = noted(loop)

@@ -45,6 +45,11 @@ def test_the_seeds_may_be_given() -> None:
     assert seeds == [5, 3, 9]
 
 
+def test_seeds_that_run_twice_are_counted() -> None:
+    assert sim.check(programs.calm, seeds=60).verified == 2
+    assert sim.check(programs.calm, seeds=60, verify=False).verified == 0
+
+
 def test_a_finding_raises_with_the_report() -> None:
     report = sim.check(programs.chooses_seven, shrink_s=0)
     with pytest.raises(sim.SimulationFailed, match="seven") as caught:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.sim.conftest import Run
 from whorl import sim
+from whorl.sim.errors import ParallelThreads
 
 
 def test_exit_in_a_program_is_a_finding() -> None:
@@ -18,6 +19,12 @@ def test_exit_in_a_program_is_a_finding() -> None:
 
     [finding] = sim.run(main).findings
     assert isinstance(finding.exception, SystemExit)
+
+
+def test_python_with_parallel_threads_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    with pytest.raises(ParallelThreads, match="PYTHON_GIL=1"):
+        sim.run(asyncio.sleep)
 
 
 def test_interrupt_ends_the_run_and_leaves_no_world() -> None:

@@ -6,16 +6,20 @@ from whorl.aio.futures.future cimport Future
 from whorl.aio.futures.task_factory cimport task_of_factory
 from whorl.core.callback cimport current_context
 from whorl.core.loop.loop cimport Loop
+from whorl.core.threads cimport Mutex, lock, next_number, unlock
 
 cdef extern from "Python.h":
     int enter_context "PyContext_Enter"(object context) except -1
     int exit_context "PyContext_Exit"(object context) except -1
-    Py_ssize_t Py_REFCNT(PyObject *thing)
+    void Py_DECREF(PyObject *thing) noexcept
 
 
 cdef extern from "whorl/aio/futures/task.h":
     object send "whorl_send"(object coro)
     bint has_returned "whorl_has_returned"() noexcept
+    enum: RINGS "WHORL_RINGS"
+    void may_be_found "whorl_may_be_found"(PyObject *task) noexcept
+    bint survives "whorl_survives"(PyObject *task) noexcept
 
 # All tasks stand in a ring. Python would make an object for each, a weak reference.
 cdef struct Member:
@@ -23,9 +27,14 @@ cdef struct Member:
     Member *next
     PyObject *owner
 
+cdef struct Ring:
+    Member first
+    Mutex members[1]
+    char apart[64]  # from the next ring, which other threads change
+
 
 cdef int PENDING
-cdef Member _ring
+cdef Ring _rings[RINGS]
 cdef int64_t _tasks_made
 cdef bint _registers_each
 cdef bint KEEPS_DICTIONARY
@@ -68,36 +77,61 @@ cdef class Task(Future):
 cpdef Task new_task(object loop, object coro, object name, object context)
 
 
-cdef inline int begin_ring() noexcept:
-    _ring.previous = _ring.next = &_ring
+cdef inline int begin_rings() noexcept:
+    cdef int index
+    for index in range(RINGS):
+        _rings[index].first.previous = _rings[index].first.next = &_rings[index].first
     return 0
+
+
+cdef inline Ring *ring_of(Task task) noexcept:
+    return &_rings[(<size_t><PyObject *>task >> 8) % RINGS]
 
 
 cdef inline int enlist(Task task) noexcept:
     cdef Member *member = &task._member
+    cdef Ring *ring = ring_of(task)
     if member.owner == NULL:
+        may_be_found(<PyObject *>task)
+        lock(ring.members)
         member.owner = <PyObject *>task
-        member.previous = _ring.previous
-        member.next = &_ring
-        member.previous.next = _ring.previous = member
+        member.previous = ring.first.previous
+        member.next = &ring.first
+        member.previous.next = ring.first.previous = member
+        unlock(ring.members)
     return 0
 
 
 cdef inline int delist(Task task) noexcept:
     cdef Member *member = &task._member
+    cdef Ring *ring = ring_of(task)
     if member.owner != NULL:
+        lock(ring.members)
         member.owner = NULL
         member.previous.next = member.next
         member.next.previous = member.previous
+        unlock(ring.members)
     return 0
 
 
+cdef inline int64_t next_task_number() noexcept:
+    return next_number(&_tasks_made)
+
+
 cdef inline list listed():
-    # To append starts no collector, which would change the ring.
+    # To append starts no collector, which would change a ring. The lock keeps the memory of its tasks.
     cdef list found = []
-    cdef Member *member = _ring.next
-    while member != &_ring:
-        if Py_REFCNT(member.owner) > 0:  # not a task that is being freed
-            found.append(<object>member.owner)
-        member = member.next
+    cdef Member *member
+    cdef int index
+    for index in range(RINGS):
+        lock(_rings[index].members)
+        try:
+            member = _rings[index].first.next
+            while member != &_rings[index].first:
+                if survives(member.owner):
+                    found.append(<object>member.owner)
+                    Py_DECREF(member.owner)
+                member = member.next
+        finally:
+            unlock(_rings[index].members)
     return found

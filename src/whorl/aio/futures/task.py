@@ -43,20 +43,26 @@ _tasks_made = 0
 _registers_each = not cython.compiled  # whether each task registers with asyncio, for `all_tasks`
 
 if not cython.compiled:
-    # Compiled, all tasks stand in a ring, for `asyncio.all_tasks`; uncompiled, each registers with asyncio.
-    _ring: Any = None
+    # Compiled, all tasks stand in rings, for `asyncio.all_tasks`; uncompiled, each registers with asyncio.
+    _rings: Any = None
 
-    def begin_ring() -> None:
-        """Make a ring without tasks."""
+    def begin_rings() -> None:
+        """Make rings without tasks."""
+
+    def next_task_number() -> int:
+        """Return the number of a new task."""
+        global _tasks_made
+        _tasks_made += 1
+        return _tasks_made
 
     def enlist(task: Task) -> None:
-        """Add a task to the ring."""
+        """Add a task to its ring."""
 
     def delist(task: Task) -> None:
-        """Remove a task from the ring."""
+        """Remove a task from its ring."""
 
     def listed() -> list[Any]:
-        """Return all tasks in the ring."""
+        """Return all tasks in the rings."""
         return []
 
     def enter_context(context: Context) -> None:
@@ -134,14 +140,12 @@ class Task(Future):
 
     def _start(self, coro: Any, name: Any, context: Context | None) -> None:
         """Set up a task that has not run yet."""
-        global _tasks_made
         loop = self._loop
         self._machine = loop if isinstance(loop, Loop) else None
         self._coro = coro
         self._context = current_context() if context is None else context
         if name is None:
-            _tasks_made += 1
-            self._number = _tasks_made
+            self._number = next_task_number()
         else:
             self._name = name if type(name) is str else str(name)
         self._log_destroy_pending = True
@@ -458,7 +462,7 @@ def _swap_current_task(loop: Any, task: Any) -> Any:
     return previous
 
 
-begin_ring()
+begin_rings()
 
 if not cython.compiled:
 

@@ -8,8 +8,11 @@ static PyObject *whorl_spare_arguments; /* a tuple of one item, to which no othe
 
 /* Make a task from a tuple that is used again. Python's tuples never change. */
 static inline PyObject *whorl_task_of(PyObject *cls, PyObject *coroutine) {
-    PyObject *arguments = whorl_spare_arguments, *made;
-    whorl_spare_arguments = NULL;
+    PyObject *arguments = NULL, *made;
+    if (WHORL_HAS_GIL) { /* Without it, threads would fight for the spare one. */
+        arguments = whorl_spare_arguments;
+        whorl_spare_arguments = NULL;
+    }
     if (arguments == NULL) {
         arguments = PyTuple_New(1);
         if (arguments == NULL)

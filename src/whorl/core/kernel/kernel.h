@@ -15,7 +15,7 @@ static inline int64_t whorl_read_ticks(void) {
 #endif
 }
 
-#if PY_VERSION_HEX >= 0x030C0000 && !defined(Py_GIL_DISABLED)
+#if PY_VERSION_HEX >= 0x030C0000
 static int *whorl_answer_about_names;
 
 /* Forget what was found in a dictionary that has changed. Only C functions can watch a dictionary. */
@@ -23,6 +23,22 @@ static int whorl_name_changed(PyDict_WatchEvent event, PyObject *names, PyObject
     (void)event, (void)names, (void)name, (void)value;
     *whorl_answer_about_names = -1;
     return 0;
+}
+
+/* Return whether a name in a watched dictionary is anything but a function in C, and note the answer. Without
+   the GIL, the dictionary is locked meanwhile, as it is from the call of the watcher to the change. Python
+   cannot lock it. */
+static inline int whorl_look_at_name(PyObject *names, PyObject *name, int *answer) {
+    PyObject *value;
+#ifdef Py_GIL_DISABLED
+    Py_BEGIN_CRITICAL_SECTION(names);
+#endif
+    value = PyDict_GetItemWithError(names, name);
+    *answer = value == NULL || Py_TYPE(value) != &PyCFunction_Type;
+#ifdef Py_GIL_DISABLED
+    Py_END_CRITICAL_SECTION();
+#endif
+    return *answer;
 }
 
 /* Watch a dictionary; return whether one of the eight watchers was free. Only C functions can watch one. */
@@ -35,5 +51,6 @@ static inline int whorl_watch_names(PyObject *names, int *answer) {
     return 0;
 }
 #else
+#define whorl_look_at_name(names, name, answer) (-1)
 #define whorl_watch_names(names, answer) ((void)(names), (void)(answer), 0) /* dictionaries tell nobody */
 #endif

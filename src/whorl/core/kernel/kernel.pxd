@@ -77,6 +77,7 @@ cdef extern from *:
 cdef extern from "whorl/core/kernel/kernel.h":
     int64_t read_ticks "whorl_read_ticks"() noexcept nogil
     bint watch_names "whorl_watch_names"(dict names, int *answer) noexcept
+    bint look_at_name "whorl_look_at_name"(dict names, str name, int *answer) noexcept
 
 cdef extern from "Python.h":
     PyObject *new_bytes "PyBytes_FromStringAndSize"(const char *content, Py_ssize_t size) except NULL
@@ -105,6 +106,10 @@ cdef inline bint clock_is_patched() except -1:
 
 cdef inline bint watch_time() noexcept:
     return watch_names(_time_names, &_is_clock_patched)
+
+
+cdef inline bint look_and_note() noexcept:
+    return look_at_name(_time_names, "monotonic", &_is_clock_patched)
 
 
 cdef inline bytearray new_scratch():

@@ -59,6 +59,10 @@ if not cython.compiled:
 
     read_ticks = monotonic_ns
 
+    def look_and_note() -> bool:
+        """Look at a watched clock, and remember the answer; uncompiled, it is not watched."""
+        return False
+
     def watch_time() -> bool:
         """Return whether changes in `time` are noticed; uncompiled, they are not."""
         return False
@@ -242,11 +246,9 @@ _are_names_watched = watch_time()
 
 def look_at_clock() -> bool:
     """Return whether a Python function has replaced `time.monotonic`."""
-    global _is_clock_patched
-    is_patched = type(_time_names["monotonic"]) is not BuiltinFunctionType
     if _are_names_watched:
-        _is_clock_patched = is_patched
-    return is_patched
+        return look_and_note()
+    return type(_time_names["monotonic"]) is not BuiltinFunctionType
 
 
 if not cython.compiled:

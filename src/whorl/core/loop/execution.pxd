@@ -10,16 +10,11 @@ from whorl.core.figures cimport has_histograms, note
 from whorl.core.loop.write_coalescer cimport WriteCoalescer
 from whorl.core.handle cimport Completion, Handle, LateCompletion
 from whorl.core.lists cimport empty, only_callback, taken
-from whorl.core.loop.state cimport LoopState
+from whorl.core.loop.state cimport LoopState, thread_number
 from whorl.core.recording.loop_recorder cimport LoopRecorder
 from whorl.core.recording.slot cimport time_of
 from whorl.core.recording.steps cimport may_be_step
-
-cdef extern from "Python.h":
-    unsigned long thread_number "PyThread_get_thread_ident"() noexcept
-
-cdef extern from "whorl/core/references.h":
-    bint HAS_GIL "WHORL_HAS_GIL"
+from whorl.core.threads cimport HAS_GIL, lock, unlock
 
 cdef extern from "whorl/core/loop/execution.h":
     int runs_here "whorl_runs_here"
@@ -58,6 +53,7 @@ cdef class LoopExecution(LoopState):
     cdef object _queue_pending(self, Runnable entry)
     cdef object _unqueue_pending(self, Runnable entry)
     cdef object _collect_pending(self, list into)
+    @cython.locals(size=Py_ssize_t)
     cdef object _post(self, Runnable entry)
     cpdef object _post_from_any_thread(self, Runnable entry)
     cdef object _async_sent(self, Runnable handle)
@@ -97,10 +93,60 @@ cdef object report_pending_error(LoopExecution loop, Callback entry)
 
 
 cdef inline object swap_inbox(LoopExecution loop, list into):
-    # Nothing here runs Python. So it is one step for other threads, which wait for the GIL, and for signal
-    # handlers.
+    # Nothing here runs Python. So it is one step for other threads, which wait for the GIL, or else for the lock,
+    # and for signal handlers. Afterwards no other thread knows the list.
     cdef list arrived = loop._inbox
+    lock(loop._posting)
     loop._inbox = loop._inbox_swap
     loop._inbox_swap = arrived
+    unlock(loop._posting)
     into.extend(arrived)
     arrived.clear()
+
+
+cdef inline Py_ssize_t put_in_inbox(LoopExecution loop, Runnable entry) except -1:
+    # Return the number of entries there.
+    cdef Py_ssize_t size
+    lock(loop._posting)
+    try:
+        loop._inbox.append(entry)
+        size = len(loop._inbox)
+    finally:
+        unlock(loop._posting)
+    return size
+
+
+cdef inline bint put_if_at_home(LoopExecution loop, Runnable entry) except -1:
+    # Return whether the loop last ran in this thread. The lock keeps another one from beginning to run it meanwhile.
+    cdef bint is_at_home
+    lock(loop._posting)
+    try:
+        is_at_home = thread_number() == loop._last_run_thread
+        if is_at_home:
+            loop._ready_queue.append(entry)
+    finally:
+        unlock(loop._posting)
+    return is_at_home
+
+
+cdef inline int begin_at_home(LoopExecution loop) noexcept:
+    lock(loop._posting)
+    loop._last_run_thread = thread_number()
+    unlock(loop._posting)
+    return 0
+
+
+cdef inline int put_async(LoopExecution loop, Runnable handle) noexcept:
+    lock(loop._posting)
+    loop._sent_async = handle
+    unlock(loop._posting)
+    return 0
+
+
+cdef inline Runnable taken_async(LoopExecution loop):
+    cdef Runnable sent
+    lock(loop._posting)
+    sent = loop._sent_async
+    loop._sent_async = None
+    unlock(loop._posting)
+    return sent

@@ -96,25 +96,24 @@ class LoopExecution(LoopState):
 
     def _post(self, entry: Runnable) -> None:
         """Queue an entry from any thread, or from a signal handler, in order with `call_soon`."""
-        if thread_number() == self._last_run_thread:
-            self._ready_queue.append(entry)
+        if put_if_at_home(self, entry):
             self._end_sleep()
         else:  # the same as `_post_from_any_thread`, without a lookup of a subclass's override
-            self._inbox.append(entry)
+            size = put_in_inbox(self, entry)
             self._posted = True
             self._end_sleep()
-            if len(self._inbox) == CALLBACK_FREELIST_SIZE:  # Those after them would be made anew.
+            if size == CALLBACK_FREELIST_SIZE:  # Those after them would be made anew.
                 yield_to_loops()
 
     def _post_from_any_thread(self, entry: Runnable) -> None:
         """Put an entry in the inbox, from any thread or a signal handler; the next poll drains it."""
-        self._inbox.append(entry)
+        put_in_inbox(self, entry)
         self._posted = True
         self._end_sleep()
 
     def _async_sent(self, handle: Runnable) -> None:
         """Let an Async run after the next poll; from any thread, or from a signal handler."""
-        self._sent_async = handle
+        put_async(self, handle)
         self._posted = True
         self._end_sleep()
 
@@ -135,8 +134,7 @@ class LoopExecution(LoopState):
                 del into[index]
             else:
                 index += 1
-        sent = self._sent_async
-        self._sent_async = None
+        sent = taken_async(self)
         if sent is not None:
             into.append(sent)
         elif self._async_handles:
@@ -420,7 +418,6 @@ def report_pending_error(loop: LoopExecution, entry: Callback) -> None:
 
 
 if not cython.compiled:
-    thread_number = current_thread
     runs_here = 0
 
     def yield_to_loops() -> None:
@@ -430,3 +427,28 @@ if not cython.compiled:
         """Append the entries posted by now; other threads may post more between two steps of this."""
         for _ in range(len(loop._inbox)):
             into.append(loop._inbox.popleft())
+
+    def put_in_inbox(loop: LoopExecution, entry: Runnable) -> int:
+        """Put an entry in the inbox; return the number of entries there."""
+        loop._inbox.append(entry)
+        return len(loop._inbox)
+
+    def put_if_at_home(loop: LoopExecution, entry: Runnable) -> bool:
+        """Put an entry in the ready queue if the loop last ran in this thread; return whether it did."""
+        is_at_home = current_thread() == loop._last_run_thread
+        if is_at_home:
+            loop._ready_queue.append(entry)
+        return is_at_home
+
+    def begin_at_home(loop: LoopExecution) -> None:
+        """Note that this thread begins to run the loop."""
+        loop._last_run_thread = current_thread()
+
+    def put_async(loop: LoopExecution, handle: Runnable) -> None:
+        """Note an Async that was sent."""
+        loop._sent_async = handle
+
+    def taken_async(loop: LoopExecution) -> Runnable | None:
+        """Return the Async that was sent, if any, and forget it."""
+        sent, loop._sent_async = loop._sent_async, None
+        return sent

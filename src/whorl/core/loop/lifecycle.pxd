@@ -4,7 +4,8 @@ from libc.stdint cimport int64_t
 from whorl.core.callback cimport current_thread
 from whorl.core.figures cimport note_away
 from whorl.core.kernel.kernel cimport clock_is_patched
-from whorl.core.loop.execution cimport LoopExecution, count_runs
+from whorl.core.loop.execution cimport LoopExecution, begin_at_home, count_runs, taken_async
+from whorl.core.loop.state cimport end_sleep
 from whorl.core.pollers.contract cimport IOHandle, Poller
 from whorl.core.loop.wakeup cimport SignalPipe, Wakeup
 

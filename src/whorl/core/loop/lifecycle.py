@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 if not cython.compiled:
     from whorl.core.figures import note_away
     from whorl.core.kernel.kernel import clock_is_patched
+    from whorl.core.loop.execution import begin_at_home, taken_async
+    from whorl.core.loop.state import end_sleep
 
 SIGPROF = int(getattr(signal, "SIGPROF", -1))
 UNCHANGED: Any = object()
@@ -143,12 +145,14 @@ class LoopLifecycle(LoopExecution):
             _run_listener(self)
         self._run_began = self._poll_ended = self._previous_poll_ended = self._kernel.now()
         count_runs(1)
-        self._thread_id = self._last_run_thread = current_thread()  # the last step: until here nothing runs
+        begin_at_home(self)
+        self._thread_id = self._own_thread_id()  # the last step: until here nothing runs
 
     def _end_run(self) -> None:
         """Clean up after the last turn of a run. If this raises, another call does the rest."""
         self._thread_id = None
-        self._may_sleep = self._arms_signals = self._woken = False
+        self._arms_signals = False
+        end_sleep(self)
         self._sleep_began = 0
         if self._signals is not None:
             self._release_signals()
@@ -268,7 +272,7 @@ class LoopLifecycle(LoopExecution):
         self._pending.clear()
         self._polled.clear()
         self._async_handles.clear()
-        self._sent_async = None
+        taken_async(self)
         self._timer_queue.clear()
         self._spare_watch = None
         # The poller goes first. A forked child shares the kernel's set with the parent; taking

@@ -1,11 +1,12 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from whorl.core.callback cimport Callback, new_callback, new_guarded_callback
+from whorl.core.callback cimport Callback, is_foreign, new_callback, new_guarded_callback
 from whorl.core.figures cimport Figures, has_histograms, note, note_away
 from whorl.core.kernel.kernel cimport clock_is_patched
 from whorl.core.lists cimport append
 from whorl.core.loop.lifecycle cimport LoopLifecycle
+from whorl.core.loop.state cimport begin_sleep, end_sleep
 from whorl.core.recording.loop_recorder cimport LoopRecorder
 from whorl.core.timers.timed_callback cimport TimedCallback, new_timer, new_timer_after
 from whorl.core.timers.heap cimport TimerHeap
@@ -49,7 +50,7 @@ cdef class Loop(LoopLifecycle):
 
 cdef inline object call_soon_of(object loop, object when, object callback, tuple args, object context):
     cdef Callback entry
-    if (<Loop>loop)._closed or (<Loop>loop)._debug or (<Loop>loop)._posted:
+    if (<Loop>loop)._closed or (<Loop>loop)._debug or (<Loop>loop)._posted or is_foreign(<Loop>loop):
         return (<Loop>loop)._call_soon_with(callback, args, context)
     if (<Loop>loop)._ready_queue is None:
         raise AttributeError("the loop is not initialized")

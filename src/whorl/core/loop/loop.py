@@ -47,8 +47,10 @@ else:
         from whorl.core.cython_shim import binding
 
 if not cython.compiled:
+    from whorl.core.callback import is_foreign
     from whorl.core.figures import has_histograms, note, note_away
     from whorl.core.kernel.kernel import clock_is_patched
+    from whorl.core.loop.state import begin_sleep, end_sleep
 
 DEFAULT = int(RunMode.DEFAULT)
 ONCE = int(RunMode.ONCE)
@@ -150,6 +152,9 @@ class Loop(LoopLifecycle):
             self._check_thread()
             self._check_callback(callback, "call_soon")
             self._note_origin(entry)
+        if is_foreign(self):
+            self._post_from_any_thread(entry)
+            return entry
         if self._posted:
             self._take_posted(entry)
         self._ready_queue.append(entry)
@@ -182,9 +187,7 @@ class Loop(LoopLifecycle):
             self._check_thread()
             self._check_callback(callback, "call_at")
             self._note_origin(timer)
-        self._timer_queue.push(timer)
-        if self._may_sleep:
-            self._end_sleep()  # a loop that is driven from outside, between two turns
+        self._schedule(timer)
         return timer
 
     def _call_later_with(
@@ -201,9 +204,7 @@ class Loop(LoopLifecycle):
             self._check_thread()
             self._check_callback(callback, "call_at")  # as asyncio says it
             self._note_origin(timer)
-        self._timer_queue.push(timer)
-        if self._may_sleep:
-            self._end_sleep()  # a loop that is driven from outside, between two turns
+        self._schedule(timer)
         return timer
 
     # Running in libuv's order.
@@ -257,7 +258,7 @@ class Loop(LoopLifecycle):
         may_sleep = mode == DEFAULT or (mode == ONCE and can_sleep)
         if self._arms_signals and may_sleep and self._machine_timeout() != 0:
             self._arm_signals()
-        self._may_sleep = True
+        begin_sleep(self)
         self._poll(self._machine_timeout() if may_sleep else 0, self._polled)
         if self._polled:
             self._run_batch(self._polled, self._pending)
@@ -285,8 +286,7 @@ class Loop(LoopLifecycle):
     def stop(self) -> None:
         """End the run soon: not later than the next turn, and the poll before that does not sleep."""
         self._stopping = True
-        if self._may_sleep:
-            self._end_sleep()
+        self._end_sleep()
 
     def alive(self) -> bool:
         """Return whether something is left to wait for or to run (``uv_loop_alive``)."""
@@ -325,7 +325,7 @@ class Loop(LoopLifecycle):
             else:
                 if self._arms_signals:
                     self._arm_signals()
-                self._may_sleep = True
+                begin_sleep(self)
                 self._poll(self._turn_timeout(), self._ready_queue)  # the only place the loop sleeps
             if self._check_handles:
                 self._run_phase(self._check_handles)
@@ -343,7 +343,7 @@ class Loop(LoopLifecycle):
         """Run one turn of asyncio. Raises RuntimeError inside a turn."""
         if self._is_turning:
             raise RuntimeError("This event loop is in the middle of a turn")
-        self._may_sleep = self._woken = False
+        end_sleep(self)
         self._poller.empty_polls = 0  # The host made this step because there was something to collect.
         try:
             self._is_turning = True
@@ -364,7 +364,8 @@ class Loop(LoopLifecycle):
             away_ns = self._kernel.now() - self._poll_ended
             note_away(self._figures, away_ns, self._turns, self._callbacks_alone)
             self._previous_poll_ended, self._poll_ended = self._poll_ended, 0
-        self._may_sleep = self._posted = True
+        self._posted = True
+        begin_sleep(self)
         self._poller.hand_over()
         return self._turn_timeout()
 
@@ -410,7 +411,7 @@ class Loop(LoopLifecycle):
         if self._time_replaced:
             self._now_ns = self._clock()
         if self._may_sleep:
-            self._may_sleep = self._woken = False
+            end_sleep(self)
         self._events += found
         if self._inbox or self._sent_async is not None:
             self._drain_inbox(into)

@@ -1,13 +1,17 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from whorl.core.callback cimport AbstractLoop, Callback, Runnable, current_thread
+from whorl.core.callback cimport AbstractLoop, Callback, Runnable, current_thread, is_foreign
 from whorl.core.figures cimport Figures, add_ones, has_histograms
 from whorl.core.handle cimport Handle
 from whorl.core.kernel.kernel cimport Kernel
 from whorl.core.recording.loop_recorder cimport LoopRecorder
+from whorl.core.threads cimport HAS_GIL, Mutex, barrier
 from whorl.core.timers.heap cimport TimerHeap
 from whorl.core.timers.timed_callback cimport TimedCallback, deadline_of
+
+cdef extern from "Python.h":
+    unsigned long thread_number "PyThread_get_thread_ident"() noexcept
 
 cdef int64_t NEVER_NS
 cdef int64_t LONGEST_POLL_NS
@@ -33,6 +37,8 @@ cdef class LoopState(AbstractLoop):
     cdef list _polled
     cdef list _inbox
     cdef list _inbox_swap
+    cdef Mutex _posting[1]
+    cdef list _former_recorders
     cdef bint _posted
     cdef readonly dict _async_handles
     cdef public int64_t _asyncs_made
@@ -85,6 +91,8 @@ cdef class LoopState(AbstractLoop):
     cdef int64_t _clock(self) except? -1
     cdef object _schedule(self, TimedCallback timer)
     cdef object _timer_cancelled(self, Runnable timer)
+    cpdef object _post_from_any_thread(self, Runnable entry)
+    cdef bint _is_foreign(self) noexcept
     @cython.locals(collected=Py_ssize_t, limit=int64_t, since=int64_t, timer=TimedCallback, recorder=LoopRecorder, now=int64_t)
     cdef object _collect_timers(self, list into)
     @cython.locals(deadline=int64_t)
@@ -97,3 +105,28 @@ cdef class LoopState(AbstractLoop):
     cpdef object _signal_arrived(self, int number)
     cpdef object _check_callback(self, object callback, str method)
     cpdef object _note_origin(self, Callback callback)
+
+
+cdef inline int begin_sleep(LoopState loop) noexcept:
+    # Without the GIL, a thread that read both flags in the sleep before may set the second one at any later time.
+    loop._woken = False
+    loop._may_sleep = True
+    barrier()
+    return 0
+
+
+cdef inline int end_sleep(LoopState loop) noexcept:
+    loop._may_sleep = loop._woken = False
+    barrier()
+    return 0
+
+
+cdef class Arrival(Runnable):
+    cdef LoopState _loop
+    cdef TimedCallback _timer
+
+    cdef object _execute(self)
+
+
+cdef class Withdrawal(Arrival):
+    cdef object _execute(self)

@@ -36,7 +36,20 @@ if TYPE_CHECKING:
     from whorl.core.recording.loop_recorder import LoopRecorder
 
 if not cython.compiled:
+    from whorl.core.callback import is_foreign
     from whorl.core.figures import add_ones, has_histograms
+    from whorl.core.threads import HAS_GIL, barrier
+
+    thread_number = current_thread
+
+    def begin_sleep(loop: LoopState) -> None:
+        """Set the flag that lets other threads end the sleep, before the queues are looked at."""
+        loop._woken = False
+        loop._may_sleep = True
+
+    def end_sleep(loop: LoopState) -> None:
+        """Clear the flags of the sleep, before the queues are looked at."""
+        loop._may_sleep = loop._woken = False
 
 
 class LoopState(AbstractLoop):
@@ -57,6 +70,7 @@ class LoopState(AbstractLoop):
         "_events",
         "_events_waiting",
         "_follows_patch",
+        "_former_recorders",
         "_guards_posts",
         "_handles",
         "_host",
@@ -101,6 +115,8 @@ class LoopState(AbstractLoop):
         self._host: Host = Host() if host is None else host
         self._probe: Probe | None = None
         self._recorder: LoopRecorder | None = None
+        # Without the GIL, another thread may be about to use a former recorder, or a former `_thread_id`.
+        self._former_recorders: list[Any] = []
         self._observed = False  # whether there is one of these two
         self._stopping = False
         self._thread_id: int | None = None  # the thread that runs the loop
@@ -171,6 +187,8 @@ class LoopState(AbstractLoop):
         A turn that is under way may be recorded in part.
         """
         self._fold_alone()
+        if not HAS_GIL:
+            self._former_recorders.append(self._recorder)
         self._recorder = recorder
         self._note_observers()
         self._posted = True  # so that `call_soon` looks closer
@@ -207,12 +225,22 @@ class LoopState(AbstractLoop):
         """Turn debug mode on or off."""
         self._debug = bool(enabled)
 
+    def _own_thread_id(self) -> int:
+        """Return the number of the calling thread; without the GIL, the loop keeps each such object."""
+        number = current_thread()
+        if not HAS_GIL:
+            for former in self._former_recorders:
+                if former == number:
+                    return former  # type: ignore[no-any-return]
+            self._former_recorders.append(number)
+        return number
+
     def _check_closed(self) -> None:
         if self._closed:
             raise RuntimeError("Event loop is closed")
 
     def _check_thread(self) -> None:
-        if self._thread_id is not None and self._thread_id != current_thread():
+        if self._thread_id is not None and self._last_run_thread != current_thread():
             raise RuntimeError(
                 "Non-thread-safe operation invoked on an event loop other than the current one"
             )
@@ -233,8 +261,10 @@ class LoopState(AbstractLoop):
         """End the loop's sleep, if it sleeps or is about to.
 
         A caller queues its entry first and reads the flags afterwards. The loop sets `_may_sleep` first
-        and looks at the queues afterwards. So one of the two always sees the other.
+        and looks at the queues afterwards. So one of the two always sees the other. Without the GIL, each
+        passes a barrier of the processor in between.
         """
+        barrier()
         if self._may_sleep and not self._woken:
             self._woken = True
             try:
@@ -305,12 +335,25 @@ class LoopState(AbstractLoop):
         return deadline_of(self.time()) if self._time_replaced else self._kernel.now()
 
     def _schedule(self, timer: TimedCallback) -> None:
+        if is_foreign(self):
+            self._post_from_any_thread(Arrival(self, timer))
+            return
         self._timer_queue.push(timer)
         if self._may_sleep:
-            self._end_sleep()
+            self._end_sleep()  # a loop that is driven from outside, between two turns
 
     def _timer_cancelled(self, timer: Any) -> None:
+        if is_foreign(self):
+            self._post_from_any_thread(Withdrawal(self, timer))
+            return
         self._timer_queue.note_cancelled(timer)
+
+    def _post_from_any_thread(self, entry: Runnable) -> None:
+        """Put an entry in the inbox, from any thread or a signal handler; the next poll drains it."""
+
+    def _is_foreign(self) -> bool:
+        """Return whether another thread runs the loop: then the calling thread must not touch its queues."""
+        return self._thread_id is not None and self._last_run_thread != thread_number()
 
     def _collect_timers(self, into: list[Any]) -> None:
         """Append the timers that are due by now."""
@@ -435,6 +478,29 @@ class LoopState(AbstractLoop):
 
     def _note_origin(self, callback: Callback) -> None:
         """Note where a callback was scheduled (debug mode)."""
+
+
+class Arrival(Runnable):
+    """A timer that another thread has scheduled, on its way to the heap. It is used without the GIL only."""
+
+    __slots__ = ("_loop", "_timer")
+
+    def __init__(self, loop: LoopState, timer: TimedCallback) -> None:
+        self._loop = loop
+        self._timer = timer
+
+    def _execute(self) -> None:
+        if not self._timer._cancelled:
+            self._loop._schedule(self._timer)
+
+
+class Withdrawal(Arrival):
+    """A timer that another thread has cancelled, for the heap to count."""
+
+    __slots__ = ()
+
+    def _execute(self) -> None:
+        self._loop._timer_queue.note_cancelled(self._timer)
 
 
 def _log_failed_probe(probe: object) -> None:

@@ -1,5 +1,6 @@
 from whorl.core.kernel.kernel cimport Kernel
 from whorl.core.pollers.contract cimport IOHandle
+from whorl.core.threads cimport barrier
 
 
 cdef class Wakeup(IOHandle):

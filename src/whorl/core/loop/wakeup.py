@@ -15,6 +15,14 @@ from whorl.core.kernel.errors import os_error
 from whorl.core.pollers.contract import IOHandle
 from whorl.core.states import Event
 
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if not cython.compiled:
+    from whorl.core.threads import barrier
+
 if TYPE_CHECKING:
     from whorl.core.callback import AbstractLoop
     from whorl.core.kernel.kernel import Kernel
@@ -56,7 +64,8 @@ class Wakeup(IOHandle):
 
     Another thread may be about to write when the loop is closed, and by then the number of the descriptor
     may mean another file. So a writer announces itself first (`_wakers`), and the last one closes the
-    descriptors that were given up.
+    descriptors that were given up. Without the GIL, each side passes a barrier between its own note and its
+    look at the other's.
     """
 
     __slots__ = ("_given_up", "_kernel", "_pair", "_wakers", "_write_fd")
@@ -102,10 +111,12 @@ class Wakeup(IOHandle):
         waker = object()
         try:
             self._wakers.add(waker)
+            barrier()
             if self._write_fd >= 0:
                 self._kernel.write(self._write_fd, _ONE, 0)
         finally:
             self._wakers.discard(waker)
+            barrier()
             if self._given_up:
                 self._close_given_up()
 
@@ -117,6 +128,7 @@ class Wakeup(IOHandle):
         _loop_of(self)._poller.remove(self)
         self._given_up.append((self._fd, self._pair))
         self._fd = self._write_fd = -1
+        barrier()
         self._close_given_up()
 
     def _close_given_up(self) -> None:
@@ -217,7 +229,10 @@ class SignalPipe(IOHandle):
         except (OSError, ValueError):
             current = host.set_wakeup_fd(-1)  # The former one is closed.
         if current != self._pair[1].fileno():
-            host.set_wakeup_fd(current)
+            try:
+                host.set_wakeup_fd(current)
+            except OSError:
+                pass  # It is closed: the collector may end this pair first.
             self._leave()
         self._former = None
         _armed.discard(self)

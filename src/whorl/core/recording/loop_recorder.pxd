@@ -53,7 +53,6 @@ cdef class LoopRecorder(LoopTasks):
     cdef int64_t _counted_ns
     cdef int64_t _idle_before
     cdef int64_t _handle_count
-    cdef unsigned long _thread
     cdef int64_t _published_ns
 
     cpdef object _leave_slot(self)

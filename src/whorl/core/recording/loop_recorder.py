@@ -89,7 +89,6 @@ class LoopRecorder(LoopTasks):
         "_in_machine_turn",
         "_published_ns",
         "_slept_ns",
-        "_thread",
         "_turn_ns",
     )
 
@@ -104,7 +103,6 @@ class LoopRecorder(LoopTasks):
         self._counted_ns = 0  # when the counters were written last
         self._idle_before = 0
         self._handle_count = len(loop._open_handles())
-        self._thread = 0  # the thread that the slot has
         self._open_slot(loop)
 
     # For anyone.

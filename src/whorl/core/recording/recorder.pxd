@@ -7,6 +7,7 @@ cdef extern from "whorl/core/recording/recorder.h":
     void write_event "whorl_put_event"(
         int64_t *place, int64_t *written, int64_t at, int64_t took, int kind, int flags, int64_t loop, int64_t subject
     ) noexcept
+from whorl.core.threads cimport Mutex, lock, unlock
 
 cdef int EVENT_WORDS
 cdef int TOOK_UNIT_NS
@@ -29,6 +30,7 @@ cdef class Recorder:
     cdef int64_t _event_count
     cdef readonly int64_t shortest_ns
     cdef int64_t _place
+    cdef Mutex _writing[1]
     cdef dict _name_ids
     cdef Kernel _kernel
     cdef list _open
@@ -37,6 +39,7 @@ cdef class Recorder:
 
     cdef object _check(self)
     cpdef int64_t name_id(self, str text) except -1
+    cdef int64_t _write_name(self, str text, bytes name) except -1
     cdef object _name_text(self, int64_t number)
     cdef int _put(self, int64_t at, int64_t took, int kind, int flags, int64_t loop, int64_t subject) except -1
 
@@ -55,8 +58,23 @@ cdef inline int begin_memory(Recorder recorder) except -1:
 cdef inline int put_event(
     Recorder recorder, int64_t at, int64_t took, int kind, int flags, int64_t loop, int64_t subject
 ) except -1:
+    lock(recorder._writing)
     write_event(
         recorder._words + recorder._ring_at // 8 + EVENT_WORDS * recorder._place,
         recorder._words + WRITTEN, at, took, kind, flags, loop, subject
     )
+    recorder._place += 1
+    if recorder._place == recorder._event_count:
+        recorder._place = 0
+    unlock(recorder._writing)
+    return 0
+
+
+cdef inline int begin_writing(Recorder recorder) noexcept:
+    lock(recorder._writing)
+    return 0
+
+
+cdef inline int end_writing(Recorder recorder) noexcept:
+    unlock(recorder._writing)
     return 0

@@ -1,8 +1,7 @@
 """The recorder of a process: writes names, events and stalls into the memory of a recording.
 
-All of this needs the interpreter's lock. A build without it would have to change three things. Other threads
-may add to the figures while they move. The ring's next place would have to be taken atomically. And
-`times_of` may read a record while the loop frees it.
+Without the GIL, a lock guards the ring and the names. While the figures of a loop move, what other threads
+add may be lost. Their memory stays, since a loop keeps its former recorders.
 """
 
 from __future__ import annotations
@@ -36,6 +35,13 @@ if not cython.compiled:
         place = recorder._ring_at + recorder._place * layout.EVENT.size
         layout.EVENT.pack_into(recorder._view, place, at, took, kind, flags, loop & 0xFFFF, subject)
         recorder._words[WRITTEN] += 1
+        recorder._place = (recorder._place + 1) % recorder._event_count
+
+    def begin_writing(recorder: Recorder) -> None:
+        """Keep other threads from writing, where the GIL does not; uncompiled, names may be written twice."""
+
+    def end_writing(recorder: Recorder) -> None:
+        """Let other threads write again."""
 
 
 class Recorder:
@@ -102,6 +108,14 @@ class Recorder:
             return found
         name = text.encode("utf-8", "replace")[: layout.LONGEST_NAME]
         name = name.decode("utf-8", "ignore").encode()
+        begin_writing(self)
+        try:
+            return self._write_name(text, name)
+        finally:
+            end_writing(self)
+
+    def _write_name(self, text: str, name: bytes) -> int:
+        """Write a name behind the others; return its id."""
         used = int.from_bytes(self._view[layout.NAMES_USED_AT : layout.NAMES_USED_AT + 8], "little")
         end = used + 2 + len(name)
         if end > self._names_size:
@@ -139,9 +153,6 @@ class Recorder:
     def _put(self, at: int, took: int, kind: int, flags: int, loop: int, subject: int) -> None:
         if self._view is not None:
             put_event(self, at, took, kind, flags, loop, subject)
-            self._place += 1
-            if self._place == self._event_count:
-                self._place = 0
 
     def write_stall(self, number: int, data: bytes) -> None:
         """Write a stall as JSON, in the place that its number has. Raises ValueError if it is too long.

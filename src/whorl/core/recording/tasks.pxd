@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uintptr_t
 
-from whorl.core.callback cimport Callback, GuardedCallback, Runnable, call_with_one
+from whorl.core.callback cimport Callback, GuardedCallback, Runnable, call_with_one, thread_ident
 from whorl.core.recording.names cimport CallbackNames, type_key
 from whorl.core.recording.recorder cimport units
 from whorl.core.recording.slot cimport time_of
@@ -9,6 +9,7 @@ from whorl.core.recording.steps cimport TaskKind, has_failed, kind_at, may_step,
 from whorl.core.recording.task_table cimport (
     EndedRow, Record, TaskTable, add, find, free_record, is_full, is_record, no_record, take, take_dead
 )
+from whorl.core.threads cimport HAS_GIL
 
 cdef int CALL_NAME
 cdef int CALL_TASK
@@ -38,6 +39,7 @@ cdef class LoopTasks(CallbackNames):
     cdef int64_t _queued_ns
     cdef int64_t _waker
     cdef uintptr_t _plain_type
+    cdef unsigned long _thread
     cdef int64_t _last_ended
     cdef EndedRow _last_row
 

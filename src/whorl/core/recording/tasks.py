@@ -18,7 +18,7 @@ except ImportError:
     from whorl.core import cython_shim as cython
 
 if not cython.compiled:
-    from whorl.core.callback import call_with_one
+    from whorl.core.callback import call_with_one, thread_ident
     from whorl.core.recording.names import type_key
     from whorl.core.recording.recorder import units
     from whorl.core.recording.slot import time_of
@@ -33,6 +33,7 @@ if not cython.compiled:
         take,
         take_dead,
     )
+    from whorl.core.threads import HAS_GIL
 
 # The places of some fields of a slot.
 _FIELDS = layout.LOOP_FIELDS
@@ -70,6 +71,7 @@ class LoopTasks(CallbackNames):
         "_step_ns",
         "_table",
         "_tasks_met",
+        "_thread",
         "_types",
         "_waker",
     )
@@ -83,6 +85,7 @@ class LoopTasks(CallbackNames):
         self._last_row: EndedRow | None = None
         self._types: dict[type, int] = {}  # the places of the kinds of tasks; -1 for other entries
         self._plain_type = 0  # one of these others
+        self._thread = 0  # the thread that the slot has: the last one that ran the loop
         self._last_ns: int = self._kernel.now()  # when the callback that runs began; else the last one's end
         self._current: Any = no_record()  # the record of the task whose step runs
         self._current_task: Any = None
@@ -93,8 +96,11 @@ class LoopTasks(CallbackNames):
     # For anyone.
 
     def times_of(self, task: Any) -> TaskTimes | None:
-        """Return the times of a task up to now; None if it has ended, or was not seen yet."""
-        if not self._is_open:
+        """Return the times of a task up to now; None if it has ended, or was not seen yet.
+
+        Without the GIL, the loop may free the record at any time. So other threads get None there.
+        """
+        if not self._is_open or (not HAS_GIL and self._thread != thread_ident()):
             return None
         record = find(self._table, task)
         if not is_record(record):

@@ -4,7 +4,9 @@ cimport cython
 
 from whorl.core.callback cimport call_with_one, current_context
 from whorl.core.handle cimport Handle
+from whorl.core.loop.execution cimport put_async, taken_async
 from whorl.core.loop.loop cimport Loop
+from whorl.core.threads cimport barrier
 
 cdef int OPEN
 

@@ -56,6 +56,7 @@ class Async(Handle):
         Several sends before the call count as one. The call begins after the last of them, so it sees all
         changes made before it. After `close` this does nothing, so a thread may come late.
         """
+        barrier()  # The call that clears `_sent` either sees what was stored before, or this sees it cleared.
         if self._handle_state == OPEN and not self._sent:
             self._sent = True
             loop: Any = self._loop
@@ -68,7 +69,8 @@ class Async(Handle):
         """
         loop: Any = self._loop
         handles: dict[Any, None] = loop._async_handles
-        loop._sent_async = None  # cleared first: a later send sets it again
+        taken_async(loop)  # cleared first: a later send sets it again
+        barrier()
         waiting = list(handles)
         made = loop._asyncs_made
         try:
@@ -88,14 +90,16 @@ class Async(Handle):
     def _forget_sent(self) -> None:
         """Take no turn for sent Asyncs that have been called or closed by now."""
         loop: Any = self._loop
-        loop._sent_async = None  # cleared first: a later send sets it again
+        taken_async(loop)  # cleared first: a later send sets it again
+        barrier()
         for handle in list(loop._async_handles):
             if handle._sent:
-                loop._sent_async = handle
+                put_async(loop, handle)
                 break
 
     def _call(self) -> None:
         self._sent = False  # before the call, so that a send during the call causes another one
+        barrier()
         if self._handle_state == OPEN and self._callback is not None:
             call_with_one(self._context, self._callback, self)
 
@@ -110,3 +114,5 @@ class Async(Handle):
 
 if not cython.compiled:
     from whorl.core.callback import call_with_one
+    from whorl.core.loop.execution import put_async, taken_async
+    from whorl.core.threads import barrier

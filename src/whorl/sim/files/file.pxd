@@ -29,7 +29,7 @@ cdef class DescriptorTable:
     cdef list _free
     cdef int _next
     cdef public dict files
-    cdef public int limit
+    cdef public Py_ssize_t limit
 
     cpdef int add(self, File file, int lowest=*) except? -65536
     cpdef int remove(self, int fd) except? -65536

@@ -13,7 +13,6 @@ from whorl.sim.files.file import EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDH
 from whorl.sim.wire.timeline import MILLISECOND
 
 if TYPE_CHECKING:
-
     from whorl.sim.files.disk import Disk
     from whorl.sim.wire.line import Line
     from whorl.sim.wire.ports import PortTable

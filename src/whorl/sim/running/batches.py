@@ -29,6 +29,7 @@ class Outcome:
     remarks: list[str] = field(default_factory=list)
     digest: str = ""
     turns: int = 0
+    verified: bool = False  #: it was run twice
     difference: Difference | None = None
 
 
@@ -43,6 +44,7 @@ def outcome(main: Main[Any], seed: int, verified: bool, options: dict[str, Any])
         result.remarks,
         result.digest,
         result.turns,
+        verified,
         verify(main, seed, **options) if verified else None,
     )
 

@@ -93,6 +93,7 @@ def _run_all(
 
 def _count_in(report: Report, outcome: Outcome) -> None:
     report.seeds += 1
+    report.verified += outcome.verified
     report.reached.update(outcome.reached)
     report.remarks.update(set(outcome.remarks))
     if outcome.difference is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from whorl.sim.chance.decisions import Decisions, Moment, Place, Scheduler
 from whorl.sim.chance.faults import Faults
 from whorl.sim.chance.strategies import taking_turns
 from whorl.sim.chance.tape import Tape, hash_seed, tape_of
-from whorl.sim.errors import Diverged, RunEnded, Unsimulated
+from whorl.sim.errors import Diverged, ParallelThreads, RunEnded, Unsimulated
 from whorl.sim.patches.installed import Patches, running
 from whorl.sim.wire.timeline import SECOND
 from whorl.sim.world.world import Finding, World
@@ -163,8 +164,11 @@ def open_world(
     """Open a world for the time of a `with` block, for code that runs a loop by itself.
 
     `world.main.loop` is the loop to run, by `run_until_complete` or by a test framework. While it sleeps, the
-    world goes on. `limits` are `limit_s`, `turns` and `real_s`. Raises RuntimeError inside another world.
+    world goes on. `limits` are `limit_s`, `turns` and `real_s`. Raises RuntimeError inside another world, and
+    ParallelThreads in a Python without the interpreter's lock.
     """
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise ParallelThreads("a world was opened without the interpreter's lock")
     decisions = seed if isinstance(seed, Decisions) else Decisions(seed)
     world = World.__new__(World)
     world.decisions = decisions

@@ -38,8 +38,15 @@ class Line:
     """One direction between two hosts."""
 
     __slots__ = (
-        *("_duplicate", "_free_at", "_latency", "_loss", "_reorder"),
-        *("blocked", "held", "name", "quality"),
+        "_duplicate",
+        "_free_at",
+        "_latency",
+        "_loss",
+        "_reorder",
+        "blocked",
+        "held",
+        "name",
+        "quality",
     )
 
     def __init__(self, decisions: Decisions, name: str, quality: Quality) -> None:

@@ -74,6 +74,10 @@ class Finding:
 class World(Turns, Conditions):
     """A simulated world. Programs get it as `world`."""
 
+    hosts: dict[str, Host]
+    main: Host
+    current: Host
+
     def __init__(
         self,
         decisions: Decisions,

@@ -1,0 +1,44 @@
+/* Several threads at once, without the GIL. With it, all of this is nothing: no instruction, no byte. */
+#pragma once
+#include "whorl/core/references.h"
+
+#ifdef Py_GIL_DISABLED
+
+/* A lock that is held for a few instructions, in which no code of the program runs. Memory of zeros is an
+   open one. */
+typedef PyMutex whorl_mutex;
+#define whorl_lock(mutex) PyMutex_Lock(mutex)
+#define whorl_unlock(mutex) PyMutex_Unlock(mutex)
+
+/* All that this thread stored before is seen by others before this thread looks at anything after it. Two
+   threads that each store, pass this and look at the other's store cannot both miss it. */
+#define whorl_barrier() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+
+/* A variable of C that each thread has for itself. */
+#define WHORL_PER_THREAD _Thread_local
+
+/* Return the next of the numbers that all threads share. Python's integers cannot be counted up in one
+   step. */
+static inline int64_t whorl_next_number(int64_t *last) {
+    return __atomic_add_fetch(last, 1, __ATOMIC_RELAXED);
+}
+
+/* Let no thread count references to an object that lives as long as the process: threads that count at one
+   place wait for each other. Python has no function for it. */
+static inline void whorl_keep_forever(PyObject *object) {
+    object->ob_tid = 0;
+    object->ob_ref_local = UINT32_MAX;
+    object->ob_ref_shared = 0;
+}
+
+#else
+
+typedef struct {} whorl_mutex;
+#define whorl_lock(mutex) ((void)(mutex))
+#define whorl_unlock(mutex) ((void)(mutex))
+#define whorl_barrier() ((void)0)
+#define WHORL_PER_THREAD
+#define whorl_next_number(last) (++*(last))
+#define whorl_keep_forever(object) ((void)(object))
+
+#endif

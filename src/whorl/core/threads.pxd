@@ -1,0 +1,11 @@
+from libc.stdint cimport int64_t
+
+cdef extern from "whorl/core/threads.h":
+    bint HAS_GIL "WHORL_HAS_GIL"
+    ctypedef struct Mutex "whorl_mutex":
+        pass
+    void lock "whorl_lock"(Mutex *mutex) noexcept
+    void unlock "whorl_unlock"(Mutex *mutex) noexcept
+    void barrier "whorl_barrier"() noexcept
+    int64_t next_number "whorl_next_number"(int64_t *last) noexcept
+    void keep_forever "whorl_keep_forever"(object thing) noexcept

@@ -1,0 +1,21 @@
+"""Several threads at once, without the GIL: barriers, locks, numbers. With the GIL, all of them are nothing.
+
+A loop belongs to the thread that runs it. Other threads reach it by posts and by cancelling. In a Python
+without the GIL these alone pass a lock or a barrier.
+"""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if not cython.compiled:
+    HAS_GIL = True  # Uncompiled, each attribute, list and dictionary has the interpreter's own lock.
+
+    def barrier() -> None:
+        """Let other threads see what this one has stored, before it looks at anything else."""
+
+    def keep_forever(thing: object) -> None:
+        """Let no thread count the references to an object that lives as long as the process."""
