@@ -19,5 +19,3 @@ cdef class Line:
     cpdef bint is_lost(self) except -1
     @cython.locals(shortest=int64_t, span=int64_t, step=int64_t, took=int64_t)
     cpdef int64_t travel(self, int64_t now, int64_t size) except? -1
-    cpdef int64_t overtaken(self) except? -1
-    cpdef bint is_doubled(self) except -1
