@@ -6,6 +6,7 @@ import errno
 import socket
 import struct
 from collections import deque
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from whorl.sim.files.file import EPOLLERR, EPOLLIN, EPOLLOUT
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 #: The largest payload of a UDP datagram, and how many bytes wait in a socket before more are dropped.
 LARGEST = 65_507
 ROOM = 212_992
+
+#: So many addresses are kept with the answer whether they are of multicast.
+_KNOWN = 1024
 
 
 class DatagramFile(SocketFile):
@@ -121,14 +125,13 @@ class UdpSocket(DatagramFile):
             return -errno.EAFNOSUPPORT
         if not address[1]:
             return -errno.EINVAL
-        code = self._ensure_port(ip)
-        if code:
+        if code := self._ensure_port():
             return code
         self.name = self.shown(self.machine.address_for(ip), self._port)
         self.peer_name = self.shown(ip, address[1])
         return 0
 
-    def _ensure_port(self, ip: str) -> int:
+    def _ensure_port(self) -> int:
         return 0 if self._port else self.bind(self.no_name())
 
     def send_to(self, data: bytes, address: Any) -> int:
@@ -147,8 +150,7 @@ class UdpSocket(DatagramFile):
             return -errno.EAFNOSUPPORT
         if ip == "255.255.255.255" and not self.is_set(socket.SOL_SOCKET, socket.SO_BROADCAST):
             return -errno.EACCES
-        code = self._ensure_port(ip)
-        if code:
+        if code := self._ensure_port():
             return code
         if _is_group(ip) or ip == "255.255.255.255":
             for machine in self.machine.network.all_machines():  # type: ignore[attr-defined]
@@ -171,14 +173,15 @@ class UdpSocket(DatagramFile):
 
     def _depart(self, line: Line, target: NetMachine, ip: str, port: int, data: bytes) -> None:
         machine = self.machine
-        now = machine.now()
+        now = machine.time()
+        arrival = (line, target, ip, port, data, machine.address_for(ip))
         for _ in range(2 if line.is_doubled() else 1):
-            delay = line.travel(now, len(data)) + line.overtaken()
-            machine.after(delay, self._reach, target, ip, port, data, machine.address_for(ip))
+            machine.post(line.travel(now, len(data)) + line.overtaken(), self._reach, arrival)
 
-    def _reach(self, target: NetMachine, ip: str, port: int, data: bytes, source: str) -> None:
+    def _reach(
+        self, line: Line, target: NetMachine, ip: str, port: int, data: bytes, source: str
+    ) -> None:
         """Arrive at the other host."""
-        line = self.machine.network.line(self.machine, target)
         if target.is_off or line.blocked:
             return
         if _is_group(ip):
@@ -263,6 +266,7 @@ class UnixDatagramSocket(DatagramFile):
             del self.machine.unix_names[self.name]
 
 
+@lru_cache(maxsize=_KNOWN)
 def _is_group(ip: str) -> bool:
     """Return whether an address is one of multicast."""
     if is_ipv6(ip):

@@ -7,11 +7,12 @@ call its methods, so they need no code of their own.
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.kernel.datagrams import receive_by_object, send_by_object
-from whorl.core.limits import EVENTS_PER_POLL, WRITE_VECTORS
+from whorl.core.limits import EVENTS_PER_POLL, READ_SIZE, WRITE_VECTORS
 from whorl.sim.files.disk_file import DiskFile
 from whorl.sim.files.epoll import Epoll, Watch
 from whorl.sim.files.file import FIRST_FD, Counter, DescriptorTable, File
@@ -33,6 +34,13 @@ if TYPE_CHECKING:
 #: How long an event is late that follows a refused call, and the longest part of a short read or write.
 _AGAIN_NS = 10 * MICROSECOND
 _SHORTEST_PARTS = 64
+
+
+def _only_again(code: int) -> int:
+    """Return EAGAIN, negative; raise any other error as the socket object does."""
+    if code != -errno.EAGAIN:
+        raise OSError(-code, os.strerror(-code))
+    return code
 
 
 class SimKernel(DiskCalls):
@@ -292,14 +300,38 @@ class SimKernel(DiskCalls):
     def recv_datagrams(self, sock: Any, into: list[Any], limit: int) -> int:
         received = 0
         while received < limit:
-            code = receive_by_object(self, sock, into)
+            code = self._receive_one(sock, into)
             if code < 0:
                 return received or code
             received += 1
         return received
 
+    def _datagrams_of(self, sock: Any) -> DatagramFile | None:
+        """Return the open file behind a socket object of the world's that does not wait; None for others."""
+        own = sock.sock
+        if type(own) is not SimSocket or own._timeout != 0.0:
+            return None
+        file = own._file
+        return file if isinstance(file, DatagramFile) and self.table.files.get(own._fd) is file else None
+
+    def _receive_one(self, sock: Any, into: list[Any]) -> int:
+        """Receive a datagram as `recvfrom` of the socket object does; EAGAIN is no exception here."""
+        file = self._datagrams_of(sock)
+        if file is None:
+            return receive_by_object(self, sock, into)
+        received = self.receive_datagram(sock.sock._fd, file)
+        if isinstance(received, int):
+            return _only_again(received)
+        into += (received[0][:READ_SIZE], received[1])
+        return 1
+
     def send_datagram(self, sock: Any, data: Any, address: Any) -> int:
-        return send_by_object(sock, data, address)
+        file = None if address is None else self._datagrams_of(sock)
+        if file is None:
+            return send_by_object(sock, data, address)
+        content = data if type(data) is bytes else memoryview(data).tobytes()
+        sent = self.send_datagram_to(sock.sock._fd, file, content, sock.sock._numeric(address))
+        return len(data) if sent >= 0 else _only_again(sent)
 
     def send_datagrams(self, sock: Any, queue: list[Any], first: int) -> int:
         sent = 0

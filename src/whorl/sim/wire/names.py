@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from functools import lru_cache
 from typing import Any
 
 from whorl.sim.wire.ports import is_ipv6
@@ -12,6 +13,11 @@ _SERVICES = {"http": 80, "https": 443, "ftp": 21, "ssh": 22, "smtp": 25, "domain
 _KINDS = ((socket.SOCK_STREAM, socket.IPPROTO_TCP), (socket.SOCK_DGRAM, socket.IPPROTO_UDP))
 
 
+#: So many texts are kept with the family that they name.
+_KNOWN = 1024
+
+
+@lru_cache(maxsize=_KNOWN)
 def family_of(text: str) -> socket.AddressFamily | None:
     """Return the family of a numeric address; None for a name."""
     for family in (socket.AF_INET, socket.AF_INET6):

@@ -291,9 +291,13 @@ class Host(HostTurns):
 
     def address_for(self, ip: str) -> str:
         """Return the host's own address on the way to another one."""
-        if ip in self.addresses or ip == "::1" or (not is_ipv6(ip) and ip.startswith("127.")):
+        wide = is_ipv6(ip)
+        if ip in self.addresses or ip == "::1" or (not wide and ip.startswith("127.")):
             return ip
-        return next((own for own in self.addresses if is_ipv6(own) == is_ipv6(ip)), self.address)
+        for own in self.addresses:
+            if is_ipv6(own) == wide:
+                return own
+        return self.address
 
     def number_of(self, name: str, family: int) -> str:
         """Return the address for a name that was given in the place of one."""

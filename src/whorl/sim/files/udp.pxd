@@ -1,0 +1,44 @@
+from libc.stdint cimport int64_t
+
+cimport cython
+
+from whorl.sim.files.sockets cimport SocketFile
+from whorl.sim.wire.line cimport Line
+
+cdef int EPOLLERR
+cdef int EPOLLIN
+cdef int EPOLLOUT
+
+
+cdef class DatagramFile(SocketFile):
+    cdef readonly int64_t _waiting_size
+    cdef public object peer_name
+    cdef readonly object waiting
+
+    cpdef int readiness(self) except? -1
+    cpdef object receive(self)
+    cpdef object read(self, int64_t limit)
+    cpdef int64_t write(self, bytes data) except? -65536
+    cpdef int64_t send_to(self, bytes data, object address) except? -65536
+    cpdef object arrive(self, bytes data, object address)
+
+
+cdef class UdpSocket(DatagramFile):
+    cdef int _port
+    cdef readonly object groups
+
+    cdef int _ensure_port(self) except? -65536
+    @cython.locals(code=int)
+    cpdef int64_t send_to(self, bytes data, object address) except? -65536
+    @cython.locals(line=Line)
+    cdef object _send_on_line(self, object target, str ip, int port, bytes data)
+    @cython.locals(now=int64_t)
+    cpdef object _depart(self, Line line, object target, str ip, int port, bytes data)
+    cpdef object released(self)
+
+
+cdef class UnixDatagramSocket(DatagramFile):
+    cdef bint _is_bound
+
+    cpdef int64_t send_to(self, bytes data, object address) except? -65536
+    cpdef object released(self)
