@@ -14,6 +14,8 @@ cdef int64_t LONGEST_POLL_NS
 cdef int BATCH
 cdef int SAMPLED_TURNS
 cdef int HANDLE_OPENED
+cdef int NOTHING
+cdef int SOMETHING
 
 
 cdef class LoopState(AbstractLoop):
@@ -33,7 +35,7 @@ cdef class LoopState(AbstractLoop):
     cdef list _polled
     cdef list _inbox
     cdef list _inbox_swap
-    cdef bint _posted
+    cdef int _posted
     cdef readonly dict _async_handles
     cdef public int64_t _asyncs_made
     cdef Runnable _sent_async
