@@ -18,7 +18,8 @@ bench_extras = bench,peers$(if $(findstring --programs,$(ARGS)),$(comma)programs
 comma = ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench conformance frameworks faults fuzz oracle build wheel format clean
+.PHONY: help demo test check docs bench conformance frameworks recipes faults fuzz soak oracle build wheel wheels \
+	format clean
 
 help:  ## this list
 	@sed -n 's/^#   //p' Makefile
@@ -38,6 +39,9 @@ check:  ## lint, type-check for the oldest and the newest Python, and the tests 
 	@$(PYTHON) -m build_tools --build pure --with check -- -m mypy --python-version 3.14
 	@$(PYTHON) -m build_tools --build pure --with check,test -- -m pytest -m text -q -rfE $$(grep -rl --include='test_*.py' 'pytest.mark.text' tests)
 
+docs:  ## build the site in build/site; warnings and links to nothing are errors
+	@$(PYTHON) -m build_tools --build pure --with docs,prometheus,opentelemetry,cli -- -m build_tools.site
+
 bench:  ## compare loops in interleaved rounds; needs a C compiler for the load generator
 	@$(whorl) --with $(bench_extras) --config release -- bench $(ARGS)
 
@@ -47,8 +51,14 @@ conformance:  ## CPython's own tests of asyncio, on Whorl
 frameworks:  ## other projects' own tests, on stock asyncio and on Whorl; ARGS names some of them, or --quick
 	@$(whorl) --with test --config release -- tests/frameworks/suites $(ARGS)
 
+recipes:  ## Whorl with the newest releases of frameworks and libraries; ARGS names some of them
+	@$(whorl) --with recipes --config release -- recipes $(ARGS)
+
 faults:  ## the transport tests over a kernel that fails on purpose, 200 seeds
 	@WHORL_FAULT_SEEDS=$${WHORL_FAULT_SEEDS:-200} $(whorl) --with test --config checked -- -m pytest -m faults $(ARGS)
+
+soak:  ## everything together for SECONDS, beside asyncio: memory, descriptors, latencies; draws build/soak.svg
+	@$(whorl) --with test,frameworks --config release -- -m tests.soak --seconds $(SECONDS) $(ARGS)
 
 oracle:  ## record the order of libuv's callbacks anew: fetches and builds libuv in build/; says what differs
 	@$(whorl) --with test -- -m tests.oracle $(ARGS)
@@ -64,6 +74,9 @@ wheel:  ## build a wheel in dist/, install it into an empty folder, and ask it w
 	@$(whorl) -- -m pip wheel --no-deps --no-build-isolation --wheel-dir dist .
 	@$(whorl) --with cli -- -m pip install --quiet --no-deps --target dist/installed dist/*.whl
 	@cd dist/installed && PYTHONPATH=. $(PYTHON) -c 'import whorl; print(whorl.__file__, whorl.compiled); assert whorl.compiled == ("$(WHORL_BUILD)" != "pure")'
+
+wheels:  ## a release in dist/: sdist and wheels for all Pythons found, checked, installed and tried
+	@$(PYTHON) -m build_tools --build pure --with wheels -- -m build_tools.wheels $(ARGS)
 
 format:  ## put the sources in order
 	@$(PYTHON) -m build_tools --build pure --with check -- -m ruff check --fix .

@@ -6,6 +6,7 @@ everything, or nothing and says so in the build's log.
 
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -57,6 +58,14 @@ class BuildExtensions(build_ext):
             return
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(built, target)
+        _make_smaller(target)
+
+
+def _make_smaller(target: Path) -> None:
+    """Remove symbols and the build machine's folders from a shared object, where there are tools."""
+    for command in (["patchelf", "--remove-rpath"], ["strip", "--strip-unneeded"]):
+        if shutil.which(command[0]):
+            subprocess.run([*command, str(target)], check=True)
 
 
 def extension_modules() -> list[Extension]:

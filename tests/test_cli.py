@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -256,6 +257,15 @@ def test_info_is_a_table_for_people(run: Run) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="these are system calls of Linux")
+def test_report_for_an_issue_has_more_facts_and_nothing_personal(run: Run) -> None:
+    code, output, errors = run("info", "--report", "--json")
+    assert (code, errors) == (0, "")
+    facts = json.loads(output)
+    assert {"whorl", "build", "python", "openssl", "open files", "variables set", "offered"} <= facts.keys()
+    personal = (os.path.expanduser("~") + "/", sys.prefix, socket.gethostname(), report.__file__)
+    assert [text for text in personal if text in output] == []
+
+
 def test_the_report_agrees_with_what_python_can_do() -> None:
     told = report.offered()
     assert (told["eventfd"] == "yes") == can(lambda: os.eventfd(0))
@@ -303,8 +313,8 @@ try:
     commands(["top", "1", "--once", "--json"])
 except SystemExit:
     pass
-names = "inspector.inspector", "inspector.recordings.page", "inspector.recordings.trace", "report", "launcher", "sim"
-print([name for name in names if f"whorl.{name}" in sys.modules])
+names = "inspector.inspector inspector.recordings.page inspector.recordings.trace report launcher sim"
+print([name for name in names.split() if f"whorl.{name}" in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"

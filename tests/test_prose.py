@@ -15,12 +15,10 @@ from build_tools.sources import ROOT
 pytestmark = pytest.mark.text
 
 LONGEST = 25  # words of a sentence
-PAGES = sorted(
-    path
-    for pattern in ("*.md", "bench/*.md", "docs/**/*.md", "examples/*.md", "tests/**/README.md")
-    for path in ROOT.glob(pattern)
-)
-SOURCES = {folder: f"{folder}/**/*.py" for folder in ("bench", "build_tools", "examples", "src", "tests")}
+PAGE_PATTERNS = ("*.md", "bench/*.md", "docs/**/*.md", "examples/*.md", "recipes/*.md", "tests/**/README.md")
+PAGES = sorted(path for pattern in PAGE_PATTERNS for path in ROOT.glob(pattern))
+FOLDERS = ("bench", "build_tools", "examples", "recipes", "src", "tests")
+SOURCES = {folder: f"{folder}/**/*.py" for folder in FOLDERS}
 RELATIVE = re.compile(r"(Who|Whoever|What|Whatever|That)\b")
 CLAUSE = re.compile(r"(How|Where|Whether|Which)\b")  # no docstring begins like this
 NOUN = re.compile(r"(A|An|The|All|Each|Every|One|Two|Many|Several|Both)\b")  # nor that of a function's result

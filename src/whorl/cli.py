@@ -92,9 +92,10 @@ def _inspect(threshold: str | None) -> None:
 
 @commands.command()
 @click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
-def info(as_json: bool) -> None:
+@click.option("--report", "for_issue", is_flag=True, help="For bug reports: more facts, no paths.")
+def info(as_json: bool, for_issue: bool) -> None:
     """Print the facts about this Whorl, and the system's features for it."""
     from whorl import report
 
-    facts = report.facts()
+    facts = report.facts_for_issue() if for_issue else report.facts()
     click.echo(json.dumps(facts, indent=2) if as_json else report.as_text(facts))

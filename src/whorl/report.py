@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import importlib.metadata
 import os
 import platform
+import resource
+import ssl
 import sys
 from typing import Any
 
@@ -43,6 +46,45 @@ def facts() -> dict[str, Any]:
         "poller_io_uring": _poller("io_uring"),
         "offered": offered(),
     }
+
+
+def facts_for_issue() -> dict[str, Any]:
+    """Return the facts for a bug report: more of them, but no path, and no name of a host or a user."""
+    found = facts()
+    for personal in ("location", "executable"):
+        del found[personal]
+    names = ("PYTHONASYNCIODEBUG", "PYTHONDEVMODE", "PYTHON_GIL", "PYTHONMALLOC")
+    variables = sorted(name for name in os.environ if name.startswith("WHORL_") or name in names)
+    gil = getattr(sys, "_is_gil_enabled", lambda: True)()
+    return {
+        **found,
+        "compiler": platform.python_compiler(),
+        "gil": "on" if gil else "off",
+        "openssl": ssl.OPENSSL_VERSION,
+        "kernel": platform.version(),
+        "processors": os.cpu_count(),
+        "open files": "{} of {}".format(*resource.getrlimit(resource.RLIMIT_NOFILE)),
+        "container": _container(),
+        "variables set": " ".join(variables) or "none",
+        "packages": " ".join(_packages()) or "none",
+    }
+
+
+def _container() -> str:
+    """Return the kind of container that this process seems to be in."""
+    marks = {"docker": "/.dockerenv", "podman": "/run/.containerenv"}
+    return next((kind for kind, mark in marks.items() if os.path.exists(mark)), "none known")
+
+
+def _packages() -> list[str]:
+    """Return the versions of the packages that often run beside Whorl."""
+    found = []
+    for name in ("aiohttp", "anyio", "gunicorn", "httptools", "trio", "uvicorn", "uvloop", "websockets"):
+        try:
+            found.append(f"{name}={importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
 
 
 def as_text(facts: dict[str, Any]) -> str:

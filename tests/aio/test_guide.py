@@ -1,4 +1,4 @@
-"""The examples of the guides to embedding, files, latency and the inspector run as they stand."""
+"""The examples of the guides run as they stand."""
 
 from __future__ import annotations
 
@@ -23,6 +23,12 @@ EXAMPLES = examples_of("embedding.md")
 FILES = examples_of("files.md")
 LATENCY = examples_of("latency.md")
 INSPECTOR = examples_of("inspector.md")
+NEWCOMERS = {
+    heading: code
+    for page in ("start.md", "one-turn.md", "from-libuv.md", "testing.md")
+    for heading, code in examples_of(page).items()
+    if "loop_factory =" not in code or sys.version_info >= (3, 13)  # which unittest knows since 3.13
+}
 PROGRAMS = {
     path.stem: path.read_text(encoding="utf-8")
     for path in [*ROOT.glob("examples/embedded_*.py"), ROOT / "examples/metrics.py"]
@@ -31,8 +37,8 @@ PROGRAMS = {
 
 @pytest.mark.parametrize(
     "code",
-    [*EXAMPLES.values(), *FILES.values(), *LATENCY.values(), *INSPECTOR.values(), *PROGRAMS.values()],
-    ids=[*EXAMPLES, *FILES, *LATENCY, *INSPECTOR, *PROGRAMS],
+    [text for group in (EXAMPLES, FILES, LATENCY, INSPECTOR, NEWCOMERS, PROGRAMS) for text in group.values()],
+    ids=[*EXAMPLES, *FILES, *LATENCY, *INSPECTOR, *NEWCOMERS, *PROGRAMS],
 )
 def test_an_example_runs_and_says_something(code: str) -> None:
     answer = subprocess.run(
@@ -49,6 +55,10 @@ def test_an_example_runs_and_says_something(code: str) -> None:
 def test_guest_mode_and_step_by_step_have_an_example() -> None:
     assert set(EXAMPLES) == {"Guest mode", "Step by step"}
     assert PROGRAMS
+
+
+def test_pages_for_newcomers_have_examples() -> None:
+    assert len(NEWCOMERS) >= 5
 
 
 def test_every_part_of_files_has_an_example() -> None:
