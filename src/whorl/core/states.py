@@ -42,6 +42,6 @@ class HandleState(enum.IntEnum):
 
 #: What `call_soon` has to do before it queues an entry: nothing; to collect what was posted; to tell the
 #: recorder of the entry.
-NOTHING: Final = 0
+NONE_POSTED: Final = 0
 SOMETHING: Final = 1
 RECORDED: Final = 2

@@ -30,7 +30,7 @@ cdef int BATCH
 cdef int CALLBACK
 cdef int64_t PUBLISHED_NS
 cdef int HANDLE_CLOSED
-cdef int NOTHING
+cdef int NONE_POSTED
 cdef int RECORDED
 cdef int SOMETHING
 

@@ -14,7 +14,7 @@ from whorl.core.loop.write_coalescer import WriteCoalescer
 from whorl.core.metrics import BATCH, CALLBACK
 from whorl.core.process.host import Host
 from whorl.core.recording.layout import HANDLE_CLOSED, PUBLISHED_NS
-from whorl.core.states import NOTHING, RECORDED, SOMETHING
+from whorl.core.states import NONE_POSTED, RECORDED, SOMETHING
 
 try:
     import cython
@@ -123,7 +123,7 @@ class LoopExecution(LoopState):
         Asyncs come after the entries, as in libuv. One entry calls all sent Asyncs, also those that others
         of them send. Signals come last.
         """
-        self._posted = NOTHING if self._recorder is None else RECORDED
+        self._posted = NONE_POSTED if self._recorder is None else RECORDED
         late: list[Runnable] = []
         index = len(into)
         swap_inbox(self, into)

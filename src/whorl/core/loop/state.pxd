@@ -14,7 +14,7 @@ cdef int64_t LONGEST_POLL_NS
 cdef int BATCH
 cdef int SAMPLED_TURNS
 cdef int HANDLE_OPENED
-cdef int NOTHING
+cdef int NONE_POSTED
 cdef int SOMETHING
 
 

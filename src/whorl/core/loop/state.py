@@ -23,7 +23,7 @@ from whorl.core.metrics import (
 )
 from whorl.core.process.host import Host
 from whorl.core.recording.layout import HANDLE_OPENED
-from whorl.core.states import NOTHING, SOMETHING
+from whorl.core.states import NONE_POSTED, SOMETHING
 from whorl.core.timers.heap import TimerHeap
 from whorl.core.timers.timed_callback import TimedCallback, deadline_of
 
@@ -113,7 +113,7 @@ class LoopState(AbstractLoop):
         self._polled: list[Runnable] = []  # the handles that the machine's poll found ready
         self._inbox: Any = [] if cython.compiled else collections.deque()
         self._inbox_swap: list[Runnable] = []  # compiled, `_inbox` changes places with this list
-        self._posted = NOTHING  # whether the inbox may have got something since it was last drained
+        self._posted = NONE_POSTED  # whether the inbox may have got something since it was last drained
         self._async_handles: dict[Any, None] = {}  # the open Async handles, in the order of their calls
         self._asyncs_made = 0
         self._sent_async: Runnable | None = None  # an Async that was sent; it calls all sent ones

@@ -59,7 +59,7 @@ if not cython.compiled:
 
 
 class TaskKind:
-    """How to ask the tasks of one class; no code of the program's runs.
+    """Tell how to ask the tasks of one class; no code of the program's runs.
 
     `name_of` is a function. The others are functions or descriptors: of the coroutine, of the state as
     asyncio writes it, and of the exception or None.
