@@ -305,3 +305,25 @@ def can(make: Callable[[], int]) -> bool:
     except OSError:
         return False
     return True
+
+
+def test_command_that_reads_recordings_imports_neither_the_inspector_nor_other_commands() -> None:
+    script = """
+import sys
+from whorl.cli import commands
+try:
+    commands(["top", "1", "--once", "--json"])
+except SystemExit:
+    pass
+names = "inspector.inspector inspector.recordings.page inspector.recordings.trace report launcher sim"
+print([name for name in names.split() if f"whorl.{name}" in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_help_names_all_commands(run: Run) -> None:
+    code, output, _ = run("--help")
+    listed = [line.split()[0] for line in output.partition("Commands:")[2].splitlines() if line.strip()]
+    expected = "attach dump handles info metrics report run sim stalls tasks top trace"
+    assert (code, listed) == (0, expected.split())

@@ -2,42 +2,49 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+from typing import Final
 
 import click
 
 import whorl
-from whorl import launcher, report
-from whorl.inspector import view_commands as views
-from whorl.inspector.asking import commands as asking
-from whorl.inspector.asking import recording_commands as recorded
-from whorl.inspector.settings import duration
 
-_ABOUT_SIM = """Run programs in simulated worlds, from seeds.
+_INSPECTOR: Final = "whorl.inspector.asking.commands"
+_RECORDINGS: Final = "whorl.inspector.asking.recording_commands"
+_VIEWS: Final = "whorl.inspector.view_commands"
+#: Where the commands are that this file does not define. Each is imported when it is asked for.
+_MODULES: Final = {
+    "attach": _VIEWS,
+    "dump": _RECORDINGS,
+    "handles": _INSPECTOR,
+    "metrics": _VIEWS,
+    "report": _RECORDINGS,
+    "sim": "whorl.sim.command",
+    "stalls": _INSPECTOR,
+    "tasks": _INSPECTOR,
+    "top": _VIEWS,
+    "trace": _RECORDINGS,
+}
 
-Exit codes: 0 without a finding, 1 with one, 2 for wrong arguments, 3 for runs that are not deterministic.
-"""
 
-
-class _Simulator(click.Group):
-    """The group `whorl sim`, which imports the simulator only when one of its commands is asked for."""
+class _Commands(click.Group):
+    """The group `whorl`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return self._loaded().list_commands(ctx)
+        return sorted([*super().list_commands(ctx), *_MODULES])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return self._loaded().get_command(ctx, cmd_name)
-
-    def _loaded(self) -> click.Group:
-        from whorl.sim.command import sim
-
-        return sim
+        if cmd_name not in _MODULES:
+            return super().get_command(ctx, cmd_name)
+        found: click.Command = getattr(importlib.import_module(_MODULES[cmd_name]), cmd_name)
+        return found
 
 
 _FOR_THE_PROGRAM = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 
 
-@click.group()
+@click.group(cls=_Commands)
 @click.version_option(whorl.__version__, prog_name="whorl")
 def commands() -> None:
     """An event loop for asyncio."""
@@ -73,6 +80,8 @@ def run(
     A function is called without arguments, and run to its end if it is a coroutine function. The arguments
     after the program's name are in its sys.argv.
     """
+    from whorl import launcher
+
     if is_module and is_command:
         raise click.UsageError("-m and -c exclude each other")
     if inspect or inspect_threshold is not None:
@@ -90,6 +99,7 @@ def run(
 def _inspect(threshold: str | None) -> None:
     """Start the inspector. The threshold comes before that of the environment."""
     from whorl.inspector import inspector
+    from whorl.inspector.settings import duration
 
     try:
         inspector.start_from_outside(**({} if threshold is None else {"threshold": duration(threshold)}))
@@ -102,13 +112,7 @@ def _inspect(threshold: str | None) -> None:
 @click.option("--report", "for_issue", is_flag=True, help="For bug reports: more facts, no paths.")
 def info(as_json: bool, for_issue: bool) -> None:
     """Print the facts about this Whorl, and the system's features for it."""
+    from whorl import report
+
     facts = report.facts_for_issue() if for_issue else report.facts()
     click.echo(json.dumps(facts, indent=2) if as_json else report.as_text(facts))
-
-
-for _command in (
-    *(asking.tasks, asking.handles, asking.stalls, views.top, views.metrics, views.attach),
-    *(recorded.dump, recorded.trace, recorded.report),
-):
-    commands.add_command(_command)
-commands.add_command(_Simulator("sim", help=_ABOUT_SIM))

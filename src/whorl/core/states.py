@@ -1,8 +1,9 @@
-"""The enums of the machine: run modes, events of a descriptor, states of a handle."""
+"""The enums of the machine, and what `call_soon` has to do."""
 
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 
 class RunMode(enum.IntEnum):
@@ -37,3 +38,10 @@ class HandleState(enum.IntEnum):
     OPEN = 0
     CLOSING = 1
     CLOSED = 2
+
+
+#: What `call_soon` has to do before it queues an entry: nothing; to collect what was posted; to tell the
+#: recorder of the entry.
+NONE_POSTED: Final = 0
+SOMETHING: Final = 1
+RECORDED: Final = 2

@@ -43,7 +43,10 @@ TAPE = click.argument("tape", metavar="TAPE_OR_SEED")
 
 @click.group()
 def sim() -> None:
-    """Run programs in simulated worlds, from seeds."""
+    """Run programs in simulated worlds, from seeds.
+
+    Exit codes: 0 without a finding, 1 with one, 2 for wrong arguments, 3 for runs that are not deterministic.
+    """
 
 
 def _usage(command: Callable[..., None]) -> Callable[..., None]:

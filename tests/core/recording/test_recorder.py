@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -281,6 +282,70 @@ def test_running_callback_is_in_the_slot(recorded: Recorded, loop: Loop, clock: 
     fields = recorded.fields()
     assert (fields["call_began_ns"], fields["run_began_ns"]) == (0, 0)
     assert (fields["turns"], fields["callbacks"]) == (loop.metrics().turns, 4)
+
+
+def test_callbacks_of_one_function_and_of_others_keep_their_names(
+    recorded: Recorded, loop: Loop, clock: ObedientClock
+) -> None:
+    class Thing:
+        def method(self) -> None:
+            spin(clock, 1)
+
+    def other() -> None:
+        spin(clock, 2)
+
+    recorded.watch(loop)
+    calls = [other, other, Thing().method, Thing().method, other, loop.update_time, other]
+    for call in calls:
+        loop.call_soon(call)
+    loop.run()
+    loop.call_soon(other)  # alone in its turn
+    loop.run()
+    names = [name.rpartition(".")[2] for name in recorded.names(layout.CALLBACK)]
+    assert names == [*("other", "other", "method", "method", "other", "update_time", "other"), "other"]
+    took = [event.took_ns // MS for event in recorded.events(layout.CALLBACK)]
+    assert took == [2, 2, 1, 1, 2, 0, 2, 2]
+
+
+def test_entries_that_run_alone_are_in_the_histogram_of_a_reader(
+    recorded: Recorded, loop: Loop, clock: ObedientClock
+) -> None:
+    left = 5
+
+    def go_on() -> None:
+        nonlocal left
+        left -= 1
+        if left:
+            loop.call_soon(go_on)
+
+    opened = recorded.watch(loop)
+    loop.call_soon(go_on)
+    loop.run()
+    assert (loop.histograms().batch.count, loop.histograms().batch.total) == (5, 5)
+    loop._set_recorder(None)
+    opened.close()
+    read = recorded.read().loops()[-1]
+    assert (read.histograms.batch.count, read.histograms.batch.total) == (5, 5)
+    assert read.fields["callbacks"] == 5
+
+
+def test_posted_callback_of_a_recorded_loop_comes_before_a_later_one(recorded: Recorded, loop: Loop) -> None:
+    order: list[str] = []
+
+    def post_and_call() -> None:
+        for number in ("1", "2"):
+            thread = threading.Thread(
+                target=loop.call_soon_threadsafe, args=(order.append, f"posted {number}")
+            )
+            thread.start()
+            thread.join()
+            loop.call_soon(lambda: order.append("called"))
+            loop.call_soon(order.append, "called too")
+
+    recorded.watch(loop)
+    loop.call_soon(post_and_call)
+    loop.run()
+    assert order == ["posted 1", "called", "called too", "posted 2", "called", "called too"]
 
 
 def test_sleep_is_recorded(recorded: Recorded, loop: Loop, clock: ObedientClock) -> None:

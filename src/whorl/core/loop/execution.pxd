@@ -11,7 +11,7 @@ from whorl.core.loop.write_coalescer cimport WriteCoalescer
 from whorl.core.handle cimport Completion, Handle, LateCompletion
 from whorl.core.lists cimport empty, only_callback, taken
 from whorl.core.loop.state cimport LoopState, thread_number
-from whorl.core.recording.loop_recorder cimport LoopRecorder
+from whorl.core.recording.loop_recorder cimport LoopRecorder, begin_batch, begins_alike, end_batch, end_call, end_turn
 from whorl.core.recording.slot cimport time_of
 from whorl.core.recording.steps cimport may_be_step
 from whorl.core.threads cimport HAS_GIL, lock, unlock
@@ -25,6 +25,9 @@ cdef int BATCH
 cdef int CALLBACK
 cdef int64_t PUBLISHED_NS
 cdef int HANDLE_CLOSED
+cdef int NONE_POSTED
+cdef int RECORDED
+cdef int SOMETHING
 
 cpdef object count_runs(int change)
 

@@ -14,6 +14,7 @@ from whorl.core.loop.write_coalescer import WriteCoalescer
 from whorl.core.metrics import BATCH, CALLBACK
 from whorl.core.process.host import Host
 from whorl.core.recording.layout import HANDLE_CLOSED, PUBLISHED_NS
+from whorl.core.states import NONE_POSTED, RECORDED, SOMETHING
 
 try:
     import cython
@@ -34,6 +35,7 @@ if not cython.compiled:
     )
     from whorl.core.figures import has_histograms, note
     from whorl.core.lists import empty, only_callback, taken
+    from whorl.core.recording.loop_recorder import begin_batch, begins_alike, end_batch, end_call, end_turn
     from whorl.core.recording.slot import time_of
     from whorl.core.recording.steps import may_be_step
 
@@ -66,13 +68,10 @@ class LoopExecution(LoopState):
         self._ready_queue.append(entry)
 
     def _take_posted(self, entry: Runnable) -> None:
-        """Collect what was posted earlier, which comes before `entry`; tell the recorder of `entry`.
-
-        While the loop is recorded, `_posted` is always set. So other loops make no test for that.
-        """
-        recorder = self._recorder
-        if recorder is None or self._inbox or self._sent_async is not None or self._may_sleep:
+        """Collect what was posted earlier, which comes before `entry`; tell the recorder of `entry`."""
+        if self._posted == SOMETHING:
             self._drain_inbox(self._ready_queue)
+        recorder = self._recorder
         if recorder is not None and may_be_step(entry):
             recorder._note_scheduled(entry)
 
@@ -100,7 +99,7 @@ class LoopExecution(LoopState):
             self._end_sleep()
         else:  # the same as `_post_from_any_thread`, without a lookup of a subclass's override
             size = put_in_inbox(self, entry)
-            self._posted = True
+            self._posted = SOMETHING
             self._end_sleep()
             if size == CALLBACK_FREELIST_SIZE:  # Those after them would be made anew.
                 yield_to_loops()
@@ -108,13 +107,13 @@ class LoopExecution(LoopState):
     def _post_from_any_thread(self, entry: Runnable) -> None:
         """Put an entry in the inbox, from any thread or a signal handler; the next poll drains it."""
         put_in_inbox(self, entry)
-        self._posted = True
+        self._posted = SOMETHING
         self._end_sleep()
 
     def _async_sent(self, handle: Runnable) -> None:
         """Let an Async run after the next poll; from any thread, or from a signal handler."""
         put_async(self, handle)
-        self._posted = True
+        self._posted = SOMETHING
         self._end_sleep()
 
     def _drain_inbox(self, into: list[Runnable]) -> None:
@@ -123,7 +122,7 @@ class LoopExecution(LoopState):
         Asyncs come after the entries, as in libuv. One entry calls all sent Asyncs, also those that others
         of them send. Signals come last.
         """
-        self._posted = self._recorder is not None
+        self._posted = NONE_POSTED if self._recorder is None else RECORDED
         late: list[Runnable] = []
         index = len(into)
         swap_inbox(self, into)
@@ -189,7 +188,7 @@ class LoopExecution(LoopState):
     def _end_turn(self, recorder: LoopRecorder) -> None:
         """Record that a turn ends; the machine's own turns go on after their ready entries."""
         if not recorder._in_call and not recorder._in_machine_turn:
-            recorder._turn_ends(recorder._last_ns, self._callbacks)
+            end_turn(recorder, recorder._last_ns, self._callbacks + self._callbacks_alone)
 
     def _run_pending(self) -> None:
         """Run exactly the entries that are pending now; entries added meanwhile wait for the next round."""
@@ -279,7 +278,7 @@ class LoopExecution(LoopState):
                         if followed:
                             if collects:
                                 collector.callback_begins(size - done)
-                            if recorder is not None:
+                            if recorder is not None and not begins_alike(recorder, entry):
                                 recorder._begin(entry)
                         if watched:
                             self._run_instrumented(entry)
@@ -298,14 +297,14 @@ class LoopExecution(LoopState):
                             recycle_guarded(entry)
                         if followed:
                             if recorder is not None:
-                                recorder._end(entry, time_of(recorder))
+                                end_call(recorder, entry, time_of(recorder))
                             elif timed:
                                 self._note_callback()
                             if collects:
                                 collector.callback_ended()
                 except BaseException as error:
                     if recorder is not None:
-                        recorder._end(entry, self._kernel.now())
+                        end_call(recorder, entry, self._kernel.now())
                     elif timed:
                         self._note_callback()
                     self._report_callback_error(entry, error)
@@ -315,7 +314,7 @@ class LoopExecution(LoopState):
                         self._callback_began = self._kernel.now()
         finally:
             if recorder is not None:
-                recorder._batch_ends()
+                end_batch(recorder)
             if not cython.compiled:
                 entry = None  # A traceback may keep this frame, which must not keep a failed task.
             if done < size:
@@ -326,7 +325,7 @@ class LoopExecution(LoopState):
                 collector.batch_ended()
 
     def _begin_batch(self, recorder: LoopRecorder) -> None:
-        now = recorder._batch_begins(self._poll_ended)
+        now = begin_batch(recorder, self._poll_ended)
         if now - recorder._published_ns >= PUBLISHED_NS:
             self._publish(recorder, now)
 
@@ -387,13 +386,14 @@ def run_alone(loop: LoopExecution, entry: Callback) -> None:
 
 def run_alone_recorded(loop: LoopExecution, recorder: LoopRecorder, entry: Callback) -> None:
     """Do what `run_alone` does, and record it."""
-    loop._callbacks += 1
-    note(loop._figures, BATCH, 1)
-    loop._begin_batch(recorder)
-    recorder._begin(entry)
+    loop._callbacks_alone += 1
+    if begin_batch(recorder, loop._poll_ended) - recorder._published_ns >= PUBLISHED_NS:
+        loop._publish(recorder, recorder._last_ns)
+    if not begins_alike(recorder, entry):
+        recorder._begin(entry)
     if run_catching(entry, False):
-        recorder._end(entry, time_of(recorder))
-        recorder._batch_ends()
+        end_call(recorder, entry, time_of(recorder))
+        end_batch(recorder)
     else:
         report_recorded_error(loop, recorder, entry)
 
@@ -403,8 +403,8 @@ def report_recorded_error(loop: LoopExecution, recorder: LoopRecorder, entry: Ca
     try:
         reraise_pending()
     except BaseException as error:
-        recorder._end(entry, loop._kernel.now())
-        recorder._batch_ends()
+        end_call(recorder, entry, loop._kernel.now())
+        end_batch(recorder)
         loop._report_callback_error(entry, error)
     recorder._last_ns = loop._kernel.now()  # after the exception handler
 

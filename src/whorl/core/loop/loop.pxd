@@ -7,7 +7,8 @@ from whorl.core.kernel.kernel cimport clock_is_patched
 from whorl.core.lists cimport append
 from whorl.core.loop.lifecycle cimport LoopLifecycle
 from whorl.core.loop.state cimport begin_sleep, end_sleep
-from whorl.core.recording.loop_recorder cimport LoopRecorder
+from whorl.core.recording.loop_recorder cimport LoopRecorder, end_turn
+from whorl.core.recording.steps cimport may_step
 from whorl.core.timers.timed_callback cimport TimedCallback, new_timer, new_timer_after
 from whorl.core.timers.heap cimport TimerHeap
 
@@ -20,6 +21,7 @@ cdef int TURNS_WITHOUT_POLL
 cdef int64_t LONGEST_WITHOUT_POLL_NS
 cdef int SAMPLED_TURNS
 cdef int SLEPT
+cdef int SOMETHING
 
 
 cdef class Loop(LoopLifecycle):
@@ -35,7 +37,7 @@ cdef class Loop(LoopLifecycle):
     cdef object _post_with(self, object callback, tuple args, object context)
     @cython.locals(can_sleep=bint, may_sleep=bint, _=int)
     cdef object _machine_turn(self, int mode)
-    @cython.locals(recorder=LoopRecorder)
+    @cython.locals(recorder=LoopRecorder, now=int64_t)
     cdef object _note_machine_turn(self, bint begins)
     cdef int64_t _machine_timeout(self) except -2
     cpdef object _run_turns(self)
@@ -51,7 +53,12 @@ cdef class Loop(LoopLifecycle):
 cdef inline object call_soon_of(object loop, object when, object callback, tuple args, object context):
     cdef Callback entry
     if (<Loop>loop)._closed or (<Loop>loop)._debug or (<Loop>loop)._posted or is_foreign(<Loop>loop):
-        return (<Loop>loop)._call_soon_with(callback, args, context)
+        # A loop that is recorded is told of the steps of tasks only, which functions in Python never are.
+        if (
+            (<Loop>loop)._closed or (<Loop>loop)._debug or (<Loop>loop)._posted == SOMETHING
+            or is_foreign(<Loop>loop) or may_step(callback)
+        ):
+            return (<Loop>loop)._call_soon_with(callback, args, context)
     if (<Loop>loop)._ready_queue is None:
         raise AttributeError("the loop is not initialized")
     entry = new_callback(<Loop>loop, callback, args, context)

@@ -27,7 +27,7 @@ from whorl.core.limits import (
 from whorl.core.loop.lifecycle import LoopLifecycle
 from whorl.core.metrics import SLEPT
 from whorl.core.process.host import Host
-from whorl.core.states import RunMode
+from whorl.core.states import SOMETHING, RunMode
 from whorl.core.timers.timed_callback import TimedCallback, new_timer, new_timer_after
 
 try:
@@ -51,6 +51,7 @@ if not cython.compiled:
     from whorl.core.figures import has_histograms, note, note_away
     from whorl.core.kernel.kernel import clock_is_patched
     from whorl.core.loop.state import begin_sleep, end_sleep
+    from whorl.core.recording.loop_recorder import end_turn
 
 DEFAULT = int(RunMode.DEFAULT)
 ONCE = int(RunMode.ONCE)
@@ -280,7 +281,8 @@ class Loop(LoopLifecycle):
         recorder = self._recorder
         if recorder is not None and not recorder._in_call:
             if not begins and recorder._in_machine_turn:
-                recorder._turn_ends(max(self._now_ns, recorder._last_ns), self._callbacks)
+                now = max(self._now_ns, recorder._last_ns)
+                end_turn(recorder, now, self._callbacks + self._callbacks_alone)
             recorder._in_machine_turn = begins
 
     def stop(self) -> None:
@@ -364,7 +366,7 @@ class Loop(LoopLifecycle):
             away_ns = self._kernel.now() - self._poll_ended
             note_away(self._figures, away_ns, self._turns, self._callbacks_alone)
             self._previous_poll_ended, self._poll_ended = self._poll_ended, 0
-        self._posted = True
+        self._posted = SOMETHING
         begin_sleep(self)
         self._poller.hand_over()
         return self._turn_timeout()
@@ -401,7 +403,7 @@ class Loop(LoopLifecycle):
             self._sleep_began = 0
             self._idle_ns += slept
             if recorder is not None:
-                recorder._has_slept(before, now, found, self._callbacks)
+                recorder._has_slept(before, now, found, self._callbacks + self._callbacks_alone)
         self._now_ns = self._poll_ended = now
         if self._poller.empty_polls >= EMPTY_POLLS_BEFORE_SKIP:
             self._polled_at = self._kernel.ticks()

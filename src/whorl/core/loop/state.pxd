@@ -18,6 +18,8 @@ cdef int64_t LONGEST_POLL_NS
 cdef int BATCH
 cdef int SAMPLED_TURNS
 cdef int HANDLE_OPENED
+cdef int NONE_POSTED
+cdef int SOMETHING
 
 
 cdef class LoopState(AbstractLoop):
@@ -39,7 +41,7 @@ cdef class LoopState(AbstractLoop):
     cdef list _inbox_swap
     cdef Mutex _posting[1]
     cdef list _former_recorders
-    cdef bint _posted
+    cdef int _posted
     cdef readonly dict _async_handles
     cdef public int64_t _asyncs_made
     cdef Runnable _sent_async

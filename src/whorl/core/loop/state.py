@@ -23,6 +23,7 @@ from whorl.core.metrics import (
 )
 from whorl.core.process.host import Host
 from whorl.core.recording.layout import HANDLE_OPENED
+from whorl.core.states import NONE_POSTED, SOMETHING
 from whorl.core.timers.heap import TimerHeap
 from whorl.core.timers.timed_callback import TimedCallback, deadline_of
 
@@ -128,7 +129,7 @@ class LoopState(AbstractLoop):
         self._polled: list[Runnable] = []  # the handles that the machine's poll found ready
         self._inbox: Any = [] if cython.compiled else collections.deque()
         self._inbox_swap: list[Runnable] = []  # compiled, `_inbox` changes places with this list
-        self._posted = False  # whether the inbox may have got something since it was last drained
+        self._posted = NONE_POSTED  # whether the inbox may have got something since it was last drained
         self._async_handles: dict[Any, None] = {}  # the open Async handles, in the order of their calls
         self._asyncs_made = 0
         self._sent_async: Runnable | None = None  # an Async that was sent; it calls all sent ones
@@ -191,7 +192,7 @@ class LoopState(AbstractLoop):
             self._former_recorders.append(self._recorder)
         self._recorder = recorder
         self._note_observers()
-        self._posted = True  # so that `call_soon` looks closer
+        self._posted = SOMETHING  # so that `call_soon` looks closer
 
     def _fold_alone(self) -> None:
         """Count the entries that ran alone as all others: their number is not among the figures."""
@@ -202,13 +203,15 @@ class LoopState(AbstractLoop):
 
     def _publish(self, recorder: LoopRecorder, now: int) -> None:
         """Write the loop's numbers into its recording."""
+        if self._callbacks_alone:
+            self._fold_alone()
         ready = len(self._ready_queue) + len(self._pending) + len(self._inbox)
         recorder._publish(
             now,
             self._last_run_thread,
             self._turns,
             self._events,
-            self._callbacks + self._callbacks_alone,
+            self._callbacks,
             self._idle_ns,
             self._run_began,
             self._ran_ns,

@@ -33,7 +33,7 @@ if not cython.compiled:
     from whorl.core.figures import note as note_number
     from whorl.core.recording.names import forget_names
     from whorl.core.recording.recorder import units
-    from whorl.core.recording.slot import end_fields, refresh_figures
+    from whorl.core.recording.slot import end_fields, refresh_figures, tell_call, tell_no_call
     from whorl.core.recording.task_table import find, is_record, no_record
 
 # The places of the fields of a slot.
@@ -51,9 +51,7 @@ OPEN_HANDLES = _FIELDS.index("handles")
 STATE = _FIELDS.index("state")
 THREAD = _FIELDS.index("thread")
 SLEEP_BEGAN = _FIELDS.index("sleep_began_ns")
-CALL_BEGAN = _FIELDS.index("call_began_ns")
 CALL_NAME = _FIELDS.index("call_name")
-CALL_TASK = _FIELDS.index("call_task")
 CLOSED = 2
 
 CALLBACK_TIMES = metrics.CALLBACK
@@ -110,7 +108,8 @@ class LoopRecorder(LoopTasks):
     def close(self) -> None:
         """End it. The slot keeps the last numbers until another loop needs it."""
         if self._is_open:
-            self._fields[CALL_BEGAN] = self._fields[SLEEP_BEGAN] = 0
+            tell_no_call(self)
+            self._fields[SLEEP_BEGAN] = 0
             self._fields[STATE] = CLOSED
             refresh_figures(self)
             self._leave_slot()
@@ -149,22 +148,15 @@ class LoopRecorder(LoopTasks):
         if is_record(record):
             self._begin_step(record, task, self._last_ns)
         else:
-            self._fields[CALL_NAME] = self._name_of(entry)
-            self._fields[CALL_TASK] = 0
-        self._fields[CALL_BEGAN] = self._last_ns
+            tell_call(self, self._last_ns, self._name_of(entry), 0)
 
-    def _end(self, entry: Runnable, now: int) -> None:
-        """Note that the entry has ended that began last."""
-        if not self._in_call:
-            return
+    def _end_long(self, entry: Runnable, now: int) -> None:
+        """Note the end of an entry that was a step of a task, or took long."""
         took = now - self._last_ns
-        note_number(self._figures, CALLBACK_TIMES, took)
-        self._in_call = False
         if is_record(self._current):
             self._end_step(now)
-        elif took >= self._shortest_ns and self._is_open:
+        elif self._is_open:
             self._put_callback(entry, took)
-        self._last_ns = now
 
     def _put_callback(self, entry: Runnable, took: int) -> None:
         is_handle = not isinstance(entry, Callback) and hasattr(entry, "fileno")
@@ -207,24 +199,9 @@ class LoopRecorder(LoopTasks):
         if now - self._counted_ns >= COUNTERS_NS:
             self._write_counters(now, ready, idle_ns)
 
-    def _batch_begins(self, poll_ended: int) -> int:
-        """Note that entries begin to run, not before the last poll has ended; return the time."""
-        if poll_ended > self._last_ns:
-            self._last_ns = poll_ended
-        return self._last_ns
-
-    def _batch_ends(self) -> None:
-        self._fields[CALL_BEGAN] = 0
-        self._in_call = False
-
-    def _turn_ends(self, now: int, entries: int) -> None:
-        """Note the end of a turn; `entries` have run by now."""
-        took = now - self._turn_ns - self._slept_ns
-        if took >= self._shortest_ns:
-            self._put(self._turn_ns, units(took), TURN, 0, 0, entries - self._entries_before)
-        self._turn_ns = now
-        self._slept_ns = 0
-        self._entries_before = entries
+    def _put_turn(self, took: int, entries: int) -> None:
+        """Write the event of a turn that took long; `entries` have run by now."""
+        self._put(self._turn_ns, units(took), TURN, 0, 0, entries - self._entries_before)
 
     def _falls_asleep(self, now: int) -> None:
         self._fields[SLEEP_BEGAN] = now
@@ -270,6 +247,43 @@ class LoopRecorder(LoopTasks):
     def _put_total(self, now: int, kind: int, total: int) -> None:
         if self._is_open:
             self._recorder._put(now, 0, kind, 0, self.number, total)
+
+
+if not cython.compiled:
+
+    def begins_alike(recorder: LoopRecorder, entry: Runnable) -> bool:
+        """Begin an entry whose name is at hand, and return whether it was; uncompiled, it is not."""
+        return False
+
+    def end_call(recorder: LoopRecorder, entry: Runnable, now: int) -> None:
+        """Note that the entry has ended that began last."""
+        if not recorder._in_call:
+            return
+        took = now - recorder._last_ns
+        note_number(recorder._figures, CALLBACK_TIMES, took)
+        recorder._in_call = False
+        if is_record(recorder._current) or took >= recorder._shortest_ns:
+            recorder._end_long(entry, now)
+        recorder._last_ns = now
+
+    def begin_batch(recorder: LoopRecorder, poll_ended: int) -> int:
+        """Note that entries begin to run, not before the last poll has ended; return the time."""
+        recorder._last_ns = max(recorder._last_ns, poll_ended)
+        return recorder._last_ns
+
+    def end_batch(recorder: LoopRecorder) -> None:
+        """Note that no entry runs any more."""
+        tell_no_call(recorder)
+        recorder._in_call = False
+
+    def end_turn(recorder: LoopRecorder, now: int, entries: int) -> None:
+        """Note the end of a turn; `entries` have run by now."""
+        took = now - recorder._turn_ns - recorder._slept_ns
+        if took >= recorder._shortest_ns:
+            recorder._put_turn(took, entries)
+        recorder._turn_ns = now
+        recorder._slept_ns = 0
+        recorder._entries_before = entries
 
 
 def open_loop(recorder: Recorder, loop: Any) -> LoopRecorder | None:

@@ -8,6 +8,7 @@ from whorl.core.recording.slot cimport LoopSlot
 cdef extern from "whorl/core/recording/tasks.h":
     uintptr_t type_key "whorl_type_key"(object thing) noexcept
     uintptr_t key_of "whorl_key_of"(object called) noexcept
+    uintptr_t function_key "whorl_function_key"(object called) noexcept
 
 cdef enum:
     PLACES_OF_NAMES = 512

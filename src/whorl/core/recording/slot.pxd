@@ -1,4 +1,5 @@
-from libc.stdint cimport int64_t
+cimport cython
+from libc.stdint cimport int64_t, uint64_t
 
 from whorl.core.figures cimport Block, Figures, move_into
 from whorl.core.kernel.kernel cimport Kernel
@@ -9,12 +10,15 @@ cdef extern from "whorl/core/kernel/kernel.h":
 
 cdef enum:
     ROOM_FOR_FIELDS = 32
+    TICK_SHIFT = 24
 
 cdef int FIELDS
 cdef int STATE
 cdef int NUMBER
 cdef int OPEN
+cdef int CALL_BEGAN
 cdef int64_t LONGEST_BY_TICKS
+cdef int64_t TICK_PARTS
 
 
 cdef class LoopSlot:
@@ -29,8 +33,10 @@ cdef class LoopSlot:
     cdef int64_t _shortest_ns
     cdef int64_t _own_fields[ROOM_FOR_FIELDS]
     cdef int64_t *_fields
+    cdef int64_t *_call
     cdef bint _has_ticks
-    cdef double _tick_ns
+    cdef int64_t _tick_parts
+    cdef uint64_t _most_ticks
     cdef int64_t _base_ns
     cdef int64_t _base_ticks
     cdef int64_t _measured_ns
@@ -38,17 +44,33 @@ cdef class LoopSlot:
 
     cdef object _open_slot(self, object loop)
     cdef int _put(self, int64_t at, int64_t took, int kind, int flags, int64_t high, int64_t low) except -1
-    @cython.locals(ticks=int64_t)
+    cdef int64_t _read_clock(self) except? -1
+    @cython.locals(ticks=int64_t, tick_ns=double)
     cdef int _measure_ticks(self, int64_t now) except -1
 
 
 cdef inline int begin_fields(LoopSlot opened) except -1:
     opened._fields = opened._recorder._words + opened._slot_at // 8
+    opened._call = opened._fields + CALL_BEGAN
     return 0
 
 
 cdef inline int end_fields(LoopSlot opened) except -1:
     opened._fields = &opened._own_fields[0]
+    opened._call = opened._fields + CALL_BEGAN
+    return 0
+
+
+cdef inline int tell_call(LoopSlot opened, int64_t began, int64_t name, int64_t task) noexcept:
+    cdef int64_t *call = opened._call
+    call[1] = name
+    call[2] = task
+    call[0] = began
+    return 0
+
+
+cdef inline int tell_no_call(LoopSlot opened) noexcept:
+    opened._call[0] = 0
     return 0
 
 
@@ -61,14 +83,8 @@ cdef inline int refresh_figures(LoopSlot opened) noexcept:
 
 
 cdef inline int64_t time_of(LoopSlot recorder) except? -1:
-    # Since the base, by ticks. Not if that is long, nor if the counter jumped.
-    cdef int64_t ticks, passed
-    if recorder._tick_ns <= 0:
-        return recorder._kernel.now()
-    ticks = read_ticks()
-    passed = <int64_t>(<double>(ticks - recorder._base_ticks) * recorder._tick_ns)
-    if 0 <= passed < LONGEST_BY_TICKS:
-        return recorder._base_ns + passed
-    recorder._base_ticks = ticks
-    recorder._base_ns = recorder._kernel.now()
-    return recorder._base_ns
+    # Since the base, by ticks. Not if that is long, nor if the counter jumped back, nor before it was measured.
+    cdef uint64_t passed = <uint64_t>(read_ticks() - recorder._base_ticks)
+    if passed < recorder._most_ticks:
+        return recorder._base_ns + <int64_t>((passed * <uint64_t>recorder._tick_parts) >> TICK_SHIFT)
+    return recorder._read_clock()

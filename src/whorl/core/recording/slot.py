@@ -19,20 +19,32 @@ if TYPE_CHECKING:
 if not cython.compiled:
     from whorl.core.figures import copy_figures, move_into
 
-# The places of some fields of a slot.
+# The places of some fields of a slot. Those of the call follow each other: when it began, its name, its task.
 _FIELDS = layout.LOOP_FIELDS
+CALL_BEGAN = _FIELDS.index("call_began_ns")
 FIELDS = len(_FIELDS)
 STATE = _FIELDS.index("state")
 NUMBER = _FIELDS.index("number")
 OPEN = 1
 #: Shorter callbacks are timed by the processor's ticks. In so short a time, a wrong factor does no harm.
 LONGEST_BY_TICKS = 1_000_000
+#: The length of a tick is counted in parts of a nanosecond, so many of which are one.
+TICK_PARTS = 1 << 24
 
 if not cython.compiled:
 
     def time_of(recorder: LoopSlot) -> int:
         """Return the time, by ticks of the processor where they may be used; uncompiled, by the clock."""
         return recorder._kernel.now()
+
+    def tell_call(opened: LoopSlot, began: int, name: int, task: int) -> None:
+        """Write which call runs."""
+        fields = opened._fields
+        fields[CALL_BEGAN], fields[CALL_BEGAN + 1], fields[CALL_BEGAN + 2] = began, name, task
+
+    def tell_no_call(opened: LoopSlot) -> None:
+        """Write that no call runs."""
+        opened._fields[CALL_BEGAN] = 0
 
     def read_ticks() -> int:
         """Return the processor's ticks; uncompiled, they are not used."""
@@ -65,6 +77,7 @@ class LoopSlot:
         "__weakref__",
         "_base_ns",
         "_base_ticks",
+        "_call",
         "_fields",
         "_figures",
         "_has_ticks",
@@ -72,12 +85,13 @@ class LoopSlot:
         "_kernel",
         "_measured_ns",
         "_measured_ticks",
+        "_most_ticks",
         "_own_fields",
         "_recorder",
         "_shortest_ns",
         "_slot",
         "_slot_at",
-        "_tick_ns",
+        "_tick_parts",
         "number",
     )
 
@@ -94,11 +108,13 @@ class LoopSlot:
         self._shortest_ns = recorder.shortest_ns
         if not cython.compiled:
             self._own_fields: Any = None
+            self._call: Any = None
         self._fields: Any
         end_fields(self)
         # The clock. The times of a simulated world, and of tests that replace it, are the kernel's own.
         self._has_ticks = cython.compiled and type(self._kernel) is Kernel
-        self._tick_ns = 0.0  # how long a tick is, once that was measured
+        self._tick_parts = 0  # how long a tick is, in TICK_PARTS of a nanosecond, once that was measured
+        self._most_ticks = 0  # so many of them may be used as a time
         self._base_ns = self._base_ticks = 0  # a time, and the ticks then
         self._measured_ns = self._measured_ticks = 0  # the same, for measuring
 
@@ -117,9 +133,17 @@ class LoopSlot:
         if self._is_open:
             self._recorder._put(at, took, kind, flags, self.number, (high << 32) | low)
 
+    def _read_clock(self) -> int:
+        """Return the time by the clock, and count ticks from now on."""
+        self._base_ticks = read_ticks()
+        self._base_ns = self._kernel.now()
+        return self._base_ns
+
     def _measure_ticks(self, now: int) -> None:
         """Measure how long a tick is, from the last time on, which was long enough ago."""
         ticks = read_ticks()
         if self._measured_ns and ticks > self._measured_ticks:
-            self._tick_ns = (now - self._measured_ns) / (ticks - self._measured_ticks)
+            tick_ns = (now - self._measured_ns) / (ticks - self._measured_ticks)
+            self._tick_parts = int(TICK_PARTS * tick_ns)
+            self._most_ticks = int(LONGEST_BY_TICKS / tick_ns) if self._tick_parts > 0 else 0
         self._measured_ns, self._measured_ticks = now, ticks

@@ -3,7 +3,7 @@ from whorl.core.callback cimport Callback, Runnable
 cdef extern from "whorl/core/recording/tasks.h":
     bint learn_step "whorl_learn_step"(object step, object task) noexcept
     void learn_method "whorl_learn_method"(object function) noexcept
-    bint has_failed "whorl_has_failed"(object failure_of, object task) except -1
+    object ask "whorl_ask"(object descriptor, object task)
     bint may_step "whorl_may_step"(object called) noexcept
     object find_stepped "whorl_stepped_by"(object called)
 
@@ -19,8 +19,7 @@ cdef int place_of(object cls) except -2
 cdef class TaskKind:
     cdef object name_of
     cdef object coro_of
-    cdef object is_done
-    cdef object is_cancelled
+    cdef object state_of
     cdef object failure_of
 
 

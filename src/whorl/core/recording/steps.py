@@ -33,10 +33,10 @@ if not cython.compiled:
         """Learn a function whose bound methods step the task that they are bound to."""
         _step_methods.append(function)
 
-    def has_failed(failure_of: Any, task: Any) -> bool:
-        """Return whether a descriptor, or a function, tells of a task's failure."""
-        get = getattr(failure_of, "__get__", None) if type(failure_of) is not types.FunctionType else None
-        return (failure_of(task) if get is None else get(task)) is not None
+    def ask(descriptor: Any, task: Any) -> Any:
+        """Ask a task by a descriptor or a function."""
+        get = getattr(descriptor, "__get__", None) if type(descriptor) is not types.FunctionType else None
+        return descriptor(task) if get is None else get(task)
 
     def may_step(called: Any) -> bool:
         """Return whether a callback may be the step of a task; uncompiled, each is looked at."""
@@ -59,22 +59,24 @@ if not cython.compiled:
 
 
 class TaskKind:
-    """The functions by which to ask the tasks of one class; no code of the program's runs in them."""
+    """Tell how to ask the tasks of one class; no code of the program's runs.
 
-    __slots__ = ("coro_of", "failure_of", "is_cancelled", "is_done", "name_of")
+    `name_of` is a function. The others are functions or descriptors: of the coroutine, of the state as
+    asyncio writes it, and of the exception or None.
+    """
+
+    __slots__ = ("coro_of", "failure_of", "name_of", "state_of")
 
     def __init__(
         self,
         name_of: Callable[[Any], str],
-        coro_of: Callable[[Any], Any],
-        is_done: Callable[[Any], bool],
-        is_cancelled: Callable[[Any], bool],
-        failure_of: Callable[[Any], Any],
+        coro_of: Any,
+        state_of: Any,
+        failure_of: Any,
     ) -> None:
         self.name_of: Any = name_of
         self.coro_of: Any = coro_of
-        self.is_done: Any = is_done
-        self.is_cancelled: Any = is_cancelled
+        self.state_of: Any = state_of
         self.failure_of: Any = failure_of
 
 

@@ -90,18 +90,19 @@ static inline uintptr_t whorl_key_of(PyObject *called) {
     return 0;
 }
 
+/* The key of a function in Python, 0 for all else. Python would make a reference. */
+static inline uintptr_t whorl_function_key(PyObject *called) {
+    return Py_TYPE(called) == &PyFunction_Type ? (uintptr_t)PyFunction_GET_CODE(called) : 0;
+}
+
 /* The type of an object as a number. Python would make an object of it. */
 static inline uintptr_t whorl_type_key(PyObject *thing) {
     return (uintptr_t)Py_TYPE(thing);
 }
 
-/* Return whether a task has failed, as a descriptor or a function tells; -1 on an error. A descriptor that
-   Python calls makes objects for that. */
-static inline int whorl_has_failed(PyObject *failure_of, PyObject *task) {
-    descrgetfunc get = PyFunction_Check(failure_of) ? NULL : Py_TYPE(failure_of)->tp_descr_get;
-    PyObject *failure = get == NULL ? PyObject_CallOneArg(failure_of, task)
-                                    : get(failure_of, task, (PyObject *)Py_TYPE(task));
-    int failed = failure == NULL ? -1 : failure != Py_None;
-    Py_XDECREF(failure);
-    return failed;
+/* Ask a task by a descriptor or a function. A descriptor that Python calls makes objects for that. */
+static inline PyObject *whorl_ask(PyObject *descriptor, PyObject *task) {
+    descrgetfunc get = PyFunction_Check(descriptor) ? NULL : Py_TYPE(descriptor)->tp_descr_get;
+    return get == NULL ? PyObject_CallOneArg(descriptor, task)
+                       : get(descriptor, task, (PyObject *)Py_TYPE(task));
 }

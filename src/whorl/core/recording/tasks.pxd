@@ -4,8 +4,8 @@ from libc.stdint cimport int64_t, uintptr_t
 from whorl.core.callback cimport Callback, GuardedCallback, Runnable, call_with_one, thread_ident
 from whorl.core.recording.names cimport CallbackNames, type_key
 from whorl.core.recording.recorder cimport units
-from whorl.core.recording.slot cimport time_of
-from whorl.core.recording.steps cimport TaskKind, has_failed, kind_at, may_step, place_of, stepped_by
+from whorl.core.recording.slot cimport tell_call, time_of
+from whorl.core.recording.steps cimport TaskKind, ask, kind_at, may_step, place_of, stepped_by
 from whorl.core.recording.task_table cimport (
     EndedRow, Record, TaskTable, add, find, free_record, is_full, is_record, no_record, take, take_dead
 )
@@ -32,6 +32,8 @@ cdef class LoopTasks(CallbackNames):
     cdef int64_t _tasks_met
     cdef dict _ended
     cdef dict _types
+    cdef object _last_type
+    cdef int _last_place
     cdef int64_t _last_ns
     cdef Record _current
     cdef object _current_task
@@ -45,6 +47,7 @@ cdef class LoopTasks(CallbackNames):
 
     @cython.locals(callback=Callback, kind=uintptr_t)
     cdef object _task_of(self, Runnable entry)
+    @cython.locals(place=object)
     cdef int _kind_place(self, object kind) except -2
     @cython.locals(record=Record)
     cdef Record _meet(self, object task, int64_t now, bint is_seen_late) except? NULL
@@ -64,7 +67,7 @@ cdef class LoopTasks(CallbackNames):
     @cython.locals(record=Record, took=int64_t, is_long=bint)
     cdef object _end_step(self, int64_t now)
     cdef object _look_for_end(self, Record record, object task, int64_t now)
-    @cython.locals(kind=TaskKind, flags=int)
+    @cython.locals(kind=TaskKind, flags=int, state=str)
     cdef object _end_task(self, Record record, object task, int64_t now)
     @cython.locals(
         outer=Record, record=Record, began=int64_t, queued=int64_t, waker=int64_t, name=int64_t,

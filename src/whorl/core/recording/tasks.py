@@ -21,8 +21,8 @@ if not cython.compiled:
     from whorl.core.callback import call_with_one, thread_ident
     from whorl.core.recording.names import type_key
     from whorl.core.recording.recorder import units
-    from whorl.core.recording.slot import time_of
-    from whorl.core.recording.steps import has_failed, kind_at, may_step, place_of, stepped_by
+    from whorl.core.recording.slot import tell_call, time_of
+    from whorl.core.recording.steps import ask, kind_at, may_step, place_of, stepped_by
     from whorl.core.recording.task_table import (
         add,
         find,
@@ -65,7 +65,9 @@ class LoopTasks(CallbackNames):
         "_ended",
         "_last_ended",
         "_last_ns",
+        "_last_place",
         "_last_row",
+        "_last_type",
         "_plain_type",
         "_queued_ns",
         "_step_ns",
@@ -86,6 +88,8 @@ class LoopTasks(CallbackNames):
         self._types: dict[type, int] = {}  # the places of the kinds of tasks; -1 for other entries
         self._plain_type = 0  # one of these others
         self._thread = 0  # the thread that the slot has: the last one that ran the loop
+        self._last_type: Any = None  # the class that was looked up last, and its place
+        self._last_place = -1
         self._last_ns: int = self._kernel.now()  # when the callback that runs began; else the last one's end
         self._current: Any = no_record()  # the record of the task whose step runs
         self._current_task: Any = None
@@ -140,10 +144,12 @@ class LoopTasks(CallbackNames):
 
     def _kind_place(self, kind: Any) -> int:
         """Return the place of the kind of a class of tasks, -1 for another class."""
-        place = self._types.get(kind)
-        if place is None:
-            place = self._types[kind] = place_of(kind)
-        return int(place)
+        if kind is not self._last_type:
+            place = self._types.get(kind)
+            if place is None:
+                place = self._types[kind] = place_of(kind)
+            self._last_type, self._last_place = kind, int(place)
+        return self._last_place
 
     def _meet(self, task: Any, now: int, is_seen_late: bool) -> Any:
         """Return a record for a task that was not seen yet; `no_record()` for one of an unknown class."""
@@ -161,7 +167,7 @@ class LoopTasks(CallbackNames):
         if is_full(self._table):
             self._drop_dead(now)
         kind: TaskKind = kind_at(place)
-        coro = kind.coro_of(task)
+        coro = ask(kind.coro_of, task)
         coroutine = self._coroutine_name(coro)
         if type(coro) is _COROUTINE and (coro.cr_running or coro.cr_suspended):
             is_seen_late = True
@@ -245,8 +251,7 @@ class LoopTasks(CallbackNames):
             self._queued_ns = now
         if self._queued_ns >= 0:
             record.scheduled_ns += now - self._queued_ns
-        self._fields[CALL_NAME] = record.name
-        self._fields[CALL_TASK] = record.number
+        tell_call(self, self._last_ns, record.name, record.number)
 
     def _end_step(self, now: int) -> None:
         record = self._current
@@ -281,14 +286,15 @@ class LoopTasks(CallbackNames):
         A task whose only step was short has no events.
         """
         kind: TaskKind = kind_at(record.kind)
-        if not kind.is_done(task):
+        state = ask(kind.state_of, task)
+        if state == "PENDING":
             if not record.is_told:
                 self._tell_made(record, task)
             return
         flags = 0
-        if kind.is_cancelled(task):
+        if state == "CANCELLED":
             flags = CANCELLED
-        elif has_failed(kind.failure_of, task):
+        elif ask(kind.failure_of, task) is not None:
             flags = FAILED
         self._count_ended(record, now, flags)
         if record.is_told:

@@ -9,10 +9,8 @@ from typing import Any
 import click
 
 from whorl.core.recording import layout
-from whorl.inspector.asking import finding, traced_run
+from whorl.inspector.asking import finding
 from whorl.inspector.asking.commands import reporting
-from whorl.inspector.recordings import page
-from whorl.inspector.recordings import trace as trace_
 from whorl.inspector.recordings.recording import Recording, read_file
 
 #: How many of the last seconds of a living process a trace has.
@@ -82,6 +80,8 @@ def report(target: str, output: str | None, seconds: float | None) -> None:
 
     It is one file of HTML that needs no network.
     """
+    from whorl.inspector.recordings import page
+
     recording, state, name = _read(target)
     path = output or f"{name}.html"
     text = page.page(recording, state=state, seconds=seconds)
@@ -140,6 +140,8 @@ def _trace_program(
     output: str | None, seconds: float | None, record_all: bool, program: str, arguments: tuple[str, ...]
 ) -> None:
     """Run a program, write its trace, and exit as it did."""
+    from whorl.inspector.asking import traced_run
+
     if not os.path.exists(program) and ":" not in program:
         raise click.UsageError(f"{program} is no process, no recording and no program")
     name = os.path.basename(program).partition(":")[0].removesuffix(".py")
@@ -152,6 +154,8 @@ def _trace_program(
 
 
 def _write_trace(recording: Recording, path: str, seconds: float | None) -> None:
+    from whorl.inspector.recordings import trace as trace_
+
     with _opened(path) as file:
         events = trace_.write(recording, file, compressed=path.endswith(".gz"), seconds=seconds)
     if path != "-":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import operator
 from asyncio import tasks
 from typing import Any
 
@@ -56,10 +57,10 @@ def know_all_tasks() -> bool:
 
 def kind_of(cls: Any) -> TaskKind:
     """Return how to ask the tasks of a class, by its own methods, whatever a subclass does."""
-    return TaskKind(cls.get_name, cls.get_coro, cls.done, cls.cancelled, _failure_of(cls))
+    return TaskKind(cls.get_name, *(_reader(cls, name) for name in ("_coro", "_state", "_exception")))
 
 
-def _failure_of(cls: Any) -> Any:
-    """Return the descriptor of the failure of a class's tasks, or a function that reads it."""
-    descriptor = next((vars(base)["_exception"] for base in cls.__mro__ if "_exception" in vars(base)), None)
-    return descriptor if hasattr(descriptor, "__get__") else lambda task: task._exception
+def _reader(cls: Any, name: str) -> Any:
+    """Return the descriptor of an attribute of a class's tasks, or a function that reads it."""
+    descriptor = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
+    return descriptor if hasattr(descriptor, "__get__") else operator.attrgetter(name)
