@@ -19,6 +19,7 @@ WITHOUT_CLASSES = {
     "whorl.aio.sockets.interest",
     "whorl.aio.loop.tasks",
     "whorl.core.lists",
+    "whorl.core.threads",
     "whorl.aio.streams.adoption",
     "whorl.inspector.watching.looks",
 }

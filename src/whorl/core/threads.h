@@ -23,14 +23,6 @@ static inline int64_t whorl_next_number(int64_t *last) {
     return __atomic_add_fetch(last, 1, __ATOMIC_RELAXED);
 }
 
-/* Let no thread count references to an object that lives as long as the process: threads that count at one
-   place wait for each other. Python has no function for it. */
-static inline void whorl_keep_forever(PyObject *object) {
-    object->ob_tid = 0;
-    object->ob_ref_local = UINT32_MAX;
-    object->ob_ref_shared = 0;
-}
-
 #else
 
 typedef struct {} whorl_mutex;
@@ -39,6 +31,5 @@ typedef struct {} whorl_mutex;
 #define whorl_barrier() ((void)0)
 #define WHORL_PER_THREAD
 #define whorl_next_number(last) (++*(last))
-#define whorl_keep_forever(object) ((void)(object))
 
 #endif

@@ -8,4 +8,3 @@ cdef extern from "whorl/core/threads.h":
     void unlock "whorl_unlock"(Mutex *mutex) noexcept
     void barrier "whorl_barrier"() noexcept
     int64_t next_number "whorl_next_number"(int64_t *last) noexcept
-    void keep_forever "whorl_keep_forever"(object thing) noexcept

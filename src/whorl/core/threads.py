@@ -16,6 +16,3 @@ if not cython.compiled:
 
     def barrier() -> None:
         """Let other threads see what this one has stored, before it looks at anything else."""
-
-    def keep_forever(thing: object) -> None:
-        """Let no thread count the references to an object that lives as long as the process."""

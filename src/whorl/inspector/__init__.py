@@ -61,5 +61,6 @@ def __getattr__(name: str) -> _typing.Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = getattr(_importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = found
+    if name in __all__:
+        globals()[name] = found
     return found
