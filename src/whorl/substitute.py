@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
-IMPORT_PATH = str(Path(__file__).resolve().parent / "import_path")
+IMPORT_PATH = os.path.join(os.path.dirname(os.path.realpath(__file__)), "import_path")
 
 
 def as_uvloop() -> None:

@@ -123,9 +123,9 @@ class Reports:
         self._logged_ns = now
         with self._busy():
             if stall is None:
-                logger.warning("and %d more", more)
+                logger.warning("and %d more stalls", more)
             elif more:
-                logger.warning("%s\n(and %d more)", stall.text(), more)
+                logger.warning("%s\n(and %d more stalls)", stall.text(), more)
             else:
                 logger.warning("%s", stall.text())
 
