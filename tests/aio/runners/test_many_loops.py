@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import os
 import signal
@@ -41,8 +42,14 @@ class Meeting:
             all_are_here = len(self._waiting) == self._count
         if all_are_here:
             for future in self._waiting:
-                future.get_loop().call_soon_threadsafe(future.set_result, None)
+                with contextlib.suppress(RuntimeError):  # The first of them may have ended its loop meanwhile.
+                    future.get_loop().call_soon_threadsafe(self._wake, future)
         await own
+
+    @staticmethod
+    def _wake(future: asyncio.Future[None]) -> None:
+        if not future.done():
+            future.set_result(None)
 
 
 def test_results_come_in_the_order_of_the_indexes() -> None:

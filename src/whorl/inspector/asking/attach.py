@@ -31,12 +31,12 @@ PAUSE = 0.01
 SCRIPT = """\
 import sys
 def begin(folder):
-    whorl = sys.modules.get("whorl")
-    if whorl is None:
+    if "whorl" not in sys.modules:
         answer = "none"
     else:
         try:
-            whorl.inspector.inspector.start_from_outside()
+            from whorl.inspector.inspector import start_from_outside
+            start_from_outside()
             answer = "begun"
         except Exception as error:
             answer = f"failed {type(error).__name__}: {error}"
