@@ -42,7 +42,7 @@ class Meeting:
             all_are_here = len(self._waiting) == self._count
         if all_are_here:
             for future in self._waiting:
-                with contextlib.suppress(RuntimeError):  # The first of them may have ended its loop meanwhile.
+                with contextlib.suppress(RuntimeError):  # Its loop may have ended.
                     future.get_loop().call_soon_threadsafe(self._wake, future)
         await own
 

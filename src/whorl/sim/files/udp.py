@@ -178,9 +178,7 @@ class UdpSocket(DatagramFile):
         for _ in range(2 if line.is_doubled() else 1):
             machine.post(line.travel(now, len(data)) + line.overtaken(), self._reach, arrival)
 
-    def _reach(
-        self, line: Line, target: NetMachine, ip: str, port: int, data: bytes, source: str
-    ) -> None:
+    def _reach(self, line: Line, target: NetMachine, ip: str, port: int, data: bytes, source: str) -> None:
         """Arrive at the other host."""
         if target.is_off or line.blocked:
             return
