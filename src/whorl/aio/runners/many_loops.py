@@ -17,6 +17,8 @@ from whorl.aio.runners.runner import _factory
 
 Result = TypeVar("Result")
 
+LONGEST_WAIT = 1.0  # seconds until a Ctrl-C that did not end a wait is noticed
+
 _has_warned = False
 
 
@@ -82,7 +84,8 @@ class _Runs(Generic[Result]):
                 threads.append(thread)
             self._run_one(0)
             for thread in threads:
-                thread.join()
+                while thread.is_alive():  # A signal that comes just before a wait begins does not end that wait.
+                    thread.join(LONGEST_WAIT)
         except BaseException as error:  # Ctrl-C while this thread waits, or a thread that cannot be started
             self._end_all(0, error)
             for thread in threads:
