@@ -17,7 +17,7 @@ from whorl.aio.runners.runner import _factory
 
 Result = TypeVar("Result")
 
-LONGEST_WAIT = 1.0  # seconds until a Ctrl-C that did not end a wait is noticed
+LONGEST_WAIT = 1.0  # seconds; a Ctrl-C that comes just before a wait begins does not end that wait
 
 _has_warned = False
 
@@ -84,7 +84,7 @@ class _Runs(Generic[Result]):
                 threads.append(thread)
             self._run_one(0)
             for thread in threads:
-                while thread.is_alive():  # A signal that comes just before a wait begins does not end that wait.
+                while thread.is_alive():
                     thread.join(LONGEST_WAIT)
         except BaseException as error:  # Ctrl-C while this thread waits, or a thread that cannot be started
             self._end_all(0, error)
