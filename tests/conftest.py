@@ -20,7 +20,7 @@ from tests import memory
 from whorl.core.pollers import choose
 
 #: The most memory that a process may still take at the end of a run of all tests, in bytes.
-MOST_MEMORY = 500_000_000
+MOST_MEMORY = 600_000_000
 
 #: The marks of the tests that run only where they are asked for, and how to do that.
 ON_REQUEST = {"text": "make check", "slow": "ARGS=--slow"}
