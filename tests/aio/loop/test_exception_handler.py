@@ -10,6 +10,7 @@ import re
 import signal
 import socket
 import sys
+import threading
 import warnings
 import weakref
 from collections.abc import Callable
@@ -314,6 +315,23 @@ async def test_debug_mode_refuses_calls_from_other_threads(loop: whorl.EventLoop
     ):
         with pytest.raises(RuntimeError, match="Non-thread-safe operation invoked on an event loop"):
             await loop.run_in_executor(None, call)
+
+
+def test_debug_mode_asks_the_thread_that_a_program_has_set(loop: whorl.EventLoop) -> None:
+    def run_by_hand() -> None:
+        """Do as nest_asyncio does, whose loops note their thread themselves."""
+        loop._thread_id = threading.get_ident()
+        try:
+            called.append(loop.call_soon(print))
+        finally:
+            loop._thread_id = None
+
+    called: list[asyncio.Handle] = []
+    loop.set_debug(True)
+    thread = threading.Thread(target=run_by_hand)
+    thread.start()
+    thread.join()
+    called[0].cancel()
 
 
 class TestSlowCallbacks:

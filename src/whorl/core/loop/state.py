@@ -243,7 +243,7 @@ class LoopState(AbstractLoop):
             raise RuntimeError("Event loop is closed")
 
     def _check_thread(self) -> None:
-        if self._thread_id is not None and self._last_run_thread != current_thread():
+        if self._thread_id is not None and self._thread_id != current_thread():
             raise RuntimeError(
                 "Non-thread-safe operation invoked on an event loop other than the current one"
             )
