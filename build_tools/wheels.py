@@ -166,10 +166,8 @@ def _twice(
     """Build a wheel from each copy; return it. Raises Failed if they differ."""
     made: list[Path] = []
     for copy in copies:
-        variables = environment | {"WHORL_BUILD": build}
-        if is_fresh and made:
-            variables["WHORL_CACHE"] = str(copy / "build")
-        made.append(_wheel(builder, build, copy, variables))
+        cache = {"WHORL_CACHE": str(copy / "build")} if is_fresh and made else {}
+        made.append(_wheel(builder, build, copy, environment | cache))
     if made[0].name != made[1].name or made[0].read_bytes() != made[1].read_bytes():
         raise Failed(f"two builds differ: {made[0]} and {made[1]}")
     print(f"{made[0].name}: the same bytes twice", flush=True)
@@ -183,7 +181,8 @@ def _wheel(builder: Command, build: str, copy: Path, environment: dict[str, str]
         shutil.rmtree(folder, ignore_errors=True)
     tools = os.pathsep.join((str(Path(sys.executable).parent), environment["PATH"]))
     pip = [*builder, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    _run([*pip, "--wheel-dir", str(raw), str(copy)], ROOT, environment | {"PATH": tools})
+    variables = environment | {"PATH": tools, "WHORL_BUILD": build}
+    _run([*pip, "--wheel-dir", str(raw), str(copy)], ROOT, variables)
     (wheel,) = raw.glob("*.whl")
     if build == "pure":
         return wheel

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import whorl
 from build_tools import wheels
 from build_tools.sources import ROOT
 
@@ -116,4 +117,5 @@ def test_pure_wheel_is_the_same_in_two_folders(tmp_path: Path, monkeypatch: pyte
     sdist = wheels._sdist(tmp_path, environment)
     copies = [wheels._unpacked(sdist, tmp_path / name) for name in ("one", "two/three")]
     made = [wheels._wheel([sys.executable], "pure", copy, environment) for copy in copies]
+    assert {wheel.name.partition("-")[2] for wheel in made} == {f"{whorl.__version__}-py3-none-any.whl"}
     assert made[0].read_bytes() == made[1].read_bytes()

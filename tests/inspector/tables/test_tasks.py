@@ -203,7 +203,7 @@ def test_tables_are_made_while_tasks_come_and_go() -> None:
 
     def look(loop: Any) -> None:
         try:
-            while len(counts) < 100 or max(counts) == 1:
+            while len(counts) < 20 or max(counts) == 1:
                 counts.append(len(tasks(loop)))
         except BaseException as error:
             errors.append(error)
