@@ -40,7 +40,7 @@ cdef class LoopState(AbstractLoop):
     cdef list _inbox
     cdef list _inbox_swap
     cdef Mutex _posting[1]
-    cdef list _former_recorders
+    cdef list _kept_for_readers
     cdef int _posted
     cdef readonly dict _async_handles
     cdef public int64_t _asyncs_made

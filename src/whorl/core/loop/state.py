@@ -71,7 +71,6 @@ class LoopState(AbstractLoop):
         "_events",
         "_events_waiting",
         "_follows_patch",
-        "_former_recorders",
         "_guards_posts",
         "_handles",
         "_host",
@@ -79,6 +78,7 @@ class LoopState(AbstractLoop):
         "_idle_ns",
         "_inbox",
         "_inbox_swap",
+        "_kept_for_readers",
         "_kernel",
         "_last_run_thread",
         "_may_sleep",
@@ -117,7 +117,7 @@ class LoopState(AbstractLoop):
         self._probe: Probe | None = None
         self._recorder: LoopRecorder | None = None
         # Without the GIL, another thread may be about to use a former recorder, or a former `_thread_id`.
-        self._former_recorders: list[Any] = []
+        self._kept_for_readers: list[Any] = []
         self._observed = False  # whether there is one of these two
         self._stopping = False
         self._thread_id: int | None = None  # the thread that runs the loop
@@ -189,7 +189,7 @@ class LoopState(AbstractLoop):
         """
         self._fold_alone()
         if not HAS_GIL:
-            self._former_recorders.append(self._recorder)
+            self._kept_for_readers.append(self._recorder)
         self._recorder = recorder
         self._note_observers()
         self._posted = SOMETHING  # so that `call_soon` looks closer
@@ -232,10 +232,10 @@ class LoopState(AbstractLoop):
         """Return the number of the calling thread; without the GIL, the loop keeps each such object."""
         number = current_thread()
         if not HAS_GIL:
-            for former in self._former_recorders:
-                if former == number:
-                    return former  # type: ignore[no-any-return]
-            self._former_recorders.append(number)
+            for kept in self._kept_for_readers:
+                if kept == number:
+                    return kept  # type: ignore[no-any-return]
+            self._kept_for_readers.append(number)
         return number
 
     def _check_closed(self) -> None:
