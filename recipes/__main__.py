@@ -73,6 +73,10 @@ class Recipe:
         """Return the packages that are not installed."""
         return [name for name in self.packages if not _is_installed(name.partition("[")[0])]
 
+    def servers(self) -> dict[str, str]:
+        """Return the servers that it needs, by the variables that say where they are."""
+        return {name: SERVERS[name] for name in self.variables if name in SERVERS}
+
 
 def _docstring(source: str) -> str:
     return ast.get_docstring(ast.parse(source)) or ""
@@ -102,7 +106,8 @@ def run(recipe: Recipe, addresses: Mapping[str, str]) -> None:
         words = [word.replace(PORT, port) for word in recipe.command]
         command = [sys.executable, *words[1:]] if words[0] == "python" else [sys.executable, "-m", *words]
         environment = {**os.environ, "PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}"}
-        environment.update({name: addresses[SERVERS[name]] for name in recipe.variables})
+        environment.update(recipe.variables)
+        environment.update({name: addresses[server] for name, server in recipe.servers().items()})
         output = Path(folder, "output")
         try:
             _follow(recipe, port, command, folder, environment, output)
@@ -172,14 +177,13 @@ def main() -> None:
     names = sys.argv[1:] or sorted(path.stem for path in FOLDER.glob("*.py") if path.name != "__main__.py")
     recipes = [Recipe.read(FOLDER / f"{name}.py") for name in names]
     able = [recipe for recipe in recipes if not recipe.lacks()]
-    needed = {SERVERS[name] for recipe in able for name in recipe.variables}
+    needed = {server for recipe in able for server in recipe.servers().values()}
     failures = 0
     with services.running(needed, Cores.of_this_machine()) as addresses:
         for recipe in recipes:
             began = time.monotonic()
-            absent = recipe.lacks() or [
-                SERVERS[name] for name in recipe.variables if SERVERS[name] not in addresses
-            ]
+            servers = recipe.servers().values()
+            absent = recipe.lacks() or [server for server in servers if server not in addresses]
             try:
                 outcome = f"left out: there is no {', '.join(absent)}" if absent else "ok"
                 if not absent:
