@@ -40,6 +40,11 @@ async def test_in_a_world(sim_world, tmp_path):
 async def test_fails_in_a_world(sim_world):
     assert sim_world.seed == 5
 
+@pytest.mark.sim(faults="none", allow={"leaks"})
+async def test_leaves(sim_world):
+    global kept
+    kept = await asyncio.start_server(print, "10.0.0.1", 80)
+
 def test_has_no_world(sim_world):
     with pytest.raises(AttributeError, match="async def"):
         sim_world.now()
@@ -66,7 +71,7 @@ def run(tmp_path: Path) -> Run:
 def test_tests_in_worlds_pass_and_fail(run: Run) -> None:
     code, output = run("-s")
     assert code == 1
-    assert "2 failed, 3 passed" in output
+    assert "2 failed, 4 passed" in output
     assert "SEED 0 True" in output
 
 

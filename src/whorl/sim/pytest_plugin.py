@@ -1,6 +1,7 @@
 """A plugin of pytest: options for `sim.test`, and tests that run in a world.
 
-A test that is a coroutine function and has the fixture `sim_world` runs in a world of one seed.
+A test that is a coroutine function and has the fixture `sim_world` runs in a world of one seed. The mark
+`sim` gives it options of `run`: `@pytest.mark.sim(faults="swarm", allow={"leaks"})`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Tell `sim.test` what the options say."""
+    config.addinivalue_line("markers", "sim(**options): options of whorl.sim.run for a test with sim_world")
     seed = config.getoption("--sim-seed")
     SETTINGS.seeds = config.getoption("--sim-seeds") if seed is None else [seed]
     SETTINGS.jobs = config.getoption("--sim-jobs")
@@ -73,7 +75,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object | None:
 
     seed = pyfuncitem.config.getoption("--sim-seed")
     chosen = SETTINGS.replay if SETTINGS.replay is not None else seed or 0
-    result = replay(main, chosen)
+    mark = pyfuncitem.get_closest_marker("sim")
+    result = replay(main, chosen, **(mark.kwargs if mark is not None else {}))
     if result.failed:
         word = shlex.quote(result.tape.token())
         command = f"pytest {shlex.quote(pyfuncitem.nodeid)} --sim-replay {word}"
