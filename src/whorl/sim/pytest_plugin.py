@@ -65,7 +65,7 @@ class InWorld(pytest.Function):
     """A test that a world runs. It is a plain function for other plugins that run coroutine functions."""
 
     def _getobj(self) -> Any:
-        found = super()._getobj()
+        found = super()._getobj()  # type: ignore[no-untyped-call]
         return _in_a_world(self, found) if inspect.iscoroutinefunction(found) else found
 
     def iter_markers_with_node(self, name: str | None = None) -> Iterator[tuple[Any, pytest.Mark]]:

@@ -184,6 +184,14 @@ def test_task_that_swallows_its_cancellation_is_found() -> None:
     assert text.endswith(") ended without CancelledError")
 
 
+def test_leak_does_not_hide_a_swallowed_cancellation() -> None:
+    async def main() -> None:
+        kept.append(socket.socket())
+        await swallows()
+
+    assert [found.kind for found in sim.run(main).findings] == ["leak", "swallowed"]
+
+
 def test_task_that_swallows_the_cancellation_at_the_end_of_the_run_is_no_finding() -> None:
     async def main() -> None:
         kept.append(asyncio.create_task(stubborn()))
@@ -217,14 +225,14 @@ def test_allowance_that_is_none_is_refused() -> None:
         sim.run(swallows, allow={"leak"})
 
 
-def test_leak_of_a_run_that_failed_is_a_remark() -> None:
+def test_leak_of_a_run_that_failed_is_not_told() -> None:
     async def main() -> None:
         kept.append(socket.socket())
         raise KeyError
 
     result = sim.run(main)
     assert [found.kind for found in result.findings] == ["exception"]
-    assert len(result.remarks) == 1
+    assert result.remarks == []
 
 
 def test_system_calls_are_refused_when_leaks_are_allowed() -> None:

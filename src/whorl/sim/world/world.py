@@ -280,6 +280,8 @@ class World(Turns, Conditions):
     def check_end(self) -> None:
         """Check what is left when the program and the main host's tasks have ended."""
         self.check_histories()
+        if self.findings:
+            return  # A program that fails cannot tidy.
         host = self.main
         left = open_descriptors(host.kernel.table, self._expected, host.loop._transports)
         self._check_remains("leak", "descriptors were not closed", "leaks", [*self.lost_sockets, *left])
@@ -288,12 +290,12 @@ class World(Turns, Conditions):
         self.cancelled.clear()
 
     def _check_remains(self, kind: str, text: str, allowance: str, remains: list[str]) -> None:
-        """Note what was left. It is no failure if the run may leave it, or has failed already."""
+        """Note what was left. It is no failure if the run may leave it."""
         if not remains:
             return
         more = [f"{len(remains) - _MOST} more"] if len(remains) > _MOST else []
         shown = f"{text}: {'; '.join([*remains[:_MOST], *more])}"
-        if allowance in self.allowed or self.findings:
+        if allowance in self.allowed:
             self.remark(f"{kind}: {shown}")
         else:
             self.find(kind, shown)
