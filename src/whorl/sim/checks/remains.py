@@ -17,14 +17,17 @@ if TYPE_CHECKING:
 LATE = SECOND
 
 
-def being_left(table: DescriptorTable, now: int) -> set[int]:
-    """Return the descriptors of connections that the peer closed a short time ago."""
-    return {fd for fd, file in table.files.items() if isinstance(file, StreamSocket) and _is_left(file, now)}
-
-
-def _is_left(file: StreamSocket, now: int) -> bool:
-    incoming = file.incoming
-    return incoming is not None and incoming.closed_at >= 0 and now - incoming.closed_at < LATE
+def being_left(table: DescriptorTable, transports: Any, now: int) -> set[int]:
+    """Return the descriptors of connections that the peer is closing, or closed a short time ago."""
+    left = set()
+    closing = {file for fd, file in table.files.items() if _is_closing(transports.get(fd))}
+    for fd, file in table.files.items():
+        incoming = file.incoming if isinstance(file, StreamSocket) else None
+        if incoming is None:
+            continue
+        if incoming.sender in closing or (incoming.closed_at >= 0 and now - incoming.closed_at < LATE):
+            left.add(fd)
+    return left
 
 
 def open_descriptors(table: DescriptorTable, known: Iterable[int], transports: Any) -> list[str]:

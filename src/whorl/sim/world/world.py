@@ -274,7 +274,8 @@ class World(Turns, Conditions):
     def note_end(self) -> None:
         """Note what the program has done when it ends: the rest is done to it."""
         host = self.main
-        self._expected = host.own_descriptors | being_left(host.kernel.table, self.timeline.now)
+        left = being_left(host.kernel.table, host.loop._transports, self.timeline.now)
+        self._expected = host.own_descriptors | left
         self._of_program = len(self.cancelled)
 
     def check_end(self) -> None:
@@ -287,7 +288,6 @@ class World(Turns, Conditions):
         self._check_remains("leak", "descriptors were not closed", "leaks", [*self.lost_sockets, *left])
         swallowed = swallowed_cancellations(self.cancelled[: self._of_program])
         self._check_remains("swallowed", "cancellations were swallowed", "swallowed", swallowed)
-        self.cancelled.clear()
 
     def _check_remains(self, kind: str, text: str, allowance: str, remains: list[str]) -> None:
         """Note what was left. It is no failure if the run may leave it."""
@@ -313,6 +313,7 @@ class World(Turns, Conditions):
             self._close_hosts()
             self.timeline.clear()
             self.conditions.clear()
+            self.cancelled.clear()
             # Break the circles that hold the loops and their tasks: those of later worlds count them.
             self.hosts = {}
             self.net.close()
