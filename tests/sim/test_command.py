@@ -29,6 +29,10 @@ async def main(world):
 async def calm():
     await asyncio.sleep(1)
 
+async def leaves():
+    global kept
+    kept = await asyncio.start_server(print, "10.0.0.1", 80)
+
 async def hashes():
     print("HASH", hash("text"))
 
@@ -177,3 +181,18 @@ def test_soak_keeps_the_report_of_a_finding(run: Run, tmp_path: Path) -> None:
     assert code == 1, output
     report = next((tmp_path / "kept").glob("finding-*.txt")).read_text()
     assert "the program's choice 'way' was 3" in report
+
+
+def test_leak_that_is_allowed_is_no_finding(run: Run) -> None:
+    code, output = run("run", "program.py::leaves", "--seeds", "3", "--allow", "leaks")
+    assert code == 0
+    assert "Remark, of 3 runs: leak: descriptors were not closed: " in output
+
+
+def test_replay_of_a_run_that_may_swallow_allows_it_too(run: Run) -> None:
+    code, output = run("run", "program.py::leaves", "--seeds", "1", "--allow", "swallowed")
+    assert code == 1
+    shown = re.search("whorl sim (replay .*)", output)
+    assert shown
+    assert shown[1].endswith(" program.py::leaves --allow swallowed")
+    assert run(*shlex.split(shown[1]))[0] == 1

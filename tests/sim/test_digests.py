@@ -22,7 +22,7 @@ Main = Callable[[Any], Coroutine[Any, Any, Any]]
 
 async def sets_of_tasks(world: Any) -> None:
     """Wait for sets of tasks, and write in the order in which they come out."""
-    left, right = await world_pipe()
+    left, right, other = await world_pipe()
     pending = {asyncio.create_task(asyncio.sleep(0.001, number)) for number in range(6)}
     while pending:
         done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
@@ -30,11 +30,12 @@ async def sets_of_tasks(world: Any) -> None:
             right.write(bytes([task.result()]))
     assert len(await left.readexactly(6)) == 6
     right.close()
+    other.close()
     await ended()
 
 
-async def world_pipe() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Return a reader of what a writer of another connection's end sends."""
+async def world_pipe() -> tuple[asyncio.StreamReader, asyncio.StreamWriter, asyncio.StreamWriter]:
+    """Return a reader of what a writer of another connection's end sends, and its own writer."""
     arrived: asyncio.Queue[asyncio.StreamReader] = asyncio.Queue()
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -47,17 +48,18 @@ async def world_pipe() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     server.close()
     reader = await arrived.get()
     ends[0].write_eof()
-    return reader, writer
+    return reader, writer, ends[0]
 
 
 async def jobs_and_chance(world: Any) -> None:
     """Send what jobs of threads and all sources of chance give."""
-    left, right = await world_pipe()
+    left, right, other = await world_pipe()
     for _ in range(5):
         value = await asyncio.to_thread(random.random)
         right.write(f"{value} {uuid.uuid4()} {uuid.uuid1()} {random.SystemRandom().random()}\n".encode())
         await left.readline()
     right.close()
+    other.close()
     await ended()
 
 

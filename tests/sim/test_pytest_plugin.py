@@ -40,19 +40,80 @@ async def test_in_a_world(sim_world, tmp_path):
 async def test_fails_in_a_world(sim_world):
     assert sim_world.seed == 5
 
+@pytest.mark.sim(faults="none", allow={"leaks"})
+async def test_leaves(sim_world):
+    global kept
+    kept = await asyncio.start_server(print, "10.0.0.1", 80)
+
 def test_has_no_world(sim_world):
     with pytest.raises(AttributeError, match="async def"):
         sim_world.now()
 """
 
 
+BESIDE_OTHERS = """
+import asyncio
+import sys
+import pytest
+from whorl import sim
+
+# Of the tests that run in a world, some have the marks of other plugins.
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+async def sleeps(world):
+    began = world.now()
+    await asyncio.sleep(1000)
+    assert 1000 <= world.now() - began < 1001
+
+@pytest.mark.anyio
+async def test_of_anyio():
+    await asyncio.sleep(0)
+
+@pytest.mark.asyncio
+async def test_of_asyncio():
+    await asyncio.sleep(0)
+
+@pytest.mark.anyio
+async def test_of_anyio_in_a_world(sim_world):
+    await sleeps(sim_world)
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("number", [1, 2])
+async def test_of_asyncio_in_a_world(sim_world, number):
+    await sleeps(sim_world)
+
+@pytest.mark.asyncio
+@sim.test(seeds=3)
+async def test_of_asyncio_with_seeds(world):
+    await sleeps(world)
+
+@pytest.mark.anyio
+@sim.test(seeds=3)
+async def test_of_anyio_with_seeds(world):
+    await sleeps(world)
+
+class TestMethods:
+    @pytest.fixture
+    def here(self):
+        self.number = 5
+
+    async def test_method(self, here, sim_world):
+        assert self.number == 5
+        await sleeps(sim_world)
+"""
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Run pytest on the tests above: its exit code and its output."""
-    (tmp_path / "test_it.py").write_text(TESTS, encoding="utf-8")
+    """Run pytest on tests, those above by default: its exit code and its output."""
 
-    def run(*options: str) -> tuple[int, str]:
-        plugins = ["-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "whorl.sim.pytest_plugin"]
+    def run(*options: str, tests: str = TESTS) -> tuple[int, str]:
+        (tmp_path / "test_it.py").write_text(tests, encoding="utf-8")
+        plugins = ["-p", "no:cacheprovider", "-p", "whorl.sim.pytest_plugin"]
+        plugins += ["-o", "asyncio_default_fixture_loop_scope=function", "-W", "error"]
         command = [sys.executable, "-m", "pytest", *plugins, *options]
         environment = {**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))}
         done = subprocess.run(
@@ -66,7 +127,7 @@ def run(tmp_path: Path) -> Run:
 def test_tests_in_worlds_pass_and_fail(run: Run) -> None:
     code, output = run("-s")
     assert code == 1
-    assert "2 failed, 3 passed" in output
+    assert "2 failed, 4 passed" in output
     assert "SEED 0 True" in output
 
 
@@ -99,3 +160,24 @@ def test_a_replay_that_is_none_is_refused(run: Run) -> None:
     code, output = run("--sim-replay", "1:calm:x:y")
     assert code == 4
     assert "--sim-replay: '1:calm:x:y' is no tape" in output
+
+
+@pytest.mark.parametrize("mode", ["strict", "auto"])
+def test_tests_of_anyio_and_pytest_asyncio_run_beside_those_in_worlds(run: Run, mode: str) -> None:
+    pytest.importorskip("anyio", reason="anyio is not installed")
+    pytest.importorskip("pytest_asyncio", reason="pytest-asyncio is not installed")
+    code, output = run(f"--asyncio-mode={mode}", tests=BESIDE_OTHERS)
+    assert code == 0, output
+    assert "8 passed" in output
+
+
+def test_processes_of_xdist_share_the_tests(run: Run) -> None:
+    pytest.importorskip("xdist", reason="pytest-xdist is not installed")
+    code, output = run("-n", "2", "--sim-jobs", "2", "-k", "chooses or in_a_world")
+    assert code == 1
+    assert "2 failed, 1 passed" in output
+    shown = re.search(r"pytest (test_it.py::test_chooses --sim-replay .*)", output)
+    assert shown
+    code, again = run("-n", "2", *shlex.split(shown[1]))
+    assert code == 1
+    assert "AssertionError" in again

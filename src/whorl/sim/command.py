@@ -27,6 +27,7 @@ from whorl.sim.running.shrink import Failure
 from whorl.sim.running.shrink import shrink as shrink_failure
 from whorl.sim.running.target import NotATarget, Target, targets_of
 from whorl.sim.running.testing import run_options
+from whorl.sim.world.world import ALLOWANCES
 
 STRATEGIES: dict[str, Any] = {"random": Random(), "pct": Pct(), "edge": Edge(), "delay": Delay()}
 
@@ -36,6 +37,9 @@ INTERRUPTED = 130  # the code that shells report for a program that Ctrl-C ended
 SOAK_BATCH = 2000
 
 FAULTS = click.option("--faults", type=click.Choice(list(PROFILES)), help="How often things go wrong.")
+ALLOW = click.option(
+    "--allow", multiple=True, type=click.Choice(sorted(ALLOWANCES)), help="What is no failure; repeatable."
+)
 STRATEGY = click.option("--strategy", type=click.Choice(list(STRATEGIES)), help="How seeds pick orders.")
 PROGRAM = click.argument("program", metavar="FILE.py[::NAME]")
 TAPE = click.argument("tape", metavar="TAPE_OR_SEED")
@@ -74,13 +78,17 @@ def _with_hash_seed(number: int) -> None:
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
 
 
-def _options(target: Target, faults: str | None, strategy: str | None) -> dict[str, Any]:
+def _options(
+    target: Target, faults: str | None, allow: tuple[str, ...], strategy: str | None = None
+) -> dict[str, Any]:
     """Return a program's own options, with those of the command line in their place."""
     options = dict(target.options)
     if faults is not None:
         options["faults"] = faults
     if strategy is not None:
         options["strategy"] = STRATEGIES[strategy]
+    if allow:
+        options["allow"] = allow
     return options
 
 
@@ -90,6 +98,7 @@ def _options(target: Target, faults: str | None, strategy: str | None) -> dict[s
 @click.option("--from", "first", type=click.IntRange(0), default=0, help="The first seed.")
 @click.option("--jobs", type=click.IntRange(1), help="So many processes share the seeds.")
 @FAULTS
+@ALLOW
 @STRATEGY
 @click.option("--seconds", type=float, help="Stop after so many real seconds.")
 @click.option("--stop-after", type=click.IntRange(1), help="Stop after so many failing seeds; 1.")
@@ -111,6 +120,7 @@ def run(
     seeds: int | None,
     first: int,
     faults: str | None,
+    allow: tuple[str, ...],
     strategy: str | None,
     folder: Path | None,
     summary: Path | None,
@@ -125,7 +135,7 @@ def run(
     _with_hash_seed(first if hashes is None else hashes)
     code = NO_FINDING
     for target in targets_of(program):
-        options = {"shrink_s": 30.0, "jobs": 1, **_options(target, faults, strategy)}
+        options = {"shrink_s": 30.0, "jobs": 1, **_options(target, faults, allow, strategy)}
         options |= {name: value for name, value in given.items() if value is not None}
         options["jobs"] = options["jobs"] or 1
         number = seeds or options.get("seeds", 200)
@@ -187,14 +197,22 @@ def _open(text: str) -> Tape | int:
 @TAPE
 @PROGRAM
 @FAULTS
+@ALLOW
 @STRATEGY
 @click.option("--trace", "path", type=click.Path(path_type=Path), help="Write the trace of the run there.")
 @_usage
-def replay(tape: str, program: str, faults: str | None, strategy: str | None, path: Path | None) -> None:
+def replay(
+    tape: str,
+    program: str,
+    faults: str | None,
+    allow: tuple[str, ...],
+    strategy: str | None,
+    path: Path | None,
+) -> None:
     """Run a program again, from a seed, a tape or the word for a tape in a report."""
     opened = _open(tape)
     target = _one(program)
-    options = run_options(_options(target, faults, strategy))
+    options = run_options(_options(target, faults, allow, strategy))
     result = run_once(target.main, seed=opened, keeps_calls=path is not None, **options)
     if path is not None:
         traces.write_trace(result, path)
@@ -217,14 +235,17 @@ def replay(tape: str, program: str, faults: str | None, strategy: str | None, pa
 @TAPE
 @PROGRAM
 @FAULTS
+@ALLOW
 @click.option("--seconds", type=float, default=30.0, help="The most real seconds that it takes; 30.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the tape there.")
 @_usage
-def shrink(tape: str, program: str, faults: str | None, seconds: float, out: Path | None) -> None:
+def shrink(
+    tape: str, program: str, faults: str | None, allow: tuple[str, ...], seconds: float, out: Path | None
+) -> None:
     """Make a failing run small: as few decisions as possible, and small ones."""
     opened = _open(tape)
     target = _one(program)
-    options = run_options(_options(target, faults, None))
+    options = run_options(_options(target, faults, allow))
     result = run_once(target.main, seed=opened, **options)
     if not result.failed:
         click.echo("The run has no finding.")
@@ -307,9 +328,16 @@ def limits() -> None:
 @click.option("--jobs", type=click.IntRange(1), default=1, help="So many processes share the seeds.")
 @click.option("--batch", type=click.IntRange(1), default=SOAK_BATCH, hidden=True, help="Seeds of a batch.")
 @FAULTS
+@ALLOW
 @_usage
 def soak(
-    folder: Path, program: str | None, seconds: float, jobs: int, batch: int, faults: str | None
+    folder: Path,
+    program: str | None,
+    seconds: float,
+    jobs: int,
+    batch: int,
+    faults: str | None,
+    allow: tuple[str, ...],
 ) -> None:
     """Run a program for a long time; go on with the next seed where the last soak in DIR has ended.
 
@@ -317,11 +345,12 @@ def soak(
     finding. Without a program it is the one of the last soak.
     """
     state_file = folder / "soak.json"
-    state: dict[str, Any] = {"program": program, "next": 0, "found": [], "faults": faults}
+    state: dict[str, Any] = {"program": program, "next": 0, "found": [], "faults": faults, "allow": []}
     if state_file.exists():
         state |= json.loads(state_file.read_text(encoding="utf-8"))
         state["program"] = program or state["program"]
         state["faults"] = faults or state["faults"]
+    state["allow"] = list(allow) or state["allow"]
     if state["program"] is None:
         raise click.UsageError("name a program: nothing has run in this folder yet")
     targets_of(state["program"])
@@ -344,6 +373,7 @@ def _soak_batch(folder: Path, state: dict[str, Any], rest: float, jobs: int, bat
     command = [sys.executable, "-m", "whorl", "sim", "run", state["program"]]
     if state["faults"]:
         command += ["--faults", state["faults"]]
+    command += [f"--allow={name}" for name in state["allow"]]
     many = ["--from", str(first), "--seeds", str(batch), "--stop-after", str(batch), "--jobs", str(jobs)]
     many += ["--seconds", str(rest), "--shrink", "0", "--summary", str(summary)]
     done = subprocess.run([*command, *many], capture_output=True, text=True, check=False)

@@ -98,6 +98,12 @@ class ParallelThreads(Unsimulated):
     )
 
 
+class Subinterpreter(Unsimulated):
+    """A world was to be opened in an interpreter that is not the process's first one."""
+
+    advice = "Run it in the main interpreter: what a world replaces and refuses belongs to the whole process."
+
+
 class RunEnded(Exception):
     """Raised out of a world that cannot go on."""
 

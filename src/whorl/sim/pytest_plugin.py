@@ -1,13 +1,15 @@
 """A plugin of pytest: options for `sim.test`, and tests that run in a world.
 
-A test that is a coroutine function and has the fixture `sim_world` runs in a world of one seed.
+A test that is a coroutine function and has the fixture `sim_world` runs in a world of one seed. The mark
+`sim` gives it options of `run`: `@pytest.mark.sim(faults="swarm", allow={"leaks"})`.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import shlex
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import pytest
@@ -33,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Tell `sim.test` what the options say."""
+    config.addinivalue_line("markers", "sim(**options): options of whorl.sim.run for a test with sim_world")
     seed = config.getoption("--sim-seed")
     SETTINGS.seeds = config.getoption("--sim-seeds") if seed is None else [seed]
     SETTINGS.jobs = config.getoption("--sim-jobs")
@@ -58,29 +61,62 @@ class _Later:
         raise AttributeError("the test has no world: write it as a coroutine function (async def)")
 
 
+class InWorld(pytest.Function):
+    """A test that a world runs. It is a plain function for other plugins that run coroutine functions."""
+
+    def _getobj(self) -> Any:
+        found = super()._getobj()  # type: ignore[no-untyped-call]
+        return _in_a_world(self, found) if inspect.iscoroutinefunction(found) else found
+
+    def iter_markers_with_node(self, name: str | None = None) -> Iterator[tuple[Any, pytest.Mark]]:
+        """Yield the marks of the test, without those that ask other plugins to run it."""
+        for node, mark in super().iter_markers_with_node(name):
+            if mark.name not in ("anyio", "asyncio"):
+                yield node, mark
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object | None:
-    """Run a coroutine function that has the fixture in its world."""
-    __tracebackhide__ = True
-    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    names = [name for name, value in arguments.items() if isinstance(value, _Later)]
-    function = pyfuncitem.obj
-    if not names or not inspect.iscoroutinefunction(function):
+def pytest_pycollect_makeitem(collector: Any, name: str, obj: Any) -> list[InWorld] | None:
+    """Collect coroutine functions that have the fixture `sim_world`, and the tests of `sim.test`."""
+    if not collector.istestfunction(obj, name):
         return None
+    has_world = inspect.iscoroutinefunction(obj) and "sim_world" in inspect.signature(obj).parameters
+    if not has_world and not hasattr(obj, "sim_main"):
+        return None
+    return [
+        InWorld.from_parent(
+            each.parent,
+            name=each.name,
+            callspec=getattr(each, "callspec", None),
+            fixtureinfo=each._fixtureinfo,
+            keywords=each.keywords,
+            originalname=each.originalname,
+        )
+        for each in collector._genfunctions(name, obj)
+    ]
 
-    async def main(world: Any) -> None:
-        await function(**arguments | dict.fromkeys(names, world))
 
-    seed = pyfuncitem.config.getoption("--sim-seed")
-    chosen = SETTINGS.replay if SETTINGS.replay is not None else seed or 0
-    result = replay(main, chosen)
-    if result.failed:
-        word = shlex.quote(result.tape.token())
-        command = f"pytest {shlex.quote(pyfuncitem.nodeid)} --sim-replay {word}"
-        raise SimulationFailed(f"{result.findings[0]}\nReplay it with:\n  {command}") from result.findings[
-            0
-        ].exception
-    return True
+def _in_a_world(item: pytest.Function, function: Callable[..., Any]) -> Callable[..., None]:
+    """Return a function that runs a coroutine function in a world."""
+
+    @functools.wraps(function)
+    def run(**arguments: Any) -> None:
+        __tracebackhide__ = True
+
+        async def main(world: Any) -> None:
+            await function(**{**arguments, "sim_world": world})
+
+        seed = item.config.getoption("--sim-seed")
+        mark = item.get_closest_marker("sim")
+        chosen = SETTINGS.replay if SETTINGS.replay is not None else seed or 0
+        result = replay(main, chosen, **(mark.kwargs if mark is not None else {}))
+        if result.failed:
+            word = shlex.quote(result.tape.token())
+            first = result.findings[0]
+            command = f"pytest {shlex.quote(item.nodeid)} --sim-replay {word}"
+            raise SimulationFailed(f"{first}\nReplay it with:\n  {command}") from first.exception
+
+    return run
 
 
 @pytest.hookimpl(wrapper=True)

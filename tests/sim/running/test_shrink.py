@@ -58,6 +58,16 @@ def test_values_become_as_low_as_they_can() -> None:
     assert small.tape.decisions == {("choice/a", 0): 13}
 
 
+def test_two_decisions_become_one_that_does_the_work_of_both() -> None:
+    async def main(world: sim.World) -> None:
+        await asyncio.sleep(0)
+        assert world.choose(20, "a") + world.choose(20, "b") < 9
+
+    failure = sim.Failure.of(sim.run(main, seed=sim.Tape(0, {("choice/a", 0): 4, ("choice/b", 0): 5})), {})
+    search = passes._Search(main, failure, budget_s=20, runs=1000)
+    assert passes._reduced(search, failure, search.ends).tape.decisions == {("choice/a", 0): 9}
+
+
 def test_no_more_runs_are_made_than_allowed() -> None:
     small = sim.shrink(programs.chooses_seven, failure_of(programs.chooses_seven), runs=3)
     assert small.runs == 3

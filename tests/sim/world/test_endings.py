@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 
 import pytest
 
+import whorl
 from tests.sim.conftest import Run
 from whorl import sim
 from whorl.sim.errors import ParallelThreads
@@ -25,6 +27,30 @@ def test_python_with_parallel_threads_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
     with pytest.raises(ParallelThreads, match="PYTHON_GIL=1"):
         sim.run(asyncio.sleep)
+
+
+@pytest.mark.skipif(whorl.compiled, reason="a subinterpreter refuses the import of compiled modules")
+def test_subinterpreter_is_refused() -> None:
+    inside = f"""
+import sys
+sys.path[:] = {sys.path!r}
+import asyncio
+from whorl import sim
+try:
+    sim.run(asyncio.sleep)
+except RuntimeError as error:
+    print(type(error).__name__, error)
+"""
+    program = f"""
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+print(interpreters.run_string(interpreters.create(), {inside!r}))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "Subinterpreter a world was opened in a subinterpreter, at " in done.stdout
+    assert "Run it in the main interpreter" in done.stdout
 
 
 def test_interrupt_ends_the_run_and_leaves_no_world() -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import socket
 from typing import TYPE_CHECKING, Any
 
-from whorl.sim.files.epoll import Epoll
-from whorl.sim.files.file import Counter
-from whorl.sim.files.sockets import SocketFile
+from whorl.sim.files.sockets import SocketFile, StreamSocket
+from whorl.sim.wire.timeline import SECOND
 
 if TYPE_CHECKING:
     import asyncio
@@ -15,40 +13,57 @@ if TYPE_CHECKING:
 
     from whorl.sim.files.file import DescriptorTable, File
 
-_MOST = 5
+#: A program has so much time to close a connection after its peer, in nanoseconds.
+LATE = SECOND
 
 
-def open_descriptors(table: DescriptorTable, own: Iterable[int]) -> list[str]:
-    """Return a line for each descriptor that a program left open; `own` are those of the loop itself."""
-    known = set(own)
-    left = [
-        f"descriptor {fd}, {_shown(file)}"
+def being_left(table: DescriptorTable, transports: Any, now: int) -> set[int]:
+    """Return the descriptors of connections that the peer is closing, or closed a short time ago."""
+    left = set()
+    closing = {file for fd, file in table.files.items() if _is_closing(transports.get(fd))}
+    for fd, file in table.files.items():
+        incoming = file.incoming if isinstance(file, StreamSocket) else None
+        if incoming is None:
+            continue
+        if incoming.sender in closing or (incoming.closed_at >= 0 and now - incoming.closed_at < LATE):
+            left.add(fd)
+    return left
+
+
+def open_descriptors(table: DescriptorTable, known: Iterable[int], transports: Any) -> list[str]:
+    """Return a text for each descriptor that is open, is not known, and is not being closed."""
+    return [
+        f"{fd}, {_shown(file)}"
         for fd, file in sorted(table.files.items())
-        if fd not in known and not isinstance(file, (Epoll, Counter)) and not _is_pair(file)
+        if fd not in known and not _is_closing(transports.get(fd))
     ]
-    if len(left) > _MOST:
-        left[_MOST:] = [f"{len(left) - _MOST} more descriptors"]
-    return [f"{each}, was not closed" for each in left]
 
 
-def _is_pair(file: File) -> bool:
-    """Return whether it is a nameless UNIX socket: loops wake themselves by a pair of those."""
-    if not isinstance(file, SocketFile) or file.family != socket.AF_UNIX:
+def _is_closing(transport: Any) -> bool:
+    """Return whether a transport, or the TLS above it, is being closed."""
+    if transport is None:
         return False
-    return not file.name and not file.peer()
+    return transport.is_closing() or bool(getattr(transport.get_protocol(), "_closing", False))
 
 
 def _shown(file: File) -> str:
     if not isinstance(file, SocketFile):
         return f"a {type(file).__name__}"
     peer = file.peer()
-    return f"a socket at {file.name!r}" + (f", connected to {peer!r}" if peer is not None else "")
+    return f"a socket at {file.name!r}" + (f", connected to {peer!r}" if peer else "")
 
 
 def swallowed_cancellations(tasks: Iterable[asyncio.Task[Any]]) -> list[str]:
-    """Return a line for each task that was cancelled, and ended as if it had not been."""
-    return [
-        f"task {task.get_name()!r} was cancelled, and ended without CancelledError"
-        for task in tasks
+    """Return a text for each task that was cancelled, and ended as if it had not been."""
+    swallowed = [
+        task
+        for task in dict.fromkeys(tasks)
         if task.done() and not task.cancelled() and task.exception() is None and task.cancelling()
     ]
+    return [f"task {task.get_name()!r}{_place(task)} ended without CancelledError" for task in swallowed]
+
+
+def _place(task: asyncio.Task[Any]) -> str:
+    """Return which function a task ran, and where it stands."""
+    code = getattr(task.get_coro(), "cr_code", None)
+    return "" if code is None else f" ({code.co_qualname} at {code.co_filename}:{code.co_firstlineno})"

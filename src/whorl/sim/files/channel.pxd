@@ -24,6 +24,7 @@ cdef class Channel:
     cdef int64_t _since
     cdef readonly bytearray arrived
     cdef readonly int64_t capacity
+    cdef public int64_t closed_at
     cdef readonly bint end_sent
     cdef readonly bint ended
     cdef readonly int64_t in_flight

@@ -56,6 +56,7 @@ class Channel:
         "_since",
         "arrived",
         "capacity",
+        "closed_at",
         "end_sent",
         "ended",
         "in_flight",
@@ -84,6 +85,7 @@ class Channel:
         self.capacity = capacity
         self.arrived = bytearray()
         self.in_flight = 0
+        self.closed_at = -1  # when the sender has closed its descriptor
         self.taken = 0  # how many bytes were read in all
         self.end_sent = False
         self.ended = False  # the end has arrived

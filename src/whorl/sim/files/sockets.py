@@ -345,6 +345,7 @@ class StreamSocket(SocketFile):
                 self.has_ended = True
                 outgoing.send_end()
         outgoing.sender = None
+        outgoing.closed_at = self.machine.now()
         self.is_connected = False
 
     def _abort(self, outgoing: Channel) -> None:

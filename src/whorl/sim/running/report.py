@@ -83,10 +83,12 @@ class Report:
         if self.command:
             return self.command.format(tape=shlex.quote(word))
         target = target_of(self.main)
+        allow = sorted(first.options.get("allow", ()))
         if target is None:
-            return f"sim.replay(main, {word!r}{f', faults={faults!r}' if faults else ''})"
-        rates = f" --faults {faults}" if faults else ""
-        return f"whorl sim replay {shlex.quote(word)} {shlex.quote(target)}{rates}"
+            given = [f"faults={faults!r}"] * bool(faults) + [f"allow={allow}"] * bool(allow)
+            return f"sim.replay({', '.join(['main', repr(word), *given])})"
+        given = [f" --faults {faults}"] * bool(faults) + [f" --allow {name}" for name in allow]
+        return f"whorl sim replay {shlex.quote(word)} {shlex.quote(target)}{''.join(given)}"
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FunctionType
@@ -16,10 +17,10 @@ from whorl.sim.chance.decisions import Decisions, Moment, Place, Scheduler
 from whorl.sim.chance.faults import Faults
 from whorl.sim.chance.strategies import taking_turns
 from whorl.sim.chance.tape import Tape, hash_seed, tape_of
-from whorl.sim.errors import Diverged, ParallelThreads, RunEnded, Unsimulated
+from whorl.sim.errors import Diverged, ParallelThreads, RunEnded, Subinterpreter, Unsimulated
 from whorl.sim.patches.installed import Patches, running
 from whorl.sim.wire.timeline import SECOND
-from whorl.sim.world.world import Finding, World
+from whorl.sim.world.world import ALLOWANCES, Finding, World
 
 T = TypeVar("T")
 
@@ -28,6 +29,18 @@ Main = Callable[..., Coroutine[Any, Any, T]]
 
 #: How long the main host may take to end its tasks after `main`, in virtual seconds.
 ENDING_S = 300.0
+
+
+def _is_main_interpreter() -> bool:
+    """Return whether this is the interpreter that the process began with."""
+    for name in ("_interpreters", "_xxsubinterpreters"):  # from Python 3.13 on, and before
+        with suppress(ImportError):
+            module = importlib.import_module(name)
+            return bool(module.get_current() == module.get_main())
+    return True
+
+
+_IN_MAIN_INTERPRETER = _is_main_interpreter()
 
 
 class SimulationFailed(AssertionError):
@@ -78,7 +91,7 @@ def run(
     real_s: float = 60.0,
     patches: Patches = Patches.ALL,
     tls: str = "seeded",
-    allow: frozenset[str] = frozenset(),
+    allow: Iterable[str] = (),
     keeps_calls: bool = False,
     thinned: float = 0.0,
     asks: bool = False,
@@ -88,8 +101,9 @@ def run(
     `main` is a coroutine function that takes the world, or nothing. `seed` decides all that asyncio leaves
     open; a tape repeats a run. `faults` are rates, or the name of a profile: none, calm, light, rough, swarm.
     Times are in seconds: `limit_s` virtual, `real_s` real. `tls` is "seeded", or "real": the digest then
-    takes only the sizes of what is sent. Raises RuntimeError inside another world, and TypeError for a `main`
-    that is no coroutine function.
+    takes only the sizes of what is sent. `allow` names what is no failure: "files", "leaks", "swallowed" or
+    "threads". Raises ValueError for another name there, RuntimeError inside another world, and TypeError for
+    a `main` that is no coroutine function.
     """
     tape = seed if isinstance(seed, Tape) else None
     if tape is not None:
@@ -156,7 +170,7 @@ def open_world(
     *,
     faults: Faults | str = "calm",
     patches: Patches = Patches.ALL,
-    allow: frozenset[str] = frozenset(),
+    allow: Iterable[str] = (),
     tls: str = "seeded",
     drives_main: bool = False,
     **limits: Any,
@@ -165,14 +179,19 @@ def open_world(
 
     `world.main.loop` is the loop to run, by `run_until_complete` or by a test framework. While it sleeps, the
     world goes on. `limits` are `limit_s`, `turns` and `real_s`. Raises RuntimeError inside another world, and
-    ParallelThreads in a Python without the interpreter's lock.
+    ParallelThreads in a Python without the interpreter's lock, and Subinterpreter in a subinterpreter.
     """
+    allowed = frozenset(allow)
+    if unknown := allowed - ALLOWANCES:
+        raise ValueError(f"allow has {min(unknown)!r}; it may have {', '.join(sorted(ALLOWANCES))}")
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         raise ParallelThreads("a world was opened without the interpreter's lock")
+    if not _IN_MAIN_INTERPRETER:
+        raise Subinterpreter("a world was opened in a subinterpreter")
     decisions = seed if isinstance(seed, Decisions) else Decisions(seed)
     world = World.__new__(World)
     world.decisions = decisions
-    world.allowed = allow
+    world.allowed = allowed
     with running(world, patches, tls):
         world.__init__(decisions, faults=faults, drives_main=drives_main, **limits)  # type: ignore[misc]
         world.digest.takes_lengths = tls == "real"
@@ -204,6 +223,7 @@ def _live(world: World, main: Main[T], takes_world: bool) -> T | None:
             else:
                 value = task.result()
         if task.done():
+            world.note_end()
             _wind_down(world)
             world.check_end()
     except RunEnded as error:

@@ -22,11 +22,14 @@ THINNED = (0.5, 0.7, 0.8, 0.9)
 
 #: The most seeds that the sparse search tries, and its part of the time.
 SPARSE_RUNS = 4000
-SPARSE_PART = 0.4
+SPARSE_PART = 0.6
 
 #: So few decisions are readable: then the sparse search ends. So many of its failures go through the passes.
 FEW = 2
 KEPT = 4
+
+#: Of so many decisions at most, others are asked to do the work of each.
+MERGED = 8
 
 Decided = Mapping[Place, int]
 
@@ -190,7 +193,22 @@ def lower_values(decided: Decided) -> Iterator[Decided]:
                 yield {**decided, place: lower}
 
 
+def let_others_do(decided: Decided) -> Iterator[Decided]:
+    """Drop each of a few decisions, and let another one do its work: by a little more or less, or by both.
+
+    Two delays may do only together what a longer one does alone.
+    """
+    if len(decided) > MERGED:
+        return
+    for dropped, lost in reversed(list(decided.items())):
+        rest = _without(decided, {dropped})
+        for place, value in rest.items():
+            for other in dict.fromkeys((value + lost, value + 1, value - 1, value + 2, 2 * value)):
+                if 0 < other != value:
+                    yield {**rest, place: other}
+
+
 #: Proposes smaller sets of decisions.
 Pass = Callable[[Decided], Iterator[Decided]]
 
-PASSES: tuple[Pass, ...] = (drop_groups, drop_parts, drop_one, lower_values)
+PASSES: tuple[Pass, ...] = (drop_groups, drop_parts, drop_one, lower_values, let_others_do)

@@ -48,13 +48,13 @@ class Surroundings(Protocol):
     names: Names
     hosts: Any
     has_ended: bool
+    lost_sockets: list[str]
     main: Any
     programs: dict[str, Any]
 
     def find(self, kind: str, text: str, *, host: str = "") -> None: ...
     def acting_as(self, host: Any) -> AbstractContextManager[None]: ...
     def note(self, text: str, **fields: Any) -> None: ...
-    def remark(self, text: str) -> None: ...
     def blocked(self, host: Any, seconds: float) -> None: ...
     def unhandled(self, host: Any, context: dict[str, Any]) -> None: ...
     def sleep_in(self, host: Any, timeout_ns: int) -> None: ...
@@ -124,9 +124,9 @@ class Host(HostTurns):
             self.loop = SimLoop(self)
             self.epoll = self.kernel.epoll
             self.driver = Driver(self.loop) if self.is_driven else None
-            self.own_descriptors = frozenset(self.kernel.table.files)  # of the loop
             self.loop.keep_clock()
             self.plan()
+            self.own_descriptors = frozenset(self.kernel.table.files)  # of the loop
             if self._boot is not None:
                 self.main_task = self.spawn(self._boot, self)
 
@@ -347,7 +347,7 @@ class Host(HostTurns):
 
     def lost_socket(self, sock: Any) -> None:
         """Note a socket that was not closed."""
-        self.world.remark(f"{self.name}: a socket was not closed: {sock!r}")
+        self.world.lost_sockets.append(repr(sock))
 
     def close(self) -> None:
         """Close the loops of all lives; the world has ended."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from whorl.sim.chance.decisions import mixed
 from whorl.sim.chance.faults import Cpu, Faults, drawn
 from whorl.sim.checks.conditions import Conditions
-from whorl.sim.checks.remains import open_descriptors, swallowed_cancellations
+from whorl.sim.checks.remains import being_left, open_descriptors, swallowed_cancellations
 from whorl.sim.errors import Deadlock, Unsimulated
 from whorl.sim.process.digest import Digest
 from whorl.sim.wire.names import Names
@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 
     from whorl.sim.chance.decisions import Decisions
     from whorl.sim.process.program import ProgramMain
+
+#: What a run may do: write real files, start threads, leave descriptors open, swallow cancellations.
+ALLOWANCES = frozenset({"files", "leaks", "swallowed", "threads"})
+
+#: So many of the remains of one kind are shown.
+_MOST = 5
 
 #: What asyncio tells the exception handler when a process has no descriptors left; then it tries again.
 _REFUSED_ACCEPT = "socket.accept() out of system resource"
@@ -52,7 +58,7 @@ class Finding:
     """Something that went wrong in a run."""
 
     #: "exception", "unhandled", "deadlock", "livelock", "outoftime", "limit", "always", "eventually",
-    #: "linearizable", "killed"
+    #: "linearizable", "killed", "leak", "swallowed"
     kind: str
     text: str
     host: str = ""
@@ -104,6 +110,7 @@ class World(Turns, Conditions):
         self.pace = Cpu(decisions, self.faults.cpu)
         self._set_up_conditions()
         self.cancelled: list[asyncio.Task[Any]] = []  # on which `cancel` was called
+        self.lost_sockets: list[str] = []  # that were collected before they were closed
         self.allowed: frozenset[str] = getattr(self, "allowed", frozenset())
         self._identities = 0
         self._tasks = 0
@@ -264,14 +271,34 @@ class World(Turns, Conditions):
         gc.collect(0)
         host.spent = spent
 
+    def note_end(self) -> None:
+        """Note what the program has done when it ends: the rest is done to it."""
+        host = self.main
+        left = being_left(host.kernel.table, host.loop._transports, self.timeline.now)
+        self._expected = host.own_descriptors | left
+        self._of_program = len(self.cancelled)
+
     def check_end(self) -> None:
         """Check what is left when the program and the main host's tasks have ended."""
         self.check_histories()
+        if self.findings:
+            return  # A program that fails cannot tidy.
         host = self.main
-        lines = [f"{host.name}: {line}" for line in open_descriptors(host.kernel.table, host.own_descriptors)]
-        for line in [*lines, *swallowed_cancellations(self.cancelled)]:
-            self.remark(line)
-        self.cancelled.clear()
+        left = open_descriptors(host.kernel.table, self._expected, host.loop._transports)
+        self._check_remains("leak", "descriptors were not closed", "leaks", [*self.lost_sockets, *left])
+        swallowed = swallowed_cancellations(self.cancelled[: self._of_program])
+        self._check_remains("swallowed", "cancellations were swallowed", "swallowed", swallowed)
+
+    def _check_remains(self, kind: str, text: str, allowance: str, remains: list[str]) -> None:
+        """Note what was left. It is no failure if the run may leave it."""
+        if not remains:
+            return
+        more = [f"{len(remains) - _MOST} more"] if len(remains) > _MOST else []
+        shown = f"{text}: {'; '.join([*remains[:_MOST], *more])}"
+        if allowance in self.allowed:
+            self.remark(f"{kind}: {shown}")
+        else:
+            self.find(kind, shown)
 
     def _close_hosts(self) -> None:
         for host in self.hosts.values():
@@ -286,6 +313,7 @@ class World(Turns, Conditions):
             self._close_hosts()
             self.timeline.clear()
             self.conditions.clear()
+            self.cancelled.clear()
             # Break the circles that hold the loops and their tasks: those of later worlds count them.
             self.hosts = {}
             self.net.close()
