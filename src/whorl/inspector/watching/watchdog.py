@@ -218,20 +218,18 @@ class Watchdog:
             known.close()
         self._start_thread()
         number = id(loop)
-
-        def forget(reference: Any) -> None:
-            """Let go of a loop before its memory is freed."""
-            watched = self._watched.get(number)
-            if watched is not None and watched.reference is reference:
-                del self._watched[number]
-                looks.unwatch(watched.place)
-                watched.last_place, watched.place = watched.place, -1
-                self._gone.append((watched, time.monotonic_ns()))  # The next look ends its stall.
-
-        watched = WatchedLoop(loop, thread, forget)
+        watched = WatchedLoop(loop, thread, lambda reference: self._let_go(number, reference))
         watched.latest = self._looker.usage(watched)
         self._watched[number] = watched
         watched.place = self._place_of(loop, thread)
+
+    def _let_go(self, number: int, reference: Any) -> None:
+        """Let go of a loop that is closed, or whose memory will be freed."""
+        watched = self._watched.get(number)
+        if watched is not None and watched.reference is reference and self._watched.pop(number, None):
+            looks.unwatch(watched.place)
+            watched.last_place, watched.place = watched.place, -1
+            self._gone.append((watched, time.monotonic_ns()))  # The next look ends its stall.
 
     def _place_of(self, loop: Loop | None, thread: int | None) -> int:
         return -1 if loop is None or thread is None or not self._is_native else looks.watch(loop, thread)
@@ -277,6 +275,8 @@ class Watchdog:
                 loop = watched.reference()
                 if loop is not None:
                     is_awake |= self._looker.look_at(watched, loop, 0)
+                    if loop.is_closed():
+                        self._let_go(id(loop), watched.reference)
                 del loop  # A loop that nobody uses any more ends where it would without a watchdog.
             if self._has_notes:
                 looks.clear_recorded()
