@@ -3,7 +3,8 @@
     python -m tests.aio.refused_memory NAME FIRST LAST STEP
 
 Each operation of this name runs once for each number: its allocations fail from that one on, one of them or
-all. It may fail, but it must leave no descriptor open, and its loop must still work. No closures and no
+all. It may fail, but it must leave no descriptor open, and its loop must still work. So must the inspector's
+threads if `WHORL_INSPECT` is set. No closures and no
 comprehensions run meanwhile: some versions of CPython crash if they get no memory for a function.
 """
 
@@ -17,6 +18,7 @@ import logging
 import os
 import socket
 import sys
+import threading
 import warnings
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -377,6 +379,8 @@ def main(name: str, *numbers: str) -> None:
             gc.collect()
             left = open_descriptors() - before
             assert not left, {fd: os.readlink(f"/proc/self/fd/{fd}") for fd in left}
+    if inspector.current() is not None:
+        assert {"whorl-watchdog", "whorl-inspector"} <= {thread.name for thread in threading.enumerate()}
     print("done", flush=True)
     os._exit(0)  # without waiting for threads
 

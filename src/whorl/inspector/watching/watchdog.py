@@ -33,6 +33,7 @@ LOOKS_PER_THRESHOLD = 4
 SHORTEST_INTERVAL_NS = 5_000_000
 LONGEST_INTERVAL_NS = 250_000_000
 END_WAIT = 2.0  # seconds that `stop` waits for the thread
+RETRY_WAIT = 0.02  # seconds after which the thread goes on that had no memory
 
 logger = logging.getLogger("whorl.inspector")
 
@@ -243,17 +244,23 @@ class Watchdog:
         self._looker.times = threads.Times(self._looker.thread_number)
         while self._is_on and self._end is end:
             try:
-                is_awake = self.look()
-            except Exception:
-                logger.exception("The watchdog could not look at the loops")
-                is_awake = False
-            with self._look_ended:
-                self._looks += 1
-                self._look_ended.notify_all()
-            self._looker.pause_ns = self._interval_ns * (1 if is_awake else 2)
-            end.acquire(timeout=self._looker.pause_ns / 1e9)
+                self._look_and_pause(end)
+            except Exception:  # The log failed as well, or there is no memory for a number.
+                time.sleep(RETRY_WAIT)
         if self._is_native:
             looks.beat(0)
+
+    def _look_and_pause(self, end: Any) -> None:
+        try:
+            is_awake = self.look()
+        except Exception:
+            is_awake = False
+            logger.exception("The watchdog could not look at the loops")
+        with self._look_ended:
+            self._looks += 1
+            self._look_ended.notify_all()
+        self._looker.pause_ns = self._interval_ns * (1 if is_awake else 2)
+        end.acquire(timeout=self._looker.pause_ns / 1e9)
 
     def look(self) -> bool:
         """Look at all loops once; return whether one of them is awake. Any thread may call this."""
@@ -267,10 +274,6 @@ class Watchdog:
             self._has_notes = False
             self._take_notes()
             is_awake = False
-            while self._gone:
-                watched, gone_ns = self._gone.popleft()
-                self._looker.look_at(watched, None, gone_ns)
-                watched.close()
             for watched in list(self._watched.values()):
                 loop = watched.reference()
                 if loop is not None:
@@ -278,6 +281,10 @@ class Watchdog:
                     if loop.is_closed():
                         self._let_go(id(loop), watched.reference)
                 del loop  # A loop that nobody uses any more ends where it would without a watchdog.
+            while self._gone:
+                watched, gone_ns = self._gone.popleft()
+                self._looker.look_at(watched, None, gone_ns)
+                watched.close()
             if self._has_notes:
                 looks.clear_recorded()
             self.reports.log_the_rest()
