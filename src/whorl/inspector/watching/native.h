@@ -348,7 +348,7 @@ static PyObject *whorl_native_take(void) {
     return Py_BuildValue("(iLOs)", note.place, (long long)note.when, sent, note.syscall);
 }
 
-/* Let a signal end the process, while Python goes on to know its handler: only the system's call does that. */
+/* Let the system end the process at a signal. Python goes on to know its handler. */
 static void whorl_native_end_at_once(int number) {
     signal(number, SIG_DFL);
 }

@@ -219,15 +219,17 @@ class Watchdog:
             known.close()
         self._start_thread()
         number = id(loop)
-        watched = WatchedLoop(loop, thread, lambda reference: self._let_go(number, reference))
+        watched = WatchedLoop(loop, thread, lambda reference: self._forget_loop(number, reference))
         watched.latest = self._looker.usage(watched)
         self._watched[number] = watched
         watched.place = self._place_of(loop, thread)
 
-    def _let_go(self, number: int, reference: Any) -> None:
+    def _forget_loop(self, number: int, reference: Any) -> None:
         """Let go of a loop that is closed, or whose memory will be freed."""
         watched = self._watched.get(number)
-        if watched is not None and watched.reference is reference and self._watched.pop(number, None):
+        if watched is None or watched.reference is not reference:
+            return
+        if self._watched.pop(number, None) is watched:  # else another thread has done it
             looks.unwatch(watched.place)
             watched.last_place, watched.place = watched.place, -1
             self._gone.append((watched, time.monotonic_ns()))  # The next look ends its stall.
@@ -279,7 +281,7 @@ class Watchdog:
                 if loop is not None:
                     is_awake |= self._looker.look_at(watched, loop, 0)
                     if loop.is_closed():
-                        self._let_go(id(loop), watched.reference)
+                        self._forget_loop(id(loop), watched.reference)
                 del loop  # A loop that nobody uses any more ends where it would without a watchdog.
             while self._gone:
                 watched, gone_ns = self._gone.popleft()
