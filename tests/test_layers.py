@@ -187,6 +187,7 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     # It starts the program of `whorl trace`, which is no child of a loop.
     "whorl.inspector.asking.traced_run": (os, signal, subprocess),
     "whorl.inspector.dumps": (os, signal),
+    "whorl.inspector.ending": (signal,),
     "whorl.inspector.recorded": (os, time),
     "whorl.inspector.recordings.file": (os, time),
     "whorl.inspector.view_commands": (time,),

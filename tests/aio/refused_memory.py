@@ -3,7 +3,8 @@
     python -m tests.aio.refused_memory NAME FIRST LAST STEP
 
 Each operation of this name runs once for each number: its allocations fail from that one on, one of them or
-all. It may fail, but it must leave no descriptor open, and its loop must still work. No closures and no
+all. It may fail, but it must leave no descriptor open, and its loop must still work. So must the inspector's
+threads if `WHORL_INSPECT` is set. No closures and no
 comprehensions run meanwhile: some versions of CPython crash if they get no memory for a function.
 """
 
@@ -17,6 +18,7 @@ import logging
 import os
 import socket
 import sys
+import threading
 import warnings
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +27,7 @@ from typing import Any
 import whorl
 from tests.aio.tls_contexts import client_context, server_context
 from whorl.aio.futures.task import create_task
+from whorl.inspector import inspector
 
 #: Seconds after which an operation is given up that waits for what failed.
 PATIENCE = 0.02
@@ -351,6 +354,9 @@ def make_room_for_current_tasks() -> None:
 
 
 def open_descriptors() -> set[str]:
+    inspected = inspector.current()
+    if inspected is not None and inspected.watchdog is not None:
+        inspected.watchdog.look_now()  # which closes what it had open for loops that are gone
     return set(os.listdir("/proc/self/fd"))
 
 
@@ -373,6 +379,8 @@ def main(name: str, *numbers: str) -> None:
             gc.collect()
             left = open_descriptors() - before
             assert not left, {fd: os.readlink(f"/proc/self/fd/{fd}") for fd in left}
+    if inspector.current() is not None:
+        assert {"whorl-watchdog", "whorl-inspector"} <= {thread.name for thread in threading.enumerate()}
     print("done", flush=True)
     os._exit(0)  # without waiting for threads
 

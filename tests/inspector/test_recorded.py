@@ -7,6 +7,7 @@ import gc
 import json
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -41,6 +42,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def recordings(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.recording")) if folder.exists() else []
+
+
+def owners(folder: Path) -> set[int]:
+    return {int(path.name.partition("-")[0]) for path in recordings(folder)}
+
+
+def catches_sigterm(pid: int) -> bool:
+    [caught] = re.findall(r"SigCgt:\t(\w+)", Path(f"/proc/{pid}/status").read_text())
+    return bool(int(caught, 16) >> signal.SIGTERM - 1 & 1)
 
 
 def marks(recording: Recording) -> list[str]:
@@ -474,7 +484,7 @@ def test_workers_of_gunicorn_have_files_of_their_own(folder: Path, tmp_path: Pat
     )  # fmt: skip
     try:
         until(lambda: len(recordings(folder)) == 4, 60)
-        workers = {int(path.name.partition("-")[0]) for path in recordings(folder)}
+        workers = owners(folder)
         assert len(workers - {server.pid}) == 4
         until(lambda: all(path.read_bytes()[:8] == layout.MAGIC for path in recordings(folder)))
         assert {read(pid).pid for pid in workers} == workers
@@ -482,6 +492,78 @@ def test_workers_of_gunicorn_have_files_of_their_own(folder: Path, tmp_path: Pat
             open_files = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
             mapped = [Path(path).name for path in open_files if path.endswith(".recording")]
             assert [name.partition("-")[0] for name in mapped] == [str(pid)]
+        os.kill(killed := workers.pop(), signal.SIGKILL)
+        new = int(until(lambda: owners(folder) - workers - {killed}, 60).pop())
+        until(lambda: all(map(catches_sigterm, [*workers, new])), 60)
     finally:
         server.terminate()
         server.wait(60)
+    assert owners(folder) == {killed}
+
+
+SERVER = """
+import asyncio, os, signal, sys, time, whorl, whorl.inspector
+
+def chained(before):
+    def handler(*arguments):
+        print("caught", flush=True)
+        if callable(before):
+            before(*arguments)
+    return handler
+
+async def serve():
+    number = signal.Signals[sys.argv[2]]
+    stops = asyncio.Event()
+    before = signal.signal(number, lambda *_: loop.call_soon_threadsafe(stops.set))
+    loop = asyncio.get_running_loop()
+    print("begins", flush=True)
+    await stops.wait()
+    if sys.argv[1] == "raises":
+        signal.signal(number, before)
+    else:
+        signal.signal(number, chained(before))
+    signal.raise_signal(number)
+    print("goes on", flush=True)
+
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+whorl.inspector.start(ring=1 << 16)
+whorl.run(serve())
+whorl.inspector.inspector.current().stop()
+print(*(signal.getsignal(number) == signal.SIG_DFL for number in (signal.SIGINT, signal.SIGTERM)))
+"""
+
+
+def end_of_server(what: str, number: signal.Signals) -> tuple[int, str]:
+    """Return how a server ended that was sent a signal, and what it said then."""
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVER, what, number.name], stdout=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline() == "begins\n"
+            server.send_signal(number)
+            said = server.stdout.read()
+            return server.wait(60), said
+        finally:
+            server.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_server_that_raises_its_signal_again_leaves_no_file(number: signal.Signals, folder: Path) -> None:
+    assert end_of_server("raises", number) == (-number, "")
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_handler_that_calls_the_one_before_it_ends_no_process(folder: Path) -> None:
+    assert end_of_server("chains", signal.SIGTERM) == (0, "caught\ngoes on\nTrue False\n")
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_signal_ends_a_stuck_process_at_once_and_its_file_stays(begin: Begin, folder: Path) -> None:
+    process = begin("holds")
+    process.terminate()
+    assert process.wait(60) == -signal.SIGTERM
+    assert len(recordings(folder)) == 1

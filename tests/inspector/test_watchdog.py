@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import multiprocessing
@@ -24,6 +25,7 @@ import whorl
 from tests.core.loop_fakes import in_child
 from tests.inspector.conftest import StallsSeen
 from whorl import sim
+from whorl.core import Probe
 from whorl.inspector import Inspector, Stall
 from whorl.inspector.inspector import current
 from whorl.inspector.watching import looks
@@ -299,6 +301,138 @@ def test_a_subscriber_may_stop_the_inspector(inspect: Inspect) -> None:
     assert current() is None
 
 
+class Slow(Probe):
+    """An observer of a loop that blocks it once."""
+
+    has_blocked = False
+
+    def callback_ran(self, *args: object) -> None:
+        if not self.has_blocked:
+            self.has_blocked = True
+            time.sleep(0.3)
+
+
+def test_a_subscriber_that_blocks_keeps_no_loop_waiting(inspect: Inspect) -> None:
+    inspected = inspect(threshold=0.02)
+    called, goes_on = threading.Event(), threading.Event()
+
+    def block(stall: Stall) -> None:
+        called.set()
+        assert goes_on.wait(30)
+
+    async def main() -> int:
+        time.sleep(0.3)
+        ran: list[int] = []
+        for number in range(1000):
+            asyncio.get_running_loop().call_soon(ran.append, number)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert called.wait(30)
+        return len(ran)
+
+    inspected.subscribe(block)
+    assert whorl.run(main()) == 1000
+    goes_on.set()
+
+
+@pytest.mark.parametrize("what", ["stop", "close"])
+def test_a_subscriber_that_stops_or_closes_the_loop_loses_no_callback(inspect: Inspect, what: str) -> None:
+    inspected = inspect(threshold=0.02)
+    loop, ran, called = whorl.new_event_loop(), [], threading.Event()
+
+    def end(stall: Stall) -> None:
+        with contextlib.suppress(RuntimeError):  # A loop that runs refuses to be closed.
+            loop.stop() if what == "stop" else loop.close()
+        called.set()
+
+    inspected.subscribe(end)
+    loop.call_soon(time.sleep, 0.3)
+    loop.call_soon(called.wait, 30)
+    for number in range(1000):
+        loop.call_soon(ran.append, number)
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    assert called.is_set()
+    assert ran == list(range(1000))
+    loop.close()
+
+
+def test_an_observer_that_blocks_the_loop_is_a_stall(inspect: Inspect) -> None:
+    inspected = inspect(threshold=0.02)
+    loop, ran = whorl.new_event_loop(), []
+    loop.set_probe(Slow())
+    for number in range(1000):
+        loop.call_soon(ran.append, number)
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    assert inspected.watchdog is not None
+    inspected.watchdog.look_now()
+    loop.close()
+    assert ran == list(range(1000))
+    assert "callback_ran" in inspected.stalls()[0].text()
+
+
+@pytest.mark.parametrize("what", ["stop", "close"])
+def test_an_observer_that_stops_or_closes_the_loop_loses_no_callback(inspect: Inspect, what: str) -> None:
+    class Ending(Probe):
+        def callback_ran(self, *args: object) -> None:
+            with contextlib.suppress(RuntimeError):  # as above
+                loop.stop() if what == "stop" else loop.close()
+
+    inspect(threshold=1)
+    loop, ran = whorl.new_event_loop(), []
+    loop.set_probe(Ending())
+    for number in range(1000):
+        loop.call_soon(ran.append, number)
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    assert ran == list(range(1000))
+    loop.close()
+
+
+def test_watchdog_goes_on_without_memory_and_without_a_log(
+    inspect: Inspect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inspected = inspect(threshold=0.02)
+    whorl.run(asyncio.sleep(0))
+    assert inspected.watchdog is not None
+    failed = threading.Semaphore(0)
+
+    def fail(*_: object) -> None:
+        failed.release()
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(inspected.watchdog, "_take_notes", fail)
+        patch.setattr(logging.getLogger("whorl.inspector"), "exception", fail)
+        for _ in range(6):
+            assert failed.acquire(timeout=30)
+    assert len(stalls_of(inspected, lambda: time.sleep(0.3))) == 1
+
+
+def test_a_closed_loop_has_no_open_file(inspect: Inspect) -> None:
+    times = f"/task/{threading.get_native_id()}/schedstat"
+    loop = whorl.new_event_loop()
+    inspected = inspect(threshold=0.02)
+    loop.run_until_complete(asyncio.sleep(0))
+    assert inspected.watchdog is not None
+    inspected.watchdog.look_now()
+    if not files_open(times):
+        pytest.skip("the system does not tell the times of threads")
+    loop.close()
+    inspected.watchdog.look_now()
+    assert files_open(times) == 0
+
+
+def files_open(end: str) -> int:
+    """Return how many open files have paths with this end."""
+    found = 0
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found += os.readlink(f"/proc/self/fd/{name}").endswith(end)
+    return found
+
+
 def test_one_loop_alone_is_watched(inspect: Inspect) -> None:
     loop, other = whorl.new_event_loop(), whorl.new_event_loop()
     inspected = inspect(loop=loop, threshold=0.02)
@@ -314,15 +448,16 @@ def test_one_loop_alone_is_watched(inspect: Inspect) -> None:
 
 
 def test_a_loop_that_runs_already_is_watched(inspect: Inspect) -> None:
-    async def main() -> list[Any]:
+    async def main() -> Inspector:
         inspected = inspect(threshold=0.02)
         time.sleep(0.3)
         await asyncio.sleep(0)
-        assert inspected.watchdog is not None
-        inspected.watchdog.look_now()
-        return inspected.stalls()
+        return inspected
 
-    assert len(whorl.run(main())) == 1
+    inspected = whorl.run(main())
+    assert inspected.watchdog is not None
+    inspected.watchdog.look_now()  # outside of the loop, which may wait for long here
+    assert len(inspected.stalls()) == 1
 
 
 def test_loops_of_several_threads_are_watched(inspect: Inspect) -> None:

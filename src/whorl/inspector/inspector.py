@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from whorl.core.loop.loop import Loop
+from whorl.inspector import ending
 from whorl.inspector import settings as settings_
 from whorl.inspector.asking.answers import Answers
 from whorl.inspector.asking.client import Failed, NotOurs
@@ -63,6 +64,8 @@ class Inspector:
         self._dumps: Dumps | None = None
         if settings.recording is not False:
             self.recorded = Recorded(loop, settings, self.watchdog)
+            self.recorded.at_file = lambda: ending.take_over(self.stop)
+            self.call_at_stop(ending.give_back)
             self._dumps = Dumps(self.recorded, settings)
 
     def start(self) -> None:

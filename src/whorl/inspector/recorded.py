@@ -71,7 +71,8 @@ class Recorded:
             watchdog.collector.at_end = self._collected
             watchdog.at_look = self._note_look
 
-    #: Called when a stall has ended, and at each look of the watchdog.
+    #: Called when the file is made, when a stall has ended, and at each look of the watchdog.
+    at_file: Callable[[], object] | None = None
     at_stall: Callable[[], object] | None = None
     at_look: Callable[[], object] | None = None
 
@@ -188,6 +189,8 @@ class Recorded:
         try:
             memory, path = self._new_file(file.size_of(ring))
             self._end_with_child()
+            if self.at_file is not None:
+                self.at_file()
         except OSError as error:
             path = None
             warn(f"Only this process can read its recording: {error}")

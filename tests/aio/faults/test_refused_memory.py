@@ -1,10 +1,11 @@
-"""Refused memory leaves no crash and no open descriptor behind, and a loop that works."""
+"""Refused memory leaves no crash and no open descriptor behind, and a loop and an inspector that work."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,14 +20,12 @@ LAST = int(os.environ.get("WHORL_REFUSAL_LAST", "150"))
 COMPILED = pytest.mark.skipif(not whorl.compiled, reason="about what is compiled")
 
 
-@pytest.mark.slow
-@COMPILED
-@pytest.mark.parametrize(
-    "name", ["accept", "connect", "write", "receive", "timer", "executor", "udp", "tls", "failure", "socket"]
-)
-def test_refused_memory_costs_no_more_than_the_operation(name: str) -> None:
+NAMES = ["accept", "connect", "write", "receive", "timer", "executor", "udp", "tls", "failure", "socket"]
+
+
+def run(name: str, step: int) -> None:
     answer = subprocess.run(
-        [sys.executable, "-m", "tests.aio.refused_memory", name, "0", str(LAST), str(STEP)],
+        [sys.executable, "-m", "tests.aio.refused_memory", name, "0", str(LAST), str(step)],
         capture_output=True,
         text=True,
         timeout=600,
@@ -34,3 +33,21 @@ def test_refused_memory_costs_no_more_than_the_operation(name: str) -> None:
     lines = answer.stdout.splitlines()
     assert answer.returncode == 0, f"{lines[-1:]}\n{answer.stderr[-3000:]}"
     assert lines[-1] == "done"
+
+
+@pytest.mark.slow
+@COMPILED
+@pytest.mark.parametrize("name", NAMES)
+def test_refused_memory_costs_no_more_than_the_operation(name: str) -> None:
+    run(name, STEP)
+
+
+@pytest.mark.slow
+@COMPILED
+@pytest.mark.parametrize("name", NAMES)
+def test_inspector_survives_refused_memory(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHORL_INSPECT_DIR", str(tmp_path / "inspected"))
+    monkeypatch.setenv("WHORL_INSPECT", "threshold=20ms,ring=64KiB,all=1")
+    run(name, 5 * STEP)

@@ -131,7 +131,10 @@ class Answers:
     def _run(self) -> None:
         try:
             while not self._is_stopping:
-                self._serve_once()
+                try:
+                    self._serve_once()
+                except MemoryError:  # Clients wait until there is some again.
+                    time.sleep(REQUEST_TIME / 10)
         except Exception:
             if not self._is_stopping:
                 logging.getLogger("whorl.inspector").exception("The inspector answers no more")

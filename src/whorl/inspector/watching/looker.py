@@ -173,6 +173,7 @@ class Looker:
             end = progress[4]
         elif progress is not None and progress[5] > looked:
             end = progress[5]
+            active -= now - end  # What the loop does since then is no part of it.
         length = min(end - watched.began_ns - slept, now - looked, active)
         if length < self.threshold_ns:
             return

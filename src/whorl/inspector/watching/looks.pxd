@@ -14,6 +14,7 @@ cdef extern from "whorl/inspector/watching/native.h":
     int native_record "whorl_native_record"(object memory, int stack_file) except -1
     void native_clear "whorl_native_clear"() noexcept
     object native_take "whorl_native_take"()
+    void native_end_at_once "whorl_native_end_at_once"(int number) noexcept
 
 
 @cython.locals(batch=list, size=Py_ssize_t, taken=Py_ssize_t)
@@ -27,5 +28,6 @@ cpdef object unwatch(int place)
 cpdef object beat(int looker)
 cpdef object record(object memory, int stack_file)
 cpdef object clear_recorded()
+cpdef object end_at_once(int number)
 @cython.locals(taken=list)
 cpdef object captures()

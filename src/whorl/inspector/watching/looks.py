@@ -8,6 +8,7 @@ written into the recording.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from whorl.core.loop.loop import Loop
@@ -51,6 +52,13 @@ if not cython.compiled:
 
     def native_take() -> Any:
         """Return the oldest note, or None."""
+
+    def native_end_at_once(number: int) -> None:
+        """Let the system end the process at a signal; Python still knows its handler."""
+        with contextlib.suppress(ImportError):
+            import ctypes
+
+            ctypes.CDLL(None).signal(number, None)
 
 
 def progress_of(loop: Loop) -> Progress | None:
@@ -113,6 +121,11 @@ def record(memory: Any, stack_file: int) -> None:
 def clear_recorded() -> None:
     """Forget in the recording what the native thread saw: a stall of it has been written."""
     native_clear()
+
+
+def end_at_once(number: int) -> None:
+    """Let the system end the process at a signal, as without a handler; Python still knows its handler."""
+    native_end_at_once(number)
 
 
 def captures() -> list[tuple[int, int, bool, str]]:

@@ -61,12 +61,17 @@ SYSTEM_CALLS = _names()
 class Times:
     """The times of one thread. The file stays open: each call may wait for the interpreter's lock."""
 
+    _fd = -1
+
     def __init__(self, thread: int) -> None:
         self.thread = thread
         try:
             self._fd = os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
-            self._fd = -1
+            pass
+
+    def __del__(self) -> None:
+        self.close()  # Whoever should have done so may have had no memory.
 
     def read(self) -> tuple[int | None, int | None]:
         """Return how long the thread has run, and how long it has waited for a processor, in nanoseconds."""

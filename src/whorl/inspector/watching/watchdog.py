@@ -33,6 +33,7 @@ LOOKS_PER_THRESHOLD = 4
 SHORTEST_INTERVAL_NS = 5_000_000
 LONGEST_INTERVAL_NS = 250_000_000
 END_WAIT = 2.0  # seconds that `stop` waits for the thread
+RETRY_WAIT = 0.02  # seconds after which the thread goes on that had no memory
 
 logger = logging.getLogger("whorl.inspector")
 
@@ -218,20 +219,20 @@ class Watchdog:
             known.close()
         self._start_thread()
         number = id(loop)
-
-        def forget(reference: Any) -> None:
-            """Let go of a loop before its memory is freed."""
-            watched = self._watched.get(number)
-            if watched is not None and watched.reference is reference:
-                del self._watched[number]
-                looks.unwatch(watched.place)
-                watched.last_place, watched.place = watched.place, -1
-                self._gone.append((watched, time.monotonic_ns()))  # The next look ends its stall.
-
-        watched = WatchedLoop(loop, thread, forget)
+        watched = WatchedLoop(loop, thread, lambda reference: self._forget_loop(number, reference))
         watched.latest = self._looker.usage(watched)
         self._watched[number] = watched
         watched.place = self._place_of(loop, thread)
+
+    def _forget_loop(self, number: int, reference: Any) -> None:
+        """Let go of a loop that is closed, or whose memory will be freed."""
+        watched = self._watched.get(number)
+        if watched is None or watched.reference is not reference:
+            return
+        if self._watched.pop(number, None) is watched:  # else another thread has done it
+            looks.unwatch(watched.place)
+            watched.last_place, watched.place = watched.place, -1
+            self._gone.append((watched, time.monotonic_ns()))  # The next look ends its stall.
 
     def _place_of(self, loop: Loop | None, thread: int | None) -> int:
         return -1 if loop is None or thread is None or not self._is_native else looks.watch(loop, thread)
@@ -245,17 +246,23 @@ class Watchdog:
         self._looker.times = threads.Times(self._looker.thread_number)
         while self._is_on and self._end is end:
             try:
-                is_awake = self.look()
-            except Exception:
-                logger.exception("The watchdog could not look at the loops")
-                is_awake = False
-            with self._look_ended:
-                self._looks += 1
-                self._look_ended.notify_all()
-            self._looker.pause_ns = self._interval_ns * (1 if is_awake else 2)
-            end.acquire(timeout=self._looker.pause_ns / 1e9)
+                self._look_and_pause(end)
+            except Exception:  # The log failed as well, or there is no memory for a number.
+                time.sleep(RETRY_WAIT)
         if self._is_native:
             looks.beat(0)
+
+    def _look_and_pause(self, end: Any) -> None:
+        try:
+            is_awake = self.look()
+        except Exception:
+            is_awake = False
+            logger.exception("The watchdog could not look at the loops")
+        with self._look_ended:
+            self._looks += 1
+            self._look_ended.notify_all()
+        self._looker.pause_ns = self._interval_ns * (1 if is_awake else 2)
+        end.acquire(timeout=self._looker.pause_ns / 1e9)
 
     def look(self) -> bool:
         """Look at all loops once; return whether one of them is awake. Any thread may call this."""
@@ -269,15 +276,17 @@ class Watchdog:
             self._has_notes = False
             self._take_notes()
             is_awake = False
-            while self._gone:
-                watched, gone_ns = self._gone.popleft()
-                self._looker.look_at(watched, None, gone_ns)
-                watched.close()
             for watched in list(self._watched.values()):
                 loop = watched.reference()
                 if loop is not None:
                     is_awake |= self._looker.look_at(watched, loop, 0)
+                    if loop.is_closed():
+                        self._forget_loop(id(loop), watched.reference)
                 del loop  # A loop that nobody uses any more ends where it would without a watchdog.
+            while self._gone:
+                watched, gone_ns = self._gone.popleft()
+                self._looker.look_at(watched, None, gone_ns)
+                watched.close()
             if self._has_notes:
                 looks.clear_recorded()
             self.reports.log_the_rest()
