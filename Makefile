@@ -18,7 +18,7 @@ bench_extras = bench,peers$(if $(findstring --programs,$(ARGS)),$(comma)programs
 comma = ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs bench conformance frameworks recipes faults fuzz soak stress oracle build wheel wheels \
+.PHONY: help demo test check types docs bench conformance frameworks recipes faults fuzz soak stress oracle build wheel wheels \
 	format clean
 
 help:  ## this list
@@ -38,6 +38,9 @@ check:  ## lint, type-check for the oldest and the newest Python, and the tests 
 	@$(PYTHON) -m build_tools --build pure --with check -- -m mypy --python-version 3.11
 	@$(PYTHON) -m build_tools --build pure --with check -- -m mypy --python-version 3.14
 	@$(PYTHON) -m build_tools --build pure --with check,test -- -m pytest -m text -q -rfE $$(grep -rl --include='test_*.py' 'pytest.mark.text' tests)
+
+types:  ## check that each public name has a known type; needs the package index
+	@$(PYTHON) -m build_tools --build pure --with check,types -- -m build_tools.complete_types
 
 docs:  ## build the site in build/site; warnings and links to nothing are errors
 	@$(PYTHON) -m build_tools --build pure --with docs,prometheus,opentelemetry,cli -- -m build_tools.site

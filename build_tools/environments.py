@@ -22,7 +22,7 @@ from build_tools.locks import alone_in
 from build_tools.sources import ROOT
 
 # Whorl is built and tested without these where they cannot be installed; what needs them is skipped, aloud.
-DISPENSABLE_EXTRAS = ("frameworks", "jupyter", "bench", "peers", "programs", "recipes")
+DISPENSABLE_EXTRAS = ("frameworks", "jupyter", "bench", "peers", "programs", "recipes", "types")
 MISSING_FILE = "missing.json"
 
 

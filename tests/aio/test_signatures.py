@@ -68,6 +68,16 @@ def test_class_has_the_methods_and_arguments_of_asyncios(name: str) -> None:
     assert differences == []
 
 
+def test_loop_has_the_methods_and_arguments_of_asyncios() -> None:
+    methods = [key for key, value in inspect.getmembers(asyncio.SelectorEventLoop, callable) if key[0] != "_"]
+    assert "create_connection" in methods
+    for method in methods:
+        expected = parameters(getattr(asyncio.SelectorEventLoop, method))
+        names = [one.name for one in expected]
+        found = parameters(getattr(whorl.EventLoop, method))  # and arguments of newer Pythons
+        assert (method, [one for one in found if one.name in names]) == (method, expected)
+
+
 def test_functions_for_streams_take_what_asyncios_take() -> None:
     for name in ("open_connection", "open_unix_connection", "start_server", "start_unix_server"):
         found = inspect.signature(getattr(whorl, name)).parameters.values()

@@ -42,8 +42,12 @@ if TYPE_CHECKING:
         def __len__(self) -> int: ...
         def __iter__(self) -> Iterator[Any]: ...
 
-    class AnyLoop(Loop, asyncio.AbstractEventLoop):  # type: ignore[misc]
-        """An `EventLoop`, as the modules below it see it."""
+    class AnyLoop(Loop, asyncio.BaseEventLoop):  # type: ignore[misc]
+        """An `EventLoop`, as the modules below it see it, and as type checkers see its public methods.
+
+        It is no `BaseEventLoop` when it runs. The stub of that class has every method, with each form of its
+        arguments; that of `AbstractEventLoop` only has abstract ones.
+        """
 
         slow_callback_duration: float
         _asyncgens_shutdown_called: bool
@@ -132,6 +136,21 @@ if TYPE_CHECKING:
             waiter: asyncio.Future[None] | None = None,
             extra: dict[str, Any] | None = None,
         ) -> asyncio.DatagramTransport: ...
+
+        async def create_unix_server(
+            self,
+            protocol_factory: Callable[[], asyncio.BaseProtocol],
+            path: Any = None,
+            *,
+            sock: Any = None,
+            backlog: int = 100,
+            ssl: Any = None,
+            ssl_handshake_timeout: float | None = None,
+            ssl_shutdown_timeout: float | None = None,
+            start_serving: bool = True,
+            cleanup_socket: bool = ...,
+            mode: int | None = None,  # asyncio's has none
+        ) -> asyncio.Server: ...
 
         # Pipes and programs.
         def _make_read_pipe_transport(

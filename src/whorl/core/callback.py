@@ -22,9 +22,11 @@ except ImportError:  # A pure installation needs no Cython.
 if not cython.compiled:
     from whorl.core.threads import barrier
 
-    copy_context = snapshot_context = contextvars.copy_context
+    copy_context: Callable[[], contextvars.Context] = contextvars.copy_context
+    snapshot_context = copy_context
     new_context = contextvars.Context
-    get_ident = thread_ident = threading.get_ident
+    get_ident: Callable[[], int] = threading.get_ident
+    thread_ident = get_ident
 
     def is_foreign(loop: AbstractLoop) -> bool:
         """Return whether there is no GIL, and another thread runs the loop; uncompiled, nobody has to ask."""

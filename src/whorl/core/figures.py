@@ -49,7 +49,7 @@ if not cython.compiled:
         def __init__(self) -> None:
             self.total = 0
             self.most = 0
-            self.counts = [0] * PLACES
+            self.counts: list[int] = [0] * PLACES
 
     def first_counters(figures: Figures) -> Any:
         """Return new counters."""
@@ -149,8 +149,8 @@ class Figures:
     __slots__ = ("_home", "counters", "histograms")
 
     def __cinit__(self) -> None:
-        self.counters = first_counters(self)
-        self.histograms = no_histograms()
+        self.counters: Any = first_counters(self)
+        self.histograms: Any = no_histograms()
 
     def __init__(self) -> None:
         if not cython.compiled:

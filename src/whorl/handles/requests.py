@@ -36,9 +36,9 @@ class StreamRequest(Request):
             raise TypeError(f"a callable object was expected, got {callback!r}")
         handle._loop._check_closed()
         self._loop = handle._loop
-        self.data = None
+        self.data: Any = None
         self._pending = False
-        self.handle = handle
+        self.handle: Handle = handle
         self._callback: Any = callback
         self._context: Any = None if callback is None else current_context()
         self._code = 0  # the error number of the result, or 0

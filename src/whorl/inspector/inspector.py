@@ -45,7 +45,7 @@ class Inspector:
 
     def __init__(self, loop: Loop | None, settings: Settings) -> None:
         self.loop = loop
-        self.settings = settings
+        self.settings: Settings = settings
         #: Whether the program itself has called `start`.
         self.is_asked_for = False
         self._at_stop: list[Callable[[], object]] = []

@@ -40,7 +40,7 @@ class Memory:
 
     def __init__(self, memory: mmap.mmap, shortest_ns: int, path: str | None) -> None:
         self.memory = memory
-        self.recorder = Recorder(memory, shortest_ns=shortest_ns)
+        self.recorder: Recorder = Recorder(memory, shortest_ns=shortest_ns)
         self.path = path
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ LONGEST_INTERVAL = 3600.0
 JSON_VERSION = 1
 
 
-class Interval(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+class _Seconds(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """A duration such as 500ms."""
 
     name = "duration"
@@ -42,7 +42,7 @@ class Interval(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 @click.command()
 @click.argument("pid", type=click.IntRange(1), required=False)
-@click.option("--interval", type=Interval(), metavar="DURATION", help="Look so often: 500ms or 1s (default).")
+@click.option("--interval", type=_Seconds(), metavar="DURATION", help="Look so often: 500ms or 1s (default).")
 @click.option("--once", is_flag=True, help="Show one picture, and end.")
 @AS_JSON
 @click.option("--plain", is_flag=True, help="Text, without keys and colours.")

@@ -32,7 +32,7 @@ class Unsimulated(RuntimeError):
 
     def __init__(self, what: str) -> None:
         self.what = what
-        self.where = caller()
+        self.where: str = caller()
         super().__init__(f"{what}, at {self.where}. {self.advice}")
 
 

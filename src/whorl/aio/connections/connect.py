@@ -46,12 +46,13 @@ from whorl.core.kernel.errors import os_error
 from whorl.core.kernel.sockets import ACCEPTED_FAMILIES
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
     from typing import TypeAlias
 
     from whorl.aio.loop_type import AnyLoop
 
     ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
-    SSL: TypeAlias = "bool | ssl_module.SSLContext | None"
+    SSL: TypeAlias = "bool | SSLContext | None"
 
 AF_UNIX = int(socket.AF_UNIX)
 

@@ -48,11 +48,12 @@ class DatagramTransport(DatagramEndpoint, DatagramPrivateAttributes):
     def __class__(self) -> type:
         return _BothTransports
 
-    get_extra_info = InheritedMethod(DatagramEndpoint.get_extra_info)
-    write = asyncio.Transport.write
-    writelines = asyncio.Transport.writelines
-    write_eof = asyncio.Transport.write_eof
-    can_write_eof = asyncio.Transport.can_write_eof
+    if not TYPE_CHECKING:
+        get_extra_info = InheritedMethod(DatagramEndpoint.get_extra_info)
+        write = asyncio.Transport.write
+        writelines = asyncio.Transport.writelines
+        write_eof = asyncio.Transport.write_eof
+        can_write_eof = asyncio.Transport.can_write_eof
 
     def __repr__(self) -> str:
         is_read, is_written = self._interest & Event.READABLE, self._interest & Event.WRITABLE

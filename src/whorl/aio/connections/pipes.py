@@ -109,7 +109,8 @@ def _give_up(transport: ReadPipe | WritePipe, warn: Any) -> None:
 class ReadPipeTransport(ReadPipe, PipePrivateAttributes):
     """The public transport of a pipe that is read; `isinstance` finds ``asyncio.ReadTransport`` too."""
 
-    get_extra_info = InheritedMethod(ReadPipe.get_extra_info)
+    if not TYPE_CHECKING:
+        get_extra_info = InheritedMethod(ReadPipe.get_extra_info)
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -134,10 +135,11 @@ class WritePipeTransport(WritePipe, WritePipePrivateAttributes):
     def __class__(self) -> type:
         return asyncio.Transport
 
-    get_extra_info = InheritedMethod(WritePipe.get_extra_info)
-    is_reading = asyncio.Transport.is_reading
-    pause_reading = asyncio.Transport.pause_reading
-    resume_reading = asyncio.Transport.resume_reading
+    if not TYPE_CHECKING:
+        get_extra_info = InheritedMethod(WritePipe.get_extra_info)
+        is_reading = asyncio.Transport.is_reading
+        pause_reading = asyncio.Transport.pause_reading
+        resume_reading = asyncio.Transport.resume_reading
 
     def __repr__(self) -> str:
         words = _described(self, bool(self._unsent))

@@ -16,6 +16,8 @@ from whorl.aio.transports.public import SocketTransport
 from whorl.aio.transports.tls import TLSProtocol
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from whorl.aio.loop_type import AnyLoop
 
 
@@ -59,7 +61,7 @@ async def start_tls(
     loop: AnyLoop,
     transport: Any,
     protocol: asyncio.BaseProtocol,
-    sslcontext: ssl.SSLContext,
+    sslcontext: SSLContext,
     *,
     server_side: bool = False,
     server_hostname: str | None = None,

@@ -459,7 +459,7 @@ class PipeProtocol(asyncio.BaseProtocol):
         self.proc: Any = process
         self.fd = fd
         self.pipe: Any = None  # the transport
-        self.disconnected = False
+        self.disconnected: bool = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.pipe = transport

@@ -30,7 +30,7 @@ class RawFile(io.RawIOBase):
         self._mode = mode
         self._seekable: bool | None = None
         self.name = name
-        self.mode = mode.text
+        self.mode: str = mode.text
 
     def readable(self) -> bool:
         """Return whether it may be read."""

@@ -15,7 +15,7 @@ except ImportError:
 if not cython.compiled:
     set_plainly: Any = object.__setattr__
     delete_plainly: Any = object.__delattr__
-    clock_function_of = operator.attrgetter("_clock_function")
+    clock_function_of: Callable[[Any], Callable[[], float]] = operator.attrgetter("_clock_function")
 
 
 class OverrideObserver:
@@ -62,8 +62,8 @@ class ObservedDescriptor:
         replaced: Callable[[Any, Any], None],
         restored: Callable[[Any], None],
     ) -> None:
-        self.__name__ = method.__name__
-        self.__signature__ = inspect.signature(method)
+        self.__name__: Any = method.__name__
+        self.__signature__: inspect.Signature = inspect.signature(method)
         self._read = read  # called on the class
         self._replaced = replaced
         self._restored = restored

@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop
 
 
-CALL_AT = Loop.call_at
-Watched: Any = OverrideObserver if COMPILED else NoObserver
+CALL_AT: Any = Loop.call_at
+
+if TYPE_CHECKING:
+    Watched = NoObserver
+else:
+    Watched = OverrideObserver if COMPILED else NoObserver
 
 
 def kernel_clock(loop: AnyLoop) -> Callable[[], float]:

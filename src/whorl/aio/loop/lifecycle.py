@@ -52,7 +52,7 @@ else:
 _get_hooks = sys.get_asyncgen_hooks
 _set_hooks = sys.set_asyncgen_hooks
 TIME = clock.TIME
-CALL_AT = clock.CALL_AT
+CALL_AT: Any = clock.CALL_AT
 
 COLLECTING = (False, True, "turn")  # the allowed values of `collect_writes`
 
@@ -117,7 +117,7 @@ class Running(Loop):
         self._clock_function: Callable[[], float] = self._kernel.seconds
         kind: Any = type(self)
         self._time_replaced = kind.time is not TIME or kind.call_at is not CALL_AT
-        self.slow_callback_duration = 0.1  # seconds; debug mode logs callbacks that take longer
+        self.slow_callback_duration: float = 0.1  # seconds; debug mode logs callbacks that take longer
         self._clock_resolution = 1e-9
         self._exception_handler: exception_handler.Handler | None = None
         self._task_factory: Callable[..., Any] | None = None

@@ -8,7 +8,7 @@ import sys
 import weakref
 from asyncio import tasks
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from whorl.aio.futures.future import new_future
 from whorl.aio.futures.task import create_task, living_tasks, register_each_task
@@ -29,8 +29,9 @@ class CompiledTasksEventLoop(EventLoop):
         _show_tasks()
         super().__init__(*args, **options)
 
-    create_future = new_future
-    create_task = create_task
+    if not TYPE_CHECKING:  # for type checkers these are `EventLoop`'s
+        create_future = new_future
+        create_task = create_task
 
 
 snapshot_methods(CompiledTasksEventLoop)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from asyncio import events, unix_events
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from whorl.aio.loop.event_loop import EventLoop
 
@@ -13,10 +13,13 @@ _events_names: dict[str, Any] = vars(events)
 _set_policy = _events_names.get("_set_event_loop_policy") or _events_names.get("set_event_loop_policy")
 
 # The default policy, and not its base: as long as Python has child watchers, programs ask it for them.
-_Base: Any = vars(unix_events).get("_UnixDefaultEventLoopPolicy", object)
+if TYPE_CHECKING:
+    from asyncio.unix_events import _UnixDefaultEventLoopPolicy as _Base
+else:
+    _Base = vars(unix_events).get("_UnixDefaultEventLoopPolicy", object)
 
 
-class EventLoopPolicy(_Base):  # type: ignore[misc]
+class EventLoopPolicy(_Base):
     """asyncio's default policy, with Whorl's loops.
 
     Its child watchers, until Python 3.13, are asyncio's. Whorl's loops watch their children themselves.

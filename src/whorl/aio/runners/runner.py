@@ -13,7 +13,7 @@ from whorl.aio.runners.compiled_tasks_loop import CompiledTasksEventLoop
 
 Result = TypeVar("Result")
 
-KINDS_OF_TASKS = {"cpython": EventLoop, "compiled": CompiledTasksEventLoop}
+KINDS_OF_TASKS: dict[str, type[EventLoop]] = {"cpython": EventLoop, "compiled": CompiledTasksEventLoop}
 
 
 def new_event_loop(*, tasks: str = "cpython", **options: Any) -> EventLoop:

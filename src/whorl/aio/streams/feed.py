@@ -87,13 +87,13 @@ class StreamFeed(StreamBuffer):
         self.limit: Any = 0
         self._low = 0  # a paused transport reads again at this number of bytes or fewer
         self._high = 0  # and it is paused above this number
-        self.eof = False
+        self.eof: Any = False
         self.exception: BaseException | None = None
         self.waiter: Any = None
-        self.paused = False
+        self.paused: Any = False
         self.transport: Any = None
         self.source: Any = None
-        self.is_direct = False
+        self.is_direct: bool = False
 
     def take_over(self, state: dict[str, Any]) -> None:
         """Take the state out of the attributes of a reader of asyncio's."""

@@ -12,7 +12,7 @@ import asyncio
 import operator
 from asyncio import streams
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from whorl.aio.interop.stock import has_stock_writer_attributes, make_writers_of
 from whorl.aio.streams import buffer
@@ -55,10 +55,11 @@ def _feed_property(name: str) -> Any:
     )
 
 
-class StreamReader(_Reader):  # type: ignore[misc]
+class StreamReader(streams.StreamReader):
     """An `asyncio.StreamReader` whose state and bytes are in a compiled object."""
 
     _received: StreamFeed
+    _wakeup_waiter: Callable[[], None]
     _eof = _feed_property("eof")
     _exception = _feed_property("exception")
     _paused = _feed_property("paused")
@@ -86,9 +87,10 @@ class StreamReader(_Reader):  # type: ignore[misc]
     def _limit(self, limit: Any) -> None:
         self._received.set_limit(limit)
 
-    feed_data = Replaceable(buffer.feed_data)
+    if not TYPE_CHECKING:
+        feed_data = Replaceable(buffer.feed_data)
 
-    def exception(self) -> BaseException | None:
+    def exception(self) -> BaseException | None:  # type: ignore[override]
         """Return the exception that the reader got; asyncio's `drain` asks for it (``exception``)."""
         return self._received.exception
 
@@ -187,8 +189,12 @@ class StreamReader(_Reader):  # type: ignore[misc]
         return received.take_and_resume(n)
 
 
-class StreamWriter(_Writer):  # type: ignore[misc]
+class StreamWriter(streams.StreamWriter):
     """An `asyncio.StreamWriter` whose `drain` takes the shortest way when there is nothing to wait for."""
+
+    _protocol: Any
+    _reader: Any
+    _transport: Any
 
     async def drain(self) -> None:
         """Wait until the transport takes more (``asyncio.StreamWriter.drain``)."""

@@ -46,7 +46,7 @@ class RecordScanner:
     """
 
     def __init__(self) -> None:
-        self.is_known = True
+        self.is_known: bool = True
         self._missing = 0  # bytes of the record in progress
         self._seen = 0  # bytes of its header
         self._length = 0
@@ -117,9 +117,9 @@ class RecordReader(RecordScanner):
         self._scratch_view = scratch
         self._buffer: Any = None  # the buffer that is being filled, before other code gets it
         self._filled = 0  # bytes in it
-        self.part = 0  # bytes in `incoming` that are less than a record
-        self.is_all = True  # whether the last call took all received data
-        self.is_end = False  # whether it found the peer's close_notify
+        self.part: Any = 0  # bytes in `incoming` that are less than a record
+        self.is_all: bool = True  # whether the last call took all received data
+        self.is_end: bool = False  # whether it found the peer's close_notify
         self.error: Exception | None = None  # the error that stopped it, after the returned data
 
     def decrypt(self, records: Any, size: int) -> bytes:

@@ -29,7 +29,7 @@ class ConnectionSet:
         self._slots: list[Any] = []  # a weak reference each, or None
         self._free_slots: list[int] = []  # the indices of the slots with None
         self._others: dict[int, Any] = {}
-        self.is_over = False  # whether a callback runs when the last connection goes
+        self.is_over: bool = False  # whether a callback runs when the last connection goes
 
     def __len__(self) -> int:
         return len(self._slots) - len(self._free_slots) + len(self._others)

@@ -81,7 +81,8 @@ def transport_repr(transport: Any, is_read: bool, is_written: bool) -> str:
 class SocketTransport(StreamTransport, SocketPrivateAttributes):
     """A TCP or UNIX stream connection."""
 
-    get_extra_info = InheritedMethod(StreamTransport.get_extra_info)
+    if not TYPE_CHECKING:
+        get_extra_info = InheritedMethod(StreamTransport.get_extra_info)
 
     _start_tls_compatible = True
     _sendfile_compatible: _SendfileMode = asyncio.constants._SendfileMode.TRY_NATIVE

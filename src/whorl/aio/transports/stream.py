@@ -72,7 +72,8 @@ CLOSING = int(TransportState.CLOSING)
 LOST = int(TransportState.LOST)
 AF_UNIX = int(socket.AF_UNIX)
 
-GET_BUFFER, BUFFER_UPDATED = TLSEngine.get_buffer, TLSEngine.buffer_updated
+GET_BUFFER: Any = TLSEngine.get_buffer
+BUFFER_UPDATED: Any = TLSEngine.buffer_updated
 
 #: After this many writes to a lost connection each further one logs a warning, as in asyncio.
 QUIET_WRITES = 4

@@ -28,7 +28,7 @@ class TransportSocket(trsock.TransportSocket):
     def __init__(self, sock: socket.socket, collector: WriteCoalescer) -> None:
         _keep(self, sock)
         self._collector = collector
-        self.is_handed_out = False
+        self.is_handed_out: bool = False
         self._family: int | None = None
 
     @property

@@ -113,9 +113,9 @@ class DatagramSocket:
     __slots__ = ("family", "fd", "overrides_methods", "sock")
 
     def __init__(self, sock: Any) -> None:
-        self.sock = sock
-        self.fd = sock.fileno()
-        self.overrides_methods = overrides_method(sock, "recvfrom", "send", "sendto")
+        self.sock: Any = sock
+        self.fd: Any = sock.fileno()
+        self.overrides_methods: bool = overrides_method(sock, "recvfrom", "send", "sendto")
         is_known = sock.family in KNOWN_FAMILIES and not self.overrides_methods
         self.family = sock.family if is_known else 0
 

@@ -54,7 +54,7 @@ class FaultKernel(Kernel):
     def __init__(self, seed: int, rates: FaultRates | None = None) -> None:
         super().__init__()
         self.accepts_descriptors = ACCEPTS_DESCRIPTORS
-        self.rates = FaultRates() if rates is None else rates
+        self.rates: FaultRates = FaultRates() if rates is None else rates
         self.injected: collections.Counter[str] = collections.Counter()
         self._random = random.Random(seed)
         self._watches: dict[int, tuple[int, int, int]] = {}  # epoll, mask, generation by descriptor

@@ -72,8 +72,10 @@ if not cython.compiled:
         return bytearray()
 
     # A socket is read and written like any file.
-    socket_recv = file_read = os.read
-    socket_send = file_write = os.write
+    file_read: Any = os.read
+    file_write: Any = os.write
+    socket_recv = file_read
+    socket_send = file_write
 
     def receive(kernel: Kernel, transfer: Any, fd: int, limit: int) -> bytes | int:
         """Return the result of a read, as bytes."""
@@ -315,17 +317,17 @@ class Kernel(SocketCalls):
         self._scratch = new_scratch()  # where short messages are received
         self._epolls: dict[int, Any] = {}  # uncompiled: the epoll objects by descriptor
         self._fine_sleep = True  # whether this kernel sleeps in nanoseconds (epoll_pwait2)
-        self.blocked_signal = 0  # a signal that is blocked during a sleep; 0: none
-        self.spin_ns = 0  # the time for which `epoll_wait` polls before it sleeps
+        self.blocked_signal: int = 0  # a signal that is blocked during a sleep; 0: none
+        self.spin_ns: int = 0  # the time for which `epoll_wait` polls before it sleeps
         # Whether edge-triggered events are reliable. Uncompiled they are not: a signal handler may
         # raise between the kernel's answer and the queue, and an edge lost there is lost for ever.
-        self.keeps_edges = bool(cython.compiled)
+        self.keeps_edges: bool = bool(cython.compiled)
         # Whether a busy loop may leave out polls. A simulated world counts them: its traces depend on it.
-        self.may_skip_polls = type(self) is Kernel
+        self.may_skip_polls: bool = type(self) is Kernel
         # Whether connections may be accepted without a socket object. Other kernels may know nothing else.
-        self.accepts_descriptors = ACCEPTS_DESCRIPTORS and type(self) is Kernel
+        self.accepts_descriptors: bool = ACCEPTS_DESCRIPTORS and type(self) is Kernel
         # Whether a loop may wait by io_uring, past `epoll_wait`. This would leave a simulated world.
-        self.offers_rings = type(self) is Kernel
+        self.offers_rings: bool = type(self) is Kernel
 
     def now(self) -> int:
         """Return the monotonic clock, in nanoseconds (man 3 clock_gettime)."""

@@ -36,7 +36,11 @@ if not cython.compiled:
         """Refuse: uncompiled, connections are made by the socket object."""
         raise NotImplementedError("uncompiled, connections are made by the socket object")
 
-    open_stream = connect_stream = names_of_stream = pending_error = connection_waits = _needs_object
+    open_stream = _needs_object
+    connect_stream = _needs_object
+    names_of_stream = _needs_object
+    pending_error = _needs_object
+    connection_waits = _needs_object
 
     def accept_stream(calls: SocketCalls, fd: int) -> Any:
         """Return None: uncompiled, the socket object accepts connections."""

@@ -418,7 +418,7 @@ def report_pending_error(loop: LoopExecution, entry: Callback) -> None:
 
 
 if not cython.compiled:
-    runs_here = 0
+    runs_here: int = 0
 
     def yield_to_loops() -> None:
         """Let the loop's thread run; uncompiled, the interpreter switches often enough."""

@@ -46,7 +46,7 @@ class WriteCoalescer:
     __slots__ = ("_behind", "_held", "_kernel", "_resumes", "_since", "_thread", "is_on")
 
     def __init__(self, kernel: Kernel) -> None:
-        self.is_on = False  # whether the program asked for it
+        self.is_on: bool = False  # whether the program asked for it
         self._resumes = False  # whether to collect after a fork
         self._kernel = kernel
         self._behind = 0  # the number of callbacks of the turn that wait behind the running one

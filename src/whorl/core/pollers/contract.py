@@ -124,11 +124,11 @@ class Poller:
     )
 
     def __init__(self) -> None:
-        self.edge_triggered = False  # whether it can report each change once
-        self.can_keep_idle_watches = False  # whether a watch may stay for a while when no task waits
-        self.can_spin = False  # whether `Kernel.spin_ns` has an effect
-        self.empty_polls = 0
-        self.fallback_reason = ""  # the poller that was asked for, and the reason why it does not work
+        self.edge_triggered: bool = False  # whether it can report each change once
+        self.can_keep_idle_watches: bool = False  # whether a watch may stay for a while when no task waits
+        self.can_spin: bool = False  # whether `Kernel.spin_ns` has an effect
+        self.empty_polls: int = 0
+        self.fallback_reason: str = ""  # the poller that was asked for, and the reason why it does not work
         self._table: list[Any] = []  # the handle of each descriptor that is watched
 
     def add(self, handle: IOHandle, interest: int) -> None:

@@ -117,10 +117,10 @@ class EpollPoller(Poller):
 
     def __init__(self, kernel: Kernel) -> None:
         Poller.__init__(self)
-        self.edge_triggered = kernel.keeps_edges
+        self.edge_triggered: bool = kernel.keeps_edges
         self.can_spin = True
         # A simulated world counts the calls.
-        self.can_keep_idle_watches = kernel.keeps_edges or kernel.may_skip_polls
+        self.can_keep_idle_watches: bool = kernel.keeps_edges or kernel.may_skip_polls
         self._may_skip_polls = kernel.may_skip_polls
         self._kernel = kernel
         self._events = EventBatch()
@@ -182,7 +182,7 @@ class EpollPoller(Poller):
         if result < 0:
             raise os_error(result)
         handle._interest = interest
-        self.empty_polls = 0
+        self.empty_polls: int = 0
 
     def remove(self, handle: IOHandle) -> None:
         """End the watch; do nothing if the handle is not watched."""

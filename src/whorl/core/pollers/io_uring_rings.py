@@ -30,7 +30,9 @@ if not cython.compiled:
     def is_open(ring: Ring) -> bool:
         return False
 
-    is_shared = has_answer = has_work = is_open
+    is_shared = is_open
+    has_answer = is_open
+    has_work = is_open
 
     def put_watch(ring: Ring, fd: int, mask: int, generation: int) -> int:
         return -errno.EBADF
@@ -47,7 +49,8 @@ if not cython.compiled:
     def answered_fd(ring: Ring) -> int:
         return -1
 
-    answered_result = ring_fd = answered_fd
+    answered_result = answered_fd
+    ring_fd = answered_fd
 
     def answered_generation(ring: Ring) -> int:
         return 0

@@ -85,7 +85,7 @@ class Recorder:
         self._names_size = layout.NAMES_SIZE
         self._stall_count = layout.STALLS
         self._event_count = regions[11]
-        self.shortest_ns = shortest_ns
+        self.shortest_ns: int = shortest_ns
         self._words: Any
         begin_memory(self)
         self._place = self._words[WRITTEN] % self._event_count

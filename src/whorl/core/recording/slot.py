@@ -102,7 +102,7 @@ class LoopSlot:
         self._recorder = recorder
         self._slot = slot
         self._slot_at = self._recorder._loops_at + slot * layout.LOOP_SIZE
-        self.number = number
+        self.number: int = number
         self._kernel: Kernel = loop._kernel
         self._figures: Figures = loop._figures
         self._shortest_ns = recorder.shortest_ns

@@ -54,7 +54,7 @@ if not cython.compiled:
 
         def __init__(self, task: Any) -> None:
             self.address: Any = id(task)
-            self.reference = weakref.ref(task)
+            self.reference: weakref.ReferenceType[Any] = weakref.ref(task)
             self.next: Any = None
             self.kind = 0  # the place of its `TaskKind`
             self.number = self.name = self.made_ns = self.steps = 0

@@ -426,7 +426,7 @@ else:
         heap._line = sorted(timers.values(), key=order_of)
         heap._keep_alive_count = sum(timer._keeps_alive for timer in heap._line)
 
-    take_all_due = TimerHeap.take_due
+    take_all_due: Callable[..., None] = TimerHeap.take_due
 
     def take_due(self: TimerHeap, now_ns: int, into: list[Any], figures: Figures, since: int) -> None:
         """Do the same; after an interrupt, mark the timers already appended as no longer scheduled."""

@@ -58,7 +58,7 @@ class Dir:
     __slots__ = ("_entries", "_kernel", "_lock", "path")
 
     def __init__(self, kernel: Kernel, path: str | bytes, entries: Any) -> None:
-        self.path = path
+        self.path: str | bytes = path
         self._kernel = kernel
         self._entries = entries  # None when it is closed
         self._lock = threading.Lock()  # The C library frees what another thread may be reading.

@@ -55,12 +55,12 @@ class Operation:
         dispose: Callable[[Any], object] | None = None,
         repeats: bool = True,
     ) -> None:
-        self.call = call
-        self.paths = paths
-        self.views = views
-        self.now = now
-        self.dispose = dispose
-        self.repeats = repeats  # whether to call again after an interruption by a signal
+        self.call: Callable[[], Any] = call
+        self.paths: tuple[str | bytes, ...] = paths
+        self.views: Sequence[memoryview] = views
+        self.now: Callable[[], Any] | None = now
+        self.dispose: Callable[[Any], object] | None = dispose
+        self.repeats: bool = repeats  # whether to call again after an interruption by a signal
 
     def attempt(self) -> tuple[Any, OSError | None]:
         """Do the operation; return the result and None, or None and the error."""

@@ -215,10 +215,10 @@ class Client:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._received = bytearray()
-        self.unsent = memoryview(b"")
-        self.is_over = False  # whether it is to be closed
+        self.unsent: memoryview = memoryview(b"")
+        self.is_over: bool = False  # whether it is to be closed
         self._closes_after = False  # whether it is to be closed once all is sent
-        self.deadline = time.monotonic() + IDLE_TIME
+        self.deadline: float = time.monotonic() + IDLE_TIME
 
     def step(self, answer: Callable[[bytes], tuple[bytes, bool]]) -> None:
         """Do what the socket allows now."""

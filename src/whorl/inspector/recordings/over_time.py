@@ -26,9 +26,9 @@ class OverTime:
         self._begin = timeline.begin_ns
         self._lasted = max(1, timeline.end_ns - timeline.begin_ns)
         self._column = self._lasted / COLUMNS
-        self.busy = [0.0] * COLUMNS
-        self.bytes_in = [0.0] * COLUMNS
-        self.bytes_out = [0.0] * COLUMNS
+        self.busy: list[float] = [0.0] * COLUMNS
+        self.bytes_in: list[float] = [0.0] * COLUMNS
+        self.bytes_out: list[float] = [0.0] * COLUMNS
         #: For each column, the longest callback that began there: name, when, how long.
         self.longest: dict[int, tuple[str, int, int]] = {}
         self.collected: list[Span] = []

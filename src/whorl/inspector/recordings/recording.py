@@ -70,10 +70,14 @@ class Recording:
             raise NotARecording("the file is no recording")
         if len(data) < layout.HEADER_SIZE:
             raise NotARecording("the recording is cut")
+        self.size: int
+        self.pid: int
+        self.started: int
+        self.boot: bytes
         _, version, _, self.size, self.pid, self.started, self.boot = layout.HEADER.unpack_from(data)
         if version != layout.VERSION:
             raise NotARecording(f"the recording is of version {version}; this Whorl reads {layout.VERSION}")
-        self.regions = layout.REGIONS.unpack_from(data, layout.REGIONS_AT)
+        self.regions: tuple[Any, ...] = layout.REGIONS.unpack_from(data, layout.REGIONS_AT)
         if len(data) < self.size or not _fits(self.regions, self.size):
             raise NotARecording("the recording is cut")
         self._data = data
@@ -81,15 +85,15 @@ class Recording:
         self.state: int
         self.alive_ns: int
         self.clock_ns, self.state, self.alive_ns = struct.unpack_from("<3q", data, layout.CLOCK_AT)
-        self.stalls_written = self._word(layout.STALLS_WRITTEN_AT)
-        self.starved = self._word(layout.STARVED_AT)
-        self.events_written = self._word(layout.EVENTS_WRITTEN_AT)
-        self.whorl = self._text(layout.WHORL_AT, 32)
-        self.python = self._text(layout.PYTHON_AT, 32)
+        self.stalls_written: int = self._word(layout.STALLS_WRITTEN_AT)
+        self.starved: int = self._word(layout.STARVED_AT)
+        self.events_written: int = self._word(layout.EVENTS_WRITTEN_AT)
+        self.whorl: str = self._text(layout.WHORL_AT, 32)
+        self.python: str = self._text(layout.PYTHON_AT, 32)
         command = self._text(layout.COMMAND_AT, layout.COMMAND_SIZE)
-        self.command = [word for word in command.split("\0") if word]
+        self.command: list[str] = [word for word in command.split("\0") if word]
         #: The first event that is whole: a live reader moves it on.
-        self.first_event = max(0, self.events_written - self.regions[11])
+        self.first_event: int = max(0, self.events_written - self.regions[11])
 
     @property
     def data(self) -> bytes | bytearray:

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from whorl.core.recording import layout
 from whorl.inspector.recordings.doing import doing
 from whorl.inspector.recordings.stall import stalls_of
 from whorl.inspector.recordings.timeline import Span, Timeline
 from whorl.inspector.tables.wording import count
+
+if TYPE_CHECKING:
+    from whorl.inspector.recordings.recording import RecordedLoop
+    from whorl.inspector.recordings.stall import RecordedStall
 
 #: A loop that is kept for so long is told to be blocked, in nanoseconds.
 BLOCKED_NS = 100_000_000
@@ -49,9 +54,9 @@ class Summary:
 
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
-        self.loops = timeline.recording.loops()
+        self.loops: list[RecordedLoop] = timeline.recording.loops()
         begin, end = timeline.begin_ns, timeline.end_ns
-        self.stalls = [
+        self.stalls: list[RecordedStall] = [
             stall
             for stall in stalls_of(timeline.recording)
             if stall.end_ns >= begin and stall.began_ns <= end
@@ -59,12 +64,17 @@ class Summary:
         self.calls: dict[tuple[str, str], Total] = {}
         self.tasks: dict[tuple[int, int], Total] = {}
         self.longest: list[Span] = []  #: the longest callbacks and steps, longest first
-        self.tasks_made = self.tasks_done = self.tasks_cancelled = self.tasks_failed = 0
-        self.collected_ns = self.collections = 0
+        self.tasks_made: int = 0
+        self.tasks_done: int = 0
+        self.tasks_cancelled: int = 0
+        self.tasks_failed: int = 0
+        self.collected_ns: int = 0
+        self.collections: int = 0
         self.opened: Counter[str] = Counter()
         self.closed: Counter[str] = Counter()
         self._shares: dict[int, int] = {}  # for each loop, when its utilization was noted last
-        self.busy_ns = self.seen_ns = 0.0
+        self.busy_ns: float = 0.0
+        self.seen_ns: float = 0.0
         for span in timeline.spans:
             self._add(span)
         self._add_running()

@@ -48,8 +48,8 @@ class Timeline:
                 begin, end = min(begin, event.at_ns), max(end, self._ends[-1])
         self._polls.clear()
         #: The first and the last moment that the recording knows of.
-        self.end_ns = max([end, *self._last_signs()])
-        self.begin_ns = min(begin, self.end_ns)
+        self.end_ns: int = max([end, *self._last_signs()])
+        self.begin_ns: int = min(begin, self.end_ns)
         if seconds is not None:
             self.begin_ns = max(self.begin_ns, self.end_ns - int(seconds * 1e9))
         self._order = self._sorted()

@@ -79,9 +79,9 @@ class Link:
     __slots__ = ("awaitable", "code", "outer")
 
     def __init__(self, awaitable: Any, code: types.CodeType, outer: Link | None) -> None:
-        self.awaitable = awaitable
-        self.code = code
-        self.outer = outer
+        self.awaitable: Any = awaitable
+        self.code: types.CodeType = code
+        self.outer: Link | None = outer
 
     def frame(self) -> types.FrameType | None:
         """Return its frame, None if it has ended."""
@@ -166,7 +166,7 @@ class Tables:
 
     def __init__(self, loop: Any) -> None:
         self.loop = loop
-        self.now_ns = now_of(loop)
+        self.now_ns: int = now_of(loop)
         self.timers: dict[int, float] = {}  # by future: the seconds until a timer sets it
         self.timeouts: dict[int, float] = {}  # by task: the seconds until its first timeout
         for timer in _timers(loop):

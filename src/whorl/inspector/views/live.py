@@ -55,9 +55,9 @@ class Looks(Protocol):
 class Live(App[None]):
     """The live view of all recordings, or of that of one process."""
 
-    TITLE = "whorl top"
-    ENABLE_COMMAND_PALETTE = False
-    CSS = """
+    TITLE: str | None = "whorl top"
+    ENABLE_COMMAND_PALETTE: ClassVar[bool] = False
+    CSS: ClassVar[str] = """
     Screen { background: #101418; }
     #pane { height: 1fr; scrollbar-size-vertical: 1; }
     #body { width: 100%; height: auto; }

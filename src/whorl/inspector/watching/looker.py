@@ -34,7 +34,7 @@ class Looker:
         self.collector = collector
         self.take_notes = take_notes  # collects what the native thread has noted by now
         self.threshold_ns = 0
-        self.starved = 0  # the callbacks that were late only because others had the processor
+        self.starved: int = 0  # the callbacks that were late only because others had the processor
         self.forget()
 
     def forget(self) -> None:

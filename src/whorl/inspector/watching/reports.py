@@ -17,7 +17,7 @@ from whorl.inspector.watching.watched import WatchedLoop
 MOST_STALLS = 256  # kept for `stalls`
 QUIET_NS = 1_000_000_000  # at most one line of the log in this time
 
-logger = logging.getLogger("whorl.inspector")
+logger: logging.Logger = logging.getLogger("whorl.inspector")
 
 
 class Reports:

@@ -17,7 +17,7 @@ from whorl.core.loop.loop import Loop
 
 Listener = Callable[[Any], object]
 
-logger = logging.getLogger("whorl.inspector")
+logger: logging.Logger = logging.getLogger("whorl.inspector")
 
 _lock = threading.RLock()  # guards the list of listeners; a destructor may run inside
 _listeners: tuple[Listener, ...] = ()

@@ -35,7 +35,7 @@ LONGEST_INTERVAL_NS = 250_000_000
 END_WAIT = 2.0  # seconds that `stop` waits for the thread
 RETRY_WAIT = 0.02  # seconds after which the thread goes on that had no memory
 
-logger = logging.getLogger("whorl.inspector")
+logger: logging.Logger = logging.getLogger("whorl.inspector")
 
 
 class Watchdog:
@@ -43,8 +43,8 @@ class Watchdog:
 
     def __init__(self, loop: Loop | None, threshold: float, signal: int | None) -> None:
         self._only = None if loop is None else weakref.ref(loop)
-        self.collector = CollectionTimes()
-        self.reports = Reports(self._busy)
+        self.collector: CollectionTimes = CollectionTimes()
+        self.reports: Reports = Reports(self._busy)
         self._looker = Looker(self.reports, self.collector, self._take_notes)
         self._stack_file = StackFile(signal or 0)
         self._set_threshold_only(threshold)

@@ -41,21 +41,23 @@ class WatchedLoop:
     """A loop, what was seen of it, and its stall if there is one."""
 
     def __init__(self, loop: Loop, thread: int | None, forget: Callable[[Any], object]) -> None:
-        self.reference = weakref.ref(loop, forget)
-        self.name = f"<{type(loop).__name__} at {id(loop):#x}>"
+        self.reference: weakref.ReferenceType[Loop] = weakref.ref(loop, forget)
+        self.name: str = f"<{type(loop).__name__} at {id(loop):#x}>"
         #: When a run began, the first one since the last look if there was one; and when that look was.
-        self.run_began_ns = self.looked_ns = time.monotonic_ns()
+        self.looked_ns: int = time.monotonic_ns()
+        self.run_began_ns: int = self.looked_ns
         self.thread = thread
-        self.times = None if thread is None else threads.Times(thread)
-        self.place = self.last_place = -1  # of the native thread; the last one when the loop is gone
+        self.times: threads.Times | None = None if thread is None else threads.Times(thread)
+        self.place: int = -1  # of the native thread
+        self.last_place: int = -1  # the same, also when the loop is gone
         self.key: Key | None = None  # None unless the loop was awake at the last look
         self.progress: looks.Progress | None = None  # at the last look
-        self.active_ns = loop.utilization().active_ns  # how long the loop had run and been awake by then
+        self.active_ns: int = loop.utilization().active_ns  # how long the loop had run and been awake by then
         self.began_ns = 0  # when the loop began what it does, as far as is known
         self.seen_ns = 0  # when it was last seen doing that
-        self.base = Usage(None, None, 0, 0)  # the times when it began
-        self.latest = self.base
-        self.asleep_ns = 0  # how long the thread was surely asleep since then
+        self.base: Usage = Usage(None, None, 0, 0)  # the times when it began
+        self.latest: Usage = self.base
+        self.asleep_ns: int = 0  # how long the thread was surely asleep since then
         self.next_ns = 0  # the age at which something is to be done
         self.is_starving = False
         self.lock_kept_ns = 0  # how long C code has kept the interpreter's lock since then

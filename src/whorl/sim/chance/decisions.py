@@ -58,8 +58,8 @@ class Stream:
 
     def __init__(self, decisions: Decisions, name: str) -> None:
         self._decisions = decisions
-        self.name = name
-        self.count = 0  # how many decisions were made
+        self.name: str = name
+        self.count: int = 0  # how many decisions were made
         self._base = 0
         self._has_base = False  # the base is made for the first draw: most streams of a run draw nothing
 
@@ -118,9 +118,9 @@ class Decisions:
 
     def __init__(self, seed: int, tape: Mapping[Place, int] | None = None, *, thinned: float = 0.0) -> None:
         """Draw from `seed`, or read from a tape. `thinned` is the part of all decisions that become 0."""
-        self.seed = seed
-        self.tape = tape
-        self.thinned = thinned
+        self.seed: int = seed
+        self.tape: Mapping[Place, int] | None = tape
+        self.thinned: float = thinned
         self.taken: dict[Place, int] = {}
         self.moments: dict[Place, Moment] = {}  # of the same places
         self.asked: list[tuple[str, int, int]] | None = (
@@ -191,7 +191,7 @@ class Scheduler:
     __slots__ = ("cpu_model", "p")
 
     def __init__(self, p: float = PICKS) -> None:
-        self.p = p
+        self.p: float = p
         self.cpu_model: int | None = None  #: how the turns' time is drawn; None: as each seed says
 
     def pick(self, decisions: Decisions, stream: Stream, number: int, keys: Sequence[Any]) -> int:

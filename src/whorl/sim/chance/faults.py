@@ -110,9 +110,9 @@ class Cpu:
         model = decisions.stream("cpu/model")
         forced = decisions.schedule.cpu_model
         if not rate:
-            self.model = NONE
+            self.model: int = NONE
         elif forced is None:
             self.model = model.decide(CPU_MODELS, 0.8)
         else:
             self.model = model.force(forced, CPU_MODELS)
-        self.rate = rate * (1 + decisions.stream("cpu/rate").decide(3, 0.5)) / 2
+        self.rate: float = rate * (1 + decisions.stream("cpu/rate").decide(3, 0.5)) / 2

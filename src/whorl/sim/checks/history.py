@@ -18,13 +18,13 @@ class Op:
 
     def __init__(self, clock: Callable[[], int], process: Hashable, name: str, args: Any) -> None:
         self._clock = clock
-        self.process = process
-        self.name = name
-        self.args = args
-        self.began = clock()
-        self.ended = NEVER
+        self.process: Hashable = process
+        self.name: str = name
+        self.args: Any = args
+        self.began: int = clock()
+        self.ended: int = NEVER
         self.result: Any = None
-        self.is_known = False  #: whether there is an answer; else it may have happened or not
+        self.is_known: bool = False  #: whether there is an answer; else it may have happened or not
 
     def done(self, result: Any = None) -> Any:
         """Note the answer, and return it."""

@@ -81,15 +81,15 @@ class Channel:
         self._flow = flow
         self.sender: File | None = sender  # None: it has closed its descriptor
         self.receiver: File | None = receiver
-        self.line = line
-        self.capacity = capacity
-        self.arrived = bytearray()
-        self.in_flight = 0
-        self.closed_at = -1  # when the sender has closed its descriptor
-        self.taken = 0  # how many bytes were read in all
-        self.end_sent = False
-        self.ended = False  # the end has arrived
-        self.was_full = False  # the sender was refused, and waits for room
+        self.line: Line | None = line
+        self.capacity: int = capacity
+        self.arrived: bytearray = bytearray()
+        self.in_flight: int = 0
+        self.closed_at: int = -1  # when the sender has closed its descriptor
+        self.taken: int = 0  # how many bytes were read in all
+        self.end_sent: bool = False
+        self.ended: bool = False  # the end has arrived
+        self.was_full: bool = False  # the sender was refused, and waits for room
         self.rights: deque[tuple[int, list[File]]] = deque()  # descriptors, each before the byte of a number
         self._sent = 0  # how many packets were sent
         self._landed = 0  # how many have arrived
@@ -97,8 +97,9 @@ class Channel:
         self._last = 0  # when the last packet arrives
         self._retries = 0
         self._since = 0  # when the packet was sent first that was not answered
-        self.sender_lost = False  # the sender's machine lost its power, and with it what it was to send again
-        self.receiver_lost = False  # the receiver's machine lost its power, and knows of no connection
+        #: The sender's machine lost its power, and with it what it was to send again.
+        self.sender_lost: bool = False
+        self.receiver_lost: bool = False  # the receiver's machine lost its power, and knows of no connection
 
     def room(self) -> int:
         """Return how many bytes may be sent now."""

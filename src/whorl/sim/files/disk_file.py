@@ -22,9 +22,9 @@ class DiskFile(File):
     def __init__(self, machine: Machine, disk: Disk, inode: Inode, flags: int) -> None:
         super().__init__(machine)
         self._disk = disk
-        self.inode = inode
+        self.inode: Inode = inode
         self.flags = flags
-        self.position = 0
+        self.position: int = 0
 
     @property
     def kind(self) -> int:  # type: ignore[override]

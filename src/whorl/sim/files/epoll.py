@@ -19,11 +19,11 @@ class Watch(Watcher):
     __slots__ = ("epoll", "fd", "file", "generation", "mask")
 
     def __init__(self, epoll: Epoll, file: File, fd: int, mask: int, generation: int) -> None:
-        self.epoll = epoll
-        self.file = file
-        self.fd = fd
-        self.mask = mask
-        self.generation = generation
+        self.epoll: Epoll = epoll
+        self.file: File = file
+        self.fd: int = fd
+        self.mask: int = mask
+        self.generation: int = generation
 
     def wake(self) -> None:
         """Put this watch on the list if its file is ready."""

@@ -57,10 +57,10 @@ class File:
     kind = 0o140000  # the file type of `st_mode`: a socket
 
     def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self.references = 0  # descriptors, and messages under way that carry it
+        self.machine: Machine = machine
+        self.references: int = 0  # descriptors, and messages under way that carry it
         self.watches: list[Watcher] = []
-        self.flags = 2  # O_RDWR
+        self.flags: int = 2  # O_RDWR
 
     def readiness(self) -> int:
         """Return the mask that epoll would report."""
@@ -105,7 +105,7 @@ class DescriptorTable:
 
     def __init__(self, limit: int) -> None:
         self.files: dict[int, File] = {}
-        self.limit = limit  # how many there may be
+        self.limit: int = limit  # how many there may be
         self._free: list[int] = []
         self._next = FIRST_FD
 
@@ -161,7 +161,7 @@ class Counter(File):
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
-        self.count = 0
+        self.count: int = 0
 
     def readiness(self) -> int:
         return EPOLLOUT | (EPOLLIN if self.count else 0)

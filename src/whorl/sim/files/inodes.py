@@ -23,11 +23,14 @@ class Inode:
     __slots__ = ("accessed", "changed", "group", "links", "mode", "modified", "number", "owner")
 
     def __init__(self, number: int, mode: int, now: int) -> None:
-        self.number = number
-        self.mode = mode
-        self.links = 0
-        self.owner = self.group = 0
-        self.accessed = self.modified = self.changed = now  # in nanoseconds since 1970
+        self.number: int = number
+        self.mode: int = mode
+        self.links: int = 0
+        self.owner: int = 0
+        self.group: int = 0
+        self.accessed: int = now  # in nanoseconds since 1970, as the next two
+        self.modified: int = now
+        self.changed: int = now
 
     def size(self) -> int:
         """Return the size in bytes."""
@@ -53,7 +56,7 @@ class Regular(Inode):
 
     def __init__(self, number: int, mode: int, now: int) -> None:
         super().__init__(number, stat.S_IFREG | mode, now)
-        self.data = bytearray()
+        self.data: bytearray = bytearray()
         self.unsynced: set[int] = set()  # the sectors that were written since the last sync
         self._kept = bytearray()  # what the disk has
 
@@ -133,7 +136,7 @@ class Link(Inode):
 
     def __init__(self, number: int, target: str, now: int) -> None:
         super().__init__(number, stat.S_IFLNK | 0o777, now)
-        self.target = target
+        self.target: str = target
 
     def size(self) -> int:
         return len(self.target)

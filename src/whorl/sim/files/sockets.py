@@ -56,12 +56,12 @@ class SocketFile(File):
 
     def __init__(self, machine: NetMachine, family: int, kind: int, protocol: int) -> None:
         super().__init__(machine)
-        self.family = family
-        self.type = kind
-        self.protocol = protocol
+        self.family: int = family
+        self.type: int = kind
+        self.protocol: int = protocol
         self.options: dict[tuple[int, int], Any] = {}
         self.name: Any = self.no_name()
-        self.error = 0
+        self.error: int = 0
 
     def no_name(self) -> Any:
         """Return the name of a socket that was not bound."""
@@ -177,16 +177,16 @@ class StreamSocket(SocketFile):
 
     def __init__(self, machine: NetMachine, family: int, kind: int, protocol: int) -> None:
         super().__init__(machine, family, kind, protocol)
-        self.backlog = -1  # not negative: it listens
+        self.backlog: int = -1  # not negative: it listens
         self.waiting: deque[StreamSocket] = deque()  # connections to accept
         self.incoming: Channel | None = None
         self.outgoing: Channel | None = None
         self.peer_name: Any = None
-        self.is_connecting = False
-        self.is_connected = False
-        self.was_reset = False
-        self.has_ended = False  # its own writing side is shut
-        self.reads_nothing = False  # its reading side is shut
+        self.is_connecting: bool = False
+        self.is_connected: bool = False
+        self.was_reset: bool = False
+        self.has_ended: bool = False  # its own writing side is shut
+        self.reads_nothing: bool = False  # its reading side is shut
 
     def is_listening(self) -> bool:
         return self.backlog >= 0

@@ -37,7 +37,7 @@ class TcpSocket(StreamSocket):
         if port < 0:
             return port
         self._port = port
-        self.name = self.shown(ip, port)
+        self.name: Any = self.shown(ip, port)
         return 0
 
     def listen(self, backlog: int) -> int:
@@ -60,7 +60,8 @@ class TcpSocket(StreamSocket):
         if self.backlog >= 0:
             return -errno.EISCONN
         if self.was_reset:  # An attempt failed; Linux lets the socket try again.
-            self.was_reset, self.error = False, 0
+            self.was_reset: bool = False
+            self.error: int = 0
         machine = self.machine
         ip, port = plain(address[0]), address[1]
         if ip in ANY:
@@ -79,7 +80,7 @@ class TcpSocket(StreamSocket):
             own = plain(self.name[0])
         self.name = self.shown(own, self._port)
         self._target = ip, port
-        self.is_connecting = True
+        self.is_connecting: bool = True
         self._began = machine.now()
         fault = machine.connect_fault()
         if fault:
@@ -130,7 +131,7 @@ class TcpSocket(StreamSocket):
         connection.options.update(listener.options)
         connection.name = connection.shown(ip, port)
         connection.peer_name = connection.shown(plain(self.name[0]), self._port)
-        self.peer_name = self.shown(ip, port)
+        self.peer_name: Any = self.shown(ip, port)
         self.join(connection, line, back)
         connection.is_connected = True
         network.established(self, connection)

@@ -98,7 +98,7 @@ class UdpSocket(DatagramFile):
         if port < 0:
             return port
         self._port = port
-        self.name = self.shown(ip, port)
+        self.name: Any = self.shown(ip, port)
         return 0
 
     def set_option(self, level: int, option: int, value: Any) -> int:
@@ -128,7 +128,7 @@ class UdpSocket(DatagramFile):
         if code := self._ensure_port():
             return code
         self.name = self.shown(self.machine.address_for(ip), self._port)
-        self.peer_name = self.shown(ip, address[1])
+        self.peer_name: Any = self.shown(ip, address[1])
         return 0
 
     def _ensure_port(self) -> int:
@@ -204,7 +204,7 @@ class UdpSocket(DatagramFile):
     def _unreachable(self, ip: str, port: int) -> None:
         """Handle the news that nobody has a port: only a connected socket hears of it (man 7 udp)."""
         if self.peer_name is not None and (plain(self.peer_name[0]), self.peer_name[1]) == (ip, port):
-            self.error = errno.ECONNREFUSED
+            self.error: int = errno.ECONNREFUSED
             self.changed()
 
     def released(self) -> None:
@@ -230,7 +230,8 @@ class UnixDatagramSocket(DatagramFile):
         if not is_abstract(address) and (code := self.machine.disk.name_socket(address)):
             return code
         self.machine.unix_names[address] = self
-        self.name, self._is_bound = address, True
+        self.name: Any = address
+        self._is_bound = True
         return 0
 
     def connect(self, address: Any) -> int:

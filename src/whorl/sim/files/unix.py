@@ -48,7 +48,7 @@ class UnixSocket(StreamSocket):
         connection = UnixSocket(self.machine, self.type)
         connection.name = listener.name
         connection.peer_name = self.name
-        self.peer_name = listener.name
+        self.peer_name: Any = listener.name
         self.join(connection, None, None)
         connection.is_connected = True
         listener.waiting.append(connection)

@@ -9,7 +9,7 @@ from typing import Any
 from whorl.sim.patches.current import Replacement, host
 
 _gmtime, _localtime, _strftime = time.gmtime, time.localtime, time.strftime
-_RealDatetime: Any = datetime.datetime
+_RealDatetime = datetime.datetime
 
 
 def _monotonic_ns() -> int:
@@ -55,7 +55,7 @@ class _DatetimeType(type):
         return issubclass(other, _RealDatetime)
 
 
-class SimDatetime(_RealDatetime, metaclass=_DatetimeType):  # type: ignore[misc]
+class SimDatetime(_RealDatetime, metaclass=_DatetimeType):
     """`datetime.datetime` whose present is the world's. It makes plain datetimes."""
 
     def __new__(cls, *args: Any, **options: Any) -> Any:
@@ -64,9 +64,8 @@ class SimDatetime(_RealDatetime, metaclass=_DatetimeType):  # type: ignore[misc]
     @classmethod
     def now(cls, tz: Any = None) -> Any:
         """Return the world's time."""
-        return _RealDatetime.fromtimestamp(_time(), tz if tz is not None else datetime.UTC).replace(
-            **({} if tz is not None else {"tzinfo": None})
-        )
+        present = _RealDatetime.fromtimestamp(_time(), datetime.UTC if tz is None else tz)
+        return present.replace(tzinfo=None) if tz is None else present
 
     @classmethod
     def utcnow(cls) -> Any:

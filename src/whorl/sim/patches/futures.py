@@ -24,7 +24,7 @@ def _identity(self: Any) -> int:
     return number  # type: ignore[no-any-return]
 
 
-class SimFuture(asyncio.Future):  # type: ignore[type-arg]
+class SimFuture(asyncio.Future[Any]):
     """CPython's future, with a hash of the world's."""
 
     __slots__ = ("_identity",)
@@ -38,7 +38,7 @@ class SimFuture(asyncio.Future):  # type: ignore[type-arg]
         return self._identity
 
 
-class SimTask(asyncio.Task):  # type: ignore[type-arg]
+class SimTask(asyncio.Task[Any]):
     """CPython's task, with a hash and a name of the world's."""
 
     __slots__ = ("_identity",)

@@ -20,8 +20,8 @@ class Digest:
         self._calls: list[tuple[Any, ...]] = []
         self.kept: list[tuple[Any, ...]] | None = [] if keeps else None
         self.tasks: list[str] = []  # which task made each call, if they are kept
-        self.count = 0
-        self.takes_lengths = False  # of bytes, in place of the bytes: those of TLS are not the seed's
+        self.count: int = 0
+        self.takes_lengths: bool = False  # of bytes, in place of the bytes: those of TLS are not the seed's
 
     def add(self, call: tuple[Any, ...]) -> None:
         """Note a call."""

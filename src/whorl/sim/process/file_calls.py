@@ -44,10 +44,10 @@ class DiskCalls(Kernel):
 
     def __init__(self, host: ProcessHost, table: DescriptorTable, digest: Digest, faults: Faults) -> None:
         Kernel.__init__(self)
-        self.host = host
-        self.table = table
-        self.digest = digest
-        self.faults = faults
+        self.host: ProcessHost = host
+        self.table: DescriptorTable = table
+        self.digest: Digest = digest
+        self.faults: Faults = faults
         self._disk: Disk = host.disk
         self._disk_errors: Stream = host.decisions.stream(f"{host.name}/disk/errors")
         self._disk_times: Stream = host.decisions.stream(f"{host.name}/disk/times")

@@ -25,8 +25,8 @@ class SimProcess(Process):
         self._host = host
         self._wakeup_fd = -1
         self._handlers: dict[int, Any] = {signal.SIGINT: signal.default_int_handler}
-        self.signals = SignalTable(self)
-        self.children = Children(host)
+        self.signals: SignalTable = SignalTable(self)
+        self.children: Children = Children(host)
 
     def is_main_thread(self) -> bool:
         return True

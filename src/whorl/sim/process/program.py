@@ -20,7 +20,7 @@ class PipeFile:
     def __init__(self, kernel: Any, fd: int) -> None:
         self._kernel = kernel
         self._fd = fd
-        self.closed = False
+        self.closed: bool = False
 
     def fileno(self) -> int:
         """Return the descriptor. Raises ValueError if it is closed."""
@@ -67,9 +67,9 @@ class Program:
         self.host: Any = host
         self.pid = pid
         self.args = args  #: the first one is the name by which it was started
-        self.env = env or {}
+        self.env: dict[str, str] = env or {}
         self.descriptors: dict[int, int] = {}  #: from 3 on, as it was started with
-        self.stdin = asyncio.StreamReader(loop=host.loop)
+        self.stdin: asyncio.StreamReader = asyncio.StreamReader(loop=host.loop)
         self.stdout: Any = Sink(host.kernel)  #: as an `asyncio.StreamWriter`
         self.stderr: Any = Sink(host.kernel)
         self.handlers: dict[int, Callable[[], object]] = {}

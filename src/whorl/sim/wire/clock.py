@@ -26,11 +26,11 @@ class HostClock:
 
     def __init__(self, timeline: Timeline, skew: int, drift: float) -> None:
         """Begin `skew` nanoseconds ahead of the real time, and gain `drift` of all that passes."""
-        self.timeline = timeline
-        self.spent = 0
-        self.look_ns = 0  # what a look at the clock costs
+        self.timeline: Timeline = timeline
+        self.spent: int = 0
+        self.look_ns: int = 0  # what a look at the clock costs
         self._looks = 0
-        self.is_off = True  # without power; a process may be dead while its machine works
+        self.is_off: bool = True  # without power; a process may be dead while its machine works
         self._skew = skew
         self._drift: Any = drift
 

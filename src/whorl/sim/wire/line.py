@@ -50,9 +50,9 @@ class Line:
     )
 
     def __init__(self, decisions: Decisions, name: str, quality: Quality) -> None:
-        self.name = name
-        self.quality = quality
-        self.blocked = 0  # how many partitions cut it
+        self.name: str = name
+        self.quality: Quality = quality
+        self.blocked: int = 0  # how many partitions cut it
         # What departs when a hold is released: functions and their arguments.
         self.held: list[tuple[Callable[..., object], tuple[Any, ...]]] | None = None
         self._latency: Stream = decisions.stream(f"{name}/latency")

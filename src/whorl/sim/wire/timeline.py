@@ -21,7 +21,7 @@ class Timeline:
     __slots__ = ("_events", "_number", "now")
 
     def __init__(self) -> None:
-        self.now = 0
+        self.now: int = 0
         self._number = 0
         self._events: list[tuple[int, int, Callable[..., object], tuple[Any, ...]]] = []
 

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from contextlib import AbstractContextManager
 
-    from whorl.sim.chance.decisions import Decisions
+    from whorl.sim.chance.decisions import Decisions, Stream
     from whorl.sim.chance.faults import Cpu, Faults
+    from whorl.sim.files.epoll import Epoll
     from whorl.sim.process.digest import Digest
     from whorl.sim.wire.names import Names
     from whorl.sim.wire.timeline import Timeline
@@ -90,7 +91,7 @@ class Host(HostTurns):
         self.is_driven = is_driven
         self._lives = 0
         self.graves: list[Grave] = []
-        self.disk = Disk(self.real_time, world.decisions.stream(f"{name}/disk/power"))
+        self.disk: Disk = Disk(self.real_time, world.decisions.stream(f"{name}/disk/power"))
         self._waiters: dict[asyncio.Future[Any], None] = {}  # of `run`, on other hosts
         self._begin()
 
@@ -99,50 +100,50 @@ class Host(HostTurns):
     def _begin(self) -> None:
         world = self.world
         self._lives += 1
-        self.process_id = 1000 * (1 + len(world.hosts)) + self._lives
-        self.is_dead = False
-        self.spent = 0
+        self.process_id: int = 1000 * (1 + len(world.hosts)) + self._lives
+        self.is_dead: bool = False
+        self.spent: int = 0
         self.look_ns = LOOK_NS if world.faults.cpu else 0
         self._looks = 0
         self.busy_until = self.deadline = 0
-        self.runs_job = False
-        self.job_began = 0
+        self.runs_job: bool = False
+        self.job_began: int = 0
         if self.is_off:
             self._power_on()
-        self.threads = SimThreads(self)
-        self.cpu = self.decisions.stream(f"{self.name}/cpu")
+        self.threads: SimThreads = SimThreads(self)
+        self.cpu: Stream = self.decisions.stream(f"{self.name}/cpu")
         self._dns = self.decisions.stream(f"{self.name}/dns")
         self._refuses = self.decisions.stream(f"{self.name}/connect")
         self._random: random.Random | None = None  # of this life, once it is asked for
-        self.pending_signals = []
+        self.pending_signals: list[int] = []
         self.main_task: asyncio.Task[Any] | None = None
-        self.kernel = SimKernel(self, self._max_files, world.digest, world.faults)
-        self.process = SimProcess(self)
+        self.kernel: SimKernel = SimKernel(self, self._max_files, world.digest, world.faults)
+        self.process: SimProcess = SimProcess(self)
         self.network.add(self)
         self.disk.opener = self._open_file
         with world.acting_as(self):
-            self.loop = SimLoop(self)
-            self.epoll = self.kernel.epoll
-            self.driver = Driver(self.loop) if self.is_driven else None
+            self.loop: SimLoop = SimLoop(self)
+            self.epoll: Epoll = self.kernel.epoll
+            self.driver: Any = Driver(self.loop) if self.is_driven else None
             self.loop.keep_clock()
             self.plan()
-            self.own_descriptors = frozenset(self.kernel.table.files)  # of the loop
+            self.own_descriptors: frozenset[int] = frozenset(self.kernel.table.files)  # of the loop
             if self._boot is not None:
                 self.main_task = self.spawn(self._boot, self)
 
     def _power_on(self) -> None:
         """Let the machine work, with a system that knows of nothing."""
-        self.is_off = False
+        self.is_off: bool = False
         drawn = self.decisions.base_of(f"{self.name}/ports/{self._lives}")
         first = FIRST_PORT + drawn % (LAST_PORT - FIRST_PORT)
-        self.tcp_ports = PortTable(first)
-        self.udp_ports = PortTable(first)
+        self.tcp_ports: PortTable = PortTable(first)
+        self.udp_ports: PortTable = PortTable(first)
         self.unix_names: dict[Any, Any] = {}
 
     def _end(self, reason: str) -> None:
         """End this life: no code of the host runs any more in this world, and its kernel answers EBADF."""
         self.is_dead = True
-        self.is_paused = False
+        self.is_paused: bool = False
         self.disk.opener = None
         self.pending_signals.clear()
         files, self.kernel.table.files = self.kernel.table.files, {}

@@ -66,7 +66,7 @@ class Network:
         self._lines: dict[tuple[str, str], Line] = {}
         self._partitions: list[Partition] = []
         self._connections: list[tuple[StreamSocket, StreamSocket]] = []
-        self.quality = Quality(
+        self.quality: Quality = Quality(
             varies=faults.latency, loss=faults.loss, reorder=faults.reorder, duplicate=faults.duplicate
         )
         self._resets = decisions.stream("network/reset")

@@ -58,16 +58,16 @@ class HostTurns(HostClock):
     def __init__(self, name: str, timeline: Timeline, pace: Cpu, skew: int, drift: float) -> None:
         """Begin `skew` nanoseconds ahead of the real time, and gain `drift` of all that passes."""
         HostClock.__init__(self, timeline, skew, drift)
-        self.name = name
-        self.pace = pace  # how the time of turns is drawn
+        self.name: str = name
+        self.pace: Cpu = pace  # how the time of turns is drawn
         self.cpu: Stream = None  # type: ignore[assignment]  # of the decisions about that
         self.epoll: Epoll = None  # type: ignore[assignment]  # the one of the loop
         self.driver: Any = None  # of the loop; None: the loop runs by itself
-        self.busy_until = 0  # when the turn that was taken last is over
-        self.deadline = 0  # when the loop wants its next turn, without events
+        self.busy_until: int = 0  # when the turn that was taken last is over
+        self.deadline: int = 0  # when the loop wants its next turn, without events
         self.pending_signals: list[int] = []
-        self.is_dead = True
-        self.is_paused = False
+        self.is_dead: bool = True
+        self.is_paused: bool = False
 
     def next_time(self) -> int:
         """Return when the loop wants a turn, if nothing else happens; it may be now or earlier."""
@@ -86,7 +86,7 @@ class HostTurns(HostClock):
             return
         rest = self.driver._rest_ns()
         over = self.timeline.now + self.spent
-        self.spent = 0
+        self.spent: int = 0
         self.deadline = NEVER if rest < 0 else over + rest
         self.busy_until = over + self._cpu_time(over)
 
@@ -163,18 +163,18 @@ class Turns:
         self, decisions: Decisions, timeline: Timeline, limit: int, turns: int, real_s: float
     ) -> None:
         """Allow a virtual time in nanoseconds, a number of turns, and real seconds."""
-        self.decisions = decisions
-        self.timeline = timeline
+        self.decisions: Decisions = decisions
+        self.timeline: Timeline = timeline
         self.hosts: dict[str, Any] = {}
         self.main: Any = None  # the host of the program
         self.current: Any = None  # whose code runs
         self.conditions: list[Callable[[], None]] = []  # checked after each turn
         self.findings: list[Any] = []
-        self.turns = 0
-        self.idle_turns = 0
-        self.limit = limit
-        self.turns_limit = turns
-        self.until_real = _real_clock() + real_s
+        self.turns: int = 0
+        self.idle_turns: int = 0
+        self.limit: int = limit
+        self.turns_limit: int = turns
+        self.until_real: float = _real_clock() + real_s
 
     def run_until(self, is_done: Callable[[], bool]) -> None:
         """Let the world go on until something is done, or something went wrong.

@@ -97,17 +97,17 @@ class World(Turns, Conditions):
     ) -> None:
         decisions.clock = timeline = Timeline()
         Turns.__init__(self, decisions, timeline, round(limit_s * SECOND), turns, real_s)
-        self.seed = decisions.seed
-        self.faults = drawn(faults, decisions)
-        self.digest = Digest(keeps_calls)
-        self.net = Network(decisions, self.timeline, self.faults)
-        self.names = Names()
+        self.seed: int = decisions.seed
+        self.faults: Faults = drawn(faults, decisions)
+        self.digest: Digest = Digest(keeps_calls)
+        self.net: Network = Network(decisions, self.timeline, self.faults)
+        self.names: Names = Names()
         self.remarks: list[str] = []
         self.programs: dict[str, ProgramMain] = {}
         self.notes: list[tuple[int, str, dict[str, Any]]] = []
         self.reached: set[str] = set()
-        self.has_ended = False
-        self.pace = Cpu(decisions, self.faults.cpu)
+        self.has_ended: bool = False
+        self.pace: Cpu = Cpu(decisions, self.faults.cpu)
         self._set_up_conditions()
         self.cancelled: list[asyncio.Task[Any]] = []  # on which `cancel` was called
         self.lost_sockets: list[str] = []  # that were collected before they were closed
