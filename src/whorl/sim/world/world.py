@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from whorl.sim.chance.decisions import Decisions
     from whorl.sim.process.program import ProgramMain
 
-#: What a run may do: write real files, start threads, leave descriptors open, swallow cancellations.
-ALLOWANCES = frozenset({"files", "leaks", "swallowed", "threads"})
+#: What a run may do: write real files, start threads, leave descriptors open.
+ALLOWANCES = frozenset({"files", "leaks", "threads"})
 
 #: So many of the remains of one kind are shown.
 _MOST = 5
@@ -53,12 +53,17 @@ def quiet_finalizers() -> Iterator[None]:
         sys.unraisablehook = former
 
 
+def _listed(remains: list[str]) -> str:
+    more = [f"{len(remains) - _MOST} more"] if len(remains) > _MOST else []
+    return "; ".join([*remains[:_MOST], *more])
+
+
 @dataclass
 class Finding:
     """Something that went wrong in a run."""
 
     #: "exception", "unhandled", "deadlock", "livelock", "outoftime", "limit", "always", "eventually",
-    #: "linearizable", "killed", "leak", "swallowed"
+    #: "linearizable", "killed", "leak"
     kind: str
     text: str
     host: str = ""
@@ -285,20 +290,14 @@ class World(Turns, Conditions):
             return  # A program that fails cannot tidy.
         host = self.main
         left = open_descriptors(host.kernel.table, self._expected, host.loop._transports)
-        self._check_remains("leak", "descriptors were not closed", "leaks", [*self.lost_sockets, *left])
-        swallowed = swallowed_cancellations(self.cancelled[: self._of_program])
-        self._check_remains("swallowed", "cancellations were swallowed", "swallowed", swallowed)
-
-    def _check_remains(self, kind: str, text: str, allowance: str, remains: list[str]) -> None:
-        """Note what was left. It is no failure if the run may leave it."""
-        if not remains:
-            return
-        more = [f"{len(remains) - _MOST} more"] if len(remains) > _MOST else []
-        shown = f"{text}: {'; '.join([*remains[:_MOST], *more])}"
-        if allowance in self.allowed:
-            self.remark(f"{kind}: {shown}")
-        else:
-            self.find(kind, shown)
+        if remains := [*self.lost_sockets, *left]:
+            text = f"descriptors were not closed: {_listed(remains)}"
+            if "leaks" in self.allowed:
+                self.remark(text)
+            else:
+                self.find("leak", text)
+        if swallowed := swallowed_cancellations(self.cancelled[: self._of_program]):
+            self.remark(f"cancellations were swallowed: {_listed(swallowed)}")
 
     def _close_hosts(self) -> None:
         for host in self.hosts.values():
