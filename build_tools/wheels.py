@@ -123,12 +123,24 @@ def _sdist(scratch: Path, environment: dict[str, str]) -> Path:
     for name in ("sdist1", "sdist2"):
         code = "from setuptools import build_meta; import sys; build_meta.build_sdist(sys.argv[1])"
         (scratch / name).mkdir()
-        _run([sys.executable, "-c", code, str(scratch / name)], ROOT, environment | {"WHORL_BUILD": "pure"})
+        tree = _copied_sources(scratch / f"{name}-sources")  # setuptools writes into them
+        _run([sys.executable, "-c", code, str(scratch / name)], tree, environment | {"WHORL_BUILD": "pure"})
         (path,) = (scratch / name).glob("*.tar.gz")
         made.append(_with_times(path, int(environment["SOURCE_DATE_EPOCH"])))
     if made[0].read_bytes() != made[1].read_bytes():
         raise Failed("two source distributions differ")
     return Path(shutil.copy(made[0], DIST))
+
+
+def _copied_sources(folder: Path) -> Path:
+    """Copy what MANIFEST.in and pyproject.toml name, without what a build has left among it; return `folder`."""
+    leftover = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in ("src", "build_tools"):
+        shutil.copytree(ROOT / name, folder / name, ignore=leftover)
+    for path in ROOT.iterdir():
+        if path.is_file():
+            shutil.copy2(path, folder)
+    return folder
 
 
 def _with_times(path: Path, epoch: int) -> Path:

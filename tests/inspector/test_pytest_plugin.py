@@ -33,11 +33,13 @@ def test_outside_the_loop():
 def run(folder: Path, *options: str, more: str = "", ini: str = "") -> tuple[int, str]:
     (folder / "test_it.py").write_text(TESTS.format(more=more))
     (folder / "pytest.ini").write_text(f"[pytest]\n{ini}\n")
-    plugins = ["-p", "whorl.inspector.pytest_plugin", "-p", "no:cacheprovider", "-p", "no:asyncio"]
+    plugins = ["-p", "whorl.inspector.pytest_plugin", "-p", "no:cacheprovider"]
+    environment = {**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))}
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # a build's egg-info names the plugin, too
     answer = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-rA", *plugins, *options],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))},
+        env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

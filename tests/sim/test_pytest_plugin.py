@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,9 @@ def test_has_no_world(sim_world):
         sim_world.now()
 """
 
+
+#: The plugins of others that run in the same pytest, where they are installed.
+OTHERS = ("anyio.pytest_plugin", "pytest_asyncio.plugin", "xdist.plugin")
 
 BESIDE_OTHERS = """
 import asyncio
@@ -113,9 +117,11 @@ def run(tmp_path: Path) -> Run:
     def run(*options: str, tests: str = TESTS) -> tuple[int, str]:
         (tmp_path / "test_it.py").write_text(tests, encoding="utf-8")
         plugins = ["-p", "no:cacheprovider", "-p", "whorl.sim.pytest_plugin"]
+        plugins += [word for name in OTHERS if find_spec(name.split(".")[0]) for word in ("-p", name)]
         plugins += ["-o", "asyncio_default_fixture_loop_scope=function", "-W", "error"]
         command = [sys.executable, "-m", "pytest", *plugins, *options]
         environment = {**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))}
+        environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # a build's egg-info names the plugin, too
         done = subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
         )

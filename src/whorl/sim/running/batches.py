@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -83,7 +84,10 @@ class _Worker:
         self._pipe, theirs = context.Pipe(duplex=False)
         work: Callable[..., None] = _work
         self._process = context.Process(target=work, args=(theirs, main, batch, options), daemon=True)
-        self._process.start()
+        with warnings.catch_warnings():
+            # Python warns where another thread runs, such as pytest-xdist's. The child uses no lock of it.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self._process.start()
         theirs.close()
 
     def outcomes(self) -> Iterator[Outcome]:
