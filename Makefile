@@ -30,7 +30,7 @@ demo:  ## serve real HTTP traffic on Whorl and on the other loops, and compare
 	@$(whorl) --with frameworks,bench --config release -- examples/demo $(ARGS)
 
 test:  ## the tests
-	@PYTHONMALLOC=debug $(whorl) --with test,frameworks,jupyter --config checked -- -m pytest $(ARGS)
+	@PYTHONMALLOC=$(if $(filter pure,$(WHORL_BUILD)),,debug) $(whorl) --with test,frameworks,jupyter --config checked -- -m pytest $(ARGS)
 
 check:  ## lint, type-check for the oldest and the newest Python, and the tests that only read sources and pages
 	@$(PYTHON) -m build_tools --build pure --with check -- -m ruff check .

@@ -51,7 +51,7 @@ DIRECTIVES = {"release": _DIRECTIVES, "checked": _DIRECTIVES | _CHECKS, "sanitiz
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
 OPTIONS = {
     "release": ["-O2", "-g0"],
-    "checked": ["-O1", "-g0"],
+    "checked": ["-Og", "-g0"],
     "sanitized": ["-O1", "-g1", "-fno-omit-frame-pointer", *SANITIZERS],
 }
 CONFIGS = tuple(DIRECTIVES)

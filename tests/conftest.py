@@ -9,6 +9,7 @@ import sysconfig
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +25,9 @@ MOST_MEMORY = 600_000_000
 
 #: The marks of the tests that run only where they are asked for, and how to do that.
 ON_REQUEST = {"text": "make check", "slow": "ARGS=--slow"}
+
+#: The report of a test that passed, when nobody will ask for it again.
+FORGOTTEN = SimpleNamespace()
 
 #: The account of each process of the run at its end: see `account_of`.
 accounts_of = pytest.StashKey[dict[str, dict[str, Any]]]()
@@ -149,11 +153,25 @@ def takes_too_much(config: pytest.Config) -> bool:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def memory_is_given_back() -> Iterator[None]:
+def memory_is_given_back(pytestconfig: pytest.Config) -> Iterator[None]:
     """Free the objects that the tests of a module leave to the collector and to the C library."""
     yield
+    forget_passed_tests(pytestconfig)
     gc.collect()
     memory.give_back()
+
+
+def forget_passed_tests(config: pytest.Config) -> None:
+    """Drop the reports of what passed, and keep their number, unless they are shown at the end.
+
+    They would be most of the objects in the process, and each full collection would go through them.
+    """
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is None or config.option.durations is not None or set("pPA") & set(config.option.reportchars):
+        return
+    for category in ("", "passed"):
+        kept = terminal.stats.get(category, [])
+        kept[:] = [FORGOTTEN] * len(kept)
 
 
 def pytest_report_header() -> list[str]:

@@ -62,6 +62,10 @@ def test_a_compiled_whorl_turns_the_gil_on_unless_it_was_built_without() -> None
 
 # The build's own tools, on a package in which `square` cimports `shapes` and has headers; `plain` is pure.
 
+builds_anew = pytest.mark.skipif(
+    os.environ.get("WHORL_BUILD") == "pure", reason="the same with the compiled build, and slow"
+)
+
 PACKAGE = {
     "whorl/__init__.py": '__version__ = "1.0"\n',
     "whorl/py.typed": "",
@@ -146,6 +150,7 @@ def built(folder: Path) -> dict[Module, Path]:
 
 
 @pytest.mark.slow
+@builds_anew
 @needs_cython
 def test_build_compiles_only_changed_modules_again(folder: Path) -> None:
     shapes, square = compiled_modules(folder)
@@ -160,6 +165,7 @@ def test_build_compiles_only_changed_modules_again(folder: Path) -> None:
 
 
 @pytest.mark.slow
+@builds_anew
 @needs_cython
 def test_a_changed_header_compiles_only_what_includes_it_and_translates_nothing(folder: Path) -> None:
     shapes, square = compiled_modules(folder)
@@ -193,6 +199,7 @@ def printed(folder: Path, program: str) -> str:
 
 
 @pytest.mark.slow
+@builds_anew
 @needs_cython
 @pytest.mark.parametrize(
     ("program", "expected"),
@@ -225,6 +232,7 @@ def test_modules_of_one_shared_object_are_their_own(installed: Path, program: st
 
 
 @pytest.mark.slow
+@builds_anew
 @needs_cython
 def test_a_module_that_the_shared_object_lacks_is_imported_uncompiled(installed: Path) -> None:
     (installed / "whorl/later.py").write_text("")
@@ -234,6 +242,7 @@ def test_a_module_that_the_shared_object_lacks_is_imported_uncompiled(installed:
 
 
 @pytest.mark.slow
+@builds_anew
 @needs_cython
 def test_a_package_without_its_shared_object_is_imported_uncompiled(installed: Path) -> None:
     (installed / extensions.file_name()).unlink()
@@ -242,6 +251,7 @@ def test_a_package_without_its_shared_object_is_imported_uncompiled(installed: P
 
 
 @pytest.mark.slow
+@builds_anew
 @needs_cython
 def test_a_shared_object_that_cannot_be_loaded_is_an_error(installed: Path) -> None:
     (installed / extensions.file_name()).write_bytes(b"not what it was")
@@ -250,6 +260,7 @@ def test_a_shared_object_that_cannot_be_loaded_is_an_error(installed: Path) -> N
 
 
 @pytest.mark.slow
+@builds_anew
 @needs_cython
 def test_a_changed_list_of_modules_links_again(folder: Path) -> None:
     modules = compiled_modules(folder)
@@ -310,6 +321,7 @@ SOURCE_SUFFIXES = [*[".py"] * 4, ".typed"]  # no declarations in C
 
 
 @pytest.mark.slow
+@builds_anew
 @needs_cython
 def test_a_compiled_wheel_holds_one_shared_object_and_the_sources(folder: Path) -> None:
     answer, contents = wheel(folder, WHORL_BUILD="compiled")
@@ -318,6 +330,7 @@ def test_a_compiled_wheel_holds_one_shared_object_and_the_sources(folder: Path) 
 
 
 @pytest.mark.slow
+@builds_anew
 def test_a_pure_wheel_needs_no_compiler(folder: Path) -> None:
     answer, contents = wheel(folder, WHORL_BUILD="pure", CC="no-such-compiler")
     assert answer.returncode == 0, answer.stdout
@@ -325,6 +338,7 @@ def test_a_pure_wheel_needs_no_compiler(folder: Path) -> None:
 
 
 @pytest.mark.slow
+@builds_anew
 def test_a_compiled_wheel_without_a_compiler_is_an_error(folder: Path) -> None:
     answer, contents = wheel(folder, WHORL_BUILD="compiled", CC="no-such-compiler")
     assert answer.returncode != 0
@@ -333,6 +347,7 @@ def test_a_compiled_wheel_without_a_compiler_is_an_error(folder: Path) -> None:
 
 
 @pytest.mark.slow
+@builds_anew
 def test_an_automatic_wheel_without_a_compiler_is_pure_and_says_so(folder: Path) -> None:
     answer, contents = wheel(folder, WHORL_BUILD="auto", CC="no-such-compiler")
     assert answer.returncode == 0, answer.stdout
