@@ -169,9 +169,10 @@ def forget_passed_tests(config: pytest.Config) -> None:
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if terminal is None or config.option.durations is not None or set("pPA") & set(config.option.reportchars):
         return
-    for category in ("", "passed"):
-        kept = terminal.stats.get(category, [])
-        kept[:] = [FORGOTTEN] * len(kept)
+    passed = terminal.stats.get("passed", [])
+    passed[:] = [FORGOTTEN] * len(passed)
+    around = terminal.stats.get("", [])  # of what happened before and after each test
+    around[:] = [report for report in around if report.sections]
 
 
 def pytest_report_header() -> list[str]:
