@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,13 @@ import pytest
 from whorl import sim
 
 Run = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def _has_the_lock() -> None:
+    """Skip a test where the GIL is off: there, no world opens."""
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        pytest.skip("a world needs the GIL: set PYTHON_GIL=1")
 
 
 @pytest.fixture(autouse=True)
