@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
+import inspect
 import re
 import sys
 import types
@@ -23,7 +24,7 @@ from tests.aio.sockets_for_tests import turns
 pytestmark = pytest.mark.usefixtures("no_leak")
 
 HAS_EAGER_TASKS = sys.version_info >= (3, 12)
-FACTORIES_TAKE_OPTIONS = sys.version_info >= (3, 14)
+FACTORIES_TAKE_OPTIONS = "kwargs" in inspect.signature(asyncio.BaseEventLoop.create_task).parameters
 
 name = contextvars.ContextVar("name", default="outside")
 
