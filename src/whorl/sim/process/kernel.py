@@ -61,7 +61,7 @@ class SimKernel(DiskCalls):
     # Time and chance.
 
     def now(self) -> int:
-        return self.host.look()
+        return self.host._look()
 
     def seconds(self) -> float:
         return self.now() / 1e9
@@ -87,7 +87,7 @@ class SimKernel(DiskCalls):
         if isinstance(file, DiskFile):
             return -errno.EPERM  # man 2 epoll_ctl: files are always ready
         code = epoll.change(operation, file, fd, mask, generation)
-        self.note("epoll_ctl", operation, fd, mask, code)
+        self._note("epoll_ctl", (operation, fd, mask, code))
         return code
 
     def epoll_wait(self, epfd: int, timeout_ns: int, events: Any) -> int:
@@ -104,7 +104,7 @@ class SimKernel(DiskCalls):
         for watch, seen in found:
             events.put(watch.fd, seen, watch.generation)
             noted.append((watch.fd, seen))
-        self.note("epoll_wait", noted)
+        self._note("epoll_wait", (noted,))
         return len(found)
 
     def _in_some_order(self, found: list[tuple[Watch, int]]) -> list[tuple[Watch, int]]:
@@ -148,7 +148,7 @@ class SimKernel(DiskCalls):
                 self._tell_later(file)  # The rest is a new edge.
         else:
             data = file.read(limit)
-        self.note("recv", fd, data)
+        self._note("recv", (fd, data))
         return data
 
     def recv_short(self, fd: int, limit: int) -> bytes | int:
@@ -182,7 +182,9 @@ class SimKernel(DiskCalls):
             if 0 <= sent < len(content) and sent == part:
                 file.await_room()
                 self._tell_later(file)
-        self.note("send", fd, content if sent == len(content) else content[: max(sent, 0)], sent)
+        if sent != len(content):
+            content = content[: max(sent, 0)]
+        self._note("send", (fd, content, sent))
         return sent
 
     def send_many(self, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
@@ -204,7 +206,7 @@ class SimKernel(DiskCalls):
 
     def close(self, fd: int) -> int:
         code = self.table.remove(fd)
-        self.note("close", fd, code)
+        self._note("close", (fd, code))
         return code
 
     # Sockets.
@@ -287,14 +289,14 @@ class SimKernel(DiskCalls):
             received: tuple[bytes, Any] | int = -errno.EAGAIN
         else:
             received = file.receive()
-        self.note("recvfrom", fd, received)
+        self._note("recvfrom", (fd, received))
         return received
 
     def send_datagram_to(self, fd: int, file: DatagramFile, data: bytes, address: Any) -> int:
         """Send a datagram to an address."""
         fault = self.faults.enobufs and self._fails.happens(self.faults.enobufs)
         sent = -errno.ENOBUFS if fault else file.send_to(data, address)
-        self.note("sendto", fd, data, address, sent)
+        self._note("sendto", (fd, data, address, sent))
         return sent
 
     def recv_datagrams(self, sock: Any, into: list[Any], limit: int) -> int:

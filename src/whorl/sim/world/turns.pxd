@@ -2,6 +2,7 @@ from libc.stdint cimport int64_t
 
 cimport cython
 
+from whorl.aio.runners.driver cimport Driver
 from whorl.sim.chance.decisions cimport Decisions, Stream
 from whorl.sim.files.epoll cimport Epoll
 from whorl.sim.wire.clock cimport HostClock
@@ -24,7 +25,7 @@ cdef class HostTurns(HostClock):
     cdef public int64_t busy_until
     cdef public Stream cpu
     cdef public int64_t deadline
-    cdef public object driver
+    cdef public Driver driver
     cdef public Epoll epoll
     cdef public bint is_dead
     cdef public bint is_paused

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from whorl.aio.runners.driver import Driver
 from whorl.sim.chance.faults import EDGE, GRID, NONE
 from whorl.sim.errors import Livelock, OutOfTime
 from whorl.sim.wire.clock import HostClock
@@ -62,7 +63,7 @@ class HostTurns(HostClock):
         self.pace: Cpu = pace  # how the time of turns is drawn
         self.cpu: Stream = None  # type: ignore[assignment]  # of the decisions about that
         self.epoll: Epoll = None  # type: ignore[assignment]  # the one of the loop
-        self.driver: Any = None  # of the loop; None: the loop runs by itself
+        self.driver: Driver | None = None  # of the loop; None: the loop runs by itself
         self.busy_until: int = 0  # when the turn that was taken last is over
         self.deadline: int = 0  # when the loop wants its next turn, without events
         self.pending_signals: list[int] = []
@@ -122,7 +123,7 @@ class HostTurns(HostClock):
             return
         goes_on = False
         try:
-            goes_on = self.driver.step()
+            goes_on = Driver.step(self.driver)
         except (SystemExit, KeyboardInterrupt) as error:
             self.exited(error)
         if self.is_dead:
