@@ -25,6 +25,7 @@ from whorl.sim.process.children import PidFile
 from whorl.sim.process.digest import Digest
 from whorl.sim.process.file_calls import DiskCalls
 from whorl.sim.process.socket import SimSocket
+from whorl.sim.wire.names import family_of
 from whorl.sim.wire.timeline import MICROSECOND
 
 if TYPE_CHECKING:
@@ -35,12 +36,27 @@ if TYPE_CHECKING:
 _AGAIN_NS = 10 * MICROSECOND
 _SHORTEST_PARTS = 64
 
+_LAST_PORT = 65535
+
 
 def _only_again(code: int) -> int:
     """Return EAGAIN, negative; raise any other error as the socket object does."""
     if code != -errno.EAGAIN:
         raise OSError(-code, os.strerror(-code))
     return code
+
+
+def _is_numeric(file: DatagramFile, address: Any) -> bool:
+    """Return whether an address is one as the socket object's `_numeric` returns it."""
+    return (
+        isinstance(file, UdpSocket)
+        and type(address) is tuple
+        and len(address) == 2
+        and type(address[0]) is str
+        and type(address[1]) is int
+        and 0 <= address[1] <= _LAST_PORT
+        and family_of(address[0]) is not None
+    )
 
 
 class SimKernel(DiskCalls):
@@ -324,7 +340,9 @@ class SimKernel(DiskCalls):
         received = self.receive_datagram(sock.sock._fd, file)
         if isinstance(received, int):
             return _only_again(received)
-        into += (received[0][:READ_SIZE], received[1])
+        data, address = received
+        into.append(data if len(data) <= READ_SIZE else data[:READ_SIZE])
+        into.append(address)
         return 1
 
     def send_datagram(self, sock: Any, data: Any, address: Any) -> int:
@@ -332,7 +350,9 @@ class SimKernel(DiskCalls):
         if file is None:
             return send_by_object(sock, data, address)
         content = data if type(data) is bytes else memoryview(data).tobytes()
-        sent = self.send_datagram_to(sock.sock._fd, file, content, sock.sock._numeric(address))
+        if not _is_numeric(file, address):
+            address = sock.sock._numeric(address)
+        sent = self.send_datagram_to(sock.sock._fd, file, content, address)
         return len(data) if sent >= 0 else _only_again(sent)
 
     def send_datagrams(self, sock: Any, queue: list[Any], first: int) -> int:

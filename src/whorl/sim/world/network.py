@@ -91,7 +91,8 @@ class Network:
 
     def line(self, source: NetMachine, target: NetMachine) -> Line:
         """Return the line from one host to another."""
-        return self._line(source.name, target.name)
+        found = self._lines.get((source.name, target.name))
+        return found if found is not None else self._line(source.name, target.name)
 
     def _line(self, source: str, target: str) -> Line:
         found = self._lines.get((source, target))

@@ -29,9 +29,10 @@ cdef class HostTurns(HostClock):
     cdef public Epoll epoll
     cdef public bint is_dead
     cdef public bint is_paused
+    cdef readonly int model
     cdef public str name
-    cdef public object pace
     cdef public list pending_signals
+    cdef readonly double rate
 
     cdef int64_t next_time(self) except? -1
     @cython.locals(rest=int64_t, over=int64_t)
