@@ -12,5 +12,7 @@ cdef class Driver:
 
     cdef int64_t _rest_ns(self) except? -2
     cpdef bint step(self) except -1
+    cdef object _enter(self)
+    cdef object _exit(self)
     cdef object _leave(self, object host, object task)
     cdef object _check_open(self)

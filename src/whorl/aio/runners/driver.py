@@ -71,7 +71,7 @@ class Driver:
         try:
             if task is not None:
                 _swap_task(host, None)
-            set_running(loop)
+            self._enter()
             Loop._step(loop, False)
         finally:
             try:
@@ -83,9 +83,15 @@ class Driver:
             self.close()
         return self._is_open
 
+    def _enter(self) -> None:
+        set_running(self._loop)
+
+    def _exit(self) -> None:
+        unset_running(self._loop)
+
     def _leave(self, host: Any, task: Any) -> None:
         """Give the host its running loop and its task back; may be called again."""
-        unset_running(self._loop)
+        self._exit()
         events._set_running_loop(host)
         if task is not None:
             _swap_task(host, task)

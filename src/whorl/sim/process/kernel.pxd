@@ -19,8 +19,11 @@ cdef bint _is_numeric(DatagramFile file, object address) except -1
 cdef class SimKernel(DiskCalls):
     cdef Stream _again
     cdef Stream _fails
+    cdef bint _is_driven
     cdef str _poll_stream
+    cdef double _refuses
     cdef Stream _short
+    cdef double _shortens
     cdef public Epoll epoll
 
     cpdef int64_t now(self) except? -1

@@ -62,7 +62,7 @@ def _is_numeric(file: DatagramFile, address: Any) -> bool:
 class SimKernel(DiskCalls):
     """The kernel of a simulated host."""
 
-    __slots__ = ("_again", "_fails", "_poll_stream", "_short", "epoll")
+    __slots__ = ("_again", "_fails", "_is_driven", "_poll_stream", "_refuses", "_short", "_shortens", "epoll")
 
     def __init__(self, host: ProcessHost, max_files: int, digest: Digest, faults: Faults) -> None:
         DiskCalls.__init__(self, host, DescriptorTable(max_files), digest, faults)
@@ -73,6 +73,8 @@ class SimKernel(DiskCalls):
         self._again = decisions.stream(f"{name}/again")
         self._fails = decisions.stream(f"{name}/resources")
         self._poll_stream = f"{name}/events"
+        self._is_driven = host.is_driven
+        self._refuses, self._shortens = faults.again, faults.short
 
     # Time and chance.
 
@@ -111,7 +113,7 @@ class SimKernel(DiskCalls):
         epoll = self.table.files.get(epfd)
         if not isinstance(epoll, Epoll):
             return -errno.EBADF
-        if timeout_ns or not self.host.is_driven:
+        if timeout_ns or not self._is_driven:
             self.host.world.sleep_in(self.host, timeout_ns)
         found = epoll.collect(EVENTS_PER_POLL)
         if len(found) > 1:
@@ -135,7 +137,7 @@ class SimKernel(DiskCalls):
 
     def _is_refused(self, file: File) -> bool:
         """Return whether a call finds nothing this time, although it could; it is tried again soon."""
-        if not self._again.happens(self.faults.again):
+        if not self._again.happens(self._refuses):
             return False
         self._tell_later(file)
         return True
@@ -146,7 +148,7 @@ class SimKernel(DiskCalls):
 
     def _cut(self, file: File, size: int) -> int:
         """Return how much of a message is taken at once."""
-        if size > 1 and (part := self._short.decide(_SHORTEST_PARTS, self.faults.short)):
+        if size > 1 and (part := self._short.decide(_SHORTEST_PARTS, self._shortens)):
             return min(size, max(1, size * part // _SHORTEST_PARTS))
         return size
 
@@ -154,10 +156,9 @@ class SimKernel(DiskCalls):
         file = self._file(fd)
         if file is None:
             return -errno.EBADF
-        faults = self.faults
-        if faults.again and isinstance(file, SocketFile) and self._is_refused(file):
+        if self._refuses and isinstance(file, SocketFile) and self._is_refused(file):
             data: bytes | int = -errno.EAGAIN
-        elif faults.short and not isinstance(file, (DatagramFile, DiskFile)):
+        elif self._shortens and not isinstance(file, (DatagramFile, DiskFile)):
             waiting = file.readiness() & 1
             data = file.read(self._cut(file, min(limit, 4096)) if waiting else limit)
             if waiting and file.readiness() & 1:
@@ -186,13 +187,12 @@ class SimKernel(DiskCalls):
         if not 0 <= offset <= len(content):
             return -errno.EINVAL
         content = content[offset:] if offset else content
-        faults = self.faults
-        if faults.again and content and isinstance(file, SocketFile) and self._is_refused(file):
+        if self._refuses and content and isinstance(file, SocketFile) and self._is_refused(file):
             file.await_room()
             sent = -errno.EAGAIN
         else:
             part = len(content)
-            if faults.short and not isinstance(file, (DatagramFile, Counter, DiskFile)):
+            if self._shortens and not isinstance(file, (DatagramFile, Counter, DiskFile)):
                 part = self._cut(file, part)
             sent = file.write(content if part == len(content) else content[:part])
             if 0 <= sent < len(content) and sent == part:
@@ -301,7 +301,7 @@ class SimKernel(DiskCalls):
 
     def receive_datagram(self, fd: int, file: DatagramFile) -> tuple[bytes, Any] | int:
         """Return a datagram and its sender's address."""
-        if self.faults.again and file.waiting and self._is_refused(file):
+        if self._refuses and file.waiting and self._is_refused(file):
             received: tuple[bytes, Any] | int = -errno.EAGAIN
         else:
             received = file.receive()

@@ -6,7 +6,6 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Any, Protocol
 
-from whorl.aio.runners.driver import Driver
 from whorl.sim.errors import HostDied
 from whorl.sim.files.disk import Disk
 from whorl.sim.files.file import unreferenced
@@ -21,6 +20,7 @@ from whorl.sim.wire.clock import LOOK_NS
 from whorl.sim.wire.names import family_of
 from whorl.sim.wire.ports import FIRST_PORT, LAST_PORT, PortTable, own_address
 from whorl.sim.wire.timeline import SECOND
+from whorl.sim.world.host_driver import HostDriver
 from whorl.sim.world.turns import HostTurns
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Host(HostTurns):
         with world.acting_as(self):
             self.loop: SimLoop = SimLoop(self)
             self.epoll: Epoll = self.kernel.epoll
-            self.driver: Driver | None = Driver(self.loop) if self.is_driven else None
+            self.driver: HostDriver | None = HostDriver(self.loop) if self.is_driven else None
             self.loop.keep_clock()
             self.plan()
             self.own_descriptors: frozenset[int] = frozenset(self.kernel.table.files)  # of the loop

@@ -2,11 +2,11 @@ from libc.stdint cimport int64_t
 
 cimport cython
 
-from whorl.aio.runners.driver cimport Driver
 from whorl.sim.chance.decisions cimport Decisions, Stream
 from whorl.sim.files.epoll cimport Epoll
 from whorl.sim.wire.clock cimport HostClock
 from whorl.sim.wire.timeline cimport Timeline
+from whorl.sim.world.host_driver cimport HostDriver
 
 cdef int NONE
 cdef int GRID
@@ -25,7 +25,7 @@ cdef class HostTurns(HostClock):
     cdef public int64_t busy_until
     cdef public Stream cpu
     cdef public int64_t deadline
-    cdef public Driver driver
+    cdef public HostDriver driver
     cdef public Epoll epoll
     cdef public bint is_dead
     cdef public bint is_paused

@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.runners.driver import Driver
 from whorl.sim.chance.faults import EDGE, GRID, NONE
 from whorl.sim.errors import Livelock, OutOfTime
 from whorl.sim.wire.clock import HostClock
 from whorl.sim.wire.timeline import MICROSECOND, MILLISECOND, NEVER
+from whorl.sim.world.host_driver import HostDriver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +65,7 @@ class HostTurns(HostClock):
         self.rate: float = pace.rate  # how often a turn takes time
         self.cpu: Stream = None  # type: ignore[assignment]  # of the decisions about that
         self.epoll: Epoll = None  # type: ignore[assignment]  # the one of the loop
-        self.driver: Driver | None = None  # of the loop; None: the loop runs by itself
+        self.driver: HostDriver | None = None  # of the loop; None: the loop runs by itself
         self.busy_until: int = 0  # when the turn that was taken last is over
         self.deadline: int = 0  # when the loop wants its next turn, without events
         self.pending_signals: list[int] = []
@@ -125,7 +125,7 @@ class HostTurns(HostClock):
             return
         goes_on = False
         try:
-            goes_on = Driver.step(self.driver)
+            goes_on = HostDriver.step(self.driver)
         except (SystemExit, KeyboardInterrupt) as error:
             self.exited(error)
         if self.is_dead:
