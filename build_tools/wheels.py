@@ -133,7 +133,7 @@ def _sdist(scratch: Path, environment: dict[str, str]) -> Path:
 
 
 def _copied_sources(folder: Path) -> Path:
-    """Copy what MANIFEST.in and pyproject.toml name, without what a build has left among it; return `folder`."""
+    """Copy what MANIFEST.in and pyproject.toml name, without what builds left there; return `folder`."""
     leftover = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in ("src", "build_tools"):
         shutil.copytree(ROOT / name, folder / name, ignore=leftover)

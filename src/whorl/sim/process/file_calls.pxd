@@ -23,7 +23,7 @@ cdef class DiskCalls(Kernel):
     cpdef int open_now(self, object path) except? -65536
     cpdef object read_now(self, int fd, Py_ssize_t size, int64_t offset)
     cpdef Py_ssize_t sendfile(self, int target, int source, int64_t offset, Py_ssize_t count) except? -65536
-    cdef object _note(self, str call, tuple details)
+    cdef object _add_call(self, str call, tuple details)
     cdef File _file(self, int fd)
 
 

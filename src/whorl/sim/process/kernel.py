@@ -79,7 +79,7 @@ class SimKernel(DiskCalls):
     # Time and chance.
 
     def now(self) -> int:
-        return self.host._look()
+        return self.host._look_ns()
 
     def seconds(self) -> float:
         return self.now() / 1e9
@@ -105,7 +105,7 @@ class SimKernel(DiskCalls):
         if isinstance(file, DiskFile):
             return -errno.EPERM  # man 2 epoll_ctl: files are always ready
         code = epoll.change(operation, file, fd, mask, generation)
-        self._note("epoll_ctl", (operation, fd, mask, code))
+        self._add_call("epoll_ctl", (operation, fd, mask, code))
         return code
 
     def epoll_wait(self, epfd: int, timeout_ns: int, events: Any) -> int:
@@ -122,7 +122,7 @@ class SimKernel(DiskCalls):
         for watch, seen in found:
             events.put(watch.fd, seen, watch.generation)
             noted.append((watch.fd, seen))
-        self._note("epoll_wait", (noted,))
+        self._add_call("epoll_wait", (noted,))
         return len(found)
 
     def _in_some_order(self, found: list[tuple[Watch, int]]) -> list[tuple[Watch, int]]:
@@ -165,7 +165,7 @@ class SimKernel(DiskCalls):
                 self._tell_later(file)  # The rest is a new edge.
         else:
             data = file.read(limit)
-        self._note("recv", (fd, data))
+        self._add_call("recv", (fd, data))
         return data
 
     def recv_short(self, fd: int, limit: int) -> bytes | int:
@@ -200,7 +200,7 @@ class SimKernel(DiskCalls):
                 self._tell_later(file)
         if sent != len(content):
             content = content[: max(sent, 0)]
-        self._note("send", (fd, content, sent))
+        self._add_call("send", (fd, content, sent))
         return sent
 
     def send_many(self, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
@@ -222,7 +222,7 @@ class SimKernel(DiskCalls):
 
     def close(self, fd: int) -> int:
         code = self.table.remove(fd)
-        self._note("close", (fd, code))
+        self._add_call("close", (fd, code))
         return code
 
     # Sockets.
@@ -305,14 +305,14 @@ class SimKernel(DiskCalls):
             received: tuple[bytes, Any] | int = -errno.EAGAIN
         else:
             received = file.receive()
-        self._note("recvfrom", (fd, received))
+        self._add_call("recvfrom", (fd, received))
         return received
 
     def send_datagram_to(self, fd: int, file: DatagramFile, data: bytes, address: Any) -> int:
         """Send a datagram to an address."""
         fault = self.faults.enobufs and self._fails.happens(self.faults.enobufs)
         sent = -errno.ENOBUFS if fault else file.send_to(data, address)
-        self._note("sendto", (fd, data, address, sent))
+        self._add_call("sendto", (fd, data, address, sent))
         return sent
 
     def recv_datagrams(self, sock: Any, into: list[Any], limit: int) -> int:

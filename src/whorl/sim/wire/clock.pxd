@@ -19,7 +19,7 @@ cdef class HostClock:
     cdef public bint is_off
 
     @cython.locals(elapsed=int64_t)
-    cdef int64_t _clock(self) except? -1
-    cdef int64_t _look(self) except? -1
+    cdef int64_t _clock_ns(self) except? -1
+    cdef int64_t _look_ns(self) except? -1
     cdef int64_t time(self) except? -1
     cdef object post(self, int64_t delay, object act, tuple args)

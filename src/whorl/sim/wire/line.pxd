@@ -29,7 +29,7 @@ cdef class Line:
     cdef public str name
     cdef readonly int64_t shortest
 
-    cdef object _take(self, object quality)
+    cdef object _set_up(self, object quality)
     cpdef bint is_lost(self) except -1
     cpdef bint is_doubled(self) except -1
     cpdef int64_t overtaken(self) except? -1

@@ -60,7 +60,7 @@ class Line:
 
     def __init__(self, decisions: Decisions, name: str, quality: Quality) -> None:
         self.name: str = name
-        self._take(quality)
+        self._set_up(quality)
         self.blocked: int = 0  # how many partitions cut it
         # What departs when a hold is released: functions and their arguments.
         self.held: list[tuple[Callable[..., object], tuple[Any, ...]]] | None = None
@@ -72,14 +72,14 @@ class Line:
 
     @property
     def quality(self) -> Quality:
-        """What the line does to packets."""
+        """The latency, the losses and the limits of the line, as they were set last."""
         return self._quality
 
     @quality.setter
     def quality(self, quality: Quality) -> None:
-        self._take(quality)
+        self._set_up(quality)
 
-    def _take(self, quality: Quality) -> None:
+    def _set_up(self, quality: Quality) -> None:
         """Keep each part of a quality, as each packet asks for some."""
         self._quality = quality
         self.idle: int = quality.idle

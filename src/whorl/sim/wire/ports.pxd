@@ -13,7 +13,7 @@ cdef class PortTable:
     cdef dict _sockets
     cdef dict _waiting
 
-    @cython.locals(candidate=int)
+    @cython.locals(candidate=int, other_ip=str)
     cpdef int bind(self, object sock, str ip, int port, int64_t now) except? -65536
     cdef bint _clashes(self, object sock, str ip, object other, str other_ip) except -1
     cpdef object unbind(self, object sock, int port, int64_t waits_until=*)

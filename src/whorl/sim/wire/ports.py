@@ -79,8 +79,9 @@ class PortTable:
         elif self._waiting.get(port, 0) > now and not sock.reuses_address():
             return -errno.EADDRINUSE
         others = self._sockets.setdefault(port, [])
-        if any([self._clashes(sock, ip, other, other_ip) for other_ip, other in others]):
-            return -errno.EADDRINUSE
+        for other_ip, other in others:
+            if self._clashes(sock, ip, other, other_ip):
+                return -errno.EADDRINUSE
         others.append((ip, sock))
         return port
 

@@ -124,7 +124,7 @@ class Host(HostTurns):
         with world.acting_as(self):
             self.loop: SimLoop = SimLoop(self)
             self.epoll: Epoll = self.kernel.epoll
-            self.driver: HostDriver | None = HostDriver(self.loop) if self.is_driven else None
+            self.driver: Any = HostDriver(self.loop) if self.is_driven else None
             self.loop.keep_clock()
             self.plan()
             self.own_descriptors: frozenset[int] = frozenset(self.kernel.table.files)  # of the loop

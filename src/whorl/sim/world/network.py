@@ -98,9 +98,7 @@ class Network:
         found = self._lines.get((source, target))
         if found is None:
             quality = replace(LOOPBACK, varies=self._faults.latency / 3) if source == target else self.quality
-            found = self._lines[source, target] = Line(
-                self._decisions, f"{source}>{target}", replace(quality)
-            )
+            found = self._lines[source, target] = Line(self._decisions, f"{source}>{target}", quality)
         return found
 
     def established(self, client: StreamSocket, server: StreamSocket) -> None:

@@ -65,7 +65,7 @@ class HostTurns(HostClock):
         self.rate: float = pace.rate  # how often a turn takes time
         self.cpu: Stream = None  # type: ignore[assignment]  # of the decisions about that
         self.epoll: Epoll = None  # type: ignore[assignment]  # the one of the loop
-        self.driver: HostDriver | None = None  # of the loop; None: the loop runs by itself
+        self.driver: Any = None  # of the loop; None: the loop runs by itself
         self.busy_until: int = 0  # when the turn that was taken last is over
         self.deadline: int = 0  # when the loop wants its next turn, without events
         self.pending_signals: list[int] = []
