@@ -28,6 +28,7 @@ static inline char *whorl_room(struct whorl_text *text, Py_ssize_t more) {
     return text->start + text->size;
 }
 
+/* Append bytes. Python's texts do not grow in place. */
 static inline int whorl_put(struct whorl_text *text, const char *part, Py_ssize_t size) {
     char *at = whorl_room(text, size);
     if (!at)
@@ -47,6 +48,7 @@ static inline int whorl_show_any(struct whorl_text *text, PyObject *part) {
     return result;
 }
 
+/* Show an integer. `repr` makes an object of its digits. */
 static inline int whorl_show_number(struct whorl_text *text, PyObject *part) {
     char digits[24];
     int overflow, first = sizeof digits;
@@ -115,6 +117,7 @@ static inline int whorl_show_bytes(struct whorl_text *text, PyObject *part) {
     return 0;
 }
 
+/* Show any part: see below. */
 static inline int whorl_show(struct whorl_text *text, PyObject *part, int depth);
 
 /* Show the parts of a list or a tuple, of which each may change while `repr` shows a part. */
@@ -134,6 +137,7 @@ static inline int whorl_show_parts(struct whorl_text *text, PyObject *parts, int
     return result ? result : whorl_put(text, is_list ? "]" : ")", 1);
 }
 
+/* Show any part, by the function for its type: those of Python's own types need no object. */
 static inline int whorl_show(struct whorl_text *text, PyObject *part, int depth) {
     if (PyLong_CheckExact(part))
         return whorl_show_number(text, part);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from asyncio import events
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from whorl.aio.loop.lifecycle import track_origins
 from whorl.aio.runners.driver import Driver
@@ -13,9 +13,6 @@ try:
     import cython
 except ImportError:
     from whorl.core import cython_shim as cython
-
-if TYPE_CHECKING:
-    from whorl.aio.loop_type import AnyLoop
 
 if not cython.compiled:
 
@@ -37,7 +34,7 @@ class HostDriver(Driver):
 
     __slots__ = ("_first", "_former_first", "_former_last", "_has_hooks", "_last")
 
-    def __init__(self, loop: AnyLoop) -> None:
+    def __init__(self, loop: Any) -> None:
         self._first: Any = loop._asyncgen_firstiter_hook
         self._last: Any = loop._asyncgen_finalizer_hook
         self._former_first: Any = None
