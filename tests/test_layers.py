@@ -100,7 +100,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("sim", "sim.chance", "sim.wire", "sim.files"),
     ),
     "sim.checks": ("sim.wire", "sim.files"),
-    "sim.world": ("aio.runners", "sim", "sim.chance", "sim.wire", "sim.files", "sim.process", "sim.checks"),
+    "sim.world": (
+        *("core", "aio.loop", "aio.runners"),
+        *("sim", "sim.chance", "sim.wire", "sim.files", "sim.process", "sim.checks"),
+    ),
     "sim.patches": ("sim", "sim.files", "sim.process", "sim.world"),
     "sim.running": ("sim", "sim.chance", "sim.wire", "sim.process", "sim.world", "sim.patches"),
 }

@@ -22,6 +22,7 @@ WITHOUT_CLASSES = {
     "whorl.core.threads",
     "whorl.aio.streams.adoption",
     "whorl.inspector.watching.looks",
+    "whorl.sim.patches.guard",
 }
 
 #: The compiled modules, and the plain ones whose classes derive from theirs.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from asyncio import events, tasks
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.loop import clock, lifecycle
+from whorl.aio.loop import clock
+from whorl.aio.loop.lifecycle import set_running, unset_running
 from whorl.core.loop.loop import Loop
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Driver:
 
     def _rest_ns(self) -> int:
         self._check_open()
-        return self._loop._prepare_external_poll()
+        return Loop._prepare_external_poll(self._loop)
 
     def step(self) -> bool:
         """Run one turn, which does not sleep; return False if the loop was stopped, which closes the driver.
@@ -70,8 +71,8 @@ class Driver:
         try:
             if task is not None:
                 _swap_task(host, None)
-            lifecycle.set_running(loop)
-            loop._step(False)
+            self._enter()
+            Loop._step(loop, False)
         finally:
             try:
                 self._leave(host, task)
@@ -82,9 +83,15 @@ class Driver:
             self.close()
         return self._is_open
 
+    def _enter(self) -> None:
+        set_running(self._loop)
+
+    def _exit(self) -> None:
+        unset_running(self._loop)
+
     def _leave(self, host: Any, task: Any) -> None:
         """Give the host its running loop and its task back; may be called again."""
-        lifecycle.unset_running(self._loop)
+        self._exit()
         events._set_running_loop(host)
         if task is not None:
             _swap_task(host, task)

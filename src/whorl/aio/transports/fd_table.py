@@ -90,7 +90,7 @@ class TransportTable:
 
     def items(self) -> list[tuple[int, Any]]:
         """Return the descriptors with their transports."""
-        found = [(fd, self.get(fd)) for fd in range(len(self._references))]
+        found = [(fd, known()) for fd, known in enumerate(self._references) if known is not None]
         return [(fd, transport) for fd, transport in found if transport is not None]
 
     def pop(self, fd: int, default: Any = None) -> Any:

@@ -42,6 +42,9 @@ cdef class Loop(LoopLifecycle):
     cdef int64_t _machine_timeout(self) except -2
     cpdef object _run_turns(self)
     cdef object _turn(self)
+    cpdef object _step(self, bint may_sleep)
+    @cython.locals(away_ns=int64_t)
+    cpdef int64_t _prepare_external_poll(self) except? -2
     @cython.locals(before=int64_t, now=int64_t, slept=int64_t, found=Py_ssize_t, figures=Figures, recorder=LoopRecorder)
     cdef object _poll(self, int64_t timeout_ns, list into)
     @cython.locals(since=int64_t, timers=TimerHeap)

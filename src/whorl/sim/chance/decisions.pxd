@@ -32,6 +32,8 @@ cdef class Decisions:
     cdef dict _streams
 
     cpdef Stream stream(self, str name)
+    @cython.locals(stream=Stream, number=int64_t, value=int64_t, size=int64_t)
+    cpdef int64_t pick(self, str name, list keys) except? -1
     cpdef object take(self, str name, int64_t number, int64_t value, object among)
 
 

@@ -132,8 +132,9 @@ class Decisions:
 
     def take(self, name: str, number: int, value: int, among: Any) -> None:
         """Note a decision that is not 0, and when it was made."""
-        self.taken[name, number] = value
-        self.moments[name, number] = (0 if self.clock is None else self.clock.now, among)
+        place = name, number
+        self.taken[place] = value
+        self.moments[place] = (0 if self.clock is None else self.clock.now, among)
 
     def base_of(self, name: str) -> int:
         """Return a number that depends on the seed and a name."""
@@ -151,20 +152,21 @@ class Decisions:
             found = self._streams[name] = Stream(self, name)
         return found
 
-    def pick(self, name: str, keys: Sequence[Any]) -> int:
+    def pick(self, name: str, keys: list[Any]) -> int:
         """Return which of several things comes first, as a place in `keys`; each key names one of them."""
-        if len(keys) <= 1:
+        size = len(keys)
+        if size <= 1:
             return 0
         stream = self.stream(name)
         if self.tape is not None:
-            number, value = stream.count, stream.decide(len(keys))
+            number, value = stream.count, stream.decide(size)
             if value:
                 self.moments[name, number] = (self.clock.now, keys[value])
             return value
         number = stream.count
         stream.count = number + 1
         if self.asked is not None:
-            self.asked.append((name, number, len(keys)))
+            self.asked.append((name, number, size))
         value = self.schedule.pick(self, stream, number, keys)
         if value and self.thinned and not self.keeps(name, number):
             value = 0

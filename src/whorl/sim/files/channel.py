@@ -139,7 +139,7 @@ class Channel:
             self._depart(number, packet)
 
     def _is_lost(self, line: Line) -> bool:
-        idle, flow, machine = line.quality.idle, self._flow, self._machine()
+        idle, flow, machine = line.idle, self._flow, self._machine()
         if idle and flow is not None and machine is not None and not flow.passes(machine.now(), idle):
             return True
         return line.is_lost()
@@ -260,7 +260,7 @@ class Channel:
         if line is None:
             sender.reset()
         else:
-            sender.machine.after(line.quality.shortest, sender.reset)
+            sender.machine.after(line.shortest, sender.reset)
 
     def take(self, limit: int) -> bytes:
         """Return bytes that have arrived, and make room."""
@@ -278,7 +278,7 @@ class Channel:
             if line is None:
                 self.sender.changed()
             else:
-                self.sender.machine.after(line.quality.shortest, self._tell_room)
+                self.sender.machine.after(line.shortest, self._tell_room)
         return data
 
     def _tell_room(self) -> None:

@@ -72,4 +72,4 @@ def _probe(sock: StreamSocket, heard: int, count: int) -> None:
         elif not is_waiting:
             sock.fail(errno.ETIMEDOUT)
     elif outgoing.receiver_lost:
-        sock.machine.after(outgoing.line.quality.shortest, sock.reset)
+        sock.machine.after(outgoing.line.shortest, sock.reset)

@@ -3,7 +3,9 @@ from libc.stdint cimport int64_t
 cimport cython
 
 from whorl.sim.files.sockets cimport SocketFile
+from whorl.sim.wire.clock cimport HostClock
 from whorl.sim.wire.line cimport Line
+from whorl.sim.wire.ports cimport is_ipv6, nearest, plain
 
 cdef int EPOLLERR
 cdef int EPOLLIN
@@ -34,6 +36,9 @@ cdef class UdpSocket(DatagramFile):
     cdef object _send_on_line(self, object target, str ip, int port, bytes data)
     @cython.locals(now=int64_t)
     cpdef object _depart(self, Line line, object target, str ip, int port, bytes data)
+    @cython.locals(back=Line, found=list, bound=list)
+    cpdef object _reach(self, Line line, HostClock target, str ip, int port, bytes data, str source)
+    cpdef bint takes_from(self, str ip, int port) except -1
     cpdef object released(self)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from whorl.sim.files.file import EPOLLERR, EPOLLIN, EPOLLOUT
 from whorl.sim.files.sockets import NetMachine, SocketFile
 from whorl.sim.files.unix import is_abstract
-from whorl.sim.wire.ports import ANY, is_ipv6, plain
+from whorl.sim.wire.ports import ANY, is_ipv6, nearest, plain
 
 if TYPE_CHECKING:
     from whorl.sim.wire.line import Line
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 #: The largest payload of a UDP datagram, and how many bytes wait in a socket before more are dropped.
 LARGEST = 65_507
 ROOM = 212_992
+
+BROADCAST = "255.255.255.255"
 
 #: So many addresses are kept with the answer whether they are of multicast.
 _KNOWN = 1024
@@ -148,11 +150,11 @@ class UdpSocket(DatagramFile):
             return -errno.EINVAL
         if is_ipv6(ip) and self.family == socket.AF_INET:
             return -errno.EAFNOSUPPORT
-        if ip == "255.255.255.255" and not self.is_set(socket.SOL_SOCKET, socket.SO_BROADCAST):
+        if ip == BROADCAST and not self.is_set(socket.SOL_SOCKET, socket.SO_BROADCAST):
             return -errno.EACCES
         if code := self._ensure_port():
             return code
-        if _is_group(ip) or ip == "255.255.255.255":
+        if _is_group(ip) or ip == BROADCAST:
             for machine in self.machine.network.all_machines():  # type: ignore[attr-defined]
                 self._send_on_line(machine, ip, port, data)
             return len(data)
@@ -175,24 +177,35 @@ class UdpSocket(DatagramFile):
         machine = self.machine
         now = machine.time()
         arrival = (line, target, ip, port, data, machine.address_for(ip))
+        reach = self._reach_many if _is_group(ip) or ip == BROADCAST else self._reach
         for _ in range(2 if line.is_doubled() else 1):
-            machine.post(line.travel(now, len(data)) + line.overtaken(), self._reach, arrival)
+            machine.post(line.travel(now, len(data)) + line.overtaken(), reach, arrival)
 
     def _reach(self, line: Line, target: NetMachine, ip: str, port: int, data: bytes, source: str) -> None:
         """Arrive at the other host."""
         if target.is_off or line.blocked:
             return
-        if _is_group(ip):
-            found = target.udp_ports.find("0.0.0.0", port, lambda sock: ip in sock.groups)
-            found += target.udp_ports.find(ip, port, lambda sock: sock.name[0] == ip)
-        elif ip == "255.255.255.255":
-            found = target.udp_ports.find("0.0.0.0", port, lambda sock: True)
+        bound = target.udp_ports.bound(port)
+        found = nearest(ip, [each for each in bound if each[1].takes_from(source, self._port)])
+        if found:
+            found[0].arrive(data, found[0].shown(source, self._port))
+            return
+        back = self.machine.network.line(target, self.machine)
+        if not back.is_lost():
+            target.post(back.travel(target.time(), 0), self._unreachable, (ip, port))
+
+    def _reach_many(
+        self, line: Line, target: NetMachine, ip: str, port: int, data: bytes, source: str
+    ) -> None:
+        """Arrive at one of the hosts of a group, or of all."""
+        if target.is_off or line.blocked:
+            return
+        ports = target.udp_ports
+        if ip == BROADCAST:
+            found = ports.find("0.0.0.0", port, lambda sock: True)
         else:
-            found = target.udp_ports.find(ip, port, lambda sock: sock.takes_from(source, self._port))[:1]
-            if not found:
-                back = self.machine.network.line(target, self.machine)
-                if not back.is_lost():
-                    target.after(back.travel(target.now(), 0), self._unreachable, ip, port)
+            found = ports.find("0.0.0.0", port, lambda sock: ip in sock.groups)
+            found += ports.find(ip, port, lambda sock: sock.name[0] == ip)
         for sock in found:
             sock.arrive(data, sock.shown(source, self._port))
 

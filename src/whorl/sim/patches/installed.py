@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from enum import Flag
 from typing import TYPE_CHECKING, Any
 
-from whorl.sim.errors import Escaped
 from whorl.sim.patches.chance import CHANCE
 from whorl.sim.patches.clocks import CLOCKS
 from whorl.sim.patches.current import RUNNING, Replacement
-from whorl.sim.patches.files import CHANGES, FILES, check_change, check_open
+from whorl.sim.patches.files import FILES
 from whorl.sim.patches.futures import FUTURES
+from whorl.sim.patches.guard import guard
 from whorl.sim.patches.imported import imported
 from whorl.sim.patches.sockets import SOCKETS, take_socket_class
 from whorl.sim.patches.threads import THREADS
@@ -32,7 +32,6 @@ YOUNG = 1
 
 _MISSING = object()
 _find_and_load = importlib._bootstrap._find_and_load  # type: ignore[attr-defined]
-_REFUSED = {"socket.connect", "socket.bind", "socket.sendto", "subprocess.Popen", "os.fork", "os.system"}
 _is_guarded: list[bool] = []
 
 
@@ -56,20 +55,6 @@ _PARTS: list[tuple[Patches, list[Replacement]]] = [
     (Patches.THREADS, THREADS),
     (Patches.FUTURES, FUTURES),
 ]
-
-
-def _guard(event: str, args: Any) -> None:
-    """Refuse system calls that come from outside Python's modules (sys.addaudithook)."""
-    if not RUNNING.has_sockets:
-        return
-    if event == "open":
-        check_open(args)
-    elif event in CHANGES:
-        check_change(event, args)
-    if event in _REFUSED:
-        world = RUNNING.world
-        if world is not None and world.allowed.isdisjoint(("files", "threads")):
-            raise Escaped(f"a system call was made ({event})")
 
 
 class _Installation:
@@ -125,7 +110,7 @@ def installed(patches: Patches = Patches.ALL) -> Iterator[None]:
         take_socket_class()
         if not _is_guarded:
             _is_guarded.append(True)
-            sys.addaudithook(_guard)
+            sys.addaudithook(guard)
     installation = _Installation(patches)
     state = random.getstate() if Patches.CHANCE in patches else None
     collects = gc.isenabled()

@@ -1,3 +1,6 @@
+cdef extern from "whorl/sim/process/digest.h":
+    bytes shown "whorl_shown"(list calls)
+
 cdef int _BATCH
 
 

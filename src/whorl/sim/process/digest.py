@@ -6,8 +6,19 @@ import asyncio
 from hashlib import blake2b
 from typing import Any
 
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
 #: How many calls are noted before they go into the digest.
 _BATCH = 512
+
+if not cython.compiled:
+
+    def shown(calls: list[tuple[Any, ...]]) -> bytes:
+        """Return the text of calls."""
+        return repr(calls).encode()
 
 
 class Digest:
@@ -38,7 +49,7 @@ class Digest:
         if not self._calls:
             return
         self.count += len(self._calls)
-        self._hash.update(repr(self._calls).encode())
+        self._hash.update(shown(self._calls))
         if self.kept is not None:
             self.kept += self._calls
         self._calls.clear()

@@ -12,6 +12,7 @@ cdef class DiskCalls(Kernel):
     cdef object _disk
     cdef Stream _disk_errors
     cdef Stream _disk_times
+    cdef str _name
     cdef readonly Digest digest
     cdef readonly object faults
     cdef readonly HostClock host
@@ -22,6 +23,7 @@ cdef class DiskCalls(Kernel):
     cpdef int open_now(self, object path) except? -65536
     cpdef object read_now(self, int fd, Py_ssize_t size, int64_t offset)
     cpdef Py_ssize_t sendfile(self, int target, int source, int64_t offset, Py_ssize_t count) except? -65536
+    cdef object _add_call(self, str call, tuple details)
     cdef File _file(self, int fd)
 
 

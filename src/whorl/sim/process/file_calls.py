@@ -40,11 +40,22 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 class DiskCalls(Kernel):
     """The part of a simulated kernel for files, and what all its calls need."""
 
-    __slots__ = ("_cached", "_disk", "_disk_errors", "_disk_times", "digest", "faults", "host", "table")
+    __slots__ = (
+        "_cached",
+        "_disk",
+        "_disk_errors",
+        "_disk_times",
+        "_name",
+        "digest",
+        "faults",
+        "host",
+        "table",
+    )
 
     def __init__(self, host: ProcessHost, table: DescriptorTable, digest: Digest, faults: Faults) -> None:
         Kernel.__init__(self)
         self.host: ProcessHost = host
+        self._name = host.name
         self.table: DescriptorTable = table
         self.digest: Digest = digest
         self.faults: Faults = faults
@@ -59,7 +70,11 @@ class DiskCalls(Kernel):
 
     def note(self, call: str, *details: Any) -> None:
         """Add a call to the digest."""
-        self.digest.add((self.host.time(), self.host.name, call, *details))
+        self._add_call(call, details)
+
+    def _add_call(self, call: str, details: tuple[Any, ...]) -> None:
+        head = (self.host.time(), self._name, call)
+        self.digest.add(head + details)
 
     def _file(self, fd: int) -> File | None:
         file = self.table.files.get(fd)

@@ -1,18 +1,29 @@
 cimport cython
 from libc.stdint cimport int64_t, uint32_t
 
+from whorl.core.kernel.datagrams cimport DatagramSocket, receive_by_object, send_by_object
 from whorl.core.kernel.kernel cimport EventBatch
 from whorl.sim.chance.decisions cimport Stream
 from whorl.sim.files.epoll cimport Epoll, Watch
 from whorl.sim.files.file cimport File
+from whorl.sim.files.udp cimport DatagramFile, UdpSocket
 from whorl.sim.process.file_calls cimport DiskCalls
+
+cdef Py_ssize_t READ_SIZE
+cdef int EVENTS_PER_POLL
+
+cdef int _only_again(int64_t code) except? -65536
+cdef bint _is_numeric(DatagramFile file, object address) except -1
 
 
 cdef class SimKernel(DiskCalls):
     cdef Stream _again
     cdef Stream _fails
+    cdef bint _is_driven
     cdef str _poll_stream
+    cdef double _refuses
     cdef Stream _short
+    cdef double _shortens
     cdef public Epoll epoll
 
     cpdef int64_t now(self) except? -1
@@ -38,3 +49,12 @@ cdef class SimKernel(DiskCalls):
     cpdef Py_ssize_t write(self, int fd, object data, Py_ssize_t offset) except? -65536
     cpdef Py_ssize_t write_many(self, int fd, list chunks, Py_ssize_t first, Py_ssize_t offset) except? -65536
     cpdef int close(self, int fd) except? -65536
+    cpdef object receive_datagram(self, int fd, DatagramFile file)
+    cpdef int64_t send_datagram_to(self, int fd, DatagramFile file, bytes data, object address) except? -65536
+    @cython.locals(received=Py_ssize_t, code=int)
+    cpdef Py_ssize_t recv_datagrams(self, DatagramSocket sock, list into, Py_ssize_t limit) except? -65536
+    cdef DatagramFile _datagrams_of(self, DatagramSocket sock)
+    @cython.locals(file=DatagramFile, data=bytes)
+    cdef int _receive_one(self, DatagramSocket sock, list into) except? -65536
+    @cython.locals(file=DatagramFile, sent=int64_t, content=bytes)
+    cpdef Py_ssize_t send_datagram(self, DatagramSocket sock, object data, object address) except? -65536

@@ -25,6 +25,7 @@ from whorl.sim.process.children import PidFile
 from whorl.sim.process.digest import Digest
 from whorl.sim.process.file_calls import DiskCalls
 from whorl.sim.process.socket import SimSocket
+from whorl.sim.wire.names import family_of
 from whorl.sim.wire.timeline import MICROSECOND
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 _AGAIN_NS = 10 * MICROSECOND
 _SHORTEST_PARTS = 64
 
+_LAST_PORT = 65535
+
 
 def _only_again(code: int) -> int:
     """Return EAGAIN, negative; raise any other error as the socket object does."""
@@ -43,10 +46,23 @@ def _only_again(code: int) -> int:
     return code
 
 
+def _is_numeric(file: DatagramFile, address: Any) -> bool:
+    """Return whether an address is one as the socket object's `_numeric` returns it."""
+    return (
+        isinstance(file, UdpSocket)
+        and type(address) is tuple
+        and len(address) == 2
+        and type(address[0]) is str
+        and type(address[1]) is int
+        and 0 <= address[1] <= _LAST_PORT
+        and family_of(address[0]) is not None
+    )
+
+
 class SimKernel(DiskCalls):
     """The kernel of a simulated host."""
 
-    __slots__ = ("_again", "_fails", "_poll_stream", "_short", "epoll")
+    __slots__ = ("_again", "_fails", "_is_driven", "_poll_stream", "_refuses", "_short", "_shortens", "epoll")
 
     def __init__(self, host: ProcessHost, max_files: int, digest: Digest, faults: Faults) -> None:
         DiskCalls.__init__(self, host, DescriptorTable(max_files), digest, faults)
@@ -57,11 +73,13 @@ class SimKernel(DiskCalls):
         self._again = decisions.stream(f"{name}/again")
         self._fails = decisions.stream(f"{name}/resources")
         self._poll_stream = f"{name}/events"
+        self._is_driven = host.is_driven
+        self._refuses, self._shortens = faults.again, faults.short
 
     # Time and chance.
 
     def now(self) -> int:
-        return self.host.look()
+        return self.host._look_ns()
 
     def seconds(self) -> float:
         return self.now() / 1e9
@@ -87,7 +105,7 @@ class SimKernel(DiskCalls):
         if isinstance(file, DiskFile):
             return -errno.EPERM  # man 2 epoll_ctl: files are always ready
         code = epoll.change(operation, file, fd, mask, generation)
-        self.note("epoll_ctl", operation, fd, mask, code)
+        self._add_call("epoll_ctl", (operation, fd, mask, code))
         return code
 
     def epoll_wait(self, epfd: int, timeout_ns: int, events: Any) -> int:
@@ -95,7 +113,7 @@ class SimKernel(DiskCalls):
         epoll = self.table.files.get(epfd)
         if not isinstance(epoll, Epoll):
             return -errno.EBADF
-        if timeout_ns or not self.host.is_driven:
+        if timeout_ns or not self._is_driven:
             self.host.world.sleep_in(self.host, timeout_ns)
         found = epoll.collect(EVENTS_PER_POLL)
         if len(found) > 1:
@@ -104,7 +122,7 @@ class SimKernel(DiskCalls):
         for watch, seen in found:
             events.put(watch.fd, seen, watch.generation)
             noted.append((watch.fd, seen))
-        self.note("epoll_wait", noted)
+        self._add_call("epoll_wait", (noted,))
         return len(found)
 
     def _in_some_order(self, found: list[tuple[Watch, int]]) -> list[tuple[Watch, int]]:
@@ -119,7 +137,7 @@ class SimKernel(DiskCalls):
 
     def _is_refused(self, file: File) -> bool:
         """Return whether a call finds nothing this time, although it could; it is tried again soon."""
-        if not self._again.happens(self.faults.again):
+        if not self._again.happens(self._refuses):
             return False
         self._tell_later(file)
         return True
@@ -130,7 +148,7 @@ class SimKernel(DiskCalls):
 
     def _cut(self, file: File, size: int) -> int:
         """Return how much of a message is taken at once."""
-        if size > 1 and (part := self._short.decide(_SHORTEST_PARTS, self.faults.short)):
+        if size > 1 and (part := self._short.decide(_SHORTEST_PARTS, self._shortens)):
             return min(size, max(1, size * part // _SHORTEST_PARTS))
         return size
 
@@ -138,17 +156,16 @@ class SimKernel(DiskCalls):
         file = self._file(fd)
         if file is None:
             return -errno.EBADF
-        faults = self.faults
-        if faults.again and isinstance(file, SocketFile) and self._is_refused(file):
+        if self._refuses and isinstance(file, SocketFile) and self._is_refused(file):
             data: bytes | int = -errno.EAGAIN
-        elif faults.short and not isinstance(file, (DatagramFile, DiskFile)):
+        elif self._shortens and not isinstance(file, (DatagramFile, DiskFile)):
             waiting = file.readiness() & 1
             data = file.read(self._cut(file, min(limit, 4096)) if waiting else limit)
             if waiting and file.readiness() & 1:
                 self._tell_later(file)  # The rest is a new edge.
         else:
             data = file.read(limit)
-        self.note("recv", fd, data)
+        self._add_call("recv", (fd, data))
         return data
 
     def recv_short(self, fd: int, limit: int) -> bytes | int:
@@ -170,19 +187,20 @@ class SimKernel(DiskCalls):
         if not 0 <= offset <= len(content):
             return -errno.EINVAL
         content = content[offset:] if offset else content
-        faults = self.faults
-        if faults.again and content and isinstance(file, SocketFile) and self._is_refused(file):
+        if self._refuses and content and isinstance(file, SocketFile) and self._is_refused(file):
             file.await_room()
             sent = -errno.EAGAIN
         else:
             part = len(content)
-            if faults.short and not isinstance(file, (DatagramFile, Counter, DiskFile)):
+            if self._shortens and not isinstance(file, (DatagramFile, Counter, DiskFile)):
                 part = self._cut(file, part)
             sent = file.write(content if part == len(content) else content[:part])
             if 0 <= sent < len(content) and sent == part:
                 file.await_room()
                 self._tell_later(file)
-        self.note("send", fd, content if sent == len(content) else content[: max(sent, 0)], sent)
+        if sent != len(content):
+            content = content[: max(sent, 0)]
+        self._add_call("send", (fd, content, sent))
         return sent
 
     def send_many(self, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
@@ -204,7 +222,7 @@ class SimKernel(DiskCalls):
 
     def close(self, fd: int) -> int:
         code = self.table.remove(fd)
-        self.note("close", fd, code)
+        self._add_call("close", (fd, code))
         return code
 
     # Sockets.
@@ -283,18 +301,18 @@ class SimKernel(DiskCalls):
 
     def receive_datagram(self, fd: int, file: DatagramFile) -> tuple[bytes, Any] | int:
         """Return a datagram and its sender's address."""
-        if self.faults.again and file.waiting and self._is_refused(file):
+        if self._refuses and file.waiting and self._is_refused(file):
             received: tuple[bytes, Any] | int = -errno.EAGAIN
         else:
             received = file.receive()
-        self.note("recvfrom", fd, received)
+        self._add_call("recvfrom", (fd, received))
         return received
 
     def send_datagram_to(self, fd: int, file: DatagramFile, data: bytes, address: Any) -> int:
         """Send a datagram to an address."""
         fault = self.faults.enobufs and self._fails.happens(self.faults.enobufs)
         sent = -errno.ENOBUFS if fault else file.send_to(data, address)
-        self.note("sendto", fd, data, address, sent)
+        self._add_call("sendto", (fd, data, address, sent))
         return sent
 
     def recv_datagrams(self, sock: Any, into: list[Any], limit: int) -> int:
@@ -322,7 +340,9 @@ class SimKernel(DiskCalls):
         received = self.receive_datagram(sock.sock._fd, file)
         if isinstance(received, int):
             return _only_again(received)
-        into += (received[0][:READ_SIZE], received[1])
+        data, address = received
+        into.append(data if len(data) <= READ_SIZE else data[:READ_SIZE])
+        into.append(address)
         return 1
 
     def send_datagram(self, sock: Any, data: Any, address: Any) -> int:
@@ -330,7 +350,9 @@ class SimKernel(DiskCalls):
         if file is None:
             return send_by_object(sock, data, address)
         content = data if type(data) is bytes else memoryview(data).tobytes()
-        sent = self.send_datagram_to(sock.sock._fd, file, content, sock.sock._numeric(address))
+        if not _is_numeric(file, address):
+            address = sock.sock._numeric(address)
+        sent = self.send_datagram_to(sock.sock._fd, file, content, address)
         return len(data) if sent >= 0 else _only_again(sent)
 
     def send_datagrams(self, sock: Any, queue: list[Any], first: int) -> int:

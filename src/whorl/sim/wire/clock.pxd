@@ -18,5 +18,8 @@ cdef class HostClock:
     cdef object _drift
     cdef public bint is_off
 
+    @cython.locals(elapsed=int64_t)
+    cdef int64_t _clock_ns(self) except? -1
+    cdef int64_t _look_ns(self) except? -1
     cdef int64_t time(self) except? -1
     cdef object post(self, int64_t delay, object act, tuple args)

@@ -44,17 +44,23 @@ class HostClock:
 
     def clock(self) -> int:
         """Return the host's monotonic clock, in nanoseconds."""
+        return self._clock_ns()
+
+    def _clock_ns(self) -> int:
         elapsed = self.timeline.now + self.spent
         return BOOT_NS + elapsed + (round(elapsed * self._drift) if self._drift else 0)
 
     def look(self) -> int:
         """Return what `clock` returns, for code to which a look costs time."""
+        return self._look_ns()
+
+    def _look_ns(self) -> int:
         if not self.look_ns:
             self._looks += 1
             if self._looks > FREE_LOOKS:
                 self.look_ns = LOOK_NS
         self.spent += self.look_ns
-        return self.clock()
+        return self._clock_ns()
 
     def real_time(self) -> int:
         """Return the host's real-time clock, in nanoseconds since 1970."""

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
 #: The parts into which the span of a latency is divided: a seed draws one of the bounds.
 LATENCY_STEPS = 16
+_LAST_STEP = LATENCY_STEPS - 1
 
 #: The longest way by which a packet is overtaken by others, as a multiple of the latency's span.
 REORDER_SPANS = 4
 
 
-@dataclass
+@dataclass(frozen=True)
 class Quality:
     """The latency, the losses and the limits of a line. Times in nanoseconds, rates from 0 to 1."""
 
@@ -38,20 +39,28 @@ class Line:
     """One direction between two hosts."""
 
     __slots__ = (
+        "_bandwidth",
         "_duplicate",
+        "_duplicates",
         "_free_at",
         "_latency",
+        "_longest",
+        "_loses",
         "_loss",
+        "_quality",
         "_reorder",
+        "_reorders",
+        "_varies",
         "blocked",
         "held",
+        "idle",
         "name",
-        "quality",
+        "shortest",
     )
 
     def __init__(self, decisions: Decisions, name: str, quality: Quality) -> None:
         self.name: str = name
-        self.quality: Quality = quality
+        self._set_up(quality)
         self.blocked: int = 0  # how many partitions cut it
         # What departs when a hold is released: functions and their arguments.
         self.held: list[tuple[Callable[..., object], tuple[Any, ...]]] | None = None
@@ -61,9 +70,30 @@ class Line:
         self._duplicate: Stream = decisions.stream(f"{name}/duplicate")
         self._free_at = 0  # when the line has sent what it was given, if its bandwidth is limited
 
+    @property
+    def quality(self) -> Quality:
+        """The latency, the losses and the limits of the line, as they were set last."""
+        return self._quality
+
+    @quality.setter
+    def quality(self, quality: Quality) -> None:
+        self._set_up(quality)
+
+    def _set_up(self, quality: Quality) -> None:
+        """Keep each part of a quality, as each packet asks for some."""
+        self._quality = quality
+        self.idle: int = quality.idle
+        self.shortest: int = quality.shortest
+        self._longest = quality.longest
+        self._bandwidth = quality.bandwidth
+        self._varies = quality.varies
+        self._loses = quality.loss
+        self._reorders = quality.reorder
+        self._duplicates = quality.duplicate
+
     def is_lost(self) -> bool:
         """Return whether a packet that is sent now is lost."""
-        return bool(self.blocked) or self.held is not None or self._loss.happens(self.quality.loss)
+        return bool(self.blocked) or self.held is not None or self._loss.happens(self._loses)
 
     def release(self) -> None:
         """Let what was held depart, in its order."""
@@ -73,23 +103,20 @@ class Line:
 
     def travel(self, now: int, size: int) -> int:
         """Return how long a packet of `size` bytes that is sent now is on its way, in nanoseconds."""
-        quality = self.quality
-        shortest = quality.shortest
-        span = quality.longest - shortest
-        step = self._latency.decide(LATENCY_STEPS, quality.varies) if span > 0 else 0
-        took = shortest + span * step // (LATENCY_STEPS - 1)
-        if quality.bandwidth:
-            self._free_at = max(self._free_at, now) + size * SECOND // quality.bandwidth
+        span = self._longest - self.shortest
+        step = self._latency.decide(_LAST_STEP + 1, self._varies) if span > 0 else 0
+        took = self.shortest + span * step // _LAST_STEP
+        if self._bandwidth:
+            self._free_at = max(self._free_at, now) + size * SECOND // self._bandwidth
             took += self._free_at - now
         return took
 
     def overtaken(self) -> int:
         """Return how much later a datagram comes because others overtake it, in nanoseconds."""
-        quality = self.quality
-        if not self._reorder.happens(quality.reorder):
+        if not self._reorder.happens(self._reorders):
             return 0
-        return quality.longest * (1 + self._reorder.count % REORDER_SPANS)
+        return self._longest * (1 + self._reorder.count % REORDER_SPANS)
 
     def is_doubled(self) -> bool:
         """Return whether a datagram arrives twice."""
-        return self._duplicate.happens(self.quality.duplicate)
+        return self._duplicate.happens(self._duplicates)

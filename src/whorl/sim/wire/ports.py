@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from whorl.sim.wire.timeline import SECOND
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
 FIRST_PORT, LAST_PORT = 32768, 60999  # of ports that the system gives (ip_local_port_range)
 TIME_WAIT = 60 * SECOND
 ANY = ("0.0.0.0", "::")
+
+_NOBODY: list[tuple[str, Any]] = []
+
+#: So many addresses are kept with the host's own on the way to them.
+_KNOWN = 1024
 
 
 class Bound(Protocol):
@@ -41,6 +47,15 @@ def plain(ip: str) -> str:
     return str(mapped if mapped is not None else address)
 
 
+@lru_cache(maxsize=_KNOWN)
+def own_address(first: str, addresses: tuple[str, ...], ip: str) -> str:
+    """Return which of a host's addresses it has on the way to another one."""
+    wide = is_ipv6(ip)
+    if ip in addresses or ip == "::1" or (not wide and ip.startswith("127.")):
+        return ip
+    return next((own for own in addresses if is_ipv6(own) == wide), first)
+
+
 class PortTable:
     """The bound sockets of one protocol."""
 
@@ -64,8 +79,9 @@ class PortTable:
         elif self._waiting.get(port, 0) > now and not sock.reuses_address():
             return -errno.EADDRINUSE
         others = self._sockets.setdefault(port, [])
-        if any(self._clashes(sock, ip, other, other_ip) for other_ip, other in others):
-            return -errno.EADDRINUSE
+        for other_ip, other in others:
+            if self._clashes(sock, ip, other, other_ip):
+                return -errno.EADDRINUSE
         others.append((ip, sock))
         return port
 
@@ -89,16 +105,23 @@ class PortTable:
         if waits_until:
             self._waiting[port] = waits_until
 
+    def bound(self, port: int) -> list[tuple[str, Any]]:
+        """Return the sockets with a port, each after the address that it is bound to; not to be changed."""
+        return self._sockets.get(port, _NOBODY)
+
     def find(self, ip: str, port: int, accepts: Callable[[Any], bool]) -> list[Any]:
         """Return the sockets that get what arrives at an address: several if they share the port."""
-        exact, wide = [], []
-        for bound_ip, sock in self._sockets.get(port, ()):
-            if not accepts(sock):
-                continue
-            if bound_ip == ip:
-                exact.append(sock)
-            elif (bound_ip == "::" and (is_ipv6(ip) or not sock.only_ipv6())) or (
-                bound_ip == "0.0.0.0" and not is_ipv6(ip)
-            ):
-                wide.append(sock)
-        return exact or wide
+        return nearest(ip, [each for each in self.bound(port) if accepts(each[1])])
+
+
+def nearest(ip: str, bound: list[tuple[str, Any]]) -> list[Any]:
+    """Return the sockets that are bound to an address; if there are none, those that are bound to all."""
+    exact, wide = [], []
+    for bound_ip, sock in bound:
+        if bound_ip == ip:
+            exact.append(sock)
+        elif (bound_ip == "::" and (is_ipv6(ip) or not sock.only_ipv6())) or (
+            bound_ip == "0.0.0.0" and not is_ipv6(ip)
+        ):
+            wide.append(sock)
+    return exact or wide

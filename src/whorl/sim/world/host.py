@@ -6,7 +6,6 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Any, Protocol
 
-from whorl.aio.runners.driver import Driver
 from whorl.sim.errors import HostDied
 from whorl.sim.files.disk import Disk
 from whorl.sim.files.file import unreferenced
@@ -19,8 +18,9 @@ from whorl.sim.process.process import SimProcess, temporary_failure
 from whorl.sim.process.threads import SimThreads
 from whorl.sim.wire.clock import LOOK_NS
 from whorl.sim.wire.names import family_of
-from whorl.sim.wire.ports import FIRST_PORT, LAST_PORT, PortTable, is_ipv6
+from whorl.sim.wire.ports import FIRST_PORT, LAST_PORT, PortTable, own_address
 from whorl.sim.wire.timeline import SECOND
+from whorl.sim.world.host_driver import HostDriver
 from whorl.sim.world.turns import HostTurns
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Host(HostTurns):
         with world.acting_as(self):
             self.loop: SimLoop = SimLoop(self)
             self.epoll: Epoll = self.kernel.epoll
-            self.driver: Any = Driver(self.loop) if self.is_driven else None
+            self.driver: Any = HostDriver(self.loop) if self.is_driven else None
             self.loop.keep_clock()
             self.plan()
             self.own_descriptors: frozenset[int] = frozenset(self.kernel.table.files)  # of the loop
@@ -292,13 +292,7 @@ class Host(HostTurns):
 
     def address_for(self, ip: str) -> str:
         """Return the host's own address on the way to another one."""
-        wide = is_ipv6(ip)
-        if ip in self.addresses or ip == "::1" or (not wide and ip.startswith("127.")):
-            return ip
-        for own in self.addresses:
-            if is_ipv6(own) == wide:
-                return own
-        return self.address
+        return own_address(self.address, self.addresses, ip)
 
     def number_of(self, name: str, family: int) -> str:
         """Return the address for a name that was given in the place of one."""

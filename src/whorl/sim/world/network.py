@@ -91,15 +91,14 @@ class Network:
 
     def line(self, source: NetMachine, target: NetMachine) -> Line:
         """Return the line from one host to another."""
-        return self._line(source.name, target.name)
+        found = self._lines.get((source.name, target.name))
+        return found if found is not None else self._line(source.name, target.name)
 
     def _line(self, source: str, target: str) -> Line:
         found = self._lines.get((source, target))
         if found is None:
             quality = replace(LOOPBACK, varies=self._faults.latency / 3) if source == target else self.quality
-            found = self._lines[source, target] = Line(
-                self._decisions, f"{source}>{target}", replace(quality)
-            )
+            found = self._lines[source, target] = Line(self._decisions, f"{source}>{target}", quality)
         return found
 
     def established(self, client: StreamSocket, server: StreamSocket) -> None:

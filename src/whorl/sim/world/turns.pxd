@@ -6,6 +6,7 @@ from whorl.sim.chance.decisions cimport Decisions, Stream
 from whorl.sim.files.epoll cimport Epoll
 from whorl.sim.wire.clock cimport HostClock
 from whorl.sim.wire.timeline cimport Timeline
+from whorl.sim.world.host_driver cimport HostDriver
 
 cdef int NONE
 cdef int GRID
@@ -24,13 +25,14 @@ cdef class HostTurns(HostClock):
     cdef public int64_t busy_until
     cdef public Stream cpu
     cdef public int64_t deadline
-    cdef public object driver
+    cdef public HostDriver driver
     cdef public Epoll epoll
     cdef public bint is_dead
     cdef public bint is_paused
+    cdef readonly int model
     cdef public str name
-    cdef public object pace
     cdef public list pending_signals
+    cdef readonly double rate
 
     cdef int64_t next_time(self) except? -1
     @cython.locals(rest=int64_t, over=int64_t)

@@ -13,6 +13,7 @@ from whorl.sim.chance.faults import EDGE, GRID, NONE
 from whorl.sim.errors import Livelock, OutOfTime
 from whorl.sim.wire.clock import HostClock
 from whorl.sim.wire.timeline import MICROSECOND, MILLISECOND, NEVER
+from whorl.sim.world.host_driver import HostDriver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,16 +51,18 @@ class HostTurns(HostClock):
         "epoll",
         "is_dead",
         "is_paused",
+        "model",
         "name",
-        "pace",
         "pending_signals",
+        "rate",
     )
 
     def __init__(self, name: str, timeline: Timeline, pace: Cpu, skew: int, drift: float) -> None:
         """Begin `skew` nanoseconds ahead of the real time, and gain `drift` of all that passes."""
         HostClock.__init__(self, timeline, skew, drift)
         self.name: str = name
-        self.pace: Cpu = pace  # how the time of turns is drawn
+        self.model: int = pace.model  # how the time of turns is drawn
+        self.rate: float = pace.rate  # how often a turn takes time
         self.cpu: Stream = None  # type: ignore[assignment]  # of the decisions about that
         self.epoll: Epoll = None  # type: ignore[assignment]  # the one of the loop
         self.driver: Any = None  # of the loop; None: the loop runs by itself
@@ -95,10 +98,10 @@ class HostTurns(HostClock):
         return self._cpu_time(over)
 
     def _cpu_time(self, over: int) -> int:
-        model = self.pace.model
+        model = self.model
         if model == NONE:
             return 0
-        step = self.cpu.decide(CPU_STEPS, self.pace.rate)
+        step = self.cpu.decide(CPU_STEPS, self.rate)
         if not step:
             return 0
         if model == GRID:
@@ -122,7 +125,7 @@ class HostTurns(HostClock):
             return
         goes_on = False
         try:
-            goes_on = self.driver.step()
+            goes_on = HostDriver.step(self.driver)
         except (SystemExit, KeyboardInterrupt) as error:
             self.exited(error)
         if self.is_dead:

@@ -1,0 +1,3 @@
+cdef set _GUARDED
+
+cpdef object guard(str event, object args)

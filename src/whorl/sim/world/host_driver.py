@@ -1,0 +1,60 @@
+"""Driving the loop of a simulated host: as any loop is driven, in fewer steps for each turn."""
+
+from __future__ import annotations
+
+import sys
+from asyncio import events
+from typing import Any
+
+from whorl.aio.loop.lifecycle import track_origins
+from whorl.aio.runners.driver import Driver
+
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+if not cython.compiled:
+
+    def first_hook() -> Any:
+        """Return the hook for an asynchronous generator that begins."""
+        return sys.get_asyncgen_hooks().firstiter
+
+    def last_hook() -> Any:
+        """Return the hook for an asynchronous generator that nobody finished."""
+        return sys.get_asyncgen_hooks().finalizer
+
+    def set_hooks(first: Any, last: Any) -> None:
+        """Set both hooks."""
+        sys.set_asyncgen_hooks(first, last)
+
+
+class HostDriver(Driver):
+    """Runs the loop of a simulated host one turn at a time; its hooks are made once."""
+
+    __slots__ = ("_first", "_former_first", "_former_last", "_has_hooks", "_last")
+
+    def __init__(self, loop: Any) -> None:
+        self._first: Any = loop._asyncgen_firstiter_hook
+        self._last: Any = loop._asyncgen_finalizer_hook
+        self._former_first: Any = None
+        self._former_last: Any = None
+        self._has_hooks = False
+        Driver.__init__(self, loop)
+
+    def _enter(self) -> None:
+        loop = self._loop
+        if loop._debug:
+            track_origins(loop, True)
+        self._former_first, self._former_last = first_hook(), last_hook()
+        self._has_hooks = True
+        set_hooks(self._first, self._last)
+        events._set_running_loop(loop)
+
+    def _exit(self) -> None:
+        loop = self._loop
+        if loop._saved_origin_depth is not None:
+            track_origins(loop, False)
+        if self._has_hooks:
+            set_hooks(self._former_first, self._former_last)
+            self._has_hooks = False
