@@ -144,12 +144,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def takes_too_much(config: pytest.Config) -> bool:
-    """Return whether a process has passed the limit in a run of all tests; sanitizers take more."""
+    """Return whether a process has passed the limit in a run of all tests.
+
+    Sanitizers take more, and so does a Python without the GIL.
+    """
     is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     is_whole = is_whole and not config.option.keyword and not config.option.markexpr
-    is_sanitized = os.environ.get("WHORL_CONFIG") == "sanitized"
+    takes_more = os.environ.get("WHORL_CONFIG") == "sanitized" or sysconfig.get_config_var("Py_GIL_DISABLED")
     most = max((account["rest"] for account in config.stash[accounts_of].values()), default=0)
-    return is_whole and not is_sanitized and most > MOST_MEMORY
+    return is_whole and not takes_more and most > MOST_MEMORY
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -184,6 +184,7 @@ def test_stall_is_cut_to_its_place() -> None:
     assert found["number"] == 1
 
 
+@pytest.mark.gil("a world needs it")
 def test_a_simulated_world_is_recorded_in_memory(inspect: Inspect, folder: Path, tmp_path: Path) -> None:
     with sim.open_world(patches=sim.Patches(0)) as world:
         loop: Any = world.main.loop

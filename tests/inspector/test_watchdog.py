@@ -128,6 +128,7 @@ def test_running_code_is_told_from_sleep(inspect: Inspect) -> None:
     assert "busy_for" in lines_of(stall)
 
 
+@pytest.mark.gil("C code that runs holds no lock")
 def test_c_code_that_holds_the_lock_is_named(inspect: Inspect) -> None:
     def hold() -> None:
         sum(range(20_000_000))
@@ -142,6 +143,7 @@ def test_c_code_that_holds_the_lock_is_named(inspect: Inspect) -> None:
     assert sum(share or 0 for share in shares) == stall.length_ns
 
 
+@pytest.mark.gil("C code that runs holds no lock")
 def test_the_signal_is_sent_only_if_nobody_uses_it(inspect: Inspect) -> None:
     former = signal.signal(signal.SIGRTMAX - 4, lambda number, frame: None)
     try:
@@ -152,6 +154,7 @@ def test_the_signal_is_sent_only_if_nobody_uses_it(inspect: Inspect) -> None:
     assert stall.late
 
 
+@pytest.mark.gil("C code that runs holds no lock")
 def test_no_signal_is_sent_to_a_thread_that_blocks_it(inspect: Inspect) -> None:
     inspected = inspect(threshold=THRESHOLD)
     former = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMAX - 4])
@@ -485,6 +488,7 @@ def test_a_watched_loop_ends_where_it_would_unwatched(inspect: Inspect) -> None:
     assert reference() is None
 
 
+@pytest.mark.gil("a world needs it")
 def test_a_simulated_world_has_no_watchdog(inspect: Inspect) -> None:
     threads = threading.active_count()
     with sim.open_world(patches=sim.Patches(0)) as world:
@@ -499,6 +503,7 @@ def test_the_inspector_starts_no_thread_before_a_loop_runs(inspect: Inspect) -> 
     assert threading.active_count() == threads
 
 
+@pytest.mark.gil("C code that runs holds no lock")
 def test_a_forked_child_begins_anew(inspect: Inspect) -> None:
     inspected = inspect(threshold=THRESHOLD)
     assert len(stalls_of(inspected, lambda: time.sleep(0.3))) == 1

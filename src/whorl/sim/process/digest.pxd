@@ -1,7 +1,6 @@
-cdef extern from "whorl/sim/process/digest.h":
-    bytes shown "whorl_shown"(list calls)
+cdef int _BATCH, _FORMAT
 
-cdef int _BATCH
+cdef bytes _as_bytes(list calls)
 
 
 cdef class Digest:

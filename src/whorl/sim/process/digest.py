@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import marshal
 from hashlib import blake2b
 from typing import Any
-
-try:
-    import cython
-except ImportError:
-    from whorl.core import cython_shim as cython
 
 #: How many calls are noted before they go into the digest.
 _BATCH = 512
 
-if not cython.compiled:
-
-    def shown(calls: list[tuple[Any, ...]]) -> bytes:
-        """Return the text of calls."""
-        return repr(calls).encode()
+#: The last format of `marshal` that is the same for equal values: later ones tell which objects are shared.
+_FORMAT = 2
 
 
 class Digest:
@@ -49,7 +42,7 @@ class Digest:
         if not self._calls:
             return
         self.count += len(self._calls)
-        self._hash.update(shown(self._calls))
+        self._hash.update(_as_bytes(self._calls))
         if self.kept is not None:
             self.kept += self._calls
         self._calls.clear()
@@ -58,6 +51,16 @@ class Digest:
         """Return the number as text."""
         self._flush()
         return self._hash.hexdigest()
+
+
+def _as_bytes(calls: list[tuple[Any, ...]]) -> bytes:
+    """Return the same bytes for equal calls. `marshal` is quick, and knows only Python's own types."""
+    made = b""
+    try:
+        made = marshal.dumps(calls, _FORMAT)
+    except ValueError:
+        made = repr(calls).encode()
+    return made
 
 
 def _task_name() -> str:
