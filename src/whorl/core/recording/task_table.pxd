@@ -1,6 +1,7 @@
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memset
 
 cdef extern from "Python.h":
     PyObject *new_reference "PyWeakref_NewRef"(PyObject *thing, PyObject *callback) except NULL
@@ -8,6 +9,9 @@ cdef extern from "Python.h":
 
 cdef extern from "whorl/core/recording/tasks.h":
     PyObject *referent "whorl_referent"(PyObject *reference) noexcept
+
+cdef enum:
+    SPARE_RECORDS = 256
 
 cdef Py_ssize_t LEAST_LIMIT
 cdef int CANCELLED
@@ -41,6 +45,8 @@ cdef class TaskTable:
     cdef Py_ssize_t _mask
     cdef Py_ssize_t _count
     cdef Py_ssize_t _limit
+    cdef Record _spare
+    cdef Py_ssize_t _spares
 
 
 cdef class EndedRow:
@@ -75,10 +81,26 @@ cdef inline int begin_table(TaskTable table) except -1:
     return 0
 
 
-cdef inline int free_record(Record record) except -1:
+cdef inline int free_record(TaskTable table, Record record) except -1:
+    # Some are kept for other tasks.
     drop_reference(record.reference)
-    PyMem_RawFree(record)
+    if table._spares >= SPARE_RECORDS:
+        PyMem_RawFree(record)
+        return 0
+    record.next = table._spare
+    table._spare = record
+    table._spares += 1
     return 0
+
+
+cdef inline Record empty_record(TaskTable table) noexcept:
+    cdef Record record = table._spare
+    if record == NULL:
+        return <Record>PyMem_RawCalloc(1, sizeof(TaskRecord))
+    table._spare = record.next
+    table._spares -= 1
+    memset(record, 0, sizeof(TaskRecord))
+    return record
 
 
 cdef inline int end_table(TaskTable table) except -1:
@@ -90,9 +112,13 @@ cdef inline int end_table(TaskTable table) except -1:
         while table._records[place] != NULL:
             record = table._records[place]
             table._records[place] = record.next
-            free_record(record)
+            free_record(table, record)
     PyMem_RawFree(table._records)
     table._records = NULL
+    while table._spare != NULL:
+        record = table._spare
+        table._spare = record.next
+        PyMem_RawFree(record)
     return 0
 
 
@@ -142,7 +168,7 @@ cdef inline int spread(TaskTable table) except -1:
 cdef inline Record add(TaskTable table, object task) except NULL:
     cdef Py_ssize_t place
     cdef PyObject *reference = new_reference(<PyObject *>task, NULL)
-    cdef Record record = <Record>PyMem_RawCalloc(1, sizeof(TaskRecord))
+    cdef Record record = empty_record(table)
     if record == NULL:
         drop_reference(reference)
         raise MemoryError

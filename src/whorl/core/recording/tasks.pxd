@@ -25,6 +25,13 @@ cdef int FAILED
 cdef int WATCHED_LATE
 cdef Py_ssize_t MOST_ENDED
 cdef object _COROUTINE
+cdef object _RUNNING
+cdef object _SUSPENDED
+cdef str _PENDING
+cdef str _FINISHED
+
+@cython.locals(text=str, size=Py_ssize_t, place=Py_ssize_t, number=int64_t)
+cdef int64_t number_in(object name) except -2
 
 
 cdef class LoopTasks(CallbackNames):

@@ -54,6 +54,10 @@ WATCHED_LATE = layout.WATCHED_LATE
 #: Ended tasks are told apart by so many names; tasks of further names are one row.
 MOST_ENDED = 256
 _COROUTINE = types.CoroutineType
+_RUNNING = vars(_COROUTINE)["cr_running"]
+_SUSPENDED = vars(_COROUTINE)["cr_suspended"]
+_PENDING = "PENDING"
+_FINISHED = "FINISHED"
 
 
 class LoopTasks(CallbackNames):
@@ -169,7 +173,7 @@ class LoopTasks(CallbackNames):
         kind: TaskKind = kind_at(place)
         coro = ask(kind.coro_of, task)
         coroutine = self._coroutine_name(coro)
-        if type(coro) is _COROUTINE and (coro.cr_running or coro.cr_suspended):
+        if type(coro) is _COROUTINE and (ask(_SUSPENDED, coro) or ask(_RUNNING, coro)):
             is_seen_late = True
         record = add(self._table, task)
         self._tasks_met += 1
@@ -200,7 +204,7 @@ class LoopTasks(CallbackNames):
         while is_record(record):
             following = record.next
             self._count_ended(record, now, 0)
-            free_record(record)
+            free_record(self._table, record)
             record = following
 
     def _note_scheduled(self, entry: Runnable) -> None:
@@ -287,20 +291,22 @@ class LoopTasks(CallbackNames):
         """
         kind: TaskKind = kind_at(record.kind)
         state = ask(kind.state_of, task)
-        if state == "PENDING":
+        flags = 0
+        if state is _FINISHED:
+            pass  # As a rule, these strings are the same objects.
+        elif state == _PENDING:
             if not record.is_told:
                 self._tell_made(record, task)
             return
-        flags = 0
-        if state == "CANCELLED":
+        elif state == "CANCELLED":
             flags = CANCELLED
-        elif ask(kind.failure_of, task) is not None:
+        if flags == 0 and ask(kind.failure_of, task) is not None:
             flags = FAILED
         self._count_ended(record, now, flags)
         if record.is_told:
             self._put(now, 0, TASK_DONE, flags, record.name, record.number)
         take(self._table, record)
-        free_record(record)
+        free_record(self._table, record)
 
     def _run_step(self, context: Any, called: Any, argument: Any) -> None:
         """Call `called(argument)` inside of a callback that runs: the step of a task, as a rule."""
@@ -334,6 +340,13 @@ def number_in(name: Any) -> int:
     """Return N for the name `Task-N`, and -1 for others."""
     if type(name) is not str or not name.startswith("Task-"):
         return -1
-    digits = name[5:]
-    is_number = 0 < len(digits) < 10 and digits.isascii() and digits.isdigit()
-    return int(digits) if is_number and (digits[0] != "0") else -1
+    text: str = name
+    size = len(text)
+    if not 5 < size < 15 or text[5] == "0":
+        return -1
+    number = 0
+    for place in range(5, size):
+        if not "0" <= text[place] <= "9":
+            return -1
+        number = 10 * number + ord(text[place]) - 48
+    return number
