@@ -52,16 +52,21 @@ cdef class Loop(LoopLifecycle):
 
 cdef inline object call_soon_of(object loop, object when, object callback, tuple args, object context):
     cdef Callback entry
+    cdef LoopRecorder recorder = None
     if (<Loop>loop)._closed or (<Loop>loop)._debug or (<Loop>loop)._posted or is_foreign(<Loop>loop):
-        # A loop that is recorded is told of the steps of tasks only, which functions in Python never are.
         if (
             (<Loop>loop)._closed or (<Loop>loop)._debug or (<Loop>loop)._posted == SOMETHING
-            or is_foreign(<Loop>loop) or may_step(callback)
+            or is_foreign(<Loop>loop)
         ):
             return (<Loop>loop)._call_soon_with(callback, args, context)
+        # A loop that is recorded is told of the steps of tasks only, which functions in Python never are.
+        if may_step(callback):
+            recorder = (<Loop>loop)._recorder
     if (<Loop>loop)._ready_queue is None:
         raise AttributeError("the loop is not initialized")
     entry = new_callback(<Loop>loop, callback, args, context)
+    if recorder is not None:
+        recorder._note_called_soon(callback)
     append((<Loop>loop)._ready_queue, entry)
     return entry
 

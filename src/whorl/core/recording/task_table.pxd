@@ -1,7 +1,6 @@
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
-from libc.string cimport memset
 
 cdef extern from "Python.h":
     PyObject *new_reference "PyWeakref_NewRef"(PyObject *thing, PyObject *callback) except NULL
@@ -62,7 +61,7 @@ cdef class EndedRow:
     cdef int64_t _wakes
     cdef int64_t _self_wakes
 
-    cdef object _add(self, Record record, int64_t now, int flags)
+    cdef int _add(self, Record record, int64_t now, int flags) except -1
 
 
 cdef inline Record no_record() noexcept:
@@ -94,12 +93,15 @@ cdef inline int free_record(TaskTable table, Record record) except -1:
 
 
 cdef inline Record empty_record(TaskTable table) noexcept:
+    # All its fields are empty that `add` and its caller do not set.
     cdef Record record = table._spare
     if record == NULL:
         return <Record>PyMem_RawCalloc(1, sizeof(TaskRecord))
     table._spare = record.next
     table._spares -= 1
-    memset(record, 0, sizeof(TaskRecord))
+    record.steps = record.busy_ns = record.scheduled_ns = record.longest_ns = 0
+    record.wakes = record.self_wakes = record.waker = 0
+    record.is_late = record.is_told = False
     return record
 
 

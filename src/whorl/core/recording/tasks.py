@@ -35,6 +35,14 @@ if not cython.compiled:
     )
     from whorl.core.threads import HAS_GIL
 
+    def number_in(name: Any) -> int:
+        """Return N for the name `Task-N`, and -1 for others."""
+        if type(name) is not str or not name.startswith("Task-"):
+            return -1
+        digits = name[5:]
+        is_number = 0 < len(digits) < 10 and digits.isascii() and digits.isdigit()
+        return int(digits) if is_number and (digits[0] != "0") else -1
+
 # The places of some fields of a slot.
 _FIELDS = layout.LOOP_FIELDS
 CALL_NAME = _FIELDS.index("call_name")
@@ -210,7 +218,18 @@ class LoopTasks(CallbackNames):
     def _note_scheduled(self, entry: Runnable) -> None:
         """Note that an entry was put into the queue; only steps of tasks matter."""
         task = self._task_of(entry)
-        if task is None or not self._is_open:
+        if task is not None:
+            self._note_queued(task)
+
+    def _note_called_soon(self, called: Any) -> None:
+        """Note that what may be the step of a task was given to `call_soon`."""
+        task = stepped_by(called)
+        if task is not None:
+            self._note_queued(task)
+
+    def _note_queued(self, task: Any) -> None:
+        """Note that the step of a task was put into the queue."""
+        if not self._is_open:
             return
         now = time_of(self)
         record = find(self._table, task)
@@ -334,19 +353,3 @@ class LoopTasks(CallbackNames):
                 self._current, self._current_task = outer, outer_task
                 self._step_ns, self._queued_ns, self._waker = began, queued, waker
                 self._fields[CALL_NAME], self._fields[CALL_TASK] = name, number
-
-
-def number_in(name: Any) -> int:
-    """Return N for the name `Task-N`, and -1 for others."""
-    if type(name) is not str or not name.startswith("Task-"):
-        return -1
-    text: str = name
-    size = len(text)
-    if not 5 < size < 15 or text[5] == "0":
-        return -1
-    number = 0
-    for place in range(5, size):
-        if not "0" <= text[place] <= "9":
-            return -1
-        number = 10 * number + ord(text[place]) - 48
-    return number
