@@ -32,6 +32,8 @@ cdef class Loop(LoopLifecycle):
 
     cdef object _set_up_loop(self, object poller, object kernel, object host)
     cdef object _call_soon_with(self, object callback, tuple args, object context)
+    @cython.locals(entry=Callback)
+    cdef object _call_step_soon(self, object callback, tuple args, object context)
     cdef object _call_at_with(self, object when, object callback, tuple args, object context)
     cdef object _call_later_with(self, object delay, object callback, tuple args, object context)
     cdef object _post_with(self, object callback, tuple args, object context)
@@ -52,7 +54,6 @@ cdef class Loop(LoopLifecycle):
 
 cdef inline object call_soon_of(object loop, object when, object callback, tuple args, object context):
     cdef Callback entry
-    cdef LoopRecorder recorder = None
     if (<Loop>loop)._closed or (<Loop>loop)._debug or (<Loop>loop)._posted or is_foreign(<Loop>loop):
         if (
             (<Loop>loop)._closed or (<Loop>loop)._debug or (<Loop>loop)._posted == SOMETHING
@@ -61,12 +62,10 @@ cdef inline object call_soon_of(object loop, object when, object callback, tuple
             return (<Loop>loop)._call_soon_with(callback, args, context)
         # A loop that is recorded is told of the steps of tasks only, which functions in Python never are.
         if may_step(callback):
-            recorder = (<Loop>loop)._recorder
+            return (<Loop>loop)._call_step_soon(callback, args, context)
     if (<Loop>loop)._ready_queue is None:
         raise AttributeError("the loop is not initialized")
     entry = new_callback(<Loop>loop, callback, args, context)
-    if recorder is not None:
-        recorder._note_called_soon(callback)
     append((<Loop>loop)._ready_queue, entry)
     return entry
 

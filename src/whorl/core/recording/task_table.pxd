@@ -10,7 +10,7 @@ cdef extern from "whorl/core/recording/tasks.h":
     PyObject *referent "whorl_referent"(PyObject *reference) noexcept
 
 cdef enum:
-    SPARE_RECORDS = 256
+    RECORD_FREELIST_SIZE = 256
 
 cdef Py_ssize_t LEAST_LIMIT
 cdef int CANCELLED
@@ -44,8 +44,8 @@ cdef class TaskTable:
     cdef Py_ssize_t _mask
     cdef Py_ssize_t _count
     cdef Py_ssize_t _limit
-    cdef Record _spare
-    cdef Py_ssize_t _spares
+    cdef Record _freelist
+    cdef Py_ssize_t _freelist_size
 
 
 cdef class EndedRow:
@@ -83,22 +83,22 @@ cdef inline int begin_table(TaskTable table) except -1:
 cdef inline int free_record(TaskTable table, Record record) except -1:
     # Some are kept for other tasks.
     drop_reference(record.reference)
-    if table._spares >= SPARE_RECORDS:
+    if table._freelist_size >= RECORD_FREELIST_SIZE:
         PyMem_RawFree(record)
         return 0
-    record.next = table._spare
-    table._spare = record
-    table._spares += 1
+    record.next = table._freelist
+    table._freelist = record
+    table._freelist_size += 1
     return 0
 
 
 cdef inline Record empty_record(TaskTable table) noexcept:
     # All its fields are empty that `add` and its caller do not set.
-    cdef Record record = table._spare
+    cdef Record record = table._freelist
     if record == NULL:
         return <Record>PyMem_RawCalloc(1, sizeof(TaskRecord))
-    table._spare = record.next
-    table._spares -= 1
+    table._freelist = record.next
+    table._freelist_size -= 1
     record.steps = record.busy_ns = record.scheduled_ns = record.longest_ns = 0
     record.wakes = record.self_wakes = record.waker = 0
     record.is_late = record.is_told = False
@@ -117,9 +117,9 @@ cdef inline int end_table(TaskTable table) except -1:
             free_record(table, record)
     PyMem_RawFree(table._records)
     table._records = NULL
-    while table._spare != NULL:
-        record = table._spare
-        table._spare = record.next
+    while table._freelist != NULL:
+        record = table._freelist
+        table._freelist = record.next
         PyMem_RawFree(record)
     return 0
 

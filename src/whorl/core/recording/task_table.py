@@ -126,14 +126,14 @@ FAILED = layout.FAILED
 class TaskTable:
     """The records of the tasks of a loop, by the addresses of the tasks."""
 
-    __slots__ = ("_count", "_limit", "_mask", "_records", "_spare", "_spares")
+    __slots__ = ("_count", "_freelist", "_freelist_size", "_limit", "_mask", "_records")
 
     def __init__(self) -> None:
         self._limit = LEAST_LIMIT
-        self._count = self._mask = self._spares = 0
+        self._count = self._mask = self._freelist_size = 0
         if not cython.compiled:
             self._records: Any = None
-            self._spare: Any = None  # the first of the records that are kept for other tasks
+            self._freelist: Any = None  # the first of the records that are kept for other tasks
         begin_table(self)
 
     def __dealloc__(self) -> None:

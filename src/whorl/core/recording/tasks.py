@@ -43,6 +43,7 @@ if not cython.compiled:
         is_number = 0 < len(digits) < 10 and digits.isascii() and digits.isdigit()
         return int(digits) if is_number and (digits[0] != "0") else -1
 
+
 # The places of some fields of a slot.
 _FIELDS = layout.LOOP_FIELDS
 CALL_NAME = _FIELDS.index("call_name")
