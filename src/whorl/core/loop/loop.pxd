@@ -32,6 +32,8 @@ cdef class Loop(LoopLifecycle):
 
     cdef object _set_up_loop(self, object poller, object kernel, object host)
     cdef object _call_soon_with(self, object callback, tuple args, object context)
+    @cython.locals(entry=Callback)
+    cdef object _call_step_soon(self, object callback, tuple args, object context)
     cdef object _call_at_with(self, object when, object callback, tuple args, object context)
     cdef object _call_later_with(self, object delay, object callback, tuple args, object context)
     cdef object _post_with(self, object callback, tuple args, object context)
@@ -56,12 +58,14 @@ cdef class Loop(LoopLifecycle):
 cdef inline object call_soon_of(object loop, object when, object callback, tuple args, object context):
     cdef Callback entry
     if (<Loop>loop)._closed or (<Loop>loop)._debug or (<Loop>loop)._posted or is_foreign(<Loop>loop):
-        # A loop that is recorded is told of the steps of tasks only, which functions in Python never are.
         if (
             (<Loop>loop)._closed or (<Loop>loop)._debug or (<Loop>loop)._posted == SOMETHING
-            or is_foreign(<Loop>loop) or may_step(callback)
+            or is_foreign(<Loop>loop)
         ):
             return (<Loop>loop)._call_soon_with(callback, args, context)
+        # A loop that is recorded is told of the steps of tasks only, which functions in Python never are.
+        if may_step(callback):
+            return (<Loop>loop)._call_step_soon(callback, args, context)
     if (<Loop>loop)._ready_queue is None:
         raise AttributeError("the loop is not initialized")
     entry = new_callback(<Loop>loop, callback, args, context)

@@ -161,6 +161,16 @@ class Loop(LoopLifecycle):
         self._ready_queue.append(entry)
         return entry
 
+    def _call_step_soon(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> Callback:
+        """Do what `call_soon` does, in a loop that is recorded, with what may be the step of a task."""
+        entry = new_callback(self, callback, args, context)
+        if self._recorder is not None:
+            self._recorder._note_called_soon(callback)
+        self._ready_queue.append(entry)
+        return entry
+
     def _post_with(
         self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
     ) -> Callback:

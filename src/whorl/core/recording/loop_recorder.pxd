@@ -56,9 +56,9 @@ cdef class LoopRecorder(LoopTasks):
     cpdef object _leave_slot(self)
     @cython.locals(record=Record)
     cdef object _begin(self, Runnable entry)
-    cdef object _end_long(self, Runnable entry, int64_t now)
+    cdef int _end_long(self, Runnable entry, int64_t now) except -1
     @cython.locals(is_handle=bint, low=int64_t, flags=int)
-    cdef object _put_callback(self, Runnable entry, int64_t took)
+    cdef int _put_callback(self, Runnable entry, int64_t took) except -1
     @cython.locals(fields="int64_t *")
     cdef object _publish(
         self, int64_t now, unsigned long thread, int64_t turns, int64_t events, int64_t callbacks, int64_t idle_ns,

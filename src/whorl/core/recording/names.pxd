@@ -4,6 +4,7 @@ from libc.string cimport memset
 
 from whorl.core.callback cimport Callback, Runnable
 from whorl.core.recording.slot cimport LoopSlot
+from whorl.core.recording.steps cimport ask
 
 cdef extern from "whorl/core/recording/tasks.h":
     uintptr_t type_key "whorl_type_key"(object thing) noexcept
@@ -16,6 +17,7 @@ cdef enum:
 cdef Py_ssize_t NAMES_KEPT
 cdef object _PARTIAL
 cdef object _COROUTINE
+cdef object _COROUTINE_CODE
 cdef object _GENERATOR
 cdef object _METHOD
 cdef object _FUNCTION

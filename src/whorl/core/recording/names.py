@@ -19,6 +19,7 @@ except ImportError:
 NAMES_KEPT = 4096
 _PARTIAL = functools.partial
 _COROUTINE = types.CoroutineType
+_COROUTINE_CODE = vars(_COROUTINE)["cr_code"]
 _GENERATOR = types.GeneratorType
 _METHOD = types.MethodType
 _FUNCTION = types.FunctionType
@@ -29,6 +30,7 @@ _NAMED: frozenset[type] = frozenset(
 )
 
 if not cython.compiled:
+    from whorl.core.recording.steps import ask
 
     def key_of(called: Any) -> int:
         """Return what tells the callbacks of a function apart from others; uncompiled, all are looked at."""
@@ -119,7 +121,7 @@ class CallbackNames(LoopSlot):
     def _coroutine_name(self, coro: Any) -> int:
         code: Any = None
         if type(coro) is _COROUTINE:
-            code = coro.cr_code
+            code = ask(_COROUTINE_CODE, coro)
         elif type(coro) is _GENERATOR:
             code = coro.gi_code
         if code is not None:

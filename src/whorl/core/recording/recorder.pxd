@@ -1,5 +1,5 @@
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int64_t, uintptr_t
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
 
 from whorl.core.kernel.kernel cimport Kernel
 
@@ -36,6 +36,8 @@ cdef class Recorder:
     cdef list _open
     cdef int64_t _loops_opened
     cdef int64_t _last_name
+    cdef int64_t _tick_parts
+    cdef uint64_t _most_ticks
 
     cdef object _check(self)
     cpdef int64_t name_id(self, str text) except -1

@@ -54,6 +54,7 @@ class Recorder:
         "_last_name",
         "_loops_at",
         "_loops_opened",
+        "_most_ticks",
         "_name_ids",
         "_names_at",
         "_names_size",
@@ -62,6 +63,7 @@ class Recorder:
         "_ring_at",
         "_stall_count",
         "_stalls_at",
+        "_tick_parts",
         "_view",
         "_words",
         "shortest_ns",
@@ -93,6 +95,8 @@ class Recorder:
         self._kernel = Kernel()
         self._open: list[Any] = [None] * layout.LOOPS  # weak references to those who use the slots
         self._loops_opened = 0
+        self._tick_parts = 0  # what loops have measured last, for those that begin: as in `LoopSlot`
+        self._most_ticks = 0
         self._last_name = 0
         self._last_name = self.name_id(REST)
 

@@ -115,6 +115,8 @@ class LoopSlot:
         self._has_ticks = cython.compiled and type(self._kernel) is Kernel
         self._tick_parts = 0  # how long a tick is, in TICK_PARTS of a nanosecond, once that was measured
         self._most_ticks = 0  # so many of them may be used as a time
+        if self._has_ticks:
+            self._tick_parts, self._most_ticks = self._recorder._tick_parts, self._recorder._most_ticks
         self._base_ns = self._base_ticks = 0  # a time, and the ticks then
         self._measured_ns = self._measured_ticks = 0  # the same, for measuring
 
@@ -146,4 +148,5 @@ class LoopSlot:
             tick_ns = (now - self._measured_ns) / (ticks - self._measured_ticks)
             self._tick_parts = int(TICK_PARTS * tick_ns)
             self._most_ticks = int(LONGEST_BY_TICKS / tick_ns) if self._tick_parts > 0 else 0
+            self._recorder._tick_parts, self._recorder._most_ticks = self._tick_parts, self._most_ticks
         self._measured_ns, self._measured_ticks = now, ticks

@@ -9,6 +9,9 @@ cdef extern from "Python.h":
 cdef extern from "whorl/core/recording/tasks.h":
     PyObject *referent "whorl_referent"(PyObject *reference) noexcept
 
+cdef enum:
+    RECORD_FREELIST_SIZE = 256
+
 cdef Py_ssize_t LEAST_LIMIT
 cdef int CANCELLED
 cdef int FAILED
@@ -41,6 +44,8 @@ cdef class TaskTable:
     cdef Py_ssize_t _mask
     cdef Py_ssize_t _count
     cdef Py_ssize_t _limit
+    cdef Record _freelist
+    cdef Py_ssize_t _freelist_size
 
 
 cdef class EndedRow:
@@ -56,7 +61,7 @@ cdef class EndedRow:
     cdef int64_t _wakes
     cdef int64_t _self_wakes
 
-    cdef object _add(self, Record record, int64_t now, int flags)
+    cdef int _add(self, Record record, int64_t now, int flags) except -1
 
 
 cdef inline Record no_record() noexcept:
@@ -75,10 +80,29 @@ cdef inline int begin_table(TaskTable table) except -1:
     return 0
 
 
-cdef inline int free_record(Record record) except -1:
+cdef inline int free_record(TaskTable table, Record record) except -1:
+    # Some are kept for other tasks.
     drop_reference(record.reference)
-    PyMem_RawFree(record)
+    if table._freelist_size >= RECORD_FREELIST_SIZE:
+        PyMem_RawFree(record)
+        return 0
+    record.next = table._freelist
+    table._freelist = record
+    table._freelist_size += 1
     return 0
+
+
+cdef inline Record empty_record(TaskTable table) noexcept:
+    # All its fields are empty that `add` and its caller do not set.
+    cdef Record record = table._freelist
+    if record == NULL:
+        return <Record>PyMem_RawCalloc(1, sizeof(TaskRecord))
+    table._freelist = record.next
+    table._freelist_size -= 1
+    record.steps = record.busy_ns = record.scheduled_ns = record.longest_ns = 0
+    record.wakes = record.self_wakes = record.waker = 0
+    record.is_late = record.is_told = False
+    return record
 
 
 cdef inline int end_table(TaskTable table) except -1:
@@ -90,9 +114,13 @@ cdef inline int end_table(TaskTable table) except -1:
         while table._records[place] != NULL:
             record = table._records[place]
             table._records[place] = record.next
-            free_record(record)
+            free_record(table, record)
     PyMem_RawFree(table._records)
     table._records = NULL
+    while table._freelist != NULL:
+        record = table._freelist
+        table._freelist = record.next
+        PyMem_RawFree(record)
     return 0
 
 
@@ -142,7 +170,7 @@ cdef inline int spread(TaskTable table) except -1:
 cdef inline Record add(TaskTable table, object task) except NULL:
     cdef Py_ssize_t place
     cdef PyObject *reference = new_reference(<PyObject *>task, NULL)
-    cdef Record record = <Record>PyMem_RawCalloc(1, sizeof(TaskRecord))
+    cdef Record record = empty_record(table)
     if record == NULL:
         drop_reference(reference)
         raise MemoryError

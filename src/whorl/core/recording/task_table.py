@@ -100,7 +100,7 @@ if not cython.compiled:
         """Take a record out of the table; the caller frees it."""
         del table._records[record.address]
 
-    def free_record(record: Any) -> None:
+    def free_record(table: TaskTable, record: Any) -> None:
         """Free a record that was taken out."""
 
     def is_full(table: TaskTable) -> bool:
@@ -126,13 +126,14 @@ FAILED = layout.FAILED
 class TaskTable:
     """The records of the tasks of a loop, by the addresses of the tasks."""
 
-    __slots__ = ("_count", "_limit", "_mask", "_records")
+    __slots__ = ("_count", "_freelist", "_freelist_size", "_limit", "_mask", "_records")
 
     def __init__(self) -> None:
         self._limit = LEAST_LIMIT
-        self._count = self._mask = 0
+        self._count = self._mask = self._freelist_size = 0
         if not cython.compiled:
             self._records: Any = None
+            self._freelist: Any = None  # the first of the records that are kept for other tasks
         begin_table(self)
 
     def __dealloc__(self) -> None:

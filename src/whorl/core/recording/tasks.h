@@ -106,3 +106,22 @@ static inline PyObject *whorl_ask(PyObject *descriptor, PyObject *task) {
     return get == NULL ? PyObject_CallOneArg(descriptor, task)
                        : get(descriptor, task, (PyObject *)Py_TYPE(task));
 }
+
+/* Return N for the name `Task-N`, and -1 for others. Python would make objects of the parts of each name. */
+static inline int64_t whorl_number_in(PyObject *name) {
+    const char *text;
+    Py_ssize_t place, size;
+    int64_t number = 0;
+    if (!PyUnicode_CheckExact(name) || !PyUnicode_IS_ASCII(name))
+        return -1;
+    text = (const char *)PyUnicode_DATA(name);
+    size = PyUnicode_GET_LENGTH(name);
+    if (size < 6 || size > 14 || memcmp(text, "Task-", 5) != 0 || text[5] == '0')
+        return -1;
+    for (place = 5; place < size; place++) {
+        if (text[place] < '0' || text[place] > '9')
+            return -1;
+        number = 10 * number + (text[place] - '0');
+    }
+    return number;
+}

@@ -11,6 +11,9 @@ from whorl.core.recording.task_table cimport (
 )
 from whorl.core.threads cimport HAS_GIL
 
+cdef extern from "whorl/core/recording/tasks.h":
+    int64_t number_in "whorl_number_in"(object name) noexcept
+
 cdef int CALL_NAME
 cdef int CALL_TASK
 cdef int TASKS_MADE
@@ -25,6 +28,10 @@ cdef int FAILED
 cdef int WATCHED_LATE
 cdef Py_ssize_t MOST_ENDED
 cdef object _COROUTINE
+cdef object _RUNNING
+cdef object _SUSPENDED
+cdef str _PENDING
+cdef str _FINISHED
 
 
 cdef class LoopTasks(CallbackNames):
@@ -54,19 +61,21 @@ cdef class LoopTasks(CallbackNames):
     @cython.locals(place=int, kind=TaskKind, coroutine=int64_t, record=Record)
     cdef Record _new_record(self, object task, int64_t now, bint is_seen_late) except? NULL
     @cython.locals(kind=TaskKind, number=int64_t, name=int64_t, flags=int)
-    cdef object _tell_made(self, Record record, object task)
+    cdef int _tell_made(self, Record record, object task) except -1
     @cython.locals(record=Record, following=Record)
     cdef object _drop_dead(self, int64_t now)
+    cdef int _note_scheduled(self, Runnable entry) except -1
+    cdef int _note_called_soon(self, object called) except -1
     @cython.locals(now=int64_t, record=Record)
-    cdef object _note_scheduled(self, Runnable entry)
+    cdef object _note_queued(self, object task)
     cdef int _note_wake(self, Record record) except -1
-    cdef object _count_ended(self, Record record, int64_t now, int flags)
+    cdef int _count_ended(self, Record record, int64_t now, int flags) except -1
     @cython.locals(name=int64_t)
     cdef EndedRow _row_of(self, Record record)
     cdef int _begin_step(self, Record record, object task, int64_t now) except -1
     @cython.locals(record=Record, took=int64_t, is_long=bint)
-    cdef object _end_step(self, int64_t now)
-    cdef object _look_for_end(self, Record record, object task, int64_t now)
+    cdef int _end_step(self, int64_t now) except -1
+    cdef int _look_for_end(self, Record record, object task, int64_t now) except -1
     @cython.locals(kind=TaskKind, flags=int, state=str)
     cdef object _end_task(self, Record record, object task, int64_t now)
     @cython.locals(

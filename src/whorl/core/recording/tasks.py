@@ -35,6 +35,15 @@ if not cython.compiled:
     )
     from whorl.core.threads import HAS_GIL
 
+    def number_in(name: Any) -> int:
+        """Return N for the name `Task-N`, and -1 for others."""
+        if type(name) is not str or not name.startswith("Task-"):
+            return -1
+        digits = name[5:]
+        is_number = 0 < len(digits) < 10 and digits.isascii() and digits.isdigit()
+        return int(digits) if is_number and (digits[0] != "0") else -1
+
+
 # The places of some fields of a slot.
 _FIELDS = layout.LOOP_FIELDS
 CALL_NAME = _FIELDS.index("call_name")
@@ -54,6 +63,10 @@ WATCHED_LATE = layout.WATCHED_LATE
 #: Ended tasks are told apart by so many names; tasks of further names are one row.
 MOST_ENDED = 256
 _COROUTINE = types.CoroutineType
+_RUNNING = vars(_COROUTINE)["cr_running"]
+_SUSPENDED = vars(_COROUTINE)["cr_suspended"]
+_PENDING = "PENDING"
+_FINISHED = "FINISHED"
 
 
 class LoopTasks(CallbackNames):
@@ -169,7 +182,7 @@ class LoopTasks(CallbackNames):
         kind: TaskKind = kind_at(place)
         coro = ask(kind.coro_of, task)
         coroutine = self._coroutine_name(coro)
-        if type(coro) is _COROUTINE and (coro.cr_running or coro.cr_suspended):
+        if type(coro) is _COROUTINE and (ask(_SUSPENDED, coro) or ask(_RUNNING, coro)):
             is_seen_late = True
         record = add(self._table, task)
         self._tasks_met += 1
@@ -200,13 +213,24 @@ class LoopTasks(CallbackNames):
         while is_record(record):
             following = record.next
             self._count_ended(record, now, 0)
-            free_record(record)
+            free_record(self._table, record)
             record = following
 
     def _note_scheduled(self, entry: Runnable) -> None:
         """Note that an entry was put into the queue; only steps of tasks matter."""
         task = self._task_of(entry)
-        if task is None or not self._is_open:
+        if task is not None:
+            self._note_queued(task)
+
+    def _note_called_soon(self, called: Any) -> None:
+        """Note that what may be the step of a task was given to `call_soon`."""
+        task = stepped_by(called)
+        if task is not None:
+            self._note_queued(task)
+
+    def _note_queued(self, task: Any) -> None:
+        """Note that the step of a task was put into the queue."""
+        if not self._is_open:
             return
         now = time_of(self)
         record = find(self._table, task)
@@ -287,20 +311,22 @@ class LoopTasks(CallbackNames):
         """
         kind: TaskKind = kind_at(record.kind)
         state = ask(kind.state_of, task)
-        if state == "PENDING":
+        flags = 0
+        if state is _FINISHED:
+            pass  # As a rule, these strings are the same objects.
+        elif state == _PENDING:
             if not record.is_told:
                 self._tell_made(record, task)
             return
-        flags = 0
-        if state == "CANCELLED":
+        elif state == "CANCELLED":
             flags = CANCELLED
-        elif ask(kind.failure_of, task) is not None:
+        if flags == 0 and ask(kind.failure_of, task) is not None:
             flags = FAILED
         self._count_ended(record, now, flags)
         if record.is_told:
             self._put(now, 0, TASK_DONE, flags, record.name, record.number)
         take(self._table, record)
-        free_record(record)
+        free_record(self._table, record)
 
     def _run_step(self, context: Any, called: Any, argument: Any) -> None:
         """Call `called(argument)` inside of a callback that runs: the step of a task, as a rule."""
@@ -328,12 +354,3 @@ class LoopTasks(CallbackNames):
                 self._current, self._current_task = outer, outer_task
                 self._step_ns, self._queued_ns, self._waker = began, queued, waker
                 self._fields[CALL_NAME], self._fields[CALL_TASK] = name, number
-
-
-def number_in(name: Any) -> int:
-    """Return N for the name `Task-N`, and -1 for others."""
-    if type(name) is not str or not name.startswith("Task-"):
-        return -1
-    digits = name[5:]
-    is_number = 0 < len(digits) < 10 and digits.isascii() and digits.isdigit()
-    return int(digits) if is_number and (digits[0] != "0") else -1
