@@ -38,7 +38,7 @@ def test_shared_objects_and_interned_names_change_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [(1, 2), (1, "1"), (b"1", "1"), (1, True), (1, 1.0), ([1], (1,)), (None, ()), (1, Number.ONE), (b"ab", b"ba")],
+    [(1, 2), (1, "1"), (b"1", "1"), (1, True), (1, 1.0), ([1], (1,)), (None, ()), (1, Number.ONE)],
     ids=repr,
 )
 def test_calls_that_differ_have_different_digests(one: Any, other: Any) -> None:
