@@ -115,11 +115,11 @@ def installed(patches: Patches = Patches.ALL) -> Iterator[None]:
     state = random.getstate() if Patches.CHANCE in patches else None
     collects = gc.isenabled()
     # The collector rests while a world runs, so all that the world makes stays young. What is young before
-    # that is not of this world.
+    # that is not of this world. Its callbacks may use a clock, which is nobody's while it is replaced.
     gc.collect(YOUNG)
+    gc.disable()
     try:
         installation.put()
-        gc.disable()
         yield
     finally:
         installation.take_out()
