@@ -90,7 +90,8 @@ class TransportTable:
 
     def items(self) -> list[tuple[int, Any]]:
         """Return the descriptors with their transports."""
-        found = [(fd, known()) for fd, known in enumerate(self._references) if known is not None]
+        used = [fd for fd in range(len(self._references)) if self._references[fd] is not None]
+        found = [(fd, self.get(fd)) for fd in used]
         return [(fd, transport) for fd, transport in found if transport is not None]
 
     def pop(self, fd: int, default: Any = None) -> Any:
