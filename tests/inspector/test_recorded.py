@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import multiprocessing
@@ -51,6 +52,15 @@ def owners(folder: Path) -> set[int]:
 def catches_sigterm(pid: int) -> bool:
     [caught] = re.findall(r"SigCgt:\t(\w+)", Path(f"/proc/{pid}/status").read_text())
     return bool(int(caught, 16) >> signal.SIGTERM - 1 & 1)
+
+
+def open_recordings(pid: int) -> list[str]:
+    """The names of the recordings that a process has open, while it opens and closes other files."""
+    names = []
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):  # it closed this one
+            names.append(Path(os.readlink(f"/proc/{pid}/fd/{fd}")).name)
+    return [name for name in names if name.endswith(".recording")]
 
 
 def marks(recording: Recording) -> list[str]:
@@ -490,9 +500,7 @@ def test_workers_of_gunicorn_have_files_of_their_own(folder: Path, tmp_path: Pat
         until(lambda: all(path.read_bytes()[:8] == layout.MAGIC for path in recordings(folder)))
         assert {read(pid).pid for pid in workers} == workers
         for pid in workers:
-            open_files = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
-            mapped = [Path(path).name for path in open_files if path.endswith(".recording")]
-            assert [name.partition("-")[0] for name in mapped] == [str(pid)]
+            assert [name.partition("-")[0] for name in open_recordings(pid)] == [str(pid)]
         os.kill(killed := workers.pop(), signal.SIGKILL)
         new = int(until(lambda: owners(folder) - workers - {killed}, 60).pop())
         until(lambda: all(map(catches_sigterm, [*workers, new])), 60)

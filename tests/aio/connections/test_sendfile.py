@@ -485,7 +485,8 @@ async def test_a_connection_lost_before_the_file_began_is_an_error(
 async def test_a_sendfile_that_is_cancelled_while_the_connection_fails(
     loop: whorl.EventLoop, connect: Connect, kind: str, file: BinaryIO
 ) -> None:
-    transport, peer = await connect(kind, Recorder(), small=True)
+    protocol = Recorder()
+    transport, peer = await connect(kind, protocol, small=True)
     transport.pause_reading()
     transport.write(noise(100_000))
     sending = loop.create_task(loop.sendfile(transport, file))
@@ -499,7 +500,7 @@ async def test_a_sendfile_that_is_cancelled_while_the_connection_fails(
     loop.remove_reader(first)
     first.close()
     second.close()
-    await turns(2)
+    await protocol.until_lost()
     assert transport.is_closing()
 
 
