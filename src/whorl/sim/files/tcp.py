@@ -66,8 +66,6 @@ class TcpSocket(StreamSocket):
         ip, port = plain(address[0]), address[1]
         if ip in ANY:
             ip = "::1" if is_ipv6(ip) else "127.0.0.1"
-        if is_ipv6(ip) and self.family == socket.AF_INET:
-            return -errno.EAFNOSUPPORT
         if is_ipv6(ip) and not any(map(is_ipv6, machine.addresses)) and ip != "::1":
             return -errno.ENETUNREACH
         own = machine.address_for(ip)

@@ -123,8 +123,6 @@ class UdpSocket(DatagramFile):
 
     def connect(self, address: Any) -> int:
         ip = plain(address[0])
-        if is_ipv6(ip) and self.family == socket.AF_INET:
-            return -errno.EAFNOSUPPORT
         if not address[1]:
             return -errno.EINVAL
         if code := self._ensure_port():
@@ -148,8 +146,6 @@ class UdpSocket(DatagramFile):
         ip, port = plain(address[0]), address[1]
         if not port:
             return -errno.EINVAL
-        if is_ipv6(ip) and self.family == socket.AF_INET:
-            return -errno.EAFNOSUPPORT
         if ip == BROADCAST and not self.is_set(socket.SOL_SOCKET, socket.SO_BROADCAST):
             return -errno.EACCES
         if code := self._ensure_port():

@@ -47,7 +47,7 @@ def _only_again(code: int) -> int:
 
 
 def _is_numeric(file: DatagramFile, address: Any) -> bool:
-    """Return whether an address is one as the socket object's `_numeric` returns it."""
+    """Return whether an address is one as the socket object's `numeric` returns it."""
     return (
         isinstance(file, UdpSocket)
         and type(address) is tuple
@@ -55,7 +55,7 @@ def _is_numeric(file: DatagramFile, address: Any) -> bool:
         and type(address[0]) is str
         and type(address[1]) is int
         and 0 <= address[1] <= _LAST_PORT
-        and family_of(address[0]) is not None
+        and family_of(address[0]) == file.family
     )
 
 
@@ -351,7 +351,7 @@ class SimKernel(DiskCalls):
             return send_by_object(sock, data, address)
         content = data if type(data) is bytes else memoryview(data).tobytes()
         if not _is_numeric(file, address):
-            address = sock.sock._numeric(address)
+            address = sock.sock.numeric(address, "sendto")
         sent = self.send_datagram_to(sock.sock._fd, file, content, address)
         return len(data) if sent >= 0 else _only_again(sent)
 

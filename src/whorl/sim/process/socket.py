@@ -16,6 +16,7 @@ from whorl.sim.errors import BlockingSocket, Unsimulated
 from whorl.sim.files.file import unreferenced
 from whorl.sim.files.sockets import SocketFile, StreamSocket
 from whorl.sim.files.udp import DatagramFile
+from whorl.sim.process.addresses import numeric
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -135,30 +136,14 @@ class SimSocket(socket.socket):
 
     def bind(self, address: Any) -> None:
         file = self._open()
-        address = self._numeric(address)
+        address = self.numeric(address, "bind")
         code = file.bind(address)
         self._kernel.note("bind", self._fd, address, code)
         checked(code)
 
-    def _numeric(self, address: Any) -> Any:
-        """Return an address with a number in the place of a name, and check its form."""
-        if self._file.family == socket.AF_UNIX:
-            if not isinstance(address, (str, bytes)):
-                raise TypeError(f"a bytes-like object is required, not {type(address).__name__!r}")
-            return os.fsdecode(address) if not isinstance(address, str) else address
-        if not isinstance(address, tuple):
-            raise TypeError(f"{self.family.name}: address must be tuple, not {type(address).__name__}")
-        host, port = address[:2]
-        if not isinstance(port, int):
-            raise TypeError(f"{port!r} object cannot be interpreted as an integer")
-        if not 0 <= port <= 65535:
-            raise OverflowError("bind(): port must be 0-65535.")
-        host = host.decode() if isinstance(host, bytes) else host
-        if not host:
-            return ("::" if self._file.family == socket.AF_INET6 else "0.0.0.0", port)
-        if host == "<broadcast>":
-            return ("255.255.255.255", port)
-        return (self._kernel.host.number_of(host, self._file.family), port, *address[2:])
+    def numeric(self, address: Any, call: str) -> Any:
+        """Return an address as the kernel takes it; a wrong one raises what the method `call` raises."""
+        return numeric(self._kernel.host, self._file.family, address, call)
 
     # Connections.
 
@@ -185,15 +170,18 @@ class SimSocket(socket.socket):
         return made, connection.peer_name
 
     def connect(self, address: Any) -> None:
-        code = self.connect_ex(address)
+        code = self._connect(address, "connect")
         if code:
             if code == errno.EINPROGRESS:
                 self._wait("connect")
             raise OSError(code, os.strerror(code))
 
     def connect_ex(self, address: Any) -> int:
+        return self._connect(address, "connect_ex")
+
+    def _connect(self, address: Any, call: str) -> int:
         file = self._open()
-        address = self._numeric(address)
+        address = self.numeric(address, call)
         code = file.connect(address)
         self._kernel.note("connect", self._fd, address, code)
         return -code
@@ -245,19 +233,21 @@ class SimSocket(socket.socket):
             return len(data), address
 
     def sendto(self, data: Any, *flags_and_address: Any) -> int:
+        return self._send_to(data, flags_and_address[-1] if flags_and_address else None, "sendto")
+
+    def _send_to(self, data: Any, address: Any, call: str) -> int:
         file = self._open()
-        address = flags_and_address[-1] if flags_and_address else None
         if not isinstance(file, DatagramFile):
             return self.send(data)
         with memoryview(data) as view:
-            sent = self._kernel.send_datagram_to(self._fd, file, view.tobytes(), self._numeric(address))
-        return int(self._result("sendto", sent))
+            sent = self._kernel.send_datagram_to(self._fd, file, view.tobytes(), self.numeric(address, call))
+        return int(self._result(call, sent))
 
     def sendmsg(self, buffers: Iterable[Any], ancdata: Any = (), flags: int = 0, address: Any = None) -> int:
         file = self._open()
         data = b"".join(memoryview(buffer).tobytes() for buffer in buffers)
         if isinstance(file, DatagramFile) and address is not None:
-            return self.sendto(data, address)
+            return self._send_to(data, address, "sendmsg")
         carried: list[int] = []
         for level, kind, content in ancdata:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):

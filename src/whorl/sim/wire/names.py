@@ -6,7 +6,7 @@ import socket
 from functools import lru_cache
 from typing import Any
 
-from whorl.sim.wire.ports import is_ipv6
+from whorl.sim.wire.ports import is_ipv6, plain
 
 _NOT_FOUND = (socket.EAI_NONAME, "Name or service not known")
 _SERVICES = {"http": 80, "https": 443, "ftp": 21, "ssh": 22, "smtp": 25, "domain": 53}
@@ -62,7 +62,7 @@ class Names:
             passive = flags & socket.AI_PASSIVE
             found = ["0.0.0.0", "::"] if passive else ["::1", "127.0.0.1"]
         elif family_of(host) is not None:
-            found = [host]
+            found = [plain(host) if family == socket.AF_INET else host]
         elif flags & socket.AI_NUMERICHOST:
             raise socket.gaierror(*_NOT_FOUND)
         else:

@@ -296,7 +296,7 @@ class Host(HostTurns):
 
     def number_of(self, name: str, family: int) -> str:
         """Return the address for a name that was given in the place of one."""
-        if family_of(name) is not None:
+        if family_of(name) == family:
             return name
         answers = self.look_up(name, None, family, socket.SOCK_STREAM)
         return answers[0][4][0]  # type: ignore[no-any-return]
