@@ -55,7 +55,7 @@ def catches_sigterm(pid: int) -> bool:
 
 
 def open_recordings(pid: int) -> list[str]:
-    """The names of the recordings that a process has open, while it opens and closes other files."""
+    """Return the names of the recordings that a process has open, which opens and closes other files."""
     names = []
     for fd in os.listdir(f"/proc/{pid}/fd"):
         with contextlib.suppress(FileNotFoundError):  # it closed this one

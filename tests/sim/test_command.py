@@ -33,6 +33,10 @@ async def leaves():
     global kept
     kept = await asyncio.start_server(print, "10.0.0.1", 80)
 
+async def hangs(world):
+    if world.choose(2, "way"):
+        await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=300)
+
 async def hashes():
     print("HASH", hash("text"))
 
@@ -196,3 +200,23 @@ def test_replay_of_a_run_that_may_use_files_allows_it_too(run: Run) -> None:
     assert shown
     assert shown[1].endswith(" program.py::leaves --allow files")
     assert run(*shlex.split(shown[1]))[0] == 1
+
+
+def test_stall_is_found_and_its_command_replays_it(run: Run) -> None:
+    assert run("run", "program.py::hangs", "--seeds", "20")[0] == 0
+    code, output = run("run", "program.py::hangs", "--seeds", "20", "--stall", "60")
+    assert code == 1
+    shown = re.search("whorl sim (replay .*)", output)
+    assert shown is not None
+    assert shown.group(1).endswith(" --stall 60.0")
+    code, output = run(*shlex.split(shown.group(1)))
+    assert code == 1
+    assert "stall at 66000.000 ms, host main: longer than 60 s: task " in output
+
+
+def test_soak_looks_for_stalls_as_the_last_one_did(run: Run, tmp_path: Path) -> None:
+    short = ("--seconds", "1", "--batch", "5")
+    assert run("soak", "kept", "program.py::hangs", *short)[0] == 0
+    assert run("soak", "kept", *short, "--stall", "60")[0] == 1
+    assert json.loads((tmp_path / "kept" / "soak.json").read_text())["stall_s"] == 60
+    assert run("soak", "kept", *short)[0] == 1

@@ -40,6 +40,12 @@ FAULTS = click.option("--faults", type=click.Choice(list(PROFILES)), help="How o
 ALLOW = click.option(
     "--allow", multiple=True, type=click.Choice(sorted(ALLOWANCES)), help="What is no failure; repeatable."
 )
+STALL = click.option(
+    "--stall",
+    "stall_s",
+    type=click.FloatRange(0, min_open=True),
+    help="The longest wait of a task of the main host that is no failure, in virtual seconds.",
+)
 STRATEGY = click.option("--strategy", type=click.Choice(list(STRATEGIES)), help="How seeds pick orders.")
 PROGRAM = click.argument("program", metavar="FILE.py[::NAME]")
 TAPE = click.argument("tape", metavar="TAPE_OR_SEED")
@@ -78,17 +84,12 @@ def _with_hash_seed(number: int) -> None:
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
 
 
-def _options(
-    target: Target, faults: str | None, allow: tuple[str, ...], strategy: str | None = None
-) -> dict[str, Any]:
+def _options(target: Target, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return a program's own options, with those of the command line in their place."""
     options = dict(target.options)
-    if faults is not None:
-        options["faults"] = faults
-    if strategy is not None:
-        options["strategy"] = STRATEGIES[strategy]
-    if allow:
-        options["allow"] = allow
+    options |= {name: given[name] for name in ("faults", "allow", "stall_s") if given[name]}
+    if given.get("strategy"):
+        options["strategy"] = STRATEGIES[given["strategy"]]
     return options
 
 
@@ -99,6 +100,7 @@ def _options(
 @click.option("--jobs", type=click.IntRange(1), help="So many processes share the seeds.")
 @FAULTS
 @ALLOW
+@STALL
 @STRATEGY
 @click.option("--seconds", type=float, help="Stop after so many real seconds.")
 @click.option("--stop-after", type=click.IntRange(1), help="Stop after so many failing seeds; 1.")
@@ -119,9 +121,6 @@ def run(
     program: str,
     seeds: int | None,
     first: int,
-    faults: str | None,
-    allow: tuple[str, ...],
-    strategy: str | None,
     folder: Path | None,
     summary: Path | None,
     seconds: float | None,
@@ -135,8 +134,8 @@ def run(
     _with_hash_seed(first if hashes is None else hashes)
     code = NO_FINDING
     for target in targets_of(program):
-        options = {"shrink_s": 30.0, "jobs": 1, **_options(target, faults, allow, strategy)}
-        options |= {name: value for name, value in given.items() if value is not None}
+        options = {"shrink_s": 30.0, "jobs": 1, **_options(target, given)}
+        options |= {name: given[name] for name in ("jobs", "stop_after", "shrink_s") if given[name] is not None}
         options["jobs"] = options["jobs"] or 1
         number = seeds or options.get("seeds", 200)
         options["seeds"] = range(first, first + number) if isinstance(number, int) else number
@@ -198,21 +197,15 @@ def _open(text: str) -> Tape | int:
 @PROGRAM
 @FAULTS
 @ALLOW
+@STALL
 @STRATEGY
 @click.option("--trace", "path", type=click.Path(path_type=Path), help="Write the trace of the run there.")
 @_usage
-def replay(
-    tape: str,
-    program: str,
-    faults: str | None,
-    allow: tuple[str, ...],
-    strategy: str | None,
-    path: Path | None,
-) -> None:
+def replay(tape: str, program: str, path: Path | None, **given: Any) -> None:
     """Run a program again, from a seed, a tape or the word for a tape in a report."""
     opened = _open(tape)
     target = _one(program)
-    options = run_options(_options(target, faults, allow, strategy))
+    options = run_options(_options(target, given))
     result = run_once(target.main, seed=opened, keeps_calls=path is not None, **options)
     if path is not None:
         traces.write_trace(result, path)
@@ -236,16 +229,15 @@ def replay(
 @PROGRAM
 @FAULTS
 @ALLOW
+@STALL
 @click.option("--seconds", type=float, default=30.0, help="The most real seconds that it takes; 30.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the tape there.")
 @_usage
-def shrink(
-    tape: str, program: str, faults: str | None, allow: tuple[str, ...], seconds: float, out: Path | None
-) -> None:
+def shrink(tape: str, program: str, seconds: float, out: Path | None, **given: Any) -> None:
     """Make a failing run small: as few decisions as possible, and small ones."""
     opened = _open(tape)
     target = _one(program)
-    options = run_options(_options(target, faults, allow))
+    options = run_options(_options(target, given))
     result = run_once(target.main, seed=opened, **options)
     if not result.failed:
         click.echo("The run has no finding.")
@@ -329,15 +321,10 @@ def limits() -> None:
 @click.option("--batch", type=click.IntRange(1), default=SOAK_BATCH, hidden=True, help="Seeds of a batch.")
 @FAULTS
 @ALLOW
+@STALL
 @_usage
 def soak(
-    folder: Path,
-    program: str | None,
-    seconds: float,
-    jobs: int,
-    batch: int,
-    faults: str | None,
-    allow: tuple[str, ...],
+    folder: Path, program: str | None, seconds: float, jobs: int, batch: int, **given: Any
 ) -> None:
     """Run a program for a long time; go on with the next seed where the last soak in DIR has ended.
 
@@ -345,12 +332,11 @@ def soak(
     finding. Without a program it is the one of the last soak.
     """
     state_file = folder / "soak.json"
-    state: dict[str, Any] = {"program": program, "next": 0, "found": [], "faults": faults, "allow": []}
+    state: dict[str, Any] = {"program": None, "next": 0, "found": [], "faults": None, "allow": [], "stall_s": None}
     if state_file.exists():
         state |= json.loads(state_file.read_text(encoding="utf-8"))
-        state["program"] = program or state["program"]
-        state["faults"] = faults or state["faults"]
-    state["allow"] = list(allow) or state["allow"]
+    given["program"] = program
+    state |= {name: value for name, value in given.items() if value}
     if state["program"] is None:
         raise click.UsageError("name a program: nothing has run in this folder yet")
     targets_of(state["program"])
@@ -374,6 +360,8 @@ def _soak_batch(folder: Path, state: dict[str, Any], rest: float, jobs: int, bat
     if state["faults"]:
         command += ["--faults", state["faults"]]
     command += [f"--allow={name}" for name in state["allow"]]
+    if state["stall_s"]:
+        command.append(f"--stall={state['stall_s']}")
     many = ["--from", str(first), "--seeds", str(batch), "--stop-after", str(batch), "--jobs", str(jobs)]
     many += ["--seconds", str(rest), "--shrink", "0", "--summary", str(summary)]
     done = subprocess.run([*command, *many], capture_output=True, text=True, check=False)

@@ -83,11 +83,13 @@ class Report:
         if self.command:
             return self.command.format(tape=shlex.quote(word))
         target = target_of(self.main)
-        allow = sorted(first.options.get("allow", ()))
+        allow, stall = sorted(first.options.get("allow", ())), first.options.get("stall_s")
         if target is None:
             given = [f"faults={faults!r}"] * bool(faults) + [f"allow={allow}"] * bool(allow)
+            given += [f"stall_s={stall}"] * bool(stall)
             return f"sim.replay({', '.join(['main', repr(word), *given])})"
         given = [f" --faults {faults}"] * bool(faults) + [f" --allow {name}" for name in allow]
+        given += [f" --stall {stall}"] * bool(stall)
         return f"whorl sim replay {shlex.quote(word)} {shlex.quote(target)}{''.join(given)}"
 
     def __str__(self) -> str:

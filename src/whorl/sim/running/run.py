@@ -87,6 +87,7 @@ def run(
     faults: Faults | str = "calm",
     strategy: Callable[[int], Scheduler] | None = None,
     limit_s: float = 3600.0,
+    stall_s: float | None = None,
     turns: int = 1_000_000,
     real_s: float = 60.0,
     patches: Patches = Patches.ALL,
@@ -100,7 +101,8 @@ def run(
 
     `main` is a coroutine function that takes the world, or nothing. `seed` decides all that asyncio leaves
     open; a tape repeats a run. `faults` are rates, or the name of a profile: none, calm, light, rough, swarm.
-    Times are in seconds: `limit_s` virtual, `real_s` real. `tls` is "seeded", or "real": the digest then
+    Times are in seconds: `limit_s` virtual, `real_s` real. If a task of the main host waits longer than
+    `stall_s` virtual seconds for anything but `asyncio.sleep`, that is a finding. `tls` is "seeded", or "real": the digest then
     takes only the sizes of what is sent. `allow` names what is no failure: "files", "leaks" or "threads".
     Raises ValueError for another name there, RuntimeError inside another world, and TypeError for
     a `main` that is no coroutine function.
@@ -126,6 +128,7 @@ def run(
         tls=tls,
         drives_main=True,
         limit_s=limit_s,
+        stall_s=stall_s,
         turns=turns,
         real_s=real_s,
         keeps_calls=keeps_calls,
@@ -178,7 +181,8 @@ def open_world(
     """Open a world for the time of a `with` block, for code that runs a loop by itself.
 
     `world.main.loop` is the loop to run, by `run_until_complete` or by a test framework. While it sleeps, the
-    world goes on. `limits` are `limit_s`, `turns` and `real_s`. Raises RuntimeError inside another world, and
+    world goes on. `limits` are `limit_s`, `stall_s`, `turns` and
+    `real_s`. Raises RuntimeError inside another world, and
     ParallelThreads in a Python without the interpreter's lock, and Subinterpreter in a subinterpreter.
     """
     allowed = frozenset(allow)

@@ -51,6 +51,7 @@ cdef class Turns:
     cdef public dict hosts
     cdef public int64_t idle_turns
     cdef public int64_t limit
+    cdef public int64_t look_at
     cdef public object main
     cdef public Timeline timeline
     cdef public int64_t turns

@@ -155,6 +155,7 @@ class Turns:
         "hosts",
         "idle_turns",
         "limit",
+        "look_at",
         "main",
         "timeline",
         "turns",
@@ -176,6 +177,7 @@ class Turns:
         self.turns: int = 0
         self.idle_turns: int = 0
         self.limit: int = limit
+        self.look_at: int = NEVER  # when the world looks for tasks that wait too long
         self.turns_limit: int = turns
         self.until_real: float = _real_clock() + real_s
 
@@ -218,12 +220,15 @@ class Turns:
         timeline = self.timeline
         if following >= NEVER:
             self.stand_still()
+        following = min(following, self.look_at)
         if following > self.limit:
             raise OutOfTime(f"the run takes more than {self.limit / 1e9} virtual seconds")
         if following > timeline.now:
             if following - timeline.now > STANDSTILL:
                 self.idle_turns = 0
             timeline.now = following
+            if following == self.look_at:
+                self.look_for_stalls()
         timeline.happen()
 
     def _turn(self, host: HostTurns) -> None:
@@ -253,10 +258,14 @@ class Turns:
 
     def is_condemned(self) -> bool:
         """Return whether a condition failed that ends the run."""
-        return bool(self.findings) and self.findings[0].kind in ("always", "eventually", "killed")
+        return bool(self.findings) and self.findings[0].kind in ("always", "eventually", "killed", "stall")
 
     def collect(self) -> None:
         """Run the collector."""
+        raise NotImplementedError
+
+    def look_for_stalls(self) -> None:
+        """Look for tasks that wait too long, and plan the next look."""
         raise NotImplementedError
 
     def stand_still(self) -> None:

@@ -22,7 +22,7 @@ from whorl.sim.wire.timeline import NEVER, SECOND, Timeline
 from whorl.sim.world.host import Host
 from whorl.sim.world.network import Network
 from whorl.sim.world.turns import Turns
-from whorl.sim.world.waiting import describe_tasks
+from whorl.sim.world.waiting import Waits, describe_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -63,7 +63,7 @@ class Finding:
     """Something that went wrong in a run."""
 
     #: "exception", "unhandled", "deadlock", "livelock", "outoftime", "limit", "always", "eventually",
-    #: "linearizable", "killed", "leak"
+    #: "linearizable", "killed", "leak", "stall"
     kind: str
     text: str
     host: str = ""
@@ -95,6 +95,7 @@ class World(Turns, Conditions):
         *,
         faults: Faults | str = "calm",
         limit_s: float = 3600.0,
+        stall_s: float | None = None,
         turns: int = 1_000_000,
         real_s: float = 60.0,
         keeps_calls: bool = False,
@@ -114,6 +115,10 @@ class World(Turns, Conditions):
         self.has_ended: bool = False
         self.pace: Cpu = Cpu(decisions, self.faults.cpu)
         self._set_up_conditions()
+        self._waits: Waits | None = None
+        if stall_s is not None:
+            self._waits = Waits(round(stall_s * SECOND))
+            self.look_at = self._waits.interval
         self.cancelled: list[asyncio.Task[Any]] = []  # on which `cancel` was called
         self.lost_sockets: list[str] = []  # that were collected before they were closed
         self.allowed: frozenset[str] = getattr(self, "allowed", frozenset())
@@ -263,6 +268,13 @@ class World(Turns, Conditions):
         self.remark(f"{host.name}: time.sleep blocked the loop for {seconds} s")
 
     # Running.
+
+    def look_for_stalls(self) -> None:
+        waits, host = self._waits, self.main
+        assert waits is not None
+        if stalled := waits.stalled(host.loop, self.timeline.now):
+            self.find("stall", f"longer than {waits.patience / SECOND:g} s: {_listed(stalled)}", host=host.name)
+        self.look_at = self.timeline.now + waits.interval
 
     def stand_still(self) -> None:
         """Raise Deadlock: nothing is on its way, and no timer is set."""
