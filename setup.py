@@ -1,7 +1,8 @@
 """Installing Whorl: the wheel holds the sources, and a shared object of them as `WHORL_BUILD` says.
 
 `compiled` fails when Whorl cannot be compiled, `pure` compiles nothing, `auto` (the default) compiles
-everything, or nothing and says so in the build's log.
+everything, or nothing and says so in the build's log. `WHORL_PROFILE` names the folder of a profile
+(`build_tools.profiles`), for which the compiler optimizes.
 """
 
 import os
@@ -23,6 +24,7 @@ BUILD = os.environ.get("WHORL_BUILD", "auto")
 if BUILD not in ("auto", "compiled", "pure"):
     sys.exit(f"WHORL_BUILD is auto, compiled or pure, not {BUILD!r}")
 
+CONFIG = "profiled" if os.environ.get("WHORL_PROFILE") else "release"
 STARS = "*" * 79
 FALLEN_BACK = f"""
 {STARS}
@@ -48,7 +50,7 @@ class BuildExtensions(build_ext):
     def run(self) -> None:
         target = Path(self.get_ext_fullpath(extensions.NAME))
         try:
-            built = extensions.build(compiled_modules(), "release")
+            built = extensions.build(compiled_modules(), CONFIG)
         except extensions.BuildError as error:
             if BUILD == "compiled":
                 raise

@@ -47,13 +47,23 @@ _DIRECTIVES = {
 }
 _CHECKS = {"boundscheck": "True", "wraparound": "True", "nonecheck": "True", "overflowcheck": "True"}
 
-DIRECTIVES = {"release": _DIRECTIVES, "checked": _DIRECTIVES | _CHECKS, "sanitized": _DIRECTIVES}
+DIRECTIVES = {
+    "release": _DIRECTIVES,
+    "checked": _DIRECTIVES | _CHECKS,
+    "sanitized": _DIRECTIVES,
+    "recording": _DIRECTIVES,
+    "profiled": _DIRECTIVES,
+}
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
 OPTIONS = {
     "release": ["-O2", "-g0"],
     "checked": ["-Og", "-g0"],
     "sanitized": ["-O1", "-g1", "-fno-omit-frame-pointer", *SANITIZERS],
+    "recording": ["-O2", "-g0", "-fprofile-generate", "-fprofile-update=prefer-atomic"],
+    "profiled": ["-O2", "-g0", "-fprofile-correction", "-Wno-missing-profile"],
 }
+C_OF = {"recording": "release", "profiled": "release"}  # these have the C code of another configuration
+MADE_FOR = "made-for"  # the file of a profile that names what it was recorded with
 CONFIGS = tuple(DIRECTIVES)
 
 
@@ -76,8 +86,11 @@ def tag() -> str:
 def build(modules: Sequence[Module], config: str) -> Path:
     """Compile `modules` into one shared object; returns it, in the cache."""
     compiler_version()  # without a compiler there is no need to begin
-    with alone_in(c_folder := _cache() / f"c-{config}"):
-        c_files = _in_parallel(lambda module: _translated(module, config, c_folder), modules)
+    if config == "profiled" and not is_profile_of(modules):
+        raise BuildError(f"{profile_folder()} has no profile of these sources, or one of another compiler")
+    c_config = C_OF.get(config, config)
+    with alone_in(c_folder := _cache() / f"c-{c_config}"):
+        c_files = _in_parallel(lambda module: _translated(module, c_config, c_folder), modules)
         _forget_old_versions(c_folder, keep=c_files)
     with alone_in(folder := _cache() / f"objects-{tag()}-{config}"):
         objects = _in_parallel(
@@ -130,15 +143,48 @@ def _compiled(module: Module, c_file: Path, config: str, folder: Path) -> Path:
         # Modules in different packages may have the same last name, after which Cython names this function.
         unique = f"-DPyInit_{name.rpartition('.')[2]}=PyInit_{name.replace('.', '__')}"
         command = [*_commands(config)[0], unique, f"-I{module.folder}", "-c", str(c_file)]
+        if config == "profiled":
+            command.append(f"-fprofile-use={_profile_of(module)}")
         with _new_file(target) as path:
             _run(name, [*command, "-o", str(path)])
             _check_unchanged(module, key == _object_digest(module, c_file, config))
     return target
 
 
+def profile_folder() -> Path:
+    """Return the folder of the profile: `WHORL_PROFILE`, or one in the cache for this interpreter."""
+    return Path(os.environ.get("WHORL_PROFILE") or _cache() / f"profile-{tag()}").resolve()
+
+
+def _profile_of(module: Module) -> Path:
+    return profile_folder() / f"{module.name}.gcda"
+
+
+def is_profile_of(modules: Sequence[Module]) -> bool:
+    """Return whether the profile was recorded with these modules and this compiler."""
+    stamp = profile_folder() / MADE_FOR
+    return stamp.exists() and stamp.read_text(encoding="utf-8") == made_for(modules)
+
+
+def made_for(modules: Sequence[Module]) -> str:
+    """Return what a profile of these modules is good for."""
+    return _digest(*(path.name.encode() for path in recordings(modules).values()))
+
+
+def recordings(modules: Sequence[Module]) -> dict[str, Path]:
+    """Return the file into which each module of the configuration `recording` counts, by its name."""
+    folder = _cache() / f"objects-{tag()}-recording"
+    found = {}
+    for module in modules:
+        c_file = Path(f"{module.name}.{_c_digest(module, 'release')}.c")
+        key = _object_digest(module, c_file, "recording")
+        found[module.name] = _unfinished(folder / f"{module.name}.{key}.gcda")
+    return found
+
+
 def _linked(modules: Sequence[Module], objects: Sequence[Path], config: str, folder: Path) -> Path:
     """Return the shared object of `modules`, made from their object files."""
-    compile_command, link_command = _commands(config)
+    link_command = _commands(config)[1]
     names = " ".join(module.name for module in modules)
     tools = f"{names} {_commands(config)} {compiler_version()}"
     keys = " ".join(path.name for path in objects)
@@ -148,6 +194,8 @@ def _linked(modules: Sequence[Module], objects: Sequence[Path], config: str, fol
         with _new_file(target) as path, tempfile.TemporaryDirectory(prefix="whorl-") as scratch:
             own = f"{scratch}/compiled.o"
             define = f'-DWHORL_MODULES="{names}"'
+            # Without a profile: it is one table, and its counts would go to the scratch folder.
+            compile_command = _commands(C_OF.get(config, config))[0]
             _run(NAME, [*compile_command, define, "-c", str(NAMES_SOURCE), "-o", own])
             _run(NAME, [*link_command, own, *map(str, objects), "-o", str(path)])
     return target
@@ -156,7 +204,8 @@ def _linked(modules: Sequence[Module], objects: Sequence[Path], config: str, fol
 def _object_digest(module: Module, c_file: Path, config: str) -> str:
     tools = f"{_commands(config)} {compiler_version()} {sys.version} {tag()}"
     headers = [path.read_bytes() for path in inputs(module) if path.suffix == ".h"]
-    return _digest(f"{c_file.name} {tools}".encode(), *headers)
+    profile = [_profile_of(module).read_bytes()] if config == "profiled" else []
+    return _digest(f"{c_file.name} {tools}".encode(), *headers, *profile)
 
 
 def _check_unchanged(module: Module, is_unchanged: bool) -> None:
@@ -182,6 +231,8 @@ def _commands(config: str) -> tuple[list[str], list[str]]:
     link.append("-Wl,-O1")
     if config == "sanitized":
         link += SANITIZERS
+    if config == "recording":
+        link.append("-fprofile-generate")
     return [*compiler, *flags, *own], link
 
 
@@ -258,12 +309,16 @@ def _build_error(future: Future[Path]) -> BuildError | None:
 def _new_file(target: Path) -> Iterator[Path]:
     """Yield a path to write to, which becomes `target` only after success."""
     target.parent.mkdir(exist_ok=True)
-    unfinished = target.with_name("unfinished-" + target.name)
+    unfinished = _unfinished(target)
     try:
         yield unfinished
         unfinished.replace(target)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def _unfinished(target: Path) -> Path:
+    return target.with_name("unfinished-" + target.name)
 
 
 def _forget_old_versions(folder: Path, keep: Sequence[Path]) -> None:

@@ -7,12 +7,13 @@ renaming, so that a process which has loaded the old ones keeps them.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from build_tools import extensions
+from build_tools import extensions, profiles
 from build_tools.extensions import BuildError, tag
 from build_tools.locks import alone_in
 from build_tools.sources import ROOT, SOURCES, compiled_modules
@@ -24,7 +25,12 @@ def tree_folder(config: str) -> Path:
 
 
 def build_tree(config: str) -> Path:
-    """Make the tree agree with the sources; returns the folder to be put on `sys.path`."""
+    """Make the tree agree with the sources; returns the folder to be put on `sys.path`.
+
+    One of the configuration `profiled` records its profile first, unless `WHORL_PROFILE` names one.
+    """
+    if config == "profiled" and not os.environ.get("WHORL_PROFILE") and not profiles.is_current():
+        profiles.record(build_tree("recording"))
     tree = tree_folder(config)
     with alone_in(tree):
         built = extensions.build(compiled_modules(), config)

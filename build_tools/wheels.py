@@ -10,6 +10,7 @@ import argparse
 import gzip
 import io
 import json
+import lzma
 import os
 import re
 import shlex
@@ -84,8 +85,12 @@ def _release(scratch: Path, options: argparse.Namespace) -> None:
     copies = [_unpacked(sdist, scratch / name) for name in ("first", "second/with/a/longer/path")]
     builders = [_builder(python) for python in pythons]
     wheels = [(pythons[0], _twice(builders[0], "pure", copies, environment, options.fresh))]
+    profiles: list[Path] = []
     for python, builder in zip(pythons, builders, strict=True):
-        wheels.append((python, _twice(builder, "compiled", copies, environment, options.fresh)))
+        profile = _profile(builder, environment)
+        profiled = environment | {"WHORL_PROFILE": str(profile)}
+        wheels.append((python, _twice(builder, "compiled", copies, profiled, options.fresh)))
+        profiles.append(profile)
     for _, wheel in wheels:
         _check_names(wheel)
     _check(["twine", "check", "--strict", *map(str, sorted(DIST.iterdir()))])
@@ -93,6 +98,8 @@ def _release(scratch: Path, options: argparse.Namespace) -> None:
     for number, (python, wheel) in enumerate(wheels):
         _try(python, wheel, scratch / f"try{number}", options.demo)
     _write_bill_of_materials(sdist, [wheel for _, wheel in wheels], epoch)
+    for (_, wheel), profile in zip(wheels[1:], profiles, strict=True):
+        _pack_profile(wheel, profile, int(epoch))
     for path in sorted(DIST.iterdir()):
         print(f"{path.stat().st_size:>10,}  {sha256(path.read_bytes()).hexdigest()[:16]}  {path.name}")
 
@@ -170,6 +177,24 @@ def _builder(python: Command) -> Command:
     """Return the Python of an environment that has what the build needs."""
     code = "from build_tools.environments import ensure; print(ensure(['build']))"
     return [*python[:-1], _output([*python, "-c", code]).strip().splitlines()[-1]]
+
+
+def _profile(builder: Command, environment: dict[str, str]) -> Path:
+    """Record a profile for this Python; return its folder."""
+    _run([*builder, "-m", "build_tools.tree", "--config", "profiled"], ROOT, environment)
+    code = "from build_tools.extensions import profile_folder; print(profile_folder())"
+    return Path(_run([*builder, "-c", code], ROOT, environment).strip().splitlines()[-1])
+
+
+def _pack_profile(wheel: Path, folder: Path, epoch: int) -> None:
+    """Pack the profile of a wheel beside it: with it, anybody can build the same bytes."""
+    bare = io.BytesIO()
+    with tarfile.open(fileobj=bare, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for path in sorted(folder.iterdir()):
+            item = tarfile.TarInfo(path.name)
+            item.size, item.mtime = path.stat().st_size, epoch
+            archive.addfile(item, io.BytesIO(path.read_bytes()))
+    wheel.with_suffix(".profile.tar.xz").write_bytes(lzma.compress(bare.getvalue()))
 
 
 def _twice(

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import whorl
-from build_tools import extensions
+from build_tools import extensions, profiles
 from build_tools.sources import ROOT, SOURCES, Module, compiled_modules, inputs
 
 EXTENSION_SUFFIXES = tuple(importlib.machinery.EXTENSION_SUFFIXES)
@@ -269,6 +269,39 @@ def test_a_changed_list_of_modules_links_again(folder: Path) -> None:
     assert both != one
     assert extensions.build(modules, "release") == both
     assert both.exists()
+
+
+@needs_cython
+def test_a_profiled_build_without_a_profile_is_an_error(folder: Path) -> None:
+    with pytest.raises(extensions.BuildError, match=r"has no profile of these sources"):
+        extensions.build(compiled_modules(folder), "profiled")
+
+
+@pytest.mark.slow
+@builds_anew
+@needs_cython
+@pytest.mark.skipif("gcc" not in extensions.compiler_version().lower(), reason="a profile needs GCC")
+def test_a_profile_counts_for_the_sources_that_it_was_recorded_with(installed: Path) -> None:
+    modules = compiled_modules(installed)
+    shutil.copyfile(extensions.build(modules, "recording"), installed / extensions.file_name())
+    area = "from whorl import shapes, square; print(square.area(shapes.Shape(3)))"
+    assert printed(installed, area) == "9"
+    profiles.keep(modules)
+    shutil.copyfile(extensions.build(modules, "profiled"), installed / extensions.file_name())
+    assert printed(installed, area) == "9"
+    shapes = modules[[module.name for module in modules].index("whorl.shapes")]
+    shapes.source.write_text(shapes.source.read_text() + "\nMORE = 1\n")
+    with pytest.raises(extensions.BuildError, match=r"has no profile of these sources"):
+        extensions.build(compiled_modules(installed), "profiled")
+
+
+@pytest.mark.slow
+@builds_anew
+@needs_cython
+def test_modules_that_left_no_counts_have_no_profile(folder: Path) -> None:
+    extensions.build(compiled_modules(folder), "recording")
+    with pytest.raises(extensions.BuildError, match=r"the loads left no profile"):
+        profiles.keep(compiled_modules(folder))
 
 
 @needs_cython

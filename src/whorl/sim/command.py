@@ -135,7 +135,9 @@ def run(
     code = NO_FINDING
     for target in targets_of(program):
         options = {"shrink_s": 30.0, "jobs": 1, **_options(target, given)}
-        options |= {name: given[name] for name in ("jobs", "stop_after", "shrink_s") if given[name] is not None}
+        options |= {
+            name: given[name] for name in ("jobs", "stop_after", "shrink_s") if given[name] is not None
+        }
         options["jobs"] = options["jobs"] or 1
         number = seeds or options.get("seeds", 200)
         options["seeds"] = range(first, first + number) if isinstance(number, int) else number
@@ -323,16 +325,21 @@ def limits() -> None:
 @ALLOW
 @STALL
 @_usage
-def soak(
-    folder: Path, program: str | None, seconds: float, jobs: int, batch: int, **given: Any
-) -> None:
+def soak(folder: Path, program: str | None, seconds: float, jobs: int, batch: int, **given: Any) -> None:
     """Run a program for a long time; go on with the next seed where the last soak in DIR has ended.
 
     Each batch of seeds has a process with other hashes. DIR gets a text, a tape and a trace for each kind of
     finding. Without a program it is the one of the last soak.
     """
     state_file = folder / "soak.json"
-    state: dict[str, Any] = {"program": None, "next": 0, "found": [], "faults": None, "allow": [], "stall_s": None}
+    state: dict[str, Any] = {
+        "program": None,
+        "next": 0,
+        "found": [],
+        "faults": None,
+        "allow": [],
+        "stall_s": None,
+    }
     if state_file.exists():
         state |= json.loads(state_file.read_text(encoding="utf-8"))
     given["program"] = program

@@ -61,7 +61,7 @@ ADDRESSES = [
 
 
 def answer(family: int, kind: int, call: str, address: Any) -> Any:
-    """Return what a call with this address raises; for errors of the network only that it was no wrong address."""
+    """Return what a call with this address raises, or that the address was taken."""
     with socket.socket(family, kind) as sock:
         sock.setblocking(False)
         try:
@@ -91,7 +91,7 @@ def test_an_address_is_refused_as_the_system_refuses_it(exact: Run, family: int,
     assert exact(main) == answers()
 
 
-@pytest.mark.parametrize("family, other", [(socket.AF_INET, "::1"), (socket.AF_INET6, "127.0.0.1")])
+@pytest.mark.parametrize(("family", "other"), [(socket.AF_INET, "::1"), (socket.AF_INET6, "127.0.0.1")])
 def test_a_datagram_for_the_other_family_is_an_error_that_the_protocol_hears_of(
     exact: Run, family: socket.AddressFamily, other: str
 ) -> None:

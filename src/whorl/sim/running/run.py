@@ -102,10 +102,10 @@ def run(
     `main` is a coroutine function that takes the world, or nothing. `seed` decides all that asyncio leaves
     open; a tape repeats a run. `faults` are rates, or the name of a profile: none, calm, light, rough, swarm.
     Times are in seconds: `limit_s` virtual, `real_s` real. If a task of the main host waits longer than
-    `stall_s` virtual seconds for anything but `asyncio.sleep`, that is a finding. `tls` is "seeded", or "real": the digest then
-    takes only the sizes of what is sent. `allow` names what is no failure: "files", "leaks" or "threads".
-    Raises ValueError for another name there, RuntimeError inside another world, and TypeError for
-    a `main` that is no coroutine function.
+    `stall_s` virtual seconds for anything but `asyncio.sleep`, that is a finding. `tls` is "seeded", or
+    "real": the digest then takes only the sizes of what is sent. `allow` names what is no failure: "files",
+    "leaks" or "threads". Raises ValueError for another name there, RuntimeError inside another world, and
+    TypeError for a `main` that is no coroutine function.
     """
     tape = seed if isinstance(seed, Tape) else None
     if tape is not None:

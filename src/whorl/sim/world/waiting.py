@@ -15,7 +15,7 @@ _MOST = 20
 _PATIENT = frozenset({"sleep", "Server.serve_forever", "_wait", "wait_for", "TaskGroup.__aexit__"})
 
 #: Futures of tasks: gather's, and a task that is awaited.
-_OF_OTHERS = (asyncio.Task, asyncio.tasks._GatheringFuture)
+_OF_OTHERS = (asyncio.Task, asyncio.tasks._GatheringFuture)  # type: ignore[attr-defined]
 
 _ASYNCIO = os.path.dirname(asyncio.__file__)
 

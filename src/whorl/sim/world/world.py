@@ -273,7 +273,9 @@ class World(Turns, Conditions):
         waits, host = self._waits, self.main
         assert waits is not None
         if stalled := waits.stalled(host.loop, self.timeline.now):
-            self.find("stall", f"longer than {waits.patience / SECOND:g} s: {_listed(stalled)}", host=host.name)
+            self.find(
+                "stall", f"longer than {waits.patience / SECOND:g} s: {_listed(stalled)}", host=host.name
+            )
         self.look_at = self.timeline.now + waits.interval
 
     def stand_still(self) -> None:

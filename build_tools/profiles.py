@@ -1,0 +1,54 @@
+"""Profiles: how often each line of the C code ran under loads, which the compiler then optimizes for.
+
+GCC writes one file for each module (`-fprofile-generate`) and reads it when it compiles the module again
+(`-fprofile-use`). Code that ran often is made fast, and lies close together; the rest is made small.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from build_tools import extensions
+from build_tools.extensions import BuildError
+from build_tools.sources import ROOT, Module, compiled_modules
+
+EXAMPLES = ("protocol_echo.py", "machine_timer.py", "machine_tcp_echo.py")
+
+
+def is_current() -> bool:
+    """Return whether the profile was recorded with these sources and this compiler."""
+    return extensions.is_profile_of(compiled_modules())
+
+
+def record(tree: Path) -> None:
+    """Run loads with a tree of the configuration `recording`; keep what they leave as the profile.
+
+    Raises BuildError if a load fails.
+    """
+    modules = compiled_modules()
+    for path in extensions.recordings(modules).values():
+        path.unlink(missing_ok=True)
+    environment = os.environ | {"PYTHONPATH": str(tree), "WHORL_BUILD": "compiled"}
+    for program in (["-m", "build_tools.training"], *([str(ROOT / "examples" / name)] for name in EXAMPLES)):
+        command = [sys.executable, "-W", "ignore", *program]
+        answer = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+        if answer.returncode:
+            raise BuildError(f"{' '.join(command)}\n{answer.stdout}{answer.stderr}")
+    keep(modules)
+
+
+def keep(modules: Sequence[Module]) -> None:
+    """Make a profile of what modules of the configuration `recording` have counted."""
+    folder = extensions.profile_folder()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name, path in extensions.recordings(modules).items():
+        if not path.exists():
+            raise BuildError(f"{path}: the loads left no profile; GCC makes this file, and no other compiler")
+        shutil.copyfile(path, folder / f"{name}.gcda")
+    (folder / extensions.MADE_FOR).write_text(extensions.made_for(modules), encoding="utf-8")
