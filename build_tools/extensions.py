@@ -11,6 +11,7 @@ import importlib.metadata
 import os
 import platform
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -60,7 +61,7 @@ OPTIONS = {
     "checked": ["-Og", "-g0"],
     "sanitized": ["-O1", "-g1", "-fno-omit-frame-pointer", *SANITIZERS],
     "recording": ["-O2", "-g0", "-fprofile-generate", "-fprofile-update=prefer-atomic"],
-    "profiled": ["-O2", "-g0", "-fprofile-correction", "-Wno-missing-profile"],
+    "profiled": ["-O2", "-g0", "-fprofile-use", "-fprofile-correction", "-Wno-missing-profile"],
 }
 C_OF = {"recording": "release", "profiled": "release"}  # these have the C code of another configuration
 MADE_FOR = "made-for"  # the file of a profile that names what it was recorded with
@@ -142,11 +143,12 @@ def _compiled(module: Module, c_file: Path, config: str, folder: Path) -> Path:
         _say(f"cc     {config:8} {name} ({tag()})")
         # Modules in different packages may have the same last name, after which Cython names this function.
         unique = f"-DPyInit_{name.rpartition('.')[2]}=PyInit_{name.replace('.', '__')}"
-        command = [*_commands(config)[0], unique, f"-I{module.folder}", "-c", str(c_file)]
-        if config == "profiled":
-            command.append(f"-fprofile-use={_profile_of(module)}")
+        command = [*_commands(config)[0], unique, f"-I{module.folder}", "-c"]
         with _new_file(target) as path:
-            _run(name, [*command, "-o", str(path)])
+            if config in C_OF:
+                _compile_for_profile(module, command, c_file, path, config)
+            else:
+                _run(name, [*command, str(c_file), "-o", str(path)])
             _check_unchanged(module, key == _object_digest(module, c_file, config))
     return target
 
@@ -168,18 +170,37 @@ def is_profile_of(modules: Sequence[Module]) -> bool:
 
 def made_for(modules: Sequence[Module]) -> str:
     """Return what a profile of these modules is good for."""
-    return _digest(*(path.name.encode() for path in recordings(modules).values()))
+    c_files = [Path(f"{module.name}.{_c_digest(module, 'release')}.c") for module in modules]
+    pairs = zip(modules, c_files, strict=True)
+    return _digest(*(_object_digest(module, c_file, "recording").encode() for module, c_file in pairs))
 
 
 def recordings(modules: Sequence[Module]) -> dict[str, Path]:
     """Return the file into which each module of the configuration `recording` counts, by its name."""
-    folder = _cache() / f"objects-{tag()}-recording"
-    found = {}
-    for module in modules:
-        c_file = Path(f"{module.name}.{_c_digest(module, 'release')}.c")
-        key = _object_digest(module, c_file, "recording")
-        found[module.name] = _unfinished(folder / f"{module.name}.{key}.gcda")
-    return found
+    return {module.name: _counts() / f"{module.name}.gcda" for module in modules}
+
+
+def _counts() -> Path:
+    return _cache() / f"counts-{tag()}"
+
+
+def _compile_for_profile(
+    module: Module, command: Sequence[str], c_file: Path, target: Path, config: str
+) -> None:
+    """Compile a module that counts, or one for which counts exist.
+
+    GCC knows a function by the names of its files, so both see the same names. The counts are in a file of
+    that name in the folder where the compiler runs.
+    """
+    name = module.name
+    with tempfile.TemporaryDirectory(prefix="whorl-") as scratch:
+        folder = _counts() if config == "recording" else Path(scratch)
+        folder.mkdir(exist_ok=True)
+        shutil.copyfile(c_file, folder / f"{name}.c")
+        if config == "profiled":
+            shutil.copyfile(_profile_of(module), folder / f"{name}.gcda")
+        _run(name, [*command, f"{name}.c", "-o", f"{name}.o"], folder)
+        shutil.copyfile(folder / f"{name}.o", target)
 
 
 def _linked(modules: Sequence[Module], objects: Sequence[Path], config: str, folder: Path) -> Path:
@@ -309,16 +330,12 @@ def _build_error(future: Future[Path]) -> BuildError | None:
 def _new_file(target: Path) -> Iterator[Path]:
     """Yield a path to write to, which becomes `target` only after success."""
     target.parent.mkdir(exist_ok=True)
-    unfinished = _unfinished(target)
+    unfinished = target.with_name("unfinished-" + target.name)
     try:
         yield unfinished
         unfinished.replace(target)
     finally:
         unfinished.unlink(missing_ok=True)
-
-
-def _unfinished(target: Path) -> Path:
-    return target.with_name("unfinished-" + target.name)
 
 
 def _forget_old_versions(folder: Path, keep: Sequence[Path]) -> None:

@@ -45,8 +45,9 @@ def record(tree: Path) -> None:
 def keep(modules: Sequence[Module]) -> None:
     """Make a profile of what modules of the configuration `recording` have counted."""
     folder = extensions.profile_folder()
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.glob("*.gcda"):
+        path.unlink()
     for name, path in extensions.recordings(modules).items():
         if not path.exists():
             raise BuildError(f"{path}: the loads left no profile; GCC makes this file, and no other compiler")

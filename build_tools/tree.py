@@ -7,7 +7,6 @@ renaming, so that a process which has loaded the old ones keeps them.
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import sys
 from collections.abc import Iterable
@@ -27,9 +26,9 @@ def tree_folder(config: str) -> Path:
 def build_tree(config: str) -> Path:
     """Make the tree agree with the sources; returns the folder to be put on `sys.path`.
 
-    One of the configuration `profiled` records its profile first, unless `WHORL_PROFILE` names one.
+    One of the configuration `profiled` records its profile first, unless there is one of these sources.
     """
-    if config == "profiled" and not os.environ.get("WHORL_PROFILE") and not profiles.is_current():
+    if config == "profiled" and not profiles.is_current():
         profiles.record(build_tree("recording"))
     tree = tree_folder(config)
     with alone_in(tree):

@@ -283,12 +283,18 @@ def test_a_profiled_build_without_a_profile_is_an_error(folder: Path) -> None:
 @pytest.mark.skipif("gcc" not in extensions.compiler_version().lower(), reason="a profile needs GCC")
 def test_a_profile_counts_for_the_sources_that_it_was_recorded_with(installed: Path) -> None:
     modules = compiled_modules(installed)
-    shutil.copyfile(extensions.build(modules, "recording"), installed / extensions.file_name())
+    recording = extensions.build(modules, "recording")
     area = "from whorl import shapes, square; print(square.area(shapes.Shape(3)))"
-    assert printed(installed, area) == "9"
-    profiles.keep(modules)
-    shutil.copyfile(extensions.build(modules, "profiled"), installed / extensions.file_name())
-    assert printed(installed, area) == "9"
+    made = []
+    for load in ("import whorl.square", f"{area}\nfor _ in range(100_000): square.area(shapes.Shape(3))"):
+        shutil.copyfile(recording, installed / extensions.file_name())
+        printed(installed, load)
+        profiles.keep(modules)
+        built = extensions.build(modules, "profiled")
+        made.append(built.read_bytes())
+        shutil.copyfile(built, installed / extensions.file_name())
+        assert printed(installed, area) == "9"
+    assert made[0] != made[1]
     shapes = modules[[module.name for module in modules].index("whorl.shapes")]
     shapes.source.write_text(shapes.source.read_text() + "\nMORE = 1\n")
     with pytest.raises(extensions.BuildError, match=r"has no profile of these sources"):

@@ -65,7 +65,7 @@ def describe_tasks(hosts: Iterable[Any]) -> str:
     return "\n  ".join(["Tasks:", *shown])
 
 
-def _awaited(task: asyncio.Task[Any]) -> Iterator[Any]:
+def _coroutines(task: asyncio.Task[Any]) -> Iterator[Any]:
     """Iterate over a task's coroutines, from the outermost to the one that waits."""
     coroutine: Any = task.get_coro()
     while coroutine is not None:
@@ -75,14 +75,14 @@ def _awaited(task: asyncio.Task[Any]) -> Iterator[Any]:
 
 def _is_patient(task: asyncio.Task[Any]) -> bool:
     """Return whether a task waits for a time, for ever, or for tasks."""
-    names = [name for each in _awaited(task) if (name := getattr(each, "__qualname__", None)) is not None]
+    names = [name for each in _coroutines(task) if (name := getattr(each, "__qualname__", None)) is not None]
     return bool(names) and names[-1] in _PATIENT
 
 
 def _place(task: asyncio.Task[Any]) -> str:
     """Return where a task waits: the line outside asyncio, and the coroutine of asyncio that it awaits."""
     where, within = "at an unknown place", ""
-    for coroutine in _awaited(task):
+    for coroutine in _coroutines(task):
         frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)
         if frame is None:
             break
