@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 _MOST = 20
 
 #: What waits by design: for a time, for ever, or for tasks that are looked at themselves.
-_PATIENT = frozenset({"sleep", "Server.serve_forever", "_wait", "wait_for", "TaskGroup.__aexit__"})
+_PATIENT = frozenset(
+    {"sleep", "Server.serve_forever", "_wait", "wait_for", "TaskGroup.__aexit__", "TaskGroup._aexit"}
+)
 
 #: Futures of tasks: gather's, and a task that is awaited.
 _OF_OTHERS = (asyncio.Task, asyncio.tasks._GatheringFuture)  # type: ignore[attr-defined]
@@ -28,8 +30,8 @@ class Waits:
 
     def __init__(self, patience: int) -> None:
         """Let a task wait so many nanoseconds."""
-        self.patience = patience
-        self.interval = max(1, patience // _LOOKS)
+        self.patience: int = patience
+        self.interval: int = max(1, patience // _LOOKS)
         self._since: dict[asyncio.Task[Any], tuple[Any, int]] = {}
 
     def stalled(self, loop: asyncio.AbstractEventLoop, now: int) -> list[str]:

@@ -118,7 +118,7 @@ class World(Turns, Conditions):
         self._waits: Waits | None = None
         if stall_s is not None:
             self._waits = Waits(round(stall_s * SECOND))
-            self.look_at = self._waits.interval
+            self.look_at: int = self._waits.interval
         self.cancelled: list[asyncio.Task[Any]] = []  # on which `cancel` was called
         self.lost_sockets: list[str] = []  # that were collected before they were closed
         self.allowed: frozenset[str] = getattr(self, "allowed", frozenset())
