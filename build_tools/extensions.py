@@ -143,12 +143,12 @@ def _compiled(module: Module, c_file: Path, config: str, folder: Path) -> Path:
         _say(f"cc     {config:8} {name} ({tag()})")
         # Modules in different packages may have the same last name, after which Cython names this function.
         unique = f"-DPyInit_{name.rpartition('.')[2]}=PyInit_{name.replace('.', '__')}"
-        command = [*_commands(config)[0], unique, f"-I{module.folder}", "-c"]
+        command = [*_commands(config)[0], unique, "-c"]
         with _new_file(target) as path:
             if config in C_OF:
                 _compile_for_profile(module, command, c_file, path, config)
             else:
-                _run(name, [*command, str(c_file), "-o", str(path)])
+                _run(name, [*command, f"-I{module.folder}", str(c_file), "-o", str(path)])
             _check_unchanged(module, key == _object_digest(module, c_file, config))
     return target
 
@@ -189,17 +189,21 @@ def _compile_for_profile(
 ) -> None:
     """Compile a module that counts, or one for which counts exist.
 
-    GCC knows a function by the names of its files, so both see the same names. The counts are in a file of
-    that name in the folder where the compiler runs.
+    GCC knows a function by the names of its files, so both see the same names, of headers too. The counts are
+    in a file of that name in the folder where the compiler runs.
     """
     name = module.name
     with tempfile.TemporaryDirectory(prefix="whorl-") as scratch:
         folder = _counts() if config == "recording" else Path(scratch)
         folder.mkdir(exist_ok=True)
         shutil.copyfile(c_file, folder / f"{name}.c")
+        link = folder / f"{name}.sources"
+        link.unlink(missing_ok=True)  # of a build that was killed
+        link.symlink_to(module.folder)
+        link.replace(folder / "sources")  # at once: other modules are being compiled there
         if config == "profiled":
             shutil.copyfile(_profile_of(module), folder / f"{name}.gcda")
-        _run(name, [*command, f"{name}.c", "-o", f"{name}.o"], folder)
+        _run(name, [*command, "-Isources", f"{name}.c", "-o", f"{name}.o"], folder)
         shutil.copyfile(folder / f"{name}.o", target)
 
 

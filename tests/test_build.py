@@ -281,7 +281,9 @@ def test_a_profiled_build_without_a_profile_is_an_error(folder: Path) -> None:
 @builds_anew
 @needs_cython
 @pytest.mark.skipif("gcc" not in extensions.compiler_version().lower(), reason="a profile needs GCC")
-def test_a_profile_counts_for_the_sources_that_it_was_recorded_with(installed: Path) -> None:
+def test_a_profile_counts_for_the_sources_that_it_was_recorded_with(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     modules = compiled_modules(installed)
     recording = extensions.build(modules, "recording")
     area = "from whorl import shapes, square; print(square.area(shapes.Shape(3)))"
@@ -295,6 +297,10 @@ def test_a_profile_counts_for_the_sources_that_it_was_recorded_with(installed: P
         shutil.copyfile(built, installed / extensions.file_name())
         assert printed(installed, area) == "9"
     assert made[0] != made[1]
+    monkeypatch.setenv("WHORL_PROFILE", str(extensions.profile_folder()))
+    elsewhere = shutil.copytree(installed, installed.parent / "elsewhere")
+    monkeypatch.setenv("WHORL_CACHE", str(elsewhere / "cache"))
+    assert extensions.build(compiled_modules(elsewhere), "profiled").read_bytes() == made[1]
     shapes = modules[[module.name for module in modules].index("whorl.shapes")]
     shapes.source.write_text(shapes.source.read_text() + "\nMORE = 1\n")
     with pytest.raises(extensions.BuildError, match=r"has no profile of these sources"):
