@@ -290,14 +290,19 @@ def cython_version() -> str:
         raise BuildError("Cython is not installed for " + sys.executable) from None
 
 
-@cache
 def compiler_version() -> str:
+    return compiler_text().splitlines()[0]
+
+
+@cache
+def compiler_text() -> str:
+    """Return all that the compiler says of itself. Raises BuildError if there is none."""
     compiler = _commands(CONFIGS[0])[0][0]
     try:
         answer = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
         raise BuildError(f"no C compiler: {error}\nInstall one, or set WHORL_BUILD=pure.") from None
-    return answer.stdout.splitlines()[0]
+    return answer.stdout
 
 
 def _run(module_name: str, command: list[str], cwd: Path = ROOT) -> None:

@@ -80,6 +80,7 @@ def _release(scratch: Path, options: argparse.Namespace) -> None:
     pythons = [shlex.split(python) for python in options.python or []] or found_pythons()
     epoch = os.environ.get("SOURCE_DATE_EPOCH") or _output(["git", "log", "-1", "--format=%ct"]).strip()
     environment = {**os.environ, "SOURCE_DATE_EPOCH": epoch}
+    environment.pop("WHORL_PROFILE", None)  # each Python has a profile of its own
     environment.setdefault("WHORL_CACHE", str(ROOT / "build"))
     sdist = _sdist(scratch, environment)
     copies = [_unpacked(sdist, scratch / name) for name in ("first", "second/with/a/longer/path")]

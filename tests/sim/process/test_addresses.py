@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,7 +82,11 @@ def answer(family: int, kind: int, call: str, address: Any) -> Any:
 
 @pytest.mark.parametrize("kind", CALLS)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_an_address_is_refused_as_the_system_refuses_it(exact: Run, family: int, kind: int) -> None:
+def test_an_address_is_refused_as_the_system_refuses_it(
+    exact: Run, family: int, kind: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # "x" is a good name for a UNIX socket
+
     def answers() -> list[Any]:
         return [(call, at, answer(family, kind, call, at)) for call in CALLS[kind] for at in ADDRESSES]
 

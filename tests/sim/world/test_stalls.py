@@ -102,6 +102,17 @@ def test_server_and_tasks_of_other_hosts_may_wait() -> None:
     assert found(main) == []
 
 
+@pytest.mark.parametrize("limit", [0, -1, float("nan"), float("inf"), 1e300])
+def test_limit_that_is_no_time_is_refused(limit: float) -> None:
+    with pytest.raises(ValueError, match="stall_s must be a positive number of seconds"):
+        found(hidden_hang, limit)
+
+
+@pytest.mark.parametrize("limit", [1e-9, 1e9])
+def test_limit_may_be_short_or_long(limit: float) -> None:
+    assert len(found(hidden_hang, limit)) == (limit < 1)
+
+
 def test_stall_is_shrunk_and_its_replay_knows_the_limit() -> None:
     async def main(world: sim.World) -> None:
         if world.choose(3, "way") == 2:

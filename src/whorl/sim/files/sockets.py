@@ -56,7 +56,7 @@ class SocketFile(File):
 
     def __init__(self, machine: NetMachine, family: int, kind: int, protocol: int) -> None:
         super().__init__(machine)
-        self.family: int = family
+        self.family: int = int(family)
         self.type: int = kind
         self.protocol: int = protocol
         self.options: dict[tuple[int, int], Any] = {}

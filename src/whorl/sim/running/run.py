@@ -104,8 +104,8 @@ def run(
     Times are in seconds: `limit_s` virtual, `real_s` real. If a task of the main host waits longer than
     `stall_s` virtual seconds for anything but `asyncio.sleep`, that is a finding. `tls` is "seeded", or
     "real": the digest then takes only the sizes of what is sent. `allow` names what is no failure: "files",
-    "leaks" or "threads". Raises ValueError for another name there, RuntimeError inside another world, and
-    TypeError for a `main` that is no coroutine function.
+    "leaks" or "threads". Raises ValueError for another name there or a `stall_s` that is not positive, and
+    RuntimeError inside another world. A `main` that is no coroutine function raises TypeError.
     """
     tape = seed if isinstance(seed, Tape) else None
     if tape is not None:
@@ -181,9 +181,8 @@ def open_world(
     """Open a world for the time of a `with` block, for code that runs a loop by itself.
 
     `world.main.loop` is the loop to run, by `run_until_complete` or by a test framework. While it sleeps, the
-    world goes on. `limits` are `limit_s`, `stall_s`, `turns` and
-    `real_s`. Raises RuntimeError inside another world, and
-    ParallelThreads in a Python without the interpreter's lock, and Subinterpreter in a subinterpreter.
+    world goes on. `limits` are `limit_s`, `stall_s`, `turns` and `real_s`. Raises RuntimeError inside another
+    world, ParallelThreads in a Python without the interpreter's lock, and Subinterpreter in a subinterpreter.
     """
     allowed = frozenset(allow)
     if unknown := allowed - ALLOWANCES:

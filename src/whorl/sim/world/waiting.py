@@ -6,6 +6,8 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any
 
+from whorl.sim.wire.timeline import MILLISECOND
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -21,8 +23,9 @@ _OF_OTHERS = (asyncio.Task, asyncio.tasks._GatheringFuture)  # type: ignore[attr
 
 _ASYNCIO = os.path.dirname(asyncio.__file__)
 
-#: So often in the time that a task may wait, the waits are looked at.
+#: So often in the time that a task may wait, the waits are looked at, but not more often than that.
 _LOOKS = 20
+_SHORTEST_INTERVAL = 10 * MILLISECOND
 
 
 class Waits:
@@ -31,12 +34,14 @@ class Waits:
     def __init__(self, patience: int) -> None:
         """Let a task wait so many nanoseconds."""
         self.patience: int = patience
-        self.interval: int = max(1, patience // _LOOKS)
+        self.interval: int = max(_SHORTEST_INTERVAL, patience // _LOOKS)
         self._since: dict[asyncio.Task[Any], tuple[Any, int]] = {}
 
     def stalled(self, loop: asyncio.AbstractEventLoop, now: int) -> list[str]:
-        """Return a line for each task that waits too long. To be called once in an interval: each wait then
-        counts from its first look on."""
+        """Return a line for each task that waits too long, by this look and the earlier ones.
+
+        A look is due once in `interval`. A wait counts from the first look that sees it.
+        """
         former, self._since = self._since, {}
         found = []
         for task in asyncio.all_tasks(loop):

@@ -117,6 +117,8 @@ class World(Turns, Conditions):
         self._set_up_conditions()
         self._waits: Waits | None = None
         if stall_s is not None:
+            if not 0 < stall_s < NEVER / SECOND:
+                raise ValueError(f"stall_s must be a positive number of seconds, not {stall_s!r}")
             self._waits = Waits(round(stall_s * SECOND))
             self.look_at: int = self._waits.interval
         self.cancelled: list[asyncio.Task[Any]] = []  # on which `cancel` was called
@@ -273,9 +275,8 @@ class World(Turns, Conditions):
         waits, host = self._waits, self.main
         assert waits is not None
         if stalled := waits.stalled(host.loop, self.timeline.now):
-            self.find(
-                "stall", f"longer than {waits.patience / SECOND:g} s: {_listed(stalled)}", host=host.name
-            )
+            limit = f"longer than {waits.patience / SECOND:g} s"
+            self.find("stall", f"{limit}: {_listed(stalled)}", host=host.name)
         self.look_at = self.timeline.now + waits.interval
 
     def stand_still(self) -> None:
