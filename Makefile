@@ -45,8 +45,9 @@ types:  ## check that each public name has a known type; needs the package index
 docs:  ## build the site in build/site; warnings and links to nothing are errors
 	@$(PYTHON) -m build_tools --build pure --with docs,prometheus,opentelemetry,cli -- -m build_tools.site
 
-bench:  ## compare loops in interleaved rounds; needs a C compiler for the load generator
-	@$(whorl) --with $(bench_extras) --config release -- bench $(ARGS)
+bench: CONFIG = release
+bench:  ## compare loops in interleaved rounds; needs a C compiler; CONFIG=profiled measures what wheels have
+	@$(whorl) --with $(bench_extras) --config $(CONFIG) -- bench $(ARGS)
 
 conformance:  ## CPython's own tests of asyncio, on Whorl
 	@$(whorl) --with test --config checked -- tests/conformance $(ARGS)

@@ -125,7 +125,8 @@ def _titles(tables: Tables) -> dict[str, str]:
 
 def _about(document: dict[str, Any]) -> str:
     python = document["machine"]["python"].partition(" ")[0]
-    return f"Measured on {document['when'][:10]}: CPython {python}, {document['options']['rounds']} rounds."
+    build = " Whorl is compiled for a profile, as in its wheels." if _is_profiled(document) else ""
+    return f"Measured on {document['when'][:10]}: CPython {python}, {document['options']['rounds']} rounds.{build}"
 
 
 def _minor(document: dict[str, Any]) -> str:
@@ -133,7 +134,12 @@ def _minor(document: dict[str, Any]) -> str:
 
 
 def _command(document: dict[str, Any], arguments: str) -> str:
-    return f'make bench PYTHON=python{_minor(document)} ARGS="{arguments}"'
+    config = " CONFIG=profiled" if _is_profiled(document) else ""
+    return f'make bench PYTHON=python{_minor(document)}{config} ARGS="{arguments}"'
+
+
+def _is_profiled(document: dict[str, Any]) -> bool:
+    return "-profiled" in document["loops"].get("whorl", "")
 
 
 def write() -> None:
