@@ -55,13 +55,14 @@ DIRECTIVES = {
     "recording": _DIRECTIVES,
     "profiled": _DIRECTIVES,
 }
+LINK_TIME = "-flto=auto"  # the linker sees all modules, and drops what it finds twice
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
 OPTIONS = {
     "release": ["-O2", "-g0"],
     "checked": ["-Og", "-g0"],
     "sanitized": ["-O1", "-g1", "-fno-omit-frame-pointer", *SANITIZERS],
     "recording": ["-O2", "-g0", "-fprofile-generate", "-fprofile-update=prefer-atomic"],
-    "profiled": ["-O2", "-g0", "-fprofile-use", "-fprofile-correction", "-Wno-missing-profile"],
+    "profiled": ["-O2", "-g0", "-fprofile-use", "-fprofile-correction", "-Wno-missing-profile", LINK_TIME],
 }
 C_OF = {"recording": "release", "profiled": "release"}  # these have the C code of another configuration
 MADE_FOR = "made-for"  # the file of a profile that names what it was recorded with
@@ -248,6 +249,7 @@ def _commands(config: str) -> tuple[list[str], list[str]]:
     flags = shlex.split(f"{variables['CFLAGS']} {variables['CCSHARED']} {os.environ.get('CFLAGS', '')}")
     include = {sysconfig.get_path("include"), sysconfig.get_path("platinclude")}
     own = [*OPTIONS[config], "-Wno-unused-function", *(f"-I{path}" for path in sorted(include))]
+    own.append("-DCYTHON_COMPRESS_STRINGS=0")  # wheels are packed anyway, and better than string by string
     if sysconfig.get_config_var("Py_GIL_DISABLED") and os.environ.get("WHORL_FREE_THREADED") == "1":
         own.append("-DCYTHON_FREETHREADING_COMPATIBLE=1")  # what the directive of that name would say
     link = shlex.split(f"{variables['LDSHARED']} {os.environ.get('LDFLAGS', '')}")
@@ -258,6 +260,8 @@ def _commands(config: str) -> tuple[list[str], list[str]]:
         link += SANITIZERS
     if config == "recording":
         link.append("-fprofile-generate")
+    if config == "profiled":
+        link += ["-O2", LINK_TIME]
     return [*compiler, *flags, *own], link
 
 
