@@ -123,7 +123,7 @@ ABOVE: dict[str, tuple[str, ...]] = {
     "whorl.__main__": ("whorl.cli", "whorl.launcher"),
     "whorl.cli": ("whorl", "whorl.launcher", "whorl.report", "whorl.inspector", "whorl.sim"),
     "whorl.import_path.uvloop": ("whorl",),
-    "whorl.import_path.uvloop.loop": ("whorl",),
+    "whorl.import_path.uvloop.loop": ("whorl", "whorl.aio"),
     "whorl.launcher": ("whorl",),
     "whorl.report": ("whorl", "whorl.uring"),
     "whorl.sim": ("whorl.sim",),
@@ -135,7 +135,7 @@ ABOVE: dict[str, tuple[str, ...]] = {
     "whorl.uring": ("whorl.system",),
 }
 LARGEST_ROOM = 14  # files
-KNOWS_ASYNCIO = ("aio", "whorl.aio", "whorl.launcher", "inspector", "sim", "whorl.sim")
+KNOWS_ASYNCIO = ("aio", "whorl.aio", "whorl.import_path", "whorl.launcher", "inspector", "sim", "whorl.sim")
 KNOWS_PYTEST = ("whorl.inspector.pytest_plugin", "whorl.sim.pytest_plugin")
 KNOWS_HYPOTHESIS = ("whorl.sim.hypothesis",)
 KNOWS_EXPORTER = {

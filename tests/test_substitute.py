@@ -62,6 +62,47 @@ def test_uvloops_names_are_whorls() -> None:
     assert after("\n" + code) == f"{VERSION}\n"
 
 
+def test_classes_that_programs_name_are_those_of_what_the_loop_makes() -> None:
+    code = (
+        "import asyncio, uvloop\n"
+        "from uvloop.loop import Handle, Server, SSLProtocol, TCPTransport, TimerHandle, UDPTransport\n"
+        "async def main():\n"
+        "    loop = asyncio.get_running_loop()\n"
+        "    server = await loop.create_server(asyncio.Protocol, '127.0.0.1', 0)\n"
+        "    address = server.sockets[0].getsockname()\n"
+        "    stream, _ = await loop.create_connection(asyncio.Protocol, *address)\n"
+        "    endpoint, _ = await loop.create_datagram_endpoint(asyncio.DatagramProtocol, ('127.0.0.1', 0))\n"
+        "    print(isinstance(stream, TCPTransport), isinstance(endpoint, UDPTransport))\n"
+        "    print(isinstance(server, Server), issubclass(SSLProtocol, asyncio.BaseProtocol))\n"
+        "    soon, later = loop.call_soon(int), loop.call_later(0, int)\n"
+        "    print(isinstance(soon, Handle), isinstance(later, TimerHandle))\n"
+        "    for one in (stream, endpoint, server): one.close()\n"
+        "uvloop.run(main())"
+    )
+    assert after("\n" + code) == 3 * "True True\n"
+
+
+def test_run_takes_any_awaitable() -> None:
+    code = (
+        "import uvloop\n"
+        "class Answer:\n"
+        "    def __await__(self):\n"
+        "        yield\n"
+        "        return 'done'\n"
+        "print(uvloop.run(Answer()))"
+    )
+    assert after("\n" + code) == "done\n"
+
+
+def test_run_refuses_a_loop_of_another_class() -> None:
+    code = (
+        "import asyncio, uvloop\n"
+        "try: uvloop.run(object(), loop_factory=asyncio.SelectorEventLoop)\n"
+        "except TypeError as error: print(error)"
+    )
+    assert after("\n" + code) == "uvloop.run() got a non-uvloop event loop from loop_factory\n"
+
+
 def test_stand_in_says_what_it_is() -> None:
     assert after("import uvloop; print(uvloop)") == (
         f"<module 'uvloop': Whorl {whorl.__version__} in the place of uvloop {VERSION}>\n"

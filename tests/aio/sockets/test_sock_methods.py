@@ -416,6 +416,21 @@ def test_refused_with_the_error_asyncio_gives(name: str) -> None:
     assert is_as_in_asyncio(use) is not None
 
 
+async def test_a_socket_that_is_closed_while_a_call_waits_for_it_is_closed_at_once(
+    loop: whorl.EventLoop,
+) -> None:
+    ours, peer = socket_pair("unix")
+    receiving = loop.create_task(loop.sock_recv(ours, 1))
+    await turns(2)
+    ours.close()
+    assert ours.fileno() == -1
+    assert peer.recv(1) == b""
+    receiving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await receiving
+    peer.close()
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -54,6 +54,21 @@ async def test_data_arrives_in_buffers_of_any_size(
     assert set(protocol.calls) == {"connection_made", "buffer_updated"}
 
 
+async def test_get_buffer_is_called_for_instances_of_asyncios_class_only(connect: Connect, kind: str) -> None:
+    class Unrelated(Notes, asyncio.BaseProtocol):
+        def get_buffer(self, sizehint: int) -> bytearray:
+            raise AssertionError("this is no BufferedProtocol")
+
+        def data_received(self, data: bytes) -> None:
+            self.received += data
+            self.changed()
+
+    protocol = Unrelated()
+    _, peer = await connect(kind, protocol)
+    peer.send(b"data")
+    assert await protocol.until_received(4) == b"data"
+
+
 @pytest.mark.parametrize("kind_of_buffer", ["bytearray", "memoryview", "array", "mmap"])
 async def test_get_buffer_may_return_any_writable_buffer(
     kind_of_buffer: str, connect: Connect, kind: str

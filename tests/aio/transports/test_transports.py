@@ -922,6 +922,29 @@ async def test_connection_lost_is_called_in_the_context_of_the_connection_whoeve
     peer.close()
 
 
+async def test_pause_writing_is_called_in_the_context_of_the_code_that_writes(
+    loop: whorl.EventLoop, kind: str
+) -> None:
+    PLACE.set("where it was made")
+    ours, peer = socket_pair(kind)
+    transport, protocol = await loop.connect_accepted_socket(Placed, ours)
+    PLACE.set("where it was written")
+    transport.write(bytes(20_000_000))
+    assert protocol.places["pause_writing"] == "where it was written"
+    transport.abort()
+    await protocol.until_lost()
+    peer.close()
+
+
+async def test_an_aborted_transport_keeps_its_closed_socket(loop: whorl.EventLoop, kind: str) -> None:
+    ours, peer = socket_pair(kind)
+    transport, protocol = await loop.connect_accepted_socket(Recorder, ours)
+    transport.abort()
+    await protocol.until_lost()
+    assert transport.get_extra_info("socket").fileno() == -1
+    peer.close()
+
+
 async def test_calls_of_one_connection_share_their_context(loop: whorl.EventLoop, kind: str) -> None:
     class Setter(Placed):
         def data_received(self, data: bytes) -> None:

@@ -80,7 +80,7 @@ def compare_loops(environment: Environment, options: argparse.Namespace) -> Comp
     def run_again(loop: str, tests: set[str]) -> Run:
         return run(environment, loop, WHORL, tests)
 
-    return compare(on_asyncio, on_whorl, run_again)
+    return compare(on_asyncio, on_whorl, run_again, environment.suite.not_to_pass)
 
 
 if __name__ == "__main__":

@@ -20,16 +20,24 @@ class Comparison:
     whorl: Run
     only_on_whorl: dict[str, str] = field(default_factory=dict)  # With the reasons.
     flaky: dict[str, str] = field(default_factory=dict)
+    differences: frozenset[str] = frozenset()  # Tests that are listed, as Whorl is not to pass them.
 
     @property
     def failed_on_both(self) -> set[str]:
-        return self.whorl.with_outcome("failed") - set(self.only_on_whorl) - set(self.flaky)
+        others = set(self.only_on_whorl) | set(self.flaky) | self.differences
+        return self.whorl.with_outcome("failed") - others
+
+    @property
+    def outdated(self) -> set[str]:
+        """Return the listed tests that Whorl passes, and those that are not there any more."""
+        missing = self.differences - set(self.whorl.outcomes)
+        return missing | (self.differences & self.whorl.with_outcome("passed"))
 
     @property
     def holds(self) -> bool:
         """True if tests were run, on the right loops, and none fails on Whorl only."""
         ran = bool(self.whorl.outcomes) and self.whorl.on("whorl") > 0 and self.asyncio.on("asyncio") > 0
-        return ran and not self.only_on_whorl and not self.whorl.complaints
+        return ran and not self.only_on_whorl and not self.outdated and not self.whorl.complaints
 
 
 def suspects(asyncio: Run, whorl: Run) -> set[str]:
@@ -38,10 +46,15 @@ def suspects(asyncio: Run, whorl: Run) -> set[str]:
     return failed | (asyncio.with_outcome("passed") - whorl.with_outcome("passed", "failed"))
 
 
-def compare(asyncio: Run, whorl: Run, run_again: Callable[[str, Collection[str]], Run]) -> Comparison:
+def compare(
+    asyncio: Run,
+    whorl: Run,
+    run_again: Callable[[str, Collection[str]], Run],
+    differences: Collection[str] = (),
+) -> Comparison:
     """Compare two runs; `run_again` runs some tests on a given loop."""
-    found = Comparison(asyncio, whorl)
-    suspected = suspects(asyncio, whorl)
+    found = Comparison(asyncio, whorl, differences=frozenset(differences))
+    suspected = suspects(asyncio, whorl) - found.differences
     if not suspected:
         return found
     on_whorl = [run_again("whorl", suspected) for _ in range(ATTEMPTS)]

@@ -22,12 +22,18 @@ class Suite:
     options: tuple[str, ...] = ()
     leave_out: dict[str, str] = field(default_factory=dict)
     ignore: dict[str, str] = field(default_factory=dict)
+    as_uvloop: bool = False
+    differences: dict[str, list[str]] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     services: tuple[str, ...] = ()
     test_seconds: float = 60.0
     run_seconds: float = 900.0
     quick: bool = False
     no_tests: str = ""
+
+    @property
+    def not_to_pass(self) -> frozenset[str]:
+        return frozenset(test for tests in self.differences.values() for test in tests)
 
 
 def read(path: Path = LIST) -> dict[str, Suite]:

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 from comparison import Comparison
+from definitions import Suite
 from environments import Environment
 from runs import Outcome, Run
 
@@ -37,12 +38,22 @@ def print_comparison(environment: Environment, comparison: Comparison) -> None:
     print(name + "".join(f"{number:>11}" for number in numbers), flush=True)
     _print_tests("on Whorl only", comparison.only_on_whorl)
     _print_tests("passes when run again", comparison.flaky)
+    _print_differences(environment.suite, comparison)
     for complaint in (*asyncio.complaints, *whorl.complaints):
         print(f"    {complaint}")
     if not whorl.outcomes:
         print("    no test was collected")
     elif not whorl.on("whorl"):
         print("    no test ran a turn of Whorl's loop")
+
+
+def _print_differences(suite: Suite, comparison: Comparison) -> None:
+    if suite.as_uvloop:
+        print("    compared with uvloop, whose place Whorl takes")
+    if listed := comparison.differences - comparison.outdated:
+        print(f"    {len(listed)} fail as listed")
+    for test in sorted(comparison.outdated):
+        print(f"    listed as a difference, and passes or is missing: {test}")
 
 
 def _print_tests(title: str, tests: dict[str, str]) -> None:

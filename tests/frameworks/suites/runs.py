@@ -132,6 +132,8 @@ def _variables(
     variables["PYTHONPATH"] = os.pathsep.join((str(SWAP), str(whorl)))
     variables["WHORL_SUITE_LOOP"], variables["WHORL_SUITE_LINES"] = loop, str(folder / "lines")
     variables["WHORL_SUITE_SECONDS"] = str(suite.test_seconds)
+    if suite.as_uvloop:
+        variables["WHORL_SUITE_AS_UVLOOP"] = str(environment.source)
     if only:
         wanted.write_text("\n".join(only))
         variables["WHORL_SUITE_ONLY"] = str(wanted)

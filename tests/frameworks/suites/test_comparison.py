@@ -77,9 +77,26 @@ def test_a_run_that_died_does_not_hold() -> None:
     assert not compare(on_asyncio(a="passed"), whorl, never).holds
 
 
+def test_a_failure_that_is_listed_as_a_difference_holds() -> None:
+    found = compare(on_asyncio(a="passed", b="passed"), a_run(a="failed", b="passed"), never, ["a"])
+    assert found.holds
+    assert (found.only_on_whorl, found.failed_on_both, found.outdated) == ({}, set(), set())
+
+
+@pytest.mark.parametrize("test", ["b", "none"])
+def test_a_listed_difference_that_passes_or_is_missing_does_not_hold(test: str) -> None:
+    found = compare(on_asyncio(b="passed"), a_run(b="passed"), never, [test])
+    assert not found.holds
+    assert found.outdated == {test}
+
+
+def test_a_listed_difference_that_is_skipped_holds() -> None:
+    assert compare(on_asyncio(a="passed", b="passed"), a_run(a="skipped", b="passed"), never, ["a"]).holds
+
+
 def test_the_list_of_suites_can_be_read_and_gives_a_reason_for_what_it_leaves_out() -> None:
     for suite in definitions.read().values():
-        reasons = [*suite.leave_out.values(), *suite.ignore.values()]
+        reasons = [*suite.leave_out.values(), *suite.ignore.values(), *suite.differences]
         assert all(len(reason) > 10 for reason in reasons), suite.name
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import sys
 import warnings
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import ModuleType
+from typing import TypeVar
 
 try:
     import whorl
@@ -17,11 +20,29 @@ except ModuleNotFoundError:
     importlib.import_module(__name__)
 else:
     from whorl import EventLoop as Loop
-    from whorl import EventLoopPolicy, new_event_loop, run
+    from whorl import EventLoopPolicy, new_event_loop
 
 __version__ = "0.23.0"  # of the uvloop whose names and behaviour these are
 
 __all__ = ["EventLoopPolicy", "Loop", "install", "new_event_loop", "run"]
+
+Result = TypeVar("Result")
+
+
+def run(
+    main: Awaitable[Result],
+    *,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    debug: bool | None = None,
+) -> Result:
+    """Run any awaitable by `whorl.run`, as uvloop does; raises TypeError if the loop is none of `Loop`."""
+
+    async def awaited() -> Result:
+        if not isinstance(asyncio.get_running_loop(), Loop):
+            raise TypeError("uvloop.run() got a non-uvloop event loop from loop_factory")
+        return await main
+
+    return whorl.run(awaited(), loop_factory=loop_factory, debug=debug)
 
 
 def install() -> None:

@@ -1,7 +1,23 @@
-"""The module that has the loop's class in uvloop; here the class is Whorl's."""
+"""The module that has uvloop's compiled classes; those that programs name are here Whorl's or asyncio's."""
 
 from __future__ import annotations
 
-from whorl import EventLoop as Loop
+from asyncio import Handle, TimerHandle
 
-__all__ = ["Loop"]
+from whorl import EventLoop as Loop
+from whorl.aio.connections.datagram_endpoint import DatagramTransport as UDPTransport
+from whorl.aio.connections.server import Server
+from whorl.aio.transports.public import SocketTransport as TCPTransport
+from whorl.aio.transports.public import SocketTransport as UnixTransport
+from whorl.aio.transports.tls import TLSProtocol as SSLProtocol
+
+__all__ = [
+    "Handle",
+    "Loop",
+    "SSLProtocol",
+    "Server",
+    "TCPTransport",
+    "TimerHandle",
+    "UDPTransport",
+    "UnixTransport",
+]

@@ -2,6 +2,7 @@
 
 Python imports a module of this name by itself when it starts, so it reaches child processes as well. Which
 loop is wanted stands in WHORL_SUITE_LOOP; for `asyncio` the turns are counted and nothing else is changed.
+Whorl takes the place of uvloop, and not of asyncio, if WHORL_SUITE_AS_UVLOOP names the sources of uvloop.
 """
 
 import os
@@ -20,11 +21,30 @@ turns = Turns()
 
 def install(loop: str) -> None:
     import asyncio.base_events
-    import asyncio.unix_events
 
     _count_asyncio(asyncio.base_events.BaseEventLoop)
     if loop != "whorl":
         return
+    if sources := os.environ.get("WHORL_SUITE_AS_UVLOOP"):
+        _take_the_place_of_uvloop(sources)
+    else:
+        _take_the_place_of_asyncio()
+
+
+def _take_the_place_of_uvloop(sources: str) -> None:
+    import whorl
+
+    whorl.as_uvloop()
+    import uvloop
+
+    uvloop.__path__.append(f"{sources}/uvloop")  # The base classes of its tests are there.
+    uvloop.new_event_loop = _counted(whorl.EventLoop)
+
+
+def _take_the_place_of_asyncio() -> None:
+    import asyncio.base_events
+    import asyncio.unix_events
+
     loop_class = _whorl_class()
     for module in (asyncio, asyncio.base_events, asyncio.unix_events):
         for name in ("EventLoop", "SelectorEventLoop", "_UnixSelectorEventLoop", "BaseEventLoop"):
@@ -49,10 +69,14 @@ def _whorl_class():
     """Return Whorl's class under the name of asyncio's: some tests look for that name."""
     import whorl
 
-    class _UnixSelectorEventLoop(whorl.EventLoop):
-        __module__ = "asyncio.unix_events"
-        __qualname__ = "_UnixSelectorEventLoop"
+    loop_class = _counted(whorl.EventLoop)
+    loop_class.__module__ = "asyncio.unix_events"
+    loop_class.__name__ = loop_class.__qualname__ = "_UnixSelectorEventLoop"
+    return loop_class
 
+
+def _counted(loop_class):
+    class Counted(loop_class):
         def run_forever(self):
             before = self.metrics().turns
             try:
@@ -60,7 +84,7 @@ def _whorl_class():
             finally:
                 turns.whorl += self.metrics().turns - before
 
-    return _UnixSelectorEventLoop
+    return Counted
 
 
 if "WHORL_SUITE_LOOP" in os.environ:
