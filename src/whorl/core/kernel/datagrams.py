@@ -8,7 +8,6 @@ the errors are Python's. Uncompiled, it always calls the socket object.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import socket
 import struct
@@ -200,9 +199,11 @@ class DatagramCalls(MessageMemory):
 
     def disconnect(self, sock: Any) -> int:
         """Let a connected datagram socket send to any address again (man 2 connect, AF_UNSPEC)."""
-        libc = ctypes.CDLL(None, use_errno=True)
+        from whorl.core.kernel import libc
+
         nowhere = bytes(128)  # AF_UNSPEC is 0
-        return 0 if libc.connect(sock.fileno(), nowhere, 16) == 0 else -ctypes.get_errno()
+        code: int = libc.call("connect", sock.fileno(), nowhere, 16)
+        return code
 
     def interface_index(self, name: str) -> int:
         """Return the number of a network interface, or the negative error number (man 3 if_nametoindex)."""

@@ -9,7 +9,6 @@ only for file systems on local disks or in memory. Uncompiled, they leave everyt
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import fcntl
 import itertools
@@ -109,40 +108,10 @@ class FileSystemStatus(NamedTuple):
     frsize: int  #: the size of a fragment, in bytes
 
 
-class _RawStatus(ctypes.Structure):
-    """struct statfs of 64-bit systems."""
+def _libc() -> Any:
+    from whorl.core.kernel import libc
 
-    _fields_ = [
-        ("type", ctypes.c_long),
-        ("bsize", ctypes.c_long),
-        ("blocks", ctypes.c_ulong),
-        ("bfree", ctypes.c_ulong),
-        ("bavail", ctypes.c_ulong),
-        ("files", ctypes.c_ulong),
-        ("ffree", ctypes.c_ulong),
-        ("fsid", ctypes.c_int * 2),
-        ("namelen", ctypes.c_long),
-        ("frsize", ctypes.c_long),
-        ("flags", ctypes.c_long),
-        ("spare", ctypes.c_long * 4),
-    ]
-
-
-class _Timespec(ctypes.Structure):
-    """struct timespec."""
-
-    _fields_ = [("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long)]
-
-
-_libc: list[Any] = []  # the C library, once it is needed
-
-
-def _call(name: str, *args: Any) -> int:
-    """Call a function of the C library; return its result or the negative error number."""
-    if not _libc:
-        _libc.append(ctypes.CDLL(None, use_errno=True))
-    result: int = getattr(_libc[0], name)(*args)
-    return result if result >= 0 else -ctypes.get_errno()
+    return libc
 
 
 def _attempt(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -197,9 +166,8 @@ class FileCalls(DatagramCalls):
             return
         mount = mount_of(fd)
         if mount is not None and mount not in self._local_mounts:
-            raw = _RawStatus()
-            is_known = _call("fstatfs", fd, ctypes.byref(raw)) == 0
-            self._local_mounts[mount] = is_known and (raw.type & 0xFFFFFFFF) in _LOCAL_TYPES
+            found = _libc().file_system("fstatfs", fd)
+            self._local_mounts[mount] = type(found) is not int and (found.type & 0xFFFFFFFF) in _LOCAL_TYPES
         os.close(fd)
 
     def known_mounts(self) -> dict[Any, bool]:
@@ -279,22 +247,26 @@ class FileCalls(DatagramCalls):
 
     def file_system(self, path: Path) -> FileSystemStatus | int:
         """Return the figures of the file system (man 2 statfs)."""
-        raw = _RawStatus()
-        code = _call("statfs", os.fsencode(path), ctypes.byref(raw))
-        if code < 0:
-            return code
-        return FileSystemStatus(*(getattr(raw, name) for name in FileSystemStatus._fields))
+        found = _libc().file_system("statfs", os.fsencode(path))
+        if type(found) is int:
+            return found
+        return FileSystemStatus(*(getattr(found, name) for name in FileSystemStatus._fields))
 
     def set_times(self, file: Path | int, accessed: int, modified: int, follow: bool) -> int:
         """Set both times, in nanoseconds, or TIME_NOW, or TIME_OMIT (man 2 utimensat)."""
-        times = (_Timespec * 2)(_timespec(accessed), _timespec(modified))
+        libc = _libc()
+        times = libc.two_times(_time(accessed), _time(modified))
         if isinstance(file, int):
-            return _call("futimens", file, times)
-        return _call("utimensat", _AT_FDCWD, os.fsencode(file), times, 0 if follow else _AT_SYMLINK_NOFOLLOW)
+            code: int = libc.call("futimens", file, times)
+        else:
+            flags = 0 if follow else _AT_SYMLINK_NOFOLLOW
+            code = libc.call("utimensat", _AT_FDCWD, os.fsencode(file), times, flags)
+        return code
 
     def access(self, path: Path, mode: int) -> int:
         """Return 0 if the process may read, write or execute a file, or the error (man 2 access)."""
-        return _call("access", os.fsencode(path), mode)
+        code: int = _libc().call("access", os.fsencode(path), mode)
+        return code
 
     def set_mode(self, file: Path | int, mode: int) -> int:
         """Set the permissions (man 2 chmod)."""
@@ -354,10 +326,10 @@ class FileCalls(DatagramCalls):
         return _attempt(lambda: [(entry.name, _type_of(entry)) for entry in itertools.islice(entries, limit)])
 
 
-def _timespec(nanoseconds: int) -> _Timespec:
+def _time(nanoseconds: int) -> tuple[int, int]:
     if nanoseconds in _IN_NANOSECONDS:
-        return _Timespec(0, _IN_NANOSECONDS[nanoseconds])
-    return _Timespec(*divmod(nanoseconds, 1_000_000_000))
+        return 0, _IN_NANOSECONDS[nanoseconds]
+    return divmod(nanoseconds, 1_000_000_000)
 
 
 def _type_of(entry: os.DirEntry[Any]) -> int:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from typing import Any
 
@@ -21,20 +20,21 @@ if not cython.compiled:
 
     def new_notifier() -> int:
         """Return a new inotify instance."""
-        libc = ctypes.CDLL(None, use_errno=True)
-        fd: int = libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
-        return fd if fd >= 0 else -ctypes.get_errno()
+        from whorl.core.kernel import libc
+
+        return libc.call("inotify_init1", os.O_CLOEXEC | os.O_NONBLOCK)
 
     def watch_path(fd: int, path: bytes, mask: int) -> int:
         """Watch a path, or change what it is watched for."""
-        libc = ctypes.CDLL(None, use_errno=True)
-        watch: int = libc.inotify_add_watch(fd, path, ctypes.c_uint32(mask))
-        return watch if watch >= 0 else -ctypes.get_errno()
+        from whorl.core.kernel import libc
+
+        return libc.call("inotify_add_watch", fd, path, mask)
 
     def unwatch_path(fd: int, watch: int) -> int:
         """End a watch."""
-        libc = ctypes.CDLL(None, use_errno=True)
-        return 0 if libc.inotify_rm_watch(fd, watch) == 0 else -ctypes.get_errno()
+        from whorl.core.kernel import libc
+
+        return libc.call("inotify_rm_watch", fd, watch)
 
 
 class NotifyCalls(TerminalCalls):
