@@ -126,7 +126,8 @@ def _titles(tables: Tables) -> dict[str, str]:
 def _about(document: dict[str, Any]) -> str:
     python = document["machine"]["python"].partition(" ")[0]
     build = " Whorl is compiled for a profile, as in its wheels." if _is_profiled(document) else ""
-    return f"Measured on {document['when'][:10]}: CPython {python}, {document['options']['rounds']} rounds.{build}"
+    rounds = document["options"]["rounds"]
+    return f"Measured on {document['when'][:10]}: CPython {python}, {rounds} rounds.{build}"
 
 
 def _minor(document: dict[str, Any]) -> str:
