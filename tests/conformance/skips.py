@@ -36,7 +36,7 @@ class Skip:
         return self.pattern.split(".")[0]
 
     def applies_to(self, version: tuple[int, ...]) -> bool:
-        return self.since <= version[:2] <= self.until
+        return self.since <= version and version[: len(self.until)] <= self.until
 
     def matches(self, test_id: str) -> bool:
         return fnmatchcase(test_id, self.pattern)
@@ -55,7 +55,7 @@ def read(path: Path = LIST) -> list[Skip]:
     return skips
 
 
-def for_module(module: str, version: tuple[int, ...] = sys.version_info[:2]) -> list[Skip]:
+def for_module(module: str, version: tuple[int, ...] = sys.version_info[:3]) -> list[Skip]:
     return [skip for skip in read() if skip.module == module and skip.applies_to(version)]
 
 

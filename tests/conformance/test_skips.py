@@ -119,3 +119,11 @@ def test_the_list_can_be_read_and_knows_its_versions() -> None:
     [since] = [skip for skip in listed if skip.pattern.endswith("test_custom_run_forever_integration")]
     assert since.applies_to((3, 13))
     assert not since.applies_to((3, 12))
+
+
+def test_a_skip_may_begin_or_end_with_a_release() -> None:
+    skip = Skip("test_loop.LoopTests.test_sets", "_scheduled", since=(3, 13, 2), until=(3, 14))
+    assert [skip.applies_to((3, 13, micro)) for micro in (1, 2, 3)] == [False, True, True]
+    assert skip.applies_to((3, 14, 7))
+    assert not skip.applies_to((3, 15, 0))
+    assert not Skip("test_loop.LoopTests.test_sets", "_scheduled", until=(3, 14, 1)).applies_to((3, 14, 2))

@@ -166,6 +166,7 @@ def test_no_signal_is_sent_to_a_thread_that_blocks_it(inspect: Inspect) -> None:
     assert stall.late
 
 
+@pytest.mark.gil("C code that runs holds no lock")
 def test_no_signal_is_sent_if_none_may_be(inspect: Inspect) -> None:
     [stall] = stalls_of(inspect(threshold=THRESHOLD, signal=None), lambda: sum(range(20_000_000)))
     assert stall.late

@@ -15,6 +15,7 @@ import pytest
 import whorl
 from whorl.aio.futures.future import Future
 from whorl.aio.futures.task import Task
+from whorl.aio.runners import compiled_tasks_loop
 from whorl.aio.runners.compiled_tasks_loop import CompiledTasksEventLoop
 
 
@@ -24,6 +25,10 @@ def run(main: Coroutine[Any, Any, Any], **options: Any) -> Any:
 
 async def nothing() -> None:
     pass
+
+
+class Unregistered:
+    """Stands for a task that asyncio does not know yet."""
 
 
 def test_the_loop_makes_futures_and_tasks_of_ours() -> None:
@@ -72,6 +77,30 @@ def test_all_tasks_shows_ours_beside_cpythons() -> None:
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     run(main())
+
+
+def test_all_tasks_shows_what_threads_make_while_the_first_loop_opens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    registered: weakref.WeakSet[Any] = weakref.WeakSet()
+    task = Unregistered()
+    other_loop = threading.Thread(target=compiled_tasks_loop._show_tasks)
+    copies: list[set[Any]] = []
+
+    class SlowRegistry(compiled_tasks_loop.TaskRegistry):
+        def __init__(self, former: set[Any]) -> None:
+            super().__init__(former)
+            copies.append(self)
+            if len(copies) == 1:
+                registered.add(task)
+                other_loop.start()
+
+    monkeypatch.setattr(compiled_tasks_loop, "_registry", lambda: registered)
+    monkeypatch.setattr(compiled_tasks_loop, "TaskRegistry", SlowRegistry)
+    compiled_tasks_loop._show_tasks()
+    other_loop.join()
+    assert task in registered
+    assert copies == [registered.data]
 
 
 def test_all_tasks_shows_those_of_the_loop_only() -> None:

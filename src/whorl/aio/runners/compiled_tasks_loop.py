@@ -5,6 +5,7 @@ from __future__ import annotations
 import _asyncio
 import gc
 import sys
+import threading
 import weakref
 from asyncio import tasks
 from collections.abc import Iterator
@@ -54,13 +55,20 @@ class TaskRegistry(set[Any]):
         return list(self)
 
 
+_one_copy = threading.Lock()  # A second copy would lose what was put into the first.
+
+
 def _show_tasks() -> None:
     """Let `asyncio.all_tasks` see Whorl's tasks."""
     registered = _registry()
     if registered is None:
         register_each_task()
     elif not isinstance(registered.data, TaskRegistry):
-        registered.data = TaskRegistry(registered.data)
+        with _one_copy:
+            former = registered.data
+            if not isinstance(former, TaskRegistry):
+                registered.data = TaskRegistry(former)
+                registered.data.update(former)  # Other threads may have made tasks during the copy.
 
 
 def _registry() -> Any:
