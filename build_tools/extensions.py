@@ -181,6 +181,14 @@ def recordings(modules: Sequence[Module]) -> dict[str, Path]:
     return {module.name: _counts() / f"{module.name}.gcda" for module in modules}
 
 
+def counting() -> dict[str, str]:
+    """Return the environment in which modules of the configuration `recording` count into this cache.
+
+    Each object file names the cache that it was compiled in, and a cache may be moved or copied.
+    """
+    return {"GCOV_PREFIX": str(_counts()), "GCOV_PREFIX_STRIP": "99"}  # all folders of that name
+
+
 def _counts() -> Path:
     return _cache() / f"counts-{tag()}"
 

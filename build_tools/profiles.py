@@ -33,7 +33,7 @@ def record(tree: Path) -> None:
     modules = compiled_modules()
     for path in extensions.recordings(modules).values():
         path.unlink(missing_ok=True)
-    environment = os.environ | {"PYTHONPATH": str(tree), "WHORL_BUILD": "compiled"}
+    environment = {**os.environ, **extensions.counting(), "PYTHONPATH": str(tree), "WHORL_BUILD": "compiled"}
     for program in (["-m", "build_tools.training"], *([str(ROOT / "examples" / name)] for name in EXAMPLES)):
         command = [sys.executable, "-W", "ignore", *program]
         answer = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)

@@ -202,10 +202,10 @@ def installed(folder: Path) -> Path:
     return folder
 
 
-def printed(folder: Path, program: str) -> str:
+def printed(folder: Path, program: str, **variables: str) -> str:
     """Return what a program prints that has the small package."""
     command = [sys.executable, "-W", "ignore", "-c", program]  # one without the GIL warns
-    environment = {"PYTHONPATH": str(folder), "PATH": ""}
+    environment = {"PYTHONPATH": str(folder), "PATH": "", **variables}
     return subprocess.check_output(command, env=environment, text=True, timeout=60).rstrip("\n")
 
 
@@ -410,3 +410,16 @@ def test_an_automatic_wheel_without_a_compiler_is_pure_and_says_so(folder: Path)
     assert answer.returncode == 0, answer.stdout
     assert "WITHOUT COMPILED MODULES" in answer.stdout
     assert contents == SOURCE_SUFFIXES
+
+
+@pytest.mark.slow
+@builds_anew
+@needs_cython
+@needs_gcc
+def test_modules_count_into_a_cache_that_was_moved(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = compiled_modules(installed)
+    shutil.copyfile(extensions.build(modules, "recording"), installed / extensions.file_name())
+    monkeypatch.setenv("WHORL_CACHE", str(installed.parent / "moved"))
+    printed(installed, "import whorl.square", **extensions.counting())
+    profiles.keep(modules)
+    assert extensions.is_profile_of(modules)
