@@ -55,6 +55,7 @@ DIRECTIVES = {
     "recording": _DIRECTIVES,
     "profiled": _DIRECTIVES,
 }
+IMPORTS = "-DPyImport_ImportModule=whorl_import_module"  # which NAMES_SOURCE has
 LINK_TIME = "-flto=auto"  # the linker sees all modules, and drops what it finds twice
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
 OPTIONS = {
@@ -144,7 +145,7 @@ def _compiled(module: Module, c_file: Path, config: str, folder: Path) -> Path:
         _say(f"cc     {config:8} {name} ({tag()})")
         # Modules in different packages may have the same last name, after which Cython names this function.
         unique = f"-DPyInit_{name.rpartition('.')[2]}=PyInit_{name.replace('.', '__')}"
-        command = [*_commands(config)[0], unique, "-c"]
+        command = [*_commands(config)[0], unique, IMPORTS, "-c"]
         with _new_file(target) as path:
             if config in C_OF:
                 _compile_for_profile(module, command, c_file, path, config)
@@ -236,7 +237,7 @@ def _linked(modules: Sequence[Module], objects: Sequence[Path], config: str, fol
 
 
 def _object_digest(module: Module, c_file: Path, config: str) -> str:
-    tools = f"{_commands(config)} {compiler_version()} {sys.version} {tag()}"
+    tools = f"{_commands(config)} {IMPORTS} {compiler_version()} {sys.version} {tag()}"
     headers = [path.read_bytes() for path in inputs(module) if path.suffix == ".h"]
     profile = [_profile_of(module).read_bytes()] if config == "profiled" else []
     return _digest(f"{c_file.name} {tools}".encode(), *headers, *profile)

@@ -1,0 +1,96 @@
+"""Compiled modules import each other by a function of their own."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib._bootstrap  # type: ignore[import-not-found]
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import whorl
+
+pytestmark = pytest.mark.skipif(not whorl.compiled, reason="about what is compiled")
+
+# A module that lets a test know that it is being imported, and waits.
+SLOW = """
+import sys
+test = sys.modules["slowly_imported_test"]
+test.begun.set()
+assert test.may_go_on.wait(60)
+complete = True
+"""
+
+
+@pytest.fixture
+def imported_by_name() -> Callable[[str], ModuleType]:
+    """Return the function by which compiled modules import each other."""
+    from whorl import _compiled
+
+    function = ctypes.PyDLL(_compiled.__file__).whorl_import_module
+    function.restype = ctypes.py_object
+    return lambda name: function(name.encode())
+
+
+@pytest.fixture
+def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Return the events of the slow module, which can be imported."""
+    test: Any = ModuleType("slowly_imported_test")
+    test.begun, test.may_go_on = threading.Event(), threading.Event()
+    monkeypatch.setitem(sys.modules, test.__name__, test)
+    (tmp_path / "slowly_imported.py").write_text(SLOW)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "slowly_imported", raising=False)
+    return test
+
+
+def test_a_module_that_was_imported_is_given(imported_by_name: Callable[[str], ModuleType]) -> None:
+    assert imported_by_name("whorl.core.loop.loop") is sys.modules["whorl.core.loop.loop"]
+
+
+def test_another_module_is_imported(
+    imported_by_name: Callable[[str], ModuleType], slow: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow.may_go_on.set()
+    module = imported_by_name("slowly_imported")
+    monkeypatch.delitem(sys.modules, "slowly_imported")
+    assert module.complete
+
+
+def test_a_module_that_does_not_exist_is_an_error(imported_by_name: Callable[[str], ModuleType]) -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'whorl\.no_module'"):
+        imported_by_name("whorl.no_module")
+
+
+def test_a_module_without_a_spec_is_given(
+    imported_by_name: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "made_by_hand", made := ModuleType("made_by_hand"))
+    assert imported_by_name("made_by_hand") is made
+
+
+def test_a_module_that_another_thread_imports_is_waited_for(
+    imported_by_name: Callable[[str], ModuleType], slow: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_for_import = importlib._bootstrap._lock_unlock_module
+
+    def let_it_go_on(name: str) -> None:
+        slow.may_go_on.set()
+        wait_for_import(name)
+
+    monkeypatch.setattr(importlib._bootstrap, "_lock_unlock_module", let_it_go_on)
+    thread = threading.Thread(target=importlib.import_module, args=("slowly_imported",))
+    thread.start()
+    assert slow.begun.wait(60)
+    module = imported_by_name("slowly_imported")
+    is_complete = hasattr(module, "complete")
+    slow.may_go_on.set()
+    thread.join()
+    monkeypatch.delitem(sys.modules, "slowly_imported")
+    assert is_complete
