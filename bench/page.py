@@ -111,7 +111,8 @@ def programs_of(document: dict[str, Any], tables: Tables) -> tuple[str, dict[str
         for case, measured in document["cases"].items()
         if (found := measured.get("whorl")) and _ratio(found)
     ]
-    return "programs", {
+    minor = _minor(document)
+    return "programs" if MAIN.endswith(minor) else f"programs-{minor}", {
         "about": f"{_about(document)} The loop is Whorl.",
         "command": _command(document, "--programs"),
         "loops": ["by processor time", "by wall time"],

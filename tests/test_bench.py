@@ -214,6 +214,21 @@ def test_run_of_programs_is_published_by_both_times() -> None:
     ]
 
 
+def test_runs_of_programs_on_other_pythons_have_tables_of_their_own() -> None:
+    import page
+
+    document: dict[str, Any] = {
+        "when": "2030-01-02T03:04:05+0000",
+        "machine": {"python": "3.14.1 (main)"},
+        "options": {"rounds": 5},
+        "loops": {"whorl": "1 (build/cp314-glibc2.36-profiled/whorl)"},
+        "cases": {},
+    }
+    name, table = page.programs_of(document, {})
+    assert name == "programs-3.14"
+    assert table["command"] == 'make bench PYTHON=python3.14 CONFIG=profiled ARGS="--programs"'
+
+
 def test_table_without_rows_is_a_sentence() -> None:
     import page
 

@@ -178,18 +178,15 @@ def test_a_loop_that_cancels_itself_ends_the_others() -> None:
         whorl.run_loops(main, 2)
 
 
-@pytest.mark.parametrize("is_waiting", [False, True], ids=["while it runs", "while it waits for the others"])
-def test_an_interrupt_ends_all_loops_in_order(is_waiting: bool) -> None:
+def test_an_interrupt_ends_all_loops_in_order() -> None:
     meeting = Meeting(3)
     ended: list[int] = []
 
     async def main(index: int) -> None:
         try:
             await meeting.wait()
-            if index == 0 and is_waiting:
-                return
             if index == 1:
-                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+                interrupt()
             await asyncio.get_running_loop().create_future()
         finally:
             ended.append(index)
@@ -197,6 +194,41 @@ def test_an_interrupt_ends_all_loops_in_order(is_waiting: bool) -> None:
     with pytest.raises(KeyboardInterrupt):
         whorl.run_loops(main, 3)
     assert sorted(ended) == [0, 1, 2]
+
+
+def test_an_interrupt_while_the_first_loop_waits_for_the_others_ends_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    meeting = Meeting(3)
+    waits = threading.Event()
+    ended: list[int] = []
+
+    class AwaitedThread(threading.Thread):
+        def join(self, timeout: float | None = None) -> None:
+            if self.name.startswith("whorl-loop"):
+                waits.set()
+            super().join(timeout)
+
+    async def main(index: int) -> None:
+        try:
+            await meeting.wait()
+            if index == 1:
+                assert await asyncio.to_thread(waits.wait, 60)
+                interrupt()
+            if index > 0:
+                await asyncio.get_running_loop().create_future()
+        finally:
+            ended.append(index)
+
+    monkeypatch.setattr(threading, "Thread", AwaitedThread)
+    with pytest.raises(KeyboardInterrupt):
+        whorl.run_loops(main, 3)
+    assert sorted(ended) == [0, 1, 2]
+
+
+def interrupt() -> None:
+    """Interrupt the main thread, as Ctrl-C does."""
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
 def test_a_running_loop_cannot_run_others() -> None:
