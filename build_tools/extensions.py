@@ -270,7 +270,7 @@ def _commands(config: str) -> tuple[list[str], list[str]]:
     if config == "recording":
         link.append("-fprofile-generate")
     if config == "profiled":
-        link += ["-O2", LINK_TIME]
+        link += ["-O2", "-g0", LINK_TIME]  # the linker compiles, and must not name folders
     return [*compiler, *flags, *own], link
 
 
