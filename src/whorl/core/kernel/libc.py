@@ -1,6 +1,6 @@
 """Functions of the C library that Python's own modules do not have.
 
-Its callers import it at the first call: ctypes would take a tenth of the time of importing Whorl.
+Its callers import it at the first call: ctypes takes longer to import than any module of Whorl.
 """
 
 from __future__ import annotations
