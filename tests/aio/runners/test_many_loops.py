@@ -203,11 +203,11 @@ def test_an_interrupt_while_the_first_loop_waits_for_the_others_ends_them(
     waits = threading.Event()
     ended: list[int] = []
 
-    class AwaitedThread(threading.Thread):
-        def join(self, timeout: float | None = None) -> None:
-            if self.name.startswith("whorl-loop"):
+    class AwaitedEvent(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            if timeout == many_loops.LONGEST_WAIT:
                 waits.set()
-            super().join(timeout)
+            return super().wait(timeout)
 
     async def main(index: int) -> None:
         try:
@@ -220,7 +220,7 @@ def test_an_interrupt_while_the_first_loop_waits_for_the_others_ends_them(
         finally:
             ended.append(index)
 
-    monkeypatch.setattr(threading, "Thread", AwaitedThread)
+    monkeypatch.setattr(threading, "Event", AwaitedEvent)
     with pytest.raises(KeyboardInterrupt):
         whorl.run_loops(main, 3)
     assert sorted(ended) == [0, 1, 2]

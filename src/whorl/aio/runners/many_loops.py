@@ -54,6 +54,31 @@ def run_loops(
     return _Runs(main, count, debug, _factory(loop_factory, options)).run()
 
 
+class _LoopThread(threading.Thread):
+    """A thread that runs one loop.
+
+    Before Python 3.13, `join` takes a thread for ended when Ctrl-C interrupts the wait, though the thread
+    still runs (bpo-45274). So `wait_until_ended` waits for an event, which the thread sets at its end.
+    """
+
+    def __init__(self, run_one: Callable[[int], None], index: int) -> None:
+        super().__init__(name=f"whorl-loop-{index}")
+        self._run_one = run_one
+        self._index = index
+        self._has_ended = threading.Event()
+
+    def run(self) -> None:
+        try:
+            self._run_one(self._index)
+        finally:
+            self._has_ended.set()
+
+    def wait_until_ended(self) -> None:
+        while not self._has_ended.wait(LONGEST_WAIT):
+            pass
+        self.join()
+
+
 class _Runs(Generic[Result]):
     """The runs of one call of `run_loops`."""
 
@@ -76,20 +101,19 @@ class _Runs(Generic[Result]):
         self._first_error: BaseException | None = None
 
     def run(self) -> list[Result]:
-        threads: list[threading.Thread] = []
+        threads: list[_LoopThread] = []
         try:
             for index in range(1, self._count):
-                thread = threading.Thread(target=self._run_one, args=(index,), name=f"whorl-loop-{index}")
+                thread = _LoopThread(self._run_one, index)
                 thread.start()
                 threads.append(thread)
             self._run_one(0)
             for thread in threads:
-                while thread.is_alive():
-                    thread.join(LONGEST_WAIT)
+                thread.wait_until_ended()
         except BaseException as error:  # Ctrl-C while this thread waits, or a thread that cannot be started
             self._end_all(0, error)
             for thread in threads:
-                thread.join()
+                thread.wait_until_ended()
         if self._first_error is not None:
             try:
                 raise self._first_error
