@@ -265,14 +265,15 @@ def _try(python: Command, wheel: Path, folder: Path, runs_demo: bool) -> None:
     own = [*python[:-1], str(folder / "bin" / "python")]
     extras = "aiohttp" if runs_demo else ""
     _run([*own, "-m", "pip", "install", "--quiet", f"whorl[cli] @ {wheel.as_uri()}", *extras.split()], folder)
-    variables = {"PATH": str(folder / "bin"), "CC": "/nonexistent", "LANG": "C.UTF-8"}
+    variables = (f"PATH={folder / 'bin'}", "CC=/nonexistent", "LANG=C.UTF-8")
+    bare = [*python[:-1], "/usr/bin/env", "-i", *variables, own[-1]]  # what starts that Python keeps its path
     build = "pure" if wheel.name.endswith("none-any.whl") else "compiled"
-    print(_run([*own, str(ROOT / "build_tools" / "smoke.py"), "--expect", build], folder, variables).strip())
-    facts = json.loads(_run([*own, "-m", "whorl", "info", "--json"], folder, variables))
+    print(_run([*bare, str(ROOT / "build_tools" / "smoke.py"), "--expect", build], folder).strip())
+    facts = json.loads(_run([*bare, "-m", "whorl", "info", "--json"], folder))
     if facts["build"] != build or not facts["location"].startswith(str(folder)):
         raise Failed(f"{wheel.name}: whorl info says {facts}")
     for example in EXAMPLES:
-        _run([*own, str(ROOT / "examples" / example)], folder, variables)
+        _run([*bare, str(ROOT / "examples" / example)], folder)
     if runs_demo:
         demo = [
             str(ROOT / "examples" / "demo"),
@@ -283,13 +284,13 @@ def _try(python: Command, wheel: Path, folder: Path, runs_demo: bool) -> None:
             "--rounds",
             "1",
         ]
-        print(_run([*own, *demo], folder, variables).strip())
-    milliseconds = int(_run([*own, "-c", IMPORT_TIME, "whorl"], folder, variables))
+        print(_run([*bare, *demo], folder).strip())
+    milliseconds = int(_run([*bare, "-c", IMPORT_TIME, "whorl"], folder))
     if build == "compiled" and milliseconds > SLOWEST_IMPORT_MS:
         print(f"{wheel.name}: slower than {SLOWEST_IMPORT_MS} ms")
     pip = [*own, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", "uvloop"]
     has_uvloop = subprocess.run(pip, cwd=folder, capture_output=True).returncode == 0
-    beside = _run([*own, "-c", IMPORT_TIME, "uvloop"], folder, variables).strip() if has_uvloop else "?"
+    beside = _run([*bare, "-c", IMPORT_TIME, "uvloop"], folder).strip() if has_uvloop else "?"
     print(f"{wheel.name}: import {milliseconds} ms, uvloop {beside} ms", flush=True)
 
 
