@@ -32,6 +32,8 @@ def main() -> int:
         return _write_pages(options.page)
     if options.sim:
         return _measure_worlds(options.seconds)
+    if options.clusters:
+        return _measure_clusters(options)
     chosen = _choose_cases(options)
     if options.list:
         _print_list(chosen)
@@ -103,6 +105,7 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--threads", action="store_true", help="a loop for each core, in threads; for free-threaded Pythons"
     )
+    parser.add_argument("--clusters", action="store_true", help="Dask and Ray, each in processes of its own")
     parser.add_argument("--calls", action="store_true", help="count the system calls, by strace")
     parser.add_argument("--memory", action="store_true", help="what an idle connection takes of it")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="with --scale: draw it (.svg, .png)")
@@ -172,6 +175,17 @@ def _measure_threads(options: argparse.Namespace) -> int:
     print(f"\n{sys.version.split()[0]}; the GIL is {'on' if is_on else 'off'} without a loop")
     print(f"{'case':12} {'loop':12} {'one a second':>12} {'a core each':>12}    gain")
     for line in threads.table(choices, wanted, options.rounds, options.seconds):
+        print(line, flush=True)
+    return 0
+
+
+def _measure_clusters(options: argparse.Namespace) -> int:
+    import clusters
+
+    choices = _choose_loops(options.loops or clusters.LOOPS)
+    wanted = [name for name in clusters.ENGINES if not options.cases or name in options.cases]
+    print(f"\n{'case':16} {'loop':8} {'a second':>12} {'/ ' + clusters.BASE:>10}")
+    for line in clusters.table(choices, wanted, options.rounds, options.seconds):
         print(line, flush=True)
     return 0
 
