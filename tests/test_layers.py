@@ -105,7 +105,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("sim", "sim.chance", "sim.wire", "sim.files", "sim.process", "sim.checks"),
     ),
     "sim.patches": ("sim", "sim.files", "sim.process", "sim.world"),
-    "sim.running": ("sim", "sim.chance", "sim.wire", "sim.process", "sim.world", "sim.patches"),
+    "sim.running": (
+        *("sim", "sim.chance", "sim.wire", "sim.files", "sim.process", "sim.world", "sim.patches"),
+    ),
 }
 # The packages above the rooms, and the modules of Whorl that each imports: faces, which show public names,
 # and programs.

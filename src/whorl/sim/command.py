@@ -269,17 +269,17 @@ def show_trace(
     file: Path, host: str | None, task: str | None, fd: int | None, since_s: float, chrome: Path | None
 ) -> None:
     """Print a trace: what the loops asked of their kernels, by virtual time."""
-    head, calls, story = traces.read_trace(file)
+    head, calls, packets, story = traces.read_trace(file)
+    calls = [call for call in calls if traces.is_about(call, host, task, fd, since_s)]
     if chrome is not None:
-        chosen = [call for call in calls if traces.is_about(call, host, task, fd, since_s)]
-        chrome.write_text(json.dumps(chrome_trace(head, chosen)), encoding="utf-8")
+        chosen = [packet for packet in packets if traces.carries(packet, host, task, fd, since_s)]
+        chrome.write_text(json.dumps(chrome_trace(head, calls, chosen)), encoding="utf-8")
         return
     click.echo(f"Seed {head['seed']}, {head['turns']} turns, digest {head['digest']}")
     for text in (*head["findings"], *head["decisions"], *story):
         click.echo(f"  {text.strip()}")
     for call in calls:
-        if traces.is_about(call, host, task, fd, since_s):
-            click.echo(traces.as_text(call))
+        click.echo(traces.as_text(call))
 
 
 @sim.command()
@@ -288,7 +288,7 @@ def show_trace(
 @_usage
 def diff(first: Path, second: Path) -> None:
     """Print where two traces part. The exit code is 1 if they do."""
-    one, other = traces.read_trace(first)[1], traces.read_trace(second)[1]
+    one, other = traces.read_trace(first).calls, traces.read_trace(second).calls
     parting = traces.parting(one, other)
     if parting is None:
         click.echo(f"The traces are the same: {len(one)} calls.")

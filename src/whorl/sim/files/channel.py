@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from whorl.sim.files.file import File, Machine, unreferenced
 from whorl.sim.wire.timeline import SECOND
@@ -24,6 +24,11 @@ LONGEST_RETRY = 120 * SECOND
 RETRIES = 15
 
 END = None
+
+
+def _kind(packet: bytes | None) -> str:
+    """Return the kind of a packet, as a trace shows it."""
+    return "fin" if packet is END else "data"
 
 
 class Flow:
@@ -51,6 +56,7 @@ class Channel:
         "_held",
         "_landed",
         "_last",
+        "_noted",
         "_retries",
         "_sent",
         "_since",
@@ -94,6 +100,7 @@ class Channel:
         self._sent = 0  # how many packets were sent
         self._landed = 0  # how many have arrived
         self._held: dict[int, bytes | None] = {}  # lost packets, and what waits for them, by number
+        self._noted: dict[int, Any] = {}  # packets under way, for a trace
         self._last = 0  # when the last packet arrives
         self._retries = 0
         self._since = 0  # when the packet was sent first that was not answered
@@ -134,9 +141,17 @@ class Channel:
         if line.held is not None:
             line.held.append((self._depart, (number, packet)))
         elif self._is_lost(line):
+            self._note(line, _kind(packet), len(packet or b""), -1)
             self._hold(number, packet)
         else:
             self._depart(number, packet)
+
+    def _note(self, line: Line, kind: str, size: int, took: int) -> Any:
+        """Note a packet for a trace; return it, or None."""
+        machine = self._machine()
+        if line.packets is None or machine is None:
+            return None
+        return line.note(kind, self.sender, self.receiver, size, machine.time(), took)
 
     def _is_lost(self, line: Line) -> bool:
         idle, flow, machine = line.idle, self._flow, self._machine()
@@ -153,12 +168,16 @@ class Channel:
         if time < self._last:
             time = self._last
         self._last = time
+        if line.packets is not None:
+            self._noted[number] = self._note(line, _kind(packet), len(packet or b""), time - now)
         machine.post(time - now, self._reach, (number, packet))
 
     def _reach(self, number: int, packet: bytes | None) -> None:
         """Arrive, unless the line was cut meanwhile, or an earlier packet is missing."""
         line = self.line
         is_cut = line is not None and (line.blocked or self._is_receiver_off())
+        if self._noted and (noted := self._noted.pop(number, None)) is not None:
+            noted.is_lost = bool(is_cut)
         if self.receiver_lost and not is_cut:
             if self.sender is not None:
                 self._refuse()
@@ -238,6 +257,8 @@ class Channel:
         now = machine.now()
         size = sum(len(packet or b"") for _, packet in waiting)
         self._last = max(self._last, now + line.travel(now, size))
+        if line.packets is not None:
+            self._noted[waiting[-1][0]] = self._note(line, "again", size, self._last - now)
         for number, packet in waiting:
             machine.after(self._last - now, self._reach, number, packet)
 
@@ -260,6 +281,7 @@ class Channel:
         if line is None:
             sender.reset()
         else:
+            line.note("rst", None, sender, 0, sender.machine.now(), line.shortest)
             sender.machine.after(line.shortest, sender.reset)
 
     def take(self, limit: int) -> bytes:

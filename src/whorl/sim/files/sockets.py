@@ -357,4 +357,6 @@ class StreamSocket(SocketFile):
             peer.reset()
         elif not outgoing.line.is_lost():
             now = self.machine.now()
-            self.machine.after(outgoing.line.travel(now, 0), peer.reset)
+            took = outgoing.line.travel(now, 0)
+            outgoing.line.note("rst", self, peer, 0, now, took)
+            self.machine.after(took, peer.reset)

@@ -101,13 +101,17 @@ class TcpSocket(StreamSocket):
         target = machine.network.machine_at(self._target[0], machine)
         if target is not None:
             line = machine.network.line(machine, target)
-            if not line.is_lost():
-                machine.after(line.travel(machine.now(), 0), self._reach, target)
+            took = -1 if line.is_lost() else line.travel(machine.now(), 0)
+            packet = line.note("syn", self, None, 0, machine.now(), took, self._target)
+            if took >= 0:
+                machine.after(took, self._reach, target, packet)
         due = SYN_RETRIES[attempt] if attempt < len(SYN_RETRIES) else SYN_GIVEN_UP
         machine.after(self._began + due - machine.now(), self._knock, attempt + 1)
 
-    def _reach(self, target: NetMachine) -> None:
+    def _reach(self, target: NetMachine, packet: Any) -> None:
         """Arrive at the other host with a request for a connection."""
+        if packet is not None:
+            packet.is_lost = target.is_off or bool(self.machine.network.line(self.machine, target).blocked)
         if not self.is_connecting or self.incoming is not None or target.is_off:
             return
         machine, network = self.machine, self.machine.network
@@ -118,7 +122,9 @@ class TcpSocket(StreamSocket):
         listeners = target.tcp_ports.find(ip, port, StreamSocket.is_listening)
         if not listeners:
             if not back.is_lost():
-                target.after(back.travel(target.now(), 0), self._refused)
+                took = back.travel(target.now(), 0)
+                back.note("rst", None, self, 0, target.now(), took)
+                target.after(took, self._refused)
             return
         listener = listeners[0]
         if len(listeners) > 1:
@@ -142,11 +148,12 @@ class TcpSocket(StreamSocket):
         target = connection.machine
         if not self.is_connecting or target.is_off:
             return
-        if back.is_lost():
-            if attempt < len(SYN_RETRIES):
-                target.after(SECOND << attempt, self._answer, connection, back, attempt + 1)
-            return
-        target.after(back.travel(target.now(), 0), self._answered)
+        took = -1 if back.is_lost() else back.travel(target.now(), 0)
+        back.note("syn-ack", connection, self, 0, target.now(), took)
+        if took >= 0:
+            target.after(took, self._answered)
+        elif attempt < len(SYN_RETRIES):
+            target.after(SECOND << attempt, self._answer, connection, back, attempt + 1)
 
     def _answered(self) -> None:
         if self.is_connecting:

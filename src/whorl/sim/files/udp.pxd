@@ -34,10 +34,10 @@ cdef class UdpSocket(DatagramFile):
     cpdef int64_t send_to(self, bytes data, object address) except? -65536
     @cython.locals(line=Line)
     cdef object _send_on_line(self, object target, str ip, int port, bytes data)
-    @cython.locals(now=int64_t)
+    @cython.locals(now=int64_t, took=int64_t)
     cpdef object _depart(self, Line line, object target, str ip, int port, bytes data)
-    @cython.locals(back=Line, found=list, bound=list)
-    cpdef object _reach(self, Line line, HostClock target, str ip, int port, bytes data, str source)
+    @cython.locals(back=Line, found=list, bound=list, took=int64_t)
+    cpdef object _reach(self, Line line, HostClock target, str ip, int port, bytes data, str source, object packet)
     cpdef bint takes_from(self, str ip, int port) except -1
     cpdef object released(self)
 

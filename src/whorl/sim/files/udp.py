@@ -166,7 +166,9 @@ class UdpSocket(DatagramFile):
         line = machine.network.line(machine, target)
         if line.held is not None:
             line.held.append((self._depart, (line, target, ip, port, data)))
-        elif not line.is_lost():
+        elif line.is_lost():
+            line.note("datagram", self, None, len(data), machine.now(), -1, (ip, port))
+        else:
             self._depart(line, target, ip, port, data)
 
     def _depart(self, line: Line, target: NetMachine, ip: str, port: int, data: bytes) -> None:
@@ -175,11 +177,17 @@ class UdpSocket(DatagramFile):
         arrival = (line, target, ip, port, data, machine.address_for(ip))
         reach = self._reach_many if _is_group(ip) or ip == BROADCAST else self._reach
         for _ in range(2 if line.is_doubled() else 1):
-            machine.post(line.travel(now, len(data)) + line.overtaken(), reach, arrival)
+            took = line.travel(now, len(data)) + line.overtaken()
+            packet = line.note("datagram", self, None, len(data), now, took, (ip, port))
+            machine.post(took, reach, (*arrival, packet))
 
-    def _reach(self, line: Line, target: NetMachine, ip: str, port: int, data: bytes, source: str) -> None:
+    def _reach(
+        self, line: Line, target: NetMachine, ip: str, port: int, data: bytes, source: str, packet: Any
+    ) -> None:
         """Arrive at the other host."""
         if target.is_off or line.blocked:
+            if packet is not None:
+                packet.is_lost = True
             return
         bound = target.udp_ports.bound(port)
         found = nearest(ip, [each for each in bound if each[1].takes_from(source, self._port)])
@@ -188,13 +196,17 @@ class UdpSocket(DatagramFile):
             return
         back = self.machine.network.line(target, self.machine)
         if not back.is_lost():
-            target.post(back.travel(target.time(), 0), self._unreachable, (ip, port))
+            took = back.travel(target.time(), 0)
+            back.note("unreachable", None, self, 0, target.time(), took)
+            target.post(took, self._unreachable, (ip, port))
 
     def _reach_many(
-        self, line: Line, target: NetMachine, ip: str, port: int, data: bytes, source: str
+        self, line: Line, target: NetMachine, ip: str, port: int, data: bytes, source: str, packet: Any
     ) -> None:
         """Arrive at one of the hosts of a group, or of all."""
         if target.is_off or line.blocked:
+            if packet is not None:
+                packet.is_lost = True
             return
         ports = target.udp_ports
         if ip == BROADCAST:

@@ -34,7 +34,7 @@ class Digest:
             call = tuple([len(each) if isinstance(each, bytes) else each for each in call])
         calls.append(call)
         if self.kept is not None:
-            self.tasks.append(_task_name())
+            self.tasks.append(task_name())
         if len(calls) >= _BATCH:
             self._flush()
 
@@ -63,7 +63,7 @@ def _as_bytes(calls: list[tuple[Any, ...]]) -> bytes:
     return made
 
 
-def _task_name() -> str:
+def task_name() -> str:
     """Return the name of the task that runs; empty for a callback, or the loop itself."""
     loop = asyncio._get_running_loop()
     task = asyncio.current_task(loop) if loop is not None else None

@@ -18,6 +18,7 @@ from whorl.sim.chance.faults import Faults
 from whorl.sim.chance.strategies import taking_turns
 from whorl.sim.chance.tape import Tape, hash_seed, tape_of
 from whorl.sim.errors import Diverged, ParallelThreads, RunEnded, Subinterpreter, Unsimulated
+from whorl.sim.files.packets import Packet
 from whorl.sim.patches.installed import Patches, running
 from whorl.sim.wire.timeline import SECOND
 from whorl.sim.world.world import ALLOWANCES, Finding, World
@@ -62,6 +63,9 @@ class Result(Generic[T]):
     story: list[str] = field(default_factory=list)  #: the notes of the world and of the program
     calls: list[tuple[Any, ...]] | None = None  #: all calls, if they were kept
     tasks: list[str] = field(default_factory=list)  #: which task made each of these
+    packets: list[Packet] = field(
+        default_factory=list, repr=False
+    )  #: what the network carried, if it was kept
     moments: Mapping[Place, Moment] = field(default_factory=dict, repr=False)  #: when each decision was made
     asked: list[tuple[str, int, int]] = field(
         default_factory=list, repr=False
@@ -146,6 +150,7 @@ def run(
         story=[_line(note) for note in world.notes],
         calls=world.digest.kept,
         tasks=world.digest.tasks,
+        packets=world.net.packets or [],
         moments=decisions.moments,
         asked=decisions.asked or [],
     )

@@ -27,9 +27,13 @@ cdef class Line:
     cdef public list held
     cdef readonly int64_t idle
     cdef public str name
+    cdef public object packets
     cdef readonly int64_t shortest
 
     cdef object _set_up(self, object quality)
+    cpdef object note(
+        self, str kind, object sender, object receiver, int64_t size, int64_t now, int64_t took, object address=*
+    )
     cpdef bint is_lost(self) except -1
     cpdef bint is_doubled(self) except -1
     cpdef int64_t overtaken(self) except? -1

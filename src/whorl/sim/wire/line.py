@@ -55,6 +55,7 @@ class Line:
         "held",
         "idle",
         "name",
+        "packets",
         "shortest",
     )
 
@@ -64,6 +65,7 @@ class Line:
         self.blocked: int = 0  # how many partitions cut it
         # What departs when a hold is released: functions and their arguments.
         self.held: list[tuple[Callable[..., object], tuple[Any, ...]]] | None = None
+        self.packets: Any = None  # where what it carries is noted (sim/files/packets); None: nowhere
         self._latency: Stream = decisions.stream(f"{name}/latency")
         self._loss: Stream = decisions.stream(f"{name}/loss")
         self._reorder: Stream = decisions.stream(f"{name}/reorder")
@@ -90,6 +92,24 @@ class Line:
         self._loses = quality.loss
         self._reorders = quality.reorder
         self._duplicates = quality.duplicate
+
+    def note(
+        self,
+        kind: str,
+        sender: Any,
+        receiver: Any,
+        size: int,
+        now: int,
+        took: int,
+        address: Any = None,
+    ) -> Any:
+        """Note a packet for a trace: its files at both ends, and how long it takes; negative: it is lost.
+
+        `address` is where it goes, if no file is known there. Returns None if there is no trace.
+        """
+        if self.packets is None:
+            return None
+        return self.packets.add(self.name, kind, sender, receiver, size, now, took, address)
 
     def is_lost(self) -> bool:
         """Return whether a packet that is sent now is lost."""

@@ -290,6 +290,10 @@ class Host(HostTurns):
 
     # Names, chance, errors.
 
+    def descriptor_of(self, file: Any) -> int:
+        """Return the number of an open file's first descriptor; -1 if the process has none of it."""
+        return next((fd for fd, each in self.kernel.table.files.items() if each is file), -1)
+
     def address_for(self, ip: str) -> str:
         """Return the host's own address on the way to another one."""
         return own_address(self.address, self.addresses, ip)

@@ -13,6 +13,7 @@ from whorl.sim.wire.timeline import MICROSECOND, SECOND
 if TYPE_CHECKING:
     from whorl.sim.chance.decisions import Decisions
     from whorl.sim.chance.faults import Faults
+    from whorl.sim.files.packets import Packets
     from whorl.sim.files.sockets import NetMachine, StreamSocket
     from whorl.sim.wire.timeline import Timeline
 
@@ -70,6 +71,7 @@ class Network:
             varies=faults.latency, loss=faults.loss, reorder=faults.reorder, duplicate=faults.duplicate
         )
         self._resets = decisions.stream("network/reset")
+        self.packets: Packets | None = None  # what all lines carried, if a trace is to show it
 
     # For the world and its sockets.
 
@@ -99,6 +101,7 @@ class Network:
         if found is None:
             quality = replace(LOOPBACK, varies=self._faults.latency / 3) if source == target else self.quality
             found = self._lines[source, target] = Line(self._decisions, f"{source}>{target}", quality)
+            found.packets = self.packets
         return found
 
     def established(self, client: StreamSocket, server: StreamSocket) -> None:

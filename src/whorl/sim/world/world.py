@@ -16,7 +16,8 @@ from whorl.sim.chance.faults import Cpu, Faults, drawn
 from whorl.sim.checks.conditions import Conditions
 from whorl.sim.checks.remains import being_left, open_descriptors, swallowed_cancellations
 from whorl.sim.errors import Deadlock, Unsimulated
-from whorl.sim.process.digest import Digest
+from whorl.sim.files.packets import Packets
+from whorl.sim.process.digest import Digest, task_name
 from whorl.sim.wire.names import Names
 from whorl.sim.wire.timeline import NEVER, SECOND, Timeline
 from whorl.sim.world.host import Host
@@ -107,6 +108,8 @@ class World(Turns, Conditions):
         self.faults: Faults = drawn(faults, decisions)
         self.digest: Digest = Digest(keeps_calls)
         self.net: Network = Network(decisions, self.timeline, self.faults)
+        if keeps_calls:
+            self.net.packets = Packets(task_name)
         self.names: Names = Names()
         self.remarks: list[str] = []
         self.programs: dict[str, ProgramMain] = {}
