@@ -187,3 +187,41 @@ def test_processes_of_xdist_share_the_tests(run: Run) -> None:
     code, again = run("-n", "2", *shlex.split(shown[1]))
     assert code == 1
     assert "AssertionError" in again
+
+
+WITH_A_FACTORY = """
+import asyncio
+import pytest
+
+@pytest.fixture
+def anyio_backend(sim_loop_factory):
+    return "asyncio", {"loop_factory": sim_loop_factory}
+
+@pytest.fixture
+async def here():
+    await asyncio.sleep(1000)
+    return asyncio.get_running_loop()
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("number", [1, 2])
+async def test_of_anyio(here, number, tmp_path):
+    began = here.time()
+    async with asyncio.timeout(2000):
+        await asyncio.sleep(1000)
+    assert 1000 <= here.time() - began < 1001
+    (tmp_path / "file").write_text("real")
+
+@pytest.mark.anyio
+async def test_fails(here):
+    here.call_exception_handler({"message": "nobody has handled this"})
+"""
+
+
+def test_a_plugin_of_others_runs_a_test_on_the_loop_of_a_world(run: Run) -> None:
+    if not find_spec("anyio"):
+        pytest.skip("anyio is not installed")
+    code, output = run("--sim-seed=3", tests=WITH_A_FACTORY)
+    assert code == 1
+    assert "3 passed, 1 error" in output
+    assert "seed 3: unhandled" in output
+    assert "nobody has handled this" in output

@@ -1,6 +1,6 @@
 """The simulated world: the production loop in virtual time, over a simulated network, from a seed."""
 
-from whorl.sim.chance.faults import Faults
+from whorl.sim.chance.faults import Cpu, Faults
 from whorl.sim.chance.strategies import Delay, Edge, Pct, Random
 from whorl.sim.chance.tape import Tape
 from whorl.sim.checks.history import Op
@@ -13,13 +13,16 @@ from whorl.sim.process.program import Program
 from whorl.sim.running.check import check
 from whorl.sim.running.inside import chance, reached
 from whorl.sim.running.report import Report
-from whorl.sim.running.run import Result, SimulationFailed, open_world, replay, run
+from whorl.sim.running.result import Result, SimulationFailed
+from whorl.sim.running.run import open_world, replay, run
 from whorl.sim.running.shrink import Failure, shrink
 from whorl.sim.running.testing import test
+from whorl.sim.wire.net import Net
 from whorl.sim.world.host import Host
 from whorl.sim.world.world import Finding, World
 
 __all__ = [
+    "Cpu",
     "Delay",
     "Disk",
     "Edge",
@@ -29,6 +32,7 @@ __all__ = [
     "Host",
     "HostDied",
     "Model",
+    "Net",
     "Op",
     "Patches",
     "Pct",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import pdb  # noqa: T100
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ from typing import Any
 import click
 
 from whorl.sim import errors
-from whorl.sim.chance.faults import PROFILES
+from whorl.sim.chance.faults import PROFILES, Cpu
 from whorl.sim.chance.strategies import Delay, Edge, Pct, Random
 from whorl.sim.chance.tape import Tape, hash_seed, tape_of
 from whorl.sim.running import trace as traces
@@ -27,7 +28,7 @@ from whorl.sim.running.shrink import Failure
 from whorl.sim.running.shrink import shrink as shrink_failure
 from whorl.sim.running.target import NotATarget, Target, targets_of
 from whorl.sim.running.testing import run_options
-from whorl.sim.world.world import ALLOWANCES
+from whorl.sim.world.world import ALLOWANCES, TASKS
 
 STRATEGIES: dict[str, Any] = {"random": Random(), "pct": Pct(), "edge": Edge(), "delay": Delay()}
 
@@ -46,6 +47,10 @@ STALL = click.option(
     type=click.FloatRange(0, min_open=True),
     help="The longest wait of a task of the main host that is no failure, in virtual seconds.",
 )
+CPU = click.option(
+    "--cpu", type=click.FloatRange(0, 1), help="In how many turns code takes time; 0: it takes none."
+)
+TASKS_OPTION = click.option("--tasks", type=click.Choice(TASKS), help="Whose tasks the loops make.")
 STRATEGY = click.option("--strategy", type=click.Choice(list(STRATEGIES)), help="How seeds pick orders.")
 PROGRAM = click.argument("program", metavar="FILE.py[::NAME]")
 TAPE = click.argument("tape", metavar="TAPE_OR_SEED")
@@ -88,6 +93,9 @@ def _options(target: Target, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return a program's own options, with those of the command line in their place."""
     options = dict(target.options)
     options |= {name: given[name] for name in ("faults", "allow", "stall_s") if given[name]}
+    options |= {name: given[name] for name in ("tasks",) if given.get(name)}
+    if given.get("cpu") is not None:
+        options["cpu"] = Cpu(rate=given["cpu"])
     if given.get("strategy"):
         options["strategy"] = STRATEGIES[given["strategy"]]
     return options
@@ -101,6 +109,8 @@ def _options(target: Target, given: Mapping[str, Any]) -> dict[str, Any]:
 @FAULTS
 @ALLOW
 @STALL
+@CPU
+@TASKS_OPTION
 @STRATEGY
 @click.option("--seconds", type=float, help="Stop after so many real seconds.")
 @click.option("--stop-after", type=click.IntRange(1), help="Stop after so many failing seeds; 1.")
@@ -173,7 +183,7 @@ def _keep(report: Report, target: Target, folder: Path) -> None:
 
 
 def _write_trace(target: Target, tape: Tape | int, path: Path, options: Mapping[str, Any]) -> None:
-    traces.write_trace(run_once(target.main, seed=tape, keeps_calls=True, **options), path)
+    run_once(target.main, seed=tape, trace=path, **options)
 
 
 def _one(program: str) -> Target:
@@ -200,17 +210,18 @@ def _open(text: str) -> Tape | int:
 @FAULTS
 @ALLOW
 @STALL
+@CPU
+@TASKS_OPTION
 @STRATEGY
 @click.option("--trace", "path", type=click.Path(path_type=Path), help="Write the trace of the run there.")
+@click.option("--pdb", "debugs", is_flag=True, help="Look at the exception of the finding in the debugger.")
 @_usage
-def replay(tape: str, program: str, path: Path | None, **given: Any) -> None:
+def replay(tape: str, program: str, path: Path | None, debugs: bool, **given: Any) -> None:
     """Run a program again, from a seed, a tape or the word for a tape in a report."""
     opened = _open(tape)
     target = _one(program)
     options = run_options(_options(target, given))
-    result = run_once(target.main, seed=opened, keeps_calls=path is not None, **options)
-    if path is not None:
-        traces.write_trace(result, path)
+    result = run_once(target.main, seed=opened, trace=path, **options)
     expected = opened.digest if isinstance(opened, Tape) else ""
     if result.failed:
         report = Report(target.main, seeds=1, failures=[Failure.of(result, options)])
@@ -220,6 +231,8 @@ def replay(tape: str, program: str, path: Path | None, **given: Any) -> None:
     else:
         click.echo(f"No finding; {result.elapsed_s:.6f} virtual seconds, {result.turns} turns.")
     click.echo(f"Digest: {result.digest}")
+    if debugs and result.failed and (exception := result.findings[0].exception) is not None:
+        pdb.post_mortem(exception.__traceback__)
     if expected and expected != result.digest:
         click.echo(f"whorl: this is another run than that of the tape, whose digest is {expected}", err=True)
         sys.exit(NOT_DETERMINISTIC)
@@ -232,6 +245,8 @@ def replay(tape: str, program: str, path: Path | None, **given: Any) -> None:
 @FAULTS
 @ALLOW
 @STALL
+@CPU
+@TASKS_OPTION
 @click.option("--seconds", type=float, default=30.0, help="The most real seconds that it takes; 30.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the tape there.")
 @_usage

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from whorl.sim.chance.faults import Faults
 from whorl.sim.running.report import Report
-from whorl.sim.running.run import Main, SimulationFailed, run
+from whorl.sim.running.result import SimulationFailed
+from whorl.sim.running.run import Main, run
 from whorl.sim.running.shrink import Failure, shrink
 
 SEEDS = 1 << 32

@@ -1,7 +1,8 @@
 """A plugin of pytest: options for `sim.test`, and tests that run in a world.
 
 A test that is a coroutine function and has the fixture `sim_world` runs in a world of one seed. The mark
-`sim` gives it options of `run`: `@pytest.mark.sim(faults="swarm", allow={"leaks"})`.
+`sim` gives it options of `run`: `@pytest.mark.sim(faults="swarm", allow={"leaks"})`. The fixture
+`sim_loop_factory` is for plugins that run a test on a loop that a function makes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Any
 import pytest
 
 from whorl.sim.chance.tape import tape_of
-from whorl.sim.running.run import SimulationFailed, replay
+from whorl.sim.running.result import SimulationFailed
+from whorl.sim.running.run import open_world, replay
 from whorl.sim.running.testing import SETTINGS
 
 
@@ -52,6 +54,22 @@ def pytest_configure(config: pytest.Config) -> None:
 def sim_world() -> Any:
     """Return the world that the test runs in; only tests that are coroutine functions have one."""
     return _Later()
+
+
+@pytest.fixture
+def sim_loop_factory(request: pytest.FixtureRequest) -> Iterator[Callable[[], Any]]:
+    """Return a function that returns the loop of a world of one seed, while the test and its fixtures run.
+
+    The test may write real files, as pytest's own fixtures do. What a loop reports to nobody fails the test.
+    """
+    mark = request.node.get_closest_marker("sim")
+    options = {"allow": {"files"}, **(mark.kwargs if mark is not None else {})}
+    seed = request.config.getoption("--sim-seed") or 0
+    with open_world(seed, **options) as world:
+        loop = world.main.loop
+        yield lambda: loop
+    if world.findings:
+        pytest.fail(f"seed {seed}: {world.findings[0]}", pytrace=False)
 
 
 class _Later:

@@ -37,6 +37,7 @@ cdef int PENDING
 cdef Ring _rings[RINGS]
 cdef int64_t _tasks_made
 cdef bint _registers_each
+cdef set _like_own
 cdef bint KEEPS_DICTIONARY
 cdef bint TAKES_CANCEL_BACK
 cdef object UNSET

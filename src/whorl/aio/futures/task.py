@@ -39,6 +39,9 @@ _get_stack: Any = base_tasks._task_get_stack
 _print_stack: Any = base_tasks._task_print_stack
 _describe: Any = base_tasks._task_repr
 
+# Other classes for which tasks wait in the same way.
+_like_own: set[type] = set()
+
 _tasks_made = 0
 _registers_each = not cython.compiled  # whether each task registers with asyncio, for `all_tasks`
 
@@ -255,7 +258,7 @@ class Task(Future):
                 self._finish(result)
         elif result is None:
             self._schedule_step()  # a bare `yield` waits for the next turn
-        elif type(result) is Future or type(result) is Task:
+        elif type(result) is Future or type(result) is Task or (_like_own and type(result) in _like_own):
             self._wait_for_own(result)
         else:
             self._wait_for(result)
@@ -439,6 +442,11 @@ def new_task(loop: Any, coro: Any, name: Any, context: Context | None) -> Task:
     task._start(coro, name, context)
     machine._enqueue(task)
     return task
+
+
+def wait_as_for_own(kind: type[Future]) -> None:
+    """Let tasks wait for a subclass as for Whorl's classes, which it may not change in what that needs."""
+    _like_own.add(kind)
 
 
 def register_each_task() -> None:

@@ -27,7 +27,7 @@ class CompiledTasksEventLoop(EventLoop):
     __slots__ = ()
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        _show_tasks()
+        show_tasks()
         super().__init__(*args, **options)
 
     if not TYPE_CHECKING:  # for type checkers these are `EventLoop`'s
@@ -58,7 +58,7 @@ class TaskRegistry(set[Any]):
 _one_copy = threading.Lock()  # A second copy would lose what was put into the first.
 
 
-def _show_tasks() -> None:
+def show_tasks() -> None:
     """Let `asyncio.all_tasks` see Whorl's tasks."""
     registered = _registry()
     if registered is None:

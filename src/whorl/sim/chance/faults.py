@@ -103,12 +103,45 @@ NONE, RANDOM, GRID, EDGE = range(4)
 CPU_MODELS = 4
 
 
+#: The models by the names that programs give them.
+MODELS = {"none": NONE, "random": RANDOM, "grid": GRID, "edge": EDGE}
+
+
+@dataclass(frozen=True)
 class Cpu:
+    """The time that code takes: in so many turns, and how much. None: as the seed and the faults say.
+
+    Models are "none", "random", "grid" (whole milliseconds) and "edge" (up to the next deadline or arrival).
+    Raises ValueError for another one, and for a rate that is not from 0 to 1.
+    """
+
+    model: str | None = None  #: which of the models; None: each seed draws one
+    rate: float | None = None  #: in how many turns, from 0 to 1; None: the rate `cpu` of the faults
+
+    def __post_init__(self) -> None:
+        if self.model is not None and self.model not in MODELS:
+            raise ValueError(f"there is no model {self.model!r}; there are {', '.join(MODELS)}")
+        if self.rate is not None and not 0 <= self.rate <= 1:
+            raise ValueError(f"rate must be from 0 to 1, not {self.rate!r}")
+
+
+#: As the seed and the faults say.
+USUAL_CPU = Cpu()
+
+
+def with_cpu(faults: Faults, cpu: Cpu | None) -> Faults:
+    """Return the rates of a run with the rate at which its code takes time."""
+    rate = 0.0 if cpu is None or cpu.model == "none" else cpu.rate
+    return faults if rate is None else replace(faults, cpu=rate)
+
+
+class Pace:
     """The time that the turns of a run's loops take. Each seed draws a model and a rate."""
 
-    def __init__(self, decisions: Decisions, rate: float) -> None:
+    def __init__(self, decisions: Decisions, rate: float, wanted: str | None = None) -> None:
+        """Draw the model, unless one is wanted, or the strategy has one."""
         model = decisions.stream("cpu/model")
-        forced = decisions.schedule.cpu_model
+        forced = decisions.schedule.cpu_model if wanted is None else MODELS[wanted]
         if not rate:
             self.model: int = NONE
         elif forced is None:

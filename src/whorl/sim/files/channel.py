@@ -257,10 +257,10 @@ class Channel:
         now = machine.now()
         size = sum(len(packet or b"") for _, packet in waiting)
         self._last = max(self._last, now + line.travel(now, size))
-        if line.packets is not None:
-            self._noted[waiting[-1][0]] = self._note(line, "again", size, self._last - now)
         for number, packet in waiting:
             machine.after(self._last - now, self._reach, number, packet)
+        if line.packets is not None:
+            self._noted[number] = self._note(line, "again", size, self._last - now)
 
     def _land(self, packet: bytes | None) -> None:
         receiver = self.receiver

@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 LARGEST = 65_507
 ROOM = 212_992
 
+#: The option by which a socket forbids fragments, and its value (man 7 ip); the headers of IPv4 and UDP.
+_MTU_DISCOVER, _ALWAYS_DISCOVER = 10, 2
+_HEADERS = 28
+
+#: So many bytes fit into a packet on every line.
+_ALWAYS_FITS = 40
+
 BROADCAST = "255.255.255.255"
 
 #: So many addresses are kept with the answer whether they are of multicast.
@@ -158,8 +165,16 @@ class UdpSocket(DatagramFile):
             ip = "::1" if is_ipv6(ip) else "127.0.0.1"
         target = self.machine.network.machine_at(ip, self.machine)
         if target is not None:
+            if len(data) > _ALWAYS_FITS and self._needs_fragments(target, len(data)):
+                return -errno.EMSGSIZE
             self._send_on_line(target, ip, port, data)
         return len(data)
+
+    def _needs_fragments(self, target: NetMachine, size: int) -> bool:
+        """Return whether a datagram is too large for its way, and may not be cut into fragments."""
+        if self.options.get((socket.IPPROTO_IP, _MTU_DISCOVER)) != _ALWAYS_DISCOVER or target is self.machine:
+            return False
+        return size + _HEADERS > self.machine.network.line(self.machine, target).quality.mtu
 
     def _send_on_line(self, target: NetMachine, ip: str, port: int, data: bytes) -> None:
         machine = self.machine

@@ -12,9 +12,6 @@ from typing import Any
 
 from whorl.sim.patches.current import RUNNING, Replacement
 
-#: So many cancelled tasks are looked at when a run ends.
-MOST_CANCELLED = 1000
-
 
 def _identity(self: Any) -> int:
     number = self.__dict__.get("_sim_identity")
@@ -59,8 +56,8 @@ class SimTask(asyncio.Task[Any]):
         """Cancel the task, and let the world know of it."""
         was_cancelled = super().cancel(msg)
         world = RUNNING.world
-        if was_cancelled and world is not None and len(world.cancelled) < MOST_CANCELLED:
-            world.cancelled.append(self)
+        if was_cancelled and world is not None:
+            world.was_cancelled(self)
         return was_cancelled
 
 

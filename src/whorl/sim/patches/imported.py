@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.sim.patches.clocks import SimDatetime
 from whorl.sim.patches.current import Replacement
+from whorl.sim.world.isolation import PerHost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,6 +66,8 @@ def _copies(places: Sequence[Replacement], datetimes: bool) -> list[Replacement]
     found = [(datetime, "datetime", SimDatetime)] if datetimes else []
     owners = {owner.__name__ for owner, _, _ in places if not isinstance(owner, type)}
     for module_name, module in list(sys.modules.items()):
+        if isinstance(module, PerHost):
+            continue  # Its names are those of a host, and were made in the world.
         if module_name in _LEFT or module_name.startswith(("whorl.", "datetime")):
             continue
         for attribute, value in list(getattr(module, "__dict__", {}).items()):

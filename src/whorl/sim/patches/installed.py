@@ -90,6 +90,8 @@ class _Installation:
 
     def _load(self, name: str, import_: Any) -> Any:
         """Import a module outside the world: it is not loaded again in the next one."""
+        if name in sys.modules:
+            return _find_and_load(name, import_)
         world, RUNNING.world = RUNNING.world, None
         had_sockets, RUNNING.has_sockets = RUNNING.has_sockets, False
         state = random.getstate()

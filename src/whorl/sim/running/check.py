@@ -17,7 +17,8 @@ from whorl.sim.chance.strategies import Delay
 from whorl.sim.chance.tape import Tape
 from whorl.sim.running.batches import Outcome, outcomes
 from whorl.sim.running.report import Report, program_of
-from whorl.sim.running.run import Main, Result, run
+from whorl.sim.running.result import Result
+from whorl.sim.running.run import Main, run
 from whorl.sim.running.shrink import Failure, shrink
 from whorl.sim.world.world import Finding
 
@@ -42,8 +43,10 @@ def check(
     after `budget_s` real seconds, or when `stop_after` seeds have failed. The first failure is shrunk for at
     most `shrink_s` seconds. With `verify`, one seed in 50 is run twice: both runs have to be the same. A
     `strategy` says how seeds pick orders; `Delay` has no seeds, but tries all orders. Other options are those
-    of `run`.
+    of `run`, but for a trace, which is of one run and raises ValueError here.
     """
+    if run_options.get("trace") is not None:
+        raise ValueError("a trace is of one run: give it to `run` or `replay`")
     if stop_after < 1 or jobs < 1:
         raise ValueError("stop_after and jobs have to be 1 or more")
     report = Report(main)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from whorl.sim.running.run import SimulationFailed
+from whorl.sim.running.result import SimulationFailed
 from whorl.sim.running.shrink import Failure
 from whorl.sim.running.verify import Difference
 from whorl.sim.running.words import in_words
@@ -84,12 +84,16 @@ class Report:
             return self.command.format(tape=shlex.quote(word))
         target = target_of(self.main)
         allow, stall = sorted(first.options.get("allow", ())), first.options.get("stall_s")
-        if target is None:
+        cpu, tasks, net = (first.options.get(name) for name in ("cpu", "tasks", "net"))
+        rate = 0.0 if "cpu" in first.options and cpu is None else getattr(cpu, "rate", None)
+        if target is None or net is not None or getattr(cpu, "model", None) is not None:
             given = [f"faults={faults!r}"] * bool(faults) + [f"allow={allow}"] * bool(allow)
-            given += [f"stall_s={stall}"] * bool(stall)
+            given += [f"stall_s={stall}"] * bool(stall) + [f"tasks={tasks!r}"] * bool(tasks)
+            given += [f"cpu={cpu!r}"] * ("cpu" in first.options) + [f"net={net!r}"] * (net is not None)
             return f"sim.replay({', '.join(['main', repr(word), *given])})"
         given = [f" --faults {faults}"] * bool(faults) + [f" --allow {name}" for name in allow]
-        given += [f" --stall {stall}"] * bool(stall)
+        given += [f" --stall {stall}"] * bool(stall) + [f" --tasks {tasks}"] * bool(tasks)
+        given += [f" --cpu {rate}"] * (rate is not None)
         return f"whorl sim replay {shlex.quote(word)} {shlex.quote(target)}{''.join(given)}"
 
     def __str__(self) -> str:

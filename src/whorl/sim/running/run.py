@@ -8,20 +8,21 @@ import inspect
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import FunctionType
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-from whorl.sim.chance.decisions import Decisions, Moment, Place, Scheduler
-from whorl.sim.chance.faults import Faults
+from whorl.sim.chance.decisions import Decisions, Place, Scheduler
+from whorl.sim.chance.faults import USUAL_CPU, Cpu, Faults
 from whorl.sim.chance.strategies import taking_turns
 from whorl.sim.chance.tape import Tape, hash_seed, tape_of
 from whorl.sim.errors import Diverged, ParallelThreads, RunEnded, Subinterpreter, Unsimulated
-from whorl.sim.files.packets import Packet
 from whorl.sim.patches.installed import Patches, running
+from whorl.sim.running.result import Result
+from whorl.sim.running.trace import write_trace
+from whorl.sim.wire.net import USUAL_NET, Net
 from whorl.sim.wire.timeline import SECOND
-from whorl.sim.world.world import ALLOWANCES, Finding, World
+from whorl.sim.world.world import ALLOWANCES, World
 
 T = TypeVar("T")
 
@@ -44,46 +45,6 @@ def _is_main_interpreter() -> bool:
 _IN_MAIN_INTERPRETER = _is_main_interpreter()
 
 
-class SimulationFailed(AssertionError):
-    """Raised by `Result.check` for a run with a finding."""
-
-
-@dataclass
-class Result(Generic[T]):
-    """The outcome of a run."""
-
-    value: T | None  #: what `main` returned
-    findings: list[Finding]  #: what went wrong
-    remarks: list[str]  #: what is worth a look
-    digest: str  #: one number for all that the loops asked of their kernels, with times and bytes
-    tape: Tape  #: the decisions of the run: what replays it
-    elapsed_s: float  #: virtual seconds
-    turns: int  #: turns of all loops
-    reached: set[str] = field(default_factory=set)
-    story: list[str] = field(default_factory=list)  #: the notes of the world and of the program
-    calls: list[tuple[Any, ...]] | None = None  #: all calls, if they were kept
-    tasks: list[str] = field(default_factory=list)  #: which task made each of these
-    packets: list[Packet] = field(
-        default_factory=list, repr=False
-    )  #: what the network carried, if it was kept
-    moments: Mapping[Place, Moment] = field(default_factory=dict, repr=False)  #: when each decision was made
-    asked: list[tuple[str, int, int]] = field(
-        default_factory=list, repr=False
-    )  #: all decisions, if they were kept
-
-    @property
-    def failed(self) -> bool:
-        """True if something went wrong."""
-        return bool(self.findings)
-
-    def check(self) -> T:
-        """Return what `main` returned; raise SimulationFailed if something went wrong."""
-        if self.findings:
-            first = self.findings[0]
-            raise SimulationFailed(str(first)) from first.exception
-        return self.value  # type: ignore[return-value]
-
-
 def run(
     main: Main[T],
     *,
@@ -97,6 +58,10 @@ def run(
     patches: Patches = Patches.ALL,
     tls: str = "seeded",
     allow: Iterable[str] = (),
+    cpu: Cpu | None = USUAL_CPU,
+    net: Net = USUAL_NET,
+    tasks: str = "cpython",
+    trace: Path | str | None = None,
     keeps_calls: bool = False,
     thinned: float = 0.0,
     asks: bool = False,
@@ -108,8 +73,11 @@ def run(
     Times are in seconds: `limit_s` virtual, `real_s` real. If a task of the main host waits longer than
     `stall_s` virtual seconds for anything but `asyncio.sleep`, that is a finding. `tls` is "seeded", or
     "real": the digest then takes only the sizes of what is sent. `allow` names what is no failure: "files",
-    "leaks" or "threads". Raises ValueError for another name there or a `stall_s` that is not positive, and
-    RuntimeError inside another world. A `main` that is no coroutine function raises TypeError.
+    "leaks" or "threads". `cpu` is the time that code takes; None: none. `net` is what lines do to packets
+    if no link says otherwise. `tasks` is "compiled" for Whorl's own tasks (`whorl.run`). `trace` is the path
+    for a trace. Raises ValueError for another name there or a `stall_s` that is not positive, OSError if the
+    trace cannot be written, and RuntimeError inside another world. A `main` that is no coroutine function
+    raises TypeError.
     """
     tape = seed if isinstance(seed, Tape) else None
     if tape is not None:
@@ -135,10 +103,13 @@ def run(
         stall_s=stall_s,
         turns=turns,
         real_s=real_s,
-        keeps_calls=keeps_calls,
+        cpu=cpu,
+        net=net,
+        tasks=tasks,
+        keeps_calls=keeps_calls or trace is not None,
     ) as world:
         value = _live(world, main, takes_world)
-    return Result(
+    result = Result(
         value=value,
         findings=world.findings,
         remarks=world.remarks,
@@ -154,6 +125,9 @@ def run(
         moments=decisions.moments,
         asked=decisions.asked or [],
     )
+    if trace is not None:
+        write_trace(result, trace)
+    return result
 
 
 def _line(note: tuple[int, str, dict[str, Any]]) -> str:
@@ -186,8 +160,9 @@ def open_world(
     """Open a world for the time of a `with` block, for code that runs a loop by itself.
 
     `world.main.loop` is the loop to run, by `run_until_complete` or by a test framework. While it sleeps, the
-    world goes on. `limits` are `limit_s`, `stall_s`, `turns` and `real_s`. Raises RuntimeError inside another
-    world, ParallelThreads in a Python without the interpreter's lock, and Subinterpreter in a subinterpreter.
+    world goes on. `limits` are `limit_s`, `stall_s`, `turns` and `real_s`; `cpu`, `net` and `tasks` are those
+    of `run`. Raises RuntimeError inside another world, ParallelThreads in a Python without the interpreter's
+    lock, and Subinterpreter in a subinterpreter.
     """
     allowed = frozenset(allow)
     if unknown := allowed - ALLOWANCES:

@@ -8,13 +8,14 @@ on until nothing changes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from whorl.sim.chance.decisions import Place, mixed
 from whorl.sim.chance.tape import Tape
-from whorl.sim.running.run import Main, Result, run
+from whorl.sim.running.result import Result
+from whorl.sim.running.run import Main, run
 from whorl.sim.world.world import Finding
 
 #: The parts of the decisions that a sparse search makes calm, in turns.
@@ -59,8 +60,16 @@ class Failure:
 class _Search:
     """The state of one shrinking: its budget, and what is known to fail."""
 
-    def __init__(self, main: Main[Any], failure: Failure, budget_s: float, runs: int) -> None:
+    def __init__(
+        self,
+        main: Main[Any],
+        failure: Failure,
+        budget_s: float,
+        runs: int,
+        passes: Sequence[Pass] | None = None,
+    ) -> None:
         self.main = main
+        self.passes: Sequence[Pass] = PASSES if passes is None else passes
         self.failure = failure
         self.options = {name: value for name, value in failure.options.items() if name != "strategy"}
         self.runs = 0
@@ -84,9 +93,19 @@ class _Search:
         return result if any(finding.key == key for finding in result.findings) else None
 
 
-def shrink(main: Main[Any], failure: Failure, *, budget_s: float = 30.0, runs: int = 100_000) -> Failure:
-    """Return a failure of the same kind with as few decisions, and as small ones, as the budget allows."""
-    search = _Search(main, failure, budget_s, runs)
+def shrink(
+    main: Main[Any],
+    failure: Failure,
+    *,
+    budget_s: float = 30.0,
+    runs: int = 100_000,
+    passes: Sequence[Pass] | None = None,
+) -> Failure:
+    """Return a failure of the same kind with as few decisions, and as small ones, as the budget allows.
+
+    `passes` are functions that take a tape's decisions and yield smaller ones; None: those of Whorl.
+    """
+    search = _Search(main, failure, budget_s, runs, passes)
     began = _real_clock()
     found = [failure]
     for result in _sparse(search, began + SPARSE_PART * budget_s):
@@ -126,7 +145,7 @@ def _reduced(search: _Search, failure: Failure, ends: float) -> Failure:
     changes = True
     while changes and best.tape.decisions and not search.is_over(ends):
         changes = False
-        for make_pass in PASSES:
+        for make_pass in search.passes:
             smaller = _after_pass(search, best, make_pass, ends)
             changes = changes or smaller is not best
             best = smaller

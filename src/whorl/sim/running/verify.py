@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from whorl.sim.running.run import Main, Result, run
+from whorl.sim.running.result import Result
+from whorl.sim.running.run import Main, run
 
 #: What lies in memory during the second run, so that its objects have other addresses.
 BALLAST = 5003

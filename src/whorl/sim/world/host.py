@@ -15,6 +15,7 @@ from whorl.sim.process.grave import Grave
 from whorl.sim.process.kernel import SimKernel
 from whorl.sim.process.loop import SimLoop
 from whorl.sim.process.process import SimProcess, temporary_failure
+from whorl.sim.process.tasks import OwnTasksLoop
 from whorl.sim.process.threads import SimThreads
 from whorl.sim.wire.clock import LOOK_NS
 from whorl.sim.wire.names import family_of
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from whorl.sim.chance.decisions import Decisions, Stream
-    from whorl.sim.chance.faults import Cpu, Faults
+    from whorl.sim.chance.faults import Faults, Pace
     from whorl.sim.files.epoll import Epoll
     from whorl.sim.process.digest import Digest
     from whorl.sim.wire.names import Names
@@ -45,13 +46,14 @@ class Surroundings(Protocol):
     timeline: Timeline
     digest: Digest
     faults: Faults
-    pace: Cpu
+    pace: Pace
     names: Names
     hosts: Any
     has_ended: bool
     lost_sockets: list[str]
     main: Any
     programs: dict[str, Any]
+    tasks: str
 
     def find(self, kind: str, text: str, *, host: str = "") -> None: ...
     def acting_as(self, host: Any) -> AbstractContextManager[None]: ...
@@ -122,7 +124,7 @@ class Host(HostTurns):
         self.network.add(self)
         self.disk.opener = self._open_file
         with world.acting_as(self):
-            self.loop: SimLoop = SimLoop(self)
+            self.loop: SimLoop = OwnTasksLoop(self) if world.tasks == "compiled" else SimLoop(self)
             self.epoll: Epoll = self.kernel.epoll
             self.driver: Any = HostDriver(self.loop) if self.is_driven else None
             self.loop.keep_clock()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.sim.files.silence import watch_silence
 from whorl.sim.wire.line import Line, Quality
+from whorl.sim.wire.net import Net
 from whorl.sim.wire.ports import is_ipv6
 from whorl.sim.wire.timeline import MICROSECOND, SECOND
 
@@ -58,7 +59,7 @@ class Partition:
 class Network:
     """The lines between all hosts."""
 
-    def __init__(self, decisions: Decisions, timeline: Timeline, faults: Faults) -> None:
+    def __init__(self, decisions: Decisions, timeline: Timeline, faults: Faults, net: Net) -> None:
         self._decisions = decisions
         self._timeline = timeline
         self._faults = faults
@@ -67,9 +68,7 @@ class Network:
         self._lines: dict[tuple[str, str], Line] = {}
         self._partitions: list[Partition] = []
         self._connections: list[tuple[StreamSocket, StreamSocket]] = []
-        self.quality: Quality = Quality(
-            varies=faults.latency, loss=faults.loss, reorder=faults.reorder, duplicate=faults.duplicate
-        )
+        self.quality: Quality = net.quality(faults)
         self._resets = decisions.stream("network/reset")
         self.packets: Packets | None = None  # what all lines carried, if a trace is to show it
 
@@ -144,6 +143,7 @@ class Network:
         """Set what the line between two hosts does to packets; what is None stays as it is.
 
         `latency` is a number of seconds, or the shortest and the longest. `bandwidth` is in bytes a second.
+        A datagram that is larger than `mtu` with its headers is refused if its socket forbids fragments.
         """
         changes: dict[str, Any] = {}
         if latency is not None:

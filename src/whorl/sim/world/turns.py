@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from whorl.sim.chance.decisions import Decisions, Stream
-    from whorl.sim.chance.faults import Cpu
+    from whorl.sim.chance.faults import Pace
     from whorl.sim.files.epoll import Epoll
     from whorl.sim.wire.timeline import Timeline
 
@@ -57,7 +57,7 @@ class HostTurns(HostClock):
         "rate",
     )
 
-    def __init__(self, name: str, timeline: Timeline, pace: Cpu, skew: int, drift: float) -> None:
+    def __init__(self, name: str, timeline: Timeline, pace: Pace, skew: int, drift: float) -> None:
         """Begin `skew` nanoseconds ahead of the real time, and gain `drift` of all that passes."""
         HostClock.__init__(self, timeline, skew, drift)
         self.name: str = name

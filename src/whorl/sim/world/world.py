@@ -12,15 +12,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from whorl.sim.chance.decisions import mixed
-from whorl.sim.chance.faults import Cpu, Faults, drawn
+from whorl.sim.chance.faults import USUAL_CPU, Cpu, Faults, Pace, drawn, with_cpu
 from whorl.sim.checks.conditions import Conditions
 from whorl.sim.checks.remains import being_left, open_descriptors, swallowed_cancellations
 from whorl.sim.errors import Deadlock, Unsimulated
 from whorl.sim.files.packets import Packets
 from whorl.sim.process.digest import Digest, task_name
 from whorl.sim.wire.names import Names
+from whorl.sim.wire.net import USUAL_NET, Net
 from whorl.sim.wire.timeline import NEVER, SECOND, Timeline
 from whorl.sim.world.host import Host
+from whorl.sim.world.isolation import Isolation
 from whorl.sim.world.network import Network
 from whorl.sim.world.turns import Turns
 from whorl.sim.world.waiting import Waits, describe_tasks
@@ -33,6 +35,12 @@ if TYPE_CHECKING:
 
 #: What a run may do: write real files, start threads, leave descriptors open.
 ALLOWANCES = frozenset({"files", "leaks", "threads"})
+
+#: Whose futures and tasks the loops of a world make: Python's or Whorl's.
+TASKS = ("cpython", "compiled")
+
+#: So many cancelled tasks are looked at when a run ends.
+MOST_CANCELLED = 1000
 
 #: So many of the remains of one kind are shown.
 _MOST = 5
@@ -99,15 +107,21 @@ class World(Turns, Conditions):
         stall_s: float | None = None,
         turns: int = 1_000_000,
         real_s: float = 60.0,
+        cpu: Cpu | None = USUAL_CPU,
+        net: Net = USUAL_NET,
+        tasks: str = "cpython",
         keeps_calls: bool = False,
         drives_main: bool = True,
     ) -> None:
         decisions.clock = timeline = Timeline()
         Turns.__init__(self, decisions, timeline, round(limit_s * SECOND), turns, real_s)
         self.seed: int = decisions.seed
-        self.faults: Faults = drawn(faults, decisions)
+        self.faults: Faults = with_cpu(drawn(faults, decisions), cpu)
+        if tasks not in TASKS:
+            raise ValueError(f"tasks must be one of {', '.join(TASKS)}, not {tasks!r}")
+        self.tasks: str = tasks  # whose the loops make
         self.digest: Digest = Digest(keeps_calls)
-        self.net: Network = Network(decisions, self.timeline, self.faults)
+        self.net: Network = Network(decisions, self.timeline, self.faults, net)
         if keeps_calls:
             self.net.packets = Packets(task_name)
         self.names: Names = Names()
@@ -116,7 +130,7 @@ class World(Turns, Conditions):
         self.notes: list[tuple[int, str, dict[str, Any]]] = []
         self.reached: set[str] = set()
         self.has_ended: bool = False
-        self.pace: Cpu = Cpu(decisions, self.faults.cpu)
+        self.pace: Pace = Pace(decisions, self.faults.cpu, cpu.model if cpu is not None else None)
         self._set_up_conditions()
         self._waits: Waits | None = None
         if stall_s is not None:
@@ -127,6 +141,7 @@ class World(Turns, Conditions):
         self.cancelled: list[asyncio.Task[Any]] = []  # on which `cancel` was called
         self.lost_sockets: list[str] = []  # that were collected before they were closed
         self.allowed: frozenset[str] = getattr(self, "allowed", frozenset())
+        self._isolation: Isolation | None = None
         self._identities = 0
         self._tasks = 0
         varies = decisions.stream("identities").happens(0.5)
@@ -191,6 +206,18 @@ class World(Turns, Conditions):
         """
         self.programs[name] = main
 
+    def isolate(self, *modules: str) -> None:
+        """Give each host modules of its own, and those below them; a new life of a host begins with new ones.
+
+        A module is loaded again for a host when its code first uses it. What other modules have taken out of
+        one (`from module import name`) stays shared. Raises ImportError for a module that is not found, and
+        ValueError for one without Python source.
+        """
+        if self._isolation is None:
+            self._isolation = Isolation(self)
+        for name in modules:
+            self._isolation.add(name)
+
     def note(self, text: str, **fields: Any) -> None:
         """Write a line into the story of this run."""
         self.notes.append((self.timeline.now, text, fields))
@@ -217,6 +244,11 @@ class World(Turns, Conditions):
         """Return the number for the name of a new task."""
         self._tasks += 1
         return self._tasks
+
+    def was_cancelled(self, task: asyncio.Task[Any]) -> None:
+        """Note a task that is asked to end: it is looked at when the run ends."""
+        if len(self.cancelled) < MOST_CANCELLED:
+            self.cancelled.append(task)
 
     def sleep_in(self, host: Host, timeout_ns: int) -> None:
         """Let the world go on while a host that runs its own loop sleeps.
@@ -325,6 +357,8 @@ class World(Turns, Conditions):
     def end(self) -> None:
         """End the world: nothing happens in it any more."""
         self.has_ended = True
+        if self._isolation is not None:
+            self._isolation.end()
         self.timeline.clear()
         with quiet_finalizers():
             self._close_hosts()
