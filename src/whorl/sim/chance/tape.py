@@ -13,7 +13,9 @@ from urllib.parse import quote, unquote
 from whorl.sim.chance.decisions import Place
 from whorl.sim.chance.faults import PROFILES, Faults
 
-FORMAT = 1
+#: The format of tapes and of the digests in them. A tape of an older one replays, and no digest is compared.
+FORMAT = 2
+_OLDER = (1,)
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,8 @@ class Tape:
             head, *lines = [
                 json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines() if line
             ]
-            if head["whorl-tape"] != FORMAT:
+            version = head["whorl-tape"]
+            if version != FORMAT and version not in _OLDER:
                 raise ValueError(f"{path} is a tape of another version")
             faults = head["faults"]
             decisions = {(line["stream"], int(line["number"])): int(line["value"]) for line in lines}
@@ -82,7 +85,7 @@ class Tape:
                 int(head["seed"]),
                 decisions,
                 faults if isinstance(faults, str) else Faults(**faults),
-                head.get("digest", ""),
+                head.get("digest", "") if version == FORMAT else "",
                 head.get("hash_seed"),
             )
         except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:

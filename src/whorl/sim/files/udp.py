@@ -189,12 +189,15 @@ class UdpSocket(DatagramFile):
     def _depart(self, line: Line, target: NetMachine, ip: str, port: int, data: bytes) -> None:
         machine = self.machine
         now = machine.time()
-        arrival = (line, target, ip, port, data, machine.address_for(ip))
+        arrival = (line, target, ip, port, data, machine.address_for(ip), None)
         reach = self._reach_many if _is_group(ip) or ip == BROADCAST else self._reach
         for _ in range(2 if line.is_doubled() else 1):
             took = line.travel(now, len(data)) + line.overtaken()
-            packet = line.note("datagram", self, None, len(data), now, took, (ip, port))
-            machine.post(took, reach, (*arrival, packet))
+            if line.packets is None:
+                machine.post(took, reach, arrival)
+            else:
+                packet = line.note("datagram", self, None, len(data), now, took, (ip, port))
+                machine.post(took, reach, (*arrival[:6], packet))
 
     def _reach(
         self, line: Line, target: NetMachine, ip: str, port: int, data: bytes, source: str, packet: Any

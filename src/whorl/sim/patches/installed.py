@@ -8,7 +8,9 @@ import importlib._bootstrap
 import random
 import sys
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import Flag
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from whorl.sim.patches.chance import CHANCE
@@ -57,18 +59,35 @@ _PARTS: list[tuple[Patches, list[Replacement]]] = [
 ]
 
 
+@dataclass(frozen=True)
+class _Chosen:
+    """The parts of Python that a world replaces, looked up once for each choice of them."""
+
+    places: list[Replacement]
+    has_time: bool
+    has_chance: bool
+    has_sockets: bool
+
+
+@cache
+def _chosen(patches: Patches) -> _Chosen:
+    places = [place for part, places in _PARTS if part in patches for place in places]
+    has_time, has_chance = Patches.TIME in patches, Patches.CHANCE in patches
+    return _Chosen(places, has_time, has_chance, Patches.SOCKETS in patches)
+
+
 class _Installation:
     """The replacements in Python's modules for a world, and what stood there before."""
 
-    def __init__(self, patches: Patches) -> None:
-        self._patches = patches
-        self._places = [place for part, places in _PARTS if part in patches for place in places]
+    def __init__(self, places: list[Replacement], datetimes: bool) -> None:
+        self._places = places
+        self._datetimes = datetimes
         self._former: list[tuple[Any, str, Any]] = []  # in classes
         self._former_names: list[tuple[dict[str, Any], dict[str, Any]]] = []  # in modules
 
     def put(self) -> None:
         """Put the replacements into Python's modules."""
-        classes, modules = imported(self._places, datetimes=Patches.TIME in self._patches)
+        classes, modules = imported(self._places, datetimes=self._datetimes)
         self._former = [(owner, name, vars(owner).get(name, _MISSING)) for owner, name, _ in classes]
         for owner, name, replacement in classes:
             setattr(owner, name, replacement)
@@ -108,13 +127,14 @@ class _Installation:
 @contextmanager
 def installed(patches: Patches = Patches.ALL) -> Iterator[None]:
     """Let the world that runs stand in Python's modules for the time of a `with` block."""
-    if Patches.SOCKETS in patches:
+    chosen = _chosen(patches)
+    if chosen.has_sockets:
         take_socket_class()
         if not _is_guarded:
             _is_guarded.append(True)
             sys.addaudithook(guard)
-    installation = _Installation(patches)
-    state = random.getstate() if Patches.CHANCE in patches else None
+    installation = _Installation(chosen.places, chosen.has_time)
+    state = random.getstate() if chosen.has_chance else None
     collects = gc.isenabled()
     # The collector rests while a world runs, so all that the world makes stays young. What is young before
     # that is not of this world. Its callbacks may use a clock, which is nobody's while it is replaced.
@@ -136,13 +156,14 @@ def running(world: World, patches: Patches, tls: str = "seeded") -> Iterator[Non
     """Let a world run. Raises RuntimeError inside another one."""
     if RUNNING.world is not None:
         raise RuntimeError("a world runs already; worlds do not run inside each other")
+    chosen = _chosen(patches)
     with installed(patches):
         RUNNING.world = world
-        RUNNING.has_sockets = Patches.SOCKETS in patches
-        if Patches.CHANCE in patches:
+        RUNNING.has_sockets = chosen.has_sockets
+        if chosen.has_chance:
             random.seed(world.decisions.base_of("random"))
         try:
-            with seeded_tls(tls if Patches.CHANCE in patches else "real"):
+            with seeded_tls(tls if chosen.has_chance else "real"):
                 yield
         finally:
             RUNNING.world = None

@@ -1,6 +1,7 @@
 cdef int _BATCH, _FORMAT
 
 cdef bytes _as_bytes(list calls)
+cdef bytes _one_as_bytes(tuple call)
 
 
 cdef class Digest:

@@ -59,7 +59,17 @@ def _as_bytes(calls: list[tuple[Any, ...]]) -> bytes:
     try:
         made = marshal.dumps(calls, _FORMAT)
     except ValueError:
-        made = repr(calls).encode()
+        made = b"".join([_one_as_bytes(call) for call in calls])
+    return made
+
+
+def _one_as_bytes(call: tuple[Any, ...]) -> bytes:
+    """Return the bytes of one call, of which a part may be no object of Python's own types."""
+    made = b""
+    try:
+        made = marshal.dumps(call, _FORMAT)
+    except ValueError:
+        made = repr(call).encode()
     return made
 
 

@@ -267,7 +267,8 @@ class SimKernel(DiskCalls):
         fault = self.resources_fault(errno.EMFILE, errno.ENOBUFS)
         file = -fault if fault else self.new_file(family, kind, protocol)
         answer = file if isinstance(file, int) else self.socket_for(file)
-        self.note("socket", family, kind, answer if isinstance(answer, int) else answer.fileno())
+        fd = answer if isinstance(answer, int) else answer.fileno()
+        self.note("socket", int(family), int(kind), fd)
         return answer
 
     def open_socket(self, family: int, kind: int, protocol: int) -> Any:

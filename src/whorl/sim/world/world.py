@@ -29,6 +29,7 @@ from whorl.sim.world.waiting import Waits, describe_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
+    from contextlib import AbstractContextManager
 
     from whorl.sim.chance.decisions import Decisions
     from whorl.sim.process.program import ProgramMain
@@ -65,6 +66,23 @@ def quiet_finalizers() -> Iterator[None]:
 def _listed(remains: list[str]) -> str:
     more = [f"{len(remains) - _MOST} more"] if len(remains) > _MOST else []
     return "; ".join([*remains[:_MOST], *more])
+
+
+class _Acting:
+    """The time in which the code of a host runs."""
+
+    __slots__ = ("_former", "_host", "_world")
+
+    def __init__(self, world: World, host: Host) -> None:
+        self._world = world
+        self._host = host
+
+    def __enter__(self) -> None:
+        world = self._world
+        self._former, world.current = world.current, self._host
+
+    def __exit__(self, *error: object) -> None:
+        self._world.current = self._former
 
 
 @dataclass
@@ -224,14 +242,9 @@ class World(Turns, Conditions):
 
     # For hosts.
 
-    @contextmanager
-    def acting_as(self, host: Host) -> Iterator[None]:
+    def acting_as(self, host: Host) -> AbstractContextManager[None]:
         """Let code run as the code of a host."""
-        former, self.current = self.current, host
-        try:
-            yield
-        finally:
-            self.current = former
+        return _Acting(self, host)
 
     def next_identity(self) -> int:
         """Return the hash for a new future or task: the order of sets of them is the seed's."""
