@@ -96,7 +96,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "sim.wire": ("sim.chance",),
     "sim.files": ("sim.chance", "sim.wire"),
     "sim.process": (
-        *("core", "core.kernel", "core.process", "aio.loop", "aio.files"),
+        *("core", "core.kernel", "core.process", "aio.futures", "aio.loop", "aio.files", "aio.runners"),
         *("sim", "sim.chance", "sim.wire", "sim.files"),
     ),
     "sim.checks": ("sim.wire", "sim.files"),

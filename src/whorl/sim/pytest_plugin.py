@@ -60,7 +60,7 @@ def sim_world() -> Any:
 def sim_loop_factory(request: pytest.FixtureRequest) -> Iterator[Callable[[], Any]]:
     """Return a function that returns the loop of a world of one seed, while the test and its fixtures run.
 
-    The test may write real files, as pytest's own fixtures do. What a loop reports to nobody fails the test.
+    The test may write real files, as pytest's own fixtures do. It fails for an error that nobody handles.
     """
     mark = request.node.get_closest_marker("sim")
     options = {"allow": {"files"}, **(mark.kwargs if mark is not None else {})}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+from typing import Any
 
 import pytest
 
@@ -159,3 +160,39 @@ def test_datagrams_beyond_the_buffer_are_dropped(exact: Run) -> None:
         return got
 
     assert exact(main) == 3
+
+
+def test_datagrams_reach_a_host_that_comes_later_and_its_next_life() -> None:
+    async def main(world: sim.World) -> list[str]:
+        got: list[str] = []
+
+        class Take(asyncio.DatagramProtocol):
+            def datagram_received(self, data: bytes, addr: Any) -> None:
+                got.append(f"{len(lives)}: {data.decode()}")
+
+        lives: list[sim.Host] = []
+
+        async def listen(host: sim.Host) -> None:
+            lives.append(host)
+            await asyncio.get_running_loop().create_datagram_endpoint(Take, local_addr=("0.0.0.0", 9))
+
+        loop = asyncio.get_running_loop()
+        sender, _ = await loop.create_datagram_endpoint(
+            asyncio.DatagramProtocol, local_addr=("0.0.0.0", 0), allow_broadcast=True
+        )
+
+        async def send(text: str) -> None:
+            sender.sendto(text.encode(), ("10.0.0.2", 9))
+            await asyncio.sleep(1)
+
+        await send("nobody")
+        server = world.host("server", "10.0.0.2", boot=listen)
+        await asyncio.sleep(1)
+        await send("first")
+        server.restart()
+        await asyncio.sleep(1)
+        await send("second")
+        sender.close()
+        return got
+
+    assert sim.run(main).check() == ["1: first", "2: second"]

@@ -58,3 +58,24 @@ def test_error_of_a_repr_is_passed_on() -> None:
     digest.add((1, [Refuses()]))
     with pytest.raises(ZeroDivisionError):
         digest.value()
+
+
+def test_calls_that_are_kept_have_names_in_the_place_of_numbers() -> None:
+    digest = Digest(True)
+    for host, call in (("main", "send"), ("other", "send"), ("main", "recv")):
+        digest.add((5, digest.number(host), digest.number(call), 7, b"data"))
+    digest.value()
+    assert digest.kept == [
+        (5, "main", "send", 7, b"data"),
+        (5, "other", "send", 7, b"data"),
+        (5, "main", "recv", 7, b"data"),
+    ]
+
+
+def test_other_names_are_another_digest() -> None:
+    def named(name: str) -> str:
+        digest = Digest()
+        digest.add((5, digest.number(name), digest.number("send"), 7))
+        return digest.value()
+
+    assert named("main") == named("main") != named("server")

@@ -1,4 +1,4 @@
-"""What a run may be told: the time that code takes, the lines between hosts, whose tasks, a trace."""
+"""Options of a run: the time that code takes, the lines between hosts, whose tasks, a trace."""
 
 from __future__ import annotations
 

@@ -80,10 +80,11 @@ class _Priorities(Scheduler):
 
     def _highest(self, decisions: Decisions, name: str, keys: Sequence[Any]) -> int:
         best, found = None, 0
-        for place, key in enumerate(keys):
-            priority = self._lowered.get((name, _name(key)))
+        for place, thing in enumerate(keys):
+            key = name, getattr(thing, "name", thing)
+            priority = self._lowered.get(key)
             if priority is None:
-                priority = self._lowered[name, _name(key)] = decisions.base_of(f"pct/{name}/{_name(key)}")
+                priority = self._lowered[key] = decisions.base_of(f"pct/{name}/{key[1]}")
             if best is None or priority > best:
                 best, found = priority, place
         return found

@@ -19,7 +19,7 @@ cdef class Channel:
     cdef dict _held
     cdef int64_t _landed
     cdef int64_t _last
-    cdef dict _noted
+    cdef dict _shown
     cdef int64_t _retries
     cdef int64_t _sent
     cdef int64_t _since
@@ -46,7 +46,7 @@ cdef class Channel:
     @cython.locals(idle=int64_t, flow=Flow, machine=HostClock)
     cdef bint _is_lost(self, Line line) except -1
     @cython.locals(machine=HostClock)
-    cdef object _note(self, Line line, str kind, int64_t size, int64_t took)
+    cdef object _show(self, Line line, str kind, int64_t size, int64_t took)
     cdef bint _is_receiver_off(self) except -1
     cdef HostClock _machine(self)
     @cython.locals(receiver=File)

@@ -56,9 +56,9 @@ class Channel:
         "_held",
         "_landed",
         "_last",
-        "_noted",
         "_retries",
         "_sent",
+        "_shown",
         "_since",
         "arrived",
         "capacity",
@@ -100,7 +100,7 @@ class Channel:
         self._sent = 0  # how many packets were sent
         self._landed = 0  # how many have arrived
         self._held: dict[int, bytes | None] = {}  # lost packets, and what waits for them, by number
-        self._noted: dict[int, Any] = {}  # packets under way, for a trace
+        self._shown: dict[int, Any] = {}  # packets under way, for a trace
         self._last = 0  # when the last packet arrives
         self._retries = 0
         self._since = 0  # when the packet was sent first that was not answered
@@ -141,12 +141,12 @@ class Channel:
         if line.held is not None:
             line.held.append((self._depart, (number, packet)))
         elif self._is_lost(line):
-            self._note(line, _kind(packet), len(packet or b""), -1)
+            self._show(line, _kind(packet), len(packet or b""), -1)
             self._hold(number, packet)
         else:
             self._depart(number, packet)
 
-    def _note(self, line: Line, kind: str, size: int, took: int) -> Any:
+    def _show(self, line: Line, kind: str, size: int, took: int) -> Any:
         """Note a packet for a trace; return it, or None."""
         machine = self._machine()
         if line.packets is None or machine is None:
@@ -169,14 +169,14 @@ class Channel:
             time = self._last
         self._last = time
         if line.packets is not None:
-            self._noted[number] = self._note(line, _kind(packet), len(packet or b""), time - now)
+            self._shown[number] = self._show(line, _kind(packet), len(packet or b""), time - now)
         machine.post(time - now, self._reach, (number, packet))
 
     def _reach(self, number: int, packet: bytes | None) -> None:
         """Arrive, unless the line was cut meanwhile, or an earlier packet is missing."""
         line = self.line
         is_cut = line is not None and (line.blocked or self._is_receiver_off())
-        if self._noted and (noted := self._noted.pop(number, None)) is not None:
+        if self._shown and (noted := self._shown.pop(number, None)) is not None:
             noted.is_lost = bool(is_cut)
         if self.receiver_lost and not is_cut:
             if self.sender is not None:
@@ -260,7 +260,7 @@ class Channel:
         for number, packet in waiting:
             machine.after(self._last - now, self._reach, number, packet)
         if line.packets is not None:
-            self._noted[number] = self._note(line, "again", size, self._last - now)
+            self._shown[number] = self._show(line, "again", size, self._last - now)
 
     def _land(self, packet: bytes | None) -> None:
         receiver = self.receiver

@@ -1,4 +1,4 @@
-"""What the lines of a network carried: each packet, for a trace. No digest takes it, so it may change."""
+"""Packets that the lines of a network carried, for a trace. No digest takes them, so they may change."""
 
 from __future__ import annotations
 

@@ -26,16 +26,19 @@ cdef class DatagramFile(SocketFile):
 
 
 cdef class UdpSocket(DatagramFile):
+    cdef int64_t _changes
     cdef int _port
+    cdef dict _routes
     cdef readonly object groups
 
     cdef int _ensure_port(self) except? -65536
-    @cython.locals(code=int)
+    @cython.locals(code=int, route=tuple)
     cpdef int64_t send_to(self, bytes data, object address) except? -65536
+    cdef tuple _route(self, object target, str ip)
     @cython.locals(line=Line)
-    cdef object _send_on_line(self, object target, str ip, int port, bytes data)
+    cdef object _send_on_line(self, tuple route, str ip, int port, bytes data)
     @cython.locals(now=int64_t, took=int64_t)
-    cpdef object _depart(self, Line line, object target, str ip, int port, bytes data)
+    cpdef object _depart(self, Line line, object target, str ip, int port, bytes data, str source)
     @cython.locals(back=Line, found=list, bound=list, took=int64_t)
     cpdef object _reach(self, Line line, HostClock target, str ip, int port, bytes data, str source, object packet)
     cpdef bint takes_from(self, str ip, int port) except -1

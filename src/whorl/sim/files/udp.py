@@ -17,6 +17,8 @@ from whorl.sim.wire.ports import ANY, is_ipv6, nearest, plain
 if TYPE_CHECKING:
     from whorl.sim.wire.line import Line
 
+    _Route = tuple[NetMachine, Line, str]
+
 #: The largest payload of a UDP datagram, and how many bytes wait in a socket before more are dropped.
 LARGEST = 65_507
 ROOM = 212_992
@@ -89,12 +91,14 @@ class DatagramFile(SocketFile):
 class UdpSocket(DatagramFile):
     """A UDP socket of IPv4 or IPv6."""
 
-    __slots__ = ("_port", "groups")
+    __slots__ = ("_changes", "_port", "_routes", "groups")
 
     def __init__(self, machine: NetMachine, family: int, kind: int, protocol: int) -> None:
         super().__init__(machine, family, kind, protocol or socket.IPPROTO_UDP)
         self._port = 0
         self.groups: set[str] = set()
+        self._routes: dict[str, _Route] = {}  # by address
+        self._changes = -1  # of the network, when the routes were asked for
 
     def bind(self, address: Any) -> int:
         if self._port:
@@ -153,22 +157,36 @@ class UdpSocket(DatagramFile):
         ip, port = plain(address[0]), address[1]
         if not port:
             return -errno.EINVAL
+        network = self.machine.network
+        if self._changes != network.changes:
+            self._routes.clear()
+            self._changes = network.changes
+        route = self._routes.get(ip)
+        if route is not None and self._port and len(data) <= _ALWAYS_FITS:
+            self._send_on_line(route, ip, port, data)
+            return len(data)
         if ip == BROADCAST and not self.is_set(socket.SOL_SOCKET, socket.SO_BROADCAST):
             return -errno.EACCES
         if code := self._ensure_port():
             return code
         if _is_group(ip) or ip == BROADCAST:
-            for machine in self.machine.network.all_machines():  # type: ignore[attr-defined]
-                self._send_on_line(machine, ip, port, data)
+            for machine in network.all_machines():  # type: ignore[attr-defined]
+                self._send_on_line(self._route(machine, ip), ip, port, data)
             return len(data)
         if ip in ANY:
             ip = "::1" if is_ipv6(ip) else "127.0.0.1"
-        target = self.machine.network.machine_at(ip, self.machine)
+        target = network.machine_at(ip, self.machine)
         if target is not None:
             if len(data) > _ALWAYS_FITS and self._needs_fragments(target, len(data)):
                 return -errno.EMSGSIZE
-            self._send_on_line(target, ip, port, data)
+            route = self._routes[ip] = self._route(target, ip)
+            self._send_on_line(route, ip, port, data)
         return len(data)
+
+    def _route(self, target: NetMachine, ip: str) -> _Route:
+        """Return the way to another host, and the address of this one on it."""
+        machine = self.machine
+        return target, machine.network.line(machine, target), machine.address_for(ip)
 
     def _needs_fragments(self, target: NetMachine, size: int) -> bool:
         """Return whether a datagram is too large for its way, and may not be cut into fragments."""
@@ -176,20 +194,20 @@ class UdpSocket(DatagramFile):
             return False
         return size + _HEADERS > self.machine.network.line(self.machine, target).quality.mtu
 
-    def _send_on_line(self, target: NetMachine, ip: str, port: int, data: bytes) -> None:
+    def _send_on_line(self, route: _Route, ip: str, port: int, data: bytes) -> None:
         machine = self.machine
-        line = machine.network.line(machine, target)
+        target, line, source = route
         if line.held is not None:
-            line.held.append((self._depart, (line, target, ip, port, data)))
+            line.held.append((self._depart, (line, target, ip, port, data, source)))
         elif line.is_lost():
             line.note("datagram", self, None, len(data), machine.now(), -1, (ip, port))
         else:
-            self._depart(line, target, ip, port, data)
+            self._depart(line, target, ip, port, data, source)
 
-    def _depart(self, line: Line, target: NetMachine, ip: str, port: int, data: bytes) -> None:
+    def _depart(self, line: Line, target: NetMachine, ip: str, port: int, data: bytes, source: str) -> None:
         machine = self.machine
         now = machine.time()
-        arrival = (line, target, ip, port, data, machine.address_for(ip), None)
+        arrival = (line, target, ip, port, data, source, None)
         reach = self._reach_many if _is_group(ip) or ip == BROADCAST else self._reach
         for _ in range(2 if line.is_doubled() else 1):
             took = line.travel(now, len(data)) + line.overtaken()

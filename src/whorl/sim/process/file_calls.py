@@ -55,7 +55,7 @@ class DiskCalls(Kernel):
     def __init__(self, host: ProcessHost, table: DescriptorTable, digest: Digest, faults: Faults) -> None:
         Kernel.__init__(self)
         self.host: ProcessHost = host
-        self._name = host.name
+        self._name = digest.number(host.name)
         self.table: DescriptorTable = table
         self.digest: Digest = digest
         self.faults: Faults = faults
@@ -73,7 +73,7 @@ class DiskCalls(Kernel):
         self._add_call(call, details)
 
     def _add_call(self, call: str, details: tuple[Any, ...]) -> None:
-        head = (self.host.time(), self._name, call)
+        head = (self.host.time(), self._name, self.digest.number(call))
         self.digest.add(head + details)
 
     def _file(self, fd: int) -> File | None:

@@ -109,12 +109,13 @@ def run(
         keeps_calls=keeps_calls or trace is not None,
     ) as world:
         value = _live(world, main, takes_world)
+    digest = world.digest.value()
     result = Result(
         value=value,
         findings=world.findings,
         remarks=world.remarks,
-        digest=world.digest.value(),
-        tape=Tape(number, dict(decisions.taken), faults, world.digest.value(), hash_seed()),
+        digest=digest,
+        tape=Tape(number, dict(decisions.taken), faults, digest, hash_seed()),
         elapsed_s=world.timeline.now / SECOND,
         turns=world.turns,
         reached=world.reached,

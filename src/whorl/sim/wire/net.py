@@ -1,4 +1,4 @@
-"""What the network of a world is by itself, before programs set the links of single hosts."""
+"""The network of a world by itself, before programs set the links of single hosts."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from whorl.sim.world.turns import Turns
 
 #: A life of a host: its name, and the number of the life.
-Life = tuple[str, int]
+LifePlace = tuple[str, int]
 
 
 class Isolation:
@@ -20,7 +20,7 @@ class Isolation:
 
     def __init__(self, world: Turns) -> None:
         self._world = world
-        self._copies: dict[tuple[Life, str], ModuleType] = {}
+        self._copies: dict[tuple[LifePlace, str], ModuleType] = {}
         self._code: dict[str, CodeType] = {}
         self._isolated: dict[str, ModuleType] = {}  # the modules of the real process
 

@@ -64,6 +64,7 @@ class Network:
         self._timeline = timeline
         self._faults = faults
         self._machines: dict[str, NetMachine] = {}  # by name
+        self.changes: int = 0  # how often a host or a process was added: what is known of ways may be old
         self._addresses: dict[str, NetMachine] = {}
         self._lines: dict[tuple[str, str], Line] = {}
         self._partitions: list[Partition] = []
@@ -77,6 +78,7 @@ class Network:
     def add(self, machine: NetMachine) -> None:
         """Connect a host, or the next process of a host that was restarted."""
         self._machines[machine.name] = machine
+        self.changes += 1
         for address in machine.addresses:
             self._addresses[address] = machine
 

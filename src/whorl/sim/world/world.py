@@ -227,8 +227,8 @@ class World(Turns, Conditions):
     def isolate(self, *modules: str) -> None:
         """Give each host modules of its own, and those below them; a new life of a host begins with new ones.
 
-        A module is loaded again for a host when its code first uses it. What other modules have taken out of
-        one (`from module import name`) stays shared. Raises ImportError for a module that is not found, and
+        A module is loaded again for a host when its code first uses it. Names that others took out of one
+        (`from module import name`) stay shared. Raises ImportError for a module that is not found, and
         ValueError for one without Python source.
         """
         if self._isolation is None:
