@@ -84,7 +84,7 @@ def test_all_tasks_shows_what_threads_make_while_the_first_loop_opens(
 ) -> None:
     registered: weakref.WeakSet[Any] = weakref.WeakSet()
     task = Unregistered()
-    other_loop = threading.Thread(target=compiled_tasks_loop._show_tasks)
+    other_loop = threading.Thread(target=compiled_tasks_loop.show_tasks)
     copies: list[set[Any]] = []
 
     class SlowRegistry(compiled_tasks_loop.TaskRegistry):
@@ -97,7 +97,7 @@ def test_all_tasks_shows_what_threads_make_while_the_first_loop_opens(
 
     monkeypatch.setattr(compiled_tasks_loop, "_registry", lambda: registered)
     monkeypatch.setattr(compiled_tasks_loop, "TaskRegistry", SlowRegistry)
-    compiled_tasks_loop._show_tasks()
+    compiled_tasks_loop.show_tasks()
     other_loop.join()
     assert task in registered
     assert copies == [registered.data]
