@@ -52,20 +52,25 @@ DIRECTIVES = {
     "release": _DIRECTIVES,
     "checked": _DIRECTIVES | _CHECKS,
     "sanitized": _DIRECTIVES,
+    "tsan": _DIRECTIVES,
     "recording": _DIRECTIVES,
     "profiled": _DIRECTIVES,
 }
 IMPORTS = "-DPyImport_ImportModule=whorl_import_module"  # which NAMES_SOURCE has
 LINK_TIME = "-flto=auto"  # the linker sees all modules, and drops what it finds twice
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+THREADS = "-fsanitize=thread"
+SUPPRESSIONS = ROOT / "tests" / "stress" / "suppressions.txt"
 OPTIONS = {
     "release": ["-O2", "-g0"],
     "checked": ["-Og", "-g0"],
     "sanitized": ["-O1", "-g1", "-fno-omit-frame-pointer", *SANITIZERS],
+    "tsan": ["-O1", "-g1", "-fno-omit-frame-pointer", THREADS],
     "recording": ["-O2", "-g0", "-fprofile-generate", "-fprofile-update=prefer-atomic"],
     "profiled": ["-O2", "-g0", "-fprofile-use", "-fprofile-correction", "-Wno-missing-profile", LINK_TIME],
 }
-C_OF = {"recording": "release", "profiled": "release"}  # these have the C code of another configuration
+C_OF = {"recording": "release", "profiled": "release", "tsan": "release"}  # whose C code these have
+WITH_PROFILE = ("recording", "profiled")
 MADE_FOR = "made-for"  # the file of a profile that names what it was recorded with
 CONFIGS = tuple(DIRECTIVES)
 
@@ -83,12 +88,19 @@ def tag() -> str:
     kind, version, *_ = soabi.split("-")
     name = {"cpython": "cp"}.get(kind, kind) + version
     libc, libc_version = platform.libc_ver()
-    return f"{name}-{libc or sys.platform}{libc_version}"
+    return f"{name}-{libc or sys.platform}{libc_version}{'-tsan' if _watches_threads() else ''}"
+
+
+def _watches_threads() -> bool:
+    """Return whether the interpreter was built with ThreadSanitizer."""
+    return THREADS in (sysconfig.get_config_var("CFLAGS") or "")
 
 
 def build(modules: Sequence[Module], config: str) -> Path:
     """Compile `modules` into one shared object; returns it, in the cache."""
     compiler_version()  # without a compiler there is no need to begin
+    if config == "tsan" and not _watches_threads():
+        raise BuildError("the configuration tsan needs a Python that was built --with-thread-sanitizer")
     if config == "profiled" and not is_profile_of(modules):
         raise BuildError(f"{profile_folder()} has no profile of these sources, or one of another compiler")
     c_config = C_OF.get(config, config)
@@ -147,7 +159,7 @@ def _compiled(module: Module, c_file: Path, config: str, folder: Path) -> Path:
         unique = f"-DPyInit_{name.rpartition('.')[2]}=PyInit_{name.replace('.', '__')}"
         command = [*_commands(config)[0], unique, IMPORTS, "-c"]
         with _new_file(target) as path:
-            if config in C_OF:
+            if config in WITH_PROFILE:
                 _compile_for_profile(module, command, c_file, path, config)
             else:
                 _run(name, [*command, f"-I{module.folder}", str(c_file), "-o", str(path)])
@@ -267,6 +279,8 @@ def _commands(config: str) -> tuple[list[str], list[str]]:
     link.append("-Wl,-O1")
     if config == "sanitized":
         link += SANITIZERS
+    if config == "tsan":
+        link.append(THREADS)
     if config == "recording":
         link.append("-fprofile-generate")
     if config == "profiled":
@@ -277,9 +291,11 @@ def _commands(config: str) -> tuple[list[str], list[str]]:
 def run_time(config: str) -> dict[str, str]:
     """Return the environment in which a program with this build runs: the sanitizers' libraries come first.
 
-    Python's allocator is replaced by the sanitizer's, which sees each object. Python itself keeps some
+    ThreadSanitizer's is in the interpreter itself. Races of CPython's own are named in a file. Python's allocator is replaced by the sanitizer's, which sees each object. Python itself keeps some
     objects to the end, so leaks are not looked for.
     """
+    if config == "tsan":
+        return {"TSAN_OPTIONS": f"suppressions={SUPPRESSIONS}:history_size=4:second_deadlock_stack=1"}
     if config != "sanitized":
         return {}
     compiler = _commands(config)[0]  # all its words: a compiler cache may be the first of them

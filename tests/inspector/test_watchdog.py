@@ -187,6 +187,7 @@ def test_a_sleeping_loop_does_not_stall(inspect: Inspect) -> None:
     assert inspected.stalls() == []
 
 
+@pytest.mark.gil("the watchdog sees whole batches without it")
 def test_many_short_callbacks_are_no_stall(inspect: Inspect) -> None:
     inspected = inspect(threshold=THRESHOLD)
 

@@ -17,9 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import whorl
+from whorl.inspector.tables.handles import handles
+from whorl.inspector.tables.tasks import states, tasks
+from whorl.inspector.watching.own_thread import NotKnown, read
 
 WITHIN = ("tcp", "unix", "udp", "streams", "timers", "tasks", "executor", "asyncs")
-BETWEEN = ("posts", "cancels", "closes")
+BETWEEN = ("posts", "cancels", "closes", "tables")
 KINDS = WITHIN + BETWEEN
 
 
@@ -298,6 +301,14 @@ class Storm:
         assert loop.is_closed()
         if len(self._short_lived) > 100:
             del self._short_lived[:50]
+
+    async def _run_tables(self, member: Member, chance: random.Random) -> None:
+        """Let a thread look at the tasks and the handles of another loop, as the inspector does."""
+        loop = asyncio.get_running_loop()
+        other = self._other(chance)
+        for table in (tasks, states, handles):
+            with contextlib.suppress(NotKnown):  # The other loop may be at its end.
+                assert await loop.run_in_executor(None, read, other.loop, table)
 
     async def _run_asyncs(self, member: Member, chance: random.Random) -> None:
         """Let a thread send an Async, which calls back after its last send."""

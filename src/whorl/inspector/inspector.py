@@ -31,6 +31,7 @@ from whorl.inspector.settings import (
 )
 from whorl.inspector.tables import handles as handles_
 from whorl.inspector.tables import tasks as tasks_
+from whorl.inspector.watching.own_thread import read as read_table
 from whorl.inspector.watching.stalls import Stall
 from whorl.inspector.watching.text import warn
 from whorl.inspector.watching.watchdog import Watchdog, has_real_clock
@@ -121,16 +122,25 @@ class Inspector:
         return [] if self.watchdog is None else self.watchdog.reports.stalls()
 
     def tasks(self) -> list[tasks_.TaskFigures]:
-        """Return the tasks of all loops that are watched; any thread may call this."""
-        return [figures for loop in self.loops() for figures in tasks_.tasks(loop)]
+        """Return the tasks of all loops that are watched; any thread may call this.
+
+        Without the GIL, the thread of each loop makes its table. Raises RuntimeError if one is busy.
+        """
+        return [figures for loop in self.loops() for figures in read_table(loop, tasks_.tasks)]
 
     def tree(self) -> str:
-        """Return the tasks as a tree, each under the task that waits for it; any thread may call this."""
-        return "\n\n".join(tasks_.tree(loop) for loop in self.loops())
+        """Return the tasks as a tree, each under the task that waits for it; any thread may call this.
+
+        Without the GIL, the thread of each loop makes its part. Raises RuntimeError if one is busy.
+        """
+        return "\n\n".join(read_table(loop, tasks_.tree) for loop in self.loops())
 
     def handles(self) -> list[handles_.HandleFigures]:
-        """Return the handles of all loops that are watched; any thread may call this."""
-        return [figures for loop in self.loops() for figures in handles_.handles(loop)]
+        """Return the handles of all loops that are watched; any thread may call this.
+
+        Without the GIL, the thread of each loop makes its table. Raises RuntimeError if one is busy.
+        """
+        return [figures for loop in self.loops() for figures in read_table(loop, handles_.handles)]
 
     def starved(self) -> int:
         """Return how often a callback took longer than the threshold only because it had no processor."""

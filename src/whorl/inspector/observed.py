@@ -17,6 +17,7 @@ from whorl.inspector.inspector import current
 from whorl.inspector.tables import tasks
 from whorl.inspector.views.exported import FIELDS
 from whorl.inspector.watching import runs
+from whorl.inspector.watching.own_thread import read
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,9 +97,9 @@ def _checked(loop: Any) -> Loop:
 
 def _states_of_tasks(loop: Any) -> dict[str, int]:
     try:
-        return tasks.states(loop)
+        return read(loop, tasks.states)
     except RuntimeError:
-        return {}  # They change all the time; another look may succeed.
+        return {}  # They change all the time, or the loop is stuck; another look may succeed.
 
 
 def stalls_and_starved() -> tuple[int, int] | None:

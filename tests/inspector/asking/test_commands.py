@@ -115,6 +115,7 @@ def test_the_handles_of_a_process_are_shown(begin: Begin) -> None:
     assert {"server", "tcp", "wakeup"} <= {row["kind"] for row in rows}
 
 
+@pytest.mark.gil("only a loop's own thread looks at its tasks without it")
 def test_a_stuck_process_is_shown_all_the_same(begin: Begin) -> None:
     process, _ = begin("stuck")
     while not json.loads(run("stalls", process.pid, "--json")[1])["stalls"]:

@@ -151,6 +151,7 @@ def test_the_stack_of_a_task_begins_outside() -> None:
     assert whorl.run(main()) == ["outer", "inner", "wait"]
 
 
+@pytest.mark.gil("only a loop's own thread looks at its tasks without it")
 @pytest.mark.parametrize("kind", ["cpython", "compiled"])
 def test_the_tables_of_a_stuck_loop_are_there(kind: str) -> None:
     found: list[TaskFigures] = []
@@ -183,6 +184,7 @@ def test_the_tables_of_a_stuck_loop_are_there(kind: str) -> None:
     assert rows["blocked"].where[2].endswith("stuck")
 
 
+@pytest.mark.gil("only a loop's own thread looks at its tasks without it")
 def test_tables_are_made_while_tasks_come_and_go() -> None:
     over = threading.Event()
     errors: list[BaseException] = []

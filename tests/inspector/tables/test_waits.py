@@ -69,6 +69,7 @@ def test_a_timer_tells_when_it_is_due(name: str) -> None:
     assert 40 < whorl.run(wait_of(PROGRAMS[name][2])).due_in <= 100
 
 
+@pytest.mark.gil("only a loop's own thread looks at its tasks without it")
 def test_a_socket_is_named_while_its_loop_waits_in_another_thread() -> None:
     found: list[Any] = []
 
@@ -187,7 +188,7 @@ def test_an_unfinished_job_is_known_until_it_ends() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         began = [loop.run_in_executor(None, over.wait), loop.run_in_executor(None, fail)]
-        assert [job._function for job in unfinished_jobs() if job._future is began[0]] == [over.wait]
+        assert [job.function for job in unfinished_jobs() if job._future is began[0]] == [over.wait]
         over.set()
         await asyncio.gather(*began, return_exceptions=True)
         cancelled = loop.run_in_executor(None, over.wait)

@@ -28,6 +28,16 @@ _thread: Any = thread
 _global_lock: Any = _thread._global_shutdown_lock
 _unfinished: set[Any] = set()  # the jobs that are queued or run, for those who ask what a future waits for
 
+if not cython.compiled:
+
+    def function_of(job: ExecutorJob) -> Any:
+        """Return the function of a job, which another thread may drop meanwhile."""
+        return job._function
+
+    def drop_call(job: ExecutorJob) -> None:
+        """Drop the function and the arguments of a job."""
+        job._function = job._args = None
+
 
 class ExecutorJob:
     """One call of a function in a thread, and the future of the loop that gets its result.
@@ -45,6 +55,11 @@ class ExecutorJob:
         self._result: Any = None
         self._error: BaseException | None = None
         self._is_cancelled = False
+
+    @property
+    def function(self) -> Callable[..., Any] | None:
+        """The function, None once it was called; any thread may ask."""
+        return function_of(self)
 
     # For the executor and its threads.
 
@@ -67,7 +82,7 @@ class ExecutorJob:
         except BaseException as error:
             self._error = error
         self._loop._figures.count_jobs(0, 0, 1)
-        self._function = self._args = None
+        drop_call(self)
         self._post()  # Function and arguments are dropped afterwards, here and not in the loop's thread.
         if not cython.compiled:
             self = None  # type: ignore[assignment]  # The traceback of an error refers to this frame.
@@ -76,7 +91,7 @@ class ExecutorJob:
         """Keep the function from being called, and return True."""
         self._is_cancelled = True
         self._loop._figures.count_jobs(-1, 0, 0)
-        self._function = self._args = None
+        drop_call(self)
         self._post()
         return True
 
@@ -84,7 +99,7 @@ class ExecutorJob:
         """Fail the call, as the function cannot be called."""
         self._error = error
         self._loop._figures.count_jobs(-1, 0, 0)
-        self._function = self._args = None
+        drop_call(self)
         self._post()
 
     def _post(self) -> None:

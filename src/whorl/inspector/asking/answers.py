@@ -26,6 +26,7 @@ from whorl.inspector.asking import directory
 from whorl.inspector.recordings.doing import plain
 from whorl.inspector.tables import handles, tasks
 from whorl.inspector.tables.wording import shown, type_name
+from whorl.inspector.watching.own_thread import NotKnown, read
 from whorl.inspector.watching.text import warn
 
 VERSION = 1
@@ -190,6 +191,8 @@ class Answers:
                 f'{{"id":{json.dumps(number)},"ok":{TABLES[what](self._source, request)}}}\n'.encode(),
                 True,
             )
+        except NotKnown as error:
+            return _line({"id": number, "error": f"{what}: {error}"}), True
         except Exception as error:  # Its text is the program's.
             return _line({"id": number, "error": f"{what} failed: {type_name(error)}"}), True
 
@@ -315,7 +318,7 @@ def _of_each_loop(source: Any, table: Callable[[Any], list[Any]]) -> str:
 def _rows(loop: Any, table: Callable[[Any], list[Any]]) -> str:
     breathe = tasks.breather(loop)
     rows = []
-    for row in table(loop):
+    for row in read(loop, table):
         rows.append(json.dumps(dataclasses.asdict(row)))
         breathe()
     return f"[{','.join(rows)}]"
@@ -326,12 +329,12 @@ def _open_loops(source: Any) -> list[Any]:
 
 
 def _tree(source: Any, request: Request) -> str:
-    return json.dumps([tasks.tree(loop) for loop in _open_loops(source)])
+    return json.dumps([read(loop, tasks.tree) for loop in _open_loops(source)])
 
 
 def _stack(source: Any, request: Request) -> str:
     for loop in _open_loops(source):
-        found = tasks.stack(loop, request["task"])
+        found = read(loop, lambda loop: tasks.stack(loop, request["task"]))
         if found:
             return json.dumps(found)
     return "[]"

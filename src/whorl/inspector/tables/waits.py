@@ -519,7 +519,7 @@ def describe_future(tables: Tables, future: Any) -> TaskWait:
         return TaskWait("gather", f"a gather: {_left(left)}", tasks=_ids(left))
     job = tables.jobs.get(id(future))
     if job is not None:
-        function = job._function
+        function = job.function
         named = "a function" if function is None else function_name(function)
         return TaskWait("job", f"a thread of an executor: {named}")
     due = tables.timers.get(id(future))

@@ -17,7 +17,7 @@ from whorl.inspector.watching import looks, threads
 from whorl.inspector.watching.collector import CollectionTimes
 from whorl.inspector.watching.reports import Reports, changed
 from whorl.inspector.watching.stacks import called_by, stack_of
-from whorl.inspector.watching.stalls import Stack, Stall
+from whorl.inspector.watching.stalls import Frame, Stack, Stall
 from whorl.inspector.watching.watched import LOCK_WAIT_NS, Shares, Usage, WatchedLoop, lock_kept
 
 MOST_STACKS = 8  # of one stall
@@ -28,11 +28,16 @@ class Looker:
     """Looks at loops, one at a time."""
 
     def __init__(
-        self, reports: Reports, collector: CollectionTimes, take_notes: Callable[[], object]
+        self,
+        reports: Reports,
+        collector: CollectionTimes,
+        take_notes: Callable[[], object],
+        ask: Callable[[int], tuple[Frame, ...]],
     ) -> None:
         self.reports = reports
         self.collector = collector
         self.take_notes = take_notes  # collects what the native thread has noted by now
+        self._ask = ask  # a thread for its stack, without the GIL
         self.threshold_ns = 0
         self.starved: int = 0  # the callbacks that were late only because others had the processor
         self.forget()
@@ -114,7 +119,7 @@ class Looker:
         late = watched.lock_kept_ns * 2 >= age - (shares.starved_ns or 0)
         stacks = [*stall.stacks, *watched.noted_stacks()]
         if len(stacks) < MOST_STACKS:
-            stack, call, task = stack_of(watched, loop, age, late)
+            stack, call, task = stack_of(watched, loop, age, late, self._ask)
             if stack is not None and not (late and any(not earlier.late for earlier in stacks)):
                 stacks.append(stack)
             stall = changed(stall, call=stall.call or call, task=stall.task or task)

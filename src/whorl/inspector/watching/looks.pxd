@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t
 
 from whorl.core.loop.loop cimport Loop
 from whorl.core.loop.state cimport LoopState
+from whorl.core.threads cimport HAS_GIL
 
 cdef extern from "whorl/inspector/watching/native.h":
     bint native_start "whorl_native_start"(int64_t threshold_ns, int64_t interval_ns, int signal) noexcept
@@ -10,6 +11,7 @@ cdef extern from "whorl/inspector/watching/native.h":
     void native_forked "whorl_native_forked"() noexcept
     int native_watch "WHORL_NATIVE_WATCH"(LoopState state, Loop loop, int thread) noexcept
     void native_unwatch "whorl_native_unwatch"(int place) noexcept
+    bint native_ask "whorl_native_ask"(int thread) noexcept
     void native_beat "whorl_native_beat"(int looker) noexcept
     int native_record "whorl_native_record"(object memory, int stack_file) except -1
     void native_clear "whorl_native_clear"() noexcept
@@ -20,11 +22,13 @@ cdef extern from "whorl/inspector/watching/native.h":
 @cython.locals(batch=list, size=Py_ssize_t, taken=Py_ssize_t)
 cpdef object progress_of(Loop loop)
 
+cpdef object ran_last_here(Loop loop)
 cpdef object start_native(int64_t threshold_ns, int64_t interval_ns, int signal)
 cpdef object stop_native()
 cpdef object forget_native()
 cpdef object watch(Loop loop, int thread)
 cpdef object unwatch(int place)
+cpdef object ask(int thread)
 cpdef object beat(int looker)
 cpdef object record(object memory, int stack_file)
 cpdef object clear_recorded()

@@ -9,8 +9,10 @@ written into the recording.
 from __future__ import annotations
 
 import contextlib
+import sys
 from typing import Any
 
+from whorl.core.callback import current_thread
 from whorl.core.loop.loop import Loop
 
 try:
@@ -19,9 +21,11 @@ except ImportError:
     from whorl.core import cython_shim as cython
 
 Progress = tuple[int, int, int, int, int, int]
+_is_gil_enabled: Any = getattr(sys, "_is_gil_enabled", lambda: True)
 HAS_NATIVE = bool(cython.compiled)
 
 if not cython.compiled:
+    from whorl.core.threads import HAS_GIL
 
     def native_start(threshold_ns: int, interval_ns: int, signal: int) -> int:
         """Start the native thread; uncompiled, there is none."""
@@ -39,6 +43,10 @@ if not cython.compiled:
 
     def native_unwatch(place: int) -> None:
         """Let the native thread look at a loop no more."""
+
+    def native_ask(thread: int) -> int:
+        """Send a thread the signal that asks for its stack; return whether it was sent."""
+        return 0
 
     def native_beat(looker: int) -> None:
         """Note that the Python thread has the interpreter's lock now."""
@@ -66,15 +74,22 @@ def progress_of(loop: Loop) -> Progress | None:
 
     They are: turns, entries of batches, idle time, and entries taken out of this batch. Then come the
     beginning of the sleep or 0, and the end of the last poll. A batch leaves None where it took an entry.
+    Without the GIL, the loop changes its batch meanwhile. Nothing was taken out of it then.
     """
     if not loop._is_turning:
         return None
-    batch = loop._ready_swap
-    size = len(batch)
     taken = 0
-    while taken < size and batch[taken] is None:
-        taken += 1
+    if HAS_GIL and (cython.compiled or _is_gil_enabled()):
+        batch = loop._ready_swap
+        size = len(batch)
+        while taken < size and batch[taken] is None:
+            taken += 1
     return (loop._turns, loop._callbacks, loop._idle_ns, taken, loop._sleep_began, loop._now_ns)
+
+
+def ran_last_here(loop: Loop) -> bool:
+    """Return whether the calling thread is the last one that ran the loop, or made it."""
+    return loop._last_run_thread == current_thread()
 
 
 def start_native(threshold_ns: int, interval_ns: int, signal: int) -> bool:
@@ -103,6 +118,11 @@ def watch(loop: Loop, thread: int) -> int:
 def unwatch(place: int) -> None:
     """Let the native thread look at a loop no more."""
     native_unwatch(place)
+
+
+def ask(thread: int) -> bool:
+    """Ask a thread for its stack by the signal; return whether it was sent. Its handler writes the stack."""
+    return bool(native_ask(thread))
 
 
 def beat(looker: int) -> None:

@@ -292,6 +292,16 @@ static void whorl_native_unwatch(int place) {
     pthread_mutex_unlock(&whorl_native.mutex);
 }
 
+/* Ask a thread for its stack now; return whether the signal was sent. Python knows other numbers of threads,
+   which it may not use once the thread has ended. */
+static int whorl_native_ask(int thread) {
+    int sent;
+    pthread_mutex_lock(&whorl_native.mutex);
+    sent = whorl_native_takes_signal(thread) && syscall(SYS_tgkill, getpid(), thread, whorl_native.signal) == 0;
+    pthread_mutex_unlock(&whorl_native.mutex);
+    return sent;
+}
+
 /* Note that the Python thread has the lock; 0: it is busy and does not look. The native thread reads this. */
 static void whorl_native_beat(int looker) {
     whorl_native.looker = looker;

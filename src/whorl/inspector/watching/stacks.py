@@ -8,17 +8,24 @@ import linecache
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
 from whorl.core.loop.loop import Loop
 from whorl.inspector.watching import looks, threads
+from whorl.inspector.watching.own_thread import has_gil
 from whorl.inspector.watching.stalls import Frame, Stack
 from whorl.inspector.watching.text import shown
 from whorl.inspector.watching.watched import WatchedLoop
 
 MOST_FRAMES = 100  # of a stack
+ANSWER_TIME = 0.02  # the seconds in which a thread has to write its stack
+ANSWER_PAUSE = 0.0005
+_TASK_WITH_LOCK: Any = getattr(
+    asyncio.tasks, "_CTask", None
+)  # any thread may ask these, also without the GIL
 FAULTHANDLER_LINE = re.compile(r'^\s+File "(.*)", line (\d+) in (.*)$')
 OWN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 # Where the frames of loops lie that are not the program's own.
@@ -29,38 +36,53 @@ MACHINERY = tuple(
 
 
 def stack_of(
-    watched: WatchedLoop, loop: Loop, age: int, late: bool
+    watched: WatchedLoop, loop: Loop, age: int, late: bool, ask: Callable[[int], tuple[Frame, ...]]
 ) -> tuple[Stack | None, str | None, str | None]:
-    """Return the stack of a loop's thread now, the function that the loop called, and the task."""
-    frame = sys._current_frames().get(loop._thread_id or 0)
+    """Return the stack of a loop's thread now, the function that the loop called, and the task.
+
+    Without the GIL, frames of a running thread may end while another one follows them. `ask` returns what the
+    thread itself has written then.
+    """
     task, task_code = task_of(loop)
-    lines: list[tuple[CodeType, int]] = []
-    while frame is not None and len(lines) < 10 * MOST_FRAMES:
-        lines.append((frame.f_code, frame.f_lineno or 0))
-        frame = frame.f_back
+    if has_gil():
+        frames, has_task = _frames_of(loop, task_code)
+    else:
+        frames = () if watched.thread is None else ask(watched.thread)
+        has_task = task_code is not None and any(
+            (frame.file, frame.function) == (task_code.co_filename, task_code.co_name) for frame in frames
+        )
     syscall, file = (None, None) if watched.thread is None else threads.system_call_of(watched.thread)
     progress = looks.progress_of(loop)
-    if progress is None or progress[:5] != watched.key or not lines:
+    if progress is None or progress[:5] != watched.key or not frames:
         return None, None, None  # The loop has gone on meanwhile.
-    lines.reverse()
-    while len(lines) > 1 and lines[-1][0].co_filename.startswith(OWN):
-        lines.pop()  # what the collector calls
-    frames = tuple(
-        Frame(code.co_filename, line, code.co_qualname, linecache.getline(code.co_filename, line).strip())
-        for code, line in lines[-MOST_FRAMES:]
-    )
-    has_task = task_code is not None and any(code is task_code for code, _ in lines)
     call = shown(task_code.co_qualname) if task_code is not None and has_task else called_by(frames)
     if late:
         syscall = file = None  # That is the call of this moment, not of the stall.
     return Stack(age, frames, syscall, file, late), call, task
 
 
+def _frames_of(loop: Loop, task_code: CodeType | None) -> tuple[tuple[Frame, ...], bool]:
+    """Return the frames of a loop's thread, the outermost first, and whether that code is among them."""
+    frame = sys._current_frames().get(loop._thread_id or 0)
+    lines: list[tuple[CodeType, int]] = []
+    while frame is not None and len(lines) < 10 * MOST_FRAMES:
+        lines.append((frame.f_code, frame.f_lineno or 0))
+        frame = frame.f_back
+    lines.reverse()
+    while len(lines) > 1 and lines[-1][0].co_filename.startswith(OWN):
+        lines.pop()  # what the collector calls
+    frames = tuple(
+        Frame(code.co_filename, line, code.co_qualname, source_of(code.co_filename, line))
+        for code, line in lines[-MOST_FRAMES:]
+    )
+    return frames, task_code is not None and any(code is task_code for code, _ in lines)
+
+
 def task_of(loop: Any) -> tuple[str | None, CodeType | None]:
     """Return the name of the task whose step a loop runs, and the code of its coroutine."""
     try:
         task: Any = asyncio.current_task(loop)
-        if task is None:
+        if task is None or not (has_gil() or type(task) is _TASK_WITH_LOCK):
             return None, None
         coroutine = task.get_coro()
         code = getattr(coroutine, "cr_code", None)
@@ -138,6 +160,18 @@ class StackFile:
             faulthandler.unregister(self._signal)
             os.close(self._fd)
             self._fd = -1
+
+    def ask(self, thread: int) -> tuple[Frame, ...]:
+        """Return the stack of a thread, which it writes itself; none if it does not do so soon."""
+        self.take()  # an answer that came late
+        deadline = time.monotonic() + ANSWER_TIME
+        if self._fd < 0 or not looks.ask(thread):
+            return ()
+        written, earlier = 0, -1
+        while (written == 0 or written != earlier) and time.monotonic() < deadline:
+            time.sleep(ANSWER_PAUSE)
+            earlier, written = written, os.fstat(self._fd).st_size
+        return next(iter(self.take()), ())
 
     def take(self) -> list[tuple[Frame, ...]]:
         """Take the stacks that the signal's handler wrote, the oldest first."""

@@ -7,6 +7,8 @@ the loop does nothing for it.
 While C code holds the interpreter's lock, this thread cannot look. The compiled build's native thread then
 asks the stalled thread for its stack by a signal. The handler is faulthandler's: it runs in the thread itself
 and writes to a file in memory. Uncompiled, the stack is taken when the lock is free, and is marked `late`.
+
+Without the GIL, the watchdog's thread asks for each stack by that signal. Uncompiled, there is none then.
 """
 
 from __future__ import annotations
@@ -45,8 +47,8 @@ class Watchdog:
         self._only = None if loop is None else weakref.ref(loop)
         self.collector: CollectionTimes = CollectionTimes()
         self.reports: Reports = Reports(self._busy)
-        self._looker = Looker(self.reports, self.collector, self._take_notes)
         self._stack_file = StackFile(signal or 0)
+        self._looker = Looker(self.reports, self.collector, self._take_notes, self._stack_file.ask)
         self._set_threshold_only(threshold)
         self._forget_everything()
 

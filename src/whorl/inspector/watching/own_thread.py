@@ -1,0 +1,92 @@
+"""Reading what belongs to a loop: without the GIL, in the thread of the loop.
+
+Without the GIL, an object may be freed while another thread reads the reference to it. That is true of the
+fields of compiled objects, and of CPython's own coroutines, frames and futures. Only their thread may follow
+them.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from whorl.core.loop.loop import Loop
+from whorl.inspector.watching import looks
+
+Result = TypeVar("Result")
+
+#: The seconds for which a loop without the GIL may take to begin its answer.
+PATIENCE = 0.5
+
+
+class NotKnown(RuntimeError):
+    """Without the GIL only a loop's own thread may look, and that is busy or runs no loop."""
+
+    def __init__(self) -> None:
+        super().__init__("not known without the GIL, as the loop is busy or does not run")
+
+
+def has_gil() -> bool:
+    """Return whether one thread runs at a time."""
+    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
+
+
+def read(loop: Any, table: Callable[[Any], Result], patience: float = PATIENCE) -> Result:
+    """Return `table(loop)`. Any thread may call this: without the GIL, the loop's thread makes the table.
+
+    Raises NotKnown if that does not begin to for `patience` seconds.
+    """
+    if has_gil() or _is_own(loop):
+        return table(loop)
+    question = _Question(loop, table)
+    posted = Loop.call_soon_threadsafe(loop, question.answer)
+    if not question.is_taken.wait(patience) and question.claim():
+        posted.cancel()
+        raise NotKnown
+    question.is_over.wait()
+    return question.outcome()
+
+
+def _is_own(loop: Any) -> bool:
+    """Return whether the calling thread runs the loop, or is the last one that did or made it."""
+    running = loop._thread_id
+    return running == threading.get_ident() if running is not None else looks.ran_last_here(loop)
+
+
+class _Question(Generic[Result]):
+    """A table that a loop's thread is asked to make. Who claims it first makes it, or gives it up."""
+
+    def __init__(self, loop: Any, table: Callable[[Any], Result]) -> None:
+        self._loop = loop
+        self._table = table
+        self._claim = threading.Lock()
+        self.is_taken = threading.Event()
+        self.is_over = threading.Event()
+        self._result: list[Result] = []
+        self._error: Exception | None = None
+
+    def claim(self) -> bool:
+        """Return whether this is the first call."""
+        return self._claim.acquire(blocking=False)
+
+    def answer(self) -> None:
+        """Make the table, in the loop's thread."""
+        if not self.claim():
+            return
+        self.is_taken.set()
+        try:
+            self._result.append(self._table(self._loop))
+        except Exception as error:
+            self._error = error
+        finally:
+            self.is_over.set()
+
+    def outcome(self) -> Result:
+        """Return the table. Raises what making it raised."""
+        if self._error is not None:
+            raise self._error
+        if not self._result:  # An interrupt ended the loop's run.
+            raise NotKnown
+        return self._result[0]
