@@ -291,8 +291,9 @@ def _commands(config: str) -> tuple[list[str], list[str]]:
 def run_time(config: str) -> dict[str, str]:
     """Return the environment in which a program with this build runs: the sanitizers' libraries come first.
 
-    ThreadSanitizer's is in the interpreter itself. Races of CPython's own are named in a file. Python's allocator is replaced by the sanitizer's, which sees each object. Python itself keeps some
-    objects to the end, so leaks are not looked for.
+    ThreadSanitizer's is in the interpreter itself. Races of CPython's own are named in a file. Python's
+    allocator is replaced by the sanitizer's, which sees each object. Python itself keeps some objects to the
+    end, so leaks are not looked for.
     """
     if config == "tsan":
         return {"TSAN_OPTIONS": f"suppressions={SUPPRESSIONS}:history_size=4:second_deadlock_stack=1"}

@@ -206,7 +206,7 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.inspector.watching.collector": (time,),
     "whorl.inspector.watching.looker": (time,),
     "whorl.inspector.watching.reports": (time,),
-    "whorl.inspector.watching.stacks": (os,),
+    "whorl.inspector.watching.stacks": (os, time),
     "whorl.inspector.watching.watched": (time,),
     "whorl.inspector.watching.watchdog": (time,),
     "whorl.launcher": (os,),

@@ -32,12 +32,12 @@ class Looker:
         reports: Reports,
         collector: CollectionTimes,
         take_notes: Callable[[], object],
-        ask: Callable[[int], tuple[Frame, ...]],
+        request_stack: Callable[[int], tuple[Frame, ...]],
     ) -> None:
         self.reports = reports
         self.collector = collector
         self.take_notes = take_notes  # collects what the native thread has noted by now
-        self._ask = ask  # a thread for its stack, without the GIL
+        self._request_stack = request_stack  # a thread for its stack, without the GIL
         self.threshold_ns = 0
         self.starved: int = 0  # the callbacks that were late only because others had the processor
         self.forget()
@@ -119,7 +119,7 @@ class Looker:
         late = watched.lock_kept_ns * 2 >= age - (shares.starved_ns or 0)
         stacks = [*stall.stacks, *watched.noted_stacks()]
         if len(stacks) < MOST_STACKS:
-            stack, call, task = stack_of(watched, loop, age, late, self._ask)
+            stack, call, task = stack_of(watched, loop, age, late, self._request_stack)
             if stack is not None and not (late and any(not earlier.late for earlier in stacks)):
                 stacks.append(stack)
             stall = changed(stall, call=stall.call or call, task=stall.task or task)

@@ -1,8 +1,7 @@
 """Reading what belongs to a loop: without the GIL, in the thread of the loop.
 
-Without the GIL, an object may be freed while another thread reads the reference to it. That is true of the
-fields of compiled objects, and of CPython's own coroutines, frames and futures. Only their thread may follow
-them.
+Without the GIL, an object may be freed while another thread reads the reference to it: a field of a compiled
+object, or of one of CPython's own coroutines, frames and futures. Only the thread of the loop may follow them.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def read(loop: Any, table: Callable[[Any], Result], patience: float = PATIENCE) 
 
     Raises NotKnown if that does not begin to for `patience` seconds.
     """
-    if has_gil() or _is_own(loop):
+    if has_gil() or _may_read(loop):
         return table(loop)
     question = _Question(loop, table)
     posted = Loop.call_soon_threadsafe(loop, question.answer)
@@ -49,14 +48,14 @@ def read(loop: Any, table: Callable[[Any], Result], patience: float = PATIENCE) 
     return question.outcome()
 
 
-def _is_own(loop: Any) -> bool:
+def _may_read(loop: Any) -> bool:
     """Return whether the calling thread runs the loop, or is the last one that did or made it."""
     running = loop._thread_id
     return running == threading.get_ident() if running is not None else looks.ran_last_here(loop)
 
 
 class _Question(Generic[Result]):
-    """A table that a loop's thread is asked to make. Who claims it first makes it, or gives it up."""
+    """A table that a loop's thread is asked to make. The first claim decides if it is made or given up."""
 
     def __init__(self, loop: Any, table: Callable[[Any], Result]) -> None:
         self._loop = loop
