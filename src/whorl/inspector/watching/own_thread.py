@@ -1,7 +1,8 @@
 """Reading what belongs to a loop: without the GIL, in the thread of the loop.
 
-Without the GIL, an object may be freed while another thread reads the reference to it: a field of a compiled
-object, or of one of CPython's own coroutines, frames and futures. Only the thread of the loop may follow them.
+Without the GIL, an object may be freed while another thread reads the reference to it. The reference may be a
+field of a compiled object, or of a coroutine, a frame or a future of CPython's. Only the loop's thread may
+follow them.
 """
 
 from __future__ import annotations
