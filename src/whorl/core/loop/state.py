@@ -355,8 +355,11 @@ class LoopState(AbstractLoop):
         """Put an entry in the inbox, from any thread or a signal handler; the next poll drains it."""
 
     def _is_foreign(self) -> bool:
-        """Return whether another thread runs the loop: then the calling thread must not touch its queues."""
-        return self._thread_id is not None and self._last_run_thread != thread_number()
+        """Return whether another thread is the loop's: then the calling thread must not touch its queues.
+
+        It may not do so either while nobody runs the loop: the other thread may begin to at any moment.
+        """
+        return self._last_run_thread != thread_number()
 
     def _collect_timers(self, into: list[Any]) -> None:
         """Append the timers that are due by now."""
