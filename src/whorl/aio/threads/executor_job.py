@@ -30,7 +30,7 @@ _unfinished: set[Any] = set()  # the jobs that are queued or run, for those who 
 
 if not cython.compiled:
 
-    def function_of(job: ExecutorJob) -> Any:
+    def function_of(job: ExecutorJob) -> Callable[..., Any] | None:
         """Return the function of a job, which another thread may drop meanwhile."""
         return job._function
 

@@ -297,7 +297,8 @@ static void whorl_native_unwatch(int place) {
 static int whorl_native_ask(int thread) {
     int sent;
     pthread_mutex_lock(&whorl_native.mutex);
-    sent = whorl_native_takes_signal(thread) && syscall(SYS_tgkill, getpid(), thread, whorl_native.signal) == 0;
+    sent = whorl_native_takes_signal(thread) &&
+           syscall(SYS_tgkill, getpid(), thread, whorl_native.signal) == 0;
     pthread_mutex_unlock(&whorl_native.mutex);
     return sent;
 }
