@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
+import errno
 import gc
 import logging
 import multiprocessing
@@ -152,6 +154,16 @@ def test_the_signal_is_sent_only_if_nobody_uses_it(inspect: Inspect) -> None:
         signal.signal(signal.SIGRTMAX - 4, former)
     assert stall.gil_held
     assert stall.late
+
+
+@pytest.mark.skipif(not whorl.compiled, reason="uncompiled, no signal is sent")
+def test_the_signal_leaves_errno_as_it_was(inspect: Inspect) -> None:
+    inspect(threshold=THRESHOLD)
+    whorl.run(asyncio.sleep(0))  # From its first run on, the watchdog may send the signal.
+    library = ctypes.CDLL(None, use_errno=True)
+    ctypes.set_errno(errno.EAGAIN)
+    assert library["raise"](signal.SIGRTMAX - 4) == 0
+    assert ctypes.get_errno() == errno.EAGAIN
 
 
 @pytest.mark.gil("C code that runs holds no lock")

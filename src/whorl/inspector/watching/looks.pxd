@@ -11,6 +11,7 @@ cdef extern from "whorl/inspector/watching/native.h":
     void native_forked "whorl_native_forked"() noexcept
     int native_watch "WHORL_NATIVE_WATCH"(LoopState state, Loop loop, int thread) noexcept
     void native_unwatch "whorl_native_unwatch"(int place) noexcept
+    void native_keep_errno "whorl_native_keep_errno"(int number) noexcept
     bint native_ask "whorl_native_ask"(int thread) noexcept
     void native_beat "whorl_native_beat"(int looker) noexcept
     int native_record "whorl_native_record"(object memory, int stack_file) except -1
@@ -28,6 +29,7 @@ cpdef object stop_native()
 cpdef object forget_native()
 cpdef object watch(Loop loop, int thread)
 cpdef object unwatch(int place)
+cpdef object keep_errno(int number)
 cpdef object ask(int thread)
 cpdef object beat(int looker)
 cpdef object record(object memory, int stack_file)

@@ -44,6 +44,9 @@ if not cython.compiled:
     def native_unwatch(place: int) -> None:
         """Let the native thread look at a loop no more."""
 
+    def native_keep_errno(number: int) -> None:
+        """Let the handler of a signal restore `errno`; uncompiled, no signal is sent."""
+
     def native_ask(thread: int) -> int:
         """Send a thread the signal that asks for its stack; return whether it was sent."""
         return 0
@@ -118,6 +121,11 @@ def watch(loop: Loop, thread: int) -> int:
 def unwatch(place: int) -> None:
     """Let the native thread look at a loop no more."""
     native_unwatch(place)
+
+
+def keep_errno(number: int) -> None:
+    """Let the handler of a signal, which is faulthandler's, leave `errno` as it was."""
+    native_keep_errno(number)
 
 
 def ask(thread: int) -> bool:

@@ -292,6 +292,26 @@ static void whorl_native_unwatch(int place) {
     pthread_mutex_unlock(&whorl_native.mutex);
 }
 
+static void (*volatile whorl_native_handler)(int); /* faulthandler's */
+
+/* Let that handler write the stack, and restore errno, which it sets to 0: the signal may come between a failed
+   system call and the look at its error. Python code cannot run in a handler. */
+static void whorl_native_signalled(int number) {
+    int former = errno;
+    whorl_native_handler(number);
+    errno = former;
+}
+
+/* Put this handler in the place of the one that a signal has. Only C has handlers like this. */
+static void whorl_native_keep_errno(int number) {
+    struct sigaction action;
+    if (sigaction(number, NULL, &action) == 0 && action.sa_handler != whorl_native_signalled) {
+        whorl_native_handler = action.sa_handler;
+        action.sa_handler = whorl_native_signalled;
+        sigaction(number, &action, NULL);
+    }
+}
+
 /* Ask a thread for its stack now; return whether the signal was sent. Python knows other numbers of threads,
    which it may not use once the thread has ended. */
 static int whorl_native_ask(int thread) {

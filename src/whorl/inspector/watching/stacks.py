@@ -153,6 +153,7 @@ class StackFile:
             os.close(fd)
         else:
             self._fd = fd
+            looks.keep_errno(self._signal)
 
     def close(self) -> None:
         """Let the handler write no more."""
