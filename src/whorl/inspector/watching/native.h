@@ -292,10 +292,10 @@ static void whorl_native_unwatch(int place) {
     pthread_mutex_unlock(&whorl_native.mutex);
 }
 
-static void (*volatile whorl_native_handler)(int); /* faulthandler's */
+static volatile PyOS_sighandler_t whorl_native_handler; /* faulthandler's */
 
-/* Let that handler write the stack, and restore errno, which it sets to 0: the signal may come between a failed
-   system call and the look at its error. Python code cannot run in a handler. */
+/* Let that handler write the stack, and restore errno, which it sets to 0. The signal may come between a
+   failed system call and the look at its error. Python code cannot run in a handler. */
 static void whorl_native_signalled(int number) {
     int former = errno;
     whorl_native_handler(number);
