@@ -254,9 +254,8 @@ class Recorded:
             recorder = self._real.recorder
             recorder.write_stall(stall.number, fitted(stall))
             if stall.ended:
-                number = next(
-                    (one.recorder.number for one in self._attached.values() if one.name == stall.loop), 0
-                )
+                attached = list(self._attached.values())  # Other threads change it when a loop ends.
+                number = next((one.recorder.number for one in attached if one.name == stall.loop), 0)
                 recorder.note(
                     layout.STALLED,
                     at_ns=stall.began_ns,

@@ -139,7 +139,7 @@ class Watchdog:
                 self._is_native = looks.start_native(
                     self._looker.threshold_ns, self._interval_ns, self._stack_file.signal
                 )
-            for watched in self._watched.values():
+            for watched in list(self._watched.values()):
                 watched.key = None
                 watched.place = self._place_of(watched.reference(), watched.thread)
             self._wake()  # It sleeps for the new interval from now on.
