@@ -23,9 +23,8 @@ from whorl.inspector.watching.watched import WatchedLoop
 MOST_FRAMES = 100  # of a stack
 ANSWER_TIME = 0.02  # the seconds in which a thread has to write its stack
 ANSWER_PAUSE = 0.0005
-_TASK_WITH_LOCK: Any = getattr(
-    asyncio.tasks, "_CTask", None
-)  # any thread may ask these, also without the GIL
+# Any thread may ask tasks of this class, also without the GIL.
+_TASK_WITH_LOCK: Any = getattr(asyncio.tasks, "_CTask", None)
 FAULTHANDLER_LINE = re.compile(r'^\s+File "(.*)", line (\d+) in (.*)$')
 OWN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 # Where the frames of loops lie that are not the program's own.
