@@ -198,7 +198,10 @@ def _measure(choice: Choice, case: str, count: int, seconds: float) -> float:
     answer = subprocess.run(command, env=choice.environment, capture_output=True, text=True, timeout=120)
     if answer.returncode:
         raise RuntimeError(answer.stderr.strip().splitlines()[-1])
-    return float(answer.stdout)
+    rate = float(answer.stdout)
+    if not rate:
+        raise RuntimeError("it did nothing")
+    return rate
 
 
 def table(choices: Sequence[Choice], cases: Sequence[str], rounds: int, seconds: float) -> Iterator[str]:
