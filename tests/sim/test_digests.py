@@ -19,6 +19,8 @@ from whorl import sim
 
 Main = Callable[[Any], Coroutine[Any, Any, Any]]
 
+KEPT = (ssl.RAND_bytes,)  # where no world finds it
+
 
 async def sets_of_tasks(world: Any) -> None:
     """Wait for sets of tasks, and write in the order in which they come out."""
@@ -125,6 +127,13 @@ def test_openssl_draws_from_the_seed_in_a_world() -> None:
         return ssl.RAND_bytes(16)
 
     assert sim.run(main, seed=1).value == sim.run(main, seed=1).value != sim.run(main, seed=2).value
+
+
+def test_openssl_draws_from_the_seed_by_a_function_that_was_kept_before() -> None:
+    async def main(world: Any) -> bytes:
+        return KEPT[0](16)
+
+    assert sim.run(main, seed=1).value == sim.run(main, seed=1).value
 
 
 def test_server_context_from_outside_a_world_gets_a_remark() -> None:

@@ -47,8 +47,6 @@ class _Chance:
         self.source: Callable[[], random.Random] | None = None  # of the world that runs, if its TLS is seeded
         self._library: Any = None
         self._was_sought = False
-        self._is_used = False  # in this world
-        self._former: int | None = None  # the method that OpenSSL had before
         fill = _BYTES(self._fill)
         self._method = _Method(None, fill, None, None, fill, _STATUS(self._status))
 
@@ -76,24 +74,18 @@ class _Chance:
     def _status(self) -> int:
         return 1
 
-    def begin(self, source: Callable[[], random.Random]) -> None:
-        """Let OpenSSL draw from a generator of Python's from its first use in this world on."""
+    @contextmanager
+    def seeded(self, source: Callable[[], random.Random]) -> Iterator[None]:
+        """Let OpenSSL draw from a generator of Python's for the time of a `with` block."""
+        library = self.library()
+        former = library.RAND_get_rand_method()
         self.source = source
-
-    def use(self) -> None:
-        """Let OpenSSL draw from the generator of the world, if one runs whose TLS is seeded."""
-        if self.source is not None and not self._is_used:
-            self._is_used = True
-            library = self.library()
-            self._former = library.RAND_get_rand_method()
-            library.RAND_set_rand_method(ctypes.addressof(self._method))
-
-    def end(self) -> None:
-        """Let OpenSSL draw from its own generator again."""
-        self.source = None
-        if self._is_used:
-            self._is_used = False
-            self.library().RAND_set_rand_method(self._former)
+        library.RAND_set_rand_method(ctypes.addressof(self._method))
+        try:
+            yield
+        finally:
+            library.RAND_set_rand_method(former)
+            self.source = None
 
 
 _CHANCE = _Chance()
@@ -111,26 +103,16 @@ def seeded_tls(way: str) -> Iterator[None]:
     if world is None or way == "real" or _CHANCE.library() is None:
         yield
         return
-    _CHANCE.begin(cache(lambda: world.decisions.rng("tls")))
-    try:
+    with _CHANCE.seeded(cache(lambda: world.decisions.rng("tls"))):
         yield
-    finally:
-        _CHANCE.end()
 
 
 _new_context = ssl.SSLContext.__new__
 _wrap_bio = ssl.SSLContext.wrap_bio
-_random_bytes = ssl.RAND_bytes
-
-
-def _draw(size: int) -> bytes:
-    _CHANCE.use()
-    return _random_bytes(size)
 
 
 def _make_context(cls: Any, protocol: Any = None, *args: Any, **options: Any) -> Any:
     """Make a context; in a world with seeded TLS, one whose server sends no tickets."""
-    _CHANCE.use()
     made = _new_context(cls, protocol, *args, **options)
     if _CHANCE.source is not None:
         made.options |= ssl.OP_NO_TICKET
@@ -143,7 +125,6 @@ def _wrap(
     self: Any, incoming: Any, outgoing: Any, server_side: bool = False, *args: Any, **options: Any
 ) -> Any:
     """Begin TLS. Let the digest take lengths if the bytes are not those of the seed."""
-    _CHANCE.use()
     world = RUNNING.world
     if world is not None and not world.digest.takes_lengths:
         if _CHANCE.source is None:
@@ -162,7 +143,6 @@ def _wrap(
 
 
 TLS: list[Replacement] = [
-    (ssl, "RAND_bytes", _draw),
     (ssl.SSLContext, "__new__", _make_context),
     (ssl.SSLContext, "wrap_bio", _wrap),
 ]
