@@ -129,17 +129,22 @@ cdef inline bint has_histograms(Figures figures) except -1:
     return figures.histograms != NULL
 
 
-cdef inline int note(Figures figures, int kind, int64_t number) except -1:
-    cdef Buckets *buckets = figures.histograms
-    if buckets != NULL:
-        buckets += kind
-        if number < 0:
-            number = 0
-        buckets.counts[place_of(number)] += 1
-        buckets.total += number
-        if number > buckets.most:
-            buckets.most = number
+cdef inline int note_in(Buckets *histograms, int kind, int64_t number) noexcept:
+    cdef Buckets *buckets = histograms
+    if buckets == NULL:
+        return 0
+    buckets += kind
+    if number < 0:
+        number = 0
+    buckets.counts[place_of(number)] += 1
+    buckets.total += number
+    if number > buckets.most:
+        buckets.most = number
     return 0
+
+
+cdef inline int note(Figures figures, int kind, int64_t number) except -1:
+    return note_in(figures.histograms, kind, number)
 
 
 cdef inline int note_away(Figures figures, int64_t away_ns, int64_t turns, int64_t alone) except -1:

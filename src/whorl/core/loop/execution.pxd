@@ -65,7 +65,6 @@ cdef class LoopExecution(LoopState):
     cdef object _take_posted(self, Runnable entry)
     @cython.locals(batch=list, entry=Callback, recorder=LoopRecorder)
     cdef object _run_ready(self)
-    cdef object _end_turn(self, LoopRecorder recorder)
     cdef object _note_closed(self, object handle)
     @cython.locals(batch=list)
     cdef object _run_pending(self)
@@ -78,8 +77,6 @@ cdef class LoopExecution(LoopState):
         collects=bint, timed=bint, followed=bint, recorder=LoopRecorder
     )
     cdef object _run_batch(self, list batch, list queue)
-    @cython.locals(now=int64_t)
-    cdef object _begin_batch(self, LoopRecorder recorder)
     cdef object _run_step(self, object context, object called, object argument)
     @cython.locals(now=int64_t)
     cdef object _note_callback(self)
@@ -87,6 +84,19 @@ cdef class LoopExecution(LoopState):
     @cython.locals(began=int64_t, took=int64_t)
     cdef object _run_instrumented(self, Runnable entry)
     cpdef object _run_entry(self, Runnable entry)
+
+
+cdef inline int begin_batch_of(LoopExecution loop, LoopRecorder recorder) except -1:
+    cdef int64_t now = begin_batch(recorder, loop._poll_ended)
+    if now - recorder._published_ns >= PUBLISHED_NS:
+        loop._publish(recorder, now)
+    return 0
+
+
+cdef inline int end_turn_of(LoopExecution loop, LoopRecorder recorder) except -1:
+    if not recorder._in_call and not recorder._in_machine_turn:
+        end_turn(recorder, recorder._last_ns, loop._callbacks + loop._callbacks_alone)
+    return 0
 
 
 cdef object report_recorded_error(LoopExecution loop, LoopRecorder recorder, Callback entry)

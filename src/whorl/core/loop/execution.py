@@ -168,13 +168,13 @@ class LoopExecution(LoopState):
                 entry = only_callback(batch)
                 if entry is not None:
                     run_alone_recorded(self, recorder, entry)
-                    self._end_turn(recorder)
+                    end_turn_of(self, recorder)
                     return
             if recorder is not None:
                 self._ready_queue = self._ready_swap
                 self._ready_swap = batch
                 self._run_batch(batch, self._ready_queue)
-                self._end_turn(recorder)
+                end_turn_of(self, recorder)
                 return
         elif not self._debug and self._run_hook is None and self._until_sample:
             entry = only_callback(batch)
@@ -184,11 +184,6 @@ class LoopExecution(LoopState):
         self._ready_queue = self._ready_swap
         self._ready_swap = batch
         self._run_batch(batch, self._ready_queue)
-
-    def _end_turn(self, recorder: LoopRecorder) -> None:
-        """Record that a turn ends; the machine's own turns go on after their ready entries."""
-        if not recorder._in_call and not recorder._in_machine_turn:
-            end_turn(recorder, recorder._last_ns, self._callbacks + self._callbacks_alone)
 
     def _run_pending(self) -> None:
         """Run exactly the entries that are pending now; entries added meanwhile wait for the next round."""
@@ -261,7 +256,7 @@ class LoopExecution(LoopState):
         collects = collector.is_on
         followed = collects or timed or recorder is not None
         if recorder is not None:
-            self._begin_batch(recorder)
+            begin_batch_of(self, recorder)
         if not cython.compiled:
             entry: Any = None  # An interrupt may come before the first entry is taken.
         try:
@@ -324,11 +319,6 @@ class LoopExecution(LoopState):
             if collects:
                 collector.batch_ended()
 
-    def _begin_batch(self, recorder: LoopRecorder) -> None:
-        now = begin_batch(recorder, self._poll_ended)
-        if now - recorder._published_ns >= PUBLISHED_NS:
-            self._publish(recorder, now)
-
     def _run_step(self, context: Any, called: Any, argument: Any) -> None:
         """Call `called(argument)`, which steps a task inside of the running callback."""
         if self._recorder is None:
@@ -387,8 +377,7 @@ def run_alone(loop: LoopExecution, entry: Callback) -> None:
 def run_alone_recorded(loop: LoopExecution, recorder: LoopRecorder, entry: Callback) -> None:
     """Do what `run_alone` does, and record it."""
     loop._callbacks_alone += 1
-    if begin_batch(recorder, loop._poll_ended) - recorder._published_ns >= PUBLISHED_NS:
-        loop._publish(recorder, recorder._last_ns)
+    begin_batch_of(loop, recorder)
     if not begins_alike(recorder, entry):
         recorder._begin(entry)
     if run_catching(entry, False):
@@ -419,6 +408,17 @@ def report_pending_error(loop: LoopExecution, entry: Callback) -> None:
 
 if not cython.compiled:
     runs_here: int = 0
+
+    def begin_batch_of(loop: LoopExecution, recorder: LoopRecorder) -> None:
+        """Record that a batch begins; write the loop's numbers now and then."""
+        now = begin_batch(recorder, loop._poll_ended)
+        if now - recorder._published_ns >= PUBLISHED_NS:
+            loop._publish(recorder, now)
+
+    def end_turn_of(loop: LoopExecution, recorder: LoopRecorder) -> None:
+        """Record that a turn ends; the machine's own turns go on after their ready entries."""
+        if not recorder._in_call and not recorder._in_machine_turn:
+            end_turn(recorder, recorder._last_ns, loop._callbacks + loop._callbacks_alone)
 
     def yield_to_loops() -> None:
         """Let the loop's thread run; uncompiled, the interpreter switches often enough."""

@@ -1,4 +1,5 @@
 cimport cython
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 from whorl.core.callback cimport AbstractLoop, Callback, Runnable, current_thread, is_foreign
@@ -12,6 +13,7 @@ from whorl.core.timers.timed_callback cimport TimedCallback, deadline_of
 
 cdef extern from "Python.h":
     unsigned long thread_number "PyThread_get_thread_ident"() noexcept
+    Py_ssize_t size_of "PyList_GET_SIZE"(PyObject *entries) noexcept
 
 cdef int64_t NEVER_NS
 cdef int64_t LONGEST_POLL_NS
@@ -107,6 +109,13 @@ cdef class LoopState(AbstractLoop):
     cpdef object _signal_arrived(self, int number)
     cpdef object _check_callback(self, object callback, str method)
     cpdef object _note_origin(self, Callback callback)
+
+
+cdef inline Py_ssize_t entries_waiting(LoopState loop) noexcept:
+    # No other code runs meanwhile, so no reference of the lists is taken.
+    return (
+        size_of(<PyObject *>loop._ready_queue) + size_of(<PyObject *>loop._pending) + size_of(<PyObject *>loop._inbox)
+    )
 
 
 cdef inline int begin_sleep(LoopState loop) noexcept:

@@ -43,6 +43,10 @@ if not cython.compiled:
 
     thread_number = current_thread
 
+    def entries_waiting(loop: LoopState) -> int:
+        """Return how many entries are queued, or were posted."""
+        return len(loop._ready_queue) + len(loop._pending) + len(loop._inbox)
+
     def begin_sleep(loop: LoopState) -> None:
         """Set the flag that lets other threads end the sleep, before the queues are looked at."""
         loop._woken = False
@@ -205,7 +209,6 @@ class LoopState(AbstractLoop):
         """Write the loop's numbers into its recording."""
         if self._callbacks_alone:
             self._fold_alone()
-        ready = len(self._ready_queue) + len(self._pending) + len(self._inbox)
         recorder._publish(
             now,
             self._last_run_thread,
@@ -215,8 +218,8 @@ class LoopState(AbstractLoop):
             self._idle_ns,
             self._run_began,
             self._ran_ns,
-            ready,
-            len(self._timer_queue),
+            entries_waiting(self),
+            self._timer_queue.count(),
             len(self._handles),
         )
 

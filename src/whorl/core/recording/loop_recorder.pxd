@@ -1,8 +1,9 @@
 cimport cython
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uintptr_t
 
 from whorl.core.callback cimport Callback, Runnable
-from whorl.core.figures cimport move_back, note as note_number
+from whorl.core.figures cimport move_back, note_in
 from whorl.core.recording.names cimport forget_names, function_key, type_key
 from whorl.core.recording.recorder cimport Recorder, units
 from whorl.core.recording.slot cimport end_fields, read_ticks, refresh_figures, tell_call, tell_no_call
@@ -79,7 +80,7 @@ cdef inline bint begins_alike(LoopRecorder recorder, Runnable entry) noexcept:
     # The entry calls what the one before it has called, and is no step of a task: the name is known.
     cdef uintptr_t key
     if type(entry) is Callback:
-        key = function_key((<Callback>entry)._callback)
+        key = function_key(<PyObject *>(<Callback>entry)._callback)
     else:
         key = type_key(entry)
         if key != recorder._plain_type:
@@ -95,7 +96,7 @@ cdef inline int end_call(LoopRecorder recorder, Runnable entry, int64_t now) exc
     cdef int64_t took = now - recorder._last_ns
     if not recorder._in_call:
         return 0
-    note_number(recorder._figures, CALLBACK_TIMES, took)
+    note_in(recorder._figures.histograms, CALLBACK_TIMES, took)  # without a reference of the figures
     recorder._in_call = False
     if recorder._current != NULL or took >= recorder._shortest_ns:
         recorder._end_long(entry, now)

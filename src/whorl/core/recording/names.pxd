@@ -1,4 +1,5 @@
 cimport cython
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uintptr_t
 from libc.string cimport memset
 
@@ -9,7 +10,7 @@ from whorl.core.recording.steps cimport ask
 cdef extern from "whorl/core/recording/tasks.h":
     uintptr_t type_key "whorl_type_key"(object thing) noexcept
     uintptr_t key_of "whorl_key_of"(object called) noexcept
-    uintptr_t function_key "whorl_function_key"(object called) noexcept
+    uintptr_t function_key "whorl_function_key"(PyObject *called) noexcept
 
 cdef enum:
     PLACES_OF_NAMES = 512

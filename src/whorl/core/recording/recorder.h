@@ -1,4 +1,4 @@
-/* Writing an event into the ring of a recording. */
+/* Writing into a recording: an event into its ring, and what is called now. */
 #pragma once
 #include <stdint.h>
 
@@ -14,4 +14,13 @@ static inline void whorl_put_event(int64_t *place, int64_t *written, int64_t at,
     place[2] = subject;
     __atomic_store_n(place + 1, (int64_t)word, __ATOMIC_RELEASE);
     __atomic_store_n(written, *written + 1, __ATOMIC_RELEASE);
+}
+
+/* Tell what is called now: its beginning last, as another process reads them. Python cannot order stores.
+   Each store is one of its own, too. The compiler would join two of them, and load both values at once; the
+   processor then waits, as one of the two was written just before. */
+static inline void whorl_write_call(int64_t *call, int64_t began, int64_t name, int64_t task) {
+    __atomic_store_n(call + 1, name, __ATOMIC_RELAXED);
+    __atomic_store_n(call + 2, task, __ATOMIC_RELAXED);
+    __atomic_store_n(call, began, __ATOMIC_RELEASE);
 }

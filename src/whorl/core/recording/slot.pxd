@@ -8,6 +8,9 @@ from whorl.core.recording.recorder cimport Recorder
 cdef extern from "whorl/core/kernel/kernel.h":
     int64_t read_ticks "whorl_read_ticks"() noexcept nogil
 
+cdef extern from "whorl/core/recording/recorder.h":
+    void write_call "whorl_write_call"(int64_t *call, int64_t began, int64_t name, int64_t task) noexcept
+
 cdef enum:
     ROOM_FOR_FIELDS = 32
     TICK_SHIFT = 24
@@ -62,10 +65,7 @@ cdef inline int end_fields(LoopSlot opened) except -1:
 
 
 cdef inline int tell_call(LoopSlot opened, int64_t began, int64_t name, int64_t task) noexcept:
-    cdef int64_t *call = opened._call
-    call[1] = name
-    call[2] = task
-    call[0] = began
+    write_call(opened._call, began, name, task)
     return 0
 
 

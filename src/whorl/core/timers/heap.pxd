@@ -190,6 +190,7 @@ cdef class TimerHeap:
     cdef int64_t _numbers
     cdef Py_ssize_t _latest
 
+    cdef Py_ssize_t count(self) except -1
     cdef object clear(self)
     @cython.locals(line=list, size=Py_ssize_t, last=TimedCallback)
     cdef object push(self, TimedCallback timer)

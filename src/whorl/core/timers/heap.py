@@ -81,6 +81,10 @@ class TimerHeap:
         self._places = no_places(self)
 
     def __len__(self) -> int:
+        return self.count()
+
+    def count(self) -> int:
+        """Return the number of entries; the cancelled ones among them are counted, too."""
         return self._entries + len(self._line) - self._first
 
     def timers(self) -> list[TimedCallback]:
