@@ -40,6 +40,16 @@ async def hangs(world):
 async def hashes():
     print("HASH", hash("text"))
 
+async def late():
+    waiter = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_later(0.002, waiter.cancel)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not waiter.cancelled()
+
+async def whose():
+    print("TASK", type(asyncio.current_task()).__module__)
+
 async def addresses():
     for thing in {Thing(number) for number in range(64)}:
         await asyncio.sleep(thing.number / 1000)
@@ -61,10 +71,10 @@ def run(tmp_path: Path) -> Run:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
     environment["PYTHONPATH"] = ":".join(filter(None, sys.path))
 
-    def run(*arguments: str) -> tuple[int, str]:
+    def run(*arguments: str, types: str = "") -> tuple[int, str]:
         command = [sys.executable, "-W", "error", "-m", "whorl", "sim", *arguments]
         done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+            command, cwd=tmp_path, env=environment, input=types, capture_output=True, text=True, timeout=60
         )
         return done.returncode, done.stdout + done.stderr
 
@@ -95,6 +105,8 @@ def test_run_ends_with_1_for_a_finding_whose_command_replays_it(run: Run) -> Non
         (("replay", "1:calm:x:", "program.py"), "is no tape"),
         (("trace", "program.py"), "is no trace"),
         (("run", "program.py", "--faults", "some"), "Invalid value for '--faults'"),
+        (("run", "program.py", "--cpu", "2"), "Invalid value for '--cpu'"),
+        (("run", "program.py", "--tasks", "some"), "Invalid value for '--tasks'"),
     ],
 )
 def test_wrong_arguments_end_with_2(run: Run, arguments: tuple[str, ...], text: str) -> None:
@@ -220,3 +232,32 @@ def test_soak_looks_for_stalls_as_the_last_one_did(run: Run, tmp_path: Path) -> 
     assert run("soak", "kept", *short, "--stall", "60")[0] == 1
     assert json.loads((tmp_path / "kept" / "soak.json").read_text())["stall_s"] == 60
     assert run("soak", "kept", *short)[0] == 1
+
+
+def test_code_takes_no_time_where_the_command_says_so(run: Run) -> None:
+    code, output = run("run", "program.py::late", "--seeds", "30")
+    assert code == 1, output
+    shown = re.search("whorl sim (replay .*)", output)
+    assert shown is not None
+    assert run(*shlex.split(shown.group(1)))[0] == 1
+    assert run("run", "program.py::late", "--seeds", "30", "--cpu", "0")[0] == 0
+
+
+def test_command_says_whose_tasks_the_loops_make(run: Run) -> None:
+    def made_by(*options: str) -> str:
+        shown = re.search(r"TASK (\S+)", run("replay", "0", "program.py::whose", *options)[1])
+        assert shown is not None
+        return shown[1]
+
+    assert made_by() == made_by("--tasks", "cpython") == "whorl.sim.patches.futures"
+    assert made_by("--tasks", "compiled") == "whorl.sim.process.tasks"
+
+
+def test_debugger_stands_where_a_replayed_run_has_failed(run: Run) -> None:
+    code, output = run("run", "program.py", "--shrink", "0")
+    assert code == 1
+    shown = re.search("whorl sim (replay .*)", output)
+    assert shown is not None
+    code, output = run(*shlex.split(shown.group(1)), "--pdb", types="where\n")
+    assert code == 1
+    assert '-> assert world.choose(5, "way") != 3' in output
