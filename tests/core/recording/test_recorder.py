@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -305,6 +306,15 @@ def test_callbacks_of_one_function_and_of_others_keep_their_names(
     assert names == [*("other", "other", "method", "method", "other", "update_time", "other"), "other"]
     took = [event.took_ns // MS for event in recorded.events(layout.CALLBACK)]
     assert took == [2, 2, 1, 1, 2, 0, 2, 2]
+
+
+def test_method_in_c_has_a_name_of_its_own(recorded: Recorded, loop: Loop, clock: ObedientClock) -> None:
+    """Some know their class, as methods of asyncio's futures do. Python has a type of its own for these."""
+    recorded.watch(loop)
+    for call in (re.compile("a").match, re.compile("b").search, "text".startswith):
+        loop.call_soon(call, "a")
+    loop.run()
+    assert recorded.names(layout.CALLBACK) == ["Pattern.match", "Pattern.search", "str.startswith"]
 
 
 def test_entries_that_run_alone_are_in_the_histogram_of_a_reader(

@@ -173,6 +173,35 @@ def test_name_of_a_task_is_recorded(recorded: Recorded, loop: Any) -> None:
     assert made[2].took_ns == 77 * layout.TOOK_UNIT_NS
 
 
+@pytest.mark.parametrize(("steps", "made"), [(15, 0), (25, 1)])
+def test_task_that_only_gives_way_has_events_once_it_is_a_millisecond_old(
+    loop: Any, clock: ObedientClock, steps: int, made: int
+) -> None:
+    async def gives_way() -> None:
+        for _ in range(steps):
+            spin(clock, 0.05)
+            await asyncio.sleep(0)
+
+    know_all_tasks()
+    recorded = Recorded(shortest_ns=100_000)
+    recorder = recorded.watch(loop)
+    loop.run_until_complete(gives_way())
+    assert len(recorded.events(layout.TASK_MADE)) == made
+    assert len(recorded.events(layout.TASK_DONE)) == made
+    assert rows(recorder)["gives_way"].steps == steps + 1
+
+
+def test_task_that_waits_has_events_at_once(loop: Any, clock: ObedientClock) -> None:
+    async def waits() -> None:
+        await asyncio.sleep(1e-6)
+
+    know_all_tasks()
+    recorded = Recorded(shortest_ns=100_000)
+    recorded.watch(loop)
+    loop.run_until_complete(waits())
+    assert len(recorded.events(layout.TASK_MADE)) == 1
+
+
 def test_task_that_runs_when_recording_begins_was_watched_late(recorded: Recorded, loop: Any) -> None:
     async def early(gate: asyncio.Event) -> None:
         await gate.wait()

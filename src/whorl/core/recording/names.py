@@ -97,7 +97,7 @@ class CallbackNames(LoopSlot):
             called = called.__func__
         key = key_of(called)
         kept = called
-        if type(called) is _BUILTIN:
+        if isinstance(called, _BUILTIN):  # Methods that know their class are of a kind of it.
             kept = None  # its `__self__` would live on
         elif type(called) is _FUNCTION:
             kept = called.__code__

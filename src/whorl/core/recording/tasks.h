@@ -85,7 +85,7 @@ static inline uintptr_t whorl_key_of(PyObject *called) {
         called = PyMethod_GET_FUNCTION(called);
     if (Py_TYPE(called) == &PyFunction_Type)
         return (uintptr_t)PyFunction_GET_CODE(called);
-    if (Py_TYPE(called) == &PyCFunction_Type)
+    if (Py_TYPE(called) == &PyCFunction_Type || Py_TYPE(called) == &PyCMethod_Type)
         return (uintptr_t)((PyCFunctionObject *)called)->m_ml;
     return 0;
 }

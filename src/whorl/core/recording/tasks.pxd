@@ -27,6 +27,7 @@ cdef int CANCELLED
 cdef int FAILED
 cdef int WATCHED_LATE
 cdef Py_ssize_t MOST_ENDED
+cdef int64_t UNTOLD_NS
 cdef object _COROUTINE
 cdef object _RUNNING
 cdef object _SUSPENDED
@@ -73,7 +74,7 @@ cdef class LoopTasks(CallbackNames):
     @cython.locals(name=int64_t)
     cdef EndedRow _row_of(self, Record record)
     cdef int _begin_step(self, Record record, object task, int64_t now) except -1
-    @cython.locals(record=Record, took=int64_t, is_long=bint)
+    @cython.locals(record=Record, took=int64_t, is_long=bint, goes_on=bint, waited=bint)
     cdef int _end_step(self, int64_t now) except -1
     cdef int _look_for_end(self, Record record, object task, int64_t now) except -1
     @cython.locals(kind=TaskKind, flags=int, state=str)

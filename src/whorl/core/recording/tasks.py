@@ -60,6 +60,8 @@ CANCELLED = layout.CANCELLED
 FAILED = layout.FAILED
 WATCHED_LATE = layout.WATCHED_LATE
 
+#: A task that only gives way to others has no event until it is so old.
+UNTOLD_NS = 1_000_000
 #: Ended tasks are told apart by so many names; tasks of further names are one row.
 MOST_ENDED = 256
 _COROUTINE = types.CoroutineType
@@ -195,7 +197,11 @@ class LoopTasks(CallbackNames):
         return record
 
     def _tell_made(self, record: Any, task: Any) -> None:
-        """Write the event that a task was made, after its first step: its maker may name it until then."""
+        """Write the event that a task was made, not before its first step: its maker may name it until then.
+
+        It is written when the task waits for something, has had a long step, or is a millisecond old.
+        CPython makes the name when it is asked for it. Tasks that end sooner need none.
+        """
         record.is_told = True
         try:
             kind: TaskKind = kind_at(record.kind)
@@ -288,13 +294,15 @@ class LoopTasks(CallbackNames):
         if took > record.longest_ns:
             record.longest_ns = took
         is_long = took >= self._shortest_ns
-        if not record.is_told and (is_long or record.queued_ns >= 0):
+        goes_on = record.queued_ns >= 0
+        if not record.is_told and (is_long or (goes_on and now - record.made_ns >= UNTOLD_NS)):
             self._tell_made(record, task)
-        if self._queued_ns >= 0 and (is_long or self._step_ns - self._queued_ns >= self._shortest_ns):
+        waited = self._queued_ns >= 0 and self._step_ns - self._queued_ns >= self._shortest_ns
+        if self._queued_ns >= 0 and record.is_told and (is_long or waited):
             self._put(self._queued_ns, 0, WAKE, 0, self._waker, record.number)
         if is_long:
             self._put(self._step_ns, units(took), STEP, 0, record.name, record.number)
-        if record.queued_ns < 0:  # else it goes on
+        if not goes_on:
             self._look_for_end(record, task, now)
         self._current_task = None
 
