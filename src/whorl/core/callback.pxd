@@ -1,7 +1,7 @@
 cimport cython
 
 from whorl.core.figures cimport Figures
-from whorl.core.threads cimport HAS_GIL, barrier
+from whorl.core.threads cimport HAS_GIL, barrier, shared_flag, shared_thread
 
 cdef extern from "whorl/core/references.h":
     bint has_single_reference "whorl_has_single_reference"(object thing)
@@ -82,7 +82,7 @@ cdef class Callback(Runnable):
     cdef public object _callback
     cdef public tuple _args
     cdef object _snapshot
-    cdef public bint _cancelled
+    cdef public shared_flag _cancelled  # other threads set it, and leave the rest to the loop's thread
     cdef public object _source_traceback
     cdef object _repr
     cdef object __weakref__
@@ -94,8 +94,9 @@ cdef class Callback(Runnable):
 
 
 cdef class GuardedCallback(Callback):
-    cdef unsigned long _running_thread
-    cdef object _ended
+    cdef shared_thread _running_thread  # set before a look at `_cancelled`; `cancel` does the reverse
+    cdef object _ended  # which only the holder of `_one_waiter` touches
+    cdef shared_flag _is_awaited  # set before a look at `_running_thread`, which the end of the call clears first
 
     @cython.locals(outer="unsigned long")
     cdef object _execute(self)

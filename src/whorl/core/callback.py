@@ -305,7 +305,7 @@ class GuardedCallback(Callback):
     GIL, both pass a barrier in between.
     """
 
-    __slots__ = ("_ended", "_running_thread")
+    __slots__ = ("_ended", "_is_awaited", "_running_thread")
 
     def __init__(
         self,
@@ -317,6 +317,7 @@ class GuardedCallback(Callback):
         super().__init__(loop, callback, args, context)
         self._running_thread = 0  # the thread that runs it now, or 0
         self._ended: Any = None  # a lock that is released at the end of the call
+        self._is_awaited = False  # whether there is one
 
     def _execute(self) -> None:
         if has_single_reference(self):  # only the caller has it: nobody can cancel it
@@ -330,7 +331,7 @@ class GuardedCallback(Callback):
         finally:
             self._running_thread = outer
             barrier()
-            if self._ended is not None:
+            if self._is_awaited:
                 self._release_waiters()
 
     def _release_waiters(self) -> None:
@@ -338,6 +339,7 @@ class GuardedCallback(Callback):
         _one_waiter.acquire()
         try:
             ended, self._ended = self._ended, None
+            self._is_awaited = False
         finally:
             _one_waiter.release()
         if ended is not None:
@@ -361,6 +363,7 @@ class GuardedCallback(Callback):
                 ended = threading.Lock()
                 ended.acquire()
                 self._ended = ended
+                self._is_awaited = True
             return ended
         finally:
             _one_waiter.release()
@@ -406,7 +409,7 @@ def recycle_guarded(entry: GuardedCallback) -> None:
         and not entry._cancelled
         and entry._source_traceback is None
         and entry._running_thread == 0
-        and entry._ended is None
+        and not entry._is_awaited
     ):
         forget(entry)
         freelist_put(entry, True)

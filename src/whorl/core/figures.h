@@ -15,11 +15,6 @@ static inline int whorl_place_of(int64_t number) {
     return (shift << 4) + (int)(number >> shift);
 }
 
-/* Add to a counter that several threads add to. Python would need a lock. */
-static inline void whorl_add(int64_t *counter, int64_t change) {
-    __atomic_fetch_add(counter, change, __ATOMIC_RELAXED);
-}
-
 /* One block that no loop uses: its memory is in the processor's cache, and a fresh one costs page faults. */
 static void *whorl_spare_block;
 

@@ -1,9 +1,10 @@
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from libc.stdint cimport int64_t
 
+from whorl.core.threads cimport Mutex, lock, unlock
+
 cdef extern from "whorl/core/figures.h":
     int place_of "whorl_place_of"(int64_t number) noexcept
-    void add "whorl_add"(int64_t *counter, int64_t change) noexcept
     void *new_block "whorl_new_block"(size_t size) noexcept
     void keep_block "whorl_keep_block"(void *block) noexcept
 
@@ -50,6 +51,7 @@ cdef class Figures:
     cdef Counters *_first
     cdef Buckets *histograms
     cdef Block *_home
+    cdef Mutex _moving[1]  # held while the counters move, jobs are counted, or all counters are read
 
     cpdef object count_error(self)
     cpdef object count_jobs(self, int64_t submitted, int64_t begun, int64_t ended)
@@ -71,8 +73,10 @@ cdef inline int grow(Figures figures, int64_t alone) except -1:
     # Without memory there are no histograms yet. The first counters stay until the end: threads may add to them.
     cdef Block *block = <Block *>new_block(sizeof(Block))
     if block != NULL:
+        lock(figures._moving)
         block.counters = figures.counters[0]
         figures.counters = &block.counters
+        unlock(figures._moving)
         figures.histograms = &block.histograms[0]
         figures.histograms[BATCH].counts[1] = figures.histograms[BATCH].total = -alone
     return 0
@@ -90,8 +94,10 @@ cdef inline int add_ones(Figures figures, int64_t count) except -1:
 
 
 cdef inline int lie_in(Figures figures, Block *place) except -1:
+    lock(figures._moving)
     place[0] = (<Block *>figures.counters)[0]
     figures.counters = &place.counters
+    unlock(figures._moving)
     figures.histograms = &place.histograms[0]
     return 0
 
@@ -154,14 +160,20 @@ cdef inline int note_away(Figures figures, int64_t away_ns, int64_t turns, int64
 
 
 cdef inline int add_to_jobs(Figures figures, int64_t submitted, int64_t begun, int64_t ended) except -1:
-    add(&figures.counters.jobs_submitted, submitted)
-    add(&figures.counters.jobs_begun, begun)
-    add(&figures.counters.jobs_ended, ended)
+    lock(figures._moving)
+    figures.counters.jobs_submitted += submitted
+    figures.counters.jobs_begun += begun
+    figures.counters.jobs_ended += ended
+    unlock(figures._moving)
     return 0
 
 
 cdef inline dict counters_of(Figures figures):
-    return figures.counters[0]
+    cdef Counters counters
+    lock(figures._moving)
+    counters = figures.counters[0]
+    unlock(figures._moving)
+    return counters
 
 
 cdef inline tuple histogram_of(Figures figures, int kind):

@@ -1,6 +1,7 @@
 cimport cython
 
 from whorl.core.callback cimport AbstractLoop, Runnable, flag
+from whorl.core.threads cimport shared_byte
 
 cdef int OPEN
 cdef int CLOSING
@@ -14,7 +15,7 @@ cdef class Handle(Runnable):
     cdef public object data
     cdef object _close_callback
     cdef object __weakref__
-    cdef readonly unsigned char _handle_state
+    cdef readonly shared_byte _handle_state  # `Async.send` asks; the loop asks again before the call
     cdef readonly flag _active
     cdef readonly flag _referenced
     cdef flag _listed

@@ -14,6 +14,13 @@ typedef PyMutex whorl_mutex;
    threads that each store, pass this and look at the other's store cannot both miss it. */
 #define whorl_barrier() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 
+/* Numbers that several threads read and write without a lock. Each look and each change is one step, and all
+   threads see all such steps in one order. What a thread did before a change is seen by those who see it. A
+   look costs nothing more, a change waits until others can see it. */
+typedef _Atomic int whorl_shared_int;
+typedef _Atomic unsigned char whorl_shared_byte;
+typedef _Atomic unsigned long whorl_shared_thread;
+
 /* A variable of C that each thread has for itself. */
 #define WHORL_PER_THREAD _Thread_local
 
@@ -29,6 +36,9 @@ typedef struct {} whorl_mutex;
 #define whorl_lock(mutex) ((void)(mutex))
 #define whorl_unlock(mutex) ((void)(mutex))
 #define whorl_barrier() ((void)0)
+typedef int whorl_shared_int;
+typedef unsigned char whorl_shared_byte;
+typedef unsigned long whorl_shared_thread;
 #define WHORL_PER_THREAD
 #define whorl_next_number(last) (++*(last))
 

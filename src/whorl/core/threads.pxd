@@ -7,4 +7,8 @@ cdef extern from "whorl/core/threads.h":
     void lock "whorl_lock"(Mutex *mutex) noexcept
     void unlock "whorl_unlock"(Mutex *mutex) noexcept
     void barrier "whorl_barrier"() noexcept
+    ctypedef bint shared_flag "whorl_shared_int"
+    ctypedef int shared_int "whorl_shared_int"
+    ctypedef unsigned char shared_byte "whorl_shared_byte"
+    ctypedef unsigned long shared_thread "whorl_shared_thread"
     int64_t next_number "whorl_next_number"(int64_t *last) noexcept

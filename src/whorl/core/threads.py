@@ -1,7 +1,8 @@
-"""Several threads at once, without the GIL: barriers, locks, numbers. With the GIL, all of them are nothing.
+"""Several threads at once, without the GIL: barriers, locks, numbers. With the GIL, they cost nothing.
 
 A loop belongs to the thread that runs it. Other threads reach it by posts and by cancelling. In a Python
-without the GIL these alone pass a lock or a barrier.
+without the GIL these alone pass a lock or a barrier. A number that they read or write without a lock is a
+shared one (`shared_flag`, `shared_int`): C then makes each access one step, and keeps the order of steps.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@ cimport cython
 
 from whorl.core.callback cimport Runnable
 from whorl.core.loop.loop cimport Loop
+from whorl.core.threads cimport shared_int
 
 cdef int PENDING
 cdef int CANCELLED
@@ -16,7 +17,7 @@ cdef class Future(Runnable):
     cdef dict __dict__
     cdef object __weakref__
     cdef readonly object _loop
-    cdef int _status
+    cdef shared_int _status  # other threads ask whether it is cancelled, and then read nothing else
     cdef readonly object _result
     cdef readonly object _exception
     cdef object _traceback

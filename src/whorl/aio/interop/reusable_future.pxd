@@ -5,6 +5,7 @@ from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZ
 
 from whorl.core.callback cimport Callback, call_with_one, new_callback
 from whorl.core.loop.loop cimport Loop
+from whorl.core.threads cimport HAS_GIL
 
 cdef extern from "Python.h":
     ctypedef struct PyGetSetDef:
@@ -34,7 +35,6 @@ cdef PyGetSetDef *STATE
 cdef PyGetSetDef *BLOCKING
 cdef PyGetSetDef *CALLBACKS
 cdef tuple WOKEN
-cdef object DONE
 cdef bint TAKES_CANCEL_BACK
 cdef bint AWAITED_BY
 cdef object discard_awaiter
@@ -46,6 +46,7 @@ cdef class ReusableFuture:
     cdef bint _done
     cdef bint _is_awaited
     cdef object _error
+    cdef tuple _woken
 
     cdef object _set_up(self, Loop loop)
     cdef object _reset(self)

@@ -45,6 +45,7 @@ discard_awaiter: Any = getattr(asyncio, "future_discard_from_awaited_by", None)
 
 if not cython.compiled:
     from whorl.core.callback import call_with_one
+    from whorl.core.threads import HAS_GIL
 
     def functions_behind(name: str) -> Any:
         """Return the C functions behind an attribute; uncompiled, there are none."""
@@ -86,8 +87,10 @@ class _NoLoop:
         return False
 
 
-def _example() -> asyncio.Future[None]:
-    future: asyncio.Future[None] = Future(loop=_NoLoop())
+def done_future() -> Any:
+    """Return a future that is done."""
+    future: Any = Future(loop=_NoLoop())
+    future.set_result(None)
     return future
 
 
@@ -96,15 +99,13 @@ BLOCKING = functions_behind("_asyncio_future_blocking")
 CALLBACKS = functions_behind("_callbacks")
 remove_callback: Any = Future.remove_done_callback
 
-DONE: Any = _example()
-DONE.set_result(None)
-WOKEN = (DONE,)  # the done future that tasks get
+WOKEN: tuple[Any] = (done_future(),)  # the done future that tasks get
 
 
 class ReusableFuture:
     """An awaitable for a single task, which its maker wakes."""
 
-    __slots__ = ("_done", "_error", "_event_loop", "_future", "_is_awaited")
+    __slots__ = ("_done", "_error", "_event_loop", "_future", "_is_awaited", "_woken")
 
     def __init__(self, loop: Loop) -> None:
         self._set_up(loop)
@@ -115,6 +116,8 @@ class ReusableFuture:
         self._done = False
         self._is_awaited = False  # whether the future may have a callback
         self._error: BaseException | None = None
+        # A task changes a bit of it, so without the GIL tasks of two threads must not get the same one.
+        self._woken: tuple[Any] = WOKEN if HAS_GIL else (done_future(),)
 
     def _reset(self) -> None:
         """Be as new."""
@@ -199,16 +202,16 @@ class ReusableFuture:
         if taken is None:
             self._finish()
         else:
-            entry = new_callback(self._event_loop, taken[0], WOKEN, taken[1])
+            entry = new_callback(self._event_loop, taken[0], self._woken, taken[1])
             self._event_loop._enqueue(entry)
 
     def _is_stepped_now(self) -> bool:
         """Step the task inside the running callback, and return whether it was possible."""
         taken = self._take_callback()
         if taken is not None and self._event_loop._observed:
-            self._event_loop._run_step(taken[1], taken[0], DONE)
+            self._event_loop._run_step(taken[1], taken[0], self._woken[0])
         elif taken is not None:
-            call_with_one(taken[1], taken[0], DONE)
+            call_with_one(taken[1], taken[0], self._woken[0])
         return taken is not None
 
     def _first_call(self) -> Callback | None:

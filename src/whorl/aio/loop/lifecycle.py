@@ -199,7 +199,7 @@ class Running(Loop):
         """
         if self._closed:
             self._check_closed()
-        if self._thread_id is not None or events._get_running_loop() is not None:
+        if self._thread or events._get_running_loop() is not None:
             self._check_running()
         if type(future) is CoroutineType and self._complete_shutdown_inline(future):
             return None  # type: ignore[return-value]  # what these coroutines return
@@ -269,7 +269,7 @@ class Running(Loop):
 
     def _check_running(self) -> None:
         """Raise RuntimeError if the loop runs, or another one in this thread."""
-        if self._thread_id is not None:
+        if self._thread:
             raise RuntimeError("This event loop is already running")
         if events._get_running_loop() is not None:
             raise RuntimeError("Cannot run the event loop while another loop is running")
@@ -297,7 +297,7 @@ class Running(Loop):
 
     def _end_run(self) -> None:
         """Clean up after the last turn of a run. If this raises, a second call does the rest."""
-        self._thread_id = None
+        self._thread = 0
         self._stopping = False
         unset_running(self)  # type: ignore[arg-type]
         Loop._end_run(self)
@@ -316,7 +316,7 @@ class Running(Loop):
         Source: ``asyncio.loop.set_debug``.
         """
         self._debug = bool(enabled)
-        if self._thread_id is not None:
+        if self._thread:
             self.call_soon_threadsafe(track_origins, self, self._debug)
 
     def close(self) -> None:
@@ -325,7 +325,7 @@ class Running(Loop):
         Raises RuntimeError if the loop runs. Closing again does nothing. Open handles of the machine are
         closed, with a ResourceWarning. Source: ``asyncio.loop.close``.
         """
-        if self._thread_id is not None:
+        if self._thread:
             raise RuntimeError("Cannot close a running event loop")
         if self._closed:
             return
@@ -363,7 +363,7 @@ class Running(Loop):
         if warnings is None:
             return  # The interpreter is ending, and the names of this module are gone.
         warnings.warn(f"unclosed event loop {self!r}", ResourceWarning, source=self, stacklevel=1)
-        if self._thread_id is None:
+        if not self._thread:
             self.close()
 
 

@@ -29,6 +29,7 @@ CONNECTED = int(Event.WRITABLE | Event.ERROR | Event.HANGUP)
 AF_INET6 = int(socket.AF_INET6)
 NO_KIND: tuple[int, int, None] = (0, 0, None)
 DONE: Iterator[None] = iter(())
+next(DONE, None)  # It has ended by now, so no thread that asks it changes it.
 
 if not cython.compiled:
     from whorl.aio.streams.feed import new_wait

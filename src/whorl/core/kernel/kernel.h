@@ -1,6 +1,6 @@
 /* The processor's counter, and the names in `time`. */
 #pragma once
-#include <Python.h>
+#include "whorl/core/threads.h"
 #include <stdint.h>
 #include <time.h>
 
@@ -16,7 +16,7 @@ static inline int64_t whorl_read_ticks(void) {
 }
 
 #if PY_VERSION_HEX >= 0x030C0000
-static int *whorl_answer_about_names;
+static whorl_shared_int *whorl_answer_about_names;
 
 /* Forget what was found in a dictionary that has changed. Only C functions can watch a dictionary. */
 static int whorl_name_changed(PyDict_WatchEvent event, PyObject *names, PyObject *name, PyObject *value) {
@@ -28,21 +28,23 @@ static int whorl_name_changed(PyDict_WatchEvent event, PyObject *names, PyObject
 /* Return whether a name in a watched dictionary is anything but a function in C, and note the answer. Without
    the GIL, the dictionary is locked meanwhile, as it is from the call of the watcher to the change. Python
    cannot lock it. */
-static inline int whorl_look_at_name(PyObject *names, PyObject *name, int *answer) {
+static inline int whorl_look_at_name(PyObject *names, PyObject *name, whorl_shared_int *answer) {
     PyObject *value;
+    int is_replaced;
 #ifdef Py_GIL_DISABLED
     Py_BEGIN_CRITICAL_SECTION(names);
 #endif
     value = PyDict_GetItemWithError(names, name);
-    *answer = value == NULL || Py_TYPE(value) != &PyCFunction_Type;
+    is_replaced = value == NULL || Py_TYPE(value) != &PyCFunction_Type;
+    *answer = is_replaced;
 #ifdef Py_GIL_DISABLED
     Py_END_CRITICAL_SECTION();
 #endif
-    return *answer;
+    return is_replaced; /* The answer may be forgotten again by now. */
 }
 
 /* Watch a dictionary; return whether one of the eight watchers was free. Only C functions can watch one. */
-static inline int whorl_watch_names(PyObject *names, int *answer) {
+static inline int whorl_watch_names(PyObject *names, whorl_shared_int *answer) {
     int watcher = PyDict_AddWatcher(whorl_name_changed);
     whorl_answer_about_names = answer;
     if (watcher >= 0 && PyDict_Watch(watcher, names) == 0)

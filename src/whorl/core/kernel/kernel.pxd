@@ -11,6 +11,7 @@ from cpython.ref cimport PyObject
 
 from whorl.core.kernel.message_buffers cimport message_of
 from whorl.core.kernel.sockets cimport SocketCalls
+from whorl.core.threads cimport shared_int
 
 cdef extern from "<time.h>" nogil:
     ctypedef long time_t
@@ -76,8 +77,8 @@ cdef extern from *:
 
 cdef extern from "whorl/core/kernel/kernel.h":
     int64_t read_ticks "whorl_read_ticks"() noexcept nogil
-    bint watch_names "whorl_watch_names"(dict names, int *answer) noexcept
-    bint look_at_name "whorl_look_at_name"(dict names, str name, int *answer) noexcept
+    bint watch_names "whorl_watch_names"(dict names, shared_int *answer) noexcept
+    bint look_at_name "whorl_look_at_name"(dict names, str name, shared_int *answer) noexcept
 
 cdef extern from "Python.h":
     PyObject *new_bytes "PyBytes_FromStringAndSize"(const char *content, Py_ssize_t size) except NULL
@@ -95,13 +96,14 @@ cdef int EVENTS_PER_POLL
 cdef int64_t LONGEST_SPIN_NS
 cdef dict _time_names
 cdef bint _are_names_watched
-cdef int _is_clock_patched
+cdef shared_int _is_clock_patched  # a thread that forgets it holds the lock of those who note it
 
 cdef bint look_at_clock() except -1
 
 
 cdef inline bint clock_is_patched() except -1:
-    return _is_clock_patched if _is_clock_patched >= 0 else look_at_clock()
+    cdef int answer = _is_clock_patched  # once, as another thread may forget it meanwhile
+    return answer if answer >= 0 else look_at_clock()
 
 
 cdef inline bint watch_time() noexcept:

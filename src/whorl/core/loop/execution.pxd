@@ -152,6 +152,7 @@ cdef inline int begin_at_home(LoopExecution loop) noexcept:
 cdef inline int put_async(LoopExecution loop, Runnable handle) noexcept:
     lock(loop._posting)
     loop._sent_async = handle
+    loop._has_sent_async = True
     unlock(loop._posting)
     return 0
 
@@ -161,5 +162,6 @@ cdef inline Runnable taken_async(LoopExecution loop):
     lock(loop._posting)
     sent = loop._sent_async
     loop._sent_async = None
+    loop._has_sent_async = False
     unlock(loop._posting)
     return sent

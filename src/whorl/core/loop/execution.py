@@ -447,8 +447,10 @@ if not cython.compiled:
     def put_async(loop: LoopExecution, handle: Runnable) -> None:
         """Note an Async that was sent."""
         loop._sent_async = handle
+        loop._has_sent_async = True
 
     def taken_async(loop: LoopExecution) -> Runnable | None:
         """Return the Async that was sent, if any, and forget it."""
         sent, loop._sent_async = loop._sent_async, None
+        loop._has_sent_async = False
         return sent

@@ -126,7 +126,7 @@ class LoopLifecycle(LoopExecution):
         """Raise RuntimeError if the loop is closed or runs already."""
         if self._closed:
             self._check_closed()
-        if self._thread_id is not None:
+        if self._thread:
             raise RuntimeError("This event loop is already running")
 
     def _begin_run(self) -> None:
@@ -146,11 +146,11 @@ class LoopLifecycle(LoopExecution):
         self._run_began = self._poll_ended = self._previous_poll_ended = self._kernel.now()
         count_runs(1)
         begin_at_home(self)
-        self._thread_id = self._own_thread_id()  # the last step: until here nothing runs
+        self._thread = current_thread()  # the last step: until here nothing runs
 
     def _end_run(self) -> None:
         """Clean up after the last turn of a run. If this raises, another call does the rest."""
-        self._thread_id = None
+        self._thread = 0
         self._arms_signals = False
         end_sleep(self)
         self._sleep_began = 0
@@ -179,7 +179,7 @@ class LoopLifecycle(LoopExecution):
             self._ready_queue
             or self._pending
             or self._inbox
-            or self._sent_async is not None
+            or self._has_sent_async
             or self._async_handles
             or self._stopping
             or self._handles
@@ -242,7 +242,7 @@ class LoopLifecycle(LoopExecution):
             return  # The pipe ends the sleep of the main thread's loop only.
         if change > 0:
             self._signal_pipe().arm()
-        elif self._thread_id is None and not self._closed:
+        elif not self._thread and not self._closed:
             self._release_signals()
 
     # The end, and a fork.
@@ -255,7 +255,7 @@ class LoopLifecycle(LoopExecution):
         """
         if self._closed:
             return
-        if self._thread_id is not None:
+        if self._thread:
             raise RuntimeError("Cannot close a running event loop")
         if self._handles or self._closing_handles or self._active_requests:
             raise OSError(errno.EBUSY, "handles are open or requests in flight")
@@ -309,8 +309,8 @@ class LoopLifecycle(LoopExecution):
         self._check_closed()
         self._process_id = self._host.process_id()
         self._last_run_thread = current_thread()
-        if self._thread_id is not None:
-            self._thread_id = self._last_run_thread
+        if self._thread:
+            self._thread = self._last_run_thread
         self._collector.fork_ended()
         self._poller.renew()
         self._wakeup.renew()

@@ -425,7 +425,7 @@ class Loop(LoopLifecycle):
         if self._may_sleep:
             end_sleep(self)
         self._events += found
-        if self._inbox or self._sent_async is not None:
+        if self._inbox or self._has_sent_async:
             self._drain_inbox(into)
         if self._probe is not None:
             self._notify_probe("polled", slept, found)
@@ -452,7 +452,7 @@ class Loop(LoopLifecycle):
         if not 0 <= since <= LONGEST_WITHOUT_POLL_NS:
             return False
         self._skipped += 1
-        if self._inbox or self._sent_async is not None:
+        if self._inbox or self._has_sent_async:
             self._drain_inbox(self._ready_queue)
         timers = self._timer_queue
         if (timers._entries or timers._line) and timers.next_deadline() <= self._now_ns + since:
@@ -476,7 +476,7 @@ class Loop(LoopLifecycle):
             or self._ready_queue
             or self._pending
             or self._inbox
-            or self._sent_async is not None
+            or self._has_sent_async
             or self._idle_handles
             or self._closing_handles
         ):
@@ -494,7 +494,7 @@ class Loop(LoopLifecycle):
             self._ready_queue
             or self._pending
             or self._inbox
-            or self._sent_async is not None
+            or self._has_sent_async
             or self._stopping
             or self._closing_handles
             or self._idle_handles

@@ -7,7 +7,7 @@ from whorl.core.figures cimport Figures, add_ones, has_histograms
 from whorl.core.handle cimport Handle
 from whorl.core.kernel.kernel cimport Kernel
 from whorl.core.recording.loop_recorder cimport LoopRecorder
-from whorl.core.threads cimport HAS_GIL, Mutex, barrier
+from whorl.core.threads cimport HAS_GIL, Mutex, barrier, shared_flag, shared_int, shared_thread
 from whorl.core.timers.heap cimport TimerHeap
 from whorl.core.timers.timed_callback cimport TimedCallback, deadline_of
 
@@ -30,9 +30,9 @@ cdef class LoopState(AbstractLoop):
     cdef object _probe
     cdef readonly LoopRecorder _recorder
     cdef bint _observed
-    cdef public bint _stopping
-    cdef public bint _closed
-    cdef public object _thread_id
+    cdef public shared_flag _stopping  # a thread that sets it ends the sleep afterwards
+    cdef public shared_flag _closed  # other threads ask; what they post too late is never run
+    cdef shared_thread _thread  # that runs the loop, or 0; other threads only compare it
     cdef object __weakref__
     cdef readonly list _ready_queue
     cdef list _ready_swap
@@ -43,14 +43,15 @@ cdef class LoopState(AbstractLoop):
     cdef list _inbox_swap
     cdef Mutex _posting[1]
     cdef list _kept_for_readers
-    cdef int _posted
+    cdef shared_int _posted  # set after the entry was put, cleared before the inbox is taken
     cdef readonly dict _async_handles
     cdef public int64_t _asyncs_made
-    cdef Runnable _sent_async
+    cdef Runnable _sent_async  # which only the holder of `_posting` touches
+    cdef shared_flag _has_sent_async  # changed with it; a sender ends the sleep afterwards
     cdef public bint _guards_posts
-    cdef unsigned long _last_run_thread
-    cdef bint _may_sleep
-    cdef bint _woken
+    cdef shared_thread _last_run_thread  # changed under `_posting`; others only ask whether it is theirs
+    cdef shared_flag _may_sleep  # `_end_sleep` says why no sleeper is missed
+    cdef shared_flag _woken  # set late, it is cleared by `begin_sleep`
     cdef readonly dict _shared
     cdef readonly list _idle_handles
     cdef readonly list _prepare_handles

@@ -77,6 +77,7 @@ class LoopState(AbstractLoop):
         "_follows_patch",
         "_guards_posts",
         "_handles",
+        "_has_sent_async",
         "_host",
         "_idle_handles",
         "_idle_ns",
@@ -105,7 +106,7 @@ class LoopState(AbstractLoop):
         "_shared",
         "_sleep_began",
         "_stopping",
-        "_thread_id",
+        "_thread",
         "_time_replaced",
         "_timer_queue",
         "_turns",
@@ -120,11 +121,11 @@ class LoopState(AbstractLoop):
         self._host: Host = Host() if host is None else host
         self._probe: Probe | None = None
         self._recorder: LoopRecorder | None = None
-        # Without the GIL, another thread may be about to use a former recorder, or a former `_thread_id`.
+        # Without the GIL, another thread may be about to use a former recorder.
         self._kept_for_readers: list[Any] = []
         self._observed = False  # whether there is one of these two
         self._stopping = False
-        self._thread_id: int | None = None  # the thread that runs the loop
+        self._thread = 0  # the thread that runs the loop, or 0
         # The queues.
         self._ready_queue: list[Runnable] = []
         self._ready_swap: list[Runnable] = []  # `_ready_queue` changes places with this list
@@ -137,6 +138,7 @@ class LoopState(AbstractLoop):
         self._async_handles: dict[Any, None] = {}  # the open Async handles, in the order of their calls
         self._asyncs_made = 0
         self._sent_async: Runnable | None = None  # an Async that was sent; it calls all sent ones
+        self._has_sent_async = False  # whether there is one, for those who do not hold the lock
         self._guards_posts = False  # whether cancelling a posted callback waits while it is running
         self._last_run_thread = current_thread()  # the thread that ran the loop last, or made it
         self._may_sleep = False  # from before the timeout is decided until the poll is over
@@ -176,7 +178,17 @@ class LoopState(AbstractLoop):
 
     def is_running(self) -> bool:
         """Return whether the loop is being run."""
-        return self._thread_id is not None
+        return self._thread != 0
+
+    @property
+    def _thread_id(self) -> int | None:
+        """The thread that runs the loop, or None; any thread may ask."""
+        number = self._thread
+        return number if number else None
+
+    @_thread_id.setter
+    def _thread_id(self, number: int | None) -> None:
+        self._thread = number or 0
 
     def set_probe(self, probe: Probe | None) -> None:
         """Send events to `probe` from now on; None ends that."""
@@ -231,22 +243,13 @@ class LoopState(AbstractLoop):
         """Turn debug mode on or off."""
         self._debug = bool(enabled)
 
-    def _own_thread_id(self) -> int:
-        """Return the number of the calling thread; without the GIL, the loop keeps each such object."""
-        number = current_thread()
-        if not HAS_GIL:
-            for kept in self._kept_for_readers:
-                if kept == number:
-                    return kept  # type: ignore[no-any-return]
-            self._kept_for_readers.append(number)
-        return number
-
     def _check_closed(self) -> None:
         if self._closed:
             raise RuntimeError("Event loop is closed")
 
     def _check_thread(self) -> None:
-        if self._thread_id is not None and self._thread_id != current_thread():
+        number = self._thread
+        if number and number != current_thread():
             raise RuntimeError(
                 "Non-thread-safe operation invoked on an event loop other than the current one"
             )

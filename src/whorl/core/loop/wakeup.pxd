@@ -1,14 +1,15 @@
 from whorl.core.kernel.kernel cimport Kernel
 from whorl.core.pollers.contract cimport IOHandle
-from whorl.core.threads cimport barrier
+from whorl.core.threads cimport Mutex, lock, shared_int, unlock
 
 
 cdef class Wakeup(IOHandle):
     cdef Kernel _kernel
     cdef object _pair
-    cdef int _write_fd
+    cdef shared_int _write_fd  # -1 before it is closed, which no named writer lets happen
     cdef set _wakers
     cdef list _given_up
+    cdef Mutex _naming[1]  # held by those who change `_wakers` or ask for it
 
     cpdef object wake(self)
     cdef object _open(self)
@@ -24,3 +25,29 @@ cdef class SignalPipe(IOHandle):
 
     cpdef object _on_events(self, int seen)
     cpdef object _release(self)
+
+
+cdef inline object announce(Wakeup wakeup, object waker):
+    # The writer is named before it looks at the descriptor. The lock orders that with a look at the names.
+    lock(wakeup._naming)
+    try:
+        wakeup._wakers.add(waker)
+    finally:
+        unlock(wakeup._naming)
+
+
+cdef inline object take_leave(Wakeup wakeup, object waker):
+    # What was written before lies before the look of the one that finds no name and closes the descriptor.
+    lock(wakeup._naming)
+    try:
+        wakeup._wakers.discard(waker)
+    finally:
+        unlock(wakeup._naming)
+
+
+cdef inline bint is_anybody_writing(Wakeup wakeup) except -1:
+    cdef bint answer
+    lock(wakeup._naming)
+    answer = len(wakeup._wakers) > 0
+    unlock(wakeup._naming)
+    return answer

@@ -21,7 +21,19 @@ except ImportError:
     from whorl.core import cython_shim as cython
 
 if not cython.compiled:
-    from whorl.core.threads import barrier
+
+    def announce(wakeup: Wakeup, waker: object) -> None:
+        """Note a call that is about to write."""
+        wakeup._wakers.add(waker)
+
+    def take_leave(wakeup: Wakeup, waker: object) -> None:
+        """Note that a call has written."""
+        wakeup._wakers.discard(waker)
+
+    def is_anybody_writing(wakeup: Wakeup) -> bool:
+        """Return whether a call may be writing."""
+        return bool(wakeup._wakers)
+
 
 if TYPE_CHECKING:
     from whorl.core.callback import AbstractLoop
@@ -64,8 +76,8 @@ class Wakeup(IOHandle):
 
     Another thread may be about to write when the loop is closed, and by then the number of the descriptor
     may mean another file. So a writer announces itself first (`_wakers`), and the last one closes the
-    descriptors that were given up. Without the GIL, each side passes a barrier between its own note and its
-    look at the other's.
+    descriptors that were given up. Without the GIL, a lock stands between the note of each side and its look
+    at the other's.
     """
 
     __slots__ = ("_given_up", "_kernel", "_pair", "_wakers", "_write_fd")
@@ -110,13 +122,11 @@ class Wakeup(IOHandle):
         """End the current or the next sleep. Does nothing once the loop is closed."""
         waker = object()
         try:
-            self._wakers.add(waker)
-            barrier()
+            announce(self, waker)
             if self._write_fd >= 0:
                 self._kernel.write(self._write_fd, _ONE, 0)
         finally:
-            self._wakers.discard(waker)
-            barrier()
+            take_leave(self, waker)
             if self._given_up:
                 self._close_given_up()
 
@@ -128,12 +138,11 @@ class Wakeup(IOHandle):
         _loop_of(self)._poller.remove(self)
         self._given_up.append((self._fd, self._pair))
         self._fd = self._write_fd = -1
-        barrier()
         self._close_given_up()
 
     def _close_given_up(self) -> None:
         """Close the descriptors that were given up. If a thread may still write, it closes them later."""
-        while self._given_up and not self._wakers:
+        while self._given_up and not is_anybody_writing(self):
             try:
                 fd, pair = self._given_up.pop()
             except IndexError:  # Another thread was faster.

@@ -6,7 +6,7 @@ from whorl.core.callback cimport call_with_one, current_context
 from whorl.core.handle cimport Handle
 from whorl.core.loop.execution cimport put_async, taken_async
 from whorl.core.loop.loop cimport Loop
-from whorl.core.threads cimport barrier
+from whorl.core.threads cimport barrier, shared_flag
 
 cdef int OPEN
 
@@ -18,7 +18,7 @@ cdef object put_last(dict handles, list waiting, Py_ssize_t first)
 cdef class Async(Handle):
     cdef object _callback
     cdef object _context
-    cdef bint _sent
+    cdef shared_flag _sent  # cleared before the call, set after what the call is to see
 
     @cython.locals(loop=Loop)
     cpdef object send(self)

@@ -81,7 +81,7 @@ class Async(Handle):
                     if loop._asyncs_made != made:
                         put_last(handles, waiting, index + 1)
                         made = loop._asyncs_made
-            if loop._sent_async is not None:
+            if loop._has_sent_async:
                 self._forget_sent()
         except BaseException:
             loop._async_sent(self)  # for the Asyncs that are left
