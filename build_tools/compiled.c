@@ -3,12 +3,24 @@
 
 #include <Python.h>
 
-static int add_names(PyObject *module) {
+static PyObject *spec_name;
+static PyObject *initializing_name;
+
+static int set_up(PyObject *module) {
+    if (spec_name == NULL) {
+        spec_name = PyUnicode_InternFromString("__spec__");
+    }
+    if (initializing_name == NULL) {
+        initializing_name = PyUnicode_InternFromString("_initializing");
+    }
+    if (spec_name == NULL || initializing_name == NULL) {
+        return -1;
+    }
     return PyModule_AddStringConstant(module, "NAMES", WHORL_MODULES);
 }
 
 static PyModuleDef_Slot slots[] = {
-    {Py_mod_exec, (void *)add_names},
+    {Py_mod_exec, (void *)set_up},
 #if defined(Py_GIL_DISABLED) && defined(CYTHON_FREETHREADING_COMPATIBLE)
     {Py_mod_gil, Py_MOD_GIL_NOT_USED},
 #endif
@@ -22,8 +34,8 @@ static struct PyModuleDef definition = {
 /* Return whether a module is being imported, or says nothing about it. What goes wrong here is left to the
    ordinary import, which is asked then. */
 static int is_being_imported(PyObject *module) {
-    PyObject *spec = PyObject_GetAttrString(module, "__spec__");
-    PyObject *flag = spec == NULL ? NULL : PyObject_GetAttrString(spec, "_initializing");
+    PyObject *spec = PyObject_GetAttr(module, spec_name);
+    PyObject *flag = spec == NULL ? NULL : PyObject_GetAttr(spec, initializing_name);
     int answer = flag != Py_False;
     Py_XDECREF(spec);
     Py_XDECREF(flag);

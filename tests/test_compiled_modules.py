@@ -1,13 +1,16 @@
-"""Compiled modules import each other by a function of their own."""
+"""Whorl's modules are found by a finder of its own; compiled ones import each other by their own function."""
 
 from __future__ import annotations
 
 import ctypes
 import importlib
 import importlib._bootstrap  # type: ignore[import-not-found]
+import os
+import pkgutil
 import sys
 import threading
 from collections.abc import Callable
+from importlib.machinery import ExtensionFileLoader, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,8 +18,10 @@ from typing import Any
 import pytest
 
 import whorl
+from whorl.compiled_modules import Finder
 
-pytestmark = pytest.mark.skipif(not whorl.compiled, reason="about what is compiled")
+only_compiled = pytest.mark.skipif(not whorl.compiled, reason="about what is compiled")
+MODULES = [item.name for item in pkgutil.walk_packages(whorl.__path__, "whorl.")]
 
 # A module that lets a test know that it is being imported, and waits.
 SLOW = """
@@ -50,10 +55,12 @@ def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return test
 
 
+@only_compiled
 def test_a_module_that_was_imported_is_given(imported_by_name: Callable[[str], ModuleType]) -> None:
     assert imported_by_name("whorl.core.loop.loop") is sys.modules["whorl.core.loop.loop"]
 
 
+@only_compiled
 def test_another_module_is_imported(
     imported_by_name: Callable[[str], ModuleType], slow: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,11 +70,13 @@ def test_another_module_is_imported(
     assert module.complete
 
 
+@only_compiled
 def test_a_module_that_does_not_exist_is_an_error(imported_by_name: Callable[[str], ModuleType]) -> None:
     with pytest.raises(ModuleNotFoundError, match=r"No module named 'whorl\.no_module'"):
         imported_by_name("whorl.no_module")
 
 
+@only_compiled
 def test_a_module_without_a_spec_is_given(
     imported_by_name: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,6 +84,7 @@ def test_a_module_without_a_spec_is_given(
     assert imported_by_name("made_by_hand") is made
 
 
+@only_compiled
 def test_a_module_that_another_thread_imports_is_waited_for(
     imported_by_name: Callable[[str], ModuleType], slow: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,3 +104,36 @@ def test_a_module_that_another_thread_imports_is_waited_for(
     thread.join()
     monkeypatch.delitem(sys.modules, "slowly_imported")
     assert is_complete
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_is_found_as_python_would_find_it(name: str) -> None:
+    folder = os.path.dirname(whorl.__file__)
+    path = [os.path.join(folder, *name.split(".")[1:-1])]
+    own, expected = Finder().find_spec(name, path), PathFinder.find_spec(name, path)
+    assert expected is not None
+    if isinstance(expected.loader, ExtensionFileLoader):
+        assert own is None  # It is left to Python.
+        return
+    assert own is not None
+    for each in ("name", "origin", "submodule_search_locations", "cached", "has_location", "parent"):
+        assert getattr(own, each) == getattr(expected, each), each
+    assert isinstance(own.loader, SourceFileLoader)
+    assert own.loader.get_filename(name) == expected.origin
+
+
+def test_other_modules_are_left_to_python(tmp_path: Path) -> None:
+    (tmp_path / "other.py").touch()
+    assert Finder().find_spec("other", [str(tmp_path)]) is None
+    assert Finder().find_spec("whorl.no_module", [str(tmp_path)]) is None
+    assert Finder().find_spec("whorl") is None
+
+
+@only_compiled
+def test_a_compiled_module_has_a_file() -> None:
+    from whorl import _compiled
+    from whorl.core.loop import loop
+
+    assert loop.__file__ == _compiled.__file__
+    assert loop.__spec__ is not None
+    assert loop.__spec__.has_location

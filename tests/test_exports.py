@@ -6,11 +6,13 @@ import importlib
 import pkgutil
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import whorl
+from tests.source_trees import Source
 
 PACKAGES = ["whorl", *(item.name for item in pkgutil.walk_packages(whorl.__path__, "whorl.") if item.ispkg)]
 
@@ -54,3 +56,54 @@ def test_the_handles_are_listed_before_their_first_use() -> None:
 def test_a_name_that_is_no_handle_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"module 'whorl\.handles' has no attribute 'Tcp'"):
         _ = whorl.handles.Tcp  # type: ignore[attr-defined]
+
+
+# The modules that a program for asyncio starts without, and the standard ones that asyncio has not imported.
+LATE = """
+whorl.aio.connections.datagram_transport whorl.aio.runners.compiled_tasks_loop whorl.aio.runners.driver
+whorl.aio.runners.guest whorl.aio.runners.many_loops whorl.aio.runners.policy whorl.aio.transports.datagram
+whorl.core.file_system_status whorl.core.metrics whorl.core.recording.task_figures whorl.fs
+whorl.handles.datagrams whorl.inspector whorl.sim whorl.substitute ctypes dataclasses termios
+""".split()
+# What these import looks at asyncio, to notice what a program replaces later.
+EARLY = "whorl.aio.interop.stock whorl.aio.loop.clock whorl.aio.loop.event_loop whorl.aio.loop.tasks".split()
+
+
+def imported_after(code: str, names: list[str]) -> list[str]:
+    """Return those of the modules that a new process has imported after this code, and asyncio had not."""
+    program = (
+        f"import asyncio, sys\nbefore = set(sys.modules)\n{code}\nprint(*sorted(set(sys.modules) - before))"
+    )
+    environment = {"PATH": "", "PYTHONPATH": ":".join(sys.path)}
+    answer = subprocess.check_output([sys.executable, "-c", program], text=True, env=environment)
+    return [name for name in names if name in answer.split()]
+
+
+@pytest.mark.parametrize("code", ["import whorl", "import whorl\nwhorl.new_event_loop().close()"])
+def test_a_program_for_asyncio_starts_without_what_it_seldom_uses(code: str) -> None:
+    assert imported_after(code, LATE) == []
+
+
+def test_modules_that_look_at_asyncio_are_imported_at_once() -> None:
+    assert imported_after("import whorl", EARLY) == EARLY
+
+
+@pytest.mark.parametrize("name", whorl.__all__)
+def test_each_name_is_there_at_its_first_use(name: str) -> None:
+    first = f"import whorl; print({name!r} in dir(whorl))"
+    code = f"{first}; from whorl import {name} as it; print(whorl.{name} is it)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == ["True", "True"]
+
+
+def test_a_name_that_is_unknown_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'whorl' has no attribute 'Looop'"):
+        _ = whorl.Looop  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"module 'whorl\.core' has no attribute 'Looop'"):
+        _ = whorl.core.Looop
+
+
+def test_names_come_late_from_where_type_checkers_look_for_them() -> None:
+    face = Source("whorl", Path(whorl.__file__))
+    for_types = {item.name for item in face.imports() if item.is_for_types}
+    late = {home if home == f"whorl.{name}" else f"{home}.{name}" for name, home in whorl._HOMES.items()}
+    assert late == for_types

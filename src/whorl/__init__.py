@@ -8,10 +8,6 @@ import typing as _typing
 from whorl import compiled_modules as _compiled_modules  # noqa: F401 - it finds the modules below
 from whorl import handles
 from whorl.aio.loop.event_loop import EventLoop
-from whorl.aio.runners.driver import Driver
-from whorl.aio.runners.guest import start_guest_run
-from whorl.aio.runners.many_loops import run_loops
-from whorl.aio.runners.policy import EventLoopPolicy, install
 from whorl.aio.runners.runner import Runner, new_event_loop, run, server_loop
 from whorl.aio.streams.reader_writer import (
     open_connection,
@@ -22,11 +18,14 @@ from whorl.aio.streams.reader_writer import (
 from whorl.core.loop.loop import COMPILED as _COMPILED
 from whorl.core.loop.loop import Loop
 from whorl.core.states import RunMode
-from whorl.substitute import as_environment_says as _as_environment_says
-from whorl.substitute import as_uvloop
 
 if _typing.TYPE_CHECKING:
     from whorl import fs, inspector
+    from whorl.aio.runners.driver import Driver
+    from whorl.aio.runners.guest import start_guest_run
+    from whorl.aio.runners.many_loops import run_loops
+    from whorl.aio.runners.policy import EventLoopPolicy, install
+    from whorl.substitute import as_uvloop
 
 __version__ = "0.1.0"
 
@@ -59,16 +58,40 @@ __all__ = [
 ]
 
 
+# The names that are imported at their first use, each with the module that has it or that it is. Whorl looks
+# at asyncio when it is imported, to notice what a program replaces later. The modules here look at nothing.
+_HOMES = {
+    "Driver": "whorl.aio.runners.driver",
+    "EventLoopPolicy": "whorl.aio.runners.policy",
+    "as_uvloop": "whorl.substitute",
+    "fs": "whorl.fs",
+    "inspector": "whorl.inspector",
+    "install": "whorl.aio.runners.policy",
+    "run_loops": "whorl.aio.runners.many_loops",
+    "start_guest_run": "whorl.aio.runners.guest",
+}
+
+
 def __getattr__(name: str) -> _typing.Any:
-    """Import `whorl.fs` and `whorl.inspector` at their first use."""
-    if name in ("fs", "inspector"):
-        import importlib
+    """Import a name at its first use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
 
-        return importlib.import_module(f"whorl.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = importlib.import_module(_HOMES[name])
+    value = globals()[name] = home if home.__name__ == f"whorl.{name}" else getattr(home, name)
+    return value
 
 
-_as_environment_says()
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted({*globals(), *__all__})
+
+
+if _os.environ.get("WHORL_AS_UVLOOP"):
+    from whorl.substitute import as_environment_says as _as_environment_says
+
+    _as_environment_says()
 if _os.environ.get("WHORL_INSPECT"):
     from whorl.inspector.inspector import start_from_environment as _start_from_environment
 

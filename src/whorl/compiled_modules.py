@@ -1,16 +1,16 @@
-"""Finds the compiled modules, which all lie in one shared object: `whorl._compiled`.
+"""Finds Whorl's modules. The compiled ones all lie in one shared object: `whorl._compiled`.
 
 Each is a module of its own for Python, with its own name and its own import. One file instead of many keeps
 their code together, so the processor needs fewer pages of it.
 
-A module that the shared object lacks is found as any other: uncompiled. Without the shared object all are.
+A module that the shared object lacks is uncompiled. Without the shared object all are.
 """
 
 from __future__ import annotations
 
+import os.path
 import sys
-from importlib.machinery import ExtensionFileLoader, ModuleSpec
-from importlib.util import spec_from_file_location
+from importlib.machinery import ExtensionFileLoader, ModuleSpec, SourceFileLoader
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -32,32 +32,53 @@ class CompiledLoader(ExtensionFileLoader):
         return module
 
 
-class CompiledFinder:
-    """Finds the modules in one shared object; it stands in `sys.meta_path`."""
+class Finder:
+    """Finds the modules below this package; it stands in `sys.meta_path`.
 
-    def __init__(self, names: str, path: str) -> None:
-        self._names = frozenset(names.split())
-        self._path = path
+    Python's own finder lists each folder first, and there are about as many folders as a start imports files.
+    """
+
+    def __init__(self, compiled: str = "", shared_object: str = "") -> None:
+        self._compiled = frozenset(compiled.split())
+        self._shared_object = shared_object
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the specification of a module in the shared object, or None."""
-        if name not in self._names:
+        """Return the specification of a module of Whorl's; None if it is not where it is expected."""
+        if name in self._compiled:
+            loader = CompiledLoader(name, self._shared_object)
+            return _located(ModuleSpec(name, loader, origin=self._shared_object))
+        if not path or not name.startswith("whorl."):
             return None
-        return spec_from_file_location(name, self._path, loader=CompiledLoader(name, self._path))
+        stem = f"{path[0]}{os.sep}{name.rpartition('.')[2]}"
+        if os.path.isfile(file := f"{stem}.py"):
+            return _located(ModuleSpec(name, SourceFileLoader(name, file), origin=file))
+        if os.path.isfile(file := f"{stem}{os.sep}__init__.py"):
+            package = ModuleSpec(name, SourceFileLoader(name, file), origin=file, is_package=True)
+            package.submodule_search_locations = [stem]
+            return _located(package)
+        return None
+
+
+def _located(spec: ModuleSpec) -> ModuleSpec:
+    """Let a module have its origin as its file; return the specification."""
+    spec.has_location = True
+    return spec
 
 
 def install() -> None:
-    """Let Python find the compiled modules, if there are any."""
+    """Let Python find the modules here before it looks elsewhere."""
     try:
         import whorl._compiled as shared_object
     except ModuleNotFoundError as error:
         if error.name != "whorl._compiled":
             raise
+        finder = Finder()
     else:
         path: Any = shared_object.__file__
-        sys.meta_path.insert(0, CompiledFinder(shared_object.NAMES, path))
+        finder = Finder(shared_object.NAMES, path)
+    sys.meta_path.insert(0, finder)
 
 
 install()

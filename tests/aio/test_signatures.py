@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import whorl
-from whorl.aio.connections.datagram_endpoint import DatagramTransport
+from whorl.aio.connections.datagram_transport import DatagramTransport
 from whorl.aio.connections.pipes import ReadPipeTransport, WritePipeTransport
 from whorl.aio.connections.server import Server
 from whorl.aio.connections.subprocesses import SubprocessTransport

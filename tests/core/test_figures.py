@@ -12,7 +12,8 @@ from tests.core.loop_fakes import ObedientClock
 from whorl.core import Histogram, Loop
 from whorl.core.figures import Figures
 from whorl.core.limits import LONG_AWAY_NS
-from whorl.core.metrics import AWAY, KINDS, PLACES, SLEPT, _upper_bound
+from whorl.core.metrics import _upper_bound
+from whorl.core.states import AWAY, KINDS, PLACES, SLEPT
 
 
 def histogram_of(*numbers: int) -> Histogram:

@@ -25,7 +25,8 @@ import whorl
 from tests.core.loop_fakes import in_child
 from tests.inspector.conftest import StallsSeen
 from whorl.core import Histogram
-from whorl.core.metrics import PLACES, _upper_bound
+from whorl.core.metrics import _upper_bound
+from whorl.core.states import PLACES
 from whorl.inspector import Inspector, observed
 from whorl.inspector.opentelemetry import PREFIX as OTEL
 from whorl.inspector.opentelemetry import Instrumentation, instrument

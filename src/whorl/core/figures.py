@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from whorl.core.limits import LONG_AWAY_NS, TURNS_BEFORE_HISTOGRAMS
-from whorl.core.metrics import AWAY, BATCH, KINDS, PLACES
+from whorl.core.states import AWAY, BATCH, KINDS, PLACES
 
 try:
     import cython

@@ -1,19 +1,10 @@
-"""The counters and histograms of a loop since it was made."""
+"""The counters and histograms of a loop since it was made, as they are shown."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-# The numbers of the histograms, in the order of `LoopHistograms`.
-AWAY = 0
-LATE = 1
-SLEPT = 2
-BATCH = 3
-CALLBACK = 4
-KINDS = 5
-
-#: The number of buckets of a histogram. The last one has no upper bound.
-PLACES = 592
+from whorl.core.states import PLACES
 
 
 class LoopMetrics(NamedTuple):

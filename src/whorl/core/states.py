@@ -1,4 +1,4 @@
-"""The enums of the machine, and what `call_soon` has to do."""
+"""The enums of the machine, what `call_soon` has to do, and the numbers of the histograms."""
 
 from __future__ import annotations
 
@@ -45,3 +45,14 @@ class HandleState(enum.IntEnum):
 NONE_POSTED: Final = 0
 SOMETHING: Final = 1
 RECORDED: Final = 2
+
+# The numbers of the histograms, in the order of `LoopHistograms`.
+AWAY: Final = 0
+LATE: Final = 1
+SLEPT: Final = 2
+BATCH: Final = 3
+CALLBACK: Final = 4
+KINDS: Final = 5
+
+#: The number of buckets of a histogram. The last one has no upper bound.
+PLACES: Final = 592

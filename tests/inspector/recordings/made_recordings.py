@@ -6,8 +6,8 @@ import json
 import struct
 from typing import Any
 
-from whorl.core.metrics import PLACES
 from whorl.core.recording import layout
+from whorl.core.states import PLACES
 from whorl.inspector.recordings.recording import COUNTERS, Recording
 
 MS = 1_000_000

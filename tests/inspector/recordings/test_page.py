@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from tests.inspector.recordings.made_recordings import MS, UGLY, Made, served
-from whorl.core import metrics
+from whorl.core import states
 from whorl.core.recording import layout
 from whorl.inspector.recordings import page as page_
 from whorl.inspector.recordings.over_time import COLUMNS, OverTime
@@ -66,7 +66,7 @@ def test_page_says_first_what_it_is_and_what_is_wrong() -> None:
 
 
 def test_parts_come_in_the_order_of_questions() -> None:
-    made = served().histogram(metrics.AWAY, {200: 9}, 1 << 20)
+    made = served().histogram(states.AWAY, {200: 9}, 1 << 20)
     titles = [title for title in Page(made).titles if title.strip()]
     expected = ["Over time", "2 stalls", "How long things take", "Callbacks and coroutines", "Tasks"]
     assert [title for title in titles if title in expected] == expected
@@ -144,7 +144,7 @@ def test_verdict_of_a_stuck_loop_comes_first() -> None:
 
 def test_verdict_warns_of_a_busy_loop_a_late_timer_and_the_collector() -> None:
     made = Made().loop().event(layout.UTILIZATION, 0).event(layout.UTILIZATION, 100 * MS, number=950)
-    made.event(layout.COLLECTED, 0, 20 * MS).histogram(metrics.LATE, {400: 3}, 80 * MS)
+    made.event(layout.COLLECTED, 0, 20 * MS).histogram(states.LATE, {400: 3}, 80 * MS)
     assert [text for kind, text in verdict(made) if kind == "warn"] == [
         "It was busy for 95 % of the time, and has no reserve.",
         "One timer in a hundred was late by 80 ms or more.",

@@ -19,7 +19,7 @@ from tests.core.recording.test_recorder import MS, Recorded, spin
 from whorl.aio.futures import task as own
 from whorl.core.recording import layout
 from whorl.core.recording.loop_recorder import LoopRecorder
-from whorl.core.recording.task_table import EndedTasks
+from whorl.core.recording.task_figures import EndedTasks
 from whorl.inspector.tables.task_kinds import know_all_tasks
 from whorl.inspector.tables.tasks import tasks as table_of
 

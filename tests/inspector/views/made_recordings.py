@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from whorl.core.metrics import KINDS, PLACES
 from whorl.core.recording import layout
+from whorl.core.states import KINDS, PLACES
 from whorl.inspector.asking import directory
 from whorl.inspector.recordings.recording import COUNTERS
 

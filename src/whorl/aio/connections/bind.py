@@ -10,7 +10,7 @@ import stat
 import sys
 from asyncio.log import logger
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from whorl.aio.connections.connect import bind_error
 from whorl.aio.connections.resolver import AddressInfo, resolve_or_raise
@@ -45,12 +45,13 @@ async def bind_hosts(
     return _bind_all(loop, infos, options)
 
 
-class Options(NamedTuple):
+class Options:
     """The socket options that a caller may choose."""
 
-    reuse_address: bool
-    reuse_port: bool
-    keep_alive: bool
+    def __init__(self, reuse_address: bool, reuse_port: bool, keep_alive: bool) -> None:
+        self.reuse_address = reuse_address
+        self.reuse_port = reuse_port
+        self.keep_alive = keep_alive
 
 
 async def _resolve_hosts(loop: AnyLoop, host: Any, port: Any, family: int, flags: int) -> list[AddressInfo]:

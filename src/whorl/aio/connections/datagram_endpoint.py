@@ -1,24 +1,18 @@
-"""Datagram endpoints: UDP, UNIX and other messages; how they are made, and their public class."""
+"""Datagram endpoints: UDP, UNIX and other messages; how they are made."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 import sys
-import warnings
 from asyncio.log import logger
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from whorl.aio.connections.bind import remove_stale, set_reuse_port
 from whorl.aio.connections.resolver import resolve_or_raise
 from whorl.aio.sockets.watch import ensure_no_transport
-from whorl.aio.transports.byte_transport import InheritedMethod
-from whorl.aio.transports.datagram import DatagramEndpoint
-from whorl.aio.transports.private_attributes import DatagramPrivateAttributes
-from whorl.aio.transports.public import bind_compiled_methods, transport_repr, with_asyncio_name
 from whorl.core.kernel.errors import check_result, os_error
-from whorl.core.states import Event
 
 if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop
@@ -29,63 +23,36 @@ if TYPE_CHECKING:
 _ONLY_DATAGRAM_SOCKETS = sys.version_info < (3, 13)
 
 
-class _BothTransports(asyncio.Transport, asyncio.DatagramTransport):
-    """The class of asyncio's datagram transport, for `isinstance`."""
-
-
-@bind_compiled_methods
-@with_asyncio_name("_SelectorDatagramTransport")
-class DatagramTransport(DatagramEndpoint, DatagramPrivateAttributes):
-    """A datagram endpoint; plain Python, so that methods can be replaced on an instance.
-
-    It has the methods of a transport that writes a stream, as asyncio's has. They raise NotImplementedError.
-    """
-
-    max_size = 256 * 1024  # asyncio's name for the size of the longest datagram that is received whole
-    _header_size = 8
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        return _BothTransports
-
-    if not TYPE_CHECKING:
-        get_extra_info = InheritedMethod(DatagramEndpoint.get_extra_info)
-        write = asyncio.Transport.write
-        writelines = asyncio.Transport.writelines
-        write_eof = asyncio.Transport.write_eof
-        can_write_eof = asyncio.Transport.can_write_eof
-
-    def __repr__(self) -> str:
-        is_read, is_written = self._interest & Event.READABLE, self._interest & Event.WRITABLE
-        return transport_repr(self, bool(is_read), bool(is_written))
-
-    def __del__(self, _warn: Any = warnings.warn) -> None:
-        if getattr(self, "_sock", None) is not None:  # There is none if its loop refused it.
-            try:
-                _warn(f"unclosed transport {self!r}", ResourceWarning, source=self)
-            finally:
-                self._close_now()
-
-
-class _EndpointOptions(NamedTuple):
+class _EndpointOptions:
     """The caller's options for an endpoint, in the order in which errors show them."""
 
-    local_addr: Any
-    remote_addr: Any
-    family: int
-    proto: int
-    flags: int
-    reuse_port: bool | None
-    allow_broadcast: bool | None
+    def __init__(
+        self,
+        local_addr: Any,
+        remote_addr: Any,
+        family: int,
+        proto: int,
+        flags: int,
+        reuse_port: bool | None,
+        allow_broadcast: bool | None,
+    ) -> None:
+        self.local_addr = local_addr
+        self.remote_addr = remote_addr
+        self.family = family
+        self.proto = proto
+        self.flags = flags
+        self.reuse_port = reuse_port
+        self.allow_broadcast = allow_broadcast
 
 
-class _Attempt(NamedTuple):
+class _Attempt:
     """One way to make an endpoint."""
 
-    family: int
-    protocol: int
-    local: Any
-    remote: Any
+    def __init__(self, family: int, protocol: int, local: Any, remote: Any) -> None:
+        self.family = family
+        self.protocol = protocol
+        self.local = local
+        self.remote = remote
 
 
 async def create_datagram_endpoint(
@@ -153,6 +120,8 @@ def make_datagram_transport(
     extra: dict[str, Any] | None = None,
 ) -> asyncio.DatagramTransport:
     """Return a transport over a datagram socket; `waiter` is done after `connection_made`."""
+    from whorl.aio.connections.datagram_transport import DatagramTransport
+
     ensure_no_transport(loop, sock)
     transport: Any = DatagramTransport(loop, sock, protocol, address, waiter, extra)
     return transport  # type: ignore[no-any-return]
@@ -178,8 +147,8 @@ def _check_socket(sock: Any, options: _EndpointOptions) -> None:
             raise ValueError(f"A UDP Socket was expected, got {sock!r}")
     elif sock.type == socket.SOCK_STREAM:
         raise ValueError(f"A datagram socket was expected, got {sock!r}")
-    if any(options):
-        problems = ", ".join(f"{name}={value}" for name, value in options._asdict().items() if value)
+    problems = ", ".join(f"{name}={value}" for name, value in vars(options).items() if value)
+    if problems:
         raise ValueError(
             f"socket modifier keyword arguments can not be used when sock is specified. ({problems})"
         )

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 from whorl.aio.files.await_request import await_call, await_operation, next_turn, running_loop
-from whorl.core.kernel.files import FileSystemStatus
+from whorl.core.file_system_status import FileSystemStatus
 from whorl.handles import fs
 from whorl.handles.fs.directories import DirentType
 from whorl.handles.fs.request import Operation, Path, path_of

@@ -9,11 +9,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from whorl.aio.loop.event_loop import EventLoop
-from whorl.aio.runners.compiled_tasks_loop import CompiledTasksEventLoop
 
 Result = TypeVar("Result")
 
-KINDS_OF_TASKS: dict[str, type[EventLoop]] = {"cpython": EventLoop, "compiled": CompiledTasksEventLoop}
+KINDS_OF_TASKS = ("compiled", "cpython")
 
 
 def new_event_loop(*, tasks: str = "cpython", **options: Any) -> EventLoop:
@@ -22,8 +21,12 @@ def new_event_loop(*, tasks: str = "cpython", **options: Any) -> EventLoop:
     `tasks` is "cpython", or "compiled" for Whorl's futures and tasks, which switch faster.
     """
     if tasks not in KINDS_OF_TASKS:
-        raise ValueError(f"tasks must be one of {sorted(KINDS_OF_TASKS)}, not {tasks!r}")
-    return KINDS_OF_TASKS[tasks](**options)
+        raise ValueError(f"tasks must be one of {list(KINDS_OF_TASKS)}, not {tasks!r}")
+    if tasks == "compiled":
+        from whorl.aio.runners.compiled_tasks_loop import CompiledTasksEventLoop
+
+        return CompiledTasksEventLoop(**options)
+    return EventLoop(**options)
 
 
 def server_loop(*, tasks: str = "cpython", **options: Any) -> EventLoop:

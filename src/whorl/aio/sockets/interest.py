@@ -19,13 +19,13 @@ from __future__ import annotations
 from whorl.aio.sockets.states import EDGE, IDLE, Kind, Waiting
 from whorl.core.states import Event
 
-SHARED = int(Kind.SHARED)
-DATAGRAMS = int(Kind.DATAGRAMS)
-REMOTE_STREAM = int(Kind.REMOTE_STREAM)
-CALLBACKS = int(Waiting.READER | Waiting.WRITER)
-READS = int(Waiting.READER | Waiting.RECEIVER)
-WRITES = int(Waiting.WRITER | Waiting.SENDER)
-SENDER = int(Waiting.SENDER)
+SHARED = Kind.SHARED
+DATAGRAMS = Kind.DATAGRAMS
+REMOTE_STREAM = Kind.REMOTE_STREAM
+CALLBACKS = Waiting.READER | Waiting.WRITER
+READS = Waiting.READER | Waiting.RECEIVER
+WRITES = Waiting.WRITER | Waiting.SENDER
+SENDER = Waiting.SENDER
 READABLE = int(Event.READABLE)
 WRITABLE = int(Event.WRITABLE)
 READABLE_EDGES = EDGE | int(Event.READABLE | Event.DISCONNECT | Event.PRIORITIZED)

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import enum
+from typing import Final
 
 
-class Kind(enum.IntEnum):
+class Kind:
     """The kind of descriptor that is watched."""
 
-    SHARED = 0
+    SHARED: Final = 0
     """A number, or a descriptor that several socket objects share: its owner may close it unseen."""
-    DATAGRAMS = 1
+    DATAGRAMS: Final = 1
     """A socket object that is no stream."""
-    LOCAL_STREAM = 2
+    LOCAL_STREAM: Final = 2
     """A stream socket object on this machine (AF_UNIX)."""
-    REMOTE_STREAM = 3
+    REMOTE_STREAM: Final = 3
     """Any other stream socket object."""
 
 
-class Waiting(enum.IntFlag):
+class Waiting:
     """The code that waits for a descriptor."""
 
-    READER = 1
-    WRITER = 2
-    RECEIVER = 4
-    SENDER = 8
+    READER: Final = 1
+    WRITER: Final = 2
+    RECEIVER: Final = 4
+    SENDER: Final = 8
 
 
 #: Bits beside those of `Event`: watched edge-triggered; no callback is set and no task waits.

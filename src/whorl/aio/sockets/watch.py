@@ -72,12 +72,12 @@ EINTR = -errno.EINTR
 WAIT = 0
 OVER = 1
 AGAIN = 2
-SHARED = int(Kind.SHARED)
-LOCAL_STREAM = int(Kind.LOCAL_STREAM)
-READER = int(Waiting.READER)
-WRITER = int(Waiting.WRITER)
-RECEIVER = int(Waiting.RECEIVER)
-SENDER = int(Waiting.SENDER)
+SHARED = Kind.SHARED
+LOCAL_STREAM = Kind.LOCAL_STREAM
+READER = Waiting.READER
+WRITER = Waiting.WRITER
+RECEIVER = Waiting.RECEIVER
+SENDER = Waiting.SENDER
 DRAINED = 1  # all data was received, and no event came since
 HUNG_UP = 2  # the peer will write no more, so that no event may come
 URGENT = 4  # there is urgent data, at which a receive ends before it has all
@@ -109,8 +109,8 @@ def has_plain_methods() -> bool:
 def kind_of(sock: socket.socket) -> int:
     """Return the `Kind` of a socket object."""
     if sock.type != socket.SOCK_STREAM:
-        return int(Kind.DATAGRAMS)
-    return int(Kind.LOCAL_STREAM if sock.family == socket.AF_UNIX else Kind.REMOTE_STREAM)
+        return Kind.DATAGRAMS
+    return Kind.LOCAL_STREAM if sock.family == socket.AF_UNIX else Kind.REMOTE_STREAM
 
 
 class SocketWait(ReusableFuture):

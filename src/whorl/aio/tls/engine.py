@@ -36,9 +36,9 @@ try:
 except ImportError:
     from whorl.core import cython_shim as cython
 
-OPEN = int(TLSState.OPEN)
-FLUSHING = int(TLSState.FLUSHING)
-CLOSED = int(TLSState.CLOSED)
+OPEN = TLSState.OPEN
+FLUSHING = TLSState.FLUSHING
+CLOSED = TLSState.CLOSED
 
 #: The type of the object that reads records for an `ssl.SSLObject` of Python's class.
 NATIVE: Any = None if ssl is None else ssl._ssl._SSLSocket  # type: ignore[attr-defined]

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-import enum
+from typing import Final
 
 #: The most plaintext one record holds: a read into a buffer of this size takes the whole record.
 RECORD_SIZE = 16 * 1024
 
 
-class TLSState(enum.IntEnum):
+class TLSState:
     """The states of a TLS connection; `tls.engine` draws the transitions."""
 
-    CONNECTING = 0  #: the transport underneath is not known yet
-    HANDSHAKE = 1  #: both sides agree on keys
-    OPEN = 2  #: data goes both ways
-    FLUSHING = 3  #: no new data is accepted; data that was written or received before is still delivered
-    SHUTDOWN = 4  #: close_notify was sent, and the peer's has not come
-    CLOSED = 5  #: the transport underneath does the rest
+    CONNECTING: Final = 0  #: the transport underneath is not known yet
+    HANDSHAKE: Final = 1  #: both sides agree on keys
+    OPEN: Final = 2  #: data goes both ways
+    FLUSHING: Final = (
+        3  #: no new data is accepted; data that was written or received before is still delivered
+    )
+    SHUTDOWN: Final = 4  #: close_notify was sent, and the peer's has not come
+    CLOSED: Final = 5  #: the transport underneath does the rest
 
 
-class AppProtocolState(enum.IntEnum):
+#: The names of these states, in their order.
+STATE_NAMES: Final = ("connecting", "handshake", "open", "flushing", "shutdown", "closed")
+
+
+class AppProtocolState:
     """The last of the calls that a protocol gets once."""
 
-    INIT = 0
-    CON_MADE = 1  #: connection_made
-    EOF = 2  #: eof_received
-    CON_LOST = 3  #: connection_lost stands in the ready queue, or was called
+    INIT: Final = 0
+    CON_MADE: Final = 1  #: connection_made
+    EOF: Final = 2  #: eof_received
+    CON_LOST: Final = 3  #: connection_lost stands in the ready queue, or was called

@@ -11,17 +11,17 @@ from typing import Any
 
 from whorl.aio.interop.class_snapshot import ClassSnapshot
 from whorl.aio.tls.records import AGAIN
-from whorl.aio.tls.states import RECORD_SIZE, TLSState
+from whorl.aio.tls.states import RECORD_SIZE, STATE_NAMES, TLSState
 
 try:
     import ssl
 except ImportError:  # A Python may be built without the `ssl` module.
     ssl = None  # type: ignore[assignment]
 
-CONNECTING = int(TLSState.CONNECTING)
-OPEN = int(TLSState.OPEN)
-FLUSHING = int(TLSState.FLUSHING)
-CLOSED = int(TLSState.CLOSED)
+CONNECTING = TLSState.CONNECTING
+OPEN = TLSState.OPEN
+FLUSHING = TLSState.FLUSHING
+CLOSED = TLSState.CLOSED
 
 #: The number of bytes that are encrypted before the transport underneath gets them.
 WRITE_BATCH = 128 * 1024
@@ -78,7 +78,7 @@ class TLSWritePath:
     def _set_state(self, state: int) -> None:
         """Change the state, in the only way; raise RuntimeError for a change that does not exist."""
         if state != self._state + 1 and state != CLOSED:
-            raise RuntimeError(f"no way from {TLSState(self._state)!r} to {TLSState(state)!r}")
+            raise RuntimeError(f"no way from {STATE_NAMES[self._state]} to {STATE_NAMES[state]}")
         self._state = state
 
     def _refuse_entry(self) -> None:

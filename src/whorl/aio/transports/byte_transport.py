@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 HANDLE_OPEN = int(HandleState.OPEN)
 READABLE = int(Event.READABLE)
-OPEN = int(TransportState.OPEN)
-LOST = int(TransportState.LOST)
-CLOSED = int(TransportState.CLOSED)
+OPEN = TransportState.OPEN
+LOST = TransportState.LOST
+CLOSED = TransportState.CLOSED
 LOW_WATER = HIGH_WATER // 4
 
 if not cython.compiled:

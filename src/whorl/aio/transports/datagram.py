@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from whorl.handles.datagrams.engine import Queued
 
 HANDLE_OPEN = int(HandleState.OPEN)
-OPEN = int(TransportState.OPEN)
-CLOSING = int(TransportState.CLOSING)
-LOST = int(TransportState.LOST)
-CLOSED = int(TransportState.CLOSED)
+OPEN = TransportState.OPEN
+CLOSING = TransportState.CLOSING
+LOST = TransportState.LOST
+CLOSED = TransportState.CLOSED
 EAGAIN = -errno.EAGAIN
 EINTR = -errno.EINTR
 

@@ -23,9 +23,9 @@ from whorl.handles.streams.engine import Stream
 if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop
 
-OPEN = int(TransportState.OPEN)
-CLOSING = int(TransportState.CLOSING)
-LOST = int(TransportState.LOST)
+OPEN = TransportState.OPEN
+CLOSING = TransportState.CLOSING
+LOST = TransportState.LOST
 READABLE = int(Event.READABLE)
 WRITABLE = int(Event.WRITABLE)
 DISCONNECT = int(Event.DISCONNECT)

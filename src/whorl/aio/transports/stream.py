@@ -67,9 +67,9 @@ if not cython.compiled:
 
 
 NO_ARGUMENTS: tuple[()] = ()
-OPEN = int(TransportState.OPEN)
-CLOSING = int(TransportState.CLOSING)
-LOST = int(TransportState.LOST)
+OPEN = TransportState.OPEN
+CLOSING = TransportState.CLOSING
+LOST = TransportState.LOST
 AF_UNIX = int(socket.AF_UNIX)
 
 GET_BUFFER: Any = TLSEngine.get_buffer

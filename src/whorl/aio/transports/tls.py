@@ -10,7 +10,7 @@ import warnings
 from asyncio import constants, sslproto
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.tls.states import TLSState
+from whorl.aio.tls.states import STATE_NAMES
 from whorl.aio.transports.public import bind_compiled_methods, with_asyncio_name
 from whorl.aio.transports.tls_lifecycle import TLSLifecycle
 from whorl.aio.transports.tls_stream import TLSStream
@@ -98,4 +98,4 @@ class TLSProtocol(TLSLifecycle, asyncio.BufferedProtocol):
 
     def describe(self) -> str:
         """Return a representation with the state and the transport underneath."""
-        return f"{TLSState(self._state).name.lower()} over {self._transport!r}"
+        return f"{STATE_NAMES[self._state]} over {self._transport!r}"

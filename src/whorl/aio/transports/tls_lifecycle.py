@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop
     from whorl.core.timers.timed_callback import TimedCallback
 
-CONNECTING = int(TLSState.CONNECTING)
-HANDSHAKE = int(TLSState.HANDSHAKE)
-OPEN = int(TLSState.OPEN)
-FLUSHING = int(TLSState.FLUSHING)
-SHUTDOWN = int(TLSState.SHUTDOWN)
-CLOSED = int(TLSState.CLOSED)
-INIT = int(AppProtocolState.INIT)
-CON_MADE = int(AppProtocolState.CON_MADE)
-EOF = int(AppProtocolState.EOF)
-CON_LOST = int(AppProtocolState.CON_LOST)
+CONNECTING = TLSState.CONNECTING
+HANDSHAKE = TLSState.HANDSHAKE
+OPEN = TLSState.OPEN
+FLUSHING = TLSState.FLUSHING
+SHUTDOWN = TLSState.SHUTDOWN
+CLOSED = TLSState.CLOSED
+INIT = AppProtocolState.INIT
+CON_MADE = AppProtocolState.CON_MADE
+EOF = AppProtocolState.EOF
+CON_LOST = AppProtocolState.CON_LOST
 
 
 class TLSLifecycle(TLSEngine):

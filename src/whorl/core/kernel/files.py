@@ -15,7 +15,7 @@ import itertools
 import os
 import select
 import stat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from whorl.core.kernel.datagrams import DatagramCalls
 from whorl.core.kernel.errors import negative_errno
@@ -27,6 +27,8 @@ except ImportError:
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from whorl.core.file_system_status import FileSystemStatus
 
     Path = str | bytes
     Views = list[memoryview]
@@ -93,19 +95,6 @@ if not cython.compiled:
         if error.errno == errno.ENOSYS:
             calls._reads_now = False
         return -errno.EAGAIN
-
-
-class FileSystemStatus(NamedTuple):
-    """The figures of a file system (man 2 statfs; libuv: ``uv_statfs_t``). Sizes are in blocks."""
-
-    type: int  #: its kind, a magic number
-    bsize: int  #: the size of a block, in bytes
-    blocks: int
-    bfree: int
-    bavail: int  #: free for those who have no privileges
-    files: int  #: inodes
-    ffree: int
-    frsize: int  #: the size of a fragment, in bytes
 
 
 def _libc() -> Any:
@@ -247,6 +236,8 @@ class FileCalls(DatagramCalls):
 
     def file_system(self, path: Path) -> FileSystemStatus | int:
         """Return the figures of the file system (man 2 statfs)."""
+        from whorl.core.file_system_status import FileSystemStatus
+
         found = _libc().file_system("statfs", os.fsencode(path))
         if type(found) is int:
             return found

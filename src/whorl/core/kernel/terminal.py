@@ -5,13 +5,10 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-import termios
 from typing import Any
 
 from whorl.core.kernel.errors import negative_errno
 from whorl.core.kernel.fd_passing import FdPassingCalls
-
-_TIOCGPTN = getattr(termios, "TIOCGPTN", 0x80045430)
 
 
 class TerminalCalls(FdPassingCalls):
@@ -19,9 +16,11 @@ class TerminalCalls(FdPassingCalls):
 
     def is_terminal_master(self, fd: int) -> bool:
         """Return whether a descriptor is the other side of a pseudoterminal (man 4 tty_ioctl, TIOCGPTN)."""
+        import termios
+
         is_one = True
         try:
-            fcntl.ioctl(fd, _TIOCGPTN, bytes(4))
+            fcntl.ioctl(fd, getattr(termios, "TIOCGPTN", 0x80045430), bytes(4))
         except OSError:
             is_one = False
         return is_one
@@ -36,6 +35,8 @@ class TerminalCalls(FdPassingCalls):
 
     def terminal_settings(self, fd: int) -> list[Any] | int:
         """Return the settings of a terminal, as `termios.tcgetattr` gives them."""
+        import termios
+
         try:
             answer: list[Any] | int = termios.tcgetattr(fd)
         except termios.error as error:
@@ -44,6 +45,8 @@ class TerminalCalls(FdPassingCalls):
 
     def set_terminal(self, fd: int, settings: list[Any], *, drain: bool) -> int:
         """Change the settings of a terminal; if `drain`, once all written data has gone out."""
+        import termios
+
         code = 0
         try:
             termios.tcsetattr(fd, termios.TCSADRAIN if drain else termios.TCSANOW, settings)
@@ -53,6 +56,8 @@ class TerminalCalls(FdPassingCalls):
 
     def terminal_size(self, fd: int) -> tuple[int, int] | int:
         """Return the columns and rows of a terminal (man 4 tty_ioctl, TIOCGWINSZ)."""
+        import termios
+
         try:
             rows, columns, _, _ = struct.unpack("HHHH", fcntl.ioctl(fd, termios.TIOCGWINSZ, bytes(8)))
         except OSError as error:

@@ -11,10 +11,9 @@ from whorl.core.kernel.kernel import Kernel
 from whorl.core.limits import CALLBACK_FREELIST_SIZE, ENTRIES_AHEAD
 from whorl.core.loop.state import LoopState
 from whorl.core.loop.write_coalescer import WriteCoalescer
-from whorl.core.metrics import BATCH, CALLBACK
 from whorl.core.process.host import Host
 from whorl.core.recording.layout import HANDLE_CLOSED, PUBLISHED_NS
-from whorl.core.states import NONE_POSTED, RECORDED, SOMETHING
+from whorl.core.states import BATCH, CALLBACK, NONE_POSTED, RECORDED, SOMETHING
 
 try:
     import cython

@@ -25,9 +25,8 @@ from whorl.core.limits import (
     WOKEN_BY_THREAD,
 )
 from whorl.core.loop.lifecycle import LoopLifecycle
-from whorl.core.metrics import SLEPT
 from whorl.core.process.host import Host
-from whorl.core.states import SOMETHING, RunMode
+from whorl.core.states import SLEPT, SOMETHING, RunMode
 from whorl.core.timers.timed_callback import TimedCallback, new_timer, new_timer_after
 
 try:

@@ -10,20 +10,9 @@ from whorl.core.callback import AbstractLoop, Callback, Runnable, current_thread
 from whorl.core.handle import Handle
 from whorl.core.kernel.kernel import Kernel
 from whorl.core.limits import LONGEST_POLL_NS, NEVER_NS, SAMPLED_TURNS
-from whorl.core.metrics import (
-    AWAY,
-    BATCH,
-    CALLBACK,
-    LATE,
-    SLEPT,
-    Histogram,
-    LoopHistograms,
-    LoopMetrics,
-    LoopUtilization,
-)
 from whorl.core.process.host import Host
 from whorl.core.recording.layout import HANDLE_OPENED
-from whorl.core.states import NONE_POSTED, SOMETHING
+from whorl.core.states import AWAY, BATCH, CALLBACK, LATE, NONE_POSTED, SLEPT, SOMETHING
 from whorl.core.timers.heap import TimerHeap
 from whorl.core.timers.timed_callback import TimedCallback, deadline_of
 
@@ -33,6 +22,7 @@ except ImportError:
     from whorl.core import cython_shim as cython
 
 if TYPE_CHECKING:
+    from whorl.core.metrics import LoopHistograms, LoopMetrics, LoopUtilization
     from whorl.core.probe import Probe
     from whorl.core.recording.loop_recorder import LoopRecorder
 
@@ -398,6 +388,8 @@ class LoopState(AbstractLoop):
 
     def metrics(self) -> LoopMetrics:
         """Return the loop's counters; any thread may call this."""
+        from whorl.core.metrics import LoopMetrics
+
         totals = self._figures.totals()
         begun = totals["jobs_begun"]
         return LoopMetrics(
@@ -442,6 +434,8 @@ class LoopState(AbstractLoop):
 
         A loop keeps them from its first sleep on, or from its 64th turn on.
         """
+        from whorl.core.metrics import Histogram, LoopHistograms
+
         figures = self._figures
         total, most, counts = figures.histogram(BATCH)
         if has_histograms(figures):
@@ -461,6 +455,8 @@ class LoopState(AbstractLoop):
 
         Source: Node's ``performance.eventLoopUtilization``.
         """
+        from whorl.core.metrics import LoopUtilization
+
         began, asleep = self._run_began, self._sleep_began
         now = self._kernel.now()  # after these, which another thread may be changing
         ran = self._ran_ns + (now - began if began else 0)

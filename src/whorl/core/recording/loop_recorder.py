@@ -16,7 +16,7 @@ import threading
 import weakref
 from typing import Any
 
-from whorl.core import metrics
+from whorl.core import states
 from whorl.core.callback import Callback, Runnable
 from whorl.core.recording import layout
 from whorl.core.recording.recorder import Recorder
@@ -54,7 +54,7 @@ SLEEP_BEGAN = _FIELDS.index("sleep_began_ns")
 CALL_NAME = _FIELDS.index("call_name")
 CLOSED = 2
 
-CALLBACK_TIMES = metrics.CALLBACK
+CALLBACK_TIMES = states.CALLBACK
 
 TURN = layout.TURN
 POLL = layout.POLL

@@ -7,7 +7,7 @@ address that is used again is noticed. Tasks that died unseen are swept when the
 from __future__ import annotations
 
 import weakref
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from whorl.core.recording import layout
 
@@ -16,35 +16,8 @@ try:
 except ImportError:
     from whorl.core import cython_shim as cython
 
-
-class TaskTimes(NamedTuple):
-    """The times of a task, in nanoseconds. Together `busy_ns`, `scheduled_ns` and `idle_ns` are its life."""
-
-    number: int  #: the number of the task in the recording
-    steps: int
-    busy_ns: int  #: in its steps
-    scheduled_ns: int  #: in the queue of the loop
-    idle_ns: int  #: the rest: it waited for something else
-    longest_ns: int  #: its longest step
-    wakes: int
-    self_wakes: int  #: those by itself, such as `sleep(0)`
-    made_ns: int  #: since when it is watched; as a rule, when it was made
-
-
-class EndedTasks(NamedTuple):
-    """The figures of the ended tasks of one coroutine function. Durations are nanoseconds."""
-
-    coroutine: str
-    tasks: int
-    cancelled: int
-    failed: int
-    steps: int
-    busy_ns: int
-    scheduled_ns: int
-    idle_ns: int
-    longest_ns: int
-    wakes: int
-    self_wakes: int
+if TYPE_CHECKING:
+    from whorl.core.recording.task_figures import EndedTasks
 
 
 if not cython.compiled:
@@ -180,6 +153,8 @@ class EndedRow:
 
     def shown(self) -> EndedTasks:
         """Return the row."""
+        from whorl.core.recording.task_figures import EndedTasks
+
         return EndedTasks(
             self._coroutine,
             self._tasks,

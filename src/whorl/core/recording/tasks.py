@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import Callback, GuardedCallback, Runnable
 from whorl.core.recording import layout
 from whorl.core.recording.names import CallbackNames
 from whorl.core.recording.recorder import Recorder
 from whorl.core.recording.steps import TaskKind
-from whorl.core.recording.task_table import EndedRow, EndedTasks, TaskTable, TaskTimes
+from whorl.core.recording.task_table import EndedRow, TaskTable
 
 try:
     import cython
 except ImportError:
     from whorl.core import cython_shim as cython
+
+if TYPE_CHECKING:
+    from whorl.core.recording.task_figures import EndedTasks, TaskTimes
 
 if not cython.compiled:
     from whorl.core.callback import call_with_one, thread_ident
@@ -119,6 +122,8 @@ class LoopTasks(CallbackNames):
 
         Without the GIL, the loop may free the record at any time. So other threads get None there.
         """
+        from whorl.core.recording.task_figures import TaskTimes
+
         if not self._is_open or (not HAS_GIL and self._thread != thread_ident()):
             return None
         record = find(self._table, task)

@@ -29,7 +29,7 @@ from whorl.core.limits import (
     SWEEP_FRACTION,
     SWEEP_MIN_CANCELLED,
 )
-from whorl.core.metrics import LATE
+from whorl.core.states import LATE
 from whorl.core.timers.timed_callback import TimedCallback
 
 try:

@@ -7,7 +7,7 @@ and returns the result or raises OSError.
 
 from __future__ import annotations
 
-from whorl.core.kernel.files import FileSystemStatus
+from whorl.core.file_system_status import FileSystemStatus
 from whorl.handles.fs.copy import COPYFILE_EXCL, COPYFILE_FICLONE, COPYFILE_FICLONE_FORCE
 from whorl.handles.fs.directories import Dir, Dirent, DirentType, closedir, opendir, readdir, scandir
 from whorl.handles.fs.files import (

@@ -7,7 +7,7 @@ import functools
 import os
 from typing import TYPE_CHECKING, Any, overload
 
-from whorl.core.kernel.files import FileSystemStatus
+from whorl.core.file_system_status import FileSystemStatus
 from whorl.core.limits import TEMPORARY_NAMES
 from whorl.handles.fs.copy import copy_file
 from whorl.handles.fs.request import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncio import Handle, TimerHandle
 
 from whorl import EventLoop as Loop
-from whorl.aio.connections.datagram_endpoint import DatagramTransport as UDPTransport
+from whorl.aio.connections.datagram_transport import DatagramTransport as UDPTransport
 from whorl.aio.connections.server import Server
 from whorl.aio.transports.public import SocketTransport as TCPTransport
 from whorl.aio.transports.public import SocketTransport as UnixTransport

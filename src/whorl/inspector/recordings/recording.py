@@ -8,8 +8,9 @@ import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from whorl.core.metrics import KINDS, PLACES, Histogram, LoopHistograms
+from whorl.core.metrics import Histogram, LoopHistograms
 from whorl.core.recording import layout
+from whorl.core.states import KINDS, PLACES
 
 COUNTERS = (
     *("bytes_in", "bytes_out", "reads", "writes", "timers_fired", "accepts"),

@@ -6,7 +6,8 @@ import bisect
 import itertools
 from typing import NamedTuple
 
-from whorl.core.metrics import PLACES, Histogram, _upper_bound
+from whorl.core.metrics import Histogram, _upper_bound
+from whorl.core.states import PLACES
 
 
 class Figure(NamedTuple):

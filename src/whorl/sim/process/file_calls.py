@@ -8,7 +8,8 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.kernel.files import TIME_NOW, TIME_OMIT, FileSystemStatus
+from whorl.core.file_system_status import FileSystemStatus
+from whorl.core.kernel.files import TIME_NOW, TIME_OMIT
 from whorl.core.kernel.kernel import Kernel
 from whorl.sim.errors import RealDescriptor
 from whorl.sim.files.disk import Disk, Place

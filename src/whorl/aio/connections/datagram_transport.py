@@ -1,0 +1,51 @@
+"""The public class of datagram endpoints."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from whorl.aio.transports.byte_transport import InheritedMethod
+from whorl.aio.transports.datagram import DatagramEndpoint
+from whorl.aio.transports.private_attributes import DatagramPrivateAttributes
+from whorl.aio.transports.public import bind_compiled_methods, transport_repr, with_asyncio_name
+from whorl.core.states import Event
+
+
+class _BothTransports(asyncio.Transport, asyncio.DatagramTransport):
+    """The class of asyncio's datagram transport, for `isinstance`."""
+
+
+@bind_compiled_methods
+@with_asyncio_name("_SelectorDatagramTransport")
+class DatagramTransport(DatagramEndpoint, DatagramPrivateAttributes):
+    """A datagram endpoint; plain Python, so that methods can be replaced on an instance.
+
+    It has the methods of a transport that writes a stream, as asyncio's has. They raise NotImplementedError.
+    """
+
+    max_size = 256 * 1024  # asyncio's name for the size of the longest datagram that is received whole
+    _header_size = 8
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return _BothTransports
+
+    if not TYPE_CHECKING:
+        get_extra_info = InheritedMethod(DatagramEndpoint.get_extra_info)
+        write = asyncio.Transport.write
+        writelines = asyncio.Transport.writelines
+        write_eof = asyncio.Transport.write_eof
+        can_write_eof = asyncio.Transport.can_write_eof
+
+    def __repr__(self) -> str:
+        is_read, is_written = self._interest & Event.READABLE, self._interest & Event.WRITABLE
+        return transport_repr(self, bool(is_read), bool(is_written))
+
+    def __del__(self, _warn: Any = warnings.warn) -> None:
+        if getattr(self, "_sock", None) is not None:  # There is none if its loop refused it.
+            try:
+                _warn(f"unclosed transport {self!r}", ResourceWarning, source=self)
+            finally:
+                self._close_now()
