@@ -58,6 +58,19 @@ DIRECTIVES = {
 }
 IMPORTS = "-DPyImport_ImportModule=whorl_import_module"  # which NAMES_SOURCE has
 LINK_TIME = "-flto=auto"  # the linker sees all modules, and drops what it finds twice
+# What GCC would do to make hot code quicker. Here it makes the code longer, and no quicker.
+NOT_LONGER = [
+    "-fno-tree-loop-vectorize",
+    "-fno-tree-slp-vectorize",  # its pairs of pointers have to be relocated
+    "-fno-ipa-cp-clone",
+    "-fno-unroll-loops",
+    "-fno-peel-loops",
+    "-fno-split-loops",
+    "-fno-unswitch-loops",
+    "-fno-version-loops-for-strides",
+    "-fno-tracer",
+    "-fno-schedule-insns2",
+]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
 THREADS = "-fsanitize=thread"
 SUPPRESSIONS = ROOT / "tests" / "stress" / "suppressions.txt"
@@ -67,7 +80,10 @@ OPTIONS = {
     "sanitized": ["-O1", "-g1", "-fno-omit-frame-pointer", *SANITIZERS],
     "tsan": ["-O1", "-g1", "-fno-omit-frame-pointer", THREADS],
     "recording": ["-O2", "-g0", "-fprofile-generate", "-fprofile-update=prefer-atomic"],
-    "profiled": ["-O2", "-g0", "-fprofile-use", "-fprofile-correction", "-Wno-missing-profile", LINK_TIME],
+    "profiled": [
+        *("-O2", "-g0", "-fprofile-use", "-fprofile-correction", "-Wno-missing-profile", *NOT_LONGER),
+        LINK_TIME,
+    ],
 }
 C_OF = {"recording": "release", "profiled": "release", "tsan": "release"}  # whose C code these have
 WITH_PROFILE = ("recording", "profiled")
