@@ -135,11 +135,7 @@ cdef inline bint has_histograms(Figures figures) except -1:
     return figures.histograms != NULL
 
 
-cdef inline int note_in(Buckets *histograms, int kind, int64_t number) noexcept:
-    cdef Buckets *buckets = histograms
-    if buckets == NULL:
-        return 0
-    buckets += kind
+cdef inline int note_in(Buckets *buckets, int64_t number) noexcept:
     if number < 0:
         number = 0
     buckets.counts[place_of(number)] += 1
@@ -150,7 +146,9 @@ cdef inline int note_in(Buckets *histograms, int kind, int64_t number) noexcept:
 
 
 cdef inline int note(Figures figures, int kind, int64_t number) except -1:
-    return note_in(figures.histograms, kind, number)
+    if figures.histograms != NULL:
+        note_in(figures.histograms + kind, number)
+    return 0
 
 
 cdef inline int note_away(Figures figures, int64_t away_ns, int64_t turns, int64_t alone) except -1:

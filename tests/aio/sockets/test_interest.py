@@ -56,9 +56,7 @@ def test_pollers_without_edges_watch_level_triggered(kind: int, waiting: int) ->
         (Kind.DATAGRAMS, Waiting.RECEIVER | Waiting.SENDER, Event.READABLE | Event.WRITABLE),
     ],
 )
-def test_tasks_of_a_socket_object_are_watched_edge_triggered(
-    kind: int, waiting: int, expected: int
-) -> None:
+def test_tasks_of_a_socket_object_are_watched_edge_triggered(kind: int, waiting: int, expected: int) -> None:
     assert interest(kind, waiting, 0, True) == expected
 
 

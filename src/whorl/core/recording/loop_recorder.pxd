@@ -28,7 +28,6 @@ cdef int CLOSED
 cdef int TURN
 cdef int POLL
 cdef int CALLBACK
-cdef int CALLBACK_TIMES
 cdef int TIMER_LATE
 cdef int READY
 cdef int BYTES_IN
@@ -96,8 +95,9 @@ cdef inline int end_call(LoopRecorder recorder, Runnable entry, int64_t now) exc
     cdef int64_t took = now - recorder._last_ns
     if not recorder._in_call:
         return 0
-    note_in(recorder._figures.histograms, CALLBACK_TIMES, took)  # without a reference of the figures
     recorder._in_call = False
+    if recorder._call_times != NULL:  # else the recording has ended meanwhile
+        note_in(recorder._call_times, took)
     if recorder._current != NULL or took >= recorder._shortest_ns:
         recorder._end_long(entry, now)
     recorder._last_ns = now

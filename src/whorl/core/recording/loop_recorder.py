@@ -54,7 +54,6 @@ SLEEP_BEGAN = _FIELDS.index("sleep_began_ns")
 CALL_NAME = _FIELDS.index("call_name")
 CLOSED = 2
 
-CALLBACK_TIMES = states.CALLBACK
 
 TURN = layout.TURN
 POLL = layout.POLL
@@ -260,8 +259,9 @@ if not cython.compiled:
         if not recorder._in_call:
             return
         took = now - recorder._last_ns
-        note_number(recorder._figures, CALLBACK_TIMES, took)
         recorder._in_call = False
+        if recorder._is_open:
+            note_number(recorder._figures, states.CALLBACK, took)
         if is_record(recorder._current) or took >= recorder._shortest_ns:
             recorder._end_long(entry, now)
         recorder._last_ns = now

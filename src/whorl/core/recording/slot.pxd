@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
-from whorl.core.figures cimport Block, Figures, move_into
+from whorl.core.figures cimport Block, Buckets, Figures, move_into
 from whorl.core.kernel.kernel cimport Kernel
 from whorl.core.recording.recorder cimport Recorder
 
@@ -20,6 +20,7 @@ cdef int STATE
 cdef int NUMBER
 cdef int OPEN
 cdef int CALL_BEGAN
+cdef int CALLBACK
 cdef int64_t LONGEST_BY_TICKS
 cdef int64_t TICK_PARTS
 
@@ -37,6 +38,7 @@ cdef class LoopSlot:
     cdef int64_t _own_fields[ROOM_FOR_FIELDS]
     cdef int64_t *_fields
     cdef int64_t *_call
+    cdef Buckets *_call_times  # the histogram of callbacks, while the slot is open
     cdef bint _has_ticks
     cdef int64_t _tick_parts
     cdef uint64_t _most_ticks
@@ -59,6 +61,7 @@ cdef inline int begin_fields(LoopSlot opened) except -1:
 
 
 cdef inline int end_fields(LoopSlot opened) except -1:
+    opened._call_times = NULL
     opened._fields = &opened._own_fields[0]
     opened._call = opened._fields + CALL_BEGAN
     return 0
@@ -75,7 +78,9 @@ cdef inline int tell_no_call(LoopSlot opened) noexcept:
 
 
 cdef inline int move_figures(LoopSlot opened) except -1:
-    return move_into(opened._figures, <Block *>(opened._recorder._words + (opened._slot_at + 512) // 8))
+    move_into(opened._figures, <Block *>(opened._recorder._words + (opened._slot_at + 512) // 8))
+    opened._call_times = opened._figures.histograms + CALLBACK
+    return 0
 
 
 cdef inline int refresh_figures(LoopSlot opened) noexcept:
