@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from whorl.core.kernel.kernel import Kernel
 from whorl.core.recording import layout
 from whorl.core.recording.recorder import Recorder
-from whorl.core.states import CALLBACK
 
 try:
     import cython
