@@ -20,7 +20,7 @@ cdef int STATE
 cdef int NUMBER
 cdef int OPEN
 cdef int CALL_BEGAN
-cdef int CALLBACK
+cdef int CALLBACK_TIMES
 cdef int64_t LONGEST_BY_TICKS
 cdef int64_t TICK_PARTS
 
@@ -79,7 +79,7 @@ cdef inline int tell_no_call(LoopSlot opened) noexcept:
 
 cdef inline int move_figures(LoopSlot opened) except -1:
     move_into(opened._figures, <Block *>(opened._recorder._words + (opened._slot_at + 512) // 8))
-    opened._call_times = opened._figures.histograms + CALLBACK
+    opened._call_times = opened._figures.histograms + CALLBACK_TIMES
     return 0
 
 

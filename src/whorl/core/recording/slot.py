@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from whorl.core import states
 from whorl.core.kernel.kernel import Kernel
 from whorl.core.recording import layout
 from whorl.core.recording.recorder import Recorder
@@ -26,6 +27,7 @@ FIELDS = len(_FIELDS)
 STATE = _FIELDS.index("state")
 NUMBER = _FIELDS.index("number")
 OPEN = 1
+CALLBACK_TIMES = states.CALLBACK
 #: Shorter callbacks are timed by the processor's ticks. In so short a time, a wrong factor does no harm.
 LONGEST_BY_TICKS = 1_000_000
 #: The length of a tick is counted in parts of a nanosecond, so many of which are one.
