@@ -357,7 +357,7 @@ PROGRAM = """
 import asyncio, ctypes, os, sys, time, whorl, whorl.inspector
 
 async def handle_order():
-    await asyncio.sleep(0)
+    await asyncio.sleep(0.001)  # When a task waits, its name is written.
     print("begins", flush=True)
     if sys.argv[1] == "sleeps":
         time.sleep(600)
