@@ -14,9 +14,8 @@ class TLSState:
     CONNECTING: Final = 0  #: the transport underneath is not known yet
     HANDSHAKE: Final = 1  #: both sides agree on keys
     OPEN: Final = 2  #: data goes both ways
-    FLUSHING: Final = (
-        3  #: no new data is accepted; data that was written or received before is still delivered
-    )
+    #: No new data is accepted; data that was written or received before is still delivered.
+    FLUSHING: Final = 3
     SHUTDOWN: Final = 4  #: close_notify was sent, and the peer's has not come
     CLOSED: Final = 5  #: the transport underneath does the rest
 

@@ -46,8 +46,8 @@ cdef inline object take_leave(Wakeup wakeup, object waker):
 
 
 cdef inline bint is_anybody_writing(Wakeup wakeup) except -1:
-    cdef bint answer
     lock(wakeup._naming)
-    answer = len(wakeup._wakers) > 0
-    unlock(wakeup._naming)
-    return answer
+    try:
+        return len(wakeup._wakers) > 0
+    finally:
+        unlock(wakeup._naming)
