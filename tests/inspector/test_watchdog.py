@@ -31,6 +31,7 @@ from whorl.core import Probe
 from whorl.inspector import Inspector, Stall
 from whorl.inspector.inspector import current
 from whorl.inspector.watching import looks
+from whorl.inspector.watching import watchdog as watchdogs
 
 Inspect = Callable[..., Inspector]
 THRESHOLD = 0.05
@@ -517,6 +518,58 @@ def test_the_inspector_starts_no_thread_before_a_loop_runs(inspect: Inspect) -> 
     threads = threading.active_count()
     inspect()
     assert threading.active_count() == threads
+
+
+@pytest.mark.skipif(not looks.HAS_NATIVE, reason="uncompiled, the Python thread looks")
+def test_watchdog_sleeps_while_the_loop_goes_on(inspect: Inspect, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watchdogs, "LONGEST_REST_NS", 10**12)
+    watchdog = inspect(threshold=THRESHOLD).watchdog
+    assert watchdog is not None
+
+    async def main() -> bool:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            before = watchdog._looks
+            busy_until = time.monotonic() + 4 * THRESHOLD
+            while time.monotonic() < busy_until:
+                await asyncio.sleep(0)
+            if watchdog._looks == before:
+                return True  # On a busy machine the loop itself may have missed its processor before.
+        return False
+
+    assert whorl.run(main())
+
+
+def test_stall_leaves_out_what_the_loop_did_before(inspect: Inspect) -> None:
+    async def main() -> None:
+        for _ in range(300):
+            await asyncio.sleep(0)
+            busy_for(0.001)
+        await asyncio.create_task(run_step(lambda: time.sleep(0.25)))
+
+    inspected = inspect(threshold=0.1)
+    whorl.run(main())
+    assert inspected.watchdog is not None
+    inspected.watchdog.look_now()
+    stall = inspected.stalls()[-1]
+    assert stall.reason == "asleep"
+    assert stall.running_ns is not None
+    assert stall.running_ns < 100_000_000
+
+
+def test_files_of_loops_that_are_gone_are_closed_soon(
+    inspect: Inspect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdogs, "LONGEST_REST_NS", 10**12)
+    watchdog = inspect(threshold=1).watchdog
+    assert watchdog is not None
+    for _ in range(2 * watchdogs.MOST_GONE):
+        whorl.run(asyncio.sleep(0))
+    gc.collect()
+    deadline = time.monotonic() + 30
+    while len(watchdog._gone) >= watchdogs.MOST_GONE and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert len(watchdog._gone) < watchdogs.MOST_GONE
 
 
 @pytest.mark.gil("C code that runs holds no lock")

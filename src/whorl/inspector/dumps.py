@@ -27,6 +27,7 @@ class Dumps:
             recorded.at_stall = self.write
         if "error" in settings.dump_on:
             recorded.at_look = self._look_for_errors
+            recorded.look_often()
 
     def fork_ended(self) -> None:
         """Begin anew, in a forked child."""

@@ -76,6 +76,11 @@ class Recorded:
     at_stall: Callable[[], object] | None = None
     at_look: Callable[[], object] | None = None
 
+    def look_often(self) -> None:
+        """Let the watchdog call `at_look` as often as it looked at a loop that stalls."""
+        if self._watchdog is not None:
+            self._watchdog.looks_often = True
+
     def _begin_anew(self) -> None:
         self._lock = threading.RLock()
         self._pid = os.getpid()

@@ -7,6 +7,8 @@ import gc
 import time
 from collections.abc import Callable
 
+from whorl.inspector.watching import looks
+
 
 class CollectionTimes:
     """Adds up how long the collector runs. It holds the interpreter's lock meanwhile."""
@@ -29,6 +31,7 @@ class CollectionTimes:
     def forget(self) -> None:
         """Begin anew, in a forked child."""
         self._began_ns = self._total_ns = 0
+        looks.collected(0, 0)
 
     def total_ns(self) -> int:
         """Return how long it has run, the run that goes on included."""
@@ -40,9 +43,11 @@ class CollectionTimes:
     def _called(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start":
             self._began_ns = time.monotonic_ns()
+            looks.collected(self._total_ns, self._began_ns)
         elif self._began_ns:
             began, took = self._began_ns, time.monotonic_ns() - self._began_ns
             self._total_ns += took
             self._began_ns = 0
+            looks.collected(self._total_ns, 0)
             if self.at_end is not None:
                 self.at_end(began, took, info.get("generation", 0))

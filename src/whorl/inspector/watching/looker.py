@@ -46,7 +46,7 @@ class Looker:
         """Begin without a thread."""
         self.thread_number = 0  # of the watchdog's thread
         self.times: threads.Times | None = None  # of that thread
-        self.pause_ns = 0  # how long that thread sleeps between two looks
+        self.due_ns = 0  # when that thread was to look; 0: at once
         self.starved = 0
 
     def close(self) -> None:
@@ -57,6 +57,7 @@ class Looker:
 
     def look_at(self, watched: WatchedLoop, loop: Loop | None, gone_ns: int) -> bool:
         """Look at one loop, or note that it is gone since then; return whether it is awake."""
+        watched.take_over()
         before, progress = watched.progress, None if loop is None else looks.progress_of(loop)
         is_idle = progress is None or progress[4]
         now = time.monotonic_ns()
@@ -105,7 +106,7 @@ class Looker:
 
     def _late_by(self, now: int, looked: int) -> int:
         """Return how late the watchdog's thread is; another thread that looks is not."""
-        return now - looked - self.pause_ns if threading.get_native_id() == self.thread_number else 0
+        return now - max(looked, self.due_ns) if threading.get_native_id() == self.thread_number else 0
 
     def _is_stalled(self, watched: WatchedLoop, loop: Loop, now: int) -> None:
         """Report a callback that has reached the next age, with a stack of this moment."""

@@ -9,10 +9,14 @@ cdef extern from "whorl/inspector/watching/native.h":
     bint native_start "whorl_native_start"(int64_t threshold_ns, int64_t interval_ns, int signal) noexcept
     void native_stop "whorl_native_stop"() noexcept
     void native_forked "whorl_native_forked"() noexcept
-    int native_watch "WHORL_NATIVE_WATCH"(LoopState state, Loop loop, int thread) noexcept
+    int native_watch "WHORL_NATIVE_WATCH"(LoopState state, Loop loop, int thread, int times) noexcept
     void native_unwatch "whorl_native_unwatch"(int place) noexcept
     void native_keep_errno "whorl_native_keep_errno"(int number) noexcept
     bint native_ask "whorl_native_ask"(int thread) noexcept
+    int64_t native_rest "whorl_native_rest"(int64_t until_ns) noexcept
+    void native_wake "whorl_native_wake"() noexcept
+    void native_collected "whorl_native_collected"(int64_t total_ns, int64_t since_ns) noexcept
+    object native_before "whorl_native_before"(int place)
     void native_beat "whorl_native_beat"(int looker) noexcept
     int native_record "whorl_native_record"(object memory, int stack_file) except -1
     void native_clear "whorl_native_clear"() noexcept
@@ -27,10 +31,14 @@ cpdef object ran_last_here(Loop loop)
 cpdef object start_native(int64_t threshold_ns, int64_t interval_ns, int signal)
 cpdef object stop_native()
 cpdef object forget_native()
-cpdef object watch(Loop loop, int thread)
+cpdef object watch(Loop loop, int thread, int times)
 cpdef object unwatch(int place)
 cpdef object keep_errno(int number)
 cpdef object ask(int thread)
+cpdef object rest(int64_t until_ns)
+cpdef object wake()
+cpdef object collected(int64_t total_ns, int64_t since_ns)
+cpdef object before(int place)
 cpdef object beat(int looker)
 cpdef object record(object memory, int stack_file)
 cpdef object clear_recorded()

@@ -1,9 +1,12 @@
 """Looks at a loop from other threads, which cost the loop nothing.
 
 The watchdog's Python thread looks by `progress_of`. It cannot while C code holds the interpreter's lock.
-Compiled, a native thread looks too. It needs no lock of Python's. If the Python thread does not get the lock,
-it notes the system call of the loop's thread. It asks that thread for its stack by a signal. Both are also
-written into the recording.
+Compiled, a native thread looks too. It needs no lock of Python's. The Python thread sleeps (`rest`) until the
+native one finds that a loop has not gone on. It takes over the look that the native thread made before that
+(`before`).
+
+If the Python thread does not get the lock, the native one notes the system call of the loop's thread. It asks
+that thread for its stack by a signal. Both are also written into the recording.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ except ImportError:
     from whorl.core import cython_shim as cython
 
 Progress = tuple[int, int, int, int, int, int]
+#: When, the numbers or None, active time, the thread's running and waiting time (-1: unknown), collections.
+Look = tuple[int, Progress | None, int, int, int, int]
 _is_gil_enabled: Any = getattr(sys, "_is_gil_enabled", lambda: True)
 HAS_NATIVE = bool(cython.compiled)
 
@@ -37,7 +42,7 @@ if not cython.compiled:
     def native_forked() -> None:
         """Forget, in a forked child, the native thread of the parent."""
 
-    def native_watch(state: Loop, loop: Loop, thread: int) -> int:
+    def native_watch(state: Loop, loop: Loop, thread: int, times: int) -> int:
         """Let the native thread look at a loop; return the loop's place, or -1."""
         return -1
 
@@ -50,6 +55,20 @@ if not cython.compiled:
     def native_ask(thread: int) -> int:
         """Send a thread the signal that asks for its stack; return whether it was sent."""
         return 0
+
+    def native_rest(until_ns: int) -> int:
+        """Let the Python thread sleep until there is something to tell it."""
+        raise NotImplementedError("there is no native thread")
+
+    def native_wake() -> None:
+        """End that sleep, or the next one."""
+
+    def native_collected(total_ns: int, since_ns: int) -> None:
+        """Note how long the collector has run."""
+
+    def native_before(place: int) -> Any:
+        """Return the native thread's last look before what a loop does; uncompiled, there is none."""
+        return None
 
     def native_beat(looker: int) -> None:
         """Note that the Python thread has the interpreter's lock now."""
@@ -110,12 +129,13 @@ def forget_native() -> None:
     native_forked()
 
 
-def watch(loop: Loop, thread: int) -> int:
+def watch(loop: Loop, thread: int, times: int) -> int:
     """Let the native thread look at a loop; return its place there, -1 if there is none.
 
-    The loop must be unwatched before its memory is freed.
+    `times` is the descriptor of the thread's `schedstat`, or -1. The loop must be unwatched before the
+    descriptor is closed, and before its memory is freed.
     """
-    return int(native_watch(loop, loop, thread))
+    return int(native_watch(loop, loop, thread, times))
 
 
 def unwatch(place: int) -> None:
@@ -131,6 +151,36 @@ def keep_errno(number: int) -> None:
 def ask(thread: int) -> bool:
     """Ask a thread for its stack by the signal; return whether it was sent. Its handler writes the stack."""
     return bool(native_ask(thread))
+
+
+def rest(until_ns: int) -> int:
+    """Sleep until then, or until there is something to look at; return when that was, in nanoseconds.
+
+    Only the watchdog's Python thread may call this. It has no lock meanwhile.
+    """
+    return int(native_rest(until_ns))
+
+
+def wake() -> None:
+    """End that sleep, or the next one."""
+    native_wake()
+
+
+def collected(total_ns: int, since_ns: int) -> None:
+    """Tell the native thread how long the collector has run, and when its run began that goes on, or 0."""
+    native_collected(total_ns, since_ns)
+
+
+def before(place: int) -> Look | None:
+    """Take the native thread's last look before what a loop does now, None if there was none.
+
+    If the Python thread was woken for this loop, it is the look before what the loop did then.
+    """
+    look = native_before(place)
+    if look is None:
+        return None
+    when, is_turning, progress, active, ran, starved, collector = look
+    return when, progress if is_turning else None, active, ran, starved, collector
 
 
 def beat(looker: int) -> None:

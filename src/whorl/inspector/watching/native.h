@@ -1,11 +1,14 @@
 /* A thread that looks at loops without the interpreter's lock: no thread of Python's can.
 
-   It reads four numbers of each loop. While they stay the same and the loop is awake, the loop stalls. If the
-   watchdog's Python thread has not had the interpreter's lock for a while, other code holds it. Then this
-   thread notes the system call of the loop's thread, and sends that thread a signal, whose handler writes the
-   stack. The mutex is held while a loop's memory is read, and whoever frees that memory takes the loop out
-   before, under the same mutex. This thread never waits for the interpreter's lock, so nobody who holds that
-   lock waits here for long.
+   It reads numbers of each loop. While they stay the same and the loop is awake, the loop may stall. Then it
+   wakes the watchdog's Python thread, and hands over its last look before that. The Python thread sleeps
+   else: each of its looks costs a busy loop the lock, and three switches of threads.
+
+   If the Python thread does not get the interpreter's lock for a while, other code holds it. Then this thread
+   notes the system call of the loop's thread, and sends that thread a signal, whose handler writes the stack.
+   The mutex is held while a loop's memory is read, and whoever frees that memory takes the loop out before,
+   under the same mutex. This thread never waits for the interpreter's lock, so nobody who holds that lock
+   waits here for long.
 
    What it finds while the lock is held also goes into the recording, for other processes to read. */
 #pragma once
@@ -28,12 +31,26 @@
 #define WHORL_LOCK_WAIT_NS 20000000 /* A longer wait for the interpreter's lock means that C code has it. */
 
 typedef struct {
-    const int64_t *turns, *callbacks, *idle, *sleep_began; /* of the loop; NULL in a free place */
+    int64_t when;                     /* 0: there was no look */
+    int64_t turns, callbacks, idle;   /* `looks.progress_of` says what they are */
+    int64_t sleep_began, poll_ended;
+    int64_t active;                   /* how long the loop had run and been awake */
+    int64_t ran, starved;             /* the times of its thread; -1: the system does not tell */
+    int64_t collected;                /* how long the collector had run */
+    int is_turning;
+} whorl_look;
+
+typedef struct {
+    const int64_t *turns, *callbacks, *idle, *sleep_began, *poll_ended; /* of the loop; NULL: a free place */
+    const int64_t *ran, *run_began;
     const int *is_turning;
-    int thread;
-    int64_t seen[3];  /* the numbers at the last look */
-    int64_t since;    /* when they were first seen; 0 while the loop sleeps or is in no turn */
-    int64_t next;     /* the age at which the next note is made */
+    int thread, times;         /* the thread, and the descriptor of its schedstat or -1 */
+    int64_t since;             /* when it was first seen doing what it does; 0: it sleeps or is in no turn */
+    int64_t next;              /* the age at which the next note is made */
+    int64_t told;              /* when the Python thread was woken for it; 0: not yet */
+    whorl_look latest, before; /* the last look, and the last one before `since` */
+    whorl_look handed;         /* that one of the first activity for which the Python thread was woken */
+    int is_handed;             /* whether it has not taken that yet */
 } whorl_place;
 
 typedef struct {
@@ -55,10 +72,13 @@ _Static_assert(WHORL_BLIND_AT + sizeof(whorl_blind) == 4096, "the header of a re
 
 static struct {
     pthread_mutex_t mutex;
-    pthread_cond_t wake;
+    pthread_cond_t wake, told;
     pthread_t thread;
     int runs, ends, signal, looker, note_count;
+    int is_told_made, rests; /* whether the Python thread waits for `told` */
     int64_t threshold, interval, beat;
+    int64_t woken;           /* when there was something to tell it; 0: there is nothing */
+    int64_t collected, collects_since;
     Py_buffer recording; /* its memory is `buf`, NULL if there is none */
     int stack_file, copies_left; /* what the signal's handler writes to; how often it is still copied */
     int64_t stack_began;         /* where the last stack begins in that file */
@@ -171,22 +191,84 @@ static void whorl_native_note(int index, whorl_place *place, int64_t now) {
     whorl_native_record_note(place, note);
 }
 
+/* Read a number that another thread counts. */
+static int64_t whorl_native_get(const int64_t *number) {
+    return __atomic_load_n(number, __ATOMIC_RELAXED);
+}
+
+/* Read the times of a loop's thread (`threads.Times`). Python's functions need the interpreter's lock. */
+static void whorl_native_read_times(const whorl_place *place, whorl_look *look) {
+    struct timespec ran;
+    char text[100];
+    long long began = 0, waited = 0, slices = 0;
+    ssize_t got = place->times < 0 ? -1 : pread(place->times, text, sizeof text - 1, 0);
+    text[got > 0 ? got : 0] = 0;
+    if (sscanf(text, "%lld %lld %lld", &began, &waited, &slices) != 3 || slices == 0)
+        began = waited = -1; /* Without CONFIG_SCHED_INFO all are 0. */
+    look->ran = clock_gettime((clockid_t)(~(unsigned)place->thread << 3 | 6), &ran) == 0
+                    ? (int64_t)ran.tv_sec * 1000000000 + ran.tv_nsec
+                    : began;
+    look->starved = waited;
+}
+
+/* Look at a loop's numbers. As above. */
+static whorl_look whorl_native_numbers(const whorl_place *place, int64_t now) {
+    const whorl_look *former = &place->latest;
+    int64_t run_began = whorl_native_get(place->run_began);
+    int64_t collects = whorl_native_get(&whorl_native.collects_since), idle;
+    whorl_look look = {.when = now, .turns = whorl_native_get(place->turns),
+        .callbacks = whorl_native_get(place->callbacks), .idle = whorl_native_get(place->idle),
+        .sleep_began = whorl_native_get(place->sleep_began),
+        .poll_ended = whorl_native_get(place->poll_ended),
+        .is_turning = __atomic_load_n(place->is_turning, __ATOMIC_RELAXED)};
+    idle = look.idle + (look.sleep_began ? now - look.sleep_began : 0);
+    look.active = whorl_native_get(place->ran) + (run_began ? now - run_began : 0);
+    look.active -= idle < look.active ? idle : look.active;
+    look.collected = whorl_native_get(&whorl_native.collected) + (collects ? now - collects : 0);
+    if (look.sleep_began && look.is_turning && look.sleep_began == former->sleep_began) {
+        look.ran = former->ran; /* It sleeps as before. */
+        look.starved = former->starved;
+    } else
+        whorl_native_read_times(place, &look);
+    return look;
+}
+
+/* Wake the Python thread, which may wait for the lock then. The mutex is held. */
+static void whorl_native_tell(int64_t now) {
+    if (whorl_native.woken != 0)
+        return;
+    whorl_native.woken = now;
+    if (whorl_native.rests) {
+        __atomic_store_n(&whorl_native.beat, now, __ATOMIC_RELAXED);
+        pthread_cond_signal(&whorl_native.told);
+    }
+}
+
 /* Look at one loop; return whether it is awake. As above. */
 static int whorl_native_look(int index, int64_t now, int is_blind) {
     whorl_place *place = whorl_native.places + index;
-    int64_t seen[3] = {__atomic_load_n(place->turns, __ATOMIC_RELAXED),
-                       __atomic_load_n(place->callbacks, __ATOMIC_RELAXED),
-                       __atomic_load_n(place->idle, __ATOMIC_RELAXED)};
-    if (!__atomic_load_n(place->is_turning, __ATOMIC_RELAXED) ||
-        __atomic_load_n(place->sleep_began, __ATOMIC_RELAXED) != 0) {
+    whorl_look former = place->latest, look = place->latest = whorl_native_numbers(place, now);
+    if (!look.is_turning || look.sleep_began != 0) {
         place->since = 0;
         return 0;
     }
-    if (place->since == 0 || memcmp(seen, place->seen, sizeof seen) != 0) {
-        memcpy(place->seen, seen, sizeof seen);
+    if (place->since == 0 || look.turns != former.turns || look.callbacks != former.callbacks ||
+        look.idle != former.idle) {
+        place->before = former;
         place->since = now;
         place->next = whorl_native.threshold;
-    } else if (is_blind && now - place->since >= place->next) {
+        place->told = 0;
+        return 1;
+    }
+    if (place->told == 0 || now - place->told >= whorl_native.interval) {
+        if (!place->is_handed) {
+            place->handed = place->before;
+            place->is_handed = 1;
+        }
+        place->told = now;
+        whorl_native_tell(now);
+    }
+    if (is_blind && now - place->since >= place->next) {
         place->next = 2 * (now - place->since);
         whorl_native_note(index, place, now);
     }
@@ -199,7 +281,7 @@ static void *whorl_native_run(void *nothing) {
     while (!whorl_native.ends) {
         int64_t now = whorl_native_now(), beat = __atomic_load_n(&whorl_native.beat, __ATOMIC_RELAXED), until;
         int index, awake = 0;
-        int is_blind = beat != 0 && now - beat > whorl_native.interval * 2 + WHORL_LOCK_WAIT_NS;
+        int is_blind = beat != 0 && now - beat > WHORL_LOCK_WAIT_NS;
         struct timespec when;
         if (whorl_native.recording.buf != NULL)
             __atomic_store_n((int64_t *)((char *)whorl_native.recording.buf + WHORL_ALIVE_AT), now,
@@ -209,7 +291,8 @@ static void *whorl_native_run(void *nothing) {
         for (index = 0; index < WHORL_PLACES; index++)
             if (whorl_native.places[index].turns != NULL)
                 awake |= whorl_native_look(index, now, is_blind);
-        until = now + whorl_native.interval * (awake ? 1 : 2);
+        /* Twice in an interval, so that the Python thread is woken as early as if it looked itself. */
+        until = now + (awake ? whorl_native.interval / 2 : whorl_native.interval);
         if (whorl_native.copies_left > 0)
             until = now + WHORL_STACK_WAIT_NS;
         when.tv_sec = until / 1000000000;
@@ -229,13 +312,17 @@ static int whorl_native_start(int64_t threshold, int64_t interval, int signal) {
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_cond_init(&whorl_native.wake, &clock);
+    if (!whorl_native.is_told_made) /* A Python thread may wait for it while this one is started anew. */
+        pthread_cond_init(&whorl_native.told, &clock);
+    whorl_native.is_told_made = 1;
     pthread_condattr_destroy(&clock);
     whorl_native.threshold = threshold;
     whorl_native.interval = interval;
     whorl_native.signal = signal;
     whorl_native.ends = whorl_native.note_count = whorl_native.copies_left = 0;
     whorl_native.looker = 0;
-    whorl_native.beat = whorl_native_now();
+    if (!whorl_native.rests)
+        whorl_native.beat = whorl_native_now();
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &former);
     whorl_native.runs = pthread_create(&whorl_native.thread, NULL, whorl_native_run, NULL) == 0;
@@ -266,23 +353,24 @@ static void whorl_native_forked(void) {
 
 /* Look at a loop from now on, by the addresses of its numbers; return its place, -1 if none is free. Python
    has no addresses. */
-static int whorl_native_watch(const int64_t *turns, const int64_t *callbacks, const int64_t *idle,
-                              const int64_t *sleep_began, const int *is_turning, int thread) {
+static int whorl_native_watch(whorl_place place) {
     int index = 0;
     pthread_mutex_lock(&whorl_native.mutex);
     while (index < WHORL_PLACES && whorl_native.places[index].turns != NULL)
         index++;
     if (index < WHORL_PLACES && whorl_native.runs)
-        whorl_native.places[index] = (whorl_place){.turns = turns, .callbacks = callbacks, .idle = idle,
-            .sleep_began = sleep_began, .is_turning = is_turning, .thread = thread};
+        whorl_native.places[index] = place;
     else
         index = -1;
     pthread_mutex_unlock(&whorl_native.mutex);
     return index;
 }
-#define WHORL_NATIVE_WATCH(state, loop, thread) \
-    whorl_native_watch(&(state)->_turns, &(state)->_callbacks, &(state)->_idle_ns, &(state)->_sleep_began, \
-                       &(loop)->_is_turning, thread)
+#define WHORL_NATIVE_WATCH(state, loop, number, descriptor) \
+    whorl_native_watch((whorl_place){.turns = &(state)->_turns, .callbacks = &(state)->_callbacks, \
+                                     .idle = &(state)->_idle_ns, .sleep_began = &(state)->_sleep_began, \
+                                     .poll_ended = &(state)->_now_ns, .ran = &(state)->_ran_ns, \
+                                     .run_began = &(state)->_run_began, .is_turning = &(loop)->_is_turning, \
+                                     .thread = number, .times = descriptor})
 
 /* Look at a loop no more. Its memory may be freed afterwards. */
 static void whorl_native_unwatch(int place) {
@@ -327,6 +415,59 @@ static int whorl_native_ask(int thread) {
 static void whorl_native_beat(int looker) {
     whorl_native.looker = looker;
     __atomic_store_n(&whorl_native.beat, looker ? whorl_native_now() : 0, __ATOMIC_RELAXED);
+}
+
+/* Let the Python thread sleep until then, or until there is something to tell; return when that was. The
+   native thread wakes it, which has no lock of Python's. */
+static int64_t whorl_native_rest(int64_t until) {
+    struct timespec when = {until / 1000000000, until % 1000000000};
+    int64_t due;
+    Py_BEGIN_ALLOW_THREADS
+    pthread_mutex_lock(&whorl_native.mutex);
+    __atomic_store_n(&whorl_native.beat, 0, __ATOMIC_RELAXED);
+    whorl_native.rests = 1;
+    if (whorl_native.woken != 0)
+        whorl_native.woken = whorl_native_now(); /* This thread had the lock until now. */
+    while (whorl_native.woken == 0 && whorl_native_now() < until)
+        pthread_cond_timedwait(&whorl_native.told, &whorl_native.mutex, &when);
+    due = whorl_native.woken ? whorl_native.woken : until;
+    whorl_native.rests = whorl_native.woken = 0;
+    __atomic_store_n(&whorl_native.beat, due, __ATOMIC_RELAXED); /* From then on it waits for the lock. */
+    pthread_mutex_unlock(&whorl_native.mutex);
+    Py_END_ALLOW_THREADS
+    return due;
+}
+
+/* End that sleep, or the next one. */
+static void whorl_native_wake(void) {
+    pthread_mutex_lock(&whorl_native.mutex);
+    whorl_native_tell(whorl_native_now());
+    pthread_mutex_unlock(&whorl_native.mutex);
+}
+
+/* Note how long the collector has run, and when the run that goes on began or 0. The native thread reads
+   it. */
+static void whorl_native_collected(int64_t total, int64_t since) {
+    __atomic_store_n(&whorl_native.collected, total, __ATOMIC_RELAXED);
+    __atomic_store_n(&whorl_native.collects_since, since, __ATOMIC_RELAXED);
+}
+
+/* Return the last look before what a loop does, as a tuple, or None. The native thread made it. */
+static PyObject *whorl_native_before(int index) {
+    whorl_look look = {0};
+    if (index >= 0 && index < WHORL_PLACES) {
+        whorl_place *place = whorl_native.places + index;
+        pthread_mutex_lock(&whorl_native.mutex);
+        look = place->is_handed ? place->handed : place->since ? place->before : place->latest;
+        place->is_handed = 0;
+        pthread_mutex_unlock(&whorl_native.mutex);
+    }
+    if (look.when == 0)
+        return Py_NewRef(Py_None);
+    return Py_BuildValue("(Li(LLLiLL)LLLL)", (long long)look.when, look.is_turning, (long long)look.turns,
+                         (long long)look.callbacks, (long long)look.idle, 0, (long long)look.sleep_began,
+                         (long long)look.poll_ended, (long long)look.active, (long long)look.ran,
+                         (long long)look.starved, (long long)look.collected);
 }
 
 /* Write into a recording from now on, and copy stacks from a file; None: write nowhere. The thread writes

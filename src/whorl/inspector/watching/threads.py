@@ -61,12 +61,12 @@ SYSTEM_CALLS = _names()
 class Times:
     """The times of one thread. The file stays open: each call may wait for the interpreter's lock."""
 
-    _fd = -1
+    fd = -1
 
     def __init__(self, thread: int) -> None:
         self.thread = thread
         try:
-            self._fd = os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+            self.fd = os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             pass
 
@@ -76,7 +76,7 @@ class Times:
     def read(self) -> tuple[int | None, int | None]:
         """Return how long the thread has run, and how long it has waited for a processor, in nanoseconds."""
         try:
-            fields = os.pread(self._fd, 100, 0).split() if self._fd >= 0 else []
+            fields = os.pread(self.fd, 100, 0).split() if self.fd >= 0 else []
         except OSError:  # The thread has ended.
             fields = []
         try:
@@ -90,7 +90,7 @@ class Times:
 
     def close(self) -> None:
         """Close the file. Closing again does nothing."""
-        fd, self._fd = self._fd, -1
+        fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
 

@@ -34,6 +34,8 @@ from whorl.inspector.watching.watched import WatchedLoop
 LOOKS_PER_THRESHOLD = 4
 SHORTEST_INTERVAL_NS = 5_000_000
 LONGEST_INTERVAL_NS = 250_000_000
+LONGEST_REST_NS = 1_000_000_000  # between two looks of the Python thread while all loops go on
+MOST_GONE = 16  # loops of which files stay open until the next look
 END_WAIT = 2.0  # seconds that `stop` waits for the thread
 RETRY_WAIT = 0.02  # seconds after which the thread goes on that had no memory
 
@@ -56,6 +58,8 @@ class Watchdog:
     at_start: Callable[[], object] | None = None
     #: Called at each look, in the watchdog's thread.
     at_look: Callable[[], object] | None = None
+    #: Whether that is to be called often while all loops go on.
+    looks_often = False
 
     @property
     def starved(self) -> int:
@@ -104,8 +108,7 @@ class Watchdog:
         with self._starting:  # No thread begins from here on.
             thread, self._thread = self._thread, None
         if thread is not None:
-            with contextlib.suppress(RuntimeError):
-                self._end.release()
+            self._end_pause()
             if thread is not threading.current_thread():
                 thread.join(END_WAIT)
         self._stop_native()
@@ -141,7 +144,7 @@ class Watchdog:
                 )
             for watched in list(self._watched.values()):
                 watched.key = None
-                watched.place = self._place_of(watched.reference(), watched.thread)
+                watched.place = self._place_of(watched.reference(), watched)
             self._wake()  # It sleeps for the new interval from now on.
 
     def look_now(self) -> None:
@@ -156,9 +159,13 @@ class Watchdog:
         """End the thread's pause; return whether there is a thread."""
         if self._thread is None:
             return False
+        self._end_pause()
+        return True
+
+    def _end_pause(self) -> None:
         with contextlib.suppress(RuntimeError):  # It is awake already.
             self._end.release()
-        return True
+        looks.wake()
 
     def _start_thread(self) -> None:
         with self._starting:
@@ -224,7 +231,7 @@ class Watchdog:
         watched = WatchedLoop(loop, thread, lambda reference: self._forget_loop(number, reference))
         watched.latest = self._looker.usage(watched)
         self._watched[number] = watched
-        watched.place = self._place_of(loop, thread)
+        watched.place = self._place_of(loop, watched)
 
     def _forget_loop(self, number: int, reference: Any) -> None:
         """Let go of a loop that is closed, or whose memory will be freed."""
@@ -232,12 +239,15 @@ class Watchdog:
         if watched is None or watched.reference is not reference:
             return
         if self._watched.pop(number, None) is watched:  # else another thread has done it
-            looks.unwatch(watched.place)
-            watched.last_place, watched.place = watched.place, -1
+            watched.leave_place()
             self._gone.append((watched, time.monotonic_ns()))  # The next look ends its stall.
+            if watched.stall is not None or len(self._gone) >= MOST_GONE:
+                self._wake()
 
-    def _place_of(self, loop: Loop | None, thread: int | None) -> int:
-        return -1 if loop is None or thread is None or not self._is_native else looks.watch(loop, thread)
+    def _place_of(self, loop: Loop | None, watched: WatchedLoop) -> int:
+        if loop is None or watched.thread is None or not self._is_native:
+            return -1
+        return looks.watch(loop, watched.thread, -1 if watched.times is None else watched.times.fd)
 
     # Looking.
 
@@ -263,8 +273,20 @@ class Watchdog:
         with self._look_ended:
             self._looks += 1
             self._look_ended.notify_all()
-        self._looker.pause_ns = self._interval_ns * (1 if is_awake else 2)
-        end.acquire(timeout=self._looker.pause_ns / 1e9)
+        if self._is_native:
+            rest = LONGEST_REST_NS if self._all_are_guarded() else self._interval_ns
+            self._looker.due_ns = looks.rest(time.monotonic_ns() + rest)
+        else:
+            pause = self._interval_ns * (1 if is_awake else 2)
+            self._looker.due_ns = time.monotonic_ns() + pause
+            end.acquire(timeout=pause / 1e9)
+
+    def _all_are_guarded(self) -> bool:
+        """Return whether the native thread looks at each loop, and tells if one does not go on."""
+        return not self.looks_often and all(
+            watched.place >= 0 and watched.stall is None and not watched.is_starving
+            for watched in list(self._watched.values())
+        )
 
     def look(self) -> bool:
         """Look at all loops once; return whether one of them is awake. Any thread may call this."""

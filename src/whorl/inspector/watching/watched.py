@@ -50,6 +50,7 @@ class WatchedLoop:
         self.times: threads.Times | None = None if thread is None else threads.Times(thread)
         self.place: int = -1  # of the native thread
         self.last_place: int = -1  # the same, also when the loop is gone
+        self.last_look: looks.Look | None = None  # of the native thread, if the loop is gone
         self.key: Key | None = None  # None unless the loop was awake at the last look
         self.progress: looks.Progress | None = None  # at the last look
         self.active_ns: int = loop.utilization().active_ns  # how long the loop had run and been awake by then
@@ -72,6 +73,29 @@ class WatchedLoop:
         self.place = -1
         if self.times is not None:
             self.times.close()
+
+    def leave_place(self) -> None:
+        """Let the native thread look no more, as the loop is gone; keep its last look."""
+        self.last_look = looks.before(self.place)
+        looks.unwatch(self.place)
+        self.last_place, self.place = self.place, -1
+
+    def take_over(self) -> None:
+        """Take the native thread's last look before what the loop does for this thread's own, if it is newer.
+
+        While a stall lasts, the Python thread itself looks often.
+        """
+        look = self.last_look if self.place < 0 else looks.before(self.place)
+        if look is None or look[0] <= self.looked_ns or self.stall is not None or self.is_starving:
+            return
+        self.looked_ns, self.progress, self.active_ns, ran, starved, collector = look
+        self.key = None
+        self.latest = Usage(
+            None if ran < 0 else ran,
+            None if starved < 0 else starved,
+            self.latest.looker_starved_ns,
+            collector,
+        )
 
     def count_active(self, loop: Loop | None, most: int) -> int:
         """Return how long the loop was awake in runs since the last look; `most` if it is gone."""
