@@ -78,7 +78,7 @@ OPTIONS = {
     "release": ["-O2", "-g0"],
     "checked": ["-Og", "-g0"],
     "sanitized": ["-O1", "-g1", "-fno-omit-frame-pointer", *SANITIZERS],
-    "tsan": ["-O1", "-g1", "-fno-omit-frame-pointer", THREADS],
+    "tsan": ["-O1", "-g1", "-fno-omit-frame-pointer", THREADS, "--param=tsan-distinguish-volatile=1"],
     "recording": ["-O2", "-g0", "-fprofile-generate", "-fprofile-update=prefer-atomic"],
     "profiled": [
         *("-O2", "-g0", "-fprofile-use", "-fprofile-correction", "-Wno-missing-profile", *NOT_LONGER),

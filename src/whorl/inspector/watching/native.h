@@ -22,14 +22,15 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "whorl/core/threads.h"
 
 #define WHORL_PLACES 64
 #define WHORL_NOTES 16
 #define WHORL_LOCK_WAIT_NS 20000000 /* A longer wait for the interpreter's lock means that C code has it. */
 
 typedef struct {
-    const int64_t *turns, *callbacks, *idle, *sleep_began; /* of the loop; NULL in a free place */
-    const int *is_turning;
+    const whorl_seen_number *turns, *callbacks, *idle, *sleep_began; /* of the loop; NULL in a free place */
+    const whorl_seen_int *is_turning;
     int thread;
     int64_t seen[3];  /* the numbers at the last look */
     int64_t since;    /* when they were first seen; 0 while the loop sleeps or is in no turn */
@@ -266,8 +267,9 @@ static void whorl_native_forked(void) {
 
 /* Look at a loop from now on, by the addresses of its numbers; return its place, -1 if none is free. Python
    has no addresses. */
-static int whorl_native_watch(const int64_t *turns, const int64_t *callbacks, const int64_t *idle,
-                              const int64_t *sleep_began, const int *is_turning, int thread) {
+static int whorl_native_watch(const whorl_seen_number *turns, const whorl_seen_number *callbacks,
+                              const whorl_seen_number *idle, const whorl_seen_number *sleep_began,
+                              const whorl_seen_int *is_turning, int thread) {
     int index = 0;
     pthread_mutex_lock(&whorl_native.mutex);
     while (index < WHORL_PLACES && whorl_native.places[index].turns != NULL)
