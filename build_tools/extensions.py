@@ -287,7 +287,7 @@ def _commands(config: str) -> tuple[list[str], list[str]]:
     include = {sysconfig.get_path("include"), sysconfig.get_path("platinclude")}
     own = [*OPTIONS[config], "-Wno-unused-function", *(f"-I{path}" for path in sorted(include))]
     own.append("-DCYTHON_COMPRESS_STRINGS=0")  # wheels are packed anyway, and better than string by string
-    if sysconfig.get_config_var("Py_GIL_DISABLED") and os.environ.get("WHORL_FREE_THREADED") == "1":
+    if sysconfig.get_config_var("Py_GIL_DISABLED") and os.environ.get("WHORL_FREE_THREADED") != "0":
         own.append("-DCYTHON_FREETHREADING_COMPATIBLE=1")  # what the directive of that name would say
     link = shlex.split(f"{variables['LDSHARED']} {os.environ.get('LDFLAGS', '')}")
     if "CC" in os.environ:
