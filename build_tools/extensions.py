@@ -78,7 +78,7 @@ OPTIONS = {
     "release": ["-O2", "-g0"],
     "checked": ["-Og", "-g0"],
     "sanitized": ["-O1", "-g1", "-fno-omit-frame-pointer", *SANITIZERS],
-    "tsan": ["-O1", "-g1", "-fno-omit-frame-pointer", THREADS],
+    "tsan": ["-O1", "-g1", "-fno-omit-frame-pointer", THREADS, "--param=tsan-distinguish-volatile=1"],
     "recording": ["-O2", "-g0", "-fprofile-generate", "-fprofile-update=prefer-atomic"],
     "profiled": [
         *("-O2", "-g0", "-fprofile-use", "-fprofile-correction", "-Wno-missing-profile", *NOT_LONGER),
@@ -287,7 +287,7 @@ def _commands(config: str) -> tuple[list[str], list[str]]:
     include = {sysconfig.get_path("include"), sysconfig.get_path("platinclude")}
     own = [*OPTIONS[config], "-Wno-unused-function", *(f"-I{path}" for path in sorted(include))]
     own.append("-DCYTHON_COMPRESS_STRINGS=0")  # wheels are packed anyway, and better than string by string
-    if sysconfig.get_config_var("Py_GIL_DISABLED") and os.environ.get("WHORL_FREE_THREADED") == "1":
+    if sysconfig.get_config_var("Py_GIL_DISABLED") and os.environ.get("WHORL_FREE_THREADED") != "0":
         own.append("-DCYTHON_FREETHREADING_COMPATIBLE=1")  # what the directive of that name would say
     link = shlex.split(f"{variables['LDSHARED']} {os.environ.get('LDFLAGS', '')}")
     if "CC" in os.environ:

@@ -106,19 +106,23 @@ def _release(scratch: Path, options: argparse.Namespace) -> None:
 
 
 def found_pythons() -> list[Command]:
-    """Return one Python for each minor version: this one, those in the path, those of pyenv."""
-    candidates = [sys.executable, *(f"python3.{minor}" for minor in MINORS)]
+    """Return one Python for each minor version: this one, those in the path, those of pyenv.
+
+    A free-threaded one counts as a version of its own.
+    """
+    candidates = [sys.executable, *(f"python3.{minor}{kind}" for minor in MINORS for kind in ("", "t"))]
     candidates += map(str, sorted(Path.home().glob(".pyenv/versions/3.*/bin/python")))
-    found: dict[int, Command] = {}
+    found: dict[tuple[int, bool], Command] = {}
     for candidate in filter(shutil.which, candidates):
         answer = subprocess.run(
-            [candidate, "-c", "import sys, venv; print(sys.version_info.minor)"],
+            [candidate, "-c", "import sys, venv; print(sys.version_info.minor, 't' in sys.abiflags)"],
             capture_output=True,
             text=True,
         )
-        if answer.returncode == 0 and int(answer.stdout) in MINORS:
-            found.setdefault(int(answer.stdout), [candidate])
-    print("not found:", *(f"Python 3.{minor}" for minor in MINORS if minor not in found))
+        minor, _, is_free_threaded = answer.stdout.strip().partition(" ")
+        if answer.returncode == 0 and int(minor) in MINORS:
+            found.setdefault((int(minor), is_free_threaded == "True"), [candidate])
+    print("not found:", *(f"Python 3.{minor}" for minor in MINORS if (minor, False) not in found))
     return [found[minor] for minor in sorted(found)]
 
 
@@ -241,14 +245,14 @@ def _check_names(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         shared = [name for name in archive.namelist() if name.endswith(".so")]
         data = [archive.read(name) for name in shared]
-    match = re.fullmatch(r"whorl-[\w.]+-(cp3\d+)-(\1)-([\w.]+)\.whl", wheel.name)
+    match = re.fullmatch(r"whorl-[\w.]+-(cp3\d+)-(\1t?)-([\w.]+)\.whl", wheel.name)
     if match is None:
         if not wheel.name.endswith("-py3-none-any.whl") or shared:
             raise Failed(f"{wheel.name}: wrong tags")
         return
     if "manylinux" not in match[3] and "musllinux" not in match[3]:
         raise Failed(f"{wheel.name}: no tag of auditwheel's")
-    if len(shared) != 1 or f".cpython-{match[1][2:]}-" not in shared[0]:
+    if len(shared) != 1 or f".cpython-{match[2][2:]}-" not in shared[0]:
         raise Failed(f"{wheel.name}: holds {shared}")
     if b".symtab" in data[0]:
         raise Failed(f"{wheel.name}: has symbols")

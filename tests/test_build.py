@@ -44,7 +44,7 @@ def test_whorl_says_which_build_it_is(expected_build: str) -> None:
 @pytest.mark.skipif(
     not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python cannot do without its lock"
 )
-def test_a_compiled_whorl_turns_the_gil_on_unless_it_was_built_without() -> None:
+def test_whorl_leaves_the_gil_off_unless_it_was_built_to_need_it() -> None:
     program = "import sys, whorl; print(sys._is_gil_enabled(), whorl.compiled)"
     answer = subprocess.run(
         [sys.executable, "-c", program],
@@ -54,7 +54,7 @@ def test_a_compiled_whorl_turns_the_gil_on_unless_it_was_built_without() -> None
         timeout=60,
         check=True,
     )
-    turns_it_on = whorl.compiled and os.environ.get("WHORL_FREE_THREADED") != "1"
+    turns_it_on = whorl.compiled and os.environ.get("WHORL_FREE_THREADED") == "0"
     assert answer.stdout == f"{turns_it_on} {whorl.compiled}\n"
     said = "RuntimeWarning: The global interpreter lock (GIL) has been enabled to load module 'whorl."
     assert (said in answer.stderr) == turns_it_on

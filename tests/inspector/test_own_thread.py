@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import whorl
+import whorl.inspector
 from whorl.inspector.tables.tasks import tasks
 from whorl.inspector.watching import own_thread
-from whorl.inspector.watching.own_thread import NotKnown, read
+from whorl.inspector.watching.own_thread import NotKnown, call, read
 
 
 @pytest.fixture
@@ -100,6 +103,55 @@ def test_a_loop_that_does_not_run_is_read_by_its_own_thread_only(no_gil: None) -
     finally:
         loop.close()
     assert len(problems) == 1
+
+
+def test_a_call_is_made_in_the_loops_thread(no_gil: None) -> None:
+    called: list[int] = []
+    is_over = read_in_a_thread(lambda loop: call(loop, lambda loop: called.append(threading.get_ident()), 60))
+    assert (is_over, called) == (True, [threading.get_ident()])
+
+
+def test_a_call_of_a_busy_loop_is_made_when_it_goes_on(no_gil: None) -> None:
+    called: list[int] = []
+    answers: list[bool] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        thread = threading.Thread(target=lambda: answers.append(call(loop, lambda loop: called.append(1), 0)))
+        thread.start()
+        thread.join()  # The loop is busy meanwhile.
+        assert called == []
+        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
+
+    whorl.run(main())
+    assert (answers, called) == ([False], [1])
+
+
+def test_a_closed_loop_is_called_by_no_other_thread(no_gil: None) -> None:
+    loop = whorl.new_event_loop()
+    loop.close()
+    answers: list[bool] = []
+    thread = threading.Thread(target=lambda: answers.append(call(loop, lambda loop: None, 60)))
+    thread.start()
+    thread.join()
+    assert answers == [False]
+
+
+def test_a_recording_that_another_thread_begins_and_ends_has_the_loop(no_gil: None, tmp_path: Path) -> None:
+    path = tmp_path / "named.recording"
+
+    async def main() -> list[bool]:
+        loop: Any = asyncio.get_running_loop()
+        seen = [loop._recorder is None]
+        start = functools.partial(whorl.inspector.start, loop, socket=False, recording=path)
+        inspector = await asyncio.to_thread(start)
+        seen.append(loop._recorder is None)
+        await asyncio.to_thread(inspector.stop)
+        return [*seen, loop._recorder is None]
+
+    assert whorl.run(main()) == [True, False, True]
+    assert len(whorl.inspector.read(path).loops()) == 1
 
 
 @pytest.mark.parametrize("kind", ["cpython", "compiled"])

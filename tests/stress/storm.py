@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import random
 import socket
@@ -17,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import whorl
+import whorl.inspector
 from whorl.inspector.tables.handles import handles
 from whorl.inspector.tables.tasks import states, tasks
 from whorl.inspector.watching.own_thread import NotKnown, read
 
 WITHIN = ("tcp", "unix", "udp", "streams", "timers", "tasks", "executor", "asyncs")
-BETWEEN = ("posts", "cancels", "closes", "tables")
+BETWEEN = ("posts", "cancels", "closes", "tables", "figures", "recordings")
 KINDS = WITHIN + BETWEEN
 
 
@@ -309,6 +311,30 @@ class Storm:
         for table in (tasks, states, handles):
             with contextlib.suppress(NotKnown):  # The other loop may be at its end.
                 assert await loop.run_in_executor(None, read, other.loop, table)
+
+    async def _run_figures(self, member: Member, chance: random.Random) -> None:
+        """Let a thread ask for the figures of a loop that runs, and of one that is being closed."""
+        ask = asyncio.get_running_loop().run_in_executor
+        for asked in [self._other(chance).loop, *self._short_lived[-1:]]:
+            loop: Any = asked
+            turns = loop.metrics().turns
+            metrics, histograms = await ask(None, loop.metrics), await ask(None, loop.histograms)
+            assert metrics.turns >= turns
+            assert min(metrics.ready, metrics.timers, metrics.handles, histograms.late.count) >= 0
+            assert 0 <= (await ask(None, loop.utilization)).utilization <= 1
+
+    async def _run_recordings(self, member: Member, chance: random.Random) -> None:
+        """Let a thread begin and end the recording of all loops, which one of them asks for."""
+        if member.index == 0:
+            ask = asyncio.get_running_loop().run_in_executor
+            path = str(self._folder / f"{member.operations['recordings']}.recording")
+            start = functools.partial(whorl.inspector.start, threshold=0.05, socket=False, recording=path)
+            inspector = await ask(None, functools.partial(start, record_all=chance.random() < 0.5))
+            await asyncio.sleep(chance.random() / 5)
+            await ask(None, inspector.stop)
+            assert whorl.inspector.read(path).loops()
+            os.unlink(path)
+        await asyncio.sleep(0.01)
 
     async def _run_asyncs(self, member: Member, chance: random.Random) -> None:
         """Let a thread send an Async, which calls back after its last send."""

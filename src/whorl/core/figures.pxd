@@ -1,7 +1,7 @@
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from libc.stdint cimport int64_t
 
-from whorl.core.threads cimport Mutex, lock, unlock
+from whorl.core.threads cimport Mutex, lock, seen_number, unlock
 
 cdef extern from "whorl/core/figures.h":
     int place_of "whorl_place_of"(int64_t number) noexcept
@@ -20,24 +20,24 @@ cdef int64_t LONG_AWAY_NS
 
 
 cdef struct Counters:
-    int64_t bytes_in
-    int64_t bytes_out
-    int64_t reads
-    int64_t writes
-    int64_t timers_fired
-    int64_t accepts
-    int64_t connections_opened
-    int64_t connections_closed
-    int64_t errors_reported
-    int64_t jobs_submitted
-    int64_t jobs_begun
-    int64_t jobs_ended
+    seen_number bytes_in
+    seen_number bytes_out
+    seen_number reads
+    seen_number writes
+    seen_number timers_fired
+    seen_number accepts
+    seen_number connections_opened
+    seen_number connections_closed
+    seen_number errors_reported
+    seen_number jobs_submitted
+    seen_number jobs_begun
+    seen_number jobs_ended
 
 
 cdef struct Buckets:
-    int64_t total
-    int64_t most
-    int64_t counts[ROOM]
+    seen_number total
+    seen_number most
+    seen_number counts[ROOM]
 
 
 # One block: a file that is mapped may take its place.
@@ -51,11 +51,19 @@ cdef class Figures:
     cdef Counters *_first
     cdef Buckets *histograms
     cdef Block *_home
-    cdef Mutex _moving[1]  # held while the counters move, jobs are counted, or all counters are read
+    cdef Mutex _moving[1]  # held while the figures move, jobs are counted, or other threads may be reading
 
     cpdef object count_error(self)
     cpdef object count_jobs(self, int64_t submitted, int64_t begun, int64_t ended)
     cdef object begin_histograms(self, int64_t alone)
+
+
+cdef inline int copy_numbers(void *target, const void *source, size_t size) noexcept:
+    # One after the other: others look at them.
+    cdef size_t index
+    for index in range(size // sizeof(int64_t)):
+        (<seen_number *>target)[index] = (<seen_number *>source)[index]
+    return 0
 
 
 cdef inline Counters *first_counters(Figures figures) except NULL:
@@ -74,11 +82,11 @@ cdef inline int grow(Figures figures, int64_t alone) except -1:
     cdef Block *block = <Block *>new_block(sizeof(Block))
     if block != NULL:
         lock(figures._moving)
-        block.counters = figures.counters[0]
+        copy_numbers(&block.counters, figures.counters, sizeof(Counters))
         figures.counters = &block.counters
-        unlock(figures._moving)
+        block.histograms[BATCH].counts[1] = block.histograms[BATCH].total = -alone
         figures.histograms = &block.histograms[0]
-        figures.histograms[BATCH].counts[1] = figures.histograms[BATCH].total = -alone
+        unlock(figures._moving)
     return 0
 
 
@@ -95,10 +103,10 @@ cdef inline int add_ones(Figures figures, int64_t count) except -1:
 
 cdef inline int lie_in(Figures figures, Block *place) except -1:
     lock(figures._moving)
-    place[0] = (<Block *>figures.counters)[0]
+    copy_numbers(place, figures.counters, sizeof(Block))
     figures.counters = &place.counters
-    unlock(figures._moving)
     figures.histograms = &place.histograms[0]
+    unlock(figures._moving)
     return 0
 
 
@@ -135,6 +143,15 @@ cdef inline bint has_histograms(Figures figures) except -1:
     return figures.histograms != NULL
 
 
+cdef inline bint are_made(Figures figures) except -1:
+    # The same, for all threads.
+    cdef bint answer
+    lock(figures._moving)
+    answer = figures.histograms != NULL
+    unlock(figures._moving)
+    return answer
+
+
 cdef inline int note_in(Buckets *buckets, int64_t number) noexcept:
     if number < 0:
         number = 0
@@ -169,7 +186,7 @@ cdef inline int add_to_jobs(Figures figures, int64_t submitted, int64_t begun, i
 cdef inline dict counters_of(Figures figures):
     cdef Counters counters
     lock(figures._moving)
-    counters = figures.counters[0]
+    copy_numbers(&counters, figures.counters, sizeof(Counters))
     unlock(figures._moving)
     return counters
 
@@ -177,9 +194,16 @@ cdef inline dict counters_of(Figures figures):
 cdef inline tuple histogram_of(Figures figures, int kind):
     cdef dict counts = {}
     cdef int place
-    if figures.histograms == NULL:
+    cdef Buckets buckets
+    cdef bint found
+    lock(figures._moving)
+    found = figures.histograms != NULL
+    if found:
+        copy_numbers(&buckets, figures.histograms + kind, sizeof(Buckets))
+    unlock(figures._moving)
+    if not found:
         return 0, 0, counts
     for place in range(ROOM):
-        if figures.histograms[kind].counts[place]:
-            counts[place] = figures.histograms[kind].counts[place]
-    return figures.histograms[kind].total, figures.histograms[kind].most, counts
+        if buckets.counts[place]:
+            counts[place] = buckets.counts[place]
+    return buckets.total, buckets.most, counts

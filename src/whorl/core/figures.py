@@ -98,6 +98,10 @@ if not cython.compiled:
         """Return whether there are histograms by now."""
         return figures.histograms is not None
 
+    def are_made(figures: Figures) -> bool:
+        """Return the same, to any thread."""
+        return figures.histograms is not None
+
     def place_of(number: int) -> int:
         """Return the place of a number that is not negative."""
         if number < 32:

@@ -3,6 +3,7 @@
 #include "whorl/core/references.h"
 
 #ifdef Py_GIL_DISABLED
+#include "whorl/core/thread_sanitizer.h"
 
 /* A lock that is held for a few instructions, in which no code of the program runs. Memory of zeros is an
    open one. */
@@ -20,6 +21,13 @@ typedef PyMutex whorl_mutex;
 typedef _Atomic int whorl_shared_int;
 typedef _Atomic unsigned char whorl_shared_byte;
 typedef _Atomic unsigned long whorl_shared_thread;
+
+/* Numbers that one thread writes and others look at, or that several write, each of them a right one. Each
+   look and each change is one instruction of a processor of 64 bits, so nobody sees a part of a change. They
+   have no order, and cost what plain ones cost. */
+typedef volatile int64_t whorl_seen_number;
+typedef volatile Py_ssize_t whorl_seen_size;
+typedef volatile int whorl_seen_int;
 
 /* A variable of C that each thread has for itself. */
 #define WHORL_PER_THREAD _Thread_local
@@ -39,6 +47,9 @@ typedef struct {} whorl_mutex;
 typedef int whorl_shared_int;
 typedef unsigned char whorl_shared_byte;
 typedef unsigned long whorl_shared_thread;
+typedef int64_t whorl_seen_number;
+typedef Py_ssize_t whorl_seen_size;
+typedef int whorl_seen_int;
 #define WHORL_PER_THREAD
 #define whorl_next_number(last) (++*(last))
 

@@ -11,4 +11,7 @@ cdef extern from "whorl/core/threads.h":
     ctypedef int shared_int "whorl_shared_int"
     ctypedef unsigned char shared_byte "whorl_shared_byte"
     ctypedef unsigned long shared_thread "whorl_shared_thread"
+    ctypedef int64_t seen_number "whorl_seen_number"
+    ctypedef Py_ssize_t seen_size "whorl_seen_size"
+    ctypedef bint seen_flag "whorl_seen_int"
     int64_t next_number "whorl_next_number"(int64_t *last) noexcept

@@ -3,6 +3,8 @@
 A loop belongs to the thread that runs it. Other threads reach it by posts and by cancelling. In a Python
 without the GIL these alone pass a lock or a barrier. A number that they read or write without a lock is a
 shared one (`shared_flag`, `shared_int`): C then makes each access one step, and keeps the order of steps.
+A number that its own thread writes, and others look at now and then, is a seen one (`seen_number`). Each
+access is one instruction then, in no order.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ parent. Loops of simulated worlds have a recording of their own, which is no fil
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import mmap
 import os
@@ -25,7 +26,7 @@ from whorl.inspector.recordings import file
 from whorl.inspector.recordings.doing import plain
 from whorl.inspector.settings import Settings
 from whorl.inspector.tables.task_kinds import know_all_tasks
-from whorl.inspector.watching import runs
+from whorl.inspector.watching import own_thread, runs
 from whorl.inspector.watching.stalls import Stall
 from whorl.inspector.watching.text import warn
 from whorl.inspector.watching.watchdog import Watchdog, has_real_clock
@@ -100,7 +101,7 @@ class Recorded:
         self._is_on = True
         runs.add_listener(self._loop_runs)
         for loop in runs.running_loops():
-            self._loop_runs(loop)
+            own_thread.call(loop, self._loop_runs)
 
     def stop(self) -> None:
         """Record no more. The file of a process that ends in order is removed, unless it was named."""
@@ -108,8 +109,8 @@ class Recorded:
         runs.remove_listener(self._loop_runs)
         if self._pid != os.getpid():
             return
+        self._detach_all()
         with self._lock:
-            self._detach_all()
             if self._watchdog is not None:
                 self._watchdog.record_into(None)
             for memory in (self._real, self._simulated):
@@ -118,7 +119,8 @@ class Recorded:
                     if memory.path is not None and self._settings.recording is True:
                         with contextlib.suppress(OSError):
                             os.unlink(memory.path)
-                    memory.close()
+                    if own_thread.has_gil():
+                        memory.close()  # else it ends with the last loop that writes it
             self._real = self._simulated = None
 
     def fork_ended(self) -> None:
@@ -133,12 +135,16 @@ class Recorded:
         self._begin_anew()
 
     def _detach_all(self) -> None:
-        for attached in list(self._attached.values()):
+        """End what records each loop. The lock is not held meanwhile: the loop's thread may wait for it."""
+        with self._lock:
+            former = list(self._attached.values())
+            self._attached.clear()
+        for attached in former:
             loop = attached.reference()
-            if loop is not None and loop._recorder is attached.recorder:
-                loop._set_recorder(None)
-            attached.recorder.close()
-        self._attached.clear()
+            if loop is None:
+                attached.recorder.close()
+            else:
+                own_thread.call(loop, functools.partial(_end_recording, attached.recorder))
 
     # The loops.
 
@@ -160,17 +166,20 @@ class Recorded:
             loop._set_recorder(opened)
 
     def _close_ended(self) -> None:
-        """Close what records loops that are closed."""
+        """Close what records loops that are closed. Without the GIL, the closing thread does so."""
         for number, attached in list(self._attached.items()):
             loop = attached.reference()
-            if loop is None or loop.is_closed():
+            if loop is None or (loop.is_closed() and own_thread.has_gil()):
                 self._forget(number, attached.recorder)
+            elif loop.is_closed():
+                del self._attached[number]
 
     def _forget(self, number: int, recorder: Any) -> None:
-        attached = self._attached.get(number)
-        if attached is not None and attached.recorder is recorder:
-            del self._attached[number]
-            recorder.close()
+        with self._lock:
+            attached = self._attached.get(number)
+            if attached is not None and attached.recorder is recorder:
+                del self._attached[number]
+                recorder.close()
 
     def _memory_for(self, loop: Any) -> Memory:
         if has_real_clock(loop):
@@ -297,6 +306,13 @@ class Recorded:
             return False
         file.write_copy(memory.memory, path, place)
         return True
+
+
+def _end_recording(recorder: Any, loop: Any) -> None:
+    """Record a loop no more."""
+    if loop._recorder is recorder:
+        loop._set_recorder(None)
+    recorder.close()
 
 
 def fitted(stall: Stall) -> bytes:

@@ -1,19 +1,22 @@
 cimport cython
 from cpython.ref cimport PyObject
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 cdef extern from "Python.h":
     bint PyType_Check(object thing) noexcept
     ctypedef struct PyTypeObject:
         unsigned int tp_version_tag
 
+cdef extern from "whorl/aio/interop/class_snapshot.h":
+    ctypedef int64_t seen_versions "whorl_versions"
+
 
 cdef class ClassSnapshot:
     cdef list _methods
     cdef list _owners
-    cdef uint64_t _versions
+    cdef seen_versions _versions
 
-    @cython.locals(versions=uint64_t)
+    @cython.locals(versions=int64_t)
     cpdef bint is_current(self) except -1
 
 

@@ -38,5 +38,5 @@ class ClassSnapshot:
         for owner, name, method in self._methods:
             if getattr(owner, name) is not method:
                 return False
-        self._versions = versions_of(self._owners)
+        self._versions = versions  # as they were before: another thread may be changing a class
         return True

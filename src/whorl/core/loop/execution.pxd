@@ -117,6 +117,23 @@ cdef inline object swap_inbox(LoopExecution loop, list into):
     arrived.clear()
 
 
+cdef inline int swap_ready(LoopExecution loop, list batch) noexcept:
+    # Other threads ask how long the queue is.
+    lock(loop._posting)
+    loop._ready_queue = loop._ready_swap
+    loop._ready_swap = batch
+    unlock(loop._posting)
+    return 0
+
+
+cdef inline int swap_pending(LoopExecution loop, list batch) noexcept:
+    lock(loop._posting)
+    loop._pending = loop._pending_swap
+    loop._pending_swap = batch
+    unlock(loop._posting)
+    return 0
+
+
 cdef inline Py_ssize_t put_in_inbox(LoopExecution loop, Runnable entry) except -1:
     # Return the number of entries there.
     cdef Py_ssize_t size

@@ -170,8 +170,7 @@ class LoopExecution(LoopState):
                     end_turn_of(self, recorder)
                     return
             if recorder is not None:
-                self._ready_queue = self._ready_swap
-                self._ready_swap = batch
+                swap_ready(self, batch)
                 self._run_batch(batch, self._ready_queue)
                 end_turn_of(self, recorder)
                 return
@@ -180,16 +179,14 @@ class LoopExecution(LoopState):
             if entry is not None:
                 run_alone(self, entry)
                 return
-        self._ready_queue = self._ready_swap
-        self._ready_swap = batch
+        swap_ready(self, batch)
         self._run_batch(batch, self._ready_queue)
 
     def _run_pending(self) -> None:
         """Run exactly the entries that are pending now; entries added meanwhile wait for the next round."""
         if self._pending:
             batch = self._pending
-            self._pending = self._pending_swap
-            self._pending_swap = batch
+            swap_pending(self, batch)
             self._run_batch(batch, self._pending)
 
     def _run_timers(self) -> None:
@@ -426,6 +423,16 @@ if not cython.compiled:
         """Append the entries posted by now; other threads may post more between two steps of this."""
         for _ in range(len(loop._inbox)):
             into.append(loop._inbox.popleft())
+
+    def swap_ready(loop: LoopExecution, batch: list[Any]) -> None:
+        """Let the ready queue, which is the batch to run, change places with the empty list."""
+        loop._ready_queue = loop._ready_swap
+        loop._ready_swap = batch
+
+    def swap_pending(loop: LoopExecution, batch: list[Any]) -> None:
+        """Do the same with the pending queue."""
+        loop._pending = loop._pending_swap
+        loop._pending_swap = batch
 
     def put_in_inbox(loop: LoopExecution, entry: Runnable) -> int:
         """Put an entry in the inbox; return the number of entries there."""

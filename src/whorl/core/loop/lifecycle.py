@@ -141,8 +141,9 @@ class LoopLifecycle(LoopExecution):
         if clock_is_patched() != self._follows_patch:
             self._clock_was_patched()
         self._poller.empty_polls = 0  # the first turns of every run poll
-        if _run_listener is not None:
-            _run_listener(self)
+        listener = _run_listener  # Another thread may change it.
+        if listener is not None:
+            listener(self)
         self._run_began = self._poll_ended = self._previous_poll_ended = self._kernel.now()
         count_runs(1)
         begin_at_home(self)

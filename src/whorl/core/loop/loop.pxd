@@ -9,6 +9,7 @@ from whorl.core.loop.lifecycle cimport LoopLifecycle
 from whorl.core.loop.state cimport begin_sleep, end_sleep
 from whorl.core.recording.loop_recorder cimport LoopRecorder, end_turn
 from whorl.core.recording.steps cimport may_step
+from whorl.core.threads cimport seen_flag
 from whorl.core.timers.timed_callback cimport TimedCallback, new_timer, new_timer_after
 from whorl.core.timers.heap cimport TimerHeap
 
@@ -28,7 +29,7 @@ cdef class Loop(LoopLifecycle):
     cdef int64_t _polled_at
     cdef int _skipped
     cdef bint _is_driven
-    cdef bint _is_turning
+    cdef seen_flag _is_turning
 
     cdef object _set_up_loop(self, object poller, object kernel, object host)
     cdef object _call_soon_with(self, object callback, tuple args, object context)

@@ -3,11 +3,13 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 from whorl.core.callback cimport AbstractLoop, Callback, Runnable, current_thread, is_foreign
-from whorl.core.figures cimport Figures, add_ones, has_histograms
+from whorl.core.figures cimport Figures, add_ones, are_made
 from whorl.core.handle cimport Handle
 from whorl.core.kernel.kernel cimport Kernel
 from whorl.core.recording.loop_recorder cimport LoopRecorder
-from whorl.core.threads cimport HAS_GIL, Mutex, barrier, shared_flag, shared_int, shared_thread
+from whorl.core.threads cimport (
+    HAS_GIL, Mutex, barrier, lock, seen_number, seen_size, shared_flag, shared_int, shared_thread, unlock
+)
 from whorl.core.timers.heap cimport TimerHeap
 from whorl.core.timers.timed_callback cimport TimedCallback, deadline_of
 
@@ -58,22 +60,22 @@ cdef class LoopState(AbstractLoop):
     cdef readonly list _check_handles
     cdef list _closing_handles
     cdef dict _handles
-    cdef Py_ssize_t _active_handles
-    cdef Py_ssize_t _active_requests
+    cdef seen_size _active_handles
+    cdef seen_size _active_requests
     cdef public object _clock_function
     cdef readonly TimerHeap _timer_queue
-    cdef int64_t _now_ns
+    cdef seen_number _now_ns
     cdef public bint _time_replaced
     cdef public bint _follows_patch
-    cdef int64_t _turns
-    cdef int64_t _events
-    cdef int64_t _callbacks
-    cdef int64_t _callbacks_alone
-    cdef int64_t _events_waiting
-    cdef int64_t _idle_ns
-    cdef int64_t _sleep_began
-    cdef int64_t _ran_ns
-    cdef int64_t _run_began
+    cdef seen_number _turns
+    cdef seen_number _events
+    cdef seen_number _callbacks
+    cdef seen_number _callbacks_alone
+    cdef seen_number _events_waiting
+    cdef seen_number _idle_ns
+    cdef seen_number _sleep_began
+    cdef seen_number _ran_ns
+    cdef seen_number _run_began
     cdef int64_t _poll_ended
     cdef int64_t _previous_poll_ended
     cdef int _until_sample
@@ -113,10 +115,15 @@ cdef class LoopState(AbstractLoop):
 
 
 cdef inline Py_ssize_t entries_waiting(LoopState loop) noexcept:
-    # No other code runs meanwhile, so no reference of the lists is taken.
-    return (
+    # No other code runs meanwhile, so no reference of the lists is taken. Without the GIL, they change places
+    # under the lock.
+    cdef Py_ssize_t count
+    lock(loop._posting)
+    count = (
         size_of(<PyObject *>loop._ready_queue) + size_of(<PyObject *>loop._pending) + size_of(<PyObject *>loop._inbox)
     )
+    unlock(loop._posting)
+    return count
 
 
 cdef inline int begin_sleep(LoopState loop) noexcept:

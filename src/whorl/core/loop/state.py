@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 if not cython.compiled:
     from whorl.core.callback import is_foreign
-    from whorl.core.figures import add_ones, has_histograms
+    from whorl.core.figures import add_ones, are_made
     from whorl.core.threads import HAS_GIL, barrier
 
     thread_number = current_thread
@@ -189,7 +189,7 @@ class LoopState(AbstractLoop):
         self._observed = self._probe is not None or self._recorder is not None
 
     def _set_recorder(self, recorder: Any) -> None:
-        """Record the loop from its next turn on; None ends that. Any thread may call this.
+        """Record the loop from its next turn on; None ends that. Without the GIL, its own thread calls this.
 
         A turn that is under way may be recorded in part.
         """
@@ -398,8 +398,8 @@ class LoopState(AbstractLoop):
             events_waiting=self._events_waiting,
             callbacks=self._callbacks + self._callbacks_alone,
             idle_ns=self._idle_ns,
-            ready=len(self._ready_queue) + len(self._pending) + len(self._inbox),
-            timers=len(self._timer_queue),
+            ready=entries_waiting(self),
+            timers=self._timer_queue.seen_count(),
             handles=len(self._handles),
             active_handles=self._active_handles,
             active_requests=self._active_requests,
@@ -438,7 +438,7 @@ class LoopState(AbstractLoop):
 
         figures = self._figures
         total, most, counts = figures.histogram(BATCH)
-        if has_histograms(figures):
+        if are_made(figures):
             alone = counts.pop(1, 0) + self._callbacks_alone
             if alone > 0:
                 total, most, counts[1] = total + self._callbacks_alone, max(most, 1), alone

@@ -7,7 +7,7 @@ cdef extern from "whorl/core/recording/recorder.h":
     void write_event "whorl_put_event"(
         int64_t *place, int64_t *written, int64_t at, int64_t took, int kind, int flags, int64_t loop, int64_t subject
     ) noexcept
-from whorl.core.threads cimport Mutex, lock, unlock
+from whorl.core.threads cimport Mutex, lock, seen_number, unlock
 
 cdef int EVENT_WORDS
 cdef int TOOK_UNIT_NS
@@ -36,8 +36,8 @@ cdef class Recorder:
     cdef list _open
     cdef int64_t _loops_opened
     cdef int64_t _last_name
-    cdef int64_t _tick_parts
-    cdef uint64_t _most_ticks
+    cdef seen_number _tick_parts  # all loops write both
+    cdef seen_number _most_ticks
 
     cdef object _check(self)
     cpdef int64_t name_id(self, str text) except -1
@@ -54,6 +54,12 @@ cdef inline int begin_memory(Recorder recorder) except -1:
     PyBuffer_Release(&memory)
     if <uintptr_t>recorder._words % 8:
         raise ValueError("the memory of a recording begins at a multiple of 8")
+    return 0
+
+
+cdef inline int put_sign(Recorder recorder, int64_t index, int64_t number) except -1:
+    # The native thread writes it, too.
+    (<seen_number *>recorder._words)[index] = number
     return 0
 
 

@@ -28,6 +28,10 @@ if not cython.compiled:
         """Find the memory of a recording."""
         recorder._words = recorder._view.cast("q")
 
+    def put_sign(recorder: Recorder, index: int, number: int) -> None:
+        """Write the sign of life."""
+        recorder._words[index] = number
+
     def put_event(
         recorder: Recorder, at: int, took: int, kind: int, flags: int, loop: int, subject: int
     ) -> None:
@@ -178,7 +182,7 @@ class Recorder:
     def alive(self, now_ns: int, starved: int = 0) -> None:
         """Note a sign of life of the watchdog, and how many starved callbacks it has seen."""
         self._check()
-        self._words[layout.ALIVE_AT // 8] = now_ns
+        put_sign(self, layout.ALIVE_AT // 8, now_ns)
         self._words[layout.STARVED_AT // 8] = starved
 
     def finish(self) -> None:

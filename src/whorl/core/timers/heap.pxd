@@ -8,6 +8,7 @@ from cpython.ref cimport PyObject
 from whorl.core.callback cimport fetch
 from whorl.core.figures cimport Figures, note
 from whorl.core.lists cimport append, empty, last_taken
+from whorl.core.threads cimport HAS_GIL, seen_size
 from whorl.core.timers.timed_callback cimport TimedCallback
 
 cdef Py_ssize_t ENTRIES_AHEAD
@@ -173,6 +174,13 @@ cdef inline int reserve_capacity(TimerHeap heap, Py_ssize_t capacity) except -1:
     return 0
 
 
+cdef inline int show_count(TimerHeap heap) noexcept:
+    # Without the GIL, other threads do not look at the line, which others may take the place of.
+    if not HAS_GIL and heap._line is not None:
+        heap._seen_count = heap._entries + PyList_GET_SIZE(heap._line) - heap._first
+    return 0
+
+
 cdef inline Place *no_places(TimerHeap heap) noexcept:
     PyMem_Free(heap._places)
     return NULL
@@ -189,8 +197,10 @@ cdef class TimerHeap:
     cdef readonly Py_ssize_t _keep_alive_count
     cdef int64_t _numbers
     cdef Py_ssize_t _latest
+    cdef seen_size _seen_count
 
     cdef Py_ssize_t count(self) except -1
+    cdef Py_ssize_t seen_count(self) except -1
     cdef object clear(self)
     @cython.locals(line=list, size=Py_ssize_t, last=TimedCallback)
     cdef object push(self, TimedCallback timer)

@@ -54,6 +54,7 @@ class TimerHeap:
         "_line",
         "_numbers",
         "_places",
+        "_seen_count",
         "_timers",
     )
 
@@ -68,6 +69,7 @@ class TimerHeap:
         self._keep_alive_count = 0  # the number of timers that keep the loop alive
         self._numbers = 0  # the number of the timer scheduled last
         self._latest = 0  # the slot of the timer that came into the heap last
+        self._seen_count = 0  # the number of entries, for other threads, if there is no GIL
 
     def clear(self) -> None:
         """Forget all timers."""
@@ -75,6 +77,7 @@ class TimerHeap:
         self._timers, self._line = [], []
         self._first = self._entries = self._capacity = self._cancelled = self._keep_alive_count = 0
         self._places = no_places(self)
+        show_count(self)
         del former
 
     def __dealloc__(self) -> None:
@@ -86,6 +89,10 @@ class TimerHeap:
     def count(self) -> int:
         """Return the number of entries; the cancelled ones among them are counted, too."""
         return self._entries + len(self._line) - self._first
+
+    def seen_count(self) -> int:
+        """Return the same, to any thread."""
+        return self.count() if HAS_GIL else self._seen_count
 
     def timers(self) -> list[TimedCallback]:
         """Return all entries, in no particular order."""
@@ -115,6 +122,7 @@ class TimerHeap:
                 append(line, timer)
         timer._scheduled = True
         self._keep_alive_count += timer._keeps_alive
+        show_count(self)
 
     def _push_on_heap(self, timer: TimedCallback) -> None:
         if self._entries == self._capacity:
@@ -233,6 +241,7 @@ class TimerHeap:
     def next_deadline(self) -> int:
         """Return when the first timer falls due, in nanoseconds; `NEVER_NS` if there is none."""
         timer = self._next()
+        show_count(self)
         return NEVER_NS if timer is None else timer._deadline_ns
 
     def take_due(self, now_ns: int, into: list[Any], figures: Figures, since: int) -> None:
@@ -259,6 +268,7 @@ class TimerHeap:
                 former = self._entries
         if self._capacity > LEAST_PLACES and self._entries < self._capacity >> 3:
             self._pack()
+        show_count(self)
 
     def _sort_due(self, latest: int) -> None:
         """Let the timers of the heap that are due by `latest` join the line, in order.
@@ -309,10 +319,12 @@ class TimerHeap:
             last_taken(line)
             if self._cancelled > 0 or self._first > 0:
                 self._shorten_line()
+            show_count(self)
             return
         self._cancelled += 1
         if self._cancelled > SWEEP_MIN_CANCELLED and self._cancelled * SWEEP_FRACTION > len(self):
             self._sweep()
+            show_count(self)
 
     def _shorten_line(self) -> None:
         """Take the cancelled timers at the line's end out in one step: freeing them may schedule others."""
@@ -350,6 +362,7 @@ else:
     from whorl.core.callback import fetch
     from whorl.core.figures import note
     from whorl.core.lists import append, empty, last_taken
+    from whorl.core.threads import HAS_GIL
 
     class Pair(NamedTuple):
         """A place: a deadline, and the number of a slot. Compiled, a struct."""
@@ -406,6 +419,9 @@ else:
     def no_places(heap: TimerHeap) -> list[Pair]:
         """Free the heap's places; return the empty memory."""
         return []
+
+    def show_count(heap: TimerHeap) -> None:
+        """Let other threads see how many timers there are; uncompiled, they count them."""
 
     def recovering(method: Callable[..., Any]) -> Callable[..., Any]:
         """Return a method that puts the timers in order again when it fails.

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from whorl.core.loop.loop import Loop
 from whorl.inspector.watching import looks, threads
 from whorl.inspector.watching.collector import CollectionTimes
+from whorl.inspector.watching.own_thread import has_gil
 from whorl.inspector.watching.reports import Reports, changed
 from whorl.inspector.watching.stacks import called_by, stack_of
 from whorl.inspector.watching.stalls import Frame, Stack, Stall
@@ -211,7 +212,7 @@ class Looker:
 
     def _is_lock_held(self, watched: WatchedLoop, shares: Shares, length: int) -> bool | None:
         """Return whether the loop's thread kept the interpreter's lock most of the time; None: unknown."""
-        if watched.lock_kept_ns * 2 < length - (shares.starved_ns or 0):
+        if not has_gil() or watched.lock_kept_ns * 2 < length - (shares.starved_ns or 0):
             return False
         calls = [call for _, _, call in watched.notes if call]
         if calls:  # A thread in futex waits for a lock: for the interpreter's, that is.

@@ -25,6 +25,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "whorl/core/threads.h"
 
 #define WHORL_PLACES 64
 #define WHORL_NOTES 16
@@ -41,9 +42,9 @@ typedef struct {
 } whorl_look;
 
 typedef struct {
-    const int64_t *turns, *callbacks, *idle, *sleep_began, *poll_ended; /* of the loop; NULL: a free place */
-    const int64_t *ran, *run_began;
-    const int *is_turning;
+    const whorl_seen_number *turns, *callbacks, *idle; /* of the loop; NULL: a free place */
+    const whorl_seen_number *sleep_began, *poll_ended, *ran, *run_began;
+    const whorl_seen_int *is_turning;
     int thread, times;         /* the thread, and the descriptor of its schedstat or -1 */
     int64_t since;             /* when it was first seen doing what it does; 0: it sleeps or is in no turn */
     int64_t next;              /* the age at which the next note is made */
@@ -192,7 +193,7 @@ static void whorl_native_note(int index, whorl_place *place, int64_t now) {
 }
 
 /* Read a number that another thread counts. */
-static int64_t whorl_native_get(const int64_t *number) {
+static int64_t whorl_native_get(const whorl_seen_number *number) {
     return __atomic_load_n(number, __ATOMIC_RELAXED);
 }
 

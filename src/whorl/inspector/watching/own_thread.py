@@ -49,6 +49,26 @@ def read(loop: Any, table: Callable[[Any], Result], patience: float = PATIENCE) 
     return question.outcome()
 
 
+def call(loop: Any, action: Callable[[Any], object], patience: float = PATIENCE) -> bool:
+    """Call `action(loop)`; return whether that is over. Any thread may call this.
+
+    Without the GIL, the loop's thread calls it. A loop that is stuck, or does not run, does so when it goes
+    on. One that is closed, or is being closed, never does. Raises what the action raised.
+    """
+    if has_gil() or _may_read(loop):
+        action(loop)
+        return True
+    question = _Question(loop, action)
+    try:
+        Loop.call_soon_threadsafe(loop, question.answer)
+    except RuntimeError:
+        return False
+    if not loop.is_running() or not question.is_over.wait(patience):
+        return False
+    question.outcome()
+    return True
+
+
 def _may_read(loop: Any) -> bool:
     """Return whether the calling thread runs the loop, or is the last one that did or made it."""
     running = loop._thread_id
