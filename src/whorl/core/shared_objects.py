@@ -1,4 +1,4 @@
-"""Objects that all loops use, whose references other threads would count, too, if there is no GIL."""
+"""Objects that all loops use: other threads count their references too, if there is no GIL."""
 
 from __future__ import annotations
 

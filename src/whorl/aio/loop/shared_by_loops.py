@@ -1,4 +1,4 @@
-"""What all loops use while they run: methods of their classes, and CPython's classes of futures and tasks."""
+"""Stop counting references to the methods of loops, and to the classes of futures and tasks in C."""
 
 from __future__ import annotations
 
