@@ -31,6 +31,7 @@ CONFIGURED: dict[str, dict[str, Any]] = {  # their options (`configure`)
     "whorl-server": {"collect_writes": True},
 }
 URING = "whorl-io_uring"
+TASKS = "whorl-tasks"
 NAMES = ("whorl", "whorl-server", "whorl-pure", *PEERS, "asyncio", LIMIT)
 FOR_PROGRAMS = ("whorl", "uvloop", "rloop", "zloop", "zuvloop", "asyncio")
 DESCRIPTIONS = {
@@ -40,6 +41,7 @@ DESCRIPTIONS = {
     "whorl-server": "Whorl, compiled, that collects the answers of a turn (whorl.server_loop)",
     ", ".join(PEERS): "other people's, where they are installed",
     URING: "Whorl, compiled, that waits by io_uring",
+    TASKS: 'Whorl, compiled, with tasks of its own (tasks="compiled")',
     "asyncio": "the standard library's loop",
     LIMIT: "a minimal epoll echo server in C: the limit (echo and churn only)",
 }
@@ -88,6 +90,8 @@ def factory(name: str) -> Factory:
     _check_build(name, whorl.compiled)
     if name.startswith(URING):
         return cast(Factory, _on_rings)
+    if name.partition("@")[0] == TASKS:
+        return functools.partial(whorl.new_event_loop, tasks="compiled")
     options = CONFIGURED.get(name.partition("@")[0])
     return cast(Factory, functools.partial(_configured, options) if options else whorl.new_event_loop)
 
@@ -117,14 +121,16 @@ def die_with_parent() -> None:
 def _environment(name: str) -> dict[str, str]:
     environment = dict(os.environ)
     family, _, tree = name.partition("@")
-    known = {*NAMES, *CONFIGURED, URING}
+    known = {*NAMES, *CONFIGURED, URING, TASKS}
     if family not in known:
         raise UnavailableError(f"unknown loop; known are {', '.join(sorted(known))}")
     if family == "whorl-pure":
         environment["PYTHONPATH"] = tree or str(ROOT / "src")
     elif tree:
         environment["PYTHONPATH"] = tree
-    elif family in ("whorl", *CONFIGURED, URING) and not _names_whorl(environment.get("PYTHONPATH", "")):
+    elif family in ("whorl", *CONFIGURED, URING, TASKS) and not _names_whorl(
+        environment.get("PYTHONPATH", "")
+    ):
         environment["PYTHONPATH"] = str(_newest_release_tree())
     return environment
 

@@ -12,6 +12,7 @@ import pytest
 from tests.source_trees import all_sources
 
 WITHOUT_CLASSES = {
+    "whorl.core.shared_objects",
     "whorl.aio.sockets.add_reader",
     "whorl.aio.sockets.connect_plain",
     "whorl.aio.futures.task_factory",

@@ -5,7 +5,7 @@ from cpython.object cimport PyObject
 from whorl.aio.futures.future cimport Future
 from whorl.aio.futures.task_factory cimport task_of_factory
 from whorl.core.callback cimport current_context
-from whorl.core.loop.loop cimport Loop
+from whorl.core.loop.loop cimport Current, Loop, keep_current_tasks
 from whorl.core.threads cimport Mutex, lock, next_number, unlock
 
 cdef extern from "Python.h":
@@ -20,6 +20,13 @@ cdef extern from "whorl/aio/futures/task.h":
     enum: RINGS "WHORL_RINGS"
     void may_be_found "whorl_may_be_found"(PyObject *task) noexcept
     bint survives "whorl_survives"(PyObject *task) noexcept
+
+cdef extern from "whorl/core/loop/current_task.h":
+    bint KEEPS_CURRENT "WHORL_KEEPS_CURRENT"
+    void know_hash "whorl_know_hash"(object type) noexcept
+    bint keep_current "whorl_keep_current"(Current *current, object loop, object task) noexcept
+    void know_current_tasks "whorl_know_current_tasks"(dict tasks) noexcept
+    bint forget_current "whorl_forget_current"(Current *current, object task) noexcept
 
 # All tasks stand in a ring. Python would make an object for each, a weak reference.
 cdef struct Member:
@@ -64,6 +71,7 @@ cdef class Task(Future):
     cdef object _execute(self)
     @cython.locals(future=Future)
     cdef object _take_error(self)
+    @cython.locals(is_kept=bint)
     cdef object _step(self, object error)
     @cython.locals(failed=bint, finished=bint)
     cdef object _advance(self, object error)
@@ -76,6 +84,23 @@ cdef class Task(Future):
 
 @cython.locals(machine=Loop, task=Task)
 cpdef Task new_task(object loop, object coro, object name, object context)
+
+
+cdef inline bint keeps_task(Task task) noexcept:
+    return KEEPS_CURRENT and task._machine is not None and keep_current(
+        task._machine._current_task, task._machine, task
+    )
+
+
+cdef inline bint forgets_task(Task task) noexcept:
+    return KEEPS_CURRENT and forget_current(task._machine._current_task, task)
+
+
+cdef inline object begin_keeping():
+    if KEEPS_CURRENT:
+        keep_current_tasks(_current)
+        know_current_tasks(_current)
+        know_hash(Loop)
 
 
 cdef inline int begin_rings() noexcept:

@@ -49,6 +49,17 @@ if not cython.compiled:
     # Compiled, all tasks stand in rings, for `asyncio.all_tasks`; uncompiled, each registers with asyncio.
     _rings: Any = None
 
+    def begin_keeping() -> None:
+        """Let loops keep their running tasks; uncompiled, the dictionary has them."""
+
+    def keeps_task(task: Task) -> bool:
+        """Return whether the loop keeps a task that begins a step, so that no dictionary changes."""
+        return False
+
+    def forgets_task(task: Task) -> bool:
+        """Let the loop forget the task; return whether nobody has put it into the dictionary meanwhile."""
+        return False
+
     def begin_rings() -> None:
         """Make rings without tasks."""
 
@@ -209,14 +220,19 @@ class Task(Future):
             self._must_cancel = False
         self._fut_waiter = None
         loop = self._loop
-        if not KEEPS_DICTIONARY:
+        is_kept = keeps_task(self)
+        if is_kept:
+            pass
+        elif not KEEPS_DICTIONARY:
             _enter(loop, self)
         elif _current.setdefault(loop, self) is not self:
             _enter(loop, self)  # which raises
         try:
             self._advance(error)
         finally:
-            if not KEEPS_DICTIONARY or _current.pop(loop, None) is not self:
+            if is_kept and forgets_task(self):
+                pass
+            elif not KEEPS_DICTIONARY or _current.pop(loop, None) is not self:
                 _leave(loop, self)
             if not cython.compiled:
                 del self  # A traceback may keep this frame, which must not keep the task.
@@ -471,6 +487,7 @@ def _swap_current_task(loop: Any, task: Any) -> Any:
 
 
 begin_rings()
+begin_keeping()
 
 if not cython.compiled:
 

@@ -15,6 +15,7 @@ from whorl.aio.loop import (
     private_attributes,
     private_ready,
     private_selector,
+    shared_by_loops,
     signal_handlers,
     subclass_hooks,
     tasks,
@@ -175,4 +176,5 @@ class EventLoop(Running, clock.Watched, AnyLoop):  # type: ignore[misc]
 
 
 tasks.name_coroutines(EventLoop)
+shared_by_loops.share(EventLoop)
 lifecycle.snapshot_methods(EventLoop)

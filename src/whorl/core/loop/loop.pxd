@@ -25,7 +25,15 @@ cdef int SLEPT
 cdef int SOMETHING
 
 
+cdef extern from "whorl/core/loop/current_task.h":
+    ctypedef struct Current "whorl_current":
+        pass
+    int take_hash "whorl_take_hash"(object type, Current *(*finder)(object) noexcept) except -1
+    void know_current_tasks "whorl_know_current_tasks"(dict tasks) noexcept
+
+
 cdef class Loop(LoopLifecycle):
+    cdef Current _current_task[1]
     cdef int64_t _polled_at
     cdef int _skipped
     cdef bint _is_driven
@@ -95,8 +103,16 @@ cdef extern from "whorl/core/loop/loop.h":
     void take_call_later "whorl_take_call_later"(object method, scheduler schedule) noexcept
 
 
+cdef inline Current *current_of(object loop) noexcept:
+    return (<Loop>loop)._current_task
+
+
+cpdef object keep_current_tasks(dict tasks)
+
+
 cdef inline object take_arguments(object type, dict methods):
     know_loops(type)
+    take_hash(type, current_of)
     take_call_soon(methods["call_soon"], call_soon_of)
     take_post(methods["call_soon_threadsafe"], post_of)
     take_call_at(methods["call_at"], call_at_of)

@@ -522,7 +522,18 @@ def _refuse_self(other: object) -> None:
     raise TypeError(f"a Loop was expected, got {other!r}")
 
 
+def keep_current_tasks(tasks: dict[Any, Any]) -> None:
+    """Let loops keep their running tasks until somebody looks for one in this dictionary.
+
+    `current_task.h` says where they do, and why.
+    """
+    know_current_tasks(tasks)
+
+
 if not cython.compiled:
+
+    def know_current_tasks(tasks: dict[Any, Any]) -> None:
+        """Do nothing; uncompiled, each step enters the dictionary."""
 
     def take_arguments(cls: type, methods: dict[str, object]) -> None:
         """Let the scheduling methods take their arguments in C. Uncompiled, the interpreter takes them."""
