@@ -231,7 +231,7 @@ def _wheel(builder: Command, build: str, copy: Path, environment: dict[str, str]
     _run(
         [sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(final), str(wheel)],
         copy,
-        environment,
+        environment | {"AUDITWHEEL_ZIP_COMPRESSION_LEVEL": "9"},  # of 9
     )
     (wheel,) = final.glob("*.whl")
     return wheel
