@@ -317,6 +317,9 @@ def test_a_subscriber_may_stop_the_inspector(inspect: Inspect) -> None:
     inspected.subscribe(lambda stall: inspected.stop())
     stalls_of(inspected, lambda: time.sleep(0.3))
     assert current() is None
+    for thread in threading.enumerate():
+        if thread.name == "whorl-watchdog":
+            thread.join(10)  # It has called the subscriber, and without the GIL waits for the loop.
 
 
 class Slow(Probe):

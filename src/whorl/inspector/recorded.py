@@ -119,7 +119,7 @@ class Recorded:
                     if memory.path is not None and self._settings.recording is True:
                         with contextlib.suppress(OSError):
                             os.unlink(memory.path)
-                    if own_thread.has_gil():
+                    if own_thread.has_gil() or not memory.recorder.is_written():
                         memory.close()  # else it ends with the last loop that writes it
             self._real = self._simulated = None
 

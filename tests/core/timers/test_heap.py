@@ -373,6 +373,7 @@ def test_a_dropped_loop_is_collected_with_timers_that_nobody_knows(order: str) -
     assert len(ends) == 199
 
 
+@pytest.mark.gil("each collection there is one of all objects, and no timer is hidden from it")
 @pytest.mark.parametrize("order", ["line", "heap"])
 def test_timers_without_references_keep_their_callbacks_until_they_run(order: str) -> None:
     clock = ObedientClock()

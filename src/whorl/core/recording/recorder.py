@@ -185,6 +185,13 @@ class Recorder:
         put_sign(self, layout.ALIVE_AT // 8, now_ns)
         self._words[layout.STARVED_AT // 8] = starved
 
+    def is_written(self) -> bool:
+        """Return whether a loop may write into the memory; any thread may call this."""
+        for former in list(self._open):
+            if former is not None and former() is not None:
+                return True
+        return False
+
     def finish(self) -> None:
         """Note that the recording ends here. Loops that are still recorded go on."""
         self._check()
