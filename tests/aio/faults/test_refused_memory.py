@@ -16,7 +16,7 @@ pytest.importorskip("_testcapi", reason="its set_nomemory refuses memory")
 #: Every how many allocations one is refused, and up to which.
 STEP = int(os.environ.get("WHORL_REFUSAL_STEP", "3"))
 LAST = int(os.environ.get("WHORL_REFUSAL_LAST", "150"))
-pytestmark = pytest.mark.gil("CPython 3.13t frees the items of an earlier list if it has no memory for a new one")
+pytestmark = pytest.mark.gil("CPython 3.13t frees items of an earlier list when a new one gets no memory")
 #: Uncompiled, the loop's own turns make objects all the time, and an error there is as in any Python program.
 COMPILED = pytest.mark.skipif(not whorl.compiled, reason="about what is compiled")
 

@@ -111,14 +111,13 @@ class Recorder:
     def name_id(self, text: str) -> int:
         """Return the id of a name; that of "…" if there is no room for another one."""
         self._check()
-        found = self._name_ids.get(text)
-        if found is not None:
-            return found
-        name = text.encode("utf-8", "replace")[: layout.LONGEST_NAME]
-        name = name.decode("utf-8", "ignore").encode()
         begin_writing(self)
         try:
-            return self._write_name(text, name)
+            found = self._name_ids.get(text)
+            if found is not None:
+                return found
+            name = text.encode("utf-8", "replace")[: layout.LONGEST_NAME]
+            return self._write_name(text, name.decode("utf-8", "ignore").encode())
         finally:
             end_writing(self)
 
@@ -136,7 +135,12 @@ class Recorder:
 
     def _name_text(self, number: int) -> str:
         """Return the name that has an id."""
-        for text, known in self._name_ids.items():
+        begin_writing(self)
+        try:
+            names = list(self._name_ids.items())
+        finally:
+            end_writing(self)
+        for text, known in names:
             if known == number:
                 return text
         return REST
