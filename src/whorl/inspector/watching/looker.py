@@ -47,6 +47,7 @@ class Looker:
         """Begin without a thread."""
         self.thread_number = 0  # of the watchdog's thread
         self.times: threads.Times | None = None  # of that thread
+        self._looker_starved = 0  # how long that thread has waited for a processor, by its last look
         self.due_ns = 0  # when that thread was to look; 0: at once
         self.starved = 0
 
@@ -224,9 +225,13 @@ class Looker:
 
     def usage(self, watched: WatchedLoop) -> Usage:
         """Return the times of a loop's thread now."""
-        looker = 0 if self.times is None else self.times.read()[1] or 0
+        self._looker_starved = 0 if self.times is None else self.times.read()[1] or 0
+        return self.first_usage(watched)
+
+    def first_usage(self, watched: WatchedLoop) -> Usage:
+        """Return the same in the loop's own thread, which reads no file that another thread may close."""
         ran, starved = (None, None) if watched.times is None else watched.times.read()
-        return Usage(ran, starved, looker, self.collector.total_ns())
+        return Usage(ran, starved, self._looker_starved, self.collector.total_ns())
 
 
 def _with_stacks(stall: Stall, stacks: tuple[Stack, ...]) -> Stall:

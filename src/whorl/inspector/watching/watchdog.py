@@ -229,7 +229,7 @@ class Watchdog:
         self._start_thread()
         number = id(loop)
         watched = WatchedLoop(loop, thread, lambda reference: self._forget_loop(number, reference))
-        watched.latest = self._looker.usage(watched)
+        watched.latest = self._looker.first_usage(watched)
         self._watched[number] = watched
         watched.place = self._place_of(loop, watched)
 
