@@ -179,6 +179,22 @@ def test_no_signal_is_sent_to_a_thread_that_blocks_it(inspect: Inspect) -> None:
     assert stall.late
 
 
+@pytest.mark.skipif(not whorl.compiled, reason="uncompiled, no signal is sent")
+def test_signal_that_arrives_after_the_end_ends_no_process(inspect: Inspect) -> None:
+    def act() -> None:
+        inspected = inspect(threshold=THRESHOLD)
+        whorl.run(asyncio.sleep(0))
+        number = signal.SIGRTMAX - 4
+        signal.pthread_sigmask(signal.SIG_BLOCK, [number])
+        signal.raise_signal(number)  # It is on its way to this thread.
+        assert number in signal.sigpending()
+        inspected.stop()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
+        assert signal.getsignal(number) == signal.SIG_DFL
+
+    assert in_child(act) == 0
+
+
 @pytest.mark.gil("C code that runs holds no lock")
 def test_no_signal_is_sent_if_none_may_be(inspect: Inspect) -> None:
     [stall] = stalls_of(inspect(threshold=THRESHOLD, signal=None), lambda: sum(range(20_000_000)))

@@ -12,6 +12,7 @@ cdef extern from "whorl/inspector/watching/native.h":
     int native_watch "WHORL_NATIVE_WATCH"(LoopState state, Loop loop, int thread, int times) noexcept
     void native_unwatch "whorl_native_unwatch"(int place) noexcept
     void native_keep_errno "whorl_native_keep_errno"(int number) noexcept
+    bint native_end_stacks "whorl_native_end_stacks"(int number) noexcept
     bint native_ask "whorl_native_ask"(int thread) noexcept
     int64_t native_rest "whorl_native_rest"(int64_t until_ns) noexcept
     void native_wake "whorl_native_wake"() noexcept
@@ -34,6 +35,7 @@ cpdef object forget_native()
 cpdef object watch(Loop loop, int thread, int times)
 cpdef object unwatch(int place)
 cpdef object keep_errno(int number)
+cpdef object end_stacks(int number)
 cpdef object ask(int thread)
 cpdef object rest(int64_t until_ns)
 cpdef object wake()

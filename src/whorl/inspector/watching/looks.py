@@ -52,6 +52,10 @@ if not cython.compiled:
     def native_keep_errno(number: int) -> None:
         """Let the handler of a signal restore `errno`; uncompiled, no signal is sent."""
 
+    def native_end_stacks(number: int) -> bool:
+        """Return True: uncompiled, no signal is sent, so no handler runs."""
+        return True
+
     def native_ask(thread: int) -> int:
         """Send a thread the signal that asks for its stack; return whether it was sent."""
         return 0
@@ -146,6 +150,14 @@ def unwatch(place: int) -> None:
 def keep_errno(number: int) -> None:
     """Let the handler of a signal, which is faulthandler's, leave `errno` as it was."""
     native_keep_errno(number)
+
+
+def end_stacks(number: int) -> bool:
+    """Let the handler write no more, and drop signals on their way; return whether no thread still writes.
+
+    It waits for such a thread, for two seconds at most.
+    """
+    return bool(native_end_stacks(number))
 
 
 def ask(thread: int) -> bool:

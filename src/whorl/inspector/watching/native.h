@@ -87,6 +87,9 @@ static struct {
     whorl_note notes[WHORL_NOTES];
 } whorl_native = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
+static volatile PyOS_sighandler_t whorl_native_handler; /* faulthandler's */
+static int whorl_native_takes_stacks, whorl_native_writing; /* if it may be called, and how many threads do */
+
 /* Read the monotonic clock. Python's function needs the interpreter's lock. */
 static int64_t whorl_native_now(void) {
     struct timespec now;
@@ -349,6 +352,7 @@ static void whorl_native_stop(void) {
 static void whorl_native_forked(void) {
     PyBuffer_Release(&whorl_native.recording); /* It is the parent's. */
     memset(&whorl_native, 0, sizeof whorl_native);
+    whorl_native_writing = 0; /* other threads, which the child does not have */
     pthread_mutex_init(&whorl_native.mutex, NULL);
 }
 
@@ -381,13 +385,14 @@ static void whorl_native_unwatch(int place) {
     pthread_mutex_unlock(&whorl_native.mutex);
 }
 
-static volatile PyOS_sighandler_t whorl_native_handler; /* faulthandler's */
-
 /* Let that handler write the stack, and restore errno, which it sets to 0. The signal may come between a
    failed system call and the look at its error. Python code cannot run in a handler. */
 static void whorl_native_signalled(int number) {
     int former = errno;
-    whorl_native_handler(number);
+    __atomic_add_fetch(&whorl_native_writing, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&whorl_native_takes_stacks, __ATOMIC_SEQ_CST))
+        whorl_native_handler(number);
+    __atomic_sub_fetch(&whorl_native_writing, 1, __ATOMIC_SEQ_CST);
     errno = former;
 }
 
@@ -399,6 +404,26 @@ static void whorl_native_keep_errno(int number) {
         action.sa_handler = whorl_native_signalled;
         sigaction(number, &action, NULL);
     }
+    __atomic_store_n(&whorl_native_takes_stacks, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Write no more stacks: the handler and its file will be gone. A signal may still be on its way to a thread,
+   whose default action would end the process. To ignore the signal drops those (`do_sigaction` of Linux).
+   Handlers that run already are waited for; return whether they have ended. Only C has handlers like this. */
+static int whorl_native_end_stacks(int number) {
+    int64_t until = whorl_native_now() + 2000000000;
+    struct timespec pause = {0, 100000};
+    struct sigaction action;
+    pthread_mutex_lock(&whorl_native.mutex); /* Nobody sends one from here on. */
+    __atomic_store_n(&whorl_native_takes_stacks, 0, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&whorl_native.mutex);
+    if (sigaction(number, NULL, &action) == 0 && action.sa_handler == whorl_native_signalled)
+        signal(number, SIG_IGN);
+    Py_BEGIN_ALLOW_THREADS
+    while (__atomic_load_n(&whorl_native_writing, __ATOMIC_SEQ_CST) != 0 && whorl_native_now() < until)
+        nanosleep(&pause, NULL);
+    Py_END_ALLOW_THREADS
+    return __atomic_load_n(&whorl_native_writing, __ATOMIC_SEQ_CST) == 0;
 }
 
 /* Ask a thread for its stack now; return whether the signal was sent. Python knows other numbers of threads,
@@ -406,7 +431,7 @@ static void whorl_native_keep_errno(int number) {
 static int whorl_native_ask(int thread) {
     int sent;
     pthread_mutex_lock(&whorl_native.mutex);
-    sent = whorl_native_takes_signal(thread) &&
+    sent = whorl_native_takes_stacks && whorl_native_takes_signal(thread) &&
            syscall(SYS_tgkill, getpid(), thread, whorl_native.signal) == 0;
     pthread_mutex_unlock(&whorl_native.mutex);
     return sent;

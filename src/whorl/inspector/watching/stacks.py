@@ -157,9 +157,11 @@ class StackFile:
     def close(self) -> None:
         """Let the handler write no more."""
         if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            is_over = looks.end_stacks(self._signal)
             faulthandler.unregister(self._signal)
-            os.close(self._fd)
-            self._fd = -1
+            if is_over:  # else a thread may still write to it
+                os.close(fd)
 
     def ask(self, thread: int) -> tuple[Frame, ...]:
         """Return the stack of a thread, which it writes itself; none if it does not do so soon."""
