@@ -29,6 +29,7 @@
 
 #define WHORL_PLACES 64
 #define WHORL_NOTES 16
+#define WHORL_ENDING 2 /* the thread ends: none can be started */
 #define WHORL_LOCK_WAIT_NS 20000000 /* A longer wait for the interpreter's lock means that C code has it. */
 
 typedef struct {
@@ -188,7 +189,7 @@ static void whorl_native_note(int index, whorl_place *place, int64_t now) {
     if (whorl_native_takes_signal(place->thread) &&
         (strncmp(note->syscall, "running", 7) == 0 ||
          (note->syscall[0] != 0 && strtol(note->syscall, NULL, 10) != SYS_futex &&
-          !whorl_native_is_runnable(whorl_native.looker)))) {
+          !whorl_native_is_runnable(__atomic_load_n(&whorl_native.looker, __ATOMIC_RELAXED))))) {
         whorl_native_await_stack();
         note->sent = syscall(SYS_tgkill, getpid(), place->thread, whorl_native.signal) == 0;
     }
@@ -311,8 +312,10 @@ static void *whorl_native_run(void *nothing) {
 static int whorl_native_start(int64_t threshold, int64_t interval, int signal) {
     pthread_condattr_t clock;
     sigset_t all, former;
+    int runs = 0;
+    pthread_mutex_lock(&whorl_native.mutex);
     if (whorl_native.runs)
-        return 0;
+        goto end;
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_cond_init(&whorl_native.wake, &clock);
@@ -324,28 +327,37 @@ static int whorl_native_start(int64_t threshold, int64_t interval, int signal) {
     whorl_native.interval = interval;
     whorl_native.signal = signal;
     whorl_native.ends = whorl_native.note_count = whorl_native.copies_left = 0;
-    whorl_native.looker = 0;
+    __atomic_store_n(&whorl_native.looker, 0, __ATOMIC_RELAXED);
     if (!whorl_native.rests)
-        whorl_native.beat = whorl_native_now();
+        __atomic_store_n(&whorl_native.beat, whorl_native_now(), __ATOMIC_RELAXED);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &former);
-    whorl_native.runs = pthread_create(&whorl_native.thread, NULL, whorl_native_run, NULL) == 0;
+    runs = whorl_native.runs = pthread_create(&whorl_native.thread, NULL, whorl_native_run, NULL) == 0;
     pthread_sigmask(SIG_SETMASK, &former, NULL);
-    return whorl_native.runs;
+end:
+    pthread_mutex_unlock(&whorl_native.mutex);
+    return runs;
 }
 
-/* End the thread, and wait for its end, which needs no lock of Python's. */
+/* End the thread, and wait for its end, which needs no lock of Python's. Only one caller waits. */
 static void whorl_native_stop(void) {
-    if (!whorl_native.runs)
-        return;
+    int runs;
     pthread_mutex_lock(&whorl_native.mutex);
-    whorl_native.ends = 1;
-    pthread_cond_signal(&whorl_native.wake);
+    runs = whorl_native.runs;
+    if (runs == 1) {
+        whorl_native.runs = WHORL_ENDING;
+        whorl_native.ends = 1;
+        pthread_cond_signal(&whorl_native.wake);
+    }
     pthread_mutex_unlock(&whorl_native.mutex);
+    if (runs != 1)
+        return;
     pthread_join(whorl_native.thread, NULL);
+    pthread_mutex_lock(&whorl_native.mutex);
     pthread_cond_destroy(&whorl_native.wake);
     whorl_native.runs = 0;
     memset(whorl_native.places, 0, sizeof whorl_native.places);
+    pthread_mutex_unlock(&whorl_native.mutex);
 }
 
 /* Forget the thread: a forked child has none. The mutex may have been held by it. */
@@ -363,7 +375,7 @@ static int whorl_native_watch(whorl_place place) {
     pthread_mutex_lock(&whorl_native.mutex);
     while (index < WHORL_PLACES && whorl_native.places[index].turns != NULL)
         index++;
-    if (index < WHORL_PLACES && whorl_native.runs)
+    if (index < WHORL_PLACES && whorl_native.runs == 1)
         whorl_native.places[index] = place;
     else
         index = -1;
@@ -439,7 +451,7 @@ static int whorl_native_ask(int thread) {
 
 /* Note that the Python thread has the lock; 0: it is busy and does not look. The native thread reads this. */
 static void whorl_native_beat(int looker) {
-    whorl_native.looker = looker;
+    __atomic_store_n(&whorl_native.looker, looker, __ATOMIC_RELAXED);
     __atomic_store_n(&whorl_native.beat, looker ? whorl_native_now() : 0, __ATOMIC_RELAXED);
 }
 
