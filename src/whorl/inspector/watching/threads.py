@@ -61,7 +61,7 @@ SYSTEM_CALLS = _names()
 class Times:
     """The times of one thread. The file stays open: each call may wait for the interpreter's lock."""
 
-    fd = -1
+    fd: int = -1
 
     def __init__(self, thread: int) -> None:
         self.thread = thread

@@ -59,7 +59,7 @@ class Watchdog:
     #: Called at each look, in the watchdog's thread.
     at_look: Callable[[], object] | None = None
     #: Whether that is to be called often while all loops go on.
-    looks_often = False
+    looks_often: bool = False
 
     @property
     def starved(self) -> int:
