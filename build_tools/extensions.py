@@ -71,9 +71,6 @@ NOT_LONGER = [
     "-fno-tracer",
     "-fno-schedule-insns2",
 ]
-# The same, for rooms that no request of a service passes: it costs a call there up to one percent.
-SHORT_ROOMS = ("whorl.handles.", "whorl.inspector.", "whorl.sim.")
-SHORT = ["-fno-shrink-wrap-separate"]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
 THREADS = "-fsanitize=thread"
 SUPPRESSIONS = ROOT / "tests" / "stress" / "suppressions.txt"
@@ -244,13 +241,8 @@ def _compile_for_profile(
         link.replace(folder / "sources")  # at once: other modules are being compiled there
         if config == "profiled":
             shutil.copyfile(_profile_of(module), folder / f"{name}.gcda")
-            command = [*command, *_own_options(module, config)]
         _run(name, [*command, "-Isources", f"{name}.c", "-o", f"{name}.o"], folder)
         shutil.copyfile(folder / f"{name}.o", target)
-
-
-def _own_options(module: Module, config: str) -> list[str]:
-    return SHORT if config == "profiled" and module.name.startswith(SHORT_ROOMS) else []
 
 
 def _linked(modules: Sequence[Module], objects: Sequence[Path], config: str, folder: Path) -> Path:
@@ -274,7 +266,6 @@ def _linked(modules: Sequence[Module], objects: Sequence[Path], config: str, fol
 
 def _object_digest(module: Module, c_file: Path, config: str) -> str:
     tools = f"{_commands(config)} {IMPORTS} {compiler_version()} {sys.version} {tag()}"
-    tools += "".join(_own_options(module, config))
     headers = [path.read_bytes() for path in inputs(module) if path.suffix == ".h"]
     profile = [_profile_of(module).read_bytes()] if config == "profiled" else []
     return _digest(f"{c_file.name} {tools}".encode(), *headers, *profile)

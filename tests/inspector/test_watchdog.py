@@ -32,6 +32,7 @@ from whorl.inspector import Inspector, Stall
 from whorl.inspector.inspector import current
 from whorl.inspector.watching import looks
 from whorl.inspector.watching import watchdog as watchdogs
+from whorl.inspector.watching.watched import WatchedLoop
 
 Inspect = Callable[..., Inspector]
 THRESHOLD = 0.05
@@ -585,10 +586,26 @@ def test_files_of_loops_that_are_gone_are_closed_soon(
     for _ in range(2 * watchdogs.MOST_GONE):
         whorl.run(asyncio.sleep(0))
     gc.collect()
-    deadline = time.monotonic() + 30
-    while len(watchdog._gone) >= watchdogs.MOST_GONE and time.monotonic() < deadline:
-        time.sleep(0.001)
-    assert len(watchdog._gone) < watchdogs.MOST_GONE
+    with watchdog._look_ended:
+        assert watchdog._look_ended.wait_for(lambda: len(watchdog._gone) < watchdogs.MOST_GONE, 30)
+
+
+def test_loop_that_is_gone_is_left_by_the_native_thread_without_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(place: int) -> None:
+        raise MemoryError
+
+    left: list[int] = []
+    monkeypatch.setattr(looks, "before", fail)
+    monkeypatch.setattr(looks, "unwatch", left.append)
+    loop: Any = whorl.new_event_loop()
+    watched = WatchedLoop(loop, None, lambda _: None)
+    watched.place = 7
+    with pytest.raises(MemoryError):
+        watched.leave_place()
+    assert (left, watched.place) == ([7], -1)
+    loop.close()
 
 
 @pytest.mark.gil("C code that runs holds no lock")

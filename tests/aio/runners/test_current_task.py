@@ -169,6 +169,24 @@ def test_a_loop_with_a_hash_of_its_own_has_its_task() -> None:
     assert asyncio.current_task(loop) is None
 
 
+def test_a_task_that_is_initialized_again_during_its_step_leaves_its_loop() -> None:
+    other = asyncio.new_event_loop()
+
+    async def main() -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        with pytest.raises((TypeError, RuntimeError)):  # It is refused from 3.14 on.
+            task.__init__(None, loop=other)  # type: ignore[misc, arg-type]
+        loop.call_soon(loop.stop)
+
+    loop = whorl.new_event_loop(tasks="compiled")
+    loop.create_task(main())
+    loop.set_exception_handler(lambda *_: None)
+    loop.run_forever()
+    assert asyncio.current_task(loop) is None
+    loop.close()
+    other.close()
+
+
 def test_a_loop_is_hashed_as_any_object_is() -> None:
     async def main() -> int:
         return hash(asyncio.get_running_loop())

@@ -86,14 +86,13 @@ cdef class Task(Future):
 cpdef Task new_task(object loop, object coro, object name, object context)
 
 
-cdef inline bint keeps_task(Task task) noexcept:
-    return KEEPS_CURRENT and task._machine is not None and keep_current(
-        task._machine._current_task, task._machine, task
-    )
+cdef inline bint keeps_task(object loop, Task task) noexcept:
+    return KEEPS_CURRENT and isinstance(loop, Loop) and keep_current((<Loop>loop)._current_task, loop, task)
 
 
-cdef inline bint forgets_task(Task task) noexcept:
-    return KEEPS_CURRENT and forget_current(task._machine._current_task, task)
+cdef inline bint forgets_task(object loop, Task task) noexcept:
+    # The loop is the one that keeps it: the program may have initialized the task again meanwhile.
+    return KEEPS_CURRENT and forget_current((<Loop>loop)._current_task, task)
 
 
 cdef inline object begin_keeping():

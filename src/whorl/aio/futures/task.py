@@ -52,11 +52,11 @@ if not cython.compiled:
     def begin_keeping() -> None:
         """Let loops keep their running tasks; uncompiled, the dictionary has them."""
 
-    def keeps_task(task: Task) -> bool:
+    def keeps_task(loop: Any, task: Task) -> bool:
         """Return whether the loop keeps a task that begins a step, so that no dictionary changes."""
         return False
 
-    def forgets_task(task: Task) -> bool:
+    def forgets_task(loop: Any, task: Task) -> bool:
         """Let the loop forget the task; return whether nobody has put it into the dictionary meanwhile."""
         return False
 
@@ -220,7 +220,7 @@ class Task(Future):
             self._must_cancel = False
         self._fut_waiter = None
         loop = self._loop
-        is_kept = keeps_task(self)
+        is_kept = keeps_task(loop, self)
         if is_kept:
             pass
         elif not KEEPS_DICTIONARY:
@@ -230,7 +230,7 @@ class Task(Future):
         try:
             self._advance(error)
         finally:
-            if is_kept and forgets_task(self):
+            if is_kept and forgets_task(loop, self):
                 pass
             elif not KEEPS_DICTIONARY or _current.pop(loop, None) is not self:
                 _leave(loop, self)

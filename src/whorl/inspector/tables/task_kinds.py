@@ -9,29 +9,8 @@ from asyncio import tasks
 from typing import Any
 
 from whorl.aio.futures.task import Task
+from whorl.aio.interop.unrun_task import unrun_task
 from whorl.core.recording.steps import TaskKind, know_tasks
-
-
-class _NoLoop:
-    """The loop of a task that is made to see how asyncio's tasks begin."""
-
-    def __init__(self) -> None:
-        self.step: Any = None
-
-    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> None:
-        """Keep the callback."""
-        self.step = callback
-
-    def get_debug(self) -> bool:
-        """Return False."""
-        return False
-
-    def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Do nothing."""
-
-
-async def _nothing() -> None:
-    """Do nothing."""
 
 
 @functools.cache
@@ -46,13 +25,8 @@ def know_all_tasks() -> bool:
     native: Any = asyncio.Task if tasks._CTask is None else tasks._CTask  # type: ignore[attr-defined]
     if native is pure:
         return True
-    coro, loop = _nothing(), _NoLoop()
-    task = native(coro, loop=loop)
-    try:
-        return know_tasks(native, kind_of(native), step=loop.step, step_of=task)
-    finally:
-        task._log_destroy_pending = False
-        coro.close()
+    with unrun_task(native) as (task, step):
+        return know_tasks(native, kind_of(native), step=step, step_of=task)
 
 
 def kind_of(cls: Any) -> TaskKind:

@@ -125,7 +125,7 @@ static int whorl_native_is_runnable(int thread) {
    handler is gone, and the default action ends the process. As above. */
 static int whorl_native_takes_signal(int thread) {
     char text[4096], *blocked;
-    if (whorl_native.signal <= 0)
+    if (whorl_native.signal <= 0 || !__atomic_load_n(&whorl_native_takes_stacks, __ATOMIC_SEQ_CST))
         return 0;
     whorl_native_read(thread, "status", text, sizeof text);
     blocked = strstr(text, "\nSigBlk:");
@@ -443,7 +443,7 @@ static int whorl_native_end_stacks(int number) {
 static int whorl_native_ask(int thread) {
     int sent;
     pthread_mutex_lock(&whorl_native.mutex);
-    sent = whorl_native_takes_stacks && whorl_native_takes_signal(thread) &&
+    sent = whorl_native_takes_signal(thread) &&
            syscall(SYS_tgkill, getpid(), thread, whorl_native.signal) == 0;
     pthread_mutex_unlock(&whorl_native.mutex);
     return sent;

@@ -76,9 +76,11 @@ class WatchedLoop:
 
     def leave_place(self) -> None:
         """Let the native thread look no more, as the loop is gone; keep its last look."""
-        self.last_look = looks.before(self.place)
-        looks.unwatch(self.place)
         self.last_place, self.place = self.place, -1
+        try:
+            self.last_look = looks.before(self.last_place)
+        finally:  # also if there was no memory for the look: the loop's own will be freed
+            looks.unwatch(self.last_place)
 
     def take_over(self) -> None:
         """Take the native thread's last look before what the loop does for this thread's own, if it is newer.
