@@ -8,6 +8,7 @@ import sysconfig
 import threading
 from asyncio import tasks
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -169,10 +170,13 @@ def test_a_loop_with_a_hash_of_its_own_has_its_task() -> None:
     assert asyncio.current_task(loop) is None
 
 
-def test_a_task_that_is_initialized_again_during_its_step_leaves_its_loop() -> None:
+def test_a_task_that_is_initialized_again_during_its_step_leaves_its_loop_and_context() -> None:
     other = asyncio.new_event_loop()
+    variable: ContextVar[int] = ContextVar("variable")
+    problems: list[dict[str, Any]] = []
 
     async def main() -> None:
+        variable.set(1)
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         with pytest.raises((TypeError, RuntimeError)):  # It is refused from 3.14 on.
             task.__init__(None, loop=other)  # type: ignore[misc, arg-type]
@@ -180,11 +184,51 @@ def test_a_task_that_is_initialized_again_during_its_step_leaves_its_loop() -> N
 
     loop = whorl.new_event_loop(tasks="compiled")
     loop.create_task(main())
-    loop.set_exception_handler(lambda *_: None)
+    loop.set_exception_handler(lambda _, context: problems.append(context))
     loop.run_forever()
     assert asyncio.current_task(loop) is None
+    assert variable.get(None) is None
+    assert problems == []
     loop.close()
     other.close()
+
+
+def test_a_task_whose_repr_fails_is_reported_by_its_class() -> None:
+    class Refusing:
+        """A future of no loop that can be waited for."""
+
+        _asyncio_future_blocking = False
+
+        def get_loop(self) -> Any:
+            return loop
+
+        def add_done_callback(self, *_: Any, **__: Any) -> None:
+            raise ValueError("refused")
+
+        def __await__(self) -> Any:
+            self._asyncio_future_blocking = True
+            yield self
+
+    class Unshown(Task):
+        """Cannot be shown."""
+
+        def __repr__(self) -> str:
+            raise TypeError("not shown")
+
+    async def main() -> None:
+        loop.call_soon(loop.stop)
+        await Refusing()
+
+    problems: list[dict[str, Any]] = []
+    loop = whorl.new_event_loop(tasks="compiled")
+    loop.set_exception_handler(lambda _, context: problems.append(context))
+    task = Unshown(main(), loop=loop)
+    loop.run_forever()
+    task._log_destroy_pending = False
+    loop.close()
+    (problem,) = problems
+    assert str(problem["exception"]) == "refused"
+    assert problem["message"].startswith("Exception in <") and "Unshown object at" in problem["message"]
 
 
 def test_a_loop_is_hashed_as_any_object_is() -> None:

@@ -174,12 +174,12 @@ class Task(Future):
     # Running.
 
     def _execute(self) -> None:
-        error = self._take_error()
-        enter_context(self._context)
+        error, context = self._take_error(), self._context
+        enter_context(context)
         try:
             self._step(error)
         finally:
-            exit_context(self._context)
+            exit_context(context)  # A step that initializes the task again gives it another one.
 
     def _resume(self) -> None:
         """Do what `_execute` does for loops that are not Whorl's, which handle contexts themselves."""

@@ -138,12 +138,20 @@ def callback_failed(loop: AnyLoop, entry: Runnable, error: BaseException) -> Non
     if isinstance(error, SystemExit | KeyboardInterrupt):
         raise error
     entry = _handle_for(loop, entry)
-    context: Context = {"message": f"Exception in {entry!r}", "exception": error, "handle": entry}
+    context: Context = {"message": f"Exception in {_described(entry)}", "exception": error, "handle": entry}
     if isinstance(entry, Callback):
         context["message"] = f"Exception in callback {_source_of(loop, entry)}"
         if entry._source_traceback:
             context["source_traceback"] = entry._source_traceback
     loop.call_exception_handler(context)
+
+
+def _described(entry: Runnable) -> str:
+    """Return the entry's repr, which fails for a task whose coroutine is gone, up to Python 3.11."""
+    try:
+        return repr(entry)
+    except Exception:  # A subclass of Task may fail in any way.
+        return object.__repr__(entry)
 
 
 def callback_ran(loop: AnyLoop, entry: Runnable, took_ns: int) -> None:
