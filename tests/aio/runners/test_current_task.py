@@ -228,7 +228,8 @@ def test_a_task_whose_repr_fails_is_reported_by_its_class() -> None:
     loop.close()
     (problem,) = problems
     assert str(problem["exception"]) == "refused"
-    assert problem["message"].startswith("Exception in <") and "Unshown object at" in problem["message"]
+    assert problem["message"].startswith("Exception in <")
+    assert "Unshown object at" in problem["message"]
 
 
 def test_a_loop_is_hashed_as_any_object_is() -> None:
