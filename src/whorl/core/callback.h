@@ -24,22 +24,29 @@ WHORL_ALWAYS_INLINE static inline void whorl_fetch(PyObject *entries, Py_ssize_t
     }
 }
 
-/* The freelists: callbacks that have run and had no other reference, plain ones and guarded ones. */
+/* The freelists: callbacks that have run and had no other reference, plain ones and guarded ones. Without the
+   GIL each thread has its own, while it runs a loop: so threads neither wait for each other, nor leave any. */
 typedef struct {
     PyObject **entries;
     Py_ssize_t count, room;
 } whorl_freelist;
 
-static whorl_freelist whorl_freelists[2];
+static WHORL_PER_THREAD whorl_freelist whorl_freelists[2];
 
-/* Make room for so many callbacks of each kind. The collector would look at a list of Python's, and show
-   it. */
+/* Make room for so many callbacks of each kind, and free those that are kept. The collector would look at a
+   list of Python's, and show it. */
 static inline void whorl_set_freelist_size(Py_ssize_t room) {
     int index;
     for (index = 0; index < 2; index++) {
-        whorl_freelists[index].entries = (PyObject **)PyMem_RawMalloc(room * sizeof(PyObject *));
-        whorl_freelists[index].room = whorl_freelists[index].entries != NULL ? room : 0;
+        whorl_freelist *list = whorl_freelists + index;
+        list->room = 0;
+        while (list->count > 0)
+            Py_DECREF(list->entries[--list->count]);
+        PyMem_RawFree(list->entries);
+        list->entries = room > 0 ? (PyObject **)PyMem_RawMalloc(room * sizeof(PyObject *)) : NULL;
+        list->room = list->entries != NULL ? room : 0;
     }
+    whorl_keep_context(room > 0);
 }
 
 /* Put a callback on its freelist; return whether there was room. The collector would look at a list of
@@ -60,7 +67,7 @@ static inline void *whorl_freelist_pop(int guarded) {
     if (list->count == 0)
         return WHORL_NONE;
     entry = list->entries[--list->count];
-    if (whorl_has_single_reference(entry))
+    if (whorl_is_held_alone(entry, 1))
         return entry;
     Py_DECREF(entry); /* Other code has found it among the objects that the collector shows. */
     return WHORL_NONE;

@@ -5,6 +5,7 @@ from whorl.core.threads cimport HAS_GIL, barrier, shared_flag, shared_thread
 
 cdef extern from "whorl/core/references.h":
     bint has_single_reference "whorl_has_single_reference"(object thing)
+    bint is_held_alone "whorl_is_held_alone"(object thing, Py_ssize_t count)
 
 cdef extern from "whorl/core/context.h":
     object run_in_context "whorl_run_in_context"(object context, object callback, tuple args)
@@ -115,9 +116,13 @@ cdef extern from "whorl/core/callback.h":
     bint has_run "WHORL_HAS_RUN"(Callback callback) noexcept
 
 
+cdef Py_ssize_t CALLBACK_FREELIST_SIZE
+cdef Py_ssize_t THREAD_FREELIST_SIZE
+
 cdef bint run_catching(Callback entry, bint guarded) noexcept
 cdef object recycle_guarded(GuardedCallback entry)
 cpdef object drop_callback(Callback entry)
+cpdef object thread_begins(bint runs_loop)
 
 
 @cython.locals(entry=Callback, snapshot=object)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from whorl.core.figures import Figures
-from whorl.core.limits import CALLBACK_FREELIST_SIZE
+from whorl.core.limits import CALLBACK_FREELIST_SIZE, THREAD_FREELIST_SIZE
 
 try:
     import cython
@@ -20,7 +20,7 @@ except ImportError:  # A pure installation needs no Cython.
     from whorl.core import cython_shim as cython
 
 if not cython.compiled:
-    from whorl.core.threads import barrier
+    from whorl.core.threads import HAS_GIL, barrier
 
     copy_context: Callable[[], contextvars.Context] = contextvars.copy_context
     snapshot_context = copy_context
@@ -37,6 +37,10 @@ if not cython.compiled:
 
     def has_single_reference(thing: object) -> bool:
         """Return whether only the caller refers to an object; uncompiled, always return False."""
+        return False
+
+    def is_held_alone(thing: object, count: int) -> bool:
+        """Return whether the caller has all `count` references to an object; uncompiled, return False."""
         return False
 
     def set_freelist_size(size: int) -> None:
@@ -320,7 +324,7 @@ class GuardedCallback(Callback):
         self._is_awaited = False  # whether there is one
 
     def _execute(self) -> None:
-        if has_single_reference(self):  # only the caller has it: nobody can cancel it
+        if is_held_alone(self, 1):  # only the caller has it: nobody can cancel it
             Callback._execute(self)
             return
         outer = self._running_thread
@@ -396,7 +400,7 @@ def run_catching(entry: Callback, guarded: bool) -> bool:
         return True
     if not has_run(entry):
         return False
-    if has_single_reference(entry) and not entry._cancelled and entry._source_traceback is None:
+    if is_held_alone(entry, 1) and not entry._cancelled and entry._source_traceback is None:
         forget(entry)  # This may free objects whose end schedules, and takes from the freelist.
         freelist_put(entry, guarded)
     return True
@@ -405,7 +409,7 @@ def run_catching(entry: Callback, guarded: bool) -> bool:
 def recycle_guarded(entry: GuardedCallback) -> None:
     """Put a guarded callback on the freelist if the others that referred to it during its run do no more."""
     if (
-        has_single_reference(entry)
+        is_held_alone(entry, 1)
         and not entry._cancelled
         and entry._source_traceback is None
         and entry._running_thread == 0
@@ -419,7 +423,7 @@ def drop_callback(entry: Callback) -> None:
     """Cancel a callback that is not wanted any more; reuse it if only the caller refers to it."""
     if (
         type(entry) is Callback
-        and has_single_reference(entry)
+        and is_held_alone(entry, 1)
         and not entry._cancelled
         and entry._source_traceback is None
     ):
@@ -461,4 +465,14 @@ def new_guarded_callback(
     return entry
 
 
-set_freelist_size(CALLBACK_FREELIST_SIZE)
+def thread_begins(runs_loop: bool) -> None:
+    """Note that the calling thread runs a loop now, or none any more.
+
+    Without the GIL, it keeps callbacks that have run as long as it runs a loop.
+    """
+    if not HAS_GIL:
+        set_freelist_size(THREAD_FREELIST_SIZE if runs_loop else 0)
+
+
+if HAS_GIL:
+    set_freelist_size(CALLBACK_FREELIST_SIZE)

@@ -1,6 +1,6 @@
 /* Calling a function in a context, and contexts that are used again. */
 #pragma once
-#include "whorl/core/references.h"
+#include "whorl/core/threads.h"
 
 /* Call the method `run` of an object that is no Context. Only C, in the middle of a call, knows that it is
    none. */
@@ -59,7 +59,9 @@ static inline PyObject *whorl_run_in_context(PyObject *context, PyObject *callba
     return whorl_run_by_method(context, callback, args);
 }
 
-static PyObject *whorl_spare_context;
+/* An empty context that was used, and whether this thread keeps one. */
+static WHORL_PER_THREAD PyObject *whorl_spare_context;
+static WHORL_PER_THREAD int whorl_keeps_context;
 
 /* Return whether a context holds nothing. The functions below ask, which are C. */
 static inline int whorl_holds_nothing(PyObject *context) {
@@ -75,10 +77,7 @@ static inline int whorl_context_is_empty(void) {
 /* Return a new context, or one that cannot be told from it. Until `whorl_settle_context` the collector does
    not see it, so no program finds a kept one. Python cannot hide an object. */
 static inline PyObject *whorl_empty_context(void) {
-    PyObject *context;
-    if (!WHORL_HAS_GIL) /* Threads would fight for the one that is kept. */
-        return PyContext_New();
-    context = whorl_spare_context;
+    PyObject *context = whorl_spare_context;
     whorl_spare_context = NULL;
     if (context == NULL && (context = PyContext_New()) != NULL)
         PyObject_GC_UnTrack(context);
@@ -88,9 +87,7 @@ static inline PyObject *whorl_empty_context(void) {
 /* Keep a context that was used, if it is empty and only the caller and the callback refer to it. Return
    whether it is kept. Python cannot show an object to the collector. */
 static inline int whorl_settle_context(PyObject *context, int is_callbacks) {
-    if (!WHORL_HAS_GIL)
-        return 0;
-    if (is_callbacks && whorl_spare_context == NULL && whorl_has_references(context, 2)
+    if (is_callbacks && whorl_keeps_context && whorl_spare_context == NULL && whorl_is_held_alone(context, 2)
         && whorl_holds_nothing(context)) {
         whorl_spare_context = Py_NewRef(context);
         return 1;
@@ -98,4 +95,16 @@ static inline int whorl_settle_context(PyObject *context, int is_callbacks) {
     if (!PyObject_GC_IsTracked(context))
         PyObject_GC_Track(context);
     return 0;
+}
+
+/* Say whether this thread keeps a context from now on; if not, free the kept one. Python's threads share all
+   names. */
+static inline void whorl_keep_context(int keeps) {
+    PyObject *context = whorl_spare_context;
+    whorl_keeps_context = keeps;
+    whorl_spare_context = NULL;
+    if (context != NULL) {
+        PyObject_GC_Track(context); /* Its end takes it off the collector's list. */
+        Py_DECREF(context);
+    }
 }

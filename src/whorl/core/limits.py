@@ -144,6 +144,9 @@ ACCEPT_RETRY_DELAY_NS: Final = 1_000_000_000
 #: The collector looks again and again at the callbacks that a burst makes anew.
 CALLBACK_FREELIST_SIZE: Final = 16384
 
+#: The same without the GIL, for each thread that runs a loop: its freelist is new for each run.
+THREAD_FREELIST_SIZE: Final = 1024
+
 #: The most write requests on the freelist: one for each connection of a busy server.
 WRITE_FREELIST_SIZE: Final = 1024
 

@@ -46,3 +46,20 @@ static inline int whorl_has_references(PyObject *object, Py_ssize_t count) {
 static inline int whorl_has_single_reference(PyObject *object) {
     return whorl_has_references(object, 1);
 }
+
+/* Return whether the caller alone has so many references to an object that this thread made, and there is no
+   weak one. Python would count its own.
+
+   Without the GIL the thread that made an object counts its references locally, all others in the shared
+   count. So the references are as many as both counts say together. If the shared one is zero, no other
+   thread can take a reference of its own: it needs one that exists, or a weak one, which shows in the shared
+   count from the first on. And only this thread counts locally. */
+static inline int whorl_is_held_alone(PyObject *object, Py_ssize_t count) {
+#ifdef Py_GIL_DISABLED
+    return __atomic_load_n(&object->ob_tid, __ATOMIC_RELAXED) == _Py_ThreadId()
+           && (Py_ssize_t)__atomic_load_n(&object->ob_ref_local, __ATOMIC_RELAXED) == count
+           && __atomic_load_n(&object->ob_ref_shared, __ATOMIC_ACQUIRE) == 0;
+#else
+    return whorl_has_references(object, count);
+#endif
+}

@@ -3,8 +3,8 @@ from libc.stdint cimport int64_t
 from posix.time cimport nanosleep, timespec
 
 from whorl.core.callback cimport (
-    Callback, GuardedCallback, Runnable, call_with_one, run_catching, fetch, has_single_reference, recycle_guarded,
-    reraise_pending
+    Callback, GuardedCallback, Runnable, call_with_one, run_catching, fetch, is_held_alone, recycle_guarded,
+    reraise_pending, thread_begins
 )
 from whorl.core.figures cimport has_histograms, note
 from whorl.core.loop.write_coalescer cimport WriteCoalescer

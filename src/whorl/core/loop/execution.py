@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.callback import Callback, GuardedCallback, Runnable, current_thread
+from whorl.core.callback import Callback, GuardedCallback, Runnable, current_thread, thread_begins
 from whorl.core.handle import Completion, LateCompletion
 from whorl.core.kernel.kernel import Kernel
 from whorl.core.limits import CALLBACK_FREELIST_SIZE, ENTRIES_AHEAD
@@ -27,7 +27,7 @@ if not cython.compiled:
     from whorl.core.callback import (
         call_with_one,
         fetch,
-        has_single_reference,
+        is_held_alone,
         recycle_guarded,
         reraise_pending,
         run_catching,
@@ -280,7 +280,7 @@ class LoopExecution(LoopState):
                                 reraise_pending()
                         elif type(entry) is not GuardedCallback:
                             entry._execute()
-                        elif has_single_reference(entry):  # only this frame has it: nobody can cancel it
+                        elif is_held_alone(entry, 1):  # only this frame has it: nobody can cancel it
                             if not run_catching(entry, True):
                                 reraise_pending()
                         else:
@@ -361,6 +361,8 @@ def count_runs(change: int) -> None:
     """Note that this thread begins to run a loop (1), or ends (-1)."""
     global runs_here
     runs_here += change
+    if runs_here == (change > 0):  # the first begins, or the last has ended
+        thread_begins(change > 0)
 
 
 def run_alone(loop: LoopExecution, entry: Callback) -> None:

@@ -16,6 +16,7 @@ cdef class LoopLifecycle(LoopExecution):
     cdef SignalPipe _signals
     cdef int _signal_handles
     cdef bint _arms_signals
+    cdef bint _is_counted
     cdef object _process_id
     cdef IOHandle _spare_watch
 

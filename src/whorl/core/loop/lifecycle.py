@@ -53,6 +53,7 @@ class LoopLifecycle(LoopExecution):
 
     __slots__ = (
         "_arms_signals",
+        "_is_counted",
         "_poller",
         "_process_id",
         "_signal_handles",
@@ -71,6 +72,7 @@ class LoopLifecycle(LoopExecution):
         self._process_id = self._host.process_id()
         self._signals: SignalPipe | None = None  # made when the loop first sleeps in the main thread
         self._arms_signals = False  # whether the next sleep must arm the signal pipe first
+        self._is_counted = False  # among the loops that its thread runs
         self._signal_handles = 0  # the number of started Signal handles
         self._spare_watch: Any = None  # a handle of asyncio's face, to watch the next descriptor
         self._poller = choose.make_poller(poller, self._kernel)
@@ -145,7 +147,9 @@ class LoopLifecycle(LoopExecution):
         if listener is not None:
             listener(self)
         self._run_began = self._poll_ended = self._previous_poll_ended = self._kernel.now()
-        count_runs(1)
+        if not self._is_counted:  # A run that could not begin may be counted.
+            self._is_counted = True
+            count_runs(1)
         begin_at_home(self)
         self._thread = current_thread()  # the last step: until here nothing runs
 
@@ -166,6 +170,8 @@ class LoopLifecycle(LoopExecution):
             self._ran_ns, self._run_began = self._ran_ns + (now - self._run_began), 0
             if self._recorder is not None:
                 self._publish(self._recorder, now)
+        if self._is_counted:
+            self._is_counted = False
             count_runs(-1)
 
     def _open_handles(self) -> list[Any]:
