@@ -256,6 +256,115 @@ async def test_data_that_comes_after_a_wakeup_waits_for_a_turn_at_most(
     loop.remove_reader(near)
 
 
+# After a sleep that one event ended.
+
+
+class Waking(asyncio.Protocol):
+    """Wakes a future by the data that comes, after a call."""
+
+    def __init__(self, call: Callable[[], object] = int) -> None:
+        self.call = call
+        self.woken: asyncio.Future[bytes] | None = None
+
+    def data_received(self, data: bytes) -> None:
+        self.call()
+        assert self.woken is not None
+        self.woken.set_result(data)
+
+
+async def polls_until_data(
+    loop: whorl.EventLoop, kernel: CountingKernel, far: socket.socket, protocol: Waking
+) -> int:
+    """Return the number of polls until a task goes on that waits for the protocol's data."""
+    protocol.woken = loop.create_future()
+    kernel.meanwhile = lambda: far.send(b"x")
+    before = kernel.polls
+    assert await protocol.woken == b"x"
+    return kernel.polls - before
+
+
+async def test_the_turn_after_data_of_one_transport_does_without_a_poll(
+    loop: whorl.EventLoop, kernel: CountingKernel, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    near, far = pair
+    protocol = Waking()
+    transport, _ = await loop.connect_accepted_socket(lambda: protocol, near)
+    await turns(2)
+    for _ in range(3):
+        assert await polls_until_data(loop, kernel, far, protocol) == 1
+        assert await polls_in(kernel, EMPTY_POLLS_BEFORE_SKIP - 2) == EMPTY_POLLS_BEFORE_SKIP - 2
+    transport.close()
+    await turns(2)
+
+
+async def test_the_turn_after_data_polls_if_the_protocol_has_sent_something(
+    loop: whorl.EventLoop, kernel: CountingKernel, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    near, far = pair
+    protocol = Waking(lambda: transport.write(b"y"))
+    transport, _ = await loop.connect_accepted_socket(lambda: protocol, near)
+    await turns(2)
+    assert await polls_until_data(loop, kernel, far, protocol) == 2
+    transport.close()
+    await turns(2)
+
+
+async def test_the_turn_after_data_polls_if_that_took_long(
+    loop: whorl.EventLoop, kernel: CountingKernel, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    def take_long() -> None:
+        kernel.clock += LONGEST_WITHOUT_POLL_NS + 1
+
+    near, far = pair
+    protocol = Waking(take_long)
+    transport, _ = await loop.connect_accepted_socket(lambda: protocol, near)
+    await turns(2)
+    assert await polls_until_data(loop, kernel, far, protocol) == 2
+    transport.close()
+    await turns(2)
+
+
+async def test_the_turn_after_data_polls_if_there_was_another_event(
+    loop: whorl.EventLoop, kernel: CountingKernel, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    near, far = pair
+    other, its_far = socket.socketpair()
+    with other, its_far:
+        other.setblocking(False)
+        protocol = Waking()
+        transport, _ = await loop.connect_accepted_socket(lambda: protocol, near)
+        loop.add_reader(other, other.recv, 10)
+        await turns(2)
+        protocol.woken = loop.create_future()
+        kernel.meanwhile = lambda: (far.send(b"x"), its_far.send(b"x"))
+        before = kernel.polls
+        await protocol.woken
+        assert kernel.polls - before == 2
+        loop.remove_reader(other)
+        transport.close()
+        await turns(2)
+
+
+async def test_data_that_comes_with_other_data_waits_for_a_turn_at_most(
+    loop: whorl.EventLoop, kernel: CountingKernel, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    near, far = pair
+    other, its_far = socket.socketpair()
+    with other, its_far:
+        other.setblocking(False)
+        arrived: list[bytes] = []
+        protocol = Waking(lambda: its_far.send(b"y"))
+        transport, _ = await loop.connect_accepted_socket(lambda: protocol, near)
+        loop.add_reader(other, lambda: arrived.append(other.recv(10)))
+        await turns(2)
+        assert await polls_until_data(loop, kernel, far, protocol) == 1
+        await turns(2)  # One poll, and a turn to run in.
+        assert arrived == [b"y"]
+        loop.remove_reader(other)
+        transport.close()
+        await turns(2)
+
+
 # Events that wait no longer than the bound.
 
 

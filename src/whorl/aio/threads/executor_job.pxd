@@ -37,7 +37,9 @@ cdef inline int drop_call(ExecutorJob job) except -1:
         function = job._function
         job._function = None
         unlock(job._call)
-    job._function = job._args = None
+    else:
+        job._function = None
+    job._args = None
     return 0
 
 

@@ -23,7 +23,7 @@ from whorl.aio.transports.flow_control import HIGH_WATER, watermarks
 from whorl.aio.transports.states import TransportState
 from whorl.core.callback import Callback
 from whorl.core.handle import Handle
-from whorl.core.limits import JOINED_FOR_EACH, JOINED_LINES, MOST_JOINED
+from whorl.core.limits import JOINED_FOR_EACH, JOINED_LINES, MOST_JOINED, ONE_EVENT, SKIPS_ONE_POLL
 from whorl.core.states import Event, HandleState
 from whorl.handles.streams.engine import Stream
 
@@ -250,6 +250,10 @@ class BaseTransport(Stream):
         self._seen = 0
         self._queued = False
         if self._handle_state == HANDLE_OPEN:
+            if self._poller.empty_polls == ONE_EVENT:
+                self._poller.empty_polls = (
+                    SKIPS_ONE_POLL  # What its data wakes runs at once, if it sends nothing.
+                )
             events_in_context(self, seen)
 
     def _run_as_entry(self) -> None:

@@ -17,7 +17,8 @@ cdef int DEFAULT
 cdef int ONCE
 cdef int PENDING_ROUNDS
 cdef int EMPTY_POLLS_BEFORE_SKIP
-cdef int WOKEN_BY_THREAD
+cdef int SKIPS_ONE_POLL
+cdef int ONE_EVENT
 cdef int TURNS_WITHOUT_POLL
 cdef int64_t LONGEST_WITHOUT_POLL_NS
 cdef int SAMPLED_TURNS

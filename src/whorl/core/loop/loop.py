@@ -19,10 +19,11 @@ from whorl.core.kernel.kernel import Kernel
 from whorl.core.limits import (
     EMPTY_POLLS_BEFORE_SKIP,
     LONGEST_WITHOUT_POLL_NS,
+    ONE_EVENT,
     PENDING_ROUNDS,
     SAMPLED_TURNS,
+    SKIPS_ONE_POLL,
     TURNS_WITHOUT_POLL,
-    WOKEN_BY_THREAD,
 )
 from whorl.core.loop.lifecycle import LoopLifecycle
 from whorl.core.process.host import Host
@@ -414,7 +415,7 @@ class Loop(LoopLifecycle):
             if recorder is not None:
                 recorder._has_slept(before, now, found, self._callbacks + self._callbacks_alone)
         self._now_ns = self._poll_ended = now
-        if self._poller.empty_polls >= EMPTY_POLLS_BEFORE_SKIP:
+        if self._poller.empty_polls >= EMPTY_POLLS_BEFORE_SKIP or self._poller.empty_polls == ONE_EVENT:
             self._polled_at = self._kernel.ticks()
             self._skipped = 0
         if clock_is_patched() != self._follows_patch:
@@ -434,7 +435,7 @@ class Loop(LoopLifecycle):
 
         The timers need the clock only if one of them could be due by now.
         """
-        if self._poller.empty_polls == WOKEN_BY_THREAD:
+        if self._poller.empty_polls == SKIPS_ONE_POLL:
             self._poller.empty_polls = 0  # for this turn only
         if (
             self._skipped >= TURNS_WITHOUT_POLL

@@ -24,8 +24,8 @@ code runs inside `poll`.
 * `empty_polls` counts the polls in a row, up to EMPTY_POLLS_BEFORE_SKIP, that did not sleep and found
   nothing. Code that watches another descriptor, or sends data that may come back to this loop, sets it
   to 0. When it is high, a busy loop skips some polls; a poller that leaves it at 0 is polled in every turn.
-  WOKEN_BY_THREAD: the last poll slept, and found an event that no handle needs; one turn may skip the
-  next poll.
+  SKIPS_ONE_POLL: the last poll slept, and found an event that no handle needs; one turn may skip the
+  next poll. ONE_EVENT: it found one event, and the handle may set SKIPS_ONE_POLL.
 
 Errors of the kernel are raised as `OSError`. A new kernel interface is one more small module.
 """

@@ -11,7 +11,8 @@ cdef int PRIORITIZED
 cdef int ERROR
 cdef int HANGUP
 cdef int EMPTY_POLLS_BEFORE_SKIP
-cdef int WOKEN_BY_THREAD
+cdef int SKIPS_ONE_POLL
+cdef int ONE_EVENT
 cdef uint32_t EPOLLIN
 cdef uint32_t EPOLLPRI
 cdef uint32_t EPOLLOUT

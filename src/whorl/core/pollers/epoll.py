@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.core.kernel.errors import os_error
 from whorl.core.kernel.kernel import EventBatch
-from whorl.core.limits import EMPTY_POLLS_BEFORE_SKIP, WOKEN_BY_THREAD
+from whorl.core.limits import EMPTY_POLLS_BEFORE_SKIP, ONE_EVENT, SKIPS_ONE_POLL
 from whorl.core.pollers.contract import Poller
 from whorl.core.states import Event
 
@@ -237,8 +237,11 @@ class EpollPoller(Poller):
                 return 0
             self.empty_polls = 0
             found = self._collect(min(count, len(events)), into)
-            if found > 0 and timeout_ns != 0 and not into and self._may_skip_polls:
-                self.empty_polls = WOKEN_BY_THREAD
+            if found > 0 and timeout_ns != 0 and self._may_skip_polls:
+                if not into:
+                    self.empty_polls = SKIPS_ONE_POLL
+                elif found == 1:
+                    self.empty_polls = ONE_EVENT
             return found
         except BaseException:
             self._rearm()
