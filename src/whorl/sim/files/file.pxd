@@ -5,6 +5,9 @@ cimport cython
 from whorl.sim.wire.clock cimport HostClock
 
 
+cdef int _FIRST
+
+
 cdef class Watcher:
     cpdef object wake(self)
     cpdef object end(self)

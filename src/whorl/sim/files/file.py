@@ -27,6 +27,7 @@ ALWAYS = EPOLLERR | EPOLLHUP
 
 #: The descriptors of simulated processes begin here. Those of the real process are smaller.
 FIRST_FD = 1024
+_FIRST = FIRST_FD
 
 
 class Machine(Protocol):
@@ -120,7 +121,7 @@ class DescriptorTable:
 
     def find(self, fd: int) -> File | None:
         """Return the open file of a descriptor."""
-        place = fd - FIRST_FD
+        place = fd - _FIRST
         return self._open[place] if 0 <= place < len(self._open) else None
 
     def add(self, file: File, lowest: int = FIRST_FD) -> int:

@@ -41,11 +41,11 @@ cdef class Route:
 
 
 cdef class Arrival(Event):
-    cdef bytes _data
-    cdef object _packet
-    cdef int _port
-    cdef Route _route
-    cdef UdpSocket _sender
+    cdef bytes data
+    cdef object packet
+    cdef int port
+    cdef Route route
+    cdef UdpSocket sender
 
     @cython.locals(route=Route)
     cdef object happen(self)
@@ -63,7 +63,7 @@ cdef class UdpSocket(DatagramFile):
     cpdef int64_t send_to(self, bytes data, object address) except? -65536
     @cython.locals(line=Line)
     cdef object _send_on_line(self, Route route, int port, bytes data)
-    @cython.locals(line=Line, now=int64_t, size=Py_ssize_t, took=int64_t)
+    @cython.locals(line=Line, machine=HostClock, now=int64_t, size=Py_ssize_t, took=int64_t)
     cpdef object _depart(self, Route route, int port, bytes data)
     @cython.locals(
         back=Line, each=tuple, found=list, sock=UdpSocket, source=str, taking=list, target=HostClock, took=int64_t

@@ -107,24 +107,24 @@ class Route:
 class Arrival(Event):
     """The arrival of a datagram at another host; `packet` is what a trace shows of it."""
 
-    __slots__ = ("_data", "_packet", "_port", "_route", "_sender")
+    __slots__ = ("data", "packet", "port", "route", "sender")
 
     def __init__(self, sender: UdpSocket, route: Route, port: int, data: bytes, packet: Any) -> None:
-        self._sender = sender
-        self._route = route
-        self._port = port
-        self._data = data
-        self._packet = packet
+        self.sender: UdpSocket = sender
+        self.route: Route = route
+        self.port: int = port
+        self.data: bytes = data
+        self.packet: Any = packet
 
     def happen(self) -> None:
-        route = self._route
+        route = self.route
         if route.target.is_off or route.line.blocked:
-            if self._packet is not None:
-                self._packet.is_lost = True
+            if self.packet is not None:
+                self.packet.is_lost = True
         elif route.is_group:
-            self._sender._reach_many(route, self._port, self._data)
+            self.sender._reach_many(route, self.port, self.data)
         else:
-            self._sender._reach(route, self._port, self._data)
+            self.sender._reach(route, self.port, self.data)
 
 
 class UdpSocket(DatagramFile):

@@ -11,7 +11,7 @@ try:
 except ImportError:
     from whorl.core import cython_shim as cython
 
-_GENERATOR: Any = random._inst  # type: ignore[attr-defined]
+_GENERATOR: Any = random._inst
 _SIZE = _random.Random.__basicsize__ - object.__basicsize__
 
 if not cython.compiled:

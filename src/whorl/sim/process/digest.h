@@ -1,5 +1,5 @@
-/* Calls of a kernel as bytes: those that `marshal` writes in its format 2, without a tuple and its numbers for
-   each call, which take longer than the writing. */
+/* Calls of a kernel as bytes: those that `marshal` writes in its format 2, without a tuple and its numbers
+   for each call, which take longer than the writing. */
 #pragma once
 #include <Python.h>
 #include <marshal.h>
@@ -13,6 +13,7 @@ typedef struct {
     char room[256];
 } whorl_writer;
 
+/* Append bytes to a bytearray. */
 static int whorl_append(PyObject *target, const char *data, Py_ssize_t size) {
     Py_ssize_t end = PyByteArray_GET_SIZE(target);
     if (PyByteArray_Resize(target, end + size) < 0)
@@ -21,6 +22,7 @@ static int whorl_append(PyObject *target, const char *data, Py_ssize_t size) {
     return 0;
 }
 
+/* Write bytes, by way of the room. */
 static int whorl_put(whorl_writer *to, const char *data, Py_ssize_t size) {
     if (size > (Py_ssize_t)sizeof to->room - to->used) {
         if (whorl_append(to->target, to->room, to->used) < 0)
@@ -56,6 +58,7 @@ static int whorl_put_int(whorl_writer *to, int64_t number) {
     return whorl_put(to, digits, 2 * count);
 }
 
+/* Write an object; below. */
 static int whorl_put_object(whorl_writer *to, PyObject *object);
 
 /* Write the parts of a tuple or a list. Writing them runs no code that could change it. */

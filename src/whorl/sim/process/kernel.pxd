@@ -41,7 +41,7 @@ cdef class SimKernel(DiskCalls):
     cpdef int epoll_create(self) except? -65536
     @cython.locals(file=File, code=int)
     cpdef int epoll_ctl(self, int epfd, int operation, int fd, uint32_t mask, uint32_t generation) except? -65536
-    @cython.locals(watch=Watch, found=list, noted=list)
+    @cython.locals(epoll=Epoll, file=File, watch=Watch, found=list, noted=list)
     cpdef int epoll_wait(self, int epfd, int64_t timeout_ns, EventBatch events) except? -65536
     cpdef int eventfd(self) except? -65536
     cdef bint _is_refused(self, File file) except -1

@@ -63,7 +63,7 @@ def _is_numeric(file: DatagramFile, address: Any) -> bool:
 
 
 class OpenDatagrams:
-    """What a socket object stands for, as long as no descriptor of its process changes."""
+    """The open file behind a socket object, as long as no descriptor of its process changes."""
 
     __slots__ = ("changes", "fd", "file", "table")
 
@@ -125,9 +125,10 @@ class SimKernel(DiskCalls):
 
     def epoll_wait(self, epfd: int, timeout_ns: int, events: Any) -> int:
         events.clear()
-        epoll = self.table.find(epfd)
-        if not isinstance(epoll, Epoll):
+        file = self.table.find(epfd)
+        if not isinstance(file, Epoll):
             return -errno.EBADF
+        epoll: Epoll = file
         if timeout_ns or not self._is_driven:
             self.host.world.sleep_in(self.host, timeout_ns)
         if not epoll.ready:

@@ -19,8 +19,9 @@ class Event:
 
     __slots__ = ("number", "time")
 
-    time: int
-    number: int  #: events of the same time happen in this order
+    def __init__(self) -> None:
+        self.time: int = 0  # both are set when it is added to a timeline
+        self.number: int = 0  # events of the same time happen in this order
 
     def happen(self) -> None:
         """Do what is due."""
