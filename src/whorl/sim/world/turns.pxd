@@ -19,7 +19,6 @@ cdef int64_t CPU_STEPS
 cdef int64_t RANDOM_STEP
 cdef int64_t LOOK_TURNS
 cdef int64_t COLLECT_TURNS
-cdef int64_t LIVELOCK_TURNS
 
 
 cdef class HostTurns(HostClock):
