@@ -160,7 +160,7 @@ class World(Turns, Conditions):
         self.allowed: frozenset[str] = getattr(self, "allowed", frozenset())
         self._isolation: Isolation | None = None
         if decisions.stream("identities").happens(0.5):
-            self.hash_base = decisions.base_of("identities")
+            self.hash_base: int = decisions.base_of("identities")
         self._drives_main = drives_main
         self.main = self.host("main", "10.0.0.1")
         self.current = self.main
@@ -364,7 +364,8 @@ class World(Turns, Conditions):
             self.conditions.clear()
             self.cancelled.clear()
             # Break the circles that hold the loops and their tasks: those of later worlds count them.
-            self.hosts, self.rota = {}, []
+            self.hosts = {}
+            self.rota.clear()
             self.net.close()
             self.main = self.current = None  # type: ignore[assignment]
             gc.collect(1)  # The collector rests while a world runs: all of it is young.
