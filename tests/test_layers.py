@@ -104,7 +104,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("core", "aio.loop", "aio.runners"),
         *("sim", "sim.chance", "sim.wire", "sim.files", "sim.process", "sim.checks"),
     ),
-    "sim.patches": ("sim", "sim.files", "sim.process", "sim.world"),
+    "sim.patches": ("core", "sim", "sim.files", "sim.process", "sim.world"),
     "sim.running": (
         *("sim", "sim.chance", "sim.wire", "sim.files", "sim.process", "sim.world", "sim.patches"),
     ),

@@ -24,6 +24,7 @@ WITHOUT_CLASSES = {
     "whorl.aio.streams.adoption",
     "whorl.inspector.watching.looks",
     "whorl.sim.patches.guard",
+    "whorl.sim.patches.random_state",
 }
 
 #: The compiled modules, and the plain ones whose classes derive from theirs.

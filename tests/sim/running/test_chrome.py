@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from whorl import sim
 from whorl.sim.running.chrome import LOOP_ROW, NETWORK_ROW, chrome_trace
 from whorl.sim.running.trace import read_trace, write_trace
@@ -93,11 +95,26 @@ def test_a_packet_is_an_arrow_from_the_task_that_sent_it_to_the_other_host(tmp_p
     assert {round(ends[each]["ts"] - begins[each]["ts"]) for each in begins} == {200}  # the shortest latency
 
 
-def test_an_arrow_has_a_slice_at_each_of_its_ends(tmp_path: Path) -> None:
-    events = traced(say_hello, tmp_path)
-    slices = {(event["tid"], event["ts"]) for event in of_kind(events, "X")}
-    arrows = of_kind(events, "s") + of_kind(events, "f")
-    assert {(event["tid"], event["ts"]) for event in arrows} <= slices
+@pytest.mark.parametrize("faults", ["none", "rough"])
+def test_arrows_follow_the_rules_of_the_format(tmp_path: Path, faults: str) -> None:
+    """Check what viewers ask of flow events: both ends share category, id and name, and lie in a slice."""
+    events = traced(say_hello, tmp_path, faults=faults, seed=3)
+    begins, ends = of_kind(events, "s"), of_kind(events, "f")
+    assert begins
+    assert not of_kind(events, "t")
+    keys = [[(each["cat"], each["id"], each["name"]) for each in side] for side in (begins, ends)]
+    assert len(set(keys[0])) == len(keys[0])
+    assert sorted(keys[0]) == sorted(keys[1])
+    begun = {each["id"]: each["ts"] for each in begins}
+    assert all(begun[each["id"]] <= each["ts"] and each["bp"] == "e" for each in ends)
+    slices = of_kind(events, "X")
+    for end in begins + ends:
+        assert any(
+            (each["pid"], each["tid"]) == (end["pid"], end["tid"])
+            and each["cat"] == end["cat"]
+            and each["ts"] <= end["ts"] < each["ts"] + each["dur"]
+            for each in slices
+        )
 
 
 def test_packets_name_the_sockets_at_both_ends(tmp_path: Path) -> None:

@@ -4,6 +4,9 @@ from whorl.aio.loop.lifecycle cimport Running, set_running, unset_running
 from whorl.core.loop.loop cimport Loop
 
 
+cdef object _get_running_loop, _set_running_loop
+
+
 cdef class Driver:
     cdef dict __dict__
     cdef object __weakref__

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from asyncio import events, tasks
+from asyncio import tasks
+from asyncio.events import _get_running_loop, _set_running_loop
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.loop import clock
@@ -66,7 +67,7 @@ class Driver:
         """
         self._check_open()
         loop = self._loop
-        host: Any = events._get_running_loop()
+        host: Any = _get_running_loop()
         task = tasks.current_task(host) if _swap_task and host is not None else None
         try:
             if task is not None:
@@ -92,7 +93,7 @@ class Driver:
     def _leave(self, host: Any, task: Any) -> None:
         """Give the host its running loop and its task back; may be called again."""
         self._exit()
-        events._set_running_loop(host)
+        _set_running_loop(host)
         if task is not None:
             _swap_task(host, task)
 

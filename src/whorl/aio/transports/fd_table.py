@@ -22,10 +22,11 @@ class TransportTable:
     The references are weak, so a forgotten transport still warns that it was not closed.
     """
 
-    __slots__ = ("_count", "_references")
+    __slots__ = ("_count", "_first", "_references")
 
     def __init__(self) -> None:
-        self._references: list[Any] = []  # by descriptor; descriptors are small numbers
+        self._references: list[Any] = []  # by descriptor, from the lowest one on that was recorded
+        self._first = 0  # this one
         self._count = 0
 
     def __len__(self) -> int:
@@ -35,12 +36,18 @@ class TransportTable:
         """Record that a transport uses a descriptor; a closed one (-1) is not recorded."""
         if fd < 0:
             return
-        missing = fd + 1 - len(self._references)
+        if not self._references:
+            self._first = fd
+        elif fd < self._first:
+            self._references[:0] = [None] * (self._first - fd)
+            self._first = fd
+        place = fd - self._first
+        missing = place + 1 - len(self._references)
         if missing > 0:
             self._references.extend([None] * missing)
-        if self._references[fd] is None:
+        if self._references[place] is None:
             self._count += 1
-        self._references[fd] = weak_reference(transport)
+        self._references[place] = weak_reference(transport)
 
     def discard(self, fd: int, transport: Any) -> None:
         """Record that a transport no longer uses a descriptor; another transport may use it already."""
@@ -50,14 +57,16 @@ class TransportTable:
 
     def get(self, fd: int) -> Any:
         """Return the transport of a descriptor, or None."""
-        if fd < 0 or fd >= len(self._references):
+        place = fd - self._first
+        if fd < 0 or place < 0 or place >= len(self._references):
             return None
-        known = self._references[fd]
+        known = self._references[place]
         return None if known is None else known()
 
     def _forget(self, fd: int) -> None:
-        if 0 <= fd < len(self._references) and self._references[fd] is not None:
-            self._references[fd] = None
+        place = fd - self._first
+        if 0 <= place < len(self._references) and self._references[place] is not None:
+            self._references[place] = None
             self._count -= 1
 
     # asyncio's transports, which may run on our loop too, ask for it like this.
@@ -82,7 +91,7 @@ class TransportTable:
 
     def keys(self) -> list[int]:
         """Return the descriptors."""
-        return [fd for fd in range(len(self._references)) if self.get(fd) is not None]
+        return [fd for fd, _ in self.items()]
 
     def values(self) -> list[Any]:
         """Return the transports."""
@@ -90,7 +99,8 @@ class TransportTable:
 
     def items(self) -> list[tuple[int, Any]]:
         """Return the descriptors with their transports."""
-        used = [fd for fd in range(len(self._references)) if self._references[fd] is not None]
+        first = self._first
+        used = [first + place for place, known in enumerate(list(self._references)) if known is not None]
         found = [(fd, self.get(fd)) for fd in used]
         return [(fd, transport) for fd, transport in found if transport is not None]
 

@@ -40,6 +40,7 @@ cdef class DatagramSocket:
     cdef readonly object sock
     cdef public int fd
     cdef readonly int family
+    cdef public object known
     cdef readonly bint overrides_methods
 
 

@@ -109,7 +109,7 @@ class DatagramSocket:
     If the object overrides methods of Python's class, they are always called, and their errors are raised.
     """
 
-    __slots__ = ("family", "fd", "overrides_methods", "sock")
+    __slots__ = ("family", "fd", "known", "overrides_methods", "sock")
 
     def __init__(self, sock: Any) -> None:
         self.sock: Any = sock
@@ -117,6 +117,7 @@ class DatagramSocket:
         self.overrides_methods: bool = overrides_method(sock, "recvfrom", "send", "sendto")
         is_known = sock.family in KNOWN_FAMILIES and not self.overrides_methods
         self.family = sock.family if is_known else 0
+        self.known: Any = None  # what a simulated kernel knows of the socket
 
 
 class DatagramCalls(MessageMemory):

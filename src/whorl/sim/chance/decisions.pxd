@@ -7,6 +7,9 @@ cdef extern from "whorl/sim/chance/decisions.h":
     int64_t drawn "whorl_drawn"(uint64_t base, uint64_t number, double p, int64_t n) noexcept nogil
 
 
+cpdef object mixed(object base, object count)
+
+
 cdef class Stream:
     cdef Decisions _decisions
     cdef readonly str name
@@ -40,3 +43,5 @@ cdef class Decisions:
 cdef class Scheduler:
     cdef public object cpu_model
     cdef public double p
+
+    cpdef int64_t pick(self, Decisions decisions, Stream stream, int64_t number, object keys) except? -1

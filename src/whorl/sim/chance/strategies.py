@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from whorl.sim.chance.decisions import Decisions, Place, Scheduler, Strategy, Stream, mixed
+from whorl.sim.chance.decisions import Place, Scheduler, Strategy
 from whorl.sim.chance.faults import EDGE, GRID
-
-#: The lengths of runs for which `Pct` draws its points of change; each seed draws one.
-_LENGTHS = (8, 32, 128, 512)
+from whorl.sim.chance.priorities import Priorities
 
 #: The decisions that say only in which order things happen; `Delay` tries them unless it is told others.
 ORDERS = ("turn", "events", "ties")
@@ -52,47 +49,7 @@ class Pct:
 
     def __call__(self, seed: int) -> Scheduler:
         """Return the scheduler of a seed."""
-        return _Priorities(self.depth)
-
-
-class _Priorities(Scheduler):
-    """The priorities of one run."""
-
-    def __init__(self, depth: int) -> None:
-        super().__init__()
-        self._depth = depth
-        self._picks = 0
-        self._changes: set[int] | None = None
-        self._lowered: dict[tuple[str, Any], int] = {}
-
-    def pick(self, decisions: Decisions, stream: Stream, number: int, keys: Sequence[Any]) -> int:
-        """Return the place of the highest priority."""
-        if self._changes is None:
-            base = decisions.base_of("pct")
-            length = _LENGTHS[mixed(base, 0) % len(_LENGTHS)]
-            self._changes = {mixed(base, 1 + change) % length for change in range(self._depth - 1)}
-        highest = self._highest(decisions, stream.name, keys)
-        if self._picks in self._changes:
-            self._lowered[stream.name, _name(keys[highest])] = -1 - self._picks
-            highest = self._highest(decisions, stream.name, keys)
-        self._picks += 1
-        return highest
-
-    def _highest(self, decisions: Decisions, name: str, keys: Sequence[Any]) -> int:
-        best, found = None, 0
-        for place, thing in enumerate(keys):
-            key = name, getattr(thing, "name", thing)
-            priority = self._lowered.get(key)
-            if priority is None:
-                priority = self._lowered[key] = decisions.base_of(f"pct/{name}/{key[1]}")
-            if best is None or priority > best:
-                best, found = priority, place
-        return found
-
-
-def _name(key: Any) -> Any:
-    """Return what names a thing in every run."""
-    return getattr(key, "name", key)
+        return Priorities(self.depth)
 
 
 @dataclass(frozen=True)

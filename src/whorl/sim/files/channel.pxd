@@ -5,6 +5,7 @@ cimport cython
 from whorl.sim.files.file cimport File
 from whorl.sim.wire.clock cimport HostClock
 from whorl.sim.wire.line cimport Line
+from whorl.sim.wire.timeline cimport Event
 
 
 cdef class Flow:
@@ -12,6 +13,12 @@ cdef class Flow:
     cdef bint _is_forgotten
 
     cpdef bint passes(self, int64_t now, int64_t idle) except -1
+
+
+cdef class Arrival(Event):
+    cdef Channel _channel
+    cdef int64_t _number
+    cdef bytes _packet
 
 
 cdef class Channel:
@@ -43,6 +50,11 @@ cdef class Channel:
     cpdef object send_end(self)
     @cython.locals(number=int64_t, line=Line)
     cdef object _travel(self, bytes packet)
+    @cython.locals(line=Line, machine=HostClock, now=int64_t, time=int64_t, size=Py_ssize_t)
+    cpdef object _depart(self, int64_t number, bytes packet)
+    @cython.locals(line=Line, is_cut=bint)
+    cdef object _reach(self, int64_t number, bytes packet)
+    cdef object _hold(self, int64_t number, bytes packet)
     @cython.locals(idle=int64_t, flow=Flow, machine=HostClock)
     cdef bint _is_lost(self, Line line) except -1
     @cython.locals(machine=HostClock)

@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from whorl.sim.files.file import File, Machine, unreferenced
-from whorl.sim.wire.timeline import SECOND
+from whorl.sim.wire.timeline import SECOND, Event
 
 if TYPE_CHECKING:
     from whorl.sim.wire.line import Line
@@ -46,6 +46,20 @@ class Flow:
             self._is_forgotten = True
         self._active = now
         return not self._is_forgotten
+
+
+class Arrival(Event):
+    """The arrival of a packet at the end of its channel."""
+
+    __slots__ = ("_channel", "_number", "_packet")
+
+    def __init__(self, channel: Channel, number: int, packet: bytes | None) -> None:
+        self._channel = channel
+        self._number = number
+        self._packet = packet
+
+    def happen(self) -> None:
+        self._channel._reach(self._number, self._packet)
 
 
 class Channel:
@@ -170,7 +184,7 @@ class Channel:
         self._last = time
         if line.packets is not None:
             self._shown[number] = self._show(line, _kind(packet), len(packet or b""), time - now)
-        machine.post(time - now, self._reach, (number, packet))
+        machine.send(time - now, Arrival(self, number, packet))
 
     def _reach(self, number: int, packet: bytes | None) -> None:
         """Arrive, unless the line was cut meanwhile, or an earlier packet is missing."""
@@ -258,7 +272,7 @@ class Channel:
         size = sum(len(packet or b"") for _, packet in waiting)
         self._last = max(self._last, now + line.travel(now, size))
         for number, packet in waiting:
-            machine.after(self._last - now, self._reach, number, packet)
+            machine.send(self._last - now, Arrival(self, number, packet))
         if line.packets is not None:
             self._shown[number] = self._show(line, "again", size, self._last - now)
 

@@ -15,6 +15,7 @@ cdef class Watch(Watcher):
     cdef readonly int fd
     cdef public int64_t generation
     cdef public int64_t mask
+    cdef public int64_t seen
 
     @cython.locals(epoll=Epoll)
     cpdef object wake(self)
@@ -28,7 +29,7 @@ cdef class Epoll(File):
     cpdef int readiness(self) except? -1
     @cython.locals(watch=Watch)
     cpdef int change(self, int operation, File file, int fd, int64_t mask, int64_t generation) except? -65536
-    @cython.locals(watch=Watch, seen=int64_t)
+    @cython.locals(watch=Watch, found=list, is_only=bint)
     cpdef list collect(self, Py_ssize_t limit)
     @cython.locals(watch=Watch)
     cpdef object released(self)

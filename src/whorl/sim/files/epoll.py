@@ -16,7 +16,7 @@ ADD, DEL, MOD = 1, 2, 3
 class Watch(Watcher):
     """One file in an epoll, under the number it was added by."""
 
-    __slots__ = ("epoll", "fd", "file", "generation", "mask")
+    __slots__ = ("epoll", "fd", "file", "generation", "mask", "seen")
 
     def __init__(self, epoll: Epoll, file: File, fd: int, mask: int, generation: int) -> None:
         self.epoll: Epoll = epoll
@@ -24,6 +24,7 @@ class Watch(Watcher):
         self.fd: int = fd
         self.mask: int = mask
         self.generation: int = generation
+        self.seen: int = 0  # the events of the last poll
 
     def wake(self) -> None:
         """Put this watch on the list if its file is ready."""
@@ -75,17 +76,20 @@ class Epoll(File):
             watch.end()
         return 0
 
-    def collect(self, limit: int) -> list[tuple[Watch, int]]:
-        """Return the ready watches and their masks, at most `limit`; edges are used up."""
-        found = []
+    def collect(self, limit: int) -> list[Watch]:
+        """Return the ready watches, each with what it has seen, at most `limit`; edges are used up."""
+        found: list[Watch] = []
+        if not self.ready:
+            return found
+        is_only = len(self.ready) == 1
         for watch in list(self.ready):
-            seen = watch.file.readiness() & (watch.mask | ALWAYS)
-            if not seen:
-                del self.ready[watch]
-                continue
-            found.append((watch, seen))
+            watch.seen = watch.file.readiness() & (watch.mask | ALWAYS)
+            if watch.seen:
+                found.append(watch)
+                if is_only and not watch.mask & EPOLLET:
+                    break
             del self.ready[watch]
-            if not watch.mask & EPOLLET:
+            if watch.seen and not watch.mask & EPOLLET:
                 self.ready[watch] = None  # at the end: others come first in the next poll
             if len(found) == limit:
                 break

@@ -1,6 +1,11 @@
 from libc.stdint cimport int64_t
 
+cimport cython
+
 from whorl.sim.wire.clock cimport HostClock
+
+
+cdef int _FIRST
 
 
 cdef class Watcher:
@@ -15,6 +20,7 @@ cdef class File:
     cdef public list watches
 
     cpdef int readiness(self) except? -1
+    @cython.locals(watch=Watcher)
     cpdef object changed(self)
     cpdef object read(self, int64_t limit)
     cpdef int64_t write(self, bytes data) except? -65536
@@ -28,9 +34,13 @@ cdef class File:
 cdef class DescriptorTable:
     cdef list _free
     cdef int _next
+    cdef list _open
+    cdef public int64_t changes
     cdef public dict files
     cdef public Py_ssize_t limit
 
+    @cython.locals(place=Py_ssize_t)
+    cdef File find(self, int fd)
     cpdef int add(self, File file, int lowest=*) except? -65536
     cpdef int remove(self, int fd) except? -65536
 

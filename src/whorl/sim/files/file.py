@@ -7,6 +7,7 @@ one is closed.
 from __future__ import annotations
 
 import errno
+import socket
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from whorl.sim.chance.decisions import Decisions
+    from whorl.sim.wire.timeline import Event
+
+AGAIN = -errno.EAGAIN
+AF_INET6 = int(socket.AF_INET6)
 
 # man 2 epoll_ctl
 EPOLLIN, EPOLLPRI, EPOLLOUT, EPOLLERR, EPOLLHUP, EPOLLRDHUP = 0x1, 0x2, 0x4, 0x8, 0x10, 0x2000
@@ -22,6 +27,7 @@ ALWAYS = EPOLLERR | EPOLLHUP
 
 #: The descriptors of simulated processes begin here. Those of the real process are smaller.
 FIRST_FD = 1024
+_FIRST = FIRST_FD
 
 
 class Machine(Protocol):
@@ -35,6 +41,7 @@ class Machine(Protocol):
     def now(self) -> int: ...
     def time(self) -> int: ...
     def post(self, delay: int, act: Callable[..., object], args: tuple[Any, ...]) -> None: ...
+    def send(self, delay: int, event: Event) -> None: ...
     def after(self, delay: int, act: Callable[..., object], *args: Any) -> None: ...
 
 
@@ -102,13 +109,20 @@ class File:
 class DescriptorTable:
     """The descriptors of one process. The lowest free number is the next one (POSIX)."""
 
-    __slots__ = ("_free", "_next", "files", "limit")
+    __slots__ = ("_free", "_next", "_open", "changes", "files", "limit")
 
     def __init__(self, limit: int) -> None:
         self.files: dict[int, File] = {}
         self.limit: int = limit  # how many there may be
+        self.changes: int = 0  # how often a descriptor was added or removed, or a socket's mode changed
+        self._open: list[File | None] = []  # the same files, by descriptor from the first one on
         self._free: list[int] = []
         self._next = FIRST_FD
+
+    def find(self, fd: int) -> File | None:
+        """Return the open file of a descriptor."""
+        place = fd - _FIRST
+        return self._open[place] if 0 <= place < len(self._open) else None
 
     def add(self, file: File, lowest: int = FIRST_FD) -> int:
         """Give a file a descriptor; return -EMFILE if there are no more."""
@@ -131,6 +145,10 @@ class DescriptorTable:
             fd = self._next
             self._next = fd + 1
         self.files[fd] = file
+        while len(self._open) <= fd - FIRST_FD:
+            self._open.append(None)
+        self._open[fd - FIRST_FD] = file
+        self.changes += 1
         file.references += 1
         return fd
 
@@ -139,9 +157,18 @@ class DescriptorTable:
         file = self.files.pop(fd, None)
         if file is None:
             return -errno.EBADF
+        self._open[fd - FIRST_FD] = None
+        self.changes += 1
         heappush(self._free, fd)
         unreferenced(file)
         return 0
+
+    def take_all(self) -> dict[int, File]:
+        """Return all open files, and keep none."""
+        files, self.files = self.files, {}
+        self._open.clear()
+        self.changes += 1
+        return files
 
 
 def unreferenced(file: File) -> None:

@@ -5,6 +5,7 @@ cimport cython
 from whorl.sim.files.channel cimport Channel
 from whorl.sim.files.file cimport File
 
+cdef int AF_INET6
 cdef int EPOLLERR
 cdef int EPOLLHUP
 cdef int EPOLLIN
@@ -14,13 +15,14 @@ cdef int EPOLLRDHUP
 
 cdef class SocketFile(File):
     cdef public int error
-    cdef readonly object family
+    cdef readonly int family
     cdef public object name
     cdef readonly dict options
     cdef readonly object protocol
     cdef readonly object type
 
     cpdef int take_error(self) except? -1
+    cpdef object shown(self, str ip, int port)
 
 
 cdef class StreamSocket(SocketFile):

@@ -9,7 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 from whorl.sim.files.channel import Channel, Flow
-from whorl.sim.files.file import EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, File, Machine
+from whorl.sim.files.file import AF_INET6, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, File, Machine
 from whorl.sim.wire.timeline import MILLISECOND
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class SocketFile(File):
 
     def shown(self, ip: str, port: int) -> Any:
         """Return an address as Python shows it for this family."""
-        if self.family == socket.AF_INET6:
+        if self.family == AF_INET6:
             return (f"::ffff:{ip}" if ":" not in ip else ip, port, 0, 0)
         return (ip, port)
 

@@ -9,15 +9,14 @@ from collections import deque
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from whorl.sim.files.file import EPOLLERR, EPOLLIN, EPOLLOUT
+from whorl.sim.files.file import AF_INET6, AGAIN, EPOLLERR, EPOLLIN, EPOLLOUT
 from whorl.sim.files.sockets import NetMachine, SocketFile
 from whorl.sim.files.unix import is_abstract
 from whorl.sim.wire.ports import ANY, is_ipv6, nearest, plain
+from whorl.sim.wire.timeline import Event
 
 if TYPE_CHECKING:
     from whorl.sim.wire.line import Line
-
-    _Route = tuple[NetMachine, Line, str]
 
 #: The largest payload of a UDP datagram, and how many bytes wait in a socket before more are dropped.
 LARGEST = 65_507
@@ -58,10 +57,10 @@ class DatagramFile(SocketFile):
         if self.error:
             return -self.take_error()
         if not self.waiting:
-            return -errno.EAGAIN
-        data, address = self.waiting.popleft()
-        self._waiting_size -= len(data)
-        return data, address
+            return AGAIN
+        datagram = self.waiting.popleft()
+        self._waiting_size -= len(datagram[0])
+        return datagram
 
     def read(self, limit: int) -> bytes | int:
         received = self.receive()
@@ -73,6 +72,10 @@ class DatagramFile(SocketFile):
     def send_to(self, data: bytes, address: Any) -> int:
         """Send one datagram; to the peer if the address is None. Return its size."""
         raise NotImplementedError
+
+    def knows(self, ip: str) -> bool:
+        """Return whether an address is known to be numeric, and of the socket's family."""
+        return False
 
     def arrive(self, data: bytes, address: Any) -> None:
         """Take a datagram, or drop it if too many wait."""
@@ -88,6 +91,42 @@ class DatagramFile(SocketFile):
         return 0
 
 
+class Route:
+    """The way to another host: the line, the own address on it, and the address there."""
+
+    __slots__ = ("is_group", "line", "source", "target", "to")
+
+    def __init__(self, machine: NetMachine, target: NetMachine, to: str) -> None:
+        self.target: NetMachine = target
+        self.line: Line = machine.network.line(machine, target)
+        self.source: str = machine.address_for(to)
+        self.to: str = to
+        self.is_group: bool = to == BROADCAST or _is_group(to)
+
+
+class Arrival(Event):
+    """The arrival of a datagram at another host; `packet` is what a trace shows of it."""
+
+    __slots__ = ("data", "packet", "port", "route", "sender")
+
+    def __init__(self, sender: UdpSocket, route: Route, port: int, data: bytes, packet: Any) -> None:
+        self.sender: UdpSocket = sender
+        self.route: Route = route
+        self.port: int = port
+        self.data: bytes = data
+        self.packet: Any = packet
+
+    def happen(self) -> None:
+        route = self.route
+        if route.target.is_off or route.line.blocked:
+            if self.packet is not None:
+                self.packet.is_lost = True
+        elif route.is_group:
+            self.sender._reach_many(route, self.port, self.data)
+        else:
+            self.sender._reach(route, self.port, self.data)
+
+
 class UdpSocket(DatagramFile):
     """A UDP socket of IPv4 or IPv6."""
 
@@ -97,7 +136,7 @@ class UdpSocket(DatagramFile):
         super().__init__(machine, family, kind, protocol or socket.IPPROTO_UDP)
         self._port = 0
         self.groups: set[str] = set()
-        self._routes: dict[str, _Route] = {}  # by address
+        self._routes: dict[str, Route] = {}  # by address
         self._changes = -1  # of the network, when the routes were asked for
 
     def bind(self, address: Any) -> int:
@@ -154,7 +193,7 @@ class UdpSocket(DatagramFile):
                 return -errno.EDESTADDRREQ
         if len(data) > LARGEST:
             return -errno.EMSGSIZE
-        ip, port = plain(address[0]), address[1]
+        ip, port = address[0], address[1]
         if not port:
             return -errno.EINVAL
         network = self.machine.network
@@ -163,15 +202,16 @@ class UdpSocket(DatagramFile):
             self._changes = network.changes
         route = self._routes.get(ip)
         if route is not None and self._port and len(data) <= _ALWAYS_FITS:
-            self._send_on_line(route, ip, port, data)
+            self._send_on_line(route, port, data)
             return len(data)
+        ip = plain(ip)
         if ip == BROADCAST and not self.is_set(socket.SOL_SOCKET, socket.SO_BROADCAST):
             return -errno.EACCES
         if code := self._ensure_port():
             return code
         if _is_group(ip) or ip == BROADCAST:
             for machine in network.all_machines():  # type: ignore[attr-defined]
-                self._send_on_line(self._route(machine, ip), ip, port, data)
+                self._send_on_line(Route(self.machine, machine, ip), port, data)
             return len(data)
         if ip in ANY:
             ip = "::1" if is_ipv6(ip) else "127.0.0.1"
@@ -179,14 +219,12 @@ class UdpSocket(DatagramFile):
         if target is not None:
             if len(data) > _ALWAYS_FITS and self._needs_fragments(target, len(data)):
                 return -errno.EMSGSIZE
-            route = self._routes[ip] = self._route(target, ip)
-            self._send_on_line(route, ip, port, data)
+            route = self._routes[ip] = Route(self.machine, target, ip)
+            self._send_on_line(route, port, data)
         return len(data)
 
-    def _route(self, target: NetMachine, ip: str) -> _Route:
-        """Return the way to another host, and the address of this one on it."""
-        machine = self.machine
-        return target, machine.network.line(machine, target), machine.address_for(ip)
+    def knows(self, ip: str) -> bool:
+        return ip in self._routes and is_ipv6(ip) == (self.family == AF_INET6)
 
     def _needs_fragments(self, target: NetMachine, size: int) -> bool:
         """Return whether a datagram is too large for its way, and may not be cut into fragments."""
@@ -194,64 +232,55 @@ class UdpSocket(DatagramFile):
             return False
         return size + _HEADERS > self.machine.network.line(self.machine, target).quality.mtu
 
-    def _send_on_line(self, route: _Route, ip: str, port: int, data: bytes) -> None:
-        machine = self.machine
-        target, line, source = route
+    def _send_on_line(self, route: Route, port: int, data: bytes) -> None:
+        line = route.line
         if line.held is not None:
-            line.held.append((self._depart, (line, target, ip, port, data, source)))
+            line.held.append((self._depart, (route, port, data)))
         elif line.is_lost():
-            line.note("datagram", self, None, len(data), machine.now(), -1, (ip, port))
+            line.note("datagram", self, None, len(data), self.machine.now(), -1, (route.to, port))
         else:
-            self._depart(line, target, ip, port, data, source)
+            self._depart(route, port, data)
 
-    def _depart(self, line: Line, target: NetMachine, ip: str, port: int, data: bytes, source: str) -> None:
-        machine = self.machine
+    def _depart(self, route: Route, port: int, data: bytes) -> None:
+        machine, line = self.machine, route.line
         now = machine.time()
-        arrival = (line, target, ip, port, data, source, None)
-        reach = self._reach_many if _is_group(ip) or ip == BROADCAST else self._reach
+        size = len(data)
         for _ in range(2 if line.is_doubled() else 1):
-            took = line.travel(now, len(data)) + line.overtaken()
-            if line.packets is None:
-                machine.post(took, reach, arrival)
-            else:
-                packet = line.note("datagram", self, None, len(data), now, took, (ip, port))
-                machine.post(took, reach, (*arrival[:6], packet))
+            took = line.travel(now, size) + line.overtaken()
+            packet = None
+            if line.packets is not None:
+                packet = line.note("datagram", self, None, size, now, took, (route.to, port))
+            machine.send(took, Arrival(self, route, port, data, packet))
 
-    def _reach(
-        self, line: Line, target: NetMachine, ip: str, port: int, data: bytes, source: str, packet: Any
-    ) -> None:
+    def _reach(self, route: Route, port: int, data: bytes) -> None:
         """Arrive at the other host."""
-        if target.is_off or line.blocked:
-            if packet is not None:
-                packet.is_lost = True
-            return
-        bound = target.udp_ports.bound(port)
-        found = nearest(ip, [each for each in bound if each[1].takes_from(source, self._port)])
+        target, source = route.target, route.source
+        taking = []
+        for each in target.udp_ports.bound(port):
+            sock: UdpSocket = each[1]
+            if sock.takes_from(source, self._port):
+                taking.append(each)
+        found = nearest(route.to, taking)
         if found:
-            found[0].arrive(data, found[0].shown(source, self._port))
+            sock = found[0]
+            sock.arrive(data, sock.shown(source, self._port))
             return
         back = self.machine.network.line(target, self.machine)
         if not back.is_lost():
             took = back.travel(target.time(), 0)
             back.note("unreachable", None, self, 0, target.time(), took)
-            target.post(took, self._unreachable, (ip, port))
+            target.post(took, self._unreachable, (route.to, port))
 
-    def _reach_many(
-        self, line: Line, target: NetMachine, ip: str, port: int, data: bytes, source: str, packet: Any
-    ) -> None:
+    def _reach_many(self, route: Route, port: int, data: bytes) -> None:
         """Arrive at one of the hosts of a group, or of all."""
-        if target.is_off or line.blocked:
-            if packet is not None:
-                packet.is_lost = True
-            return
-        ports = target.udp_ports
+        ports, ip = route.target.udp_ports, route.to
         if ip == BROADCAST:
             found = ports.find("0.0.0.0", port, lambda sock: True)
         else:
             found = ports.find("0.0.0.0", port, lambda sock: ip in sock.groups)
             found += ports.find(ip, port, lambda sock: sock.name[0] == ip)
         for sock in found:
-            sock.arrive(data, sock.shown(source, self._port))
+            sock.arrive(data, sock.shown(route.source, self._port))
 
     def takes_from(self, ip: str, port: int) -> bool:
         """Return whether the socket takes datagrams of a sender: a connected one only those of its peer."""

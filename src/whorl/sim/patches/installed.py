@@ -20,6 +20,7 @@ from whorl.sim.patches.files import FILES
 from whorl.sim.patches.futures import FUTURES
 from whorl.sim.patches.guard import guard
 from whorl.sim.patches.imported import imported
+from whorl.sim.patches.random_state import random_state, set_random_state
 from whorl.sim.patches.sockets import SOCKETS, take_socket_class
 from whorl.sim.patches.threads import THREADS
 from whorl.sim.patches.tls import TLS, seeded_tls
@@ -113,13 +114,13 @@ class _Installation:
             return _find_and_load(name, import_)
         world, RUNNING.world = RUNNING.world, None
         had_sockets, RUNNING.has_sockets = RUNNING.has_sockets, False
-        state = random.getstate()
+        state = random_state()
         self.take_out()
         try:
             return _find_and_load(name, import_)
         finally:
             self.put()
-            random.setstate(state)
+            set_random_state(state)
             RUNNING.world = world
             RUNNING.has_sockets = had_sockets
 
@@ -134,7 +135,7 @@ def installed(patches: Patches = Patches.ALL) -> Iterator[None]:
             _is_guarded.append(True)
             sys.addaudithook(guard)
     installation = _Installation(chosen.places, chosen.has_time)
-    state = random.getstate() if chosen.has_chance else None
+    state = random_state() if chosen.has_chance else None
     collects = gc.isenabled()
     # The collector rests while a world runs, so all that the world makes stays young. What is young before
     # that is not of this world. Its callbacks may use a clock, which is nobody's while it is replaced.
@@ -146,7 +147,7 @@ def installed(patches: Patches = Patches.ALL) -> Iterator[None]:
     finally:
         installation.take_out()
         if state is not None:
-            random.setstate(state)
+            set_random_state(state)
         if collects:
             gc.enable()
 

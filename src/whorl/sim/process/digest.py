@@ -7,26 +7,52 @@ import marshal
 from hashlib import blake2b
 from typing import Any
 
-#: How many calls are noted before they go into the digest.
+try:
+    import cython
+except ImportError:
+    from whorl.core import cython_shim as cython
+
+#: How many calls are written before they go into the digest.
 _BATCH = 512
 
 #: The last format of `marshal` that is the same for equal values: later ones tell which objects are shared.
 _FORMAT = 2
 
+if not cython.compiled:
+
+    def write_call(target: bytearray, time: int, host: int, call: int, details: tuple[Any, ...]) -> bool:
+        """Append a call as `marshal` writes it; return False if a part is none of Python's own types."""
+        try:
+            target += marshal.dumps((time, host, call, *details), _FORMAT)
+        except ValueError:
+            return False
+        return True
+
 
 class Digest:
     """One number for all calls of a run, with their bytes and times; and the calls, if they are kept."""
 
-    __slots__ = ("_calls", "_hash", "_names", "_numbers", "count", "kept", "takes_lengths", "tasks")
+    __slots__ = (
+        "_bytes",
+        "_hash",
+        "_is_plain",
+        "_names",
+        "_numbers",
+        "_written",
+        "kept",
+        "takes_lengths",
+        "tasks",
+    )
 
     def __init__(self, keeps: bool = False) -> None:
         self._hash = blake2b(digest_size=12)
-        self._calls: list[tuple[Any, ...]] = []
+        self._bytes = bytearray()  # of the calls of a batch
+        self._written = 0  # how many these are
+        self._is_plain = True  # they consist of Python's own types
         self._numbers: dict[str, int] = {}  # of the names of hosts and calls, in the order of their first use
         self._names: list[str] = []
         self.kept: list[tuple[Any, ...]] | None = [] if keeps else None
         self.tasks: list[str] = []  # which task made each call, if they are kept
-        self.count: int = 0
         self.takes_lengths: bool = False  # of bytes, in place of the bytes: those of TLS are not the seed's
 
     def number(self, name: str) -> int:
@@ -37,30 +63,29 @@ class Digest:
             self._names.append(name)
         return found
 
-    def add(self, call: tuple[Any, ...]) -> None:
-        """Note a call: when, by which host, its name, and its details. Numbers stand for both names."""
-        calls = self._calls
+    def add(self, time: int, host: int, call: str, details: tuple[Any, ...]) -> None:
+        """Note a call: when, the number of its host, its name, and its details."""
+        number = self.number(call)
         if self.takes_lengths:
-            call = tuple([len(each) if isinstance(each, bytes) else each for each in call])
-        calls.append(call)
+            details = tuple([len(each) if isinstance(each, bytes) else each for each in details])
         if self.kept is not None:
+            self.kept.append((time, self._names[host], call, *details))
             self.tasks.append(task_name())
-        if len(calls) >= _BATCH:
+        if not write_call(self._bytes, time, host, number, details):
+            self._is_plain = False
+            self._bytes += repr((time, host, number, *details)).encode()
+        self._written += 1
+        if self._written == _BATCH:
             self._flush()
 
     def _flush(self) -> None:
-        if not self._calls:
-            return
-        self.count += len(self._calls)
-        self._hash.update(_as_bytes(self._calls))
-        if self.kept is not None:
-            self.kept += [self._named(call) for call in self._calls]
-        self._calls.clear()
-
-    def _named(self, call: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return a call with names in the place of their numbers."""
-        time, host, name, *details = call
-        return time, self._names[host], self._names[name], *details
+        """Take the calls of a batch into the digest: as `marshal` writes a list of them, if it can."""
+        if self._is_plain and self._written:
+            self._hash.update(b"[" + self._written.to_bytes(4, "little"))
+        self._hash.update(self._bytes)
+        self._bytes.clear()
+        self._written = 0
+        self._is_plain = True
 
     def value(self) -> str:
         """Return the number as text."""
@@ -69,26 +94,6 @@ class Digest:
         if self._names:
             made.update(marshal.dumps(self._names, _FORMAT))
         return str(made.hexdigest())
-
-
-def _as_bytes(calls: list[tuple[Any, ...]]) -> bytes:
-    """Return the same bytes for equal calls. `marshal` is quick, and knows only Python's own types."""
-    made = b""
-    try:
-        made = marshal.dumps(calls, _FORMAT)
-    except ValueError:
-        made = b"".join([_one_as_bytes(call) for call in calls])
-    return made
-
-
-def _one_as_bytes(call: tuple[Any, ...]) -> bytes:
-    """Return the bytes of one call, of which a part may be no object of Python's own types."""
-    made = b""
-    try:
-        made = marshal.dumps(call, _FORMAT)
-    except ValueError:
-        made = repr(call).encode()
-    return made
 
 
 def task_name() -> str:

@@ -12,7 +12,7 @@ cdef class DiskCalls(Kernel):
     cdef object _disk
     cdef Stream _disk_errors
     cdef Stream _disk_times
-    cdef object _name
+    cdef int64_t _name
     cdef readonly Digest digest
     cdef readonly object faults
     cdef readonly HostClock host

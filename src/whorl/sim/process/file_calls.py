@@ -74,11 +74,10 @@ class DiskCalls(Kernel):
         self._add_call(call, details)
 
     def _add_call(self, call: str, details: tuple[Any, ...]) -> None:
-        head = (self.host.time(), self._name, self.digest.number(call))
-        self.digest.add(head + details)
+        self.digest.add(self.host.time(), self._name, call, details)
 
     def _file(self, fd: int) -> File | None:
-        file = self.table.files.get(fd)
+        file = self.table.find(fd)
         if file is None and 0 <= fd < FIRST_FD and self.is_alive():
             raise RealDescriptor(f"descriptor {fd} was given to a simulated loop")
         return file

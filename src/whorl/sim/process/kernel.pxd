@@ -5,15 +5,25 @@ from whorl.core.kernel.datagrams cimport DatagramSocket, receive_by_object, send
 from whorl.core.kernel.kernel cimport EventBatch
 from whorl.sim.chance.decisions cimport Stream
 from whorl.sim.files.epoll cimport Epoll, Watch
-from whorl.sim.files.file cimport File
+from whorl.sim.files.file cimport DescriptorTable, File
 from whorl.sim.files.udp cimport DatagramFile, UdpSocket
 from whorl.sim.process.file_calls cimport DiskCalls
 
+cdef int64_t AGAIN
 cdef Py_ssize_t READ_SIZE
+cdef int64_t _LAST_PORT
+cdef tuple _NOTHING
 cdef int EVENTS_PER_POLL
 
 cdef int _only_again(int64_t code) except? -65536
 cdef bint _is_numeric(DatagramFile file, object address) except -1
+
+
+cdef class OpenDatagrams:
+    cdef int64_t changes
+    cdef int fd
+    cdef DatagramFile file
+    cdef DescriptorTable table
 
 
 cdef class SimKernel(DiskCalls):
@@ -31,7 +41,7 @@ cdef class SimKernel(DiskCalls):
     cpdef int epoll_create(self) except? -65536
     @cython.locals(file=File, code=int)
     cpdef int epoll_ctl(self, int epfd, int operation, int fd, uint32_t mask, uint32_t generation) except? -65536
-    @cython.locals(epoll=Epoll, watch=Watch, found=list, noted=list)
+    @cython.locals(epoll=Epoll, file=File, watch=Watch, found=list, noted=list)
     cpdef int epoll_wait(self, int epfd, int64_t timeout_ns, EventBatch events) except? -65536
     cpdef int eventfd(self) except? -65536
     cdef bint _is_refused(self, File file) except -1
@@ -53,8 +63,9 @@ cdef class SimKernel(DiskCalls):
     cpdef int64_t send_datagram_to(self, int fd, DatagramFile file, bytes data, object address) except? -65536
     @cython.locals(received=Py_ssize_t, code=int)
     cpdef Py_ssize_t recv_datagrams(self, DatagramSocket sock, list into, Py_ssize_t limit) except? -65536
-    cdef DatagramFile _datagrams_of(self, DatagramSocket sock)
-    @cython.locals(file=DatagramFile, data=bytes)
+    @cython.locals(known=OpenDatagrams)
+    cdef OpenDatagrams _datagrams_of(self, DatagramSocket sock)
+    @cython.locals(known=OpenDatagrams, data=bytes)
     cdef int _receive_one(self, DatagramSocket sock, list into) except? -65536
-    @cython.locals(file=DatagramFile, sent=int64_t, content=bytes)
+    @cython.locals(known=OpenDatagrams, sent=int64_t, content=bytes)
     cpdef Py_ssize_t send_datagram(self, DatagramSocket sock, object data, object address) except? -65536

@@ -15,7 +15,7 @@ from whorl.core.kernel.datagrams import receive_by_object, send_by_object
 from whorl.core.limits import EVENTS_PER_POLL, READ_SIZE, WRITE_VECTORS
 from whorl.sim.files.disk_file import DiskFile
 from whorl.sim.files.epoll import Epoll, Watch
-from whorl.sim.files.file import FIRST_FD, Counter, DescriptorTable, File
+from whorl.sim.files.file import AGAIN, FIRST_FD, Counter, DescriptorTable, File
 from whorl.sim.files.pipes import pipe
 from whorl.sim.files.sockets import SocketFile
 from whorl.sim.files.tcp import TcpSocket
@@ -38,10 +38,13 @@ _SHORTEST_PARTS = 64
 
 _LAST_PORT = 65535
 
+#: The details of a poll that finds no event.
+_NOTHING: tuple[list[tuple[int, int]]] = ([],)
+
 
 def _only_again(code: int) -> int:
     """Return EAGAIN, negative; raise any other error as the socket object does."""
-    if code != -errno.EAGAIN:
+    if code != AGAIN:
         raise OSError(-code, os.strerror(-code))
     return code
 
@@ -55,8 +58,20 @@ def _is_numeric(file: DatagramFile, address: Any) -> bool:
         and type(address[0]) is str
         and type(address[1]) is int
         and 0 <= address[1] <= _LAST_PORT
-        and family_of(address[0]) == file.family
+        and (file.knows(address[0]) or family_of(address[0]) == file.family)
     )
+
+
+class OpenDatagrams:
+    """The open file behind a socket object, as long as no descriptor of its process changes."""
+
+    __slots__ = ("changes", "fd", "file", "table")
+
+    def __init__(self, table: DescriptorTable, fd: int, file: DatagramFile) -> None:
+        self.table: DescriptorTable = table
+        self.changes: int = table.changes
+        self.fd: int = fd
+        self.file: DatagramFile = file
 
 
 class SimKernel(DiskCalls):
@@ -99,7 +114,7 @@ class SimKernel(DiskCalls):
         return self.table.add(epoll)
 
     def epoll_ctl(self, epfd: int, operation: int, fd: int, mask: int, generation: int) -> int:
-        epoll, file = self.table.files.get(epfd), self._file(fd)
+        epoll, file = self.table.find(epfd), self._file(fd)
         if not isinstance(epoll, Epoll) or file is None:
             return -errno.EBADF
         if isinstance(file, DiskFile):
@@ -110,24 +125,28 @@ class SimKernel(DiskCalls):
 
     def epoll_wait(self, epfd: int, timeout_ns: int, events: Any) -> int:
         events.clear()
-        epoll = self.table.files.get(epfd)
-        if not isinstance(epoll, Epoll):
+        file = self.table.find(epfd)
+        if not isinstance(file, Epoll):
             return -errno.EBADF
+        epoll: Epoll = file
         if timeout_ns or not self._is_driven:
             self.host.world.sleep_in(self.host, timeout_ns)
+        if not epoll.ready:
+            self._add_call("epoll_wait", _NOTHING)
+            return 0
         found = epoll.collect(EVENTS_PER_POLL)
         if len(found) > 1:
             found = self._in_some_order(found)
         noted = []
-        for watch, seen in found:
-            events.put(watch.fd, seen, watch.generation)
-            noted.append((watch.fd, seen))
+        for watch in found:
+            events.put(watch.fd, watch.seen, watch.generation)
+            noted.append((watch.fd, watch.seen))
         self._add_call("epoll_wait", (noted,))
         return len(found)
 
-    def _in_some_order(self, found: list[tuple[Watch, int]]) -> list[tuple[Watch, int]]:
+    def _in_some_order(self, found: list[Watch]) -> list[Watch]:
         """Return events in the order that the seed decides."""
-        keys = [watch.fd for watch, _ in found]
+        keys = [watch.fd for watch in found]
         return [found[place] for place in self.host.decisions.order(self._poll_stream, keys)]
 
     def eventfd(self) -> int:
@@ -325,20 +344,26 @@ class SimKernel(DiskCalls):
             received += 1
         return received
 
-    def _datagrams_of(self, sock: Any) -> DatagramFile | None:
-        """Return the open file behind a socket object of the world's that does not wait; None for others."""
+    def _datagrams_of(self, sock: Any) -> OpenDatagrams | None:
+        """Return what is behind a socket object of the world's that does not wait; None for others."""
+        known = sock.known
+        if known is not None and known.table is self.table and known.changes == self.table.changes:
+            return known  # type: ignore[no-any-return]
         own = sock.sock
         if type(own) is not SimSocket or own._timeout != 0.0:
             return None
         file = own._file
-        return file if isinstance(file, DatagramFile) and self.table.files.get(own._fd) is file else None
+        if not isinstance(file, DatagramFile) or self.table.find(own._fd) is not file:
+            return None
+        found = sock.known = OpenDatagrams(self.table, own._fd, file)
+        return found
 
     def _receive_one(self, sock: Any, into: list[Any]) -> int:
         """Receive a datagram as `recvfrom` of the socket object does; EAGAIN is no exception here."""
-        file = self._datagrams_of(sock)
-        if file is None:
+        known = self._datagrams_of(sock)
+        if known is None:
             return receive_by_object(self, sock, into)
-        received = self.receive_datagram(sock.sock._fd, file)
+        received = self.receive_datagram(known.fd, known.file)
         if isinstance(received, int):
             return _only_again(received)
         data, address = received
@@ -347,13 +372,13 @@ class SimKernel(DiskCalls):
         return 1
 
     def send_datagram(self, sock: Any, data: Any, address: Any) -> int:
-        file = None if address is None else self._datagrams_of(sock)
-        if file is None:
+        known = None if address is None else self._datagrams_of(sock)
+        if known is None:
             return send_by_object(sock, data, address)
         content = data if type(data) is bytes else memoryview(data).tobytes()
-        if not _is_numeric(file, address):
+        if not _is_numeric(known.file, address):
             address = sock.sock.numeric(address, "sendto")
-        sent = self.send_datagram_to(sock.sock._fd, file, content, address)
+        sent = self.send_datagram_to(known.fd, known.file, content, address)
         return len(data) if sent >= 0 else _only_again(sent)
 
     def send_datagrams(self, sock: Any, queue: list[Any], first: int) -> int:

@@ -86,10 +86,11 @@ class SimSocket(socket.socket):
     # Whether it waits.
 
     def setblocking(self, flag: bool) -> None:
-        self._timeout = None if flag else 0.0
+        self.settimeout(None if flag else 0.0)
 
     def settimeout(self, value: float | None) -> None:
         self._timeout = value
+        self._kernel.table.changes += 1
 
     def gettimeout(self) -> float | None:
         return self._timeout

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from whorl.sim.wire.timeline import SECOND, Timeline
+from whorl.sim.wire.ports import PortTable
+from whorl.sim.wire.timeline import SECOND, Event, Timeline
 
 #: What the monotonic clock of a host shows when the world begins: a host has run for a while.
 BOOT_NS = 1000 * SECOND
@@ -22,7 +23,18 @@ FREE_LOOKS = 1_000_000
 class HostClock:
     """The clocks of a host. `spent` is what the code of the current turn has taken so far."""
 
-    __slots__ = ("_drift", "_looks", "_skew", "is_off", "look_ns", "spent", "timeline")
+    __slots__ = (
+        "_drift",
+        "_looks",
+        "_skew",
+        "is_off",
+        "look_ns",
+        "network",
+        "spent",
+        "tcp_ports",
+        "timeline",
+        "udp_ports",
+    )
 
     def __init__(self, timeline: Timeline, skew: int, drift: float) -> None:
         """Begin `skew` nanoseconds ahead of the real time, and gain `drift` of all that passes."""
@@ -32,7 +44,11 @@ class HostClock:
         self._looks = 0
         self.is_off: bool = True  # without power; a process may be dead while its machine works
         self._skew = skew
-        self._drift: Any = drift
+        self._drift = drift
+        # What the machine's sockets ask for each packet.
+        self.network: Any = None
+        self.tcp_ports: PortTable = None  # type: ignore[assignment]
+        self.udp_ports: PortTable = None  # type: ignore[assignment]
 
     def now(self) -> int:
         """Return the world's time, as the code of this host has moved it, in nanoseconds."""
@@ -48,7 +64,9 @@ class HostClock:
 
     def _clock_ns(self) -> int:
         elapsed = self.timeline.now + self.spent
-        return BOOT_NS + elapsed + (round(elapsed * self._drift) if self._drift else 0)
+        if self._drift:
+            elapsed += round(elapsed * self._drift)
+        return BOOT_NS + elapsed
 
     def look(self) -> int:
         """Return what `clock` returns, for code to which a look costs time."""
@@ -73,3 +91,7 @@ class HostClock:
     def post(self, delay: int, act: Callable[..., object], args: tuple[Any, ...]) -> None:
         """Do what `after` does, for compiled code."""
         self.timeline.post(self.time() + delay, act, args)
+
+    def send(self, delay: int, event: Event) -> None:
+        """Let an event of the world's happen after a delay in nanoseconds."""
+        self.timeline.add(self.time() + delay, event)

@@ -148,7 +148,7 @@ class Host(HostTurns):
         self.is_paused: bool = False
         self.disk.opener = None
         self.pending_signals.clear()
-        files, self.kernel.table.files = self.kernel.table.files, {}
+        files = self.kernel.table.take_all()
         tasks = list(asyncio.all_tasks(self.loop))
         self.graves.append(Grave(self.loop, tasks, list(files.values()), self.process.children.bury()))
         waiters, self._waiters = self._waiters, {}

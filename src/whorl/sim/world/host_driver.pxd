@@ -6,6 +6,9 @@ cdef extern from "whorl/sim/world/hooks.h":
     void set_hooks "whorl_set_hooks"(object first, object last) noexcept
 
 
+cdef object _set_running_loop
+
+
 cdef class HostDriver(Driver):
     cdef object _first
     cdef object _former_first

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from asyncio import events
+from asyncio.events import _set_running_loop
 from typing import Any
 
 from whorl.aio.loop.lifecycle import track_origins
@@ -49,7 +49,7 @@ class HostDriver(Driver):
         self._former_first, self._former_last = first_hook(), last_hook()
         self._has_hooks = True
         set_hooks(self._first, self._last)
-        events._set_running_loop(loop)
+        _set_running_loop(loop)
 
     def _exit(self) -> None:
         loop = self._loop

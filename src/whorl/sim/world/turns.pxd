@@ -1,8 +1,8 @@
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 cimport cython
 
-from whorl.sim.chance.decisions cimport Decisions, Stream
+from whorl.sim.chance.decisions cimport Decisions, Stream, mixed
 from whorl.sim.files.epoll cimport Epoll
 from whorl.sim.wire.clock cimport HostClock
 from whorl.sim.wire.timeline cimport Timeline
@@ -44,15 +44,19 @@ cdef class HostTurns(HostClock):
 
 
 cdef class Turns:
+    cdef int64_t _identities
+    cdef int64_t _tasks
     cdef public list conditions
     cdef public object current
     cdef public Decisions decisions
     cdef public list findings
+    cdef public uint64_t hash_base
     cdef public dict hosts
     cdef public int64_t idle_turns
     cdef public int64_t limit
     cdef public int64_t look_at
     cdef public object main
+    cdef public list rota
     cdef public Timeline timeline
     cdef public int64_t turns
     cdef public int64_t turns_limit
@@ -63,4 +67,6 @@ cdef class Turns:
     @cython.locals(timeline=Timeline)
     cdef object _pass_time(self, int64_t following)
     cdef object _turn(self, HostTurns host)
+    cpdef object next_identity(self)
+    cpdef object next_task(self)
     cdef object _count_turn(self)

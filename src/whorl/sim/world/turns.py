@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from whorl.sim.chance.decisions import mixed
 from whorl.sim.chance.faults import EDGE, GRID, NONE
 from whorl.sim.errors import Livelock, OutOfTime
 from whorl.sim.wire.clock import HostClock
@@ -148,15 +149,19 @@ class Turns:
     """The turns of all hosts."""
 
     __slots__ = (
+        "_identities",
+        "_tasks",
         "conditions",
         "current",
         "decisions",
         "findings",
+        "hash_base",
         "hosts",
         "idle_turns",
         "limit",
         "look_at",
         "main",
+        "rota",
         "timeline",
         "turns",
         "turns_limit",
@@ -170,6 +175,7 @@ class Turns:
         self.decisions: Decisions = decisions
         self.timeline: Timeline = timeline
         self.hosts: dict[str, Any] = {}
+        self.rota: list[Any] = []  # the same hosts
         self.main: Any = None  # the host of the program
         self.current: Any = None  # whose code runs
         self.conditions: list[Callable[[], None]] = []  # checked after each turn
@@ -179,6 +185,9 @@ class Turns:
         self.limit: int = limit
         self.look_at: int = NEVER  # when the world looks for tasks that wait too long
         self.turns_limit: int = turns
+        self.hash_base: int = 0  # of the hashes of futures and tasks; 0: they count up
+        self._identities = 0
+        self._tasks = 0
         self.until_real: float = _real_clock() + real_s
 
     def run_until(self, is_done: Callable[[], bool]) -> None:
@@ -197,7 +206,9 @@ class Turns:
         timeline = self.timeline
         now = timeline.now
         first, ready, following = None, None, until
-        for host in self.hosts.values():
+        if len(self.rota) != len(self.hosts):
+            self.rota = list(self.hosts.values())
+        for host in self.rota:
             due = host.next_time()
             if due > now:
                 following = min(following, due)
@@ -241,6 +252,18 @@ class Turns:
                 condition()
         if not self.turns % COLLECT_TURNS:
             self.collect()
+
+    def next_identity(self) -> int:
+        """Return the hash for a new future or task: the order of sets of them is the seed's."""
+        self._identities += 1
+        if not self.hash_base:
+            return self._identities
+        return mixed(self.hash_base, self._identities) >> 4
+
+    def next_task(self) -> int:
+        """Return the number for the name of a new task."""
+        self._tasks += 1
+        return self._tasks
 
     def count_turn(self) -> None:
         """Count a turn of any loop. Raises Livelock, OutOfTime."""

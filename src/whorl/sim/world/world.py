@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from whorl.sim.chance.decisions import mixed
 from whorl.sim.chance.faults import USUAL_CPU, Cpu, Faults, Pace, drawn, with_cpu
 from whorl.sim.checks.conditions import Conditions
 from whorl.sim.checks.remains import being_left, open_descriptors, swallowed_cancellations
@@ -160,10 +159,8 @@ class World(Turns, Conditions):
         self.lost_sockets: list[str] = []  # that were collected before they were closed
         self.allowed: frozenset[str] = getattr(self, "allowed", frozenset())
         self._isolation: Isolation | None = None
-        self._identities = 0
-        self._tasks = 0
-        varies = decisions.stream("identities").happens(0.5)
-        self._hash_base = decisions.base_of("identities") if varies else 0
+        if decisions.stream("identities").happens(0.5):
+            self.hash_base: int = decisions.base_of("identities")
         self._drives_main = drives_main
         self.main = self.host("main", "10.0.0.1")
         self.current = self.main
@@ -245,18 +242,6 @@ class World(Turns, Conditions):
     def acting_as(self, host: Host) -> AbstractContextManager[None]:
         """Let code run as the code of a host."""
         return _Acting(self, host)
-
-    def next_identity(self) -> int:
-        """Return the hash for a new future or task: the order of sets of them is the seed's."""
-        self._identities += 1
-        if not self._hash_base:
-            return self._identities
-        return mixed(self._hash_base, self._identities) >> 4
-
-    def next_task(self) -> int:
-        """Return the number for the name of a new task."""
-        self._tasks += 1
-        return self._tasks
 
     def was_cancelled(self, task: asyncio.Task[Any]) -> None:
         """Note a task that is asked to end: it is looked at when the run ends."""
@@ -380,6 +365,7 @@ class World(Turns, Conditions):
             self.cancelled.clear()
             # Break the circles that hold the loops and their tasks: those of later worlds count them.
             self.hosts = {}
+            self.rota.clear()
             self.net.close()
             self.main = self.current = None  # type: ignore[assignment]
             gc.collect(1)  # The collector rests while a world runs: all of it is young.
