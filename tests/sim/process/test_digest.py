@@ -61,6 +61,12 @@ def test_parts_that_are_no_plain_objects_are_known_by_their_repr() -> None:
     assert digest_of((7,), (Number.ONE,), ("a",)) == "007056910b8bc85391e67b8a"
 
 
+def test_objects_that_hold_themselves_are_known_by_their_repr() -> None:
+    circle: list[Any] = [1]
+    circle.append(circle)
+    assert digest_of((7, circle), (8, (circle,))) == "c2256baae618a07aeca6c7fa"
+
+
 def test_error_of_a_repr_is_passed_on() -> None:
     class Refuses:
         def __repr__(self) -> str:

@@ -12,6 +12,8 @@ except ImportError:
     from whorl.core import cython_shim as cython
 
 _GENERATOR: Any = random._inst
+if not isinstance(_GENERATOR, _random.Random):
+    raise TypeError(f"the generator of the random module is replaced by {_GENERATOR!r}")
 _SIZE = _random.Random.__basicsize__ - object.__basicsize__
 
 if not cython.compiled:

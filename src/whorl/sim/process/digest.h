@@ -10,8 +10,12 @@
 typedef struct {
     PyObject *target;
     Py_ssize_t used;
+    int depth;
     char room[256];
 } whorl_writer;
+
+/* How deep objects may lie in each other: as deep as in `marshal`, which knows no circles either. */
+#define WHORL_MOST_DEEP 2000
 
 /* Append bytes to a bytearray. */
 static int whorl_append(PyObject *target, const char *data, Py_ssize_t size) {
@@ -63,9 +67,14 @@ static int whorl_put_object(whorl_writer *to, PyObject *object);
 
 /* Write the parts of a tuple or a list. Writing them runs no code that could change it. */
 static int whorl_put_items(whorl_writer *to, PyObject *const *items, Py_ssize_t count) {
+    if (++to->depth >= WHORL_MOST_DEEP) {
+        PyErr_SetString(PyExc_ValueError, "an object of a call is nested too deeply");
+        return -1;
+    }
     for (Py_ssize_t at = 0; at < count; at++)
         if (whorl_put_object(to, items[at]) < 0)
             return -1;
+    to->depth--;
     return 0;
 }
 
@@ -105,7 +114,7 @@ static int whorl_put_object(whorl_writer *to, PyObject *object) {
 /* Append a call to a bytearray; return 0, and leave it as it was, if a part is none of Python's own types. */
 static int whorl_write_call(PyObject *target, int64_t time, int64_t host, int64_t call, PyObject *details) {
     Py_ssize_t before = PyByteArray_GET_SIZE(target), count = PyTuple_GET_SIZE(details);
-    whorl_writer to = {.target = target, .used = 0};
+    whorl_writer to = {.target = target, .used = 0, .depth = 0};
     if (whorl_put_head(&to, '(', (uint32_t)count + 3) == 0 && whorl_put_int(&to, time) == 0 &&
         whorl_put_int(&to, host) == 0 && whorl_put_int(&to, call) == 0 &&
         whorl_put_items(&to, ((PyTupleObject *)details)->ob_item, count) == 0 &&
