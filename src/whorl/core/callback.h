@@ -25,7 +25,7 @@ WHORL_ALWAYS_INLINE static inline void whorl_fetch(PyObject *entries, Py_ssize_t
 }
 
 /* The freelists: callbacks that have run and had no other reference, plain ones and guarded ones. Without the
-   GIL each thread has its own, while it runs a loop: so threads neither wait for each other, nor leave any. */
+   GIL each thread has its own while it runs a loop. So threads do not wait for each other, nor leave any. */
 typedef struct {
     PyObject **entries;
     Py_ssize_t count, room;
