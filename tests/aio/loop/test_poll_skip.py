@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import selectors
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -283,18 +284,33 @@ async def polls_until_data(
     return kernel.polls - before
 
 
+@contextlib.asynccontextmanager
+async def connected(loop: whorl.EventLoop, near: socket.socket, protocol: Waking) -> AsyncIterator[Any]:
+    """Give a transport of a socket, whose protocol is this one."""
+    transport, _ = await loop.connect_accepted_socket(lambda: protocol, near)
+    await turns(2)
+    yield transport
+    transport.close()
+    await turns(2)
+
+
+@pytest.fixture
+def other_pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    near, far = socket.socketpair()
+    with near, far:
+        near.setblocking(False)
+        yield near, far
+
+
 async def test_the_turn_after_data_of_one_transport_does_without_a_poll(
     loop: whorl.EventLoop, kernel: CountingKernel, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     near, far = pair
     protocol = Waking()
-    transport, _ = await loop.connect_accepted_socket(lambda: protocol, near)
-    await turns(2)
-    for _ in range(3):
-        assert await polls_until_data(loop, kernel, far, protocol) == 1
-        assert await polls_in(kernel, EMPTY_POLLS_BEFORE_SKIP - 2) == EMPTY_POLLS_BEFORE_SKIP - 2
-    transport.close()
-    await turns(2)
+    async with connected(loop, near, protocol):
+        for _ in range(3):
+            assert await polls_until_data(loop, kernel, far, protocol) == 1
+            assert await polls_in(kernel, EMPTY_POLLS_BEFORE_SKIP - 2) == EMPTY_POLLS_BEFORE_SKIP - 2
 
 
 async def test_the_turn_after_data_polls_if_the_protocol_has_sent_something(
@@ -302,11 +318,8 @@ async def test_the_turn_after_data_polls_if_the_protocol_has_sent_something(
 ) -> None:
     near, far = pair
     protocol = Waking(lambda: transport.write(b"y"))
-    transport, _ = await loop.connect_accepted_socket(lambda: protocol, near)
-    await turns(2)
-    assert await polls_until_data(loop, kernel, far, protocol) == 2
-    transport.close()
-    await turns(2)
+    async with connected(loop, near, protocol) as transport:
+        assert await polls_until_data(loop, kernel, far, protocol) == 2
 
 
 async def test_the_turn_after_data_polls_if_that_took_long(
@@ -317,52 +330,43 @@ async def test_the_turn_after_data_polls_if_that_took_long(
 
     near, far = pair
     protocol = Waking(take_long)
-    transport, _ = await loop.connect_accepted_socket(lambda: protocol, near)
-    await turns(2)
-    assert await polls_until_data(loop, kernel, far, protocol) == 2
-    transport.close()
-    await turns(2)
+    async with connected(loop, near, protocol):
+        assert await polls_until_data(loop, kernel, far, protocol) == 2
 
 
 async def test_the_turn_after_data_polls_if_there_was_another_event(
-    loop: whorl.EventLoop, kernel: CountingKernel, pair: tuple[socket.socket, socket.socket]
+    loop: whorl.EventLoop,
+    kernel: CountingKernel,
+    pair: tuple[socket.socket, socket.socket],
+    other_pair: tuple[socket.socket, socket.socket],
 ) -> None:
-    near, far = pair
-    other, its_far = socket.socketpair()
-    with other, its_far:
-        other.setblocking(False)
-        protocol = Waking()
-        transport, _ = await loop.connect_accepted_socket(lambda: protocol, near)
-        loop.add_reader(other, other.recv, 10)
-        await turns(2)
+    (near, far), (other, its_far) = pair, other_pair
+    protocol = Waking()
+    loop.add_reader(other, other.recv, 10)
+    async with connected(loop, near, protocol):
         protocol.woken = loop.create_future()
         kernel.meanwhile = lambda: (far.send(b"x"), its_far.send(b"x"))
         before = kernel.polls
         await protocol.woken
         assert kernel.polls - before == 2
-        loop.remove_reader(other)
-        transport.close()
-        await turns(2)
+    loop.remove_reader(other)
 
 
 async def test_data_that_comes_with_other_data_waits_for_a_turn_at_most(
-    loop: whorl.EventLoop, kernel: CountingKernel, pair: tuple[socket.socket, socket.socket]
+    loop: whorl.EventLoop,
+    kernel: CountingKernel,
+    pair: tuple[socket.socket, socket.socket],
+    other_pair: tuple[socket.socket, socket.socket],
 ) -> None:
-    near, far = pair
-    other, its_far = socket.socketpair()
-    with other, its_far:
-        other.setblocking(False)
-        arrived: list[bytes] = []
-        protocol = Waking(lambda: its_far.send(b"y"))
-        transport, _ = await loop.connect_accepted_socket(lambda: protocol, near)
-        loop.add_reader(other, lambda: arrived.append(other.recv(10)))
-        await turns(2)
+    (near, far), (other, its_far) = pair, other_pair
+    arrived: list[bytes] = []
+    protocol = Waking(lambda: its_far.send(b"y"))
+    loop.add_reader(other, lambda: arrived.append(other.recv(10)))
+    async with connected(loop, near, protocol):
         assert await polls_until_data(loop, kernel, far, protocol) == 1
         await turns(2)  # One poll, and a turn to run in.
         assert arrived == [b"y"]
-        loop.remove_reader(other)
-        transport.close()
-        await turns(2)
+    loop.remove_reader(other)
 
 
 # Events that wait no longer than the bound.

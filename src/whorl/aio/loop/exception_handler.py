@@ -147,10 +147,10 @@ def callback_failed(loop: AnyLoop, entry: Runnable, error: BaseException) -> Non
 
 
 def _described(entry: Runnable) -> str:
-    """Return the entry's repr, which fails for a task whose coroutine is gone, up to Python 3.11."""
+    """Return the entry's repr; where that fails, as for a pending task without a coroutine, its class."""
     try:
         return repr(entry)
-    except Exception:  # A subclass of Task may fail in any way.
+    except Exception:
         return object.__repr__(entry)
 
 

@@ -251,9 +251,7 @@ class BaseTransport(Stream):
         self._queued = False
         if self._handle_state == HANDLE_OPEN:
             if self._poller.empty_polls == ONE_EVENT:
-                self._poller.empty_polls = (
-                    SKIPS_ONE_POLL  # What its data wakes runs at once, if it sends nothing.
-                )
+                self._poller.empty_polls = SKIPS_ONE_POLL  # Sending sets it to 0 again.
             events_in_context(self, seen)
 
     def _run_as_entry(self) -> None:
