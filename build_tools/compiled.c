@@ -1,10 +1,71 @@
-/* The module that names the compiled modules beside it in its shared object; WHORL_MODULES lists them. It has
-   the function by which they import each other. */
+/* The module that makes the compiled modules beside it in its shared object. WHORL_TABLE lists them, as
+   MODULE(name, function). It also has the functions by which they import each other. */
 
 #include <Python.h>
+#include <string.h>
+
+#define HIDDEN __attribute__((visibility("hidden")))
 
 static PyObject *spec_name;
 static PyObject *initializing_name;
+
+#define MODULE(name, make) HIDDEN PyObject *make(void);
+#include WHORL_TABLE
+#undef MODULE
+
+static const struct {
+    const char *name;
+    PyObject *(*make)(void);
+} modules[] = {
+#define MODULE(name, make) {name, make},
+#include WHORL_TABLE
+#undef MODULE
+};
+static const size_t module_count = sizeof modules / sizeof modules[0];
+
+/* Add a tuple of the modules' names. */
+static int add_names(PyObject *module) {
+    PyObject *names = PyTuple_New(module_count);
+    size_t index;
+    int answer = -1;
+    for (index = 0; names != NULL && index < module_count; index++) {
+        PyObject *name = PyUnicode_FromString(modules[index].name);
+        if (name == NULL)
+            goto end;
+        PyTuple_SET_ITEM(names, index, name);
+    }
+    answer = names == NULL ? -1 : PyModule_AddObjectRef(module, "NAMES", names);
+end:
+    Py_XDECREF(names);
+    return answer;
+}
+
+/* Make a module for its specification, without running it. Python's own loader opens the shared object anew
+   for each module, and looks for a function in it that is named after the module. */
+static PyObject *make_module(PyObject *self, PyObject *spec) {
+    PyObject *name = PyObject_GetAttrString(spec, "name"), *definition, *module = NULL;
+    const char *text = name == NULL ? NULL : PyUnicode_AsUTF8(name);
+    size_t index = 0;
+    if (text == NULL)
+        goto end;
+    while (index < module_count && strcmp(modules[index].name, text) != 0)
+        index++;
+    if (index == module_count) {
+        PyErr_Format(PyExc_ImportError, "no compiled module is called %R", name);
+        goto end;
+    }
+    definition = modules[index].make();
+    if (definition != NULL)
+        module = PyModule_FromDefAndSpec((PyModuleDef *)definition, spec);
+end:
+    Py_XDECREF(name);
+    return module;
+}
+
+static PyMethodDef functions[] = {
+    {"make_module", make_module, METH_O, "Make the compiled module of this specification; the loader runs it."},
+    {NULL, NULL, 0, NULL},
+};
 
 static int set_up(PyObject *module) {
     if (spec_name == NULL) {
@@ -16,7 +77,7 @@ static int set_up(PyObject *module) {
     if (spec_name == NULL || initializing_name == NULL) {
         return -1;
     }
-    return PyModule_AddStringConstant(module, "NAMES", WHORL_MODULES);
+    return add_names(module);
 }
 
 static PyModuleDef_Slot slots[] = {
@@ -28,7 +89,8 @@ static PyModuleDef_Slot slots[] = {
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, .m_name = "whorl._compiled", .m_doc = "The compiled modules.", .m_slots = slots,
+    PyModuleDef_HEAD_INIT, .m_name = "whorl._compiled", .m_doc = "The compiled modules.", .m_methods = functions,
+    .m_slots = slots,
 };
 
 /* Return whether a module is being imported, or says nothing about it. What goes wrong here is left to the
@@ -59,6 +121,13 @@ PyObject *whorl_import_module(const char *name) {
         return PyImport_ImportModule(name);
     }
     return module;
+}
+
+/* Return a new reference to a class of another module. The modules call this with what that module knows. */
+HIDDEN PyTypeObject *whorl_shared_class(PyObject *module, PyTypeObject *class) {
+    if (class == NULL)
+        PyErr_Format(PyExc_ImportError, "%R has not made its classes yet", module);
+    return (PyTypeObject *)Py_XNewRef(class);
 }
 
 PyMODINIT_FUNC PyInit__compiled(void) {

@@ -23,6 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
+from build_tools import linking
 from build_tools.locks import alone_in
 from build_tools.sources import ROOT, Module, inputs
 
@@ -30,6 +31,7 @@ JOBS = os.cpu_count() or 1
 NAME = "whorl._compiled"
 """The module that is the shared object, and that names the modules in it."""
 NAMES_SOURCE = Path(__file__).with_name("compiled.c")
+LINKING_SOURCE = Path(linking.__file__)
 KEPT_VERSIONS = 6  # of each file in the cache: enough to go back and forth between two branches
 
 _DIRECTIVES = {
@@ -57,6 +59,8 @@ DIRECTIVES = {
     "profiled": _DIRECTIVES,
 }
 IMPORTS = "-DPyImport_ImportModule=whorl_import_module"  # which NAMES_SOURCE has
+# What Python looks for in the shared object, and a test.
+EXPORTS = "{ global: PyInit__compiled; whorl_import_module; local: *; };\n"
 LINK_TIME = "-flto=auto"  # the linker sees all modules, and drops what it finds twice
 # What GCC would do to make hot code quicker. Here it makes the code longer, and no quicker.
 NOT_LONGER = [
@@ -154,13 +158,24 @@ def _translated(module: Module, config: str, folder: Path) -> Path:
         with _new_file(target) as path:
             command = [sys.executable, "-m", "cython", *options, "--module-name", module.name]
             _run(module.name, [*command, "-I", ".", "-o", str(path), str(source)], module.folder)
+            _link_directly(module, path)
             _check_unchanged(module, key == _c_digest(module, config))
     return target
+
+
+def _link_directly(module: Module, path: Path) -> None:
+    """Let the C code use other modules without looking up names."""
+    try:
+        code = linking.linked_directly(path.read_text(encoding="utf-8"))
+    except linking.UnknownCodeError as error:
+        raise BuildError(f"--- {module.name}: Cython {cython_version()} writes unknown C code: {error}") from None
+    path.write_text(code, encoding="utf-8")
 
 
 def _c_digest(module: Module, config: str) -> str:
     directives = sorted(DIRECTIVES[config].items())
     contents = [path.read_bytes() for path in inputs(module) if path.suffix != ".h"]
+    contents.append(LINKING_SOURCE.read_bytes())
     return _digest(f"{cython_version()} {directives} {module.name}".encode(), *contents)
 
 
@@ -172,7 +187,7 @@ def _compiled(module: Module, c_file: Path, config: str, folder: Path) -> Path:
     if not target.exists():
         _say(f"cc     {config:8} {name} ({tag()})")
         # Modules in different packages may have the same last name, after which Cython names this function.
-        unique = f"-DPyInit_{name.rpartition('.')[2]}=PyInit_{name.replace('.', '__')}"
+        unique = f"-DPyInit_{name.rpartition('.')[2]}={_init_function(module)}"
         command = [*_commands(config)[0], unique, IMPORTS, "-c"]
         with _new_file(target) as path:
             if config in WITH_PROFILE:
@@ -181,6 +196,11 @@ def _compiled(module: Module, c_file: Path, config: str, folder: Path) -> Path:
                 _run(name, [*command, f"-I{module.folder}", str(c_file), "-o", str(path)])
             _check_unchanged(module, key == _object_digest(module, c_file, config))
     return target
+
+
+def _init_function(module: Module) -> str:
+    """Return the name of the C function that gives the definition of a module."""
+    return f"PyInit_{module.name.replace('.', '__')}"
 
 
 def profile_folder() -> Path:
@@ -248,19 +268,21 @@ def _compile_for_profile(
 def _linked(modules: Sequence[Module], objects: Sequence[Path], config: str, folder: Path) -> Path:
     """Return the shared object of `modules`, made from their object files."""
     link_command = _commands(config)[1]
-    names = " ".join(module.name for module in modules)
-    tools = f"{names} {_commands(config)} {compiler_version()}"
+    table = "".join(f'MODULE("{module.name}", {_init_function(module)})\n' for module in modules)
+    tools = f"{table} {_commands(config)} {compiler_version()} {EXPORTS}"
     keys = " ".join(path.name for path in objects)
     target = folder / f"{NAME}.{_digest(f'{tools} {keys}'.encode(), NAMES_SOURCE.read_bytes())}.so"
     if not target.exists():
         _say(f"link   {config:8} {NAME} ({tag()})")
         with _new_file(target) as path, tempfile.TemporaryDirectory(prefix="whorl-") as scratch:
             own = f"{scratch}/compiled.o"
-            define = f'-DWHORL_MODULES="{names}"'
+            Path(scratch, "table.h").write_text(table, encoding="utf-8")
+            Path(scratch, "exports").write_text(EXPORTS, encoding="utf-8")
             # Without a profile: it is one table, and its counts would go to the scratch folder.
-            compile_command = _commands(C_OF.get(config, config))[0]
-            _run(NAME, [*compile_command, define, "-c", str(NAMES_SOURCE), "-o", own])
-            _run(NAME, [*link_command, own, *map(str, objects), "-o", str(path)])
+            compile_command = [*_commands(C_OF.get(config, config))[0], f"-I{scratch}", '-DWHORL_TABLE="table.h"']
+            _run(NAME, [*compile_command, "-c", str(NAMES_SOURCE), "-o", own])
+            exports = f"-Wl,--version-script={scratch}/exports"
+            _run(NAME, [*link_command, exports, own, *map(str, objects), "-o", str(path)])
     return target
 
 

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 class CompiledLoader(ExtensionFileLoader):
     """Loads one module out of the shared object."""
 
+    def __init__(self, name: str, shared_object: ModuleType) -> None:
+        super().__init__(name, str(shared_object.__file__))
+        self._shared_object = shared_object
+
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Make the module."""
-        # Python calls the function that is named after the last part of a name. Some modules share theirs, so
-        # each function in the shared object is named after all parts.
-        package = spec.name.rpartition(".")[0]
-        unique = ModuleSpec(f"{package}.{spec.name.replace('.', '__')}", self, origin=self.path)
-        module = super().create_module(unique)
-        module.__name__ = spec.name
+        make: Any = self._shared_object
+        module: ModuleType = make.make_module(spec)
         return module
 
 
@@ -38,17 +38,17 @@ class Finder:
     Python's own finder lists each folder first, and there are about as many folders as a start imports files.
     """
 
-    def __init__(self, compiled: str = "", shared_object: str = "") -> None:
-        self._compiled = frozenset(compiled.split())
+    def __init__(self, shared_object: ModuleType | None = None) -> None:
         self._shared_object = shared_object
+        self._compiled: frozenset[str] = frozenset(getattr(shared_object, "NAMES", ()))
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return the specification of a module of Whorl's; None if it is not where it is expected."""
-        if name in self._compiled:
+        if self._shared_object is not None and name in self._compiled:
             loader = CompiledLoader(name, self._shared_object)
-            return _located(ModuleSpec(name, loader, origin=self._shared_object))
+            return _located(ModuleSpec(name, loader, origin=loader.path))
         if not path or not name.startswith("whorl."):
             return None
         stem = f"{path[0]}{os.sep}{name.rpartition('.')[2]}"
@@ -76,8 +76,7 @@ def install() -> None:
             raise
         finder = Finder()
     else:
-        path: Any = shared_object.__file__
-        finder = Finder(shared_object.NAMES, path)
+        finder = Finder(shared_object)
     sys.meta_path.insert(0, finder)
 
 

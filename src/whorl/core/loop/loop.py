@@ -415,8 +415,10 @@ class Loop(LoopLifecycle):
             if recorder is not None:
                 recorder._has_slept(before, now, found, self._callbacks + self._callbacks_alone)
         self._now_ns = self._poll_ended = now
-        if self._poller.empty_polls >= EMPTY_POLLS_BEFORE_SKIP or self._poller.empty_polls == ONE_EVENT:
+        if self._poller.empty_polls >= EMPTY_POLLS_BEFORE_SKIP:
             self._polled_at = self._kernel.ticks()
+            self._skipped = 0
+        elif self._poller.empty_polls == ONE_EVENT:
             self._skipped = 0
         if clock_is_patched() != self._follows_patch:
             self._clock_was_patched()
@@ -435,7 +437,8 @@ class Loop(LoopLifecycle):
 
         The timers need the clock only if one of them could be due by now.
         """
-        if self._poller.empty_polls == SKIPS_ONE_POLL:
+        is_only_one = self._poller.empty_polls == SKIPS_ONE_POLL
+        if is_only_one:
             self._poller.empty_polls = 0  # for this turn only
         if (
             self._skipped >= TURNS_WITHOUT_POLL
@@ -448,7 +451,10 @@ class Loop(LoopLifecycle):
             or self._closing_handles
         ):
             return False
-        since = self._kernel.ticks() - self._polled_at
+        if is_only_one:  # Nobody knew at the poll that one would be skipped, so no ticks were read.
+            since = self._kernel.now() - self._poll_ended
+        else:
+            since = self._kernel.ticks() - self._polled_at
         if not 0 <= since <= LONGEST_WITHOUT_POLL_NS:
             return False
         self._skipped += 1
