@@ -18,7 +18,7 @@ import click
 from whorl.sim import errors
 from whorl.sim.chance.faults import PROFILES, Cpu
 from whorl.sim.chance.strategies import Delay, Edge, Pct, Random
-from whorl.sim.chance.tape import Tape, hash_seed, tape_of
+from whorl.sim.chance.tape import HASH_SEED, Tape, tape_of
 from whorl.sim.running import trace as traces
 from whorl.sim.running.check import check
 from whorl.sim.running.chrome import chrome_trace
@@ -83,7 +83,7 @@ def _usage(command: Callable[..., None]) -> Callable[..., None]:
 def _with_hash_seed(number: int) -> None:
     """Go on in a process with the hashes of a number, which fix the order of sets of texts."""
     number %= 1 << 32
-    if hash_seed() != number:
+    if HASH_SEED != number:
         environment = {**os.environ, "PYTHONHASHSEED": str(number)}
         sys.stdout.flush()
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
@@ -199,7 +199,7 @@ def _open(text: str) -> Tape | int:
     if isinstance(tape, Tape):
         if tape.hash_seed is not None:
             _with_hash_seed(tape.hash_seed)
-    elif hash_seed() is None:
+    elif HASH_SEED is None:
         _with_hash_seed(tape)
     return tape
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import resource
 import select
@@ -172,6 +173,26 @@ def test_a_poller_knows_whom_it_watches(make_loop: MakeLoop, make_pair: MakePair
     for watcher in watchers:
         watcher.close()
     assert len(loop._poller.handles()) == own
+
+
+def test_a_poller_knows_whom_it_watches_below_and_far_above_its_first_descriptor(
+    make_loop: MakeLoop, make_pair: MakePair
+) -> None:
+    low = make_pair()[0].fileno()
+    loop = make_loop()
+    own = loop._poller.handles()
+    assert all(low < handle.fileno() for handle in own)
+    high = fcntl.fcntl(low, fcntl.F_DUPFD, 700)
+    fds = [high, low, make_pair()[0].fileno()]
+    watchers = [Watcher(loop, fd, Event.READABLE) for fd in fds]
+    assert [loop._poller.find(fd) for fd in fds] == watchers
+    handles = loop._poller.handles()
+    assert [handle.fileno() for handle in handles] == sorted(handle.fileno() for handle in [*own, *watchers])
+    assert loop._poller.find(low - 1) is None
+    for watcher in watchers:
+        watcher.close()
+    os.close(high)
+    assert loop._poller.handles() == own
 
 
 @pytest.mark.parametrize("poller", ["epoll", "io_uring", selectors.EpollSelector])

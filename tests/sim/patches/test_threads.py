@@ -7,6 +7,7 @@ import concurrent.futures
 import os
 import random
 import secrets
+import ssl
 import subprocess
 import threading
 import time
@@ -18,6 +19,7 @@ import pytest
 from tests.sim.conftest import Run
 from whorl import sim
 from whorl.sim.errors import BlockingSocket, RealProcess, RealProgram, RealThread, Unsimulated
+from whorl.sim.patches import tls
 
 
 def test_jobs_run_in_virtual_time_without_a_thread(exact: Run) -> None:
@@ -141,6 +143,15 @@ def test_chance_follows_the_seed() -> None:
     first = sim.run(main, seed=1).check()
     assert sim.run(main, seed=1).check() == first
     assert not set(map(str, sim.run(main, seed=2).check())) & set(map(str, first))
+
+
+@pytest.mark.skipif(tls._CHANCE.library() is None, reason="the OpenSSL of this Python is hidden")
+def test_chance_of_openssl_begins_anew_in_each_run() -> None:
+    async def main() -> bytes:
+        return ssl.RAND_bytes(8)
+
+    found = [sim.run(main, seed=seed).check() for seed in (3, 4, 3)]
+    assert found[0] == found[2] != found[1]
 
 
 def test_chance_of_the_process_goes_on_as_if_there_had_been_no_world() -> None:

@@ -34,6 +34,7 @@ cdef class Poller:
     cdef readonly bint can_spin
     cdef public int empty_polls
     cdef public object fallback_reason
+    cdef Py_ssize_t _first
     cdef list _table
 
     cpdef object add(self, IOHandle handle, int interest)
@@ -50,7 +51,7 @@ cdef class Poller:
     cpdef int fileno(self) except -2
     cpdef IOHandle find(self, int fd)
     cpdef bint watches_only(self, IOHandle wakeup, IOHandle signals) except -1
-    @cython.locals(table=list, missing=Py_ssize_t)
+    @cython.locals(table=list, missing=Py_ssize_t, place=Py_ssize_t)
     cpdef object _register(self, IOHandle handle, int interest)
     cpdef object _unregister(self, IOHandle handle)
     cpdef object _saw(self, IOHandle handle, int seen, list into)
@@ -59,10 +60,11 @@ cdef class Poller:
 cdef inline IOHandle watcher(Poller poller, int fd):
     # Nothing but `_register` puts anything into the table.
     cdef PyObject *table = <PyObject *>poller._table
+    cdef Py_ssize_t place = fd - poller._first
     if poller._table is None:
         raise TypeError("the poller was never initialized")
-    if 0 <= fd < PyList_GET_SIZE(table):
-        return <IOHandle>PyList_GET_ITEM(table, fd)
+    if 0 <= place < PyList_GET_SIZE(table):
+        return <IOHandle>PyList_GET_ITEM(table, place)
     return None
 
 

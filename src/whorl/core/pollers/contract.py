@@ -51,8 +51,8 @@ if not cython.compiled:
 
     def watcher(poller: Poller, fd: int) -> IOHandle | None:
         """Return the handle that watches a descriptor, or None."""
-        table = poller._table
-        found: IOHandle | None = table[fd] if 0 <= fd < len(table) else None
+        table, place = poller._table, fd - poller._first
+        found: IOHandle | None = table[place] if 0 <= place < len(table) else None
         return found
 
     def next_generation(generation: int) -> int:
@@ -115,6 +115,7 @@ class Poller:
     """The base of all pollers: their capabilities, and the table of handles by descriptor."""
 
     __slots__ = (
+        "_first",
         "_table",
         "can_keep_idle_watches",
         "can_spin",
@@ -129,7 +130,8 @@ class Poller:
         self.can_spin: bool = False  # whether `Kernel.spin_ns` has an effect
         self.empty_polls: int = 0
         self.fallback_reason: str = ""  # the poller that was asked for, and the reason why it does not work
-        self._table: list[Any] = []  # the handle of each descriptor that is watched
+        self._table: list[Any] = []  # the handles that are watched, by descriptor from `_first` on
+        self._first = 0
 
     def add(self, handle: IOHandle, interest: int) -> None:
         """Watch the handle's descriptor."""
@@ -196,17 +198,23 @@ class Poller:
     def _register(self, handle: IOHandle, interest: int) -> None:
         """Enter the handle in the table, with its interest."""
         table = self._table
-        missing = handle._fd + 1 - len(table)
+        if not table:
+            self._first = handle._fd
+        elif handle._fd < self._first:
+            table[:0] = [None] * self._first
+            self._first = 0
+        place = handle._fd - self._first
+        missing = place + 1 - len(table)
         if missing > 0:
             table.extend([None] * max(missing, 64))
-        table[handle._fd] = handle
+        table[place] = handle
         handle._interest = interest
         self.empty_polls = 0
 
     def _unregister(self, handle: IOHandle) -> None:
         """Forget the handle, and its seen events."""
         if self.find(handle._fd) is handle:
-            self._table[handle._fd] = None
+            self._table[handle._fd - self._first] = None
         handle._interest = 0
         handle._seen = 0
         handle._is_idle_watch = False

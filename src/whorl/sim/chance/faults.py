@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -80,13 +81,18 @@ PROFILES = {
 _FACTORS = (0.0, 0.1, 0.5, 1.0)
 
 
+@cache
+def _rates(name: str) -> Faults:
+    return PROFILES[name]()
+
+
 def drawn(faults: Faults | str, decisions: Decisions) -> Faults:
     """Return the rates of one run. Raises ValueError for a name that no profile has."""
     if isinstance(faults, Faults):
         return faults
     if faults not in PROFILES:
         raise ValueError(f"there is no profile {faults!r}; there are {', '.join(PROFILES)}")
-    rates = PROFILES[faults]()
+    rates = _rates(faults)
     if faults != "swarm":
         return rates
     calm = Faults.calm()

@@ -17,6 +17,11 @@ from whorl.sim.chance.faults import PROFILES, Faults
 FORMAT = 2
 _OLDER = (1,)
 
+_hashes = os.environ.get("PYTHONHASHSEED", "")
+
+#: This process's PYTHONHASHSEED; None if it has none.
+HASH_SEED = int(_hashes) if _hashes.isdigit() else None
+
 
 @dataclass(frozen=True)
 class Tape:
@@ -101,12 +106,6 @@ def _changed(faults: Faults) -> dict[str, float]:
     """Return the rates that differ from a calm world's."""
     calm = asdict(Faults())
     return {name: rate for name, rate in asdict(faults).items() if rate != calm[name]}
-
-
-def hash_seed() -> int | None:
-    """Return this process's PYTHONHASHSEED; None if it has none."""
-    text = os.environ.get("PYTHONHASHSEED", "")
-    return int(text) if text.isdigit() else None
 
 
 def tape_of(text: str | Path) -> Tape | int:

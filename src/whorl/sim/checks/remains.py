@@ -20,7 +20,7 @@ LATE = SECOND
 def being_left(table: DescriptorTable, transports: Any, now: int) -> set[int]:
     """Return the descriptors of connections that the peer is closing, or closed a short time ago."""
     left = set()
-    closing = {file for fd, file in table.files.items() if _is_closing(transports.get(fd))}
+    closing = {table.files.get(fd) for fd, transport in transports.items() if _is_closing(transport)}
     for fd, file in table.files.items():
         incoming = file.incoming if isinstance(file, StreamSocket) else None
         if incoming is None:

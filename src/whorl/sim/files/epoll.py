@@ -50,7 +50,7 @@ class Epoll(File):
     kind = 0
 
     def __init__(self, machine: Machine) -> None:
-        super().__init__(machine)
+        File.__init__(self, machine)
         self.watched: dict[tuple[File, int], Watch] = {}
         self.ready: dict[Watch, None] = {}  # in the order in which they became ready
 

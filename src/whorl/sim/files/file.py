@@ -188,7 +188,7 @@ class Counter(File):
     kind = 0
 
     def __init__(self, machine: Machine) -> None:
-        super().__init__(machine)
+        File.__init__(self, machine)
         self.count: int = 0
 
     def readiness(self) -> int:

@@ -57,7 +57,7 @@ class SocketFile(File):
     machine: NetMachine
 
     def __init__(self, machine: NetMachine, family: int, kind: int, protocol: int) -> None:
-        super().__init__(machine)
+        File.__init__(self, machine)
         self.family: int = int(family)
         self.type: int = kind
         self.protocol: int = protocol
@@ -178,7 +178,7 @@ class StreamSocket(SocketFile):
     capacity = 150_000  # bytes in one direction, on their way or unread
 
     def __init__(self, machine: NetMachine, family: int, kind: int, protocol: int) -> None:
-        super().__init__(machine, family, kind, protocol)
+        SocketFile.__init__(self, machine, family, kind, protocol)
         self.backlog: int = -1  # not negative: it listens
         self.waiting: deque[StreamSocket] = deque()  # connections to accept
         self.incoming: Channel | None = None

@@ -22,7 +22,7 @@ class TcpSocket(StreamSocket):
     __slots__ = ("_began", "_port", "_target")
 
     def __init__(self, machine: NetMachine, family: int, kind: int, protocol: int) -> None:
-        super().__init__(machine, family, kind, protocol or socket.IPPROTO_TCP)
+        StreamSocket.__init__(self, machine, family, kind, protocol or socket.IPPROTO_TCP)
         self._port = 0  # the one that belongs to this socket in the host's table
         self._began = 0
         self._target: tuple[str, int] = ("", 0)

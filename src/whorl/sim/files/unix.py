@@ -15,7 +15,7 @@ class UnixSocket(StreamSocket):
     __slots__ = ("_is_bound",)
 
     def __init__(self, machine: NetMachine, kind: int = socket.SOCK_STREAM) -> None:
-        super().__init__(machine, socket.AF_UNIX, kind, 0)
+        StreamSocket.__init__(self, machine, socket.AF_UNIX, kind, 0)
         self._is_bound = False
 
     def bind(self, address: Any) -> int:

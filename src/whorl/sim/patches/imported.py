@@ -30,8 +30,8 @@ _LEFT = {
 
 _RealDatetime = datetime.datetime
 
-#: Places in classes, and by module, its names and what stands there while a world runs.
-Places = tuple[list[Replacement], list[tuple[dict[str, Any], dict[str, Any]]]]
+#: Places in classes, and those in modules, by the names of each module.
+Places = tuple[list[Replacement], list[tuple[dict[str, Any], str, Any]]]
 
 _found_places: dict[int, tuple[int, Places]] = {}
 
@@ -47,14 +47,8 @@ def imported(places: Sequence[Replacement], *, datetimes: bool) -> Places:
 
 
 def _sorted(places: Sequence[Replacement]) -> Places:
-    classes: list[Replacement] = []
-    modules: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
-    for owner, name, replacement in places:
-        if isinstance(owner, ModuleType):
-            modules.setdefault(id(owner), (vars(owner), {}))[1][name] = replacement
-        else:
-            classes.append((owner, name, replacement))
-    return classes, list(modules.values())
+    classes = [place for place in places if not isinstance(place[0], ModuleType)]
+    return classes, [(vars(place[0]), *place[1:]) for place in places if isinstance(place[0], ModuleType)]
 
 
 def _copies(places: Sequence[Replacement], datetimes: bool) -> list[Replacement]:

@@ -84,29 +84,30 @@ class _Installation:
         self._places = places
         self._datetimes = datetimes
         self._former: list[tuple[Any, str, Any]] = []  # in classes
-        self._former_names: list[tuple[dict[str, Any], dict[str, Any]]] = []  # in modules
+        self._names: list[tuple[dict[str, Any], str, Any]] = []  # in modules
+        self._former_names: list[Any] = []
 
     def put(self) -> None:
         """Put the replacements into Python's modules."""
-        classes, modules = imported(self._places, datetimes=self._datetimes)
+        classes, names = imported(self._places, datetimes=self._datetimes)
         self._former = [(owner, name, vars(owner).get(name, _MISSING)) for owner, name, _ in classes]
         for owner, name, replacement in classes:
             setattr(owner, name, replacement)
-        loader = (vars(importlib._bootstrap), {"_find_and_load": self._load})
-        for names, replacements in (*modules, loader):
-            self._former_names.append((names, {name: names[name] for name in replacements}))
-            names.update(replacements)
+        self._names = [*names, (vars(importlib._bootstrap), "_find_and_load", self._load)]
+        self._former_names = [module[name] for module, name, _ in self._names]
+        for module, name, replacement in self._names:
+            module[name] = replacement
 
     def take_out(self) -> None:
         """Restore what stood there."""
-        for names, former in self._former_names:
-            names.update(former)
+        for (module, name, _), former in zip(self._names, self._former_names, strict=True):
+            module[name] = former
         for owner, name, value in self._former:
             if value is _MISSING:
                 delattr(owner, name)
             else:
                 setattr(owner, name, value)
-        self._former, self._former_names = [], []
+        self._former, self._names, self._former_names = [], [], []
 
     def _load(self, name: str, import_: Any) -> Any:
         """Import a module outside the world: it is not loaded again in the next one."""

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import ssl
-from contextlib import contextmanager
-from functools import cache
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from whorl.sim.patches.current import RUNNING, Replacement
@@ -19,6 +18,7 @@ from whorl.sim.patches.current import RUNNING, Replacement
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
 #: How a world treats TLS: by OpenSSL with chance of the seed, or by OpenSSL as it is.
 WAYS = ("seeded", "real")
@@ -44,7 +44,8 @@ class _Chance:
     """OpenSSL's generator: the library, the method that stands in, and where its bytes come from."""
 
     def __init__(self) -> None:
-        self.source: Callable[[], random.Random] | None = None  # of the world that runs, if its TLS is seeded
+        self.source: Callable[[str], random.Random] | None = None  # of the world that runs, if it seeds TLS
+        self._generator: random.Random | None = None  # of that world, once it is asked for
         self._library: Any = None
         self._was_sought = False
         fill = _BYTES(self._fill)
@@ -68,15 +69,17 @@ class _Chance:
     def _fill(self, buffer: Any, size: int) -> int:
         if self.source is None:
             return 0
-        ctypes.memmove(buffer, self.source().randbytes(size), size)
+        if self._generator is None:
+            self._generator = self.source("tls")
+        ctypes.memmove(buffer, self._generator.randbytes(size), size)
         return 1
 
     def _status(self) -> int:
         return 1
 
     @contextmanager
-    def seeded(self, source: Callable[[], random.Random]) -> Iterator[None]:
-        """Let OpenSSL draw from a generator of Python's for the time of a `with` block."""
+    def seeded(self, source: Callable[[str], random.Random]) -> Iterator[None]:
+        """Let OpenSSL draw from a generator of a world's for the time of a `with` block."""
         library = self.library()
         former = library.RAND_get_rand_method()
         self.source = source
@@ -85,14 +88,13 @@ class _Chance:
             yield
         finally:
             library.RAND_set_rand_method(former)
-            self.source = None
+            self.source = self._generator = None
 
 
 _CHANCE = _Chance()
 
 
-@contextmanager
-def seeded_tls(way: str) -> Iterator[None]:
+def seeded_tls(way: str) -> AbstractContextManager[None]:
     """Let the world that runs decide the chance of TLS for the time of a `with` block.
 
     Raises ValueError for a way that there is not.
@@ -101,10 +103,8 @@ def seeded_tls(way: str) -> Iterator[None]:
         raise ValueError(f"tls is one of {', '.join(WAYS)}, not {way!r}")
     world = RUNNING.world
     if world is None or way == "real" or _CHANCE.library() is None:
-        yield
-        return
-    with _CHANCE.seeded(cache(lambda: world.decisions.rng("tls"))):
-        yield
+        return nullcontext()
+    return _CHANCE.seeded(world.decisions.rng)
 
 
 _new_context = ssl.SSLContext.__new__

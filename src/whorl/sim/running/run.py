@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from whorl.sim.chance.decisions import Decisions, Place, Scheduler
 from whorl.sim.chance.faults import USUAL_CPU, Cpu, Faults
 from whorl.sim.chance.strategies import taking_turns
-from whorl.sim.chance.tape import Tape, hash_seed, tape_of
+from whorl.sim.chance.tape import HASH_SEED, Tape, tape_of
 from whorl.sim.errors import Diverged, ParallelThreads, RunEnded, Subinterpreter, Unsimulated
 from whorl.sim.patches.installed import Patches, running
 from whorl.sim.running.result import Result
@@ -115,7 +115,7 @@ def run(
         findings=world.findings,
         remarks=world.remarks,
         digest=digest,
-        tape=Tape(number, dict(decisions.taken), faults, digest, hash_seed()),
+        tape=Tape(number, dict(decisions.taken), faults, digest, HASH_SEED),
         elapsed_s=world.timeline.now / SECOND,
         turns=world.turns,
         reached=world.reached,

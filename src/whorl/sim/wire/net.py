@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from whorl.sim.chance.faults import Faults
 from whorl.sim.wire.line import Quality
@@ -10,6 +11,9 @@ from whorl.sim.wire.timeline import SECOND
 
 #: The smallest packet that every host has to take (RFC 791).
 _SMALLEST_MTU = 68
+
+#: So many qualities are kept: the runs of a search have few.
+_KEPT = 16
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,7 @@ class Net:
         """Return the shortest and the longest latency, in seconds."""
         return self.latency if isinstance(self.latency, tuple) else (self.latency, self.latency)
 
+    @lru_cache(maxsize=_KEPT)  # noqa: B019  # one of the few networks of a process is no loss
     def quality(self, faults: Faults) -> Quality:
         """Return what such a line does to packets in a world with faults."""
         shortest, longest = (round(seconds * SECOND) for seconds in self.bounds())

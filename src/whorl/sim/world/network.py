@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from whorl.sim.files.silence import watch_silence
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
 
 #: Packets of a host to itself.
 LOOPBACK = Quality(shortest=20 * MICROSECOND, longest=200 * MICROSECOND, varies=0.1)
+
+
+@cache
+def _loopback(varies: float) -> Quality:
+    return replace(LOOPBACK, varies=varies)
+
 
 #: When a connection is reset that the seed has chosen for it, at the latest.
 _RESET_WITHIN = SECOND
@@ -100,7 +107,7 @@ class Network:
     def _line(self, source: str, target: str) -> Line:
         found = self._lines.get((source, target))
         if found is None:
-            quality = replace(LOOPBACK, varies=self._faults.latency / 3) if source == target else self.quality
+            quality = _loopback(self._faults.latency / 3) if source == target else self.quality
             found = self._lines[source, target] = Line(self._decisions, f"{source}>{target}", quality)
             found.packets = self.packets
         return found
