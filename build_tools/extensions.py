@@ -168,7 +168,9 @@ def _link_directly(module: Module, path: Path) -> None:
     try:
         code = linking.linked_directly(path.read_text(encoding="utf-8"))
     except linking.UnknownCodeError as error:
-        raise BuildError(f"--- {module.name}: Cython {cython_version()} writes unknown C code: {error}") from None
+        raise BuildError(
+            f"--- {module.name}: Cython {cython_version()} writes unknown C code: {error}"
+        ) from None
     path.write_text(code, encoding="utf-8")
 
 
@@ -279,7 +281,11 @@ def _linked(modules: Sequence[Module], objects: Sequence[Path], config: str, fol
             Path(scratch, "table.h").write_text(table, encoding="utf-8")
             Path(scratch, "exports").write_text(EXPORTS, encoding="utf-8")
             # Without a profile: it is one table, and its counts would go to the scratch folder.
-            compile_command = [*_commands(C_OF.get(config, config))[0], f"-I{scratch}", '-DWHORL_TABLE="table.h"']
+            compile_command = [
+                *_commands(C_OF.get(config, config))[0],
+                f"-I{scratch}",
+                '-DWHORL_TABLE="table.h"',
+            ]
             _run(NAME, [*compile_command, "-c", str(NAMES_SOURCE), "-o", own])
             exports = f"-Wl,--version-script={scratch}/exports"
             _run(NAME, [*link_command, exports, own, *map(str, objects), "-o", str(path)])

@@ -1,10 +1,10 @@
 """Lets compiled modules use each other's functions, variables and classes directly.
 
-Cython's modules find each other at run time: a module exports its functions by name, and each module that
-cimports them looks them up when it is imported, and calls them by a pointer. Whorl's modules lie in one shared
-object, so the linker can do that. This changes the C code of a module accordingly:
+Cython's modules find each other at run time: a module exports its functions by name. A module that cimports
+them looks them up when it is imported, and calls them by a pointer. Whorl's modules lie in one shared object,
+so the linker can do that. This changes the C code of a module accordingly:
 
-* functions and variables that a `.pxd` declares are no longer static, and hidden outside of the shared object;
+* functions and variables that a `.pxd` declares are no longer static, but hidden in the shared object;
 * pointers to those of other modules become declarations of the functions and variables themselves;
 * a class of another module is asked of a function of that module.
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-SHARED = "WHORL_SHARED"
+SHARED = "HIDDEN"
 _SHARED_IS = f'#define {SHARED} __attribute__((visibility("hidden")))\n'
 
 _EXPORTS = ("Variable_export_code", "Function_export_code")
@@ -27,15 +27,20 @@ _EXPORTED = re.compile(r"&(__pyx_[fv]_\w+)")
 _IMPORTED = re.compile(r"&(__pyx_(?:f|vp)_\w+)")
 _OWN_TABLE = re.compile(r"^  __pyx_vtabptr_(\w+) = &__pyx_vtable_\w+;", re.MULTILINE)
 _TABLE = re.compile(r"^static (struct __pyx_vtabstruct_\w+ \*__pyx_vtabptr_(\w+);)", re.MULTILINE)
-_OWN_CLASS = re.compile(r"^  __pyx_mstate->__pyx_ptype_(\w+) = \(PyTypeObject \*\) __Pyx_PyType_From", re.MULTILINE)
+_OWN_CLASS = re.compile(
+    r"^  __pyx_mstate->__pyx_ptype_(\w+) = \(PyTypeObject \*\) __Pyx_PyType", re.MULTILINE
+)
 _CLASS = re.compile(
-    r"^  __pyx_mstate->__pyx_ptype_(?P<name>\w+) = __Pyx_ImportType_\w+\((?P<module>__pyx_t_\d+), \"whorl[^;]*;"
+    r"^  __pyx_mstate->__pyx_ptype_(?P<name>\w+) = "
+    r"__Pyx_ImportType_\w+\((?P<module>__pyx_t_\d+), \"whorl[^;]*;"
     r" if \(!__pyx_mstate->__pyx_ptype_\w+\) (?P<error>__PYX_ERR\([^)]*\))\n"
     r"(?:  if \(unlikely\(__Pyx_GetVtable\([^\n]*\n)?",
     re.MULTILINE,
 )
 _MODULE = re.compile(r'PyImport_ImportModule\("(whorl[\w.]*)"\)')
-_ENDS = re.compile(r"__Pyx_(?:Import|Export)(?:Function|VoidPtr|Type)\w*\(__pyx_t_\d+, (?!__Pyx_BUILTIN_MODULE_NAME)")
+_ENDS = re.compile(
+    r"__Pyx_(?:Import|Export)(?:Function|VoidPtr|Type)\w*\(__pyx_t_\d+, (?!__Pyx_BUILTIN_MODULE_NAME)"
+)
 
 
 class UnknownCodeError(Exception):
@@ -56,7 +61,7 @@ def linked_directly(code: str) -> str:
         code = _with_part(code, part, lambda block: _import_only(block, known))
     if left := _ENDS.search(code):
         raise UnknownCodeError(f"{left[0]}... is not known")
-    begin = code.index("#include \"Python.h\"\n")
+    begin = code.index('#include "Python.h"\n')
     return code[:begin] + _SHARED_IS + code[begin:]
 
 
@@ -151,7 +156,9 @@ def _with_classes(code: str) -> str:
 
 def _import_only(block: str, known: set[str]) -> str:
     """Return a block that only imports the module of a block; nothing if that module is imported already."""
-    found = re.search(r"^    __pyx_t_1 = PyImport_ImportModule\(\"(whorl[\w.]*)\"\);[^\n]*\n", block, re.MULTILINE)
+    found = re.search(
+        r"^    __pyx_t_1 = PyImport_ImportModule\(\"(whorl[\w.]*)\"\);[^\n]*\n", block, re.MULTILINE
+    )
     if found is None:
         raise UnknownCodeError(f"no module is imported in {block}")
     if found[1] in known:

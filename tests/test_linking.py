@@ -26,7 +26,7 @@ EXPORT = """static int __Pyx_modinit_Function_export_code(__pyx_mstatetype *__py
 IMPORT = """static int __Pyx_modinit_Function_import_code(__pyx_mstatetype *__pyx_mstate) {
   /*--- Function import code ---*/
   {
-    __pyx_t_1 = PyImport_ImportModule("whorl.other"); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 1, __pyx_L1_error)
+    __pyx_t_1 = PyImport_ImportModule("whorl.other"); if (!__pyx_t_1) goto __pyx_L1_error;
     void (**const pointers[])(void) = {(void (**)(void))&__pyx_f_made_by, (void (**)(void)) NULL};
   }
   return 0;
@@ -37,13 +37,13 @@ LOOK_UP = "  if (__Pyx_ImportFunction_4_0(__pyx_t_1, name, pointer, signature) <
 
 def test_an_exported_function_is_shared() -> None:
     code = linked_directly(f"{HEAD}static int __pyx_f_made_by(int); /*proto*/\n{EXPORT}")
-    assert "\nWHORL_SHARED int __pyx_f_made_by(int); /*proto*/\n" in code
+    assert "\nHIDDEN int __pyx_f_made_by(int); /*proto*/\n" in code
     assert "pointers" not in code
 
 
 def test_an_imported_function_is_declared_and_its_module_imported() -> None:
     code = linked_directly(f"{HEAD}static int (*__pyx_f_made_by)(int); /*proto*/\n{IMPORT}")
-    assert "\nWHORL_SHARED int __pyx_f_made_by(int); /*proto*/\n" in code
+    assert "\nHIDDEN int __pyx_f_made_by(int); /*proto*/\n" in code
     assert 'PyImport_ImportModule("whorl.other")' in code
     assert "pointers" not in code
 
@@ -82,7 +82,7 @@ def test_the_shared_object_shows_no_function_of_a_module() -> None:
 def test_a_module_that_is_not_compiled_is_an_error() -> None:
     from whorl import _compiled
 
-    with pytest.raises(ImportError, match="no compiled module is called 'whorl.cli'"):
+    with pytest.raises(ImportError, match=r"no compiled module is called 'whorl\.cli'"):
         _compiled.make_module(ModuleSpec("whorl.cli", None))
     without_name: Any = object()
     with pytest.raises(AttributeError):
