@@ -45,6 +45,9 @@ def _own_names(module: ModuleType) -> list[str]:
 
 def public_methods(thing: type) -> dict[str, Any]:
     """Return the public methods and properties of a class of Whorl's, inherited ones of Whorl's, too."""
+    from whorl.aio.interop.first_use import import_all
+
+    import_all(thing)
     found: dict[str, Any] = {}
     for base in reversed(thing.__mro__):
         if base.__module__.startswith("whorl"):

@@ -9,12 +9,6 @@ from whorl import compiled_modules as _compiled_modules  # noqa: F401 - it finds
 from whorl import handles
 from whorl.aio.loop.event_loop import EventLoop
 from whorl.aio.runners.runner import Runner, new_event_loop, run, server_loop
-from whorl.aio.streams.reader_writer import (
-    open_connection,
-    open_unix_connection,
-    start_server,
-    start_unix_server,
-)
 from whorl.core.loop.loop import COMPILED as _COMPILED
 from whorl.core.loop.loop import Loop
 from whorl.core.states import RunMode
@@ -25,6 +19,12 @@ if _typing.TYPE_CHECKING:
     from whorl.aio.runners.guest import start_guest_run
     from whorl.aio.runners.many_loops import run_loops
     from whorl.aio.runners.policy import EventLoopPolicy, install
+    from whorl.aio.streams.reader_writer import (
+        open_connection,
+        open_unix_connection,
+        start_server,
+        start_unix_server,
+    )
     from whorl.substitute import as_uvloop
 
 __version__ = "0.1.0"
@@ -67,8 +67,12 @@ _HOMES = {
     "fs": "whorl.fs",
     "inspector": "whorl.inspector",
     "install": "whorl.aio.runners.policy",
+    "open_connection": "whorl.aio.streams.reader_writer",
+    "open_unix_connection": "whorl.aio.streams.reader_writer",
     "run_loops": "whorl.aio.runners.many_loops",
     "start_guest_run": "whorl.aio.runners.guest",
+    "start_server": "whorl.aio.streams.reader_writer",
+    "start_unix_server": "whorl.aio.streams.reader_writer",
 }
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from asyncio.log import logger
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
+from whorl.aio.interop.at_import import logger
 from whorl.aio.transports.tls import TLSProtocol
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ import os
 import socket
 import stat
 import sys
-from asyncio.log import logger
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.connections.connect import bind_error
 from whorl.aio.connections.resolver import AddressInfo, resolve_or_raise
+from whorl.aio.interop.at_import import logger
 from whorl.core.kernel.errors import check_result, os_error
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ import os
 import socket
 import sys
 from asyncio import staggered
-from asyncio.log import logger
 from collections.abc import Callable, Iterable
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,6 +25,7 @@ from whorl.aio.connections.arguments import (
     check_tls_timeouts,
 )
 from whorl.aio.connections.resolver import AddressInfo, resolve_or_raise
+from whorl.aio.interop.at_import import logger
 from whorl.aio.sockets.checks import check_plain_socket, check_stream_socket
 from whorl.aio.sockets.connect_attempt import ConnectAttempt
 from whorl.aio.sockets.connect_plain import (

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from asyncio.log import logger
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from whorl.aio.connections.bind import remove_stale, set_reuse_port
 from whorl.aio.connections.resolver import resolve_or_raise
+from whorl.aio.interop.at_import import logger
 from whorl.aio.sockets.watch import ensure_no_transport
 from whorl.core.kernel.errors import check_result, os_error
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from typing import TYPE_CHECKING, Any
 
+from whorl.aio.interop import at_import
 from whorl.aio.transports.byte_transport import InheritedMethod
 from whorl.aio.transports.datagram import DatagramEndpoint
 from whorl.aio.transports.private_attributes import DatagramPrivateAttributes
@@ -43,7 +43,7 @@ class DatagramTransport(DatagramEndpoint, DatagramPrivateAttributes):
         is_read, is_written = self._interest & Event.READABLE, self._interest & Event.WRITABLE
         return transport_repr(self, bool(is_read), bool(is_written))
 
-    def __del__(self, _warn: Any = warnings.warn) -> None:
+    def __del__(self, _warn: Any = at_import.warn) -> None:
         if getattr(self, "_sock", None) is not None:  # There is none if its loop refused it.
             try:
                 _warn(f"unclosed transport {self!r}", ResourceWarning, source=self)

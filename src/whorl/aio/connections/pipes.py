@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
-from asyncio.log import logger
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from whorl.aio.interop import at_import
+from whorl.aio.interop.at_import import logger
 from whorl.aio.transports.byte_transport import InheritedMethod
 from whorl.aio.transports.pipe import ReadPipe, WritePipe
 from whorl.aio.transports.private_attributes import PipePrivateAttributes, WritePipePrivateAttributes
@@ -119,7 +119,7 @@ class ReadPipeTransport(ReadPipe, PipePrivateAttributes):
     def __repr__(self) -> str:
         return f"<{' '.join(_described(self, bool(self._interest & Event.READABLE)))}>"
 
-    def __del__(self, _warn: Any = warnings.warn) -> None:
+    def __del__(self, _warn: Any = at_import.warn) -> None:
         _give_up(self, _warn)
 
 
@@ -137,9 +137,9 @@ class WritePipeTransport(WritePipe, WritePipePrivateAttributes):
 
     if not TYPE_CHECKING:
         get_extra_info = InheritedMethod(WritePipe.get_extra_info)
-        is_reading = asyncio.Transport.is_reading
-        pause_reading = asyncio.Transport.pause_reading
-        resume_reading = asyncio.Transport.resume_reading
+        is_reading = at_import.is_reading
+        pause_reading = at_import.pause_reading
+        resume_reading = at_import.resume_reading
 
     def __repr__(self) -> str:
         words = _described(self, bool(self._unsent))
@@ -147,5 +147,5 @@ class WritePipeTransport(WritePipe, WritePipePrivateAttributes):
             words.append(f"bufsize={self._unsent}")
         return f"<{' '.join(words)}>"
 
-    def __del__(self, _warn: Any = warnings.warn) -> None:
+    def __del__(self, _warn: Any = at_import.warn) -> None:
         _give_up(self, _warn)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import socket
-from asyncio.log import logger
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from whorl.aio.connections.name_lookup import look_up
+from whorl.aio.interop.at_import import logger
 from whorl.core.limits import NUMERIC_ANSWERS
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import sys
 from asyncio import constants
 from typing import TYPE_CHECKING, Any
 
+from whorl.aio.interop import at_import
 from whorl.aio.sockets.add_reader import forget_writer, watch_writer
 from whorl.aio.sockets.checks import check_plain_socket
 from whorl.aio.sockets.watch import ensure_no_transport
@@ -247,7 +248,7 @@ async def sendfile_fallback(loop: AnyLoop, transport: Any, file: Any, offset: in
     return total
 
 
-class _SendfileProtocol(asyncio.Protocol):
+class _SendfileProtocol(at_import.Protocol):
     """The protocol of a transport while a file is written to it."""
 
     def __init__(self, loop: AnyLoop, transport: Any) -> None:

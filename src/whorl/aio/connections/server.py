@@ -7,7 +7,6 @@ import os
 import socket
 import sys
 from asyncio import trsock
-from asyncio.log import logger
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,8 @@ from whorl.aio.connections.arguments import (
     check_tls_timeouts,
 )
 from whorl.aio.connections.bind import bind_hosts, bind_path, path_of, remove_path
+from whorl.aio.interop import at_import
+from whorl.aio.interop.at_import import logger
 from whorl.aio.streams.server_protocol import fast_server_protocol_factory
 from whorl.aio.transports.connection_set import ConnectionSet
 from whorl.core.kernel.errors import os_error
@@ -35,7 +36,7 @@ _WAITS_FOR_CONNECTIONS = sys.version_info >= (3, 12)
 _CLOSES_CONNECTIONS = sys.version_info >= (3, 14)
 
 
-class Server(asyncio.Server):
+class Server(at_import.Server):
     """The result of create_server (asyncio: ``asyncio.Server``).
 
     asyncio's class is the base for the sake of `isinstance` only.

@@ -8,13 +8,13 @@ import functools
 import signal
 import subprocess
 import sys
-import warnings
-from asyncio import base_subprocess, events
-from asyncio.log import logger
+from asyncio import events
 from collections.abc import Callable
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from whorl.aio.interop import at_import
+from whorl.aio.interop.at_import import logger
 from whorl.aio.transports.public import with_asyncio_name
 from whorl.handles.process.exit_watch import UNKNOWN_EXIT_CODE, ExitWatch
 
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
 
 # Newer Pythons end `Process.wait` when the process exits; older ones when its pipes are closed too.
-_WAITS_FOR_EXIT_ONLY = (
-    "_exit_waiters" in base_subprocess.BaseSubprocessTransport._process_exited.__code__.co_names
-)
+_WAITS_FOR_EXIT_ONLY = "_exit_waiters" in at_import.process_exited.__code__.co_names
 # The text that asyncio logs about a child that other code has reaped; since 3.12 it watches them by pidfds,
 # too.
 _EXIT_UNKNOWN = (
@@ -205,7 +203,7 @@ def _spawn(loop: AnyLoop, args: Any, **options: Any) -> subprocess.Popen[bytes]:
 
 
 @with_asyncio_name("_UnixSubprocessTransport")
-class SubprocessTransport(asyncio.SubprocessTransport):
+class SubprocessTransport(at_import.SubprocessTransport):
     """A running program, and the transports of its pipes (``asyncio.SubprocessTransport``)."""
 
     def __init__(
@@ -386,7 +384,7 @@ class SubprocessTransport(asyncio.SubprocessTransport):
             except RuntimeError:
                 pass  # The interpreter ends; the system reaps the children that are left.
 
-    def __del__(self, _warn: Any = warnings.warn) -> None:
+    def __del__(self, _warn: Any = at_import.warn) -> None:
         if not getattr(self, "_closed", True):
             _warn(f"unclosed transport {self!r}", ResourceWarning, source=self)
             self.close()
@@ -452,7 +450,7 @@ class SubprocessTransport(asyncio.SubprocessTransport):
 
 
 @with_asyncio_name("WriteSubprocessPipeProto")
-class PipeProtocol(asyncio.BaseProtocol):
+class PipeProtocol(at_import.BaseProtocol):
     """The protocol of one pipe's transport, which passes its calls on to the transport of the process."""
 
     def __init__(self, process: SubprocessTransport, fd: int) -> None:
@@ -480,7 +478,7 @@ class PipeProtocol(asyncio.BaseProtocol):
 
 
 @with_asyncio_name("ReadSubprocessPipeProto")
-class ReadPipeProtocol(PipeProtocol, asyncio.Protocol):
+class ReadPipeProtocol(PipeProtocol, at_import.Protocol):
     """The same protocol for a pipe that is read."""
 
     def data_received(self, data: bytes) -> None:

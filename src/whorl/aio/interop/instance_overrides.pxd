@@ -28,7 +28,7 @@ cdef class NoObserver:
 
 cdef class ObservedDescriptor:
     cdef readonly object __name__
-    cdef readonly object __signature__
+    cdef object _method
     cdef object _read
     cdef object _replaced
     cdef object _restored

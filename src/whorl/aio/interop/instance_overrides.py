@@ -53,7 +53,7 @@ class ObservedDescriptor:
     `_clock_function`, so reading it costs no Python call.
     """
 
-    __slots__ = ("__name__", "__signature__", "_read", "_replaced", "_restored")
+    __slots__ = ("__name__", "_method", "_read", "_replaced", "_restored")
 
     def __init__(
         self,
@@ -63,10 +63,14 @@ class ObservedDescriptor:
         restored: Callable[[Any], None],
     ) -> None:
         self.__name__: Any = method.__name__
-        self.__signature__: inspect.Signature = inspect.signature(method)
+        self._method = method
         self._read = read  # called on the class
         self._replaced = replaced
         self._restored = restored
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self._method)
 
     def __get__(self, loop: Any, owner: Any) -> Any:
         return self if loop is None else clock_function_of(loop)

@@ -37,7 +37,6 @@ cdef object _EOF_RECEIVED
 cdef object _OWN_CONNECTION_MADE
 cdef bint _KNOWS_READERS
 cdef bint _KNOWS_WRITERS
-cdef bint _KNOWS_EXECUTOR
 
 
 cpdef bint has_stock_stream_methods() except -1

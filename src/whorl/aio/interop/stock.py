@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import socket
 from asyncio import futures, streams
-from concurrent.futures import _base, thread
+from concurrent.futures import _base
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from whorl.aio.interop import at_import
 from whorl.aio.interop.class_snapshot import ClassSnapshot
+from whorl.aio.interop.first_use import MethodAtFirstUse, found_in
 
 try:
     import cython
@@ -24,14 +26,13 @@ if not cython.compiled:
 
 
 # All of these are as they were when this module was imported.
-_Reader: Any = streams.StreamReader
-_Protocol: Any = streams.StreamReaderProtocol
-_Writer: Any = streams.StreamWriter
-_Executor: Any = thread.ThreadPoolExecutor
-_WorkItem: Any = thread._WorkItem
-_Future: Any = _base.Future
+_Reader: Any = at_import.StreamReader
+_Protocol: Any = at_import.StreamReaderProtocol
+_Writer: Any = at_import.StreamWriter
+_Future: Any = at_import.FutureOfThread
+_set_result: Any = _Future.set_result
 _Socket: Any = socket.socket
-_chain: Any = futures._chain_future  # type: ignore[attr-defined]
+_chain: Any = at_import.chain_future
 
 
 def _snapshot(*methods: tuple[Any, str]) -> ClassSnapshot:
@@ -64,7 +65,7 @@ def _connection_made_with(writer: Any) -> Any:
 
     It is the same code, with another class under the name `StreamWriter`.
     """
-    function = vars(_Protocol).get("connection_made")
+    function = _CONNECTION_MADE
     if type(function) is not FunctionType or function.__globals__ is not vars(streams):
         return None
     code = function.__code__
@@ -72,7 +73,7 @@ def _connection_made_with(writer: Any) -> Any:
     used = {name for each in (code, *inner) for name in each.co_names} & vars(streams).keys()
     if used != {"StreamWriter", "coroutines"} or function.__closure__ or function.__defaults__:
         return None
-    names = {"StreamWriter": writer, "coroutines": vars(streams)["coroutines"], "__name__": streams.__name__}
+    names = {"StreamWriter": writer, "coroutines": _COROUTINES, "__name__": streams.__name__}
     own = FunctionType(code, names | {"__builtins__": vars(streams)["__builtins__"]})
     own.__module__ = function.__module__
     return own
@@ -276,18 +277,37 @@ def _is_of(module: ModuleType, function: Any) -> bool:
 
 def is_stock_submit(submit: Any) -> bool:
     """Return whether it is an executor's `submit` that uses only known names; if not, it is called."""
+    from concurrent.futures import thread
+
     return _is_of(thread, submit) and _NEEDED_BY_SUBMIT <= set(submit.__code__.co_names) <= _KNOWN_OF_SUBMIT
 
 
-_KNOWS_EXECUTOR = (
-    is_stock_submit(_Executor.submit) and _is_of(thread, _WorkItem.run) and _is_of(_base, _Future.set_result)
-)
-_METHODS_OF_EXECUTOR = _snapshot((_Executor, "submit"), (_WorkItem, "run"), (_Future, "set_result"))
+_Executor: Any = None
+_METHODS_OF_EXECUTOR: ClassSnapshot | None = None
+
+
+def _look_at_executors() -> None:
+    """Note the methods of executors of threads, at their first use: asyncio does not import them at once.
+
+    A method that a program has replaced before is none of the module's own functions. Then nothing is noted,
+    as it may come back.
+    """
+    from concurrent.futures import thread
+
+    global _Executor, _METHODS_OF_EXECUTOR
+    executor: Any = thread.ThreadPoolExecutor
+    work_item: Any = thread._WorkItem
+    is_known = is_stock_submit(executor.submit) and _is_of(thread, work_item.run)
+    if is_known and _is_of(_base, _set_result) and _Future.set_result is _set_result:
+        _Executor = executor
+        _METHODS_OF_EXECUTOR = _snapshot((executor, "submit"), (work_item, "run"), (_Future, "set_result"))
 
 
 def has_stock_executor_methods() -> bool:
     """Return whether executors of threads submit and run calls as known; if not, `submit` is called."""
-    return _KNOWS_EXECUTOR and _METHODS_OF_EXECUTOR.is_current()
+    if _METHODS_OF_EXECUTOR is None:
+        _look_at_executors()
+    return _METHODS_OF_EXECUTOR is not None and _METHODS_OF_EXECUTOR.is_current()
 
 
 def has_stock_future_chain() -> bool:
@@ -298,8 +318,8 @@ def has_stock_future_chain() -> bool:
 def is_stock_executor(executor: Any) -> bool:
     """Return whether no program watches this `ThreadPoolExecutor`'s calls; if not, `submit` is called."""
     return (
-        type(executor) is _Executor
-        and has_stock_executor_methods()
+        has_stock_executor_methods()
+        and type(executor) is _Executor
         and "submit" not in executor.__dict__
         and has_stock_future_chain()
     )
@@ -337,9 +357,15 @@ def snapshot_methods(kind: type) -> None:
     _METHODS_OF_LOOPS[kind] = _snapshot(
         (kind, "_run_once call_at call_soon create_task get_debug run_forever stop time")
     )
-    _CONNECTION_METHODS_OF_LOOPS[kind] = _snapshot((kind, " ".join(CONNECTION_METHODS)))
+    # Those that come at their first use are noted as they stand in the class.
+    _NOTED_OF_LOOPS[kind] = {name: found_in(kind, name) for name in CONNECTION_METHODS}
     global _run_in_executor
-    _run_in_executor = getattr(kind, "run_in_executor", None)
+    _run_in_executor = found_in(kind, "run_in_executor")
+
+
+def _function_of(noted: Any) -> Any:
+    """Return the function of a method that comes at its first use, and any other one itself."""
+    return noted.function() if type(noted) is MethodAtFirstUse else noted
 
 
 def has_stock_loop_methods(kind: type) -> bool:
@@ -353,6 +379,8 @@ _run_in_executor: Any = None
 
 def has_stock_run_in_executor(loop: Any) -> bool:
     """Return whether a loop gives jobs to executors by our method; if not, names are looked up by it, too."""
+    global _run_in_executor
+    _run_in_executor = _function_of(_run_in_executor)
     return type(loop).run_in_executor is _run_in_executor and "run_in_executor" not in loop.__dict__
 
 
@@ -367,12 +395,17 @@ CONNECTION_METHODS = (
     "getaddrinfo",
     "sock_connect",
 )
+_NOTED_OF_LOOPS: dict[type, dict[str, Any]] = {}
 _CONNECTION_METHODS_OF_LOOPS: dict[type, ClassSnapshot] = {}
 
 
 def has_stock_connection_methods(kind: type) -> bool:
     """Return whether a class of loops connects and accepts as ours does; if not, its methods are called."""
     methods = _CONNECTION_METHODS_OF_LOOPS.get(kind)
+    if methods is None and kind in _NOTED_OF_LOOPS:
+        noted = _NOTED_OF_LOOPS[kind].items()
+        methods = ClassSnapshot([(kind, name, _function_of(method)) for name, method in noted])
+        _CONNECTION_METHODS_OF_LOOPS[kind] = methods
     if methods is None:
         methods = _methods_of_subclass(kind)
     return methods.is_current()
@@ -386,7 +419,7 @@ def _methods_of_subclass(kind: type) -> ClassSnapshot:
     """Note for a subclass of our class of loops that it should have the methods of that class."""
     methods = _LAST_SUBCLASS.get(kind)
     if methods is None:
-        ours = next(base for base in kind.__mro__ if base in _CONNECTION_METHODS_OF_LOOPS)
+        ours = next(base for base in kind.__mro__ if base in _NOTED_OF_LOOPS)
         methods = ClassSnapshot([(kind, name, getattr(ours, name)) for name in CONNECTION_METHODS])
         _LAST_SUBCLASS.clear()
         _LAST_SUBCLASS[kind] = methods

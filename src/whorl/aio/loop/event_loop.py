@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.connections import connect, datagram_endpoint, pipes, resolver, server, subprocesses
-from whorl.aio.connections import sendfile as files
-from whorl.aio.connections import start_tls as starttls
+from whorl.aio.interop.first_use import ModuleAtFirstUse, import_all
 from whorl.aio.loop import (
     async_generators,
     clock,
@@ -22,9 +21,7 @@ from whorl.aio.loop import (
 )
 from whorl.aio.loop.lifecycle import Running
 from whorl.aio.loop_type import AnyLoop
-from whorl.aio.sockets import add_reader as readers
-from whorl.aio.sockets import sock_methods, watch
-from whorl.aio.threads import executor
+from whorl.aio.threads import executor_end
 
 if TYPE_CHECKING:
     import selectors
@@ -32,6 +29,34 @@ if TYPE_CHECKING:
     from whorl.core.kernel.kernel import Kernel
     from whorl.core.pollers.contract import Poller
     from whorl.core.process.host import Host
+
+
+def _at_first_use(module: str) -> ModuleAtFirstUse:
+    return ModuleAtFirstUse(f"whorl.aio.{module}", asyncio.SelectorEventLoop)
+
+
+# What a program may never do: the first use of a method imports its module. Tools that look for imports, as
+# type checkers and packagers do, find them here.
+if TYPE_CHECKING:
+    from whorl.aio.connections import connect, datagram_endpoint, pipes, resolver, server, subprocesses
+    from whorl.aio.connections import sendfile as files
+    from whorl.aio.connections import start_tls as starttls
+    from whorl.aio.sockets import add_reader as readers
+    from whorl.aio.sockets import sock_methods, watch
+    from whorl.aio.threads import executor
+else:
+    connect = _at_first_use("connections.connect")
+    datagram_endpoint = _at_first_use("connections.datagram_endpoint")
+    executor = _at_first_use("threads.executor")
+    files = _at_first_use("connections.sendfile")
+    pipes = _at_first_use("connections.pipes")
+    readers = _at_first_use("sockets.add_reader")
+    resolver = _at_first_use("connections.resolver")
+    server = _at_first_use("connections.server")
+    sock_methods = _at_first_use("sockets.sock_methods")
+    starttls = _at_first_use("connections.start_tls")
+    subprocesses = _at_first_use("connections.subprocesses")
+    watch = _at_first_use("sockets.watch")
 
 
 class EventLoop(Running, clock.Watched, AnyLoop):  # type: ignore[misc]
@@ -81,7 +106,7 @@ class EventLoop(Running, clock.Watched, AnyLoop):  # type: ignore[misc]
         # Threads, names and addresses.
         run_in_executor = executor.run_in_executor
         set_default_executor = executor.set_default_executor
-        shutdown_default_executor = executor.shutdown_default_executor
+        shutdown_default_executor = executor_end.shutdown_default_executor
         _check_default_executor = executor.check_default_executor
         getaddrinfo = resolver.getaddrinfo
         getnameinfo = resolver.getnameinfo
@@ -178,3 +203,8 @@ class EventLoop(Running, clock.Watched, AnyLoop):  # type: ignore[misc]
 tasks.name_coroutines(EventLoop)
 shared_by_loops.share(EventLoop)
 lifecycle.snapshot_methods(EventLoop)
+
+
+def import_methods() -> None:
+    """Import all that comes at the first use of a method, for programs that replace modules meanwhile."""
+    import_all(EventLoop)

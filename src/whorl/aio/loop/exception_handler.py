@@ -11,7 +11,6 @@ from asyncio.log import logger
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from whorl.aio.sockets.watch import DescriptorWatch
 from whorl.core.callback import Callback, GuardedCallback, Runnable
 from whorl.core.timers.timed_callback import TimedCallback
 
@@ -157,7 +156,11 @@ def _described(entry: Runnable) -> str:
 def callback_ran(loop: AnyLoop, entry: Runnable, took_ns: int) -> None:
     """Log in debug mode that an entry took long."""
     took = took_ns / 1e9
-    if took < loop.slow_callback_duration or isinstance(entry, DescriptorWatch):
+    if took < loop.slow_callback_duration:
+        return
+    from whorl.aio.sockets.watch import DescriptorWatch  # at its first use, as most programs need it late
+
+    if isinstance(entry, DescriptorWatch):
         return  # The callbacks that a descriptor's watch calls are timed themselves.
     owner = getattr(getattr(entry, "_callback", None), "__self__", None)
     shown = repr(owner) if isinstance(owner, asyncio.Task) else str(_handle_for(loop, entry))

@@ -18,7 +18,7 @@ from whorl.aio.interop import handle_run_hook
 from whorl.aio.interop.stock import has_stock_loop_methods
 from whorl.aio.interop.stock import snapshot_methods as snapshot_methods  # for the rooms below
 from whorl.aio.loop import async_generators, clock, exception_handler
-from whorl.aio.threads import executor
+from whorl.aio.threads import executor_end
 from whorl.aio.transports.fd_table import TransportTable
 from whorl.core.callback import Callback
 from whorl.core.loop.lifecycle import UNCHANGED
@@ -63,7 +63,7 @@ _DEBUG_VARIABLE = os.fsencode("PYTHONASYNCIODEBUG")
 
 
 _SHUTDOWN_ASYNCGENS = async_generators.shutdown_asyncgens.__code__
-_SHUTDOWN_EXECUTOR = executor.shutdown_default_executor.__code__
+_SHUTDOWN_EXECUTOR = executor_end.shutdown_default_executor.__code__
 
 
 def starts_in_debug_mode() -> bool:

@@ -12,7 +12,6 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from whorl.aio.sockets.watch import DescriptorWatch
 from whorl.core.loop.wakeup import Wakeup
 from whorl.core.pollers.contract import Poller
 from whorl.core.pollers.selector import SelectorPoller
@@ -186,6 +185,8 @@ class _Watched(Mapping[Any, selectors.SelectorKey]):
 
 def _key_of(handle: IOHandle) -> selectors.SelectorKey:
     """Return a key. asyncio's data are the callbacks of a descriptor, for reading and for writing."""
+    from whorl.aio.sockets.watch import DescriptorWatch  # at its first use, as most programs need it late
+
     fd = handle._fd
     mask = _mask_of(handle._interest)
     if not isinstance(handle, DescriptorWatch):

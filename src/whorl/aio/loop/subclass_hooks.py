@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.sockets.watch import ensure_no_transport
+from whorl.aio.interop.first_use import found_in
 from whorl.core.loop.loop import Loop
 
 if TYPE_CHECKING:
@@ -41,26 +41,26 @@ def _call_soon_threadsafe(
 
 def _add_reader(loop: AnyLoop, fd: Any, callback: Callable[..., object], *args: Any) -> None:
     """Call `callback(*args)` whenever the descriptor is readable (``asyncio.loop.add_reader``)."""
-    ensure_no_transport(loop, fd)
+    loop._ensure_fd_no_transport(fd)
     loop._add_reader(fd, callback, *args)
 
 
 def _remove_reader(loop: AnyLoop, fd: Any) -> bool:
     """End `add_reader`; return whether there was a reader (``asyncio.loop.remove_reader``)."""
-    ensure_no_transport(loop, fd)
+    loop._ensure_fd_no_transport(fd)
     was_there: bool = loop._remove_reader(fd)
     return was_there
 
 
 def _add_writer(loop: AnyLoop, fd: Any, callback: Callable[..., object], *args: Any) -> None:
     """Call `callback(*args)` whenever the descriptor is writable (``asyncio.loop.add_writer``)."""
-    ensure_no_transport(loop, fd)
+    loop._ensure_fd_no_transport(fd)
     loop._add_writer(fd, callback, *args)
 
 
 def _remove_writer(loop: AnyLoop, fd: Any) -> bool:
     """End `add_writer`; return whether there was a writer (``asyncio.loop.remove_writer``)."""
-    ensure_no_transport(loop, fd)
+    loop._ensure_fd_no_transport(fd)
     was_there: bool = loop._remove_writer(fd)
     return was_there
 
@@ -79,6 +79,10 @@ _CALLERS: tuple[tuple[str, str, Any], ...] = (
 def install(kind: type, ours: type) -> None:
     """Let the public methods of a new subclass call the private ones that it overrides."""
     for called, name, calling in _CALLERS:
-        is_overridden = getattr(kind, called) is not getattr(ours, called)
-        if is_overridden and getattr(kind, name) is getattr(ours, name):
+        if _overrides(kind, ours, called) and not _overrides(kind, ours, name):
             setattr(kind, name, calling)
+
+
+def _overrides(kind: type, ours: type, name: str) -> bool:
+    """Return whether a subclass has another method than ours. A method is not imported to learn that."""
+    return found_in(kind, name) is not found_in(ours, name)

@@ -139,5 +139,6 @@ def name_coroutines(loop_class: type) -> None:
     Reprs of tasks and warnings show them, and programs filter warnings by them.
     """
     for name, method in vars(loop_class).items():
-        if inspect.iscoroutinefunction(method):
+        code = getattr(method, "__code__", None)
+        if code is not None and code.co_flags & inspect.CO_COROUTINE:
             method.__qualname__ = getattr(asyncio.SelectorEventLoop, name).__qualname__

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from asyncio import streams
 from typing import Any
 
+from whorl.aio.interop import at_import
 from whorl.aio.interop.stock import (
     connection_made_of,
     has_stock_end_of_data,
@@ -33,8 +33,8 @@ if not cython.compiled:
 
 
 NO_ARGUMENTS: tuple[()] = ()
-_Reader: Any = streams.StreamReader
-_Protocol: Any = streams.StreamReaderProtocol
+_Reader: Any = at_import.StreamReader
+_Protocol: Any = at_import.StreamReaderProtocol
 
 
 def _reader_of(protocol: Any) -> Any:

@@ -14,12 +14,13 @@ from asyncio import streams
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from whorl.aio.interop import at_import
 from whorl.aio.interop.stock import has_stock_writer_attributes, make_writers_of
 from whorl.aio.streams import buffer
 from whorl.aio.streams.feed import StreamFeed
 
-_Reader: Any = streams.StreamReader
-_Writer: Any = streams.StreamWriter
+_Reader: Any = at_import.StreamReader
+_Writer: Any = at_import.StreamWriter
 DEFAULT_LIMIT = 64 * 1024
 
 
@@ -55,7 +56,7 @@ def _feed_property(name: str) -> Any:
     )
 
 
-class StreamReader(streams.StreamReader):
+class StreamReader(at_import.StreamReader):
     """An `asyncio.StreamReader` whose state and bytes are in a compiled object."""
 
     _received: StreamFeed
@@ -189,7 +190,7 @@ class StreamReader(streams.StreamReader):
         return received.take_and_resume(n)
 
 
-class StreamWriter(streams.StreamWriter):
+class StreamWriter(at_import.StreamWriter):
     """An `asyncio.StreamWriter` whose `drain` takes the shortest way when there is nothing to wait for."""
 
     _protocol: Any

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import warnings
+import concurrent.futures
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from whorl.aio.interop.stock import is_stock_executor
@@ -13,6 +11,8 @@ from whorl.aio.threads.executor_job import submit_job
 from whorl.aio.threads.future_chain import wrap_future
 
 if TYPE_CHECKING:
+    import asyncio
+    from concurrent.futures import Executor
     from typing import TypeVarTuple
 
     from whorl.aio.loop_type import AnyLoop
@@ -49,7 +49,8 @@ def run_in_executor(
 
 def _make_executor(loop: AnyLoop) -> Executor:
     check_default_executor(loop)
-    loop._default_executor = loop._own_executor = executor = ThreadPoolExecutor(thread_name_prefix="asyncio")
+    executor = concurrent.futures.ThreadPoolExecutor(thread_name_prefix="asyncio")
+    loop._default_executor = loop._own_executor = executor
     return executor
 
 
@@ -64,51 +65,6 @@ def set_default_executor(loop: AnyLoop, executor: Executor) -> None:
 
     Source: ``asyncio.loop.set_default_executor``.
     """
-    if not isinstance(executor, ThreadPoolExecutor):
+    if not isinstance(executor, concurrent.futures.ThreadPoolExecutor):
         raise TypeError("executor must be ThreadPoolExecutor instance")
     loop._default_executor = executor
-
-
-async def shutdown_default_executor(loop: AnyLoop, timeout: float | None = None) -> None:
-    """Wait until the threads of the default executor have ended, at most `timeout` seconds.
-
-    The loop gets no new ones. Source: ``asyncio.loop.shutdown_default_executor``.
-    """
-    loop._executor_shutdown_called = True
-    executor = loop._default_executor
-    if executor is None:
-        return
-    done = loop.create_future()
-    thread = loop._host.start_thread(_shut_down, loop, executor, done)
-    try:
-        async with asyncio.timeouts.timeout(timeout):
-            await done
-    except TimeoutError:
-        warnings.warn(
-            f"The executor did not finishing joining its threads within {timeout} seconds.",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        executor.shutdown(wait=False)
-    else:
-        thread.join()
-
-
-def _shut_down(loop: AnyLoop, executor: Executor, done: asyncio.Future[None]) -> None:
-    """Wait, in a separate thread, for the executor's threads, then notify the loop."""
-    failure: BaseException | None = None
-    try:
-        executor.shutdown(wait=True)
-    except Exception as error:
-        failure = error
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(_finish_shutdown, done, failure)
-
-
-def _finish_shutdown(done: asyncio.Future[None], failure: BaseException | None) -> None:
-    if done.done():
-        return
-    if failure is None:
-        done.set_result(None)
-    else:
-        done.set_exception(failure)

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures
 from asyncio import events, futures
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+from whorl.aio.interop import at_import
 from whorl.aio.interop.stock import has_stock_future_chain
 from whorl.core.loop.loop import Loop
 
 if TYPE_CHECKING:
+    import asyncio
+
     from whorl.aio.loop_type import AnyLoop
 
-_FutureOfThread = concurrent.futures.Future
-_copy_state: Any = futures._copy_future_state  # type: ignore[attr-defined]
-in_terms_of_asyncio: Any = futures._convert_future_exc  # type: ignore[attr-defined]
+_FutureOfThread = at_import.FutureOfThread
+_copy_state: Any = at_import.copy_future_state
+in_terms_of_asyncio: Any = at_import.convert_future_exc
 
 # From 3.14 on, a result that comes in the loop's thread while the loop runs is there at once, not a turn
 # later.
 ASKS_WHICH_LOOP_RUNS = any(
     isinstance(inner, CodeType) and "_get_running_loop" in inner.co_names
-    for inner in futures._chain_future.__code__.co_consts  # type: ignore[attr-defined]
+    for inner in at_import.chain_future.__code__.co_consts
 )
 
 

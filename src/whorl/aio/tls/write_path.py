@@ -5,18 +5,14 @@ Data that the transport underneath does not take waits here, in the clear. `tls.
 
 from __future__ import annotations
 
-from asyncio.log import logger
 from collections.abc import Iterable
 from typing import Any
 
+from whorl.aio.interop import at_import
+from whorl.aio.interop.at_import import logger
 from whorl.aio.interop.class_snapshot import ClassSnapshot
 from whorl.aio.tls.records import AGAIN
 from whorl.aio.tls.states import RECORD_SIZE, STATE_NAMES, TLSState
-
-try:
-    import ssl
-except ImportError:  # A Python may be built without the `ssl` module.
-    ssl = None  # type: ignore[assignment]
 
 CONNECTING = TLSState.CONNECTING
 OPEN = TLSState.OPEN
@@ -32,11 +28,8 @@ BATCHES_PER_TURN = 16
 #: After this many writes to a lost connection each further one logs a warning, as in asyncio.
 QUIET_WRITES = 5
 
-SSLObject: Any = None if ssl is None else ssl.SSLObject
-NAMES = "cipher compression do_handshake getpeercert pending read unwrap write".split()
-METHODS = ClassSnapshot(
-    [] if ssl is None else [(SSLObject, name, getattr(SSLObject, name)) for name in NAMES]
-)
+SSLObject: Any = at_import.SSLObject
+METHODS = ClassSnapshot(at_import.METHODS_OF_SSL_OBJECTS)
 
 
 def records_of(sslobj: Any) -> Any:

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from asyncio.log import logger
 from collections.abc import Iterable
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
+from whorl.aio.interop.at_import import logger
 from whorl.aio.interop.class_snapshot import ClassSnapshot
 from whorl.aio.streams.adoption import adopted_connection_made
 from whorl.aio.transports.flow_control import HIGH_WATER, watermarks

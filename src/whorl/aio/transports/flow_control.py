@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from asyncio.log import logger
 from typing import Any, Final
+
+from whorl.aio.interop.at_import import logger
 
 #: Above this many unsent bytes the transport calls `pause_writing` (asyncio: 64 KiB).
 HIGH_WATER: Final = 64 * 1024

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import stat
-from asyncio.log import logger
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from whorl.aio.interop.at_import import logger
 from whorl.aio.transports.byte_transport import BaseTransport, WriteTransport
 from whorl.aio.transports.states import TransportState
 from whorl.core.kernel.errors import os_error

@@ -7,10 +7,10 @@ classes answer for it by `__class__`.
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from whorl.aio.interop import at_import
 from whorl.aio.transports.byte_transport import InheritedMethod, method_of_class
 from whorl.aio.transports.private_attributes import SOCKET, SocketPrivateAttributes
 from whorl.aio.transports.states import TransportState
@@ -97,7 +97,7 @@ class SocketTransport(StreamTransport, SocketPrivateAttributes):
         unsent = self.get_write_buffer_size()  # before the message is made: to send the held writes may fail
         return transport_repr(self, bool(self._reading), bool(unsent))
 
-    def _was_dropped(self, _warn: Any = warnings.warn) -> None:
+    def _was_dropped(self, _warn: Any = at_import.warn) -> None:
         """Warn and close a transport that is open and has no references any more."""
         try:
             _warn(f"unclosed transport {self!r}", ResourceWarning, source=self)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from asyncio import BufferedProtocol
-from asyncio.log import logger
-from asyncio.streams import StreamReaderProtocol
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
+from whorl.aio.interop.at_import import BufferedProtocol, StreamReaderProtocol, logger
 from whorl.aio.interop.stock import connection_made_of
 from whorl.aio.streams.adoption import attach_feed, end_arrived
 from whorl.aio.streams.feed import StreamFeed

@@ -6,10 +6,10 @@ The code that runs is in `tls_lifecycle` and `tls_stream`, and below both in `tl
 from __future__ import annotations
 
 import asyncio
-import warnings
 from asyncio import constants, sslproto
 from typing import TYPE_CHECKING, Any
 
+from whorl.aio.interop import at_import
 from whorl.aio.tls.states import STATE_NAMES
 from whorl.aio.transports.public import bind_compiled_methods, with_asyncio_name
 from whorl.aio.transports.tls_lifecycle import TLSLifecycle
@@ -58,13 +58,13 @@ class TLSTransport(TLSStream):
         # CPython's tests queue data in this way, and expect that no code tries to send it yet.
         self._ssl_protocol._append(data, len(data))
 
-    def _was_dropped(self, _warn: Any = warnings.warn) -> None:
+    def _was_dropped(self, _warn: Any = at_import.warn) -> None:
         """Warn of a transport that is open and has no references any more."""
         _warn(f"unclosed transport <asyncio.{type(self).__name__} object>", ResourceWarning, source=self)
 
 
 @with_asyncio_name("SSLProtocol")
-class TLSProtocol(TLSLifecycle, asyncio.BufferedProtocol):
+class TLSProtocol(TLSLifecycle, at_import.BufferedProtocol):
     """The TLS protocol of one transport (asyncio: ``asyncio.sslproto.SSLProtocol``)."""
 
     def __init__(

@@ -7,7 +7,6 @@ connections all the time. The code that every packet goes through is in `tls.eng
 from __future__ import annotations
 
 from asyncio import CancelledError, constants
-from asyncio.log import logger
 from typing import TYPE_CHECKING, Any
 
 try:
@@ -15,6 +14,7 @@ try:
 except ImportError:  # A Python may be built without the `ssl` module.
     ssl = None  # type: ignore[assignment]
 
+from whorl.aio.interop.at_import import logger
 from whorl.aio.streams.adoption import adopted_connection_made
 from whorl.aio.tls.engine import TLSEngine
 from whorl.aio.tls.records import AGAIN

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from asyncio import trsock
 from typing import TYPE_CHECKING, Any
+
+from whorl.aio.interop import at_import
 
 if TYPE_CHECKING:
     import socket
@@ -11,11 +12,11 @@ if TYPE_CHECKING:
     from whorl.core.loop.write_coalescer import WriteCoalescer
 
 # The `_sock` attribute of asyncio's class, without the property by which programs read it here.
-_socket_of = vars(trsock.TransportSocket)["_sock"].__get__
-_keep = vars(trsock.TransportSocket)["_sock"].__set__
+_socket_of = vars(at_import.TransportSocket)["_sock"].__get__
+_keep = vars(at_import.TransportSocket)["_sock"].__set__
 
 
-class TransportSocket(trsock.TransportSocket):
+class TransportSocket(at_import.TransportSocket):
     """A view of a connection's socket (asyncio: ``asyncio.trsock.TransportSocket``).
 
     A program that has the descriptor may send by it. So the view sends held writes before it gives the
@@ -38,7 +39,7 @@ class TransportSocket(trsock.TransportSocket):
         return _socket_of(self)
 
     def __repr__(self) -> str:
-        return repr(trsock.TransportSocket(_socket_of(self)))
+        return repr(at_import.TransportSocket(_socket_of(self)))
 
     @property
     def family(self) -> int:

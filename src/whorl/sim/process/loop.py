@@ -7,7 +7,7 @@ import math
 import threading
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.loop.event_loop import EventLoop
+from whorl.aio.loop.event_loop import EventLoop, import_methods
 from whorl.sim.errors import RealThread
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ _SHIFTS: tuple[tuple[float, ...], ...] = ((), (-math.inf,), (math.inf,), (-math.
 
 #: So many times are kept before those that have passed are dropped.
 MANY_TIMES = 256
+
+import_methods()  # A world replaces modules such as `socket`, which these have to find as they are.
 
 
 class SimLoop(EventLoop):

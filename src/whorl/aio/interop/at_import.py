@@ -1,0 +1,49 @@
+"""Parts of asyncio, and of modules around it, as they were when Whorl was imported.
+
+Most of Whorl's modules for connections come at their first use. They take these from here, so they do not
+depend on what a program has replaced in the meantime.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from asyncio import base_subprocess, futures, log, streams, trsock
+from concurrent.futures import _base
+from typing import Any
+
+try:
+    import ssl
+except ImportError:  # A Python may be built without the `ssl` module.
+    ssl = None  # type: ignore[assignment]
+
+BaseProtocol = asyncio.BaseProtocol
+BufferedProtocol = asyncio.BufferedProtocol
+Protocol = asyncio.Protocol
+Server = asyncio.Server
+StreamReader = streams.StreamReader
+StreamReaderProtocol = streams.StreamReaderProtocol
+StreamWriter = streams.StreamWriter
+SubprocessTransport = asyncio.SubprocessTransport
+Transport = asyncio.Transport
+TransportSocket = trsock.TransportSocket
+
+logger = log.logger
+warn = warnings.warn
+
+is_reading = Transport.is_reading
+pause_reading = Transport.pause_reading
+resume_reading = Transport.resume_reading
+process_exited: Any = base_subprocess.BaseSubprocessTransport._process_exited
+
+FutureOfThread = _base.Future
+chain_future: Any = futures._chain_future  # type: ignore[attr-defined]
+convert_future_exc: Any = futures._convert_future_exc  # type: ignore[attr-defined]
+copy_future_state: Any = futures._copy_future_state  # type: ignore[attr-defined]
+
+SSLObject: Any = None if ssl is None else ssl.SSLObject
+METHODS_OF_SSL_OBJECTS: list[tuple[type, str, Any]] = [
+    (SSLObject, name, getattr(SSLObject, name))
+    for name in "cipher compression do_handshake getpeercert pending read unwrap write".split()
+    if ssl is not None
+]
