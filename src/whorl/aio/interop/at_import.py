@@ -10,6 +10,7 @@ import asyncio
 import warnings
 from asyncio import base_subprocess, futures, log, streams, trsock
 from concurrent.futures import _base
+from logging import Logger
 from typing import Any
 
 try:
@@ -28,12 +29,12 @@ SubprocessTransport = asyncio.SubprocessTransport
 Transport = asyncio.Transport
 TransportSocket = trsock.TransportSocket
 
-logger = log.logger
-warn = warnings.warn
+logger: Logger = log.logger
+warn: Any = warnings.warn
 
-is_reading = Transport.is_reading
-pause_reading = Transport.pause_reading
-resume_reading = Transport.resume_reading
+is_reading: Any = Transport.is_reading
+pause_reading: Any = Transport.pause_reading
+resume_reading: Any = Transport.resume_reading
 process_exited: Any = base_subprocess.BaseSubprocessTransport._process_exited
 
 FutureOfThread = _base.Future
