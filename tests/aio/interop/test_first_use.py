@@ -284,6 +284,34 @@ def test_an_import_that_was_interrupted_is_made_again() -> None:
     assert answer == "([b'line\\n', b'line\\n'], b'given', 3, True)\n"
 
 
+# The first connection has no descriptor, neither for a socket nor to read a module.
+OUT_OF_DESCRIPTORS = """
+import asyncio, errno, os, resource, socket, whorl
+async def main():
+    loop = asyncio.get_running_loop()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        free = os.dup(listener.fileno())
+        os.close(free)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+        try:
+            await loop.create_connection(asyncio.Protocol, *listener.getsockname())
+        except OSError as error:
+            print(errno.errorcode[error.errno])
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        transport, _ = await loop.create_connection(asyncio.Protocol, *listener.getsockname())
+        print(transport.get_extra_info("peername") == listener.getsockname())
+        transport.close()
+whorl.run(main())
+"""
+
+
+def test_a_first_connection_without_descriptors_fails_and_the_next_one_works() -> None:
+    answer = subprocess.check_output([sys.executable, "-c", OUT_OF_DESCRIPTORS], text=True)
+    assert answer == "EMFILE\nTrue\n"
+
+
 LATE = "\n".join(
     (
         "import sys, whorl",

@@ -13,6 +13,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -470,6 +471,42 @@ def test_a_storm_of_signals_is_accounted_for(loop: Loop) -> None:
     run_turns(loop)
     assert seen == {USR1: storm[USR1] + 1, USR2: storm[USR2]}
     assert loop.metrics().turns > before
+
+
+class Echo:
+    """A listener; while it takes note of a signal, the next one arrives."""
+
+    def __init__(self, count: int) -> None:
+        self.numbers: list[int] = []
+        self.count = count
+
+    def _signal_raised(self, number: int) -> bool:
+        self.numbers.append(number)
+        if len(self.numbers) < self.count:
+            signal.raise_signal(USR2 if number == USR1 else USR1)
+        return True
+
+
+def test_a_signal_that_arrives_while_another_is_noted_comes_after_it(loop: Loop) -> None:
+    """The handler does not nest: thousands of signals would fill the stack."""
+    table, echo = loop._host.signals, Echo(count=3000)
+    table.listen(USR1, echo, False)
+    table.listen(USR2, echo, False)
+    signal.raise_signal(USR1)
+    table.unlisten(USR1, echo)
+    table.unlisten(USR2, echo)
+    assert echo.numbers == [USR1, USR2] * 1500
+
+
+def test_a_handler_that_was_interrupted_by_an_exception_works_again(loop: Loop) -> None:
+    table, echo = loop._host.signals, Echo(count=1)
+    with mock.patch.object(echo, "_signal_raised", side_effect=KeyboardInterrupt):
+        table.listen(USR1, echo, False)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(USR1)
+    signal.raise_signal(USR1)
+    table.unlisten(USR1, echo)
+    assert echo.numbers == [USR1]
 
 
 def test_handles_come_and_go_while_signals_arrive(loop: Loop) -> None:

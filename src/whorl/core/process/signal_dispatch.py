@@ -55,6 +55,8 @@ class SignalTable:
         # For each listener, whether it waits for one signal only: such a listener comes after the others.
         self._listeners: dict[int, tuple[tuple[weakref.ref[Listener], bool], ...]] = {}
         self._former: dict[int, Any] = {}  # the handlers that ours has replaced
+        self._raised: list[int] = []  # signals whose listeners were not notified yet
+        self._is_notifying = False
         self.main_loop: Callable[[], MainLoop | None] = _no_loop  # the loop that ran last in the main thread
 
     # The main thread.
@@ -147,7 +149,21 @@ class SignalTable:
             self._host.restore_signal(number, signal.SIG_DFL if former is None else former)
 
     def _arrived(self, number: int, frame: object) -> None:
-        """Notify the listeners; Python calls this handler between any two instructions of the main thread."""
+        """Notify the listeners; Python calls this handler between any two instructions of the main thread.
+
+        So it also interrupts itself. The inner call leaves its signal to the outer one: signals may come
+        faster than they are handled, and each inner call takes room on the stack.
+        """
+        self._raised.append(number)
+        while self._raised and not self._is_notifying:
+            self._is_notifying = True
+            try:
+                while self._raised:
+                    self._notify(self._raised.pop(0))
+            finally:
+                self._is_notifying = False
+
+    def _notify(self, number: int) -> None:
         handled = False
         for ref, _ in self._listeners.get(number, ()):
             listener = ref()
