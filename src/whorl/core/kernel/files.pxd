@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport strlen as c_strlen
 from posix.fcntl cimport AT_FDCWD, F_SETFL, O_CLOEXEC, O_NONBLOCK, fcntl as c_fcntl
 from posix.stat cimport S_ISREG
-from posix.uio cimport RWF_NOWAIT, iovec
+from posix.uio cimport iovec
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
 from whorl.core.kernel.datagrams cimport DatagramCalls
@@ -21,8 +21,10 @@ cdef extern from "<fcntl.h>" nogil:
     enum: O_NOFOLLOW
     enum: O_PATH
 
-# From the kernel's headers. Those of some systems are older than openat2 and than the mount in struct statx.
+# From the kernel's headers. Those of some systems are older than openat2 and than the mount in struct statx. The C
+# library musl has had none of preadv2 until version 1.2.5.
 cdef enum:
+    RWF_NOWAIT = 0x8
     SYS_OPENAT2 = 437
     RESOLVE_CACHED = 0x20
     AT_STATX_DONT_SYNC = 0x4000
