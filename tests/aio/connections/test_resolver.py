@@ -15,6 +15,7 @@ import whorl
 from tests.aio.compare_with_asyncio import error_as_in_asyncio, is_as_in_asyncio
 from whorl.aio.connections.resolver import numeric_address
 from whorl.core import Host
+from whorl.core.process import host as host_module
 
 pytestmark = pytest.mark.usefixtures("no_leak")
 
@@ -186,6 +187,17 @@ async def test_a_replaced_function_is_asked_for_numbers_too(
     monkeypatch.setattr(socket, "getaddrinfo", lambda *question: [threading.get_ident()])
     answered: list[Any] = await loop.getaddrinfo("127.0.0.1", 80, type=STREAM)
     assert answered != [threading.get_ident()]
+
+
+async def test_a_c_library_that_names_numbers_is_asked_for_them(
+    loop: whorl.EventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The canonical name of a number is empty in glibc, and the number itself in musl."""
+    monkeypatch.setattr(host_module, "_IS_GLIBC", False)
+    before = loop.metrics().turns
+    answered = await loop.getaddrinfo("127.0.0.1", 80, type=STREAM)
+    assert answered == socket.getaddrinfo("127.0.0.1", 80, type=STREAM)
+    assert loop.metrics().turns > before
 
 
 # Names without resolution.

@@ -137,7 +137,7 @@ def lookups_of(loop: AnyLoop) -> NameLookups | None:
         return None
     if loop._executor_shutdown_called or loop._default_executor is not loop._own_executor:
         return None
-    if not loop._host.has_plain_numbers() or loop._thread_id != get_ident():
+    if not loop._host.has_stock_getaddrinfo() or loop._thread_id != get_ident():
         return None
     if not has_stock_executor_methods() or not has_stock_run_in_executor(loop):
         return None

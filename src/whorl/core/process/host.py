@@ -22,6 +22,17 @@ from whorl.core.process.signal_dispatch import SignalTable
 _STDLIB_GETADDRINFO = socket.getaddrinfo if socket.getaddrinfo.__module__ == "socket" else None
 
 
+def _is_glibc() -> bool:
+    """Return whether the C library is glibc (man 3 confstr)."""
+    try:
+        return bool(os.confstr("CS_GNU_LIBC_VERSION"))
+    except (OSError, ValueError):
+        return False
+
+
+_IS_GLIBC = _is_glibc()
+
+
 def call_at_forks(before: Callable[[], object], after: Callable[[], object]) -> None:
     """Call two functions around each of this process's forks by Python, for ever (os.register_at_fork)."""
     os.register_at_fork(before=before, after_in_parent=after)
@@ -80,7 +91,14 @@ class Host:
         return thread
 
     def has_plain_numbers(self) -> bool:
-        """Return whether `getaddrinfo` is Python's own, so that its results for numbers are known."""
+        """Return whether the results of `getaddrinfo` for numbers are known: of Python's own, with glibc.
+
+        Other C libraries answer otherwise: musl gives a number a canonical name.
+        """
+        return _IS_GLIBC and self.has_stock_getaddrinfo()
+
+    def has_stock_getaddrinfo(self) -> bool:
+        """Return whether `getaddrinfo` is Python's own, so that the C library's may take its place."""
         return type(self).getaddrinfo is Host.getaddrinfo and socket.getaddrinfo is _STDLIB_GETADDRINFO
 
     def getaddrinfo(

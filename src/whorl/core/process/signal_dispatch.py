@@ -151,7 +151,7 @@ class SignalTable:
     def _arrived(self, number: int, frame: object) -> None:
         """Notify the listeners; Python calls this handler between any two instructions of the main thread.
 
-        So it also interrupts itself. The inner call leaves its signal to the outer one: signals may come
+        So it also interrupts itself. The inner call leaves its signal to the outer one. Signals may come
         faster than they are handled, and each inner call takes room on the stack.
         """
         self._raised.append(number)

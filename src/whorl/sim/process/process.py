@@ -123,6 +123,9 @@ class SimProcess(Process):
     def has_plain_numbers(self) -> bool:
         return False
 
+    def has_stock_getaddrinfo(self) -> bool:
+        return False
+
     def getaddrinfo(
         self, host: Any, port: Any, family: int = 0, kind: int = 0, protocol: int = 0, flags: int = 0
     ) -> list[tuple[Any, ...]]:
