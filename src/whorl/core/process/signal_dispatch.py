@@ -156,8 +156,8 @@ class SignalTable:
         """
         self._raised.append(number)
         while self._raised and not self._is_notifying:
-            self._is_notifying = True
             try:
+                self._is_notifying = True
                 while self._raised:
                     self._notify(self._raised.pop(0))
             finally:
