@@ -103,12 +103,17 @@ class BuildError(Exception):
 
 
 def tag() -> str:
-    """Return the interpreter and the C library that compiled modules and environments belong to."""
+    """Return the interpreter, C library and processor that compiled modules and environments belong to.
+
+    So machines that share a folder keep theirs apart. The usual processor is not named.
+    """
     soabi = sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag
     kind, version, *_ = soabi.split("-")
     name = {"cpython": "cp"}.get(kind, kind) + version
     libc, libc_version = platform.libc_ver()
-    return f"{name}-{libc or sys.platform}{libc_version}{'-tsan' if _watches_threads() else ''}"
+    machine = platform.machine()
+    processor = "" if machine == "x86_64" else f"-{machine}"
+    return f"{name}-{libc or sys.platform}{libc_version}{processor}{'-tsan' if _watches_threads() else ''}"
 
 
 def _watches_threads() -> bool:

@@ -60,6 +60,14 @@ def test_whorl_leaves_the_gil_off_unless_it_was_built_to_need_it() -> None:
     assert (said in answer.stderr) == turns_it_on
 
 
+def test_machines_that_share_a_folder_have_builds_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    tags = set()
+    for machine in ("x86_64", "aarch64", "riscv64"):
+        monkeypatch.setattr(extensions.platform, "machine", lambda machine=machine: machine)
+        tags.add(extensions.tag())
+    assert len(tags) == 3
+
+
 # The build's own tools, on a package in which `square` cimports `shapes` and has headers; `plain` is pure.
 
 builds_anew = pytest.mark.skipif(
