@@ -498,15 +498,23 @@ def test_a_signal_that_arrives_while_another_is_noted_comes_after_it(loop: Loop)
     assert echo.numbers == [USR1, USR2] * 1500
 
 
-def test_a_handler_that_was_interrupted_by_an_exception_works_again(loop: Loop) -> None:
+def test_an_exception_of_another_handler_costs_no_signal_that_waits(loop: Loop) -> None:
     table, echo = loop._host.signals, Echo(count=1)
-    with mock.patch.object(echo, "_signal_raised", side_effect=KeyboardInterrupt):
-        table.listen(USR1, echo, False)
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(USR1)
-    signal.raise_signal(USR1)
-    table.unlisten(USR1, echo)
-    assert echo.numbers == [USR1]
+
+    def interrupted(number: int) -> bool:
+        signal.raise_signal(USR2)
+        raise KeyboardInterrupt
+
+    interrupting = mock.Mock(_signal_raised=interrupted)
+    table.listen(USR1, interrupting, False)
+    table.listen(USR2, echo, False)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(USR1)
+    assert echo.numbers == [USR2]
+    signal.raise_signal(USR2)
+    assert echo.numbers == [USR2, USR2]
+    table.unlisten(USR1, interrupting)
+    table.unlisten(USR2, echo)
 
 
 def test_handles_come_and_go_while_signals_arrive(loop: Loop) -> None:

@@ -21,8 +21,8 @@ cdef extern from "<fcntl.h>" nogil:
     enum: O_NOFOLLOW
     enum: O_PATH
 
-# From the kernel's headers. Those of some systems are older than openat2 and than the mount in struct statx. The C
-# library musl has had none of preadv2 until version 1.2.5.
+# From the kernel's headers. Those of some systems are older than openat2 and than the mount in struct statx. Before
+# version 1.2.5, those of musl have nothing of preadv2.
 cdef enum:
     RWF_NOWAIT = 0x8
     SYS_OPENAT2 = 437

@@ -155,13 +155,20 @@ class SignalTable:
         faster than they are handled, and each inner call takes room on the stack.
         """
         self._raised.append(number)
-        while self._raised and not self._is_notifying:
-            try:
-                self._is_notifying = True
-                while self._raised:
-                    self._notify(self._raised.pop(0))
-            finally:
-                self._is_notifying = False
+        if not self._is_notifying:
+            self._notify_raised()
+
+    def _notify_raised(self) -> None:
+        try:
+            self._is_notifying = True
+            while self._raised:
+                self._notify(self._raised.pop(0))
+        finally:
+            self._is_notifying = False
+            if (
+                self._raised
+            ):  # One arrived after the last look, or another handler's exception ended the loop.
+                self._notify_raised()
 
     def _notify(self, number: int) -> None:
         handled = False
