@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -84,6 +86,56 @@ async def test_several_signals_have_their_own_handlers(loop: whorl.EventLoop) ->
     assert sorted(seen) == sorted([USR1, USR2])
     for number in (USR1, USR2):
         loop.remove_signal_handler(number)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before the storm", "after the storm"])
+async def test_a_signal_in_a_storm_of_others_is_handled_once(loop: whorl.EventLoop, first: bool) -> None:
+    storm: list[int] = []
+    seen: list[int] = []
+    loop.add_signal_handler(USR1, storm.append, USR1)
+    loop.add_signal_handler(USR2, seen.append, USR2)
+    for _ in range(2):
+        if first:
+            signal.raise_signal(USR2)
+        for _ in range(2_000):
+            signal.raise_signal(USR1)
+        if not first:
+            signal.raise_signal(USR2)
+        while not storm:
+            await turns(1)
+        await turns(3)
+        assert 200 < len(storm) <= 2_000
+        assert seen == [USR2]
+        storm.clear()
+        seen.clear()
+    assert loop.remove_signal_handler(USR1)
+    assert loop.remove_signal_handler(USR2)
+
+
+async def test_signals_after_a_storm_are_counted_one_by_one(loop: whorl.EventLoop) -> None:
+    seen: list[int] = []
+    loop.add_signal_handler(USR1, seen.append, USR1)
+    for count in (2_000, 1, 20, 1):
+        seen.clear()
+        for _ in range(count):
+            signal.raise_signal(USR1)
+        while not seen:
+            await turns(1)
+        await turns(3)
+        assert len(seen) == count or len(seen) > 200
+    assert loop.remove_signal_handler(USR1)
+
+
+def test_a_handler_does_not_keep_a_loop() -> None:
+    loop = whorl.EventLoop()
+    loop.add_signal_handler(USR1, print)
+    handler = signal.getsignal(USR1)
+    loop.close()
+    gone = weakref.ref(loop)
+    del loop
+    gc.collect()
+    assert gone() is None
+    assert callable(handler)
 
 
 def test_a_signal_between_two_runs_is_handled_in_the_next(loop: whorl.EventLoop) -> None:

@@ -38,7 +38,7 @@ def add_signal_handler(
     _arm(loop)
     loop._signal_handlers[sig] = Callback(loop, callback, args)
     try:
-        _set_signal(loop, sig, _nothing)
+        _set_signal(loop, sig, loop._signal_pipe().note)
     except BaseException:
         del loop._signal_handlers[sig]
         _release(loop)
@@ -85,10 +85,6 @@ def signal_arrived(loop: AnyLoop, number: int) -> None:
 def wants_signals(loop: AnyLoop) -> bool:
     """Return whether signals that come between two runs must be kept for the next."""
     return bool(loop._signal_handlers) or Loop._wants_signals(loop)
-
-
-def _nothing(number: int, frame: object) -> None:
-    """Do nothing: as Python has a handler, it writes the signal's number to the loop's pipe."""
 
 
 def _check_signal(sig: Any) -> None:

@@ -1,3 +1,5 @@
+from cpython.exc cimport PyErr_CheckSignals
+
 from whorl.core.kernel.kernel cimport Kernel
 from whorl.core.pollers.contract cimport IOHandle
 from whorl.core.threads cimport Mutex, lock, shared_int, unlock
@@ -22,6 +24,8 @@ cdef class SignalPipe(IOHandle):
     cdef Kernel _kernel
     cdef readonly object _pair
     cdef public object _former
+    cdef set _noted
+    cdef readonly object note
 
     cpdef object _on_events(self, int seen)
     cpdef object _release(self)
@@ -51,3 +55,7 @@ cdef inline bint is_anybody_writing(Wakeup wakeup) except -1:
         return len(wakeup._wakers) > 0
     finally:
         unlock(wakeup._naming)
+
+
+cdef inline int run_signal_handlers() except -1:
+    return PyErr_CheckSignals()

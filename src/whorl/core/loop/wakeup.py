@@ -7,6 +7,7 @@ Without eventfd a pair of sockets does the same; if the poller knows no edges, t
 from __future__ import annotations
 
 import errno
+import functools
 import weakref
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -34,6 +35,9 @@ if not cython.compiled:
         """Return whether a call may be writing."""
         return bool(wakeup._wakers)
 
+    def run_signal_handlers() -> None:
+        """Call Python's handlers of the signals that have arrived; uncompiled, Python has done so."""
+
 
 if TYPE_CHECKING:
     from whorl.core.callback import AbstractLoop
@@ -53,6 +57,8 @@ if TYPE_CHECKING:
 
 _ONE = (1).to_bytes(8, "little")
 _DRAIN = 4096
+#: A drain of fewer numbers was no full buffer. Even the smallest that Linux gives by default holds 200.
+_FEW = 16
 READABLE = int(Event.READABLE)
 
 
@@ -154,6 +160,11 @@ class Wakeup(IOHandle):
                 self._kernel.close_socket(sock)
 
 
+def _note(noted: set[int], number: int, frame: object) -> None:
+    """Note a signal, as its handler in Python."""
+    noted.add(number)
+
+
 #: The armed pipes: one is the wakeup fd, the others would be again once a later one is disarmed. They belong
 #: to loops that have signal handlers. A later pipe must not restore one that was disarmed out of turn.
 _armed: weakref.WeakSet[SignalPipe] = weakref.WeakSet()
@@ -164,6 +175,10 @@ class SignalPipe(IOHandle):
 
     `arm` gives its write end to `signal.set_wakeup_fd`, `disarm` gives the former one back. A
     signal thus ends the loop's sleep even if it lands just before the sleep begins.
+
+    While the loop is busy, a few hundred signals fill the buffer, and Python drops the numbers of later ones.
+    Their Python handler runs all the same: `note` notes the number. Python writes a number before it calls
+    the handler. So a number that was noted, and is not among those of a full buffer, was dropped.
     """
 
     def __init__(self, loop: AbstractLoop, kernel: Kernel) -> None:
@@ -175,11 +190,14 @@ class SignalPipe(IOHandle):
             raise os_error(self._pair)
         self._fd = self._pair[0].fileno()
         self._former: int | None = None  # the wakeup fd before ours; None: ours is not set
+        self._noted: set[int] = set()  # the signals whose Python handler ran since the last drain
+        self.note = functools.partial(_note, self._noted)  # for signal.signal; it does not keep the loop
         _watch(self)
 
     def renew(self) -> None:
         """Let the signals of this forked child be written to a pair of sockets of its own."""
         self._release()
+        self._noted.clear()
         self._pair = self._kernel.socket_pair()
         if isinstance(self._pair, int):
             raise os_error(self._pair)
@@ -247,17 +265,28 @@ class SignalPipe(IOHandle):
         _armed.discard(self)
 
     def _on_events(self, seen: int) -> None:
+        dropped = self._noted.copy()
+        read = 0
         while True:
             numbers = self._kernel.recv(self._fd, _DRAIN)
             if isinstance(numbers, int):
                 if numbers in (-errno.EAGAIN, -errno.EINTR):
-                    return
+                    break
                 raise os_error(numbers)
             for number in numbers:
                 if number:
                     _loop_of(self)._signal_arrived(number)
+                dropped.discard(number)
+            read += len(numbers)
             if len(numbers) < _DRAIN:
-                return
+                break
+        if read >= _FEW:
+            for number in sorted(dropped):
+                _loop_of(self)._signal_arrived(number)
+        # The handlers of the numbers just read, if they did not run yet: the next drain must not take these
+        # for dropped ones.
+        run_signal_handlers()
+        self._noted.clear()
 
     def _release(self) -> None:
         _loop_of(self)._poller.remove(self)
