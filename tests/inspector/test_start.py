@@ -61,6 +61,24 @@ def test_a_wrong_argument_is_refused(options: dict[str, Any], error: type[Except
     assert current() is None
 
 
+def test_starting_looks_at_no_object_of_the_program(inspect: Inspect) -> None:
+    class Shy:
+        """An object that notes when it is asked for its class, as `isinstance` asks."""
+
+        was_asked = False
+
+        @property
+        def __class__(self) -> type:
+            Shy.was_asked = True
+            return Shy
+
+    things = [Shy() for _ in range(3)]
+    inspect(recording="none")
+    assert not Shy.was_asked
+    assert [thing.__class__ for thing in things] == 3 * [Shy]
+    assert Shy.was_asked
+
+
 def test_a_closed_loop_is_refused() -> None:
     loop = whorl.new_event_loop()
     loop.close()

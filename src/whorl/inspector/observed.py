@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
+from whorl.core.loop.lifecycle import running_loops
 from whorl.core.loop.loop import Loop
 from whorl.core.metrics import Histogram, LoopMetrics, LoopUtilization
 from whorl.inspector.inspector import current
@@ -44,7 +45,7 @@ class Observed:
         """Give a number to each loop that runs, and from now on to each that begins to."""
         if self._given is None:
             runs.add_listener(self._loop_runs)
-            for loop in runs.running_loops():
+            for loop in running_loops():
                 runs.number_of(loop)
 
     def stop(self) -> None:

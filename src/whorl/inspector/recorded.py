@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from whorl.core.loop.lifecycle import running_loops
 from whorl.core.recording import layout
 from whorl.core.recording.loop_recorder import open_loop
 from whorl.core.recording.recorder import Recorder
@@ -100,7 +101,7 @@ class Recorded:
         """Record the loops that run now, and each that begins to."""
         self._is_on = True
         runs.add_listener(self._loop_runs)
-        for loop in runs.running_loops():
+        for loop in running_loops():
             own_thread.call(loop, self._loop_runs)
 
     def stop(self) -> None:

@@ -9,6 +9,7 @@ import inspect
 import pkgutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -79,6 +80,30 @@ def test_a_method_that_was_replaced_for_a_while_comes_back(kind: Any) -> None:
     with mock.patch.object(kind, "name", return_value="replaced"):
         assert kind().name() == "replaced"
     assert kind().name() == "Kind"
+
+
+def test_a_function_that_a_thread_uses_already_gets_no_other_name(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_coroutine_function = inspect.iscoroutinefunction
+    names: list[str] = []
+
+    def use_it_first() -> None:
+        names.append(kind.wait.__qualname__)
+        kind.wait.__qualname__ = "used by the other thread"
+
+    def in_the_middle(function: Any) -> bool:
+        monkeypatch.setattr(inspect, "iscoroutinefunction", is_coroutine_function)
+        thread = threading.Thread(target=use_it_first)
+        thread.start()
+        thread.join()
+        return is_coroutine_function(function)
+
+    monkeypatch.setattr(inspect, "iscoroutinefunction", in_the_middle)
+    function = kind.wait
+    assert names == ["Named.wait"]
+    assert function.__qualname__ == "used by the other thread"
+    assert kind.wait is function
 
 
 def test_all_methods_can_be_imported_at_once(kind: Any) -> None:

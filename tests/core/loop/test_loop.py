@@ -26,6 +26,7 @@ from tests.core.loop_fakes import (
     run_turns,
 )
 from whorl.core import Event, Loop, Probe, RunMode
+from whorl.core.loop.lifecycle import running_loops
 
 MAY_FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
@@ -856,3 +857,36 @@ def test_an_interrupt_out_of_a_probe_loses_no_callback() -> None:
     loop.run()
     assert ran == ["first"]
     loop.close()
+
+
+def test_the_loops_that_run_are_known_on_all_threads(make_loop: MakeLoop) -> None:
+    outer, inner, idle = make_loop(), make_loop(), make_loop()
+    seen: list[set[Loop]] = []
+
+    def look() -> None:
+        seen.append({loop for loop in running_loops() if loop in (outer, inner, idle)})
+
+    def run_another() -> None:
+        inner.call_soon(look)
+        thread = threading.Thread(target=inner.run)
+        thread.start()
+        thread.join()
+        look()
+
+    outer.call_soon(run_another)
+    outer.run()
+    look()
+    assert seen == [{outer, inner}, {outer}, set()]
+
+
+def test_a_loop_whose_run_was_cut_off_is_forgotten_when_it_is_closed() -> None:
+    loop = Loop()
+    loop._begin_run()
+    assert loop in running_loops()
+    loop._thread_id = None
+    assert loop not in running_loops()
+    gone = weakref.ref(loop)
+    loop.close()
+    del loop
+    gc.collect()
+    assert gone() is None

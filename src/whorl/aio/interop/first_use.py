@@ -9,9 +9,16 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import threading
 from typing import Any
 
+from whorl.core.process.host import call_at_forks
 from whorl.core.shared_objects import stop_counting
+
+# Held while a function gets its name: without the GIL, another thread must not be using the function then. It
+# is reentrant for signal handlers, and nobody holds it at a fork.
+_naming = threading.RLock()
+call_at_forks(_naming.acquire, _naming.release, _naming.release)
 
 
 class ModuleAtFirstUse:
@@ -57,10 +64,13 @@ class MethodAtFirstUse:
         """
         if self._function is None:
             function = getattr(importlib.import_module(self._module), self._name)
-            if self._qualname is not None and inspect.iscoroutinefunction(function):
-                function.__qualname__ = self._qualname
-            stop_counting(function)
-            self._function = function
+            is_named = self._qualname is not None and inspect.iscoroutinefunction(function)
+            with _naming:
+                if self._function is None:  # No other thread was faster.
+                    if is_named:
+                        function.__qualname__ = self._qualname
+                    stop_counting(function)
+                    self._function = function
         if vars(self._owner).get(self._attribute) is self:
             setattr(self._owner, self._attribute, self._function)
         return self._function

@@ -48,6 +48,15 @@ def set_run_listener(listener: Callable[[Any], object] | None) -> None:
     _run_listener = listener
 
 
+#: The loops whose run has begun and not ended, by their ids.
+_counted: dict[int, Any] = {}
+
+
+def running_loops() -> list[Any]:
+    """Return the loops that run now, on any thread."""
+    return [loop for loop in list(_counted.values()) if loop._thread_id is not None]
+
+
 class LoopLifecycle(LoopExecution):
     """The part of a loop that opens its poller, wakeup and signal pipe, and closes them."""
 
@@ -150,6 +159,7 @@ class LoopLifecycle(LoopExecution):
         if not self._is_counted:  # A run that could not begin may be counted.
             self._is_counted = True
             count_runs(1)
+            _counted[id(self)] = self
         begin_at_home(self)
         self._thread = current_thread()  # the last step: until here nothing runs
 
@@ -173,6 +183,7 @@ class LoopLifecycle(LoopExecution):
         if self._is_counted:
             self._is_counted = False
             count_runs(-1)
+            _counted.pop(id(self), None)
 
     def _open_handles(self) -> list[Any]:
         """Return the open handles, transports too; some may be there twice."""
@@ -270,6 +281,7 @@ class LoopLifecycle(LoopExecution):
 
     def _close_machine(self) -> None:
         self._closed = True
+        _counted.pop(id(self), None)  # It is there if its last run was cut off.
         recorder = self._recorder
         if recorder is not None:
             self._set_recorder(None)

@@ -33,9 +33,18 @@ def _is_glibc() -> bool:
 _IS_GLIBC = _is_glibc()
 
 
-def call_at_forks(before: Callable[[], object], after: Callable[[], object]) -> None:
-    """Call two functions around each of this process's forks by Python, for ever (os.register_at_fork)."""
+def call_at_forks(
+    before: Callable[[], object],
+    after: Callable[[], object],
+    in_child: Callable[[], object] | None = None,
+) -> None:
+    """Call functions before each of this process's forks by Python, after it, and in the child, for ever.
+
+    Source: ``os.register_at_fork``.
+    """
     os.register_at_fork(before=before, after_in_parent=after)
+    if in_child is not None:
+        os.register_at_fork(after_in_child=in_child)
 
 
 class Host:

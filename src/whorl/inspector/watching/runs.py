@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import itertools
 import logging
 import os
@@ -13,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 from whorl.core.loop.lifecycle import set_run_listener
-from whorl.core.loop.loop import Loop
 
 Listener = Callable[[Any], object]
 
@@ -52,11 +50,6 @@ def _loop_runs(loop: Any) -> None:
         except Exception:
             with contextlib.suppress(Exception):
                 logger.exception("A loop is not watched")
-
-
-def running_loops() -> list[Any]:
-    """Return the loops that run now. No list of them is kept, so this looks through all objects, once."""
-    return [thing for thing in gc.get_objects() if isinstance(thing, Loop) and thing._thread_id is not None]
 
 
 def number_of(loop: Any) -> int:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from whorl.core.kernel.kernel import Kernel
+from whorl.core.loop.lifecycle import running_loops
 from whorl.core.loop.loop import Loop
 from whorl.inspector.watching import looks, runs, threads
 from whorl.inspector.watching.collector import CollectionTimes
@@ -96,7 +97,7 @@ class Watchdog:
         self._is_on = True
         self.collector.start()
         runs.add_listener(self._loop_runs)
-        for loop in runs.running_loops():
+        for loop in running_loops():
             if self._is_meant(loop):
                 self._add(loop, _native_number(loop._thread_id))
 
