@@ -880,13 +880,19 @@ def test_the_loops_that_run_are_known_on_all_threads(make_loop: MakeLoop) -> Non
 
 
 def test_a_loop_whose_run_was_cut_off_is_forgotten_when_it_is_closed() -> None:
-    loop = Loop()
-    loop._begin_run()
-    assert loop in running_loops()
-    loop._thread_id = None
-    assert loop not in running_loops()
-    gone = weakref.ref(loop)
-    loop.close()
-    del loop
+    gone: list[weakref.ref[Loop]] = []
+
+    def cut_off() -> None:
+        loop = Loop()
+        gone.append(weakref.ref(loop))
+        loop._begin_run()
+        assert loop in running_loops()
+        loop._thread_id = None
+        assert loop not in running_loops()
+        loop.close()
+
+    thread = threading.Thread(target=cut_off)  # which takes its count of runs with it
+    thread.start()
+    thread.join()
     gc.collect()
-    assert gone() is None
+    assert gone[0]() is None
