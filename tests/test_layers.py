@@ -53,7 +53,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "handles.process": (*_IO, "core.process", "handles.streams"),
     "handles.fs": (*_LOOP, "handles.threads"),
     "aio": ("core", "core.loop"),
-    "aio.interop": _AIO,
+    "aio.interop": (*_AIO, "core.process"),
     "aio.futures": _AIO,
     "aio.threads": (*_AIO, "aio.interop", "aio.futures"),
     "aio.streams": (*_AIO, "aio.interop"),

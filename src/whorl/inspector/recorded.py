@@ -48,8 +48,9 @@ class Memory:
     def close(self) -> None:
         """Let go of the memory. Nobody writes it from here on."""
         self.recorder.abandon()
-        with contextlib.suppress(BufferError):  # else it ends with the last that has it
-            self.memory.close()
+        if own_thread.has_gil():  # else other threads may be letting go of it, which `close` does not bear
+            with contextlib.suppress(BufferError):  # It ends with the last that has it.
+                self.memory.close()
 
 
 class Attached(NamedTuple):

@@ -38,7 +38,7 @@ def add_signal_handler(
     _arm(loop)
     loop._signal_handlers[sig] = Callback(loop, callback, args)
     try:
-        _set_signal(loop, sig, loop._signal_pipe().note)
+        _set_signal(loop, sig, loop._signal_pipe().on_signal)
     except BaseException:
         del loop._signal_handlers[sig]
         _release(loop)

@@ -24,8 +24,8 @@ cdef class SignalPipe(IOHandle):
     cdef Kernel _kernel
     cdef readonly object _pair
     cdef public object _former
-    cdef set _noted
-    cdef readonly object note
+    cdef set _arrived
+    cdef readonly object on_signal
 
     cpdef object _on_events(self, int seen)
     cpdef object _release(self)

@@ -160,9 +160,9 @@ class Wakeup(IOHandle):
                 self._kernel.close_socket(sock)
 
 
-def _note(noted: set[int], number: int, frame: object) -> None:
-    """Note a signal, as its handler in Python."""
-    noted.add(number)
+def _on_signal(arrived: set[int], number: int, frame: object) -> None:
+    """Add the number of a signal, as its handler in Python."""
+    arrived.add(number)
 
 
 #: The armed pipes: one is the wakeup fd, the others would be again once a later one is disarmed. They belong
@@ -177,8 +177,8 @@ class SignalPipe(IOHandle):
     signal thus ends the loop's sleep even if it lands just before the sleep begins.
 
     While the loop is busy, a few hundred signals fill the buffer, and Python drops the numbers of later ones.
-    Their Python handler runs all the same: `note` notes the number. Python writes a number before it calls
-    the handler. So a number that was noted, and is not among those of a full buffer, was dropped.
+    Their Python handler, `on_signal`, runs all the same and keeps the number. Python writes a number before
+    it calls the handler. So a number that was kept, and is not among those of a full buffer, was dropped.
     """
 
     def __init__(self, loop: AbstractLoop, kernel: Kernel) -> None:
@@ -190,14 +190,14 @@ class SignalPipe(IOHandle):
             raise os_error(self._pair)
         self._fd = self._pair[0].fileno()
         self._former: int | None = None  # the wakeup fd before ours; None: ours is not set
-        self._noted: set[int] = set()  # the signals whose Python handler ran since the last drain
-        self.note = functools.partial(_note, self._noted)  # for signal.signal; it does not keep the loop
+        self._arrived: set[int] = set()  # the signals whose Python handler ran since the last drain
+        self.on_signal = functools.partial(_on_signal, self._arrived)  # the handler; it keeps no loop alive
         _watch(self)
 
     def renew(self) -> None:
         """Let the signals of this forked child be written to a pair of sockets of its own."""
         self._release()
-        self._noted.clear()
+        self._arrived.clear()
         self._pair = self._kernel.socket_pair()
         if isinstance(self._pair, int):
             raise os_error(self._pair)
@@ -265,7 +265,7 @@ class SignalPipe(IOHandle):
         _armed.discard(self)
 
     def _on_events(self, seen: int) -> None:
-        dropped = self._noted.copy()
+        dropped = self._arrived.copy()
         read = 0
         while True:
             numbers = self._kernel.recv(self._fd, _DRAIN)
@@ -286,7 +286,7 @@ class SignalPipe(IOHandle):
         # The handlers of the numbers just read, if they did not run yet: the next drain must not take these
         # for dropped ones.
         run_signal_handlers()
-        self._noted.clear()
+        self._arrived.clear()
 
     def _release(self) -> None:
         _loop_of(self)._poller.remove(self)
