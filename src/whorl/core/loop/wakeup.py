@@ -40,6 +40,8 @@ if not cython.compiled:
 
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from whorl.core.callback import AbstractLoop
     from whorl.core.kernel.kernel import Kernel
     from whorl.core.pollers.contract import Poller
@@ -191,7 +193,8 @@ class SignalPipe(IOHandle):
         self._fd = self._pair[0].fileno()
         self._former: int | None = None  # the wakeup fd before ours; None: ours is not set
         self._arrived: set[int] = set()  # the signals whose Python handler ran since the last drain
-        self.on_signal = functools.partial(_on_signal, self._arrived)  # the handler; it keeps no loop alive
+        # That handler; it keeps no loop alive.
+        self.on_signal: Callable[[int, object], None] = functools.partial(_on_signal, self._arrived)
         _watch(self)
 
     def renew(self) -> None:
