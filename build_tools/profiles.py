@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,8 +35,12 @@ def record(tree: Path) -> None:
     for path in extensions.recordings(modules).values():
         path.unlink(missing_ok=True)
     environment = {**os.environ, **extensions.counting(), "PYTHONPATH": str(tree), "WHORL_BUILD": "compiled"}
-    for program in (["-m", "build_tools.training"], *([str(ROOT / "examples" / name)] for name in EXAMPLES)):
+    programs = [["-m", "build_tools.training"], *([str(ROOT / "examples" / name)] for name in EXAMPLES)]
+    simulated = ["-m", "build_tools.training", "simulated"]
+    for program in (*programs, simulated):
         command = [sys.executable, "-W", "ignore", *program]
+        if program is simulated and sysconfig.get_config_var("Py_GIL_DISABLED"):
+            command[1:1] = ["-X", "gil=1"]
         answer = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         if answer.returncode:
             raise BuildError(f"{' '.join(command)}\n{answer.stdout}{answer.stderr}")

@@ -1,6 +1,7 @@
 """The loads that a profile is recorded under: each thing that programs do with a loop, for a moment.
 
-They need nothing but Whorl, and a certificate of the tests. `python -m build_tools.training` runs them.
+They need nothing but Whorl, and a certificate of the tests. `python -m build_tools.training` runs them, and
+with the argument `simulated` those of simulated worlds, which need the GIL.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -340,14 +342,21 @@ async def all_of(*loads: Callable[[], Awaitable[None]]) -> None:
 
 
 def main() -> None:
-    """Run all loads; then a few that are watched, and some in simulated worlds."""
+    """Run all loads; then a few that are watched."""
     whorl.run(all_of(calls, tasks, connections, sockets, datagrams, writes, programs))
     inspected = whorl.inspector.start()
     whorl.run(all_of(calls, tasks))
     inspected.stop()
+
+
+def simulate() -> None:
+    """Run some simulated worlds."""
     for seed in range(200):
         sim.run(world, seed=seed, faults="none")
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] == ["simulated"]:
+        simulate()
+    else:
+        main()

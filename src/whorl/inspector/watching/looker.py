@@ -52,10 +52,8 @@ class Looker:
         self.starved = 0
 
     def close(self) -> None:
-        """Close what is open for the thread."""
-        if self.times is not None:
-            self.times.close()
-            self.times = None
+        """Let go of what is open for the thread."""
+        self.times = None
 
     def look_at(self, watched: WatchedLoop, loop: Loop | None, gone_ns: int) -> bool:
         """Look at one loop, or note that it is gone since then; return whether it is awake."""
@@ -225,12 +223,14 @@ class Looker:
 
     def usage(self, watched: WatchedLoop) -> Usage:
         """Return the times of a loop's thread now."""
-        self._looker_starved = 0 if self.times is None else self.times.read()[1] or 0
+        times = self.times
+        self._looker_starved = 0 if times is None else times.read()[1] or 0
         return self.first_usage(watched)
 
     def first_usage(self, watched: WatchedLoop) -> Usage:
-        """Return the same in the loop's own thread, which reads no file that another thread may close."""
-        ran, starved = (None, None) if watched.times is None else watched.times.read()
+        """Return the same in the loop's own thread, without a look at the times of the watchdog's thread."""
+        times = watched.times
+        ran, starved = (None, None) if times is None else times.read()
         return Usage(ran, starved, self._looker_starved, self.collector.total_ns())
 
 

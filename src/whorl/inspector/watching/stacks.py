@@ -23,8 +23,9 @@ from whorl.inspector.watching.watched import WatchedLoop
 MOST_FRAMES = 100  # of a stack
 ANSWER_TIME = 0.02  # the seconds in which a thread has to write its stack
 ANSWER_PAUSE = 0.0005
-# Any thread may ask tasks of this class, also without the GIL.
+# Any thread may ask tasks of this class, also without the GIL; until Python 3.14 not for their names.
 _TASK_WITH_LOCK: Any = getattr(asyncio.tasks, "_CTask", None)
+_NAMES_HAVE_LOCK = sys.version_info >= (3, 14)
 FAULTHANDLER_LINE = re.compile(r'^\s+File "(.*)", line (\d+) in (.*)$')
 OWN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 # Where the frames of loops lie that are not the program's own.
@@ -86,6 +87,8 @@ def task_of(loop: Any) -> tuple[str | None, CodeType | None]:
         coroutine = task.get_coro()
         code = getattr(coroutine, "cr_code", None)
         name = getattr(coroutine, "__qualname__", None) or type(coroutine).__name__
+        if not (has_gil() or _NAMES_HAVE_LOCK):
+            return shown(name), code
         return shown(f"{task.get_name()} ({name})"), code
     except Exception:  # A task of the program's own may do anything.
         return None, None

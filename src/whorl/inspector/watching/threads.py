@@ -59,7 +59,10 @@ SYSTEM_CALLS = _names()
 
 
 class Times:
-    """The times of one thread. The file stays open: each call may wait for the interpreter's lock."""
+    """The times of one thread. The file stays open: each call may wait for the interpreter's lock.
+
+    It is closed with the last reference: until then, a thread may be reading it.
+    """
 
     fd: int = -1
 
@@ -71,7 +74,8 @@ class Times:
             pass
 
     def __del__(self) -> None:
-        self.close()  # Whoever should have done so may have had no memory.
+        if self.fd >= 0:
+            os.close(self.fd)
 
     def read(self) -> tuple[int | None, int | None]:
         """Return how long the thread has run, and how long it has waited for a processor, in nanoseconds."""
@@ -87,12 +91,6 @@ class Times:
         if len(fields) != 3 or fields[2] == b"0":  # Without CONFIG_SCHED_INFO all are 0.
             return ran, None
         return int(fields[0]) if ran is None else ran, int(fields[1])
-
-    def close(self) -> None:
-        """Close the file. Closing again does nothing."""
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
 
 
 def is_runnable(thread: int) -> bool | None:

@@ -117,7 +117,7 @@ class Watchdog:
         self.reports.forget_those_that_go_on()
 
     def _close_all(self) -> None:
-        """Close what is open for each loop, and for the thread."""
+        """Let go of what is open for each loop, and for the thread."""
         for watched in [*self._watched.values(), *(watched for watched, _ in self._gone)]:
             watched.close()
         self._watched.clear()
@@ -248,7 +248,8 @@ class Watchdog:
     def _place_of(self, loop: Loop | None, watched: WatchedLoop) -> int:
         if loop is None or watched.thread is None or not self._is_native:
             return -1
-        return looks.watch(loop, watched.thread, -1 if watched.times is None else watched.times.fd)
+        times = watched.times
+        return looks.watch(loop, watched.thread, -1 if times is None else times.fd)
 
     # Looking.
 

@@ -71,8 +71,7 @@ class WatchedLoop:
         """Let go of the loop, before its memory is freed, and of the thread's file."""
         looks.unwatch(self.place)
         self.place = -1
-        if self.times is not None:
-            self.times.close()
+        self.times = None
 
     def leave_place(self) -> None:
         """Let the native thread look no more, as the loop is gone; keep its last look."""
