@@ -30,7 +30,7 @@ from whorl import sim
 from whorl.core import Probe
 from whorl.inspector import Inspector, Stall
 from whorl.inspector.inspector import current
-from whorl.inspector.watching import looks
+from whorl.inspector.watching import looks, stacks
 from whorl.inspector.watching import watchdog as watchdogs
 from whorl.inspector.watching.watched import WatchedLoop
 
@@ -588,6 +588,41 @@ def test_files_of_loops_that_are_gone_are_closed_soon(
     gc.collect()
     with watchdog._look_ended:
         assert watchdog._look_ended.wait_for(lambda: len(watchdog._gone) < watchdogs.MOST_GONE, 30)
+
+
+def test_the_file_of_a_thread_stays_open_while_somebody_may_read_it() -> None:
+    loop = whorl.EventLoop()
+    watched = WatchedLoop(loop, threading.get_native_id(), lambda _: None)
+    times = watched.times
+    assert times is not None
+    watched.close()
+    ran, _ = times.read()
+    assert ran is not None
+    fd = times.fd
+    os.fstat(fd)
+    del times
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
+    loop.close()
+
+
+async def name_of_the_running_task() -> str | None:
+    return stacks.task_of(asyncio.get_running_loop())[0]
+
+
+@pytest.mark.parametrize(
+    ("has_lock", "name"),
+    [(True, "the task (name_of_the_running_task)"), (False, "name_of_the_running_task")],
+)
+def test_without_the_gil_a_task_has_its_name_only_if_that_has_a_lock(
+    monkeypatch: pytest.MonkeyPatch, has_lock: bool, name: str
+) -> None:
+    async def main() -> str | None:
+        return await asyncio.create_task(name_of_the_running_task(), name="the task")
+
+    monkeypatch.setattr(stacks, "has_gil", lambda: False)
+    monkeypatch.setattr(stacks, "_NAMES_HAVE_LOCK", has_lock)
+    assert whorl.run(main()) == name
 
 
 def test_loop_that_is_gone_is_left_by_the_native_thread_without_memory(
