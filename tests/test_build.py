@@ -12,6 +12,7 @@ import sys
 import sysconfig
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -294,6 +295,27 @@ def test_a_changed_list_of_modules_links_again(folder: Path) -> None:
 def test_a_profiled_build_without_a_profile_is_an_error(folder: Path) -> None:
     with pytest.raises(extensions.BuildError, match=r"has no profile of these sources"):
         extensions.build(compiled_modules(folder), "profiled")
+
+
+@pytest.mark.parametrize("has_gil", [True, False])
+def test_the_loads_of_a_profile_run_simulated_worlds_with_the_gil(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, has_gil: bool
+) -> None:
+    ran: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        ran.append(command[1:])
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(extensions, "counting", dict)
+    monkeypatch.setattr(extensions, "recordings", lambda modules: {})
+    monkeypatch.setattr(profiles, "keep", lambda modules: None)
+    monkeypatch.setattr(sysconfig, "get_config_var", lambda name: not has_gil)
+    profiles.record(tmp_path)
+    [simulated] = [words for words in ran if "simulated" in words]
+    assert simulated[-3:] == ["-m", "build_tools.training", "simulated"]
+    assert [words for words in ran if "gil=1" in words] == ([] if has_gil else [simulated])
 
 
 @pytest.mark.slow
