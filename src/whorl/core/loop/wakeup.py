@@ -273,7 +273,9 @@ class SignalPipe(IOHandle):
         while True:
             numbers = self._kernel.recv(self._fd, _DRAIN)
             if isinstance(numbers, int):
-                if numbers in (-errno.EAGAIN, -errno.EINTR):
+                if numbers == -errno.EINTR:
+                    continue
+                if numbers == -errno.EAGAIN:
                     break
                 raise os_error(numbers)
             for number in numbers:
