@@ -26,6 +26,7 @@ from tests.core.loop_fakes import (
     run_turns,
 )
 from whorl.core import Event, Loop, Probe, RunMode
+from whorl.core.loop import lifecycle
 from whorl.core.loop.lifecycle import running_loops
 
 MAY_FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
@@ -879,20 +880,13 @@ def test_the_loops_that_run_are_known_on_all_threads(make_loop: MakeLoop) -> Non
     assert seen == [{outer, inner}, {outer}, set()]
 
 
-def test_a_loop_whose_run_was_cut_off_is_forgotten_when_it_is_closed() -> None:
-    gone: list[weakref.ref[Loop]] = []
-
-    def cut_off() -> None:
-        loop = Loop()
-        gone.append(weakref.ref(loop))
-        loop._begin_run()
-        assert loop in running_loops()
-        loop._thread_id = None
-        assert loop not in running_loops()
-        loop.close()
-
-    thread = threading.Thread(target=cut_off)  # which takes its count of runs with it
-    thread.start()
-    thread.join()
+def test_a_loop_that_is_gone_leaves_no_reference() -> None:
     gc.collect()
-    assert gone[0]() is None
+    before = set(lifecycle._loops)
+    loop = Loop()
+    [number] = set(lifecycle._loops) - before
+    assert lifecycle._loops[number]() is loop
+    loop.close()
+    del loop
+    gc.collect()
+    assert set(lifecycle._loops) <= before

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import functools
 import operator
 import signal
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -48,13 +50,14 @@ def set_run_listener(listener: Callable[[Any], object] | None) -> None:
     _run_listener = listener
 
 
-#: The loops whose run has begun and not ended, by their ids.
-_counted: dict[int, Any] = {}
+#: References to the loops that exist, by their ids. Each removes itself when its loop ends.
+_loops: dict[int, weakref.ref[Any]] = {}
 
 
 def running_loops() -> list[Any]:
     """Return the loops that run now, on any thread."""
-    return [loop for loop in list(_counted.values()) if loop._thread_id is not None]
+    loops = [reference() for reference in list(_loops.values())]
+    return [loop for loop in loops if loop is not None and loop._thread_id is not None]
 
 
 class LoopLifecycle(LoopExecution):
@@ -92,6 +95,8 @@ class LoopLifecycle(LoopExecution):
             self._closed = True
             self._poller.close()
             raise
+        number = id(self)
+        _loops[number] = weakref.ref(self, functools.partial(_loops.pop, number))
 
     def _wake(self) -> None:
         self._wakeup.wake()
@@ -159,7 +164,6 @@ class LoopLifecycle(LoopExecution):
         if not self._is_counted:  # A run that could not begin may be counted.
             self._is_counted = True
             count_runs(1)
-            _counted[id(self)] = self
         begin_at_home(self)
         self._thread = current_thread()  # the last step: until here nothing runs
 
@@ -183,7 +187,6 @@ class LoopLifecycle(LoopExecution):
         if self._is_counted:
             self._is_counted = False
             count_runs(-1)
-            _counted.pop(id(self), None)
 
     def _open_handles(self) -> list[Any]:
         """Return the open handles, transports too; some may be there twice."""
@@ -281,7 +284,6 @@ class LoopLifecycle(LoopExecution):
 
     def _close_machine(self) -> None:
         self._closed = True
-        _counted.pop(id(self), None)  # It is there if its last run was cut off.
         recorder = self._recorder
         if recorder is not None:
             self._set_recorder(None)
