@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 _ONE = (1).to_bytes(8, "little")
 _DRAIN = 4096
-#: A drain of fewer numbers was no full buffer. Even the smallest that Linux gives by default holds 200.
+#: A drain of fewer numbers was no full buffer: that of Linux holds 278 by default.
 _FEW = 16
 READABLE = int(Event.READABLE)
 
