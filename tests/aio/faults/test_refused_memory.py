@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import whorl
+from whorl.aio.futures.future import Future, new_future
+from whorl.aio.futures.task import create_task
 
-pytest.importorskip("_testcapi", reason="its set_nomemory refuses memory")
+_testcapi: Any = pytest.importorskip("_testcapi", reason="its set_nomemory refuses memory")
 
 #: Every how many allocations one is refused, and up to which.
 STEP = int(os.environ.get("WHORL_REFUSAL_STEP", "3"))
@@ -52,3 +57,41 @@ def test_inspector_survives_refused_memory(
     monkeypatch.setenv("WHORL_INSPECT_DIR", str(tmp_path / "inspected"))
     monkeypatch.setenv("WHORL_INSPECT", "threshold=20ms,ring=64KiB,all=1")
     run(name, 5 * STEP)
+
+
+async def wait() -> None:
+    await asyncio.sleep(0)
+
+
+@COMPILED
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda loop, coro: Future(loop=loop), id="Future"),
+        pytest.param(lambda loop, coro: new_future(loop), id="new_future"),
+        pytest.param(lambda loop, coro: create_task(loop, coro), id="create_task"),
+    ],
+)
+def test_future_that_got_no_memory_has_no_exception_to_report(make: Callable[[Any, Any], Any]) -> None:
+    contexts: list[Any] = []
+    loop: Any = whorl.new_event_loop()
+    loop.set_exception_handler(lambda loop, context: contexts.append(context))
+    coro = wait()
+    made: Any = None
+    refused = 0
+    kept: list[Any] = []
+    while made is None:
+        kept.extend({} for _ in range(200))  # CPython has none left that it would use again
+        try:
+            _testcapi.set_nomemory(refused, refused + 1)
+            made = make(loop, coro)
+        except MemoryError:
+            refused += 1
+        finally:
+            _testcapi.remove_mem_hooks()
+    assert 2 <= refused < 50
+    if isinstance(made, asyncio.Task):
+        loop.run_until_complete(made)
+    coro.close()
+    loop.close()
+    assert not any("exception" in context for context in contexts)

@@ -23,7 +23,7 @@ cdef class Future(Runnable):
     cdef object _traceback
     cdef object _message
     cdef object _cancelled_error
-    cdef bint _is_retrieved
+    cdef bint _is_unretrieved
     cdef public bint _asyncio_future_blocking
     cdef object _first
     cdef object _first_context

@@ -52,7 +52,7 @@ class Future(Runnable):
         "_exception",
         "_first",
         "_first_context",
-        "_is_retrieved",
+        "_is_unretrieved",
         "_loop",
         "_message",
         "_more",
@@ -73,7 +73,9 @@ class Future(Runnable):
         self._traceback: Any = None
         self._message: Any = None
         self._cancelled_error: BaseException | None = None  # kept, so that it is raised only once
-        self._is_retrieved = True  # whether the exception need not be reported when this is gone
+        # Whether it has an exception that nobody has retrieved, which is reported when this is gone. It is
+        # False in memory that is all zeros: a future that is not made, for want of memory, reports nothing.
+        self._is_unretrieved = False
         self._asyncio_future_blocking = False  # set while an `await` hands this to its task
         # The first callback, and the others. Without a context it is a task, to be executed.
         self._first: Any = None
@@ -144,7 +146,7 @@ class Future(Runnable):
             return self._make_cancelled_error()
         if self._status != FINISHED:
             raise asyncio.InvalidStateError(complaint)
-        self._is_retrieved = True
+        self._is_unretrieved = False
         return self._exception
 
     def _make_cancelled_error(self) -> BaseException:
@@ -195,12 +197,12 @@ class Future(Runnable):
         self._exception = exception
         self._traceback = exception.__traceback__
         self._status = FINISHED
-        self._is_retrieved = False
+        self._is_unretrieved = True
         if self._first is not None:
             self._call_all()
 
     def _cancel(self, message: Any) -> bool:
-        self._is_retrieved = True
+        self._is_unretrieved = False
         if self._status != PENDING:
             if self._status == 0:
                 self._refuse()
@@ -309,13 +311,13 @@ class Future(Runnable):
 
     @property
     def _log_traceback(self) -> bool:
-        return not self._is_retrieved
+        return self._is_unretrieved
 
     @_log_traceback.setter
     def _log_traceback(self, value: bool) -> None:
         if value:
             raise ValueError("_log_traceback can only be set to False")
-        self._is_retrieved = True
+        self._is_unretrieved = False
 
     def __repr__(self) -> str:
         return str(base_futures._future_repr(self))  # type: ignore[attr-defined]
@@ -325,7 +327,7 @@ class Future(Runnable):
 
     def _end(self) -> None:
         """Report an exception that was never retrieved, when the last reference is gone."""
-        if not self._is_retrieved and self._loop is not None:
+        if self._is_unretrieved and self._loop is not None:
             self._complain(f"{self.__class__.__name__} exception was never retrieved")
 
     def _complain(self, message: str) -> None:
@@ -356,7 +358,6 @@ def new_future(loop: Any) -> Future:
     future = Future.__new__(Future)
     future._loop = loop
     future._status = PENDING
-    future._is_retrieved = True
     return future
 
 

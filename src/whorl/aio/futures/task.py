@@ -346,7 +346,7 @@ class Task(Future):
 
     def cancel(self, msg: Any = None) -> bool:
         """Throw CancelledError into the coroutine soon; return whether it was still running."""
-        self._is_retrieved = True
+        self._is_unretrieved = False
         if self._status != PENDING:
             return False
         self._num_cancels_requested += 1
@@ -453,7 +453,6 @@ def new_task(loop: Any, coro: Any, name: Any, context: Context | None) -> Task:
     task = Task.__new__(Task)
     task._loop = loop
     task._status = PENDING
-    task._is_retrieved = True
     task._check(coro, context)
     task._start(coro, name, context)
     machine._enqueue(task)
