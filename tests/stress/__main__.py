@@ -13,6 +13,9 @@ from pathlib import Path
 from tests.stress.storm import KINDS, Storm
 
 SECONDS = 5.0  # of one storm
+PATIENCE = (
+    600.0  # seconds more, after which it is stuck: with ThreadSanitizer on a busy machine it takes minutes
+)
 
 
 def main() -> None:
@@ -33,7 +36,7 @@ def main() -> None:
         if seconds <= 0:
             break
         loops, kind = next(sizes), next(tasks)
-        faulthandler.dump_traceback_later(seconds + 120, exit=True)
+        faulthandler.dump_traceback_later(seconds + PATIENCE, exit=True)
         with tempfile.TemporaryDirectory() as folder:
             storm = Storm(loops, seconds, Path(folder), seed, kind, tuple(options.only or KINDS))
             counts = storm.run()
