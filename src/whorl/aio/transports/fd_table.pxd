@@ -1,12 +1,13 @@
 cimport cython
 
 from whorl.aio.transports.connection_set cimport weak_reference
+from whorl.core.threads cimport seen_size
 
 
 cdef class TransportTable:
     cdef Py_ssize_t _first
     cdef list _references
-    cdef Py_ssize_t _count
+    cdef seen_size _count  # any thread asks for it
 
     @cython.locals(missing=Py_ssize_t, place=Py_ssize_t)
     cpdef object add(self, Py_ssize_t fd, object transport)

@@ -94,14 +94,15 @@ class TransportTable:
         return [fd for fd, _ in self.items()]
 
     def values(self) -> list[Any]:
-        """Return the transports."""
-        return [transport for _, transport in self.items()]
+        """Return the transports; any thread may call this."""
+        found = [known() for known in list(self._references) if known is not None]
+        return [transport for transport in found if transport is not None]
 
     def items(self) -> list[tuple[int, Any]]:
         """Return the descriptors with their transports."""
         first = self._first
-        used = [first + place for place, known in enumerate(list(self._references)) if known is not None]
-        found = [(fd, self.get(fd)) for fd in used]
+        known = enumerate(list(self._references), first)
+        found = [(fd, reference()) for fd, reference in known if reference is not None]
         return [(fd, transport) for fd, transport in found if transport is not None]
 
     def pop(self, fd: int, default: Any = None) -> Any:
