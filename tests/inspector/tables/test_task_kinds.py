@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
+import os
 import socket
+import subprocess
 import sys
+import textwrap
+import weakref
 from asyncio import tasks
 from collections.abc import Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -317,6 +322,67 @@ def test_task_that_is_lost_is_dropped(recorded: Recorded, loop: Any) -> None:
     fields = recorded.fields()
     assert fields["tasks_made"] == 201
     assert fields["tasks_done"] >= 101
+
+
+async def never() -> None:
+    pass
+
+
+def test_task_that_never_ran_ends_with_its_loop(recorded: Recorded, loop: Any) -> None:
+    loop.set_exception_handler(lambda loop, context: None)
+    recorded.watch(loop)
+    coro = never()
+    reference = weakref.ref(loop.create_task(coro))
+    loop.close()
+    assert reference() is None
+    coro.close()
+
+
+def test_forgotten_loop_is_collected_with_a_task_that_never_ran(
+    recorded: Recorded, clock: ObedientClock
+) -> None:
+    loop: Any = whorl.EventLoop(kernel=clock)
+    loop.set_exception_handler(lambda loop, context: None)
+    recorded.watch(loop)
+    coro = never()
+    loop.create_task(coro)
+    reference = weakref.ref(loop)
+    del loop
+    with pytest.warns(ResourceWarning, match="unclosed event loop"):
+        gc.collect()
+    assert reference() is None
+    coro.close()
+
+
+def test_task_is_named_as_its_coroutine(recorded: Recorded, loop: Any) -> None:
+    recorder = recorded.watch(loop)
+    coro = never()
+    coro.__qualname__ = "renamed"
+    loop.run_until_complete(coro)
+    assert rows(recorder)["renamed"].tasks == 1
+
+
+def test_audit_hook_hears_of_no_look_at_a_coroutine(tmp_path: Path) -> None:
+    program = """
+        import asyncio, sys
+        import whorl
+        heard = []
+        sys.addaudithook(lambda event, args: heard.append(args[1]) if event == "object.__getattr__" else None)
+        async def nothing(): pass
+        async def main():
+            await asyncio.gather(nothing(), nothing())
+            print(heard.count("cr_code"))
+        inspected = whorl.inspector.start()
+        whorl.run(main())
+        inspected.stop()
+    """
+    answer = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "WHORL_INSPECT_DIR": str(tmp_path / "inspected")},
+    )
+    assert (answer.stderr, answer.stdout) == ("", "0\n")
 
 
 def test_subclass_of_a_task_runs_none_of_its_code(recorded: Recorded, clock: ObedientClock) -> None:

@@ -120,12 +120,12 @@ class LoopRecorder(LoopTasks):
             end_fields(self)
             move_back(self._figures)
             self._recorder._open[self._slot] = None
-            self._current = no_record()
+            self._current = self._newest_record = no_record()
             self._table, former = TaskTable(), self._table
             forget_names(self)
             self._kept, kept = {}, self._kept
             del former, kept  # This may run any code.
-            self._current_task = None
+            self._current_task = self._newest = None
 
     def __del__(self) -> None:
         if getattr(self, "number", 0):

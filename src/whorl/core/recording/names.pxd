@@ -8,6 +8,7 @@ from whorl.core.recording.slot cimport LoopSlot
 from whorl.core.recording.steps cimport ask
 
 cdef extern from "whorl/core/recording/tasks.h":
+    uintptr_t address_of "whorl_address_of"(object thing) noexcept
     uintptr_t type_key "whorl_type_key"(object thing) noexcept
     uintptr_t key_of "whorl_key_of"(object called) noexcept
     uintptr_t function_key "whorl_function_key"(PyObject *called) noexcept
@@ -18,7 +19,7 @@ cdef enum:
 cdef Py_ssize_t NAMES_KEPT
 cdef object _PARTIAL
 cdef object _COROUTINE
-cdef object _COROUTINE_CODE
+cdef object _COROUTINE_NAME
 cdef object _GENERATOR
 cdef object _METHOD
 cdef object _FUNCTION
@@ -46,6 +47,7 @@ cdef class CallbackNames(LoopSlot):
     cdef int64_t _look_up_name(self, object called) except -1
     @cython.locals(name=int64_t)
     cdef int64_t _new_name(self, uintptr_t key, object kept, object named) except -1
+    @cython.locals(key=uintptr_t)
     cdef int64_t _coroutine_name(self, object coro) except -1
 
 

@@ -19,7 +19,7 @@ except ImportError:
 NAMES_KEPT = 4096
 _PARTIAL = functools.partial
 _COROUTINE = types.CoroutineType
-_COROUTINE_CODE = vars(_COROUTINE)["cr_code"]
+_COROUTINE_NAME = vars(_COROUTINE)["__qualname__"]
 _GENERATOR = types.GeneratorType
 _METHOD = types.MethodType
 _FUNCTION = types.FunctionType
@@ -35,6 +35,10 @@ if not cython.compiled:
     def key_of(called: Any) -> int:
         """Return what tells the callbacks of a function apart from others; uncompiled, all are looked at."""
         return 0
+
+    def address_of(thing: Any) -> int:
+        """Return the address of an object, as its key."""
+        return id(thing)
 
     def type_key(thing: Any) -> int:
         """Return what tells the type of an object apart from others; uncompiled, all are looked at."""
@@ -108,7 +112,10 @@ class CallbackNames(LoopSlot):
         return known_name(self, key) or self._new_name(key, kept, called if kept is None else kept)
 
     def _new_name(self, key: int, kept: Any, named: Any) -> int:
-        text = named.co_qualname if type(named) is types.CodeType else named.__qualname__
+        if type(named) is types.CodeType:
+            text = named.co_qualname
+        else:
+            text = named if isinstance(named, str) else named.__qualname__
         name = self._recorder.name_id(text if type(text) is str else "?")
         if len(self._kept) >= NAMES_KEPT:
             forget_names(self)
@@ -119,13 +126,14 @@ class CallbackNames(LoopSlot):
         return name
 
     def _coroutine_name(self, coro: Any) -> int:
-        code: Any = None
+        named: Any = None
         if type(coro) is _COROUTINE:
-            code = ask(_COROUTINE_CODE, coro)
+            named = ask(_COROUTINE_NAME, coro)  # Python audits each look at its code.
         elif type(coro) is _GENERATOR:
-            code = coro.gi_code
-        if code is not None:
-            return known_name(self, id(code)) or self._new_name(id(code), code, code)
+            named = coro.gi_code
+        if named is not None:
+            key = address_of(named)
+            return known_name(self, key) or self._new_name(key, named, named)
         kind: Any = type(coro)
         text = kind.__qualname__
         if str(kind.__module__).startswith("_cython_"):  # a coroutine of a compiled module

@@ -19,7 +19,7 @@ cdef int FAILED
 
 cdef struct TaskRecord:
     PyObject *address
-    PyObject *reference
+    PyObject *reference  # NULL: the task is held, so it is alive
     TaskRecord *next
     int64_t kind
     int64_t number
@@ -82,7 +82,8 @@ cdef inline int begin_table(TaskTable table) except -1:
 
 cdef inline int free_record(TaskTable table, Record record) except -1:
     # Some are kept for other tasks.
-    drop_reference(record.reference)
+    if record.reference != NULL:
+        drop_reference(record.reference)
     if table._freelist_size >= RECORD_FREELIST_SIZE:
         PyMem_RawFree(record)
         return 0
@@ -129,10 +130,20 @@ cdef inline Py_ssize_t place_of(TaskTable table, PyObject *address) noexcept:
     return <Py_ssize_t>((<uint64_t>address >> 4) ^ (<uint64_t>address >> 14)) & table._mask
 
 
+cdef inline bint is_alive(Record record) noexcept:
+    return record.reference == NULL or referent(record.reference) == record.address
+
+
+cdef inline int refer_weakly(Record record) except -1:
+    if record.reference == NULL:
+        record.reference = new_reference(record.address, NULL)
+    return 0
+
+
 cdef inline Record find(TaskTable table, object task) noexcept:
     cdef Record record = table._records[place_of(table, <PyObject *>task)]
     while record != NULL:
-        if record.address == <PyObject *>task and referent(record.reference) == record.address:
+        if record.address == <PyObject *>task and is_alive(record):
             return record
         record = record.next
     return NULL
@@ -169,13 +180,11 @@ cdef inline int spread(TaskTable table) except -1:
 
 cdef inline Record add(TaskTable table, object task) except NULL:
     cdef Py_ssize_t place
-    cdef PyObject *reference = new_reference(<PyObject *>task, NULL)
     cdef Record record = empty_record(table)
     if record == NULL:
-        drop_reference(reference)
         raise MemoryError
     record.address = <PyObject *>task
-    record.reference = reference
+    record.reference = NULL
     record.queued_ns = -1
     if table._count > table._mask:
         spread(table)
@@ -198,7 +207,7 @@ cdef inline Record take_dead(TaskTable table) noexcept:
         link = &table._records[place]
         while link[0] != NULL:
             record = link[0]
-            if referent(record.reference) == record.address:
+            if is_alive(record):
                 link = &record.next
             else:
                 link[0] = record.next

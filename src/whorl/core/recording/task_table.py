@@ -1,7 +1,8 @@
 """The figures of the tasks of a watched loop, in a table by the tasks' addresses.
 
 A task is known by a weak reference without a callback, which is looked at when the task is looked up. So an
-address that is used again is noticed. Tasks that died unseen are swept when the table has doubled.
+address that is used again is noticed. Tasks that died unseen are swept when the table has doubled. Most tasks
+end so soon that they need no weak reference: the caller of `add` holds a task until `refer_weakly`.
 """
 
 from __future__ import annotations
@@ -59,8 +60,11 @@ if not cython.compiled:
         record = table._records.get(id(task))
         return record if record is not None and record.reference() is task else None
 
+    def refer_weakly(record: Any) -> None:
+        """Know a task by a weak reference from now on; uncompiled, each is."""
+
     def add(table: TaskTable, task: Any) -> Any:
-        """Add a task that is not in the table; return its record."""
+        """Add a task that is not in the table, and that the caller holds; return its record."""
         record = PlainRecord(task)
         former = table._records.pop(id(task), None)
         if former is not None:  # that of a dead task

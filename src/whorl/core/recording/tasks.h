@@ -95,6 +95,11 @@ static inline uintptr_t whorl_function_key(PyObject *called) {
     return Py_TYPE(called) == &PyFunction_Type ? (uintptr_t)PyFunction_GET_CODE(called) : 0;
 }
 
+/* The address of an object, as its key. Python would make an object of it. */
+static inline uintptr_t whorl_address_of(PyObject *thing) {
+    return (uintptr_t)thing;
+}
+
 /* The type of an object as a number. Python would make an object of it. */
 static inline uintptr_t whorl_type_key(PyObject *thing) {
     return (uintptr_t)Py_TYPE(thing);

@@ -7,7 +7,7 @@ from whorl.core.recording.recorder cimport units
 from whorl.core.recording.slot cimport tell_call, time_of
 from whorl.core.recording.steps cimport TaskKind, ask, kind_at, may_step, place_of, stepped_by
 from whorl.core.recording.task_table cimport (
-    EndedRow, Record, TaskTable, add, find, free_record, is_full, is_record, no_record, take, take_dead
+    EndedRow, Record, TaskTable, add, find, free_record, is_full, is_record, no_record, refer_weakly, take, take_dead
 )
 from whorl.core.threads cimport HAS_GIL
 
@@ -29,7 +29,6 @@ cdef int WATCHED_LATE
 cdef Py_ssize_t MOST_ENDED
 cdef int64_t UNTOLD_NS
 cdef object _COROUTINE
-cdef object _RUNNING
 cdef object _SUSPENDED
 cdef str _PENDING
 cdef str _FINISHED
@@ -42,6 +41,9 @@ cdef class LoopTasks(CallbackNames):
     cdef dict _types
     cdef object _last_type
     cdef int _last_place
+    cdef TaskKind _last_kind
+    cdef object _newest
+    cdef Record _newest_record
     cdef int64_t _last_ns
     cdef Record _current
     cdef object _current_task
@@ -57,10 +59,13 @@ cdef class LoopTasks(CallbackNames):
     cdef object _task_of(self, Runnable entry)
     @cython.locals(place=object)
     cdef int _kind_place(self, object kind) except -2
+    @cython.locals(kind=TaskKind)
+    cdef TaskKind _kind_of(self, Record record)
     @cython.locals(record=Record)
     cdef Record _meet(self, object task, int64_t now, bint is_seen_late) except? NULL
     @cython.locals(place=int, kind=TaskKind, coroutine=int64_t, record=Record)
     cdef Record _new_record(self, object task, int64_t now, bint is_seen_late) except? NULL
+    cdef int _release_newest(self) except -1
     @cython.locals(kind=TaskKind, number=int64_t, name=int64_t, flags=int)
     cdef int _tell_made(self, Record record, object task) except -1
     @cython.locals(record=Record, following=Record)

@@ -33,6 +33,7 @@ if not cython.compiled:
         is_full,
         is_record,
         no_record,
+        refer_weakly,
         take,
         take_dead,
     )
@@ -68,7 +69,6 @@ UNTOLD_NS = 1_000_000
 #: Ended tasks are told apart by so many names; tasks of further names are one row.
 MOST_ENDED = 256
 _COROUTINE = types.CoroutineType
-_RUNNING = vars(_COROUTINE)["cr_running"]
 _SUSPENDED = vars(_COROUTINE)["cr_suspended"]
 _PENDING = "PENDING"
 _FINISHED = "FINISHED"
@@ -82,10 +82,13 @@ class LoopTasks(CallbackNames):
         "_current_task",
         "_ended",
         "_last_ended",
+        "_last_kind",
         "_last_ns",
         "_last_place",
         "_last_row",
         "_last_type",
+        "_newest",
+        "_newest_record",
         "_plain_type",
         "_queued_ns",
         "_step_ns",
@@ -106,8 +109,13 @@ class LoopTasks(CallbackNames):
         self._types: dict[type, int] = {}  # the places of the kinds of tasks; -1 for other entries
         self._plain_type = 0  # one of these others
         self._thread = 0  # the thread that the slot has: the last one that ran the loop
-        self._last_type: Any = None  # the class that was looked up last, and its place
+        self._last_type: Any = None  # the class that was looked up last, its place and its kind
         self._last_place = -1
+        self._last_kind: Any = None
+        # The task that was met last, and its record. It is held here until it ends or waits for something, or
+        # another one is met. So the many tasks that end in their first step need no weak reference.
+        self._newest: Any = None
+        self._newest_record: Any = no_record()
         self._last_ns: int = self._kernel.now()  # when the callback that runs began; else the last one's end
         self._current: Any = no_record()  # the record of the task whose step runs
         self._current_task: Any = None
@@ -169,7 +177,12 @@ class LoopTasks(CallbackNames):
             if place is None:
                 place = self._types[kind] = place_of(kind)
             self._last_type, self._last_place = kind, int(place)
+            self._last_kind = kind_at(self._last_place) if self._last_place >= 0 else None
         return self._last_place
+
+    def _kind_of(self, record: Any) -> TaskKind:
+        kind: TaskKind = self._last_kind if record.kind == self._last_place else kind_at(record.kind)
+        return kind
 
     def _meet(self, task: Any, now: int, is_seen_late: bool) -> Any:
         """Return a record for a task that was not seen yet; `no_record()` for one of an unknown class."""
@@ -186,12 +199,15 @@ class LoopTasks(CallbackNames):
             return no_record()
         if is_full(self._table):
             self._drop_dead(now)
-        kind: TaskKind = kind_at(place)
+        kind: TaskKind = self._last_kind
         coro = ask(kind.coro_of, task)
         coroutine = self._coroutine_name(coro)
-        if type(coro) is _COROUTINE and (ask(_SUSPENDED, coro) or ask(_RUNNING, coro)):
+        if not is_seen_late and type(coro) is _COROUTINE and ask(_SUSPENDED, coro):
             is_seen_late = True
+        while self._newest is not None:  # Its end may run code that lets another one be met.
+            self._release_newest()
         record = add(self._table, task)
+        self._newest, self._newest_record = task, record
         self._tasks_met += 1
         record.number = self._tasks_met
         record.kind = place
@@ -201,6 +217,13 @@ class LoopTasks(CallbackNames):
         self._fields[TASKS_MADE] += 1
         return record
 
+    def _release_newest(self) -> None:
+        """Hold the newest task no more, but know it by a weak reference."""
+        if self._newest is not None:
+            refer_weakly(self._newest_record)
+            self._newest_record = no_record()
+            self._newest = None
+
     def _tell_made(self, record: Any, task: Any) -> None:
         """Write the event that a task was made, not before its first step: its maker may name it until then.
 
@@ -209,7 +232,7 @@ class LoopTasks(CallbackNames):
         """
         record.is_told = True
         try:
-            kind: TaskKind = kind_at(record.kind)
+            kind: TaskKind = self._kind_of(record)
             text = kind.name_of(task)
             number = number_in(text)
             name = self._recorder.name_id(text) if number < 0 else 0
@@ -322,7 +345,7 @@ class LoopTasks(CallbackNames):
 
         A task whose only step was short has no events.
         """
-        kind: TaskKind = kind_at(record.kind)
+        kind: TaskKind = self._kind_of(record)
         state = ask(kind.state_of, task)
         flags = 0
         if state is _FINISHED:
@@ -330,6 +353,8 @@ class LoopTasks(CallbackNames):
         elif state == _PENDING:
             if not record.is_told:
                 self._tell_made(record, task)
+            if task is self._newest:
+                self._release_newest()
             return
         elif state == "CANCELLED":
             flags = CANCELLED
@@ -338,6 +363,9 @@ class LoopTasks(CallbackNames):
         self._count_ended(record, now, flags)
         if record.is_told:
             self._put(now, 0, TASK_DONE, flags, record.name, record.number)
+        if task is self._newest:
+            self._newest_record = no_record()
+            self._newest = None
         take(self._table, record)
         free_record(self._table, record)
 
