@@ -80,12 +80,15 @@ if not cython.compiled:
         copy_figures(figures)
 
     def copy_figures(figures: Figures) -> None:
-        """Write the figures into the memory that they were moved to."""
+        """Write the figures into the memory that they were moved to; another thread may move them back."""
+        home = figures._home
+        if home is None:
+            return
         numbers = list(vars(figures.counters).values())
         for buckets in figures.histograms:
             numbers += [buckets.total, buckets.most, *buckets.counts]
         for index, number in enumerate(numbers):
-            figures._home[index] = number
+            home[index] = number
 
     def move_back(figures: Figures) -> None:
         """Let the figures lie in memory of their own again."""

@@ -168,10 +168,10 @@ class Recorded:
             loop._set_recorder(opened)
 
     def _close_ended(self) -> None:
-        """Close what records loops that are closed. Without the GIL, the closing thread does so."""
+        """Close what records loops that are gone. Those that are closed have ended it by themselves."""
         for number, attached in list(self._attached.items()):
             loop = attached.reference()
-            if loop is None or (loop.is_closed() and own_thread.has_gil()):
+            if loop is None:
                 self._forget(number, attached.recorder)
             elif loop.is_closed():
                 del self._attached[number]

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+import whorl
 from tests.core.loop_fakes import SECOND, ObedientClock
-from whorl.core import Loop, Probe
+from whorl.core import Loop, Probe, figures
 from whorl.core.recording import layout
 from whorl.core.recording.loop_recorder import LoopRecorder, open_loop
 from whorl.core.recording.recorder import Recorder
@@ -207,6 +208,23 @@ def test_figures_stay_right_when_they_move(recorded: Recorded, loop: Loop, clock
     assert loop.metrics().callbacks == 145
     assert loop.histograms().batch.count == between.batch.count + 70
     assert recorded.read().loops()[0].histograms == recorded_then.histograms
+
+
+@pytest.mark.skipif(whorl.compiled, reason="compiled, the figures lie in the memory")
+def test_figures_may_move_back_while_they_are_copied(recorded: Recorded, loop: Loop) -> None:
+    class Place(list[int]):
+        """Memory of which another thread takes the figures at the first write."""
+
+        def __setitem__(self, index: Any, number: Any) -> None:
+            figures.move_back(loop._figures)  # type: ignore[attr-defined]
+            super().__setitem__(index, number)
+
+    recorded.watch(loop)
+    place = Place([-1] * layout.LOOP_SIZE)
+    loop._figures._home = place  # type: ignore[attr-defined]
+    figures.copy_figures(loop._figures)  # type: ignore[attr-defined]
+    assert place[0] >= 0
+    figures.copy_figures(loop._figures)  # type: ignore[attr-defined]
 
 
 def test_abandoned_memory_is_not_written(recorded: Recorded, loop: Loop, clock: ObedientClock) -> None:
