@@ -112,4 +112,8 @@ def close_all(loop: Loop) -> None:
     for handle in loop.walk():
         handle.close()
     loop.run(RunMode.NOWAIT)
-    loop.close()
+    try:
+        loop.close()
+    except OSError:  # A thread of the pool is still at work.
+        loop.run(RunMode.ONCE)
+        loop.close()
