@@ -354,6 +354,29 @@ def test_forgotten_loop_is_collected_with_a_task_that_never_ran(
     coro.close()
 
 
+def test_recording_that_the_end_of_a_task_ends_holds_no_task(
+    recorded: Recorded, clock: ObedientClock
+) -> None:
+    class Ends(asyncio.Task):  # type: ignore[type-arg]
+        def __del__(self) -> None:
+            recorder.close()
+
+    loop: Any = whorl.EventLoop(kernel=clock)
+    recorder = recorded.watch(loop)
+    first = Ends(never(), loop=loop)
+    loop._set_recorder(None)  # So the recorder does not see its end, and holds it.
+    loop.run_until_complete(first)
+    loop._set_recorder(recorder)
+    del first
+    second = loop.create_task(never())
+    assert recorded.fields()["state"] == 2
+    loop.run_until_complete(second)
+    reference = weakref.ref(second)
+    del second
+    assert reference() is None
+    loop.close()
+
+
 def test_task_is_named_as_its_coroutine(recorded: Recorded, loop: Any) -> None:
     recorder = recorded.watch(loop)
     coro = never()

@@ -197,15 +197,17 @@ class LoopTasks(CallbackNames):
         place = self._kind_place(type(task))
         if place < 0:
             return no_record()
+        kind: TaskKind = self._last_kind  # What follows may run code that lets others be looked up.
         if is_full(self._table):
             self._drop_dead(now)
-        kind: TaskKind = self._last_kind
         coro = ask(kind.coro_of, task)
         coroutine = self._coroutine_name(coro)
         if not is_seen_late and type(coro) is _COROUTINE and ask(_SUSPENDED, coro):
             is_seen_late = True
         while self._newest is not None:  # Its end may run code that lets another one be met.
             self._release_newest()
+        if not self._is_open:  # It may end the recording, too.
+            return no_record()
         record = add(self._table, task)
         self._newest, self._newest_record = task, record
         self._tasks_met += 1
