@@ -95,6 +95,22 @@ def test_options_are_those_of_a_run() -> None:
         whorl.run_loops(main, 2, loop_factory=asyncio.new_event_loop, tasks="compiled")
 
 
+@pytest.mark.parametrize("has_gil", [False, True])
+def test_tasks_are_whorls_own_where_those_of_cpython_share_a_dictionary(
+    monkeypatch: pytest.MonkeyPatch, expected_build: str, has_gil: bool
+) -> None:
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: has_gil, raising=False)
+
+    async def main(index: int) -> str:
+        return type(asyncio.current_task()).__module__
+
+    share = expected_build == "compiled" and sys.version_info < (3, 14) and not has_gil
+    assert whorl.run_loops(main, 2) == ["whorl.aio.futures.task" if share else "_asyncio"] * 2
+    assert whorl.run_loops(main, 1) == ["_asyncio"]
+    assert whorl.run_loops(main, 2, tasks="cpython") == ["_asyncio"] * 2
+    assert whorl.run_loops(main, 2, loop_factory=whorl.new_event_loop) == ["_asyncio"] * 2
+
+
 def test_a_loop_factory_makes_each_loop() -> None:
     made: list[asyncio.AbstractEventLoop] = []
 
