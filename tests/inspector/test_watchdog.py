@@ -610,6 +610,30 @@ async def name_of_the_running_task() -> str | None:
     return stacks.task_of(asyncio.get_running_loop())[0]
 
 
+def test_the_file_of_stacks_that_is_closed_while_it_is_read_is_not_taken_for_another(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = stacks.StackFile(signal.SIGRTMAX - 5)
+    file.open()
+    assert file.fd >= 0
+    data = tmp_path / "data"
+    data.write_bytes(b"kept")
+    opened = []
+    pread = os.pread
+
+    def close_and_read(fd: int, size: int, offset: int) -> bytes:
+        file.close()
+        opened.append(os.open(data, os.O_RDWR))  # which gets the number of a descriptor that was closed
+        return pread(fd, size, offset)
+
+    monkeypatch.setattr(os, "pread", close_and_read)
+    assert file.take() == []
+    monkeypatch.undo()
+    os.close(opened[0])
+    assert data.read_bytes() == b"kept"
+    assert (file.fd, file.signal, file.take()) == (-1, 0, [])
+
+
 @pytest.mark.parametrize(
     ("has_lock", "name"),
     [(True, "the task (name_of_the_running_task)"), (False, "name_of_the_running_task")],

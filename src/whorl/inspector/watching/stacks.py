@@ -124,22 +124,40 @@ def parse_dumps(text: str, source_at: Callable[[str, int], str] = source_of) -> 
             frames = []
 
 
+class _Descriptor:
+    """A descriptor that is closed with the last reference: until then, a thread may be using it."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
+#: The files to which a handler may still write. They stay open.
+_written: list[_Descriptor] = []
+
+
 class StackFile:
-    """A file in memory, to which the handler of a signal writes the stack of the thread that got it."""
+    """A file in memory, to which the handler of a signal writes the stack of the thread that got it.
+
+    A thread may read it while another one closes it: the program may want no more of the inspector.
+    """
 
     def __init__(self, signal: int) -> None:
         self._signal = signal
-        self._fd = -1
+        self._file: _Descriptor | None = None
 
     @property
     def signal(self) -> int:
         """The signal that may be sent, 0 for none."""
-        return self._signal if self._fd >= 0 else 0
+        return 0 if self._file is None else self._signal
 
     @property
     def fd(self) -> int:
         """The descriptor of the file; -1 while it is not open."""
-        return self._fd
+        file = self._file
+        return -1 if file is None else file.fd
 
     def open(self) -> None:
         """Let the signal's handler write to the file, if nobody uses that signal."""
@@ -154,38 +172,38 @@ class StackFile:
         except (OSError, RuntimeError, ValueError):
             os.close(fd)
         else:
-            self._fd = fd
+            self._file = _Descriptor(fd)
             looks.keep_errno(self._signal)
 
     def close(self) -> None:
         """Let the handler write no more."""
-        if self._fd >= 0:
-            fd, self._fd = self._fd, -1
-            is_over = looks.end_stacks(self._signal)
+        file, self._file = self._file, None
+        if file is not None:
+            if not looks.end_stacks(self._signal):
+                _written.append(file)
             faulthandler.unregister(self._signal)
-            if is_over:  # else a thread may still write to it
-                os.close(fd)
 
     def ask(self, thread: int) -> tuple[Frame, ...]:
         """Return the stack of a thread, which it writes itself; none if it does not do so soon."""
         self.take()  # an answer that came late
         deadline = time.monotonic() + ANSWER_TIME
-        if self._fd < 0 or not looks.ask(thread):
+        file = self._file
+        if file is None or not looks.ask(thread):
             return ()
         written, earlier = 0, -1
         while (written == 0 or written != earlier) and time.monotonic() < deadline:
             time.sleep(ANSWER_PAUSE)
-            earlier, written = written, os.fstat(self._fd).st_size
+            earlier, written = written, os.fstat(file.fd).st_size
         return next(iter(self.take()), ())
 
     def take(self) -> list[tuple[Frame, ...]]:
         """Take the stacks that the signal's handler wrote, the oldest first."""
-        fd = self._fd
-        if fd < 0:
+        file = self._file
+        if file is None:
             return []
-        text = os.pread(fd, 1 << 20, 0).decode("utf-8", "replace")
-        os.ftruncate(fd, 0)
-        os.lseek(fd, 0, os.SEEK_SET)
+        text = os.pread(file.fd, 1 << 20, 0).decode("utf-8", "replace")
+        os.ftruncate(file.fd, 0)
+        os.lseek(file.fd, 0, os.SEEK_SET)
         return list(parse_dumps(text))
 
 
