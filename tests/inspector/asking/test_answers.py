@@ -196,6 +196,39 @@ def test_stop_leaves_nothing(folder: Path) -> None:
     serving.stop()
 
 
+def test_stop_leaves_a_long_answer_to_the_thread_that_gives_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    class SlowSource(Source):
+        def loops(self) -> list[Any]:
+            begun.set()
+            assert may_end.wait(30)
+            return []
+
+    monkeypatch.setattr(answers, "REQUEST_TIME", 0.01)
+    serving, later = answers.Answers(SlowSource()), answers.Answers(Source())
+    serving.start()
+    thread = serving._thread
+    assert thread is not None
+    with connected(serving) as connection:
+        connection.sendall(b'{"id":1,"do":"tasks"}\n')
+        assert begun.wait(30)
+        serving.stop()
+        assert list(folder.iterdir()) == []
+        later.start()
+        may_end.set()
+        assert json.loads(connection.recv(1 << 16)) == {"id": 1, "ok": []}
+        assert connection.recv(1 << 16) == b""
+    thread.join(30)
+    assert serving.path is None
+    assert later.path is not None
+    assert os.path.exists(later.path)
+    later.stop()
+    assert list(folder.iterdir()) == []
+
+
 @pytest.mark.parametrize("kind", ["link", "file", "mode", "missing"])
 def test_a_directory_that_is_not_private_is_refused_with_one_warning(
     kind: str, folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch

@@ -56,7 +56,8 @@ class Answers:
     @property
     def path(self) -> str | None:
         """The path of the socket; None if there is none."""
-        return None if self._listener is None else os.path.join(self._directory, self._name)
+        name = self._name
+        return None if self._listener is None or not name else os.path.join(self._directory, name)
 
     def start(self) -> None:
         """Begin to answer. If the directory is refused, log one warning and answer nobody."""
@@ -101,14 +102,21 @@ class Answers:
             os.close(place)
 
     def stop(self) -> None:
-        """Answer no more; no thread, descriptor or file is left."""
+        """Answer no more; no thread, descriptor or file is left.
+
+        A thread that is in a long answer gives it, and ends after that.
+        """
         thread, self._thread = self._thread, None
         self._is_stopping = True
-        if self._listener is not None and thread is not None:
+        listener = self._listener
+        if listener is not None and thread is not None:
             with contextlib.suppress(OSError):
-                self._listener.shutdown(socket.SHUT_RDWR)  # which wakes the thread
+                listener.shutdown(socket.SHUT_RDWR)  # which wakes the thread
             if thread is not threading.current_thread():
                 thread.join(REQUEST_TIME)
+                if thread.is_alive():  # It may use its descriptors, so it closes them itself.
+                    self._remove_file()
+                    return
         self._close_all()
 
     def fork_ended(self) -> None:
@@ -123,9 +131,14 @@ class Answers:
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.close()
-            if self._pid == os.getpid():
-                with contextlib.suppress(OSError):
-                    os.unlink(os.path.join(self._directory, self._name))
+            self._remove_file()
+
+    def _remove_file(self) -> None:
+        """Remove the file, once: another inspector of the process may have one of the same name by then."""
+        name, self._name = self._name, ""
+        if name and self._pid == os.getpid():  # else it is the parent's
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(self._directory, name))
 
     # In the thread.
 
@@ -139,6 +152,8 @@ class Answers:
         except Exception:
             if not self._is_stopping:
                 logging.getLogger("whorl.inspector").exception("The inspector answers no more")
+        finally:
+            self._close_all()
 
     def _serve_once(self) -> None:
         listener = self._listener
