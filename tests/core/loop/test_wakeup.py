@@ -432,10 +432,22 @@ def test_a_handler_that_raises_ends_the_run(make_loop: MakeLoop, handled: Callab
     def interrupt(number: int, frame: object) -> None:
         raise Interrupted
 
+    def kill() -> None:
+        runs.acquire()
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    def await_signal() -> None:
+        runs.release()
+        assert not ends.acquire(timeout=60)  # The handler's error ends this.
+
     loop = make_loop()
     handled(interrupt)
-    thread = threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGUSR1))
-    loop.call_soon(thread.start)
+    runs, ends = threading.Lock(), threading.Lock()
+    runs.acquire()
+    ends.acquire()
+    thread = threading.Thread(target=kill)
+    thread.start()
+    loop.call_soon(await_signal)
     with pytest.raises(Interrupted):
         run_forever(loop)
     thread.join()
