@@ -16,6 +16,7 @@ import pytest
 
 import whorl
 from tests.core.loop_fakes import in_child, refuse_system_call
+from tests.inspector.conftest import needs_stacks
 from whorl import report, uring
 
 pytest.importorskip("click", reason="the command line needs Click")
@@ -89,6 +90,7 @@ asyncio.run(main())
 """
 
 
+@needs_stacks
 @pytest.mark.parametrize(
     "options", [["--inspect"], ["--inspect-threshold", "50ms"], ["--inspect", "--inspect-threshold", "0.05"]]
 )

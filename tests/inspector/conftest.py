@@ -10,7 +10,13 @@ from typing import Any
 
 import pytest
 
+import whorl
 from whorl.inspector import Inspector, Stall, inspector
+from whorl.inspector.watching.own_thread import has_gil
+
+needs_stacks = pytest.mark.skipif(
+    not (whorl.compiled or has_gil()), reason="uncompiled and without the GIL, a stall has no stack"
+)
 
 
 @pytest.fixture(autouse=True, scope="session")

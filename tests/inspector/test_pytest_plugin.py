@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.inspector.conftest import needs_stacks
+
 TESTS = """
 import asyncio, time
 import pytest, whorl
@@ -48,6 +50,7 @@ def run(folder: Path, *options: str, more: str = "", ini: str = "") -> tuple[int
     return answer.returncode, answer.stdout
 
 
+@needs_stacks
 @pytest.mark.parametrize(
     ("options", "ini"), [(["--whorl-max-stall=100ms"], ""), ([], "whorl_max_stall = 0.1")]
 )

@@ -21,7 +21,7 @@ import pytest
 
 import whorl
 from tests.core.loop_fakes import in_child
-from tests.inspector.conftest import StallsSeen
+from tests.inspector.conftest import StallsSeen, needs_stacks
 from whorl import sim
 from whorl.core.recording import layout
 from whorl.inspector import Inspector, Recording, read
@@ -146,6 +146,7 @@ def test_recording_is_left_out_if_it_is_not_wanted(inspect: Inspect, folder: Pat
         inspected.dump(tmp_path / "copy")
 
 
+@needs_stacks
 def test_stall_is_in_the_file_while_it_lasts_and_afterwards(inspect: Inspect, folder: Path) -> None:
     inspected = inspect(threshold=0.05, ring=RING, socket=False)
     seen: list[Recording] = []

@@ -25,7 +25,7 @@ import pytest
 
 import whorl
 from tests.core.loop_fakes import in_child
-from tests.inspector.conftest import StallsSeen
+from tests.inspector.conftest import StallsSeen, needs_stacks
 from whorl import sim
 from whorl.core import Probe
 from whorl.inspector import Inspector, Stall
@@ -66,6 +66,7 @@ def busy_for(seconds: float) -> None:
         pass
 
 
+@needs_stacks
 def test_a_stall_shows_the_stack_the_task_and_the_system_call(inspect: Inspect) -> None:
     [stall] = stalls_of(inspect(threshold=THRESHOLD), lambda: time.sleep(0.25))
     assert stall.ended
@@ -81,6 +82,7 @@ def test_a_stall_shows_the_stack_the_task_and_the_system_call(inspect: Inspect) 
     assert "clock_nanosleep" in stall.text()
 
 
+@needs_stacks
 def test_a_stall_is_reported_while_it_lasts(inspect: Inspect) -> None:
     seen = StallsSeen(inspect(threshold=THRESHOLD))
     reader, writer = os.pipe()
@@ -105,6 +107,7 @@ def test_a_stall_is_reported_while_it_lasts(inspect: Inspect) -> None:
     assert ended.length_ns > stall.length_ns
 
 
+@needs_stacks
 def test_a_blocking_open_names_the_path(inspect: Inspect, tmp_path: Path) -> None:
     seen = StallsSeen(inspect(threshold=THRESHOLD))
     fifo = tmp_path / "a fifo"
@@ -117,6 +120,7 @@ def test_a_blocking_open_names_the_path(inspect: Inspect, tmp_path: Path) -> Non
     assert (stall.syscall, stall.file) == ("openat", str(fifo))
 
 
+@needs_stacks
 def test_a_long_stall_has_several_stacks(inspect: Inspect) -> None:
     [stall] = stalls_of(inspect(threshold=0.02), lambda: time.sleep(0.4))
     ages = [stack.after_ns for stack in stall.stacks]
@@ -124,6 +128,7 @@ def test_a_long_stall_has_several_stacks(inspect: Inspect) -> None:
     assert all(later > earlier for earlier, later in pairwise(ages))
 
 
+@needs_stacks
 def test_running_code_is_told_from_sleep(inspect: Inspect) -> None:
     [stall] = stalls_of(inspect(threshold=THRESHOLD), lambda: busy_for(0.2))
     assert stall.reason == "running"
@@ -231,6 +236,7 @@ def test_many_short_callbacks_are_no_stall(inspect: Inspect) -> None:
     assert inspected.stalls() == []
 
 
+@needs_stacks
 def test_a_loop_that_a_host_drives_is_watched_in_its_steps_only(inspect: Inspect) -> None:
     inspected = inspect(threshold=THRESHOLD)
     assert inspected.watchdog is not None
@@ -274,6 +280,7 @@ def test_time_without_a_processor_is_no_stall(inspect: Inspect) -> None:
     assert inspected.stalls() == []
 
 
+@needs_stacks
 def test_a_stall_is_logged_once(inspect: Inspect, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "whorl.inspector")
     stalls_of(inspect(threshold=0.02), lambda: time.sleep(0.3))
@@ -282,6 +289,7 @@ def test_a_stall_is_logged_once(inspect: Inspect, caplog: pytest.LogCaptureFixtu
     assert "time.sleep(0.3)" in record.getMessage()
 
 
+@needs_stacks
 def test_more_stalls_of_one_second_are_only_counted(
     inspect: Inspect, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -299,6 +307,7 @@ def test_more_stalls_of_one_second_are_only_counted(
     assert "2 more" in caplog.text
 
 
+@needs_stacks
 def test_a_name_of_the_program_is_escaped(inspect: Inspect) -> None:
     async def main() -> None:
         await asyncio.create_task(run_step(lambda: time.sleep(0.3)), name="\x1b]0;x\x07<script>" + "y" * 999)
@@ -397,6 +406,7 @@ def test_a_subscriber_that_stops_or_closes_the_loop_loses_no_callback(inspect: I
     loop.close()
 
 
+@needs_stacks
 def test_an_observer_that_blocks_the_loop_is_a_stall(inspect: Inspect) -> None:
     inspected = inspect(threshold=0.02)
     loop, ran = whorl.new_event_loop(), []
