@@ -309,7 +309,7 @@ def test_more_stalls_of_one_second_are_only_counted(
 
 
 @needs_stacks
-@pytest.mark.skipif(not HAS_NAMES, reason="without the GIL, tasks have no name to show")
+@pytest.mark.skipif(not HAS_NAMES, reason="without the GIL, 3.13 has no lock for names of tasks")
 def test_a_name_of_the_program_is_escaped(inspect: Inspect) -> None:
     async def main() -> None:
         await asyncio.create_task(run_step(lambda: time.sleep(0.3)), name="\x1b]0;x\x07<script>" + "y" * 999)
