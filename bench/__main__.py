@@ -34,13 +34,14 @@ def main() -> int:
         return _measure_worlds(options.seconds)
     if options.clusters:
         return _measure_clusters(options)
+    if options.threads:
+        return _measure_threads(options)
     chosen = _choose_cases(options)
     if options.list:
         _print_list(chosen)
         return 0
     if not chosen:
-        print(f"no case matches {', '.join(options.cases)}", file=sys.stderr)
-        return 2
+        return _no_case(options)
     try:
         c_programs.compile_all()
         if options.machine:
@@ -50,8 +51,6 @@ def main() -> int:
     except c_programs.CompileError as error:
         print(error, file=sys.stderr)
         return 2
-    if options.threads:
-        return _measure_threads(options)
     choices = _choose_loops(options.loops or (loops.FOR_PROGRAMS if options.programs else loops.NAMES))
     if not choices:
         return 2
@@ -67,6 +66,11 @@ def main() -> int:
         plot.draw(options.plot, results, [loop.name for loop in choices])
         print(f"drawn in {options.plot}")
     return 1 if any(result.has_errors for result in results) else 0
+
+
+def _no_case(options: argparse.Namespace) -> int:
+    print(f"no case matches {', '.join(options.cases)}", file=sys.stderr)
+    return 2
 
 
 def _choose_cases(options: argparse.Namespace) -> list[Case]:
@@ -169,8 +173,10 @@ def _measure_worlds(seconds: float) -> int:
 def _measure_threads(options: argparse.Namespace) -> int:
     import threads
 
-    choices = _choose_loops(options.loops or threads.LOOPS)
     wanted = [name for name in threads.CASES if not options.cases or name in options.cases]
+    if not wanted:
+        return _no_case(options)
+    choices = _choose_loops(options.loops or threads.LOOPS)
     is_on = getattr(sys, "_is_gil_enabled", lambda: True)()
     print(f"\n{sys.version.split()[0]}; the GIL is {'on' if is_on else 'off'} without a loop")
     print(f"{'case':12} {'loop':12} {'one a second':>12} {'a core each':>12}    gain")

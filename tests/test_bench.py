@@ -235,3 +235,24 @@ def test_table_without_rows_is_a_sentence() -> None:
     table = {"about": "No run is published yet.", "command": "make bench", "loops": [], "rows": []}
     text = page.refreshed("<!-- bench: programs -->\n\n<!-- end -->", {"programs": table})
     assert "No run is published yet.\n\nMeasure it with `make bench`.\n<!-- end -->" in text
+
+
+def test_threads_have_cases_of_their_own(
+    bench: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import threads
+
+    measured: list[str] = []
+
+    def table(choices: object, wanted: list[str], *rest: object) -> list[str]:
+        measured.extend(wanted)
+        return []
+
+    monkeypatch.setattr(threads, "table", table)
+    monkeypatch.setattr(bench, "_choose_loops", lambda names: list(names))
+    monkeypatch.setattr("sys.argv", ["bench", "--threads", "--cases", "posts,tasks"])
+    assert bench.main() == 0
+    assert measured == ["tasks", "posts"]
+    monkeypatch.setattr("sys.argv", ["bench", "--threads", "--cases", "idle"])
+    assert bench.main() == 2
+    assert capsys.readouterr().err == "no case matches idle\n"
