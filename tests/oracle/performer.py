@@ -553,11 +553,10 @@ class Performer:
 
     def await_work(self) -> None:
         """Wait until all work that may be done has been done."""
-        pool = OneThread.pool
-        if self.is_held or not (pool.busy or pool.queue_length):
+        if self.is_held or not has_work(OneThread.pool):
             return
         OneThread.turn.release()
-        while pool.busy or pool.queue_length:
+        while has_work(OneThread.pool):
             time.sleep(0.00002)
         OneThread.turn.acquire()
 
@@ -570,6 +569,15 @@ ON_A_HANDLE = frozenset(
     "readable writable bind listen connect accept spawn kill".split()
 )
 ON_A_RAW_ONE = frozenset("put take end cut".split())
+
+
+def has_work(pool: ThreadPool) -> bool:
+    """Return whether work waits for a thread of the pool, or is being done.
+
+    A thread counts as busy before it takes work from the queue. So the queue is asked first: in the other
+    order, both answers can miss work that is taken between them.
+    """
+    return bool(pool.queue_length or pool.busy)
 
 
 def label_of(words: Sequence[str], suffix: str = "") -> str:
