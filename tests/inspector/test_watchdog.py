@@ -32,6 +32,10 @@ from whorl.inspector import Inspector, Stall
 from whorl.inspector.inspector import current
 from whorl.inspector.watching import looks, own_thread, stacks
 from whorl.inspector.watching import watchdog as watchdogs
+from whorl.inspector.watching.collector import CollectionTimes
+from whorl.inspector.watching.looker import Looker
+from whorl.inspector.watching.reports import Reports
+from whorl.inspector.watching.stalls import Frame
 from whorl.inspector.watching.watched import WatchedLoop
 
 Inspect = Callable[..., Inspector]
@@ -644,6 +648,30 @@ def test_the_file_of_stacks_that_is_closed_while_it_is_read_is_not_taken_for_ano
     os.close(opened[0])
     assert data.read_bytes() == b"kept"
     assert (file.fd, file.signal, file.take()) == (-1, 0, [])
+
+
+def test_thread_that_has_not_written_its_stack_is_asked_again_at_the_next_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    frame = Frame("app.py", 1, "main", "work()")
+    answers = [(), (), (frame,), (frame,)]
+
+    async def main() -> None:
+        loop: Any = asyncio.get_running_loop()
+        watched = WatchedLoop(loop, threading.get_native_id(), lambda _: None)
+        looker.look_at(watched, loop, 0)
+        busy_for(2 * THRESHOLD)
+        for _ in range(4):  # The last one is too early for another stack.
+            looker.look_at(watched, loop, 0)
+        assert watched.stall is not None
+        assert [stack.frames for stack in watched.stall.stacks] == [(frame,)]
+        watched.close()
+
+    monkeypatch.setattr(stacks, "has_gil", lambda: False)
+    looker = Looker(Reports(contextlib.nullcontext), CollectionTimes(), lambda: None, lambda _: answers.pop(0))
+    looker.threshold_ns = round(THRESHOLD * 1e9)
+    whorl.run(main())
+    assert answers == [(frame,)]
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,8 @@ class Looker:
         stall = _with_stacks(stall, tuple(stacks[:MOST_STACKS]))
         stall = self._update(watched, stall, shares, now, ended=False)
         watched.notes.clear()
-        while watched.next_ns <= age:
+        # A thread that has to write its stack itself may have had no processor. Then each look asks it again.
+        while stall.stacks and watched.next_ns <= age:
             watched.next_ns *= 2
         if is_new:
             self.reports.notify(stall)
