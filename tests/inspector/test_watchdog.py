@@ -668,7 +668,8 @@ def test_thread_that_has_not_written_its_stack_is_asked_again_at_the_next_look(
         watched.close()
 
     monkeypatch.setattr(stacks, "has_gil", lambda: False)
-    looker = Looker(Reports(contextlib.nullcontext), CollectionTimes(), lambda: None, lambda _: answers.pop(0))
+    reports = Reports(contextlib.nullcontext)
+    looker = Looker(reports, CollectionTimes(), lambda: None, lambda _: answers.pop(0))
     looker.threshold_ns = round(THRESHOLD * 1e9)
     whorl.run(main())
     assert answers == [(frame,)]
