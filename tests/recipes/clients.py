@@ -60,6 +60,8 @@ class Clients:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         except ConnectionRefusedError:
             return "refused"
+        except ConnectionResetError:  # The worker that was to accept it ended, before the client had looked.
+            return "closed"
         data = b""
         try:
             writer.write(f"GET /{number} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
