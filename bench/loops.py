@@ -32,6 +32,8 @@ CONFIGURED: dict[str, dict[str, Any]] = {  # their options (`configure`)
 }
 URING = "whorl-io_uring"
 TASKS = "whorl-tasks"
+CPYTHON_TASKS = "whorl-cpython-tasks"
+KINDS_OF_TASKS = {TASKS: "compiled", CPYTHON_TASKS: "cpython"}
 NAMES = ("whorl", "whorl-server", "whorl-pure", *PEERS, "asyncio", LIMIT)
 FOR_PROGRAMS = ("whorl", "uvloop", "rloop", "zloop", "zuvloop", "asyncio")
 DESCRIPTIONS = {
@@ -42,6 +44,7 @@ DESCRIPTIONS = {
     ", ".join(PEERS): "other people's, where they are installed",
     URING: "Whorl, compiled, that waits by io_uring",
     TASKS: 'Whorl, compiled, with tasks of its own (tasks="compiled")',
+    CPYTHON_TASKS: 'Whorl, compiled, with CPython\'s tasks (tasks="cpython")',
     "asyncio": "the standard library's loop",
     LIMIT: "a minimal epoll echo server in C: the limit (echo and churn only)",
 }
@@ -90,8 +93,8 @@ def factory(name: str) -> Factory:
     _check_build(name, whorl.compiled)
     if name.startswith(URING):
         return cast(Factory, _on_rings)
-    if name.partition("@")[0] == TASKS:
-        return functools.partial(whorl.new_event_loop, tasks="compiled")
+    if kind := KINDS_OF_TASKS.get(name.partition("@")[0]):
+        return functools.partial(whorl.new_event_loop, tasks=kind)
     options = CONFIGURED.get(name.partition("@")[0])
     return cast(Factory, functools.partial(_configured, options) if options else whorl.new_event_loop)
 

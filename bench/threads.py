@@ -17,7 +17,7 @@ from typing import Any
 
 from loops import Choice, factory
 
-LOOPS = ("whorl", "whorl-tasks", "rloop", "asyncio")
+LOOPS = ("whorl", "whorl-cpython-tasks", "rloop", "asyncio")
 CONNECTIONS = 20  # of each loop
 WARM_UP = 0.2  # of the seconds of a measurement
 MESSAGE = bytes(1000)

@@ -1,5 +1,6 @@
 """Whorl's loop as the suite knows asyncio's: it sees mocked modules, and answers to some private names."""
 
+import contextlib
 import errno
 import os
 import signal
@@ -132,7 +133,11 @@ class NothingWatched:
         raise KeyError(fd)
 
 
-class EventLoop(whorl.EventLoop):
+with contextlib.closing(whorl.new_event_loop()) as _made:
+    _Made: Any = type(_made)  # on 3.13 without the GIL, the class with Whorl's own tasks
+
+
+class EventLoop(_Made):  # type: ignore[misc]
     """The loop that replaces asyncio's; the suite finds what it calls by asyncio's private names."""
 
     def __init__(self, selector: Any = None, **options: Any) -> None:

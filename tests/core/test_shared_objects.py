@@ -62,16 +62,18 @@ def test_an_object_of_another_thread_stays_as_it_is() -> None:
 
 @where_it_stops
 def test_methods_of_loops_and_classes_of_futures_are_counted_no_more() -> None:
-    loop = whorl.new_event_loop()
+    loop, own = whorl.EventLoop(), whorl.new_event_loop(tasks="compiled")
     coro = asyncio.sleep(0)
     future, task = loop.create_future(), loop.create_task(coro)
-    shared = [vars(cls).get(name) for cls in type(loop).__mro__ for name in ("call_soon", "create_task")]
+    names = ("call_soon", "create_task", "create_future")
+    shared = [vars(cls).get(name) for cls in type(own).__mro__ for name in names]
     found = [each for each in shared if type(each).__name__ == "cython_function_or_method"]
     kinds = [futures._CFuture, tasks._CTask, type(iter(future))]  # type: ignore[attr-defined]
-    assert len(found) == 2
+    assert len(found) == 5
     assert [each for each in (*found, *kinds) if is_counted(each)] == []
     loop.run_until_complete(task)
     loop.close()
+    own.close()
 
 
 @where_it_stops

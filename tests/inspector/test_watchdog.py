@@ -10,6 +10,7 @@ import gc
 import logging
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -40,7 +41,8 @@ from whorl.inspector.watching.watched import WatchedLoop
 
 Inspect = Callable[..., Inspector]
 THRESHOLD = 0.05
-HAS_NAMES = own_thread.has_gil() or stacks._NAMES_HAVE_LOCK
+# Compiled, tasks are Whorl's own where CPython's names have no lock.
+HAS_NAMES = own_thread.has_gil() or stacks._NAMES_HAVE_LOCK or whorl.compiled
 
 
 async def run_step(function: Callable[[], object]) -> None:
@@ -687,7 +689,34 @@ def test_without_the_gil_a_task_has_its_name_only_if_that_has_a_lock(
 
     monkeypatch.setattr(stacks, "has_gil", lambda: False)
     monkeypatch.setattr(stacks, "_NAMES_HAVE_LOCK", has_lock)
-    assert whorl.run(main()) == name
+    assert whorl.run(main(), tasks="cpython") == name
+
+
+@pytest.mark.parametrize("without_gil", [False, True])
+def test_a_task_of_whorls_own_has_its_name_for_other_threads(
+    monkeypatch: pytest.MonkeyPatch, without_gil: bool
+) -> None:
+    if without_gil:
+        monkeypatch.setattr(stacks, "has_gil", lambda: False)
+
+    async def ask() -> tuple[str | None, object]:
+        found: list[tuple[str | None, object]] = []
+        loop = asyncio.get_running_loop()
+        thread = threading.Thread(target=lambda: found.append(stacks.task_of(loop)))
+        thread.start()
+        thread.join()
+        return found[0]
+
+    async def main() -> list[tuple[str | None, object]]:
+        named = asyncio.create_task(ask(), name="the task")
+        numbered = asyncio.create_task(ask())
+        return [await named, await numbered]
+
+    (name, code), (number, _) = whorl.run(main(), tasks="compiled")
+    function = re.escape(ask.__qualname__)
+    assert code is ask.__code__
+    assert re.fullmatch(rf"the task \({function}\)", name or "")
+    assert re.fullmatch(rf"Task-\d+ \({function}\)", number or "")
 
 
 def test_loop_that_is_gone_is_left_by_the_native_thread_without_memory(

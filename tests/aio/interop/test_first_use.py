@@ -283,6 +283,7 @@ sys.meta_path.insert(0, Interrupts())
 from whorl.aio.loop.event_loop import import_methods
 wait_for(import_methods)
 wait_for(lambda: whorl.open_connection)
+wait_for(lambda: whorl.new_event_loop().close())  # which may be the first with Whorl's own tasks
 async def answer(reader, writer):
     writer.write(await reader.readline())
     writer.close()

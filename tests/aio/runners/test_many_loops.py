@@ -105,10 +105,12 @@ def test_tasks_are_whorls_own_where_those_of_cpython_share_a_dictionary(
         return type(asyncio.current_task()).__module__
 
     share = expected_build == "compiled" and sys.version_info < (3, 14) and not has_gil
-    assert whorl.run_loops(main, 2) == ["whorl.aio.futures.task" if share else "_asyncio"] * 2
-    assert whorl.run_loops(main, 1) == ["_asyncio"]
+    kind = "whorl.aio.futures.task" if share else "_asyncio"
+    assert whorl.run_loops(main, 2) == [kind] * 2
     assert whorl.run_loops(main, 2, tasks="cpython") == ["_asyncio"] * 2
-    assert whorl.run_loops(main, 2, loop_factory=whorl.new_event_loop) == ["_asyncio"] * 2
+    assert whorl.run_loops(main, 2, loop_factory=whorl.EventLoop) == ["_asyncio"] * 2
+    assert asyncio.run(main(0), loop_factory=whorl.server_loop) == kind
+    assert asyncio.run(main(0), loop_factory=whorl.EventLoopPolicy().new_event_loop) == kind
 
 
 def test_a_loop_factory_makes_each_loop() -> None:

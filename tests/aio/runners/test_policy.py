@@ -38,7 +38,7 @@ def installed() -> Iterator[None]:
 
 def test_run_gives_the_result_and_closes_the_loop() -> None:
     loop = whorl.run(running_loop())
-    assert type(loop) is whorl.EventLoop
+    assert isinstance(loop, whorl.EventLoop)
     assert loop.is_closed()
 
 
@@ -113,23 +113,24 @@ def test_a_runner_runs_several_programs_on_one_loop() -> None:
         first = runner.run(running_loop())
         second = runner.run(running_loop())
         assert first is second is runner.get_loop()
-        assert type(first) is whorl.EventLoop
+        assert isinstance(first, whorl.EventLoop)
     assert first.is_closed()
 
 
 def test_asyncios_runner_takes_our_factory() -> None:
     with asyncio.Runner(loop_factory=whorl.new_event_loop) as runner:
-        assert type(runner.run(running_loop())) is whorl.EventLoop
+        assert isinstance(runner.run(running_loop()), whorl.EventLoop)
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="asyncio.run takes a factory since Python 3.12")
 def test_asyncio_run_takes_our_factory() -> None:
-    assert type(asyncio.run(running_loop(), loop_factory=whorl.new_event_loop)) is whorl.EventLoop
+    assert isinstance(asyncio.run(running_loop(), loop_factory=whorl.new_event_loop), whorl.EventLoop)
 
 
 def test_new_event_loop_makes_loops() -> None:
     first, second = whorl.new_event_loop(), whorl.new_event_loop()
-    assert type(first) is type(second) is whorl.EventLoop
+    assert isinstance(first, whorl.EventLoop)
+    assert isinstance(second, whorl.EventLoop)
     assert first is not second
     first.close()
     second.close()
@@ -139,12 +140,12 @@ def test_new_event_loop_makes_loops() -> None:
 
 
 def test_install_makes_asyncio_run_on_whorl(installed: None) -> None:
-    assert type(asyncio.run(running_loop())) is whorl.EventLoop
+    assert isinstance(asyncio.run(running_loop()), whorl.EventLoop)
 
 
 def test_install_makes_new_event_loops_ours(installed: None) -> None:
     loop = asyncio.new_event_loop()
-    assert type(loop) is whorl.EventLoop
+    assert isinstance(loop, whorl.EventLoop)
     loop.close()
 
 

@@ -82,6 +82,9 @@ cdef class Task(Future):
     cdef object _end(self)
 
 
+cpdef tuple coroutine_and_name(Task task)
+
+
 @cython.locals(machine=Loop, task=Task)
 cpdef Task new_task(object loop, object coro, object name, object context)
 
@@ -137,6 +140,34 @@ cdef inline int delist(Task task) noexcept:
         member.next.previous = member.previous
         unlock(ring.members)
     return 0
+
+
+cdef inline object set_coroutine(Task task, object coro):
+    # Another thread looks at it under the lock. The former one lives until that is open: its end may run any code.
+    cdef object former = task._coro
+    cdef Ring *ring = ring_of(task)
+    lock(ring.members)
+    task._coro = coro
+    unlock(ring.members)
+
+
+cdef inline object set_name_of(Task task, str name):
+    cdef str former = task._name
+    cdef Ring *ring = ring_of(task)
+    lock(ring.members)
+    task._name = name
+    unlock(ring.members)
+
+
+cdef inline tuple looked_up(Task task):
+    cdef object coro
+    cdef str name
+    cdef Ring *ring = ring_of(task)
+    lock(ring.members)
+    coro = task._coro
+    name = task._name
+    unlock(ring.members)
+    return coro, name
 
 
 cdef inline int64_t next_task_number() noexcept:

@@ -75,6 +75,18 @@ if not cython.compiled:
     def delist(task: Task) -> None:
         """Remove a task from its ring."""
 
+    def set_coroutine(task: Task, coro: Any) -> None:
+        """Give a task its coroutine, which other threads may be asking for."""
+        task._coro = coro
+
+    def set_name_of(task: Task, name: str | None) -> None:
+        """Give a task its name, which other threads may be asking for."""
+        task._name = name
+
+    def looked_up(task: Task) -> tuple[Any, str | None]:
+        """Return the coroutine of a task, and its name if it has one yet."""
+        return task._coro, task._name
+
     def listed() -> list[Any]:
         """Return all tasks in the rings."""
         return []
@@ -127,14 +139,14 @@ class Task(Future):
         eager_start: bool = False,
     ) -> None:
         super().__init__(loop=loop)
-        self._coro: Any = None
+        set_coroutine(self, None)
         self._context: Context = None  # type: ignore[assignment]
         self._machine: Loop | None = None  # its loop, if that is one of Whorl's
         self._error: BaseException | None = None  # the exception to throw into the coroutine
         self._fut_waiter: Any = None
         self._must_cancel = False
         self._num_cancels_requested = 0
-        self._name: str | None = None
+        set_name_of(self, None)
         self._number = 0  # the number in its name, unless it was given one
         self._log_destroy_pending = False  # until it has begun
         if not cython.compiled:
@@ -156,12 +168,12 @@ class Task(Future):
         """Set up a task that has not run yet."""
         loop = self._loop
         self._machine = loop if isinstance(loop, Loop) else None
-        self._coro = coro
+        set_coroutine(self, coro)
         self._context = current_context() if context is None else context
         if name is None:
             self._number = next_task_number()
         else:
-            self._name = name if type(name) is str else str(name)
+            set_name_of(self, name if type(name) is str else str(name))
         self._log_destroy_pending = True
         enlist(self)
         if _registers_each:
@@ -337,7 +349,7 @@ class Task(Future):
         finally:
             _swap_current_task(loop, previous)
         if self._status != PENDING:
-            self._coro = None
+            set_coroutine(self, None)
 
     def _begin_eagerly(self) -> None:
         self._advance(None)
@@ -389,13 +401,15 @@ class Task(Future):
 
     def get_name(self) -> str:
         """Return the name of the task."""
-        if self._name is None:
-            self._name = f"Task-{self._number}"
-        return self._name
+        name = self._name
+        if name is None:
+            name = f"Task-{self._number}"
+            set_name_of(self, name)
+        return name
 
     def set_name(self, value: object) -> None:
         """Set another name."""
-        self._name = str(value)
+        set_name_of(self, str(value))
 
     def get_stack(self, *, limit: int | None = None) -> list[Any]:
         """Return the frames of its coroutine, or of the exception that ended it; oldest first."""
@@ -457,6 +471,12 @@ def new_task(loop: Any, coro: Any, name: Any, context: Context | None) -> Task:
     task._start(coro, name, context)
     machine._enqueue(task)
     return task
+
+
+def coroutine_and_name(task: Task) -> tuple[Any, str]:
+    """Return the coroutine and the name of one of Whorl's tasks; any thread that holds the task may ask."""
+    coro, name = looked_up(task)
+    return coro, f"Task-{task._number}" if name is None else name
 
 
 def wait_as_for_own(kind: type[Future]) -> None:

@@ -15,6 +15,7 @@ from whorl.aio.futures.future import new_future
 from whorl.aio.futures.task import create_task, living_tasks, register_each_task
 from whorl.aio.loop.event_loop import EventLoop
 from whorl.aio.loop.lifecycle import snapshot_methods
+from whorl.aio.loop.shared_by_loops import share
 
 
 class CompiledTasksEventLoop(EventLoop):
@@ -36,6 +37,7 @@ class CompiledTasksEventLoop(EventLoop):
 
 
 snapshot_methods(CompiledTasksEventLoop)
+share(CompiledTasksEventLoop)
 
 
 class TaskRegistry(set[Any]):

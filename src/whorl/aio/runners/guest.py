@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from whorl.aio.loop.event_loop import EventLoop
 from whorl.aio.runners.driver import Driver
+from whorl.aio.runners.runner import new_event_loop
 
 Result = TypeVar("Result")
 Schedule = Callable[[Callable[[], object]], object]
@@ -54,7 +55,7 @@ class _Guest:
     def __init__(
         self, schedule: Schedule, done: Callable[[Future[Any]], object], loop: EventLoop | None
     ) -> None:
-        self.loop = EventLoop() if loop is None else loop
+        self.loop = new_event_loop() if loop is None else loop
         self._owns_loop = loop is None
         self._schedule = schedule
         self._done = done

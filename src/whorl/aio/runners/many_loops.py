@@ -6,15 +6,13 @@ import asyncio
 import contextlib
 import contextvars
 import os
-import sys
 import threading
 import warnings
 from asyncio import events
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
-from whorl.aio.runners.runner import _factory
-from whorl.core.loop.loop import COMPILED
+from whorl.aio.runners.runner import _factory, has_gil
 
 Result = TypeVar("Result")
 
@@ -35,8 +33,6 @@ def run_loops(
 
     Without `count` there is a loop for each core that this process may use. Loop 0 runs in the calling
     thread, the others in threads of their own. `debug`, `loop_factory` and `options` are those of `run`.
-    Where several loops run without the GIL on 3.13, they use Whorl's own tasks, unless `tasks` says
-    otherwise: CPython's tasks of several threads wait for each other there.
 
     Ctrl-C in the main thread cancels all loops, as it does in `asyncio.run`. An error of one loop cancels
     the others. `run_loops` returns or raises when all have ended, so their `finally` blocks have run. It
@@ -54,8 +50,6 @@ def run_loops(
         raise ValueError(f"at least one loop has to run, not {count}")
     if count > 1:
         _warn_of_gil()
-        if loop_factory is None and _tasks_share_a_dictionary():
-            options.setdefault("tasks", "compiled")
     return _Runs(main, count, debug, _factory(loop_factory, options)).run()
 
 
@@ -171,24 +165,10 @@ def _usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _has_gil() -> bool:
-    """Return whether the loops take turns."""
-    is_enabled: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
-    return is_enabled()
-
-
-def _tasks_share_a_dictionary() -> bool:
-    """Return whether CPython's tasks wait at each step for those of other threads, and Whorl's do not.
-
-    CPython 3.14 keeps the running task for each thread. Uncompiled, Whorl's own tasks keep none themselves.
-    """
-    return COMPILED and sys.version_info < (3, 14) and not _has_gil()
-
-
 def _warn_of_gil() -> None:
     """Warn, once, that the loops take turns because of the GIL."""
     global _has_warned
-    if _has_gil() and not _has_warned:
+    if has_gil() and not _has_warned:
         _has_warned = True
         message = "the loops of whorl.run_loops() take turns: this Python has a GIL, or it is switched on"
         warnings.warn(message, RuntimeWarning, stacklevel=3)

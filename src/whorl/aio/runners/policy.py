@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.loop.event_loop import EventLoop
+from whorl.aio.runners.runner import new_event_loop
 
 # The public names are deprecated in newer Pythons, where reading them warns; later there are none.
 _events_names: dict[str, Any] = vars(events)
@@ -25,7 +26,7 @@ class EventLoopPolicy(_Base):
     Its child watchers, until Python 3.13, are asyncio's. Whorl's loops watch their children themselves.
     """
 
-    def __init__(self, loop_factory: Callable[[], EventLoop] = EventLoop) -> None:
+    def __init__(self, loop_factory: Callable[[], EventLoop] = new_event_loop) -> None:
         super().__init__()
         self._make_loop = loop_factory
 
@@ -37,7 +38,7 @@ class EventLoopPolicy(_Base):
         return self._loop_factory()
 
 
-def install(loop_factory: Callable[[], EventLoop] = EventLoop) -> None:
+def install(loop_factory: Callable[[], EventLoop] = new_event_loop) -> None:
     """Let every `asyncio.run` of this process run on Whorl, from now on.
 
     `loop_factory` makes the loops, `whorl.server_loop` for example. Raises RuntimeError where Python has no

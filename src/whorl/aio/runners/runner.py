@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import sys
 from asyncio import events
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from whorl.aio.loop.event_loop import EventLoop
+from whorl.core.loop.loop import COMPILED
 
 Result = TypeVar("Result")
 
 KINDS_OF_TASKS = ("compiled", "cpython")
 
 
-def new_event_loop(*, tasks: str = "cpython", **options: Any) -> EventLoop:
+def new_event_loop(*, tasks: str | None = None, **options: Any) -> EventLoop:
     """Return a new loop; `options` are those of `EventLoop`.
 
-    `tasks` is "cpython", or "compiled" for Whorl's futures and tasks, which switch faster.
+    `tasks` is "cpython", or "compiled" for Whorl's futures and tasks, which switch faster. None means
+    CPython's, but Whorl's on 3.13 without the GIL: CPython's tasks of several threads wait for each other
+    there. Raises ValueError for another one.
     """
-    if tasks not in KINDS_OF_TASKS:
+    if tasks is None:
+        tasks = "compiled" if _tasks_share_a_dictionary() else "cpython"
+    elif tasks not in KINDS_OF_TASKS:
         raise ValueError(f"tasks must be one of {list(KINDS_OF_TASKS)}, not {tasks!r}")
     if tasks == "compiled":
         from whorl.aio.runners.compiled_tasks_loop import CompiledTasksEventLoop
@@ -29,7 +35,7 @@ def new_event_loop(*, tasks: str = "cpython", **options: Any) -> EventLoop:
     return EventLoop(**options)
 
 
-def server_loop(*, tasks: str = "cpython", **options: Any) -> EventLoop:
+def server_loop(*, tasks: str | None = None, **options: Any) -> EventLoop:
     """Return a loop for servers, which collects a turn's answers (`EventLoop.configure`, ``collect_writes``).
 
     The options are those of `new_event_loop`.
@@ -39,12 +45,26 @@ def server_loop(*, tasks: str = "cpython", **options: Any) -> EventLoop:
     return loop
 
 
+def has_gil() -> bool:
+    """Return whether threads take turns."""
+    is_enabled: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
+    return is_enabled()
+
+
+def _tasks_share_a_dictionary() -> bool:
+    """Return whether CPython's tasks wait at each step for those of other threads, and Whorl's do not.
+
+    CPython 3.14 keeps the running task for each thread. Uncompiled, Whorl's own tasks keep none themselves.
+    """
+    return COMPILED and sys.version_info < (3, 14) and not has_gil()
+
+
 def _factory(
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None, options: dict[str, Any]
 ) -> Callable[[], asyncio.AbstractEventLoop]:
     """Return the factory of a run's loops: the given one, or one of Whorl's with these options."""
     if loop_factory is None:
-        return functools.partial(new_event_loop, **options) if options else EventLoop
+        return functools.partial(new_event_loop, **options) if options else new_event_loop
     if options:
         raise TypeError(
             f"{', '.join(sorted(options))}: options are for loops that loop_factory does not make"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
+from whorl.aio.futures.task import Task, coroutine_and_name
 from whorl.core.loop.loop import Loop
 from whorl.inspector.watching import looks, threads
 from whorl.inspector.watching.own_thread import has_gil
@@ -82,14 +83,18 @@ def task_of(loop: Any) -> tuple[str | None, CodeType | None]:
     """Return the name of the task whose step a loop runs, and the code of its coroutine."""
     try:
         task: Any = asyncio.current_task(loop)
-        if task is None or not (has_gil() or type(task) is _TASK_WITH_LOCK):
+        name: str | None = None
+        if type(task) is Task:
+            coroutine, name = coroutine_and_name(task)
+        elif task is not None and (has_gil() or type(task) is _TASK_WITH_LOCK):
+            coroutine = task.get_coro()
+            if has_gil() or _NAMES_HAVE_LOCK:
+                name = task.get_name()
+        else:
             return None, None
-        coroutine = task.get_coro()
         code = getattr(coroutine, "cr_code", None)
-        name = getattr(coroutine, "__qualname__", None) or type(coroutine).__name__
-        if not (has_gil() or _NAMES_HAVE_LOCK):
-            return shown(name), code
-        return shown(f"{task.get_name()} ({name})"), code
+        function = getattr(coroutine, "__qualname__", None) or type(coroutine).__name__
+        return shown(function if name is None else f"{name} ({function})"), code
     except Exception:  # A task of the program's own may do anything.
         return None, None
 
