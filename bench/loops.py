@@ -124,7 +124,7 @@ def die_with_parent() -> None:
 def _environment(name: str) -> dict[str, str]:
     environment = dict(os.environ)
     family, _, tree = name.partition("@")
-    known = {*NAMES, *CONFIGURED, URING, TASKS}
+    known = {*NAMES, *CONFIGURED, URING, *KINDS_OF_TASKS}
     if family not in known:
         raise UnavailableError(f"unknown loop; known are {', '.join(sorted(known))}")
     if family == "whorl-pure":

@@ -139,6 +139,10 @@ class Task(Future):
         eager_start: bool = False,
     ) -> None:
         super().__init__(loop=loop)
+        if not cython.compiled:
+            self._coro: Any = None
+            self._member: Any = None
+            self._name: str | None = None
         set_coroutine(self, None)
         self._context: Context = None  # type: ignore[assignment]
         self._machine: Loop | None = None  # its loop, if that is one of Whorl's
@@ -149,8 +153,6 @@ class Task(Future):
         set_name_of(self, None)
         self._number = 0  # the number in its name, unless it was given one
         self._log_destroy_pending = False  # until it has begun
-        if not cython.compiled:
-            self._member: Any = None
         self._check(coro, context)
         self._start(coro, name, context)
         if eager_start and self._loop.is_running():
