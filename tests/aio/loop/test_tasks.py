@@ -410,6 +410,38 @@ def test_a_future_of_another_loop_is_an_error_in_the_task(loop: whorl.EventLoop)
     assert is_as_in_asyncio(wait) == "<Future pending> attached to a different loop"
 
 
+async def fail() -> None:
+    raise ZeroDivisionError
+
+
+def is_freed_with_its_last_reference(loop: asyncio.AbstractEventLoop, **options: Any) -> bool:
+    """Return whether no frame in the traceback of its error keeps an eager task."""
+    gc.disable()
+    try:
+        task = loop.create_task(fail(), **options)
+        reference, error = weakref.ref(task), task.exception()
+        del task
+        assert error is not None
+        return reference() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.skipif(not HAS_EAGER_TASKS, reason="eager tasks are new in Python 3.12")
+@pytest.mark.parametrize("tasks", ["compiled", "cpython"])
+def test_an_eager_task_that_failed_is_freed_with_its_last_reference(tasks: str) -> None:
+    async def main() -> bool:
+        return is_freed_with_its_last_reference(asyncio.get_running_loop(), eager_start=True)
+
+    assert whorl.run(main(), tasks=tasks)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13, 2), reason="asyncio's frame keeps it before (gh-128552)")
+async def test_an_eager_task_of_a_factory_is_freed_with_its_last_reference(loop: whorl.EventLoop) -> None:
+    loop.set_task_factory(asyncio.eager_task_factory)
+    assert is_freed_with_its_last_reference(loop)
+
+
 @pytest.mark.skipif(not HAS_EAGER_TASKS, reason="eager tasks are new in Python 3.12")
 def test_eager_tasks_run_in_asyncios_order() -> None:
     async def run(loop: Any) -> Any:

@@ -157,6 +157,8 @@ class Task(Future):
         self._start(coro, name, context)
         if eager_start and self._loop.is_running():
             self._run_eagerly()
+            if not cython.compiled:
+                del self
         else:
             self._schedule_step()
 
@@ -352,9 +354,15 @@ class Task(Future):
             _swap_current_task(loop, previous)
         if self._status != PENDING:
             set_coroutine(self, None)
+        if not cython.compiled:
+            del self
 
     def _begin_eagerly(self) -> None:
-        self._advance(None)
+        try:
+            self._advance(None)
+        finally:
+            if not cython.compiled:
+                del self
 
     # Cancelling.
 

@@ -90,8 +90,7 @@ def create_task(loop: AnyLoop, coro: Running[Result], **options: Any) -> asyncio
     if loop._closed:
         loop._check_closed()
     if loop._task_factory is not None:
-        made: asyncio.Task[Result] = task_of_factory(loop, coro, options)
-        return made
+        return task_of_factory(loop, coro, options)  # type: ignore[no-any-return]
     if not _HAS_EAGER_TASKS:
         options.pop("eager_start", None)
     try:
