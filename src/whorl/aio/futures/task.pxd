@@ -6,7 +6,7 @@ from whorl.aio.futures.future cimport Future
 from whorl.aio.futures.task_factory cimport task_of_factory
 from whorl.core.callback cimport current_context
 from whorl.core.loop.loop cimport Current, Loop, keep_current_tasks
-from whorl.core.threads cimport Mutex, lock, next_number, unlock
+from whorl.core.threads cimport HAS_GIL, Mutex, lock, next_number, unlock
 
 cdef extern from "Python.h":
     int enter_context "PyContext_Enter"(object context) except -1
@@ -142,21 +142,32 @@ cdef inline int delist(Task task) noexcept:
     return 0
 
 
-cdef inline object set_coroutine(Task task, object coro):
-    # Another thread looks at it under the lock. The former one lives until that is open: its end may run any code.
-    cdef object former = task._coro
+cdef inline int set_coroutine(Task task, object coro) noexcept:
+    # Another thread looks at it under the lock, once the task stands in its ring. The former one lives until the
+    # lock is open: its end may run any code.
+    cdef object former
     cdef Ring *ring = ring_of(task)
+    if HAS_GIL or task._member.owner == NULL:
+        task._coro = coro
+        return 0
+    former = task._coro
     lock(ring.members)
     task._coro = coro
     unlock(ring.members)
+    return 0
 
 
-cdef inline object set_name_of(Task task, str name):
-    cdef str former = task._name
+cdef inline int set_name_of(Task task, str name) noexcept:
+    cdef str former
     cdef Ring *ring = ring_of(task)
+    if HAS_GIL or task._member.owner == NULL:
+        task._name = name
+        return 0
+    former = task._name
     lock(ring.members)
     task._name = name
     unlock(ring.members)
+    return 0
 
 
 cdef inline tuple looked_up(Task task):
