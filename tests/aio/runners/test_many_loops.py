@@ -109,8 +109,9 @@ def test_tasks_are_whorls_own_where_those_of_cpython_share_a_dictionary(
     assert whorl.run_loops(main, 2) == [kind] * 2
     assert whorl.run_loops(main, 2, tasks="cpython") == ["_asyncio"] * 2
     assert whorl.run_loops(main, 2, loop_factory=whorl.EventLoop) == ["_asyncio"] * 2
-    assert asyncio.run(main(0), loop_factory=whorl.server_loop) == kind
-    assert asyncio.run(main(0), loop_factory=whorl.EventLoopPolicy().new_event_loop) == kind
+    for factory in (whorl.server_loop, whorl.EventLoopPolicy().new_event_loop):
+        with asyncio.Runner(loop_factory=factory) as runner:
+            assert runner.run(main(0)) == kind
 
 
 def test_a_loop_factory_makes_each_loop() -> None:
