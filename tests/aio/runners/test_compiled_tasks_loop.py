@@ -459,3 +459,26 @@ def test_many_collections_of_pending_tasks_leave_the_registry_whole() -> None:
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     run(main())
+
+
+def test_steps_do_not_ask_for_a_call_soon_of_a_subclass() -> None:
+    def calls_of(kind: type[asyncio.AbstractEventLoop]) -> list[str]:
+        made: list[str] = []
+
+        class Counting(kind):  # type: ignore[misc, valid-type]
+            def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:
+                made.append(getattr(callback, "__qualname__", type(callback).__name__))
+                return super().call_soon(callback, *args, context=context)
+
+        async def main() -> None:
+            made.clear()
+            for _ in range(5):
+                await asyncio.sleep(0)
+            made.append("end")
+
+        with asyncio.Runner(loop_factory=Counting) as runner:
+            runner.run(main())
+        return made[: made.index("end")]
+
+    assert len(calls_of(whorl.EventLoop)) == 5
+    assert calls_of(CompiledTasksEventLoop) == []

@@ -142,29 +142,20 @@ cdef inline int delist(Task task) noexcept:
     return 0
 
 
-cdef inline int set_coroutine(Task task, object coro) noexcept:
-    # Another thread looks at it under the lock, once the task stands in its ring. The former one lives until the
-    # lock is open: its end may run any code.
-    cdef object former
+cdef inline int show_as(Task task, object coro, str name) noexcept:
+    # Another thread looks at both under the lock, once the task stands in its ring. The former ones live until
+    # the lock is open: the end of a coroutine may run any code.
+    cdef object former_coro
+    cdef str former_name
     cdef Ring *ring = ring_of(task)
     if HAS_GIL or task._member.owner == NULL:
         task._coro = coro
-        return 0
-    former = task._coro
-    lock(ring.members)
-    task._coro = coro
-    unlock(ring.members)
-    return 0
-
-
-cdef inline int set_name_of(Task task, str name) noexcept:
-    cdef str former
-    cdef Ring *ring = ring_of(task)
-    if HAS_GIL or task._member.owner == NULL:
         task._name = name
         return 0
-    former = task._name
+    former_coro = task._coro
+    former_name = task._name
     lock(ring.members)
+    task._coro = coro
     task._name = name
     unlock(ring.members)
     return 0

@@ -1,4 +1,4 @@
-"""Whorl's tasks, compiled, for programs that spend their time on switching tasks.
+"""Whorl's tasks, compiled: for programs that ask for them, and on 3.13 without the GIL.
 
 They behave as `asyncio.Task` does. Two things are faster. A task stands in the loop's ready queue itself,
 without a callback around it. And to wake it takes one look at the future it waited for.
@@ -75,12 +75,9 @@ if not cython.compiled:
     def delist(task: Task) -> None:
         """Remove a task from its ring."""
 
-    def set_coroutine(task: Task, coro: Any) -> None:
-        """Give a task its coroutine, which other threads may be asking for."""
+    def show_as(task: Task, coro: Any, name: str | None) -> None:
+        """Give a task its coroutine and its name, for which other threads may be asking."""
         task._coro = coro
-
-    def set_name_of(task: Task, name: str | None) -> None:
-        """Give a task its name, which other threads may be asking for."""
         task._name = name
 
     def looked_up(task: Task) -> tuple[Any, str | None]:
@@ -143,14 +140,13 @@ class Task(Future):
             self._coro: Any = None
             self._member: Any = None
             self._name: str | None = None
-        set_coroutine(self, None)
+        show_as(self, None, None)
         self._context: Context = None  # type: ignore[assignment]
         self._machine: Loop | None = None  # its loop, if that is one of Whorl's
         self._error: BaseException | None = None  # the exception to throw into the coroutine
         self._fut_waiter: Any = None
         self._must_cancel = False
         self._num_cancels_requested = 0
-        set_name_of(self, None)
         self._number = 0  # the number in its name, unless it was given one
         self._log_destroy_pending = False  # until it has begun
         self._check(coro, context)
@@ -172,12 +168,12 @@ class Task(Future):
         """Set up a task that has not run yet."""
         loop = self._loop
         self._machine = loop if isinstance(loop, Loop) else None
-        set_coroutine(self, coro)
         self._context = current_context() if context is None else context
         if name is None:
             self._number = next_task_number()
-        else:
-            set_name_of(self, name if type(name) is str else str(name))
+        elif type(name) is not str:
+            name = str(name)
+        show_as(self, coro, name)
         self._log_destroy_pending = True
         enlist(self)
         if _registers_each:
@@ -353,7 +349,7 @@ class Task(Future):
         finally:
             _swap_current_task(loop, previous)
         if self._status != PENDING:
-            set_coroutine(self, None)
+            show_as(self, None, self._name)
         if not cython.compiled:
             del self
 
@@ -414,12 +410,12 @@ class Task(Future):
         name = self._name
         if name is None:
             name = f"Task-{self._number}"
-            set_name_of(self, name)
+            show_as(self, self._coro, name)
         return name
 
     def set_name(self, value: object) -> None:
         """Set another name."""
-        set_name_of(self, str(value))
+        show_as(self, self._coro, str(value))
 
     def get_stack(self, *, limit: int | None = None) -> list[Any]:
         """Return the frames of its coroutine, or of the exception that ended it; oldest first."""

@@ -1,4 +1,4 @@
-"""A loop with Whorl's futures and tasks: the opt-in for programs that switch tasks all the time."""
+"""A loop with Whorl's futures and tasks: for programs that ask for them, and on 3.13 without the GIL."""
 
 from __future__ import annotations
 
