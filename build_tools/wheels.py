@@ -34,17 +34,18 @@ LARGEST = 5_000_000  # one that is larger is an error
 SLOWEST_IMPORT_MS = 60
 MINORS = range(11, 16)
 EXAMPLES = ("protocol_echo.py", "machine_timer.py", "machine_tcp_echo.py")
-# Prints the least processor time that an import takes in a process of its own, without that of Python itself.
-IMPORT_TIME = """
-import os, subprocess, sys
-def least(code):
-    def once():
-        before = os.times()
-        subprocess.run([sys.executable, "-I", "-c", code], check=True)
-        after = os.times()
-        return after[2] + after[3] - before[2] - before[3]
-    return min(once() for _ in range(9))
-print(round((least("import " + sys.argv[1]) - least("pass")) * 1000))
+# Prints the least processor time that each import takes in a process of its own, without that of Python itself.
+IMPORT_TIMES = """
+import resource, subprocess, sys
+def once(code):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-I", "-c", code], check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1000
+codes = ["pass", *("import " + name for name in sys.argv[1:])]
+nothing, *times = map(min, zip(*([once(code) for code in codes] for _ in range(20))))
+for name, time in zip(sys.argv[1:], times):
+    print(name, round(time - nothing, 1))
 """
 
 Command = list[str]
@@ -90,7 +91,10 @@ def _release(scratch: Path, options: argparse.Namespace) -> None:
     for python, builder in zip(pythons, builders, strict=True):
         profile = _profile(builder, environment)
         profiled = environment | {"WHORL_PROFILE": str(profile)}
-        wheels.append((python, _twice(builder, "compiled", copies, profiled, options.fresh)))
+        wheel = _twice(builder, "compiled", copies, profiled, options.fresh)
+        if wheel in (path for _, path in wheels):
+            raise Failed(f"{shlex.join(python)}: another of these Pythons has made {wheel.name}")
+        wheels.append((python, wheel))
         profiles.append(profile)
     for _, wheel in wheels:
         _check_names(wheel)
@@ -289,13 +293,15 @@ def _try(python: Command, wheel: Path, folder: Path, runs_demo: bool) -> None:
             "1",
         ]
         print(_run([*bare, *demo], folder).strip())
-    milliseconds = int(_run([*bare, "-c", IMPORT_TIME, "whorl"], folder))
-    if build == "compiled" and milliseconds > SLOWEST_IMPORT_MS:
-        print(f"{wheel.name}: slower than {SLOWEST_IMPORT_MS} ms")
     pip = [*own, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", "uvloop"]
     has_uvloop = subprocess.run(pip, cwd=folder, capture_output=True).returncode == 0
-    beside = _run([*bare, "-c", IMPORT_TIME, "uvloop"], folder).strip() if has_uvloop else "?"
-    print(f"{wheel.name}: import {milliseconds} ms, uvloop {beside} ms", flush=True)
+    names = ("whorl", "asyncio", *(("uvloop",) if has_uvloop else ()))
+    lines = _run([*bare, "-c", IMPORT_TIMES, *names], folder).splitlines()
+    times = {name: float(time) for name, time in map(str.split, lines)}
+    shown = ", ".join(f"{name} {time} ms" for name, time in times.items())
+    print(f"{wheel.name}: import of {shown}", flush=True)
+    if build == "compiled" and times["whorl"] > SLOWEST_IMPORT_MS:
+        print(f"{wheel.name}: slower than {SLOWEST_IMPORT_MS} ms")
 
 
 def _write_bill_of_materials(sdist: Path, wheels: Sequence[Path], epoch: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import io
 import os
@@ -126,3 +127,22 @@ def test_pure_wheel_is_the_same_in_two_folders(tmp_path: Path, monkeypatch: pyte
     made = [wheels._wheel([sys.executable], "pure", copy, environment) for copy in copies]
     assert {wheel.name.partition("-")[2] for wheel in made} == {f"{whorl.__version__}-py3-none-any.whl"}
     assert made[0].read_bytes() == made[1].read_bytes()
+
+
+def test_two_names_of_one_python_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1000000000")
+    monkeypatch.setattr(wheels, "_sdist", lambda scratch, environment: tmp_path / "whorl.tar.gz")
+    monkeypatch.setattr(wheels, "_unpacked", lambda sdist, folder: folder)
+    monkeypatch.setattr(wheels, "_builder", lambda python: python)
+    monkeypatch.setattr(wheels, "_profile", lambda builder, environment: tmp_path)
+    monkeypatch.setattr(wheels, "_twice", lambda builder, build, *rest: tmp_path / f"{build}.whl")
+    options = argparse.Namespace(python=["python3", "/usr/bin/python3"], fresh=False, demo=False)
+    with pytest.raises(wheels.Failed, match=r"^/usr/bin/python3: another of these Pythons has made compiled"):
+        wheels._release(tmp_path, options)
+
+
+def test_import_times_are_told_in_milliseconds_for_each_module() -> None:
+    command = [sys.executable, "-c", wheels.IMPORT_TIMES, "asyncio", "sys"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [line.partition(" ")[0] for line in lines] == ["asyncio", "sys"]
+    assert all(re.fullmatch(r"\w+ -?\d+\.\d", line) for line in lines)
