@@ -34,7 +34,7 @@ LARGEST = 5_000_000  # one that is larger is an error
 SLOWEST_IMPORT_MS = 60
 MINORS = range(11, 16)
 EXAMPLES = ("protocol_echo.py", "machine_timer.py", "machine_tcp_echo.py")
-# Prints the least processor time that each import takes in a process of its own, without that of Python itself.
+# Prints the least processor time of each import in a process of its own, without that of Python itself.
 IMPORT_TIMES = """
 import resource, subprocess, sys
 def once(code):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -262,3 +263,19 @@ def test_condition_that_never_held_is_found_when_its_time_is_over() -> None:
     result = sim.run(main)
     assert [found.kind for found in result.findings] == ["eventually"]
     assert 5 <= result.elapsed_s < 6
+
+
+async def handles_a_signal() -> int:
+    """Open the loop's pipe for signals, which only handlers need; return how many descriptors that takes."""
+    loop: Any = asyncio.get_running_loop()
+    before = len(loop._sim_host.kernel.table.files)
+    loop.add_signal_handler(signal.SIGTERM, print)
+    opened = len(loop._sim_host.kernel.table.files) - before
+    await asyncio.sleep(1)
+    return opened
+
+
+def test_pipe_for_signals_is_not_left_by_the_program() -> None:
+    result = sim.run(handles_a_signal, faults="none")
+    assert not result.findings
+    assert result.value == 2

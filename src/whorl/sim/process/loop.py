@@ -41,6 +41,12 @@ class SimLoop(EventLoop):
         super()._begin_run()
         self.keep_clock()
 
+    def _signal_pipe(self) -> Any:
+        """Return the pipe for signals; its descriptors are the loop's own, whenever it is made."""
+        pipe = super()._signal_pipe()
+        self._sim_host.own_descriptors |= {end.fileno() for end in pipe._pair}
+        return pipe
+
     def call_at(  # type: ignore[override]  # the callback's type does not name its arguments
         self, when: float, callback: Any, *args: Any, context: Any = None
     ) -> Any:

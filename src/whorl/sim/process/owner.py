@@ -62,6 +62,7 @@ class ProcessHost(NetMachine, Protocol):
     job_began: int
     is_dead: bool
     pending_signals: list[int]
+    own_descriptors: frozenset[int]  # of its loop
 
     @property
     def world(self) -> Surroundings: ...

@@ -118,6 +118,7 @@ class Host(HostTurns):
         self._refuses = self.decisions.stream(f"{self.name}/connect")
         self._random: random.Random | None = None  # of this life, once it is asked for
         self.pending_signals: list[int] = []
+        self.own_descriptors: frozenset[int] = frozenset()  # of the loop
         self.main_task: asyncio.Task[Any] | None = None
         self.kernel: SimKernel = SimKernel(self, self._max_files, world.digest, world.faults)
         self.process: SimProcess = SimProcess(self)
@@ -129,7 +130,7 @@ class Host(HostTurns):
             self.driver: Any = HostDriver(self.loop) if self.is_driven else None
             self.loop.keep_clock()
             self.plan()
-            self.own_descriptors: frozenset[int] = frozenset(self.kernel.table.files)  # of the loop
+            self.own_descriptors = frozenset(self.kernel.table.files)
             if self._boot is not None:
                 self.main_task = self.spawn(self._boot, self)
 

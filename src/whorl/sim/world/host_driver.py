@@ -41,6 +41,8 @@ class HostDriver(Driver):
         self._former_last: Any = None
         self._has_hooks = False
         Driver.__init__(self, loop)
+        # Signals need not end a sleep here: a host with a signal that waits gets a turn.
+        self._loop._arms_signals = False
 
     def _enter(self) -> None:
         loop = self._loop
