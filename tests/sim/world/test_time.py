@@ -144,12 +144,29 @@ def test_world_in_which_nothing_can_happen_is_a_deadlock_that_names_its_tasks() 
     assert "hold for a future" in finding.text
 
 
-def test_tasks_that_spin_are_a_livelock(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("model", ["none", "random", "grid", "edge"])
+def test_tasks_that_spin_are_a_livelock(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "LIVELOCK_TURNS", 5000)
 
     async def main() -> None:
         while True:
             await asyncio.sleep(0)
 
-    [finding] = sim.run(main, faults=sim.Faults.none()).findings
+    cpu = sim.Cpu(model, rate=0.5)
+    [finding] = sim.run(main, faults="none", cpu=cpu, turns=20_000).findings
     assert finding.kind == "livelock"
+
+
+@pytest.mark.parametrize("model", ["none", "random", "grid", "edge"])
+def test_tasks_that_wait_for_timers_between_turns_are_no_livelock(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "LIVELOCK_TURNS", 100)
+
+    async def main() -> None:
+        for _ in range(50):
+            await asyncio.sleep(0.01)
+            for _ in range(20):
+                await asyncio.sleep(0)
+
+    assert not sim.run(main, faults="none", cpu=sim.Cpu(model, rate=0.5)).findings

@@ -66,6 +66,8 @@ cdef class Turns:
     cdef bint _advance(self, int64_t until) except -1
     @cython.locals(timeline=Timeline)
     cdef object _pass_time(self, int64_t following)
+    @cython.locals(host=HostTurns)
+    cdef bint _is_awaited(self, int64_t due) except -1
     cdef object _turn(self, HostTurns host)
     cpdef object next_identity(self)
     cpdef object next_task(self)

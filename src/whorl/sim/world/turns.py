@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from whorl.sim.files.epoll import Epoll
     from whorl.sim.wire.timeline import Timeline
 
-#: So many turns without time passing are a circle.
+#: So many turns are a circle if all the time that passes is theirs.
 LIVELOCK_TURNS = 100_000
 
 #: Less than this is no time: looks at the clock take it.
@@ -235,12 +235,21 @@ class Turns:
         if following > self.limit:
             raise OutOfTime(f"the run takes more than {self.limit / 1e9} virtual seconds")
         if following > timeline.now:
-            if following - timeline.now > STANDSTILL:
+            if following - timeline.now > STANDSTILL and self._is_awaited(following):
                 self.idle_turns = 0
             timeline.now = following
             if following == self.look_at:
                 self.look_for_stalls()
         timeline.happen()
+
+    def _is_awaited(self, due: int) -> bool:
+        """Return whether an event is due by a time, or a loop waits for it; else a turn takes so long."""
+        if self.timeline.next_time() <= due:
+            return True
+        for host in self.rota:
+            if host.deadline == due:
+                return True
+        return False
 
     def _turn(self, host: HostTurns) -> None:
         self._count_turn()
@@ -273,7 +282,7 @@ class Turns:
         self.turns += 1
         self.idle_turns += 1
         if self.idle_turns > LIVELOCK_TURNS:
-            raise Livelock(f"{LIVELOCK_TURNS} turns while time stood still")
+            raise Livelock(f"{LIVELOCK_TURNS} turns, and no time passed but theirs")
         if self.turns > self.turns_limit:
             raise OutOfTime(f"the run takes more than {self.turns_limit} turns")
         if not self.turns % LOOK_TURNS and _real_clock() > self.until_real:
