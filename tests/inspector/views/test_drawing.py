@@ -72,6 +72,13 @@ def test_details_are_those_of_the_chosen_loop() -> None:
     assert "loop 2  asleep" in drawn(drawing.details(process, 80, chosen=2))
 
 
+def test_details_count_handles_only_where_a_program_has_some() -> None:
+    made = busy_server(Made(), NOW)
+    assert "handles 43" in drawn(drawing.details(alone(made), 120))
+    made.loop(handles=0)
+    assert "handles" not in drawn(drawing.details(alone(made), 120))
+
+
 def test_times_of_a_dead_process_are_those_of_all_its_life() -> None:
     text = drawn(drawing.details(alone(two_loops(), state="died"), 80))
     assert "was stuck in handle_order (order 4711) for 3.2 s when it died" in text

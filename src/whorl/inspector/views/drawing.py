@@ -355,8 +355,9 @@ def _figures(loop: LoopPicture, process: ProcessPicture, width: int, history: Se
     lines.append(
         _row(
             width,
-            *(("ready", f"{loop.ready:,}"), ("timers", f"{loop.timers:,}"), ("handles", f"{loop.handles:,}")),
-            *(("tasks", f"{loop.tasks:,}"), ("connections", f"{loop.connections:,}"), ("jobs", jobs)),
+            *(("ready", f"{loop.ready:,}"), ("timers", f"{loop.timers:,}"), ("tasks", f"{loop.tasks:,}")),
+            *(("connections", f"{loop.connections:,}"), ("jobs", jobs)),
+            *((("handles", f"{loop.handles:,}"),) if loop.handles else ()),  # of `whorl.handles`
             *((("errors", f"{loop.errors:,}"),) if loop.errors else ()),
         )
     )
