@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
+import weakref
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 import pytest
 
@@ -12,6 +16,7 @@ import whorl
 from tests.sim.conftest import Run
 from whorl import sim
 from whorl.sim.errors import ParallelThreads
+from whorl.sim.patches import installed
 
 
 def test_exit_in_a_program_is_a_finding() -> None:
@@ -98,3 +103,58 @@ def test_unknown_profile_of_faults_is_refused() -> None:
     with pytest.raises(ValueError, match="there is no profile 'wild'"):
         sim.run(main, faults="wild")
     assert sim.current() is None
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Let the collector run only where a world runs it."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+Worlds = list[weakref.ref[Any]]
+
+
+def takes_turns(worlds: Worlds, fails: bool = False) -> Callable[[sim.World], Coroutine[Any, Any, None]]:
+    """Return a program of three hosts that take turns; it notes its world and one of them."""
+
+    async def spin() -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    async def main(world: sim.World) -> None:
+        world.history.begin("client", "ask", None)
+        hosts = [world.host(name) for name in "abc"]
+        worlds.extend((weakref.ref(world), weakref.ref(hosts[-1])))
+        await asyncio.gather(*(host.run(spin) for host in hosts))
+        if fails:
+            raise ValueError("it fails")
+
+    return main
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_world_is_let_go_with_its_result() -> None:
+    worlds: Worlds = []
+    for seed in range(10):
+        assert not sim.run(takes_turns(worlds), seed=seed).failed
+    assert [each() for each in worlds] == [None] * 20
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_result_does_not_hold_the_hosts_of_its_world() -> None:
+    worlds: Worlds = []
+    results = [sim.run(takes_turns(worlds), seed=seed) for seed in range(10)]
+    assert any(place[0] == "turn" for result in results for place in result.moments)
+    assert [each() for each in worlds[1::2]] == [None] * 10
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_garbage_of_failed_runs_is_collected_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installed, "OLD_AFTER", 20)
+    worlds: Worlds = []
+    for seed in range(40):
+        assert sim.run(takes_turns(worlds, fails=True), seed=seed).failed
+    assert all(each() is None for each in worlds[:20])

@@ -161,7 +161,7 @@ class Decisions:
         if self.tape is not None:
             number, value = stream.count, stream.decide(size)
             if value:
-                self.moments[name, number] = (self.clock.now, keys[value])
+                self.moments[name, number] = (self.clock.now, _name_of(keys[value]))
             return value
         number = stream.count
         stream.count = number + 1
@@ -171,7 +171,7 @@ class Decisions:
         if value and self.thinned and not self.keeps(name, number):
             value = 0
         if value:
-            self.take(name, number, value, keys[value])
+            self.take(name, number, value, _name_of(keys[value]))
         return value
 
     def order(self, name: str, keys: Sequence[Any]) -> list[int]:
@@ -182,9 +182,18 @@ class Decisions:
             ordered.append(rest.pop(self.pick(name, [keys[place] for place in rest])))
         return ordered + rest
 
+    def forget_streams(self) -> None:
+        """Let go of the streams, as the world has ended: they and this hold each other."""
+        self._streams.clear()
+
     def rng(self, name: str) -> random.Random:
         """Return a generator of Python's for a name; what it draws is not on the tape."""
         return random.Random(self.base_of(f"rng/{name}"))
+
+
+def _name_of(key: Any) -> Any:
+    """Return the name of a thing that came first, or itself: moments outlive the hosts of their world."""
+    return getattr(key, "name", key)
 
 
 class Scheduler:

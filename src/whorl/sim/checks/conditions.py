@@ -27,7 +27,8 @@ class Conditions:
 
     def _set_up_conditions(self) -> None:
         self._models: list[Model] = []
-        self.history: History = History(lambda: self.timeline.now)
+        timeline = self.timeline
+        self.history: History = History(lambda: timeline.now)
 
     def always(self, name: str, predicate: Callable[[], bool]) -> None:
         """Check after each turn of any host that `predicate()` holds; a run in which it fails ends."""

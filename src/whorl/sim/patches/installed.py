@@ -30,8 +30,12 @@ if TYPE_CHECKING:
 
     from whorl.sim.world.world import World
 
-#: The generations of objects that a world has made (gc.collect).
-YOUNG = 1
+#: The generations of objects that a world has made, and all of them (gc.collect).
+YOUNG, OLD = 1, 2
+
+#: After so many collections of young objects come all. What a failed run leaves is old: the frames of its
+#: traceback and its world hold each other. Python never comes to it, as its count begins anew with each run.
+OLD_AFTER = 4096
 
 _MISSING = object()
 _find_and_load = importlib._bootstrap._find_and_load  # type: ignore[attr-defined]
@@ -140,7 +144,7 @@ def installed(patches: Patches = Patches.ALL) -> Iterator[None]:
     collects = gc.isenabled()
     # The collector rests while a world runs, so all that the world makes stays young. What is young before
     # that is not of this world. Its callbacks may use a clock, which is nobody's while it is replaced.
-    gc.collect(YOUNG)
+    gc.collect(OLD if gc.get_count()[OLD] >= OLD_AFTER else YOUNG)
     gc.disable()
     try:
         installation.put()

@@ -49,9 +49,7 @@ def _others(value: int) -> str:
 _KINDS: dict[str, _Wording] = {
     "cpu": _cpu,
     "events": _events,
-    "turn": lambda owner, value, detail, model: (
-        f"host {getattr(detail, 'name', detail)} took its turn before {_others(value)}"
-    ),
+    "turn": lambda owner, value, detail, model: f"host {detail} took its turn before {_others(value)}",
     "ties": lambda owner, value, detail, model: (
         f"host {owner}: a timer came {'after' if value == 2 else 'before'} others of its time"
     ),

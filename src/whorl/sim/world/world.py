@@ -367,5 +367,6 @@ class World(Turns, Conditions):
             self.hosts = {}
             self.rota.clear()
             self.net.close()
+            self.decisions.forget_streams()
             self.main = self.current = None  # type: ignore[assignment]
             gc.collect(1)  # The collector rests while a world runs: all of it is young.
