@@ -10,6 +10,7 @@ import pytest
 
 from tests.sim.conftest import Run
 from whorl import sim
+from whorl.sim.errors import Livelock
 from whorl.sim.world import turns
 
 
@@ -170,3 +171,34 @@ def test_tasks_that_wait_for_timers_between_turns_are_no_livelock(
                 await asyncio.sleep(0)
 
     assert not sim.run(main, faults="none", cpu=sim.Cpu(model, rate=0.5)).findings
+
+
+def test_loop_that_runs_by_itself_and_waits_for_timers_is_no_livelock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turns, "LIVELOCK_TURNS", 100)
+
+    async def main() -> str:
+        for _ in range(300):
+            await asyncio.sleep(0.01)
+        return "done"
+
+    with sim.open_world(faults="none") as world:
+        assert world.main.loop.run_until_complete(main()) == "done"
+
+
+@pytest.mark.parametrize("model", ["none", "random", "grid", "edge"])
+def test_loop_that_runs_by_itself_and_spins_is_a_livelock(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "LIVELOCK_TURNS", 1000)
+
+    async def main() -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    with (
+        sim.open_world(faults="none", cpu=sim.Cpu(model, rate=0.5), turns=5000) as world,
+        pytest.raises(Livelock),
+    ):
+        world.main.loop.run_until_complete(main())

@@ -259,7 +259,7 @@ class World(Turns, Conditions):
         host.deadline = NEVER
         over = self.timeline.now + host.spent
         woken_at = over + host.cpu_time(over)
-        deadline = over + timeout_ns if timeout_ns >= 0 else NEVER
+        host.deadline = deadline = over + timeout_ns if timeout_ns >= 0 else NEVER
         host.spent = 0
         # Jobs and other hosts run in here: for them no loop runs.
         running = events._get_running_loop()
