@@ -113,7 +113,7 @@ class Deadlock(RunEnded):
 
 
 class Livelock(RunEnded):
-    """Hosts run on and on while time stands still."""
+    """Hosts run on and on, and no time passes but that of their turns."""
 
 
 class OutOfTime(RunEnded):

@@ -145,16 +145,18 @@ def test_world_in_which_nothing_can_happen_is_a_deadlock_that_names_its_tasks() 
     assert "hold for a future" in finding.text
 
 
+async def spin() -> None:
+    """Be ready in each turn, for ever."""
+    while True:
+        await asyncio.sleep(0)
+
+
 @pytest.mark.parametrize("model", ["none", "random", "grid", "edge"])
 def test_tasks_that_spin_are_a_livelock(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "LIVELOCK_TURNS", 5000)
 
-    async def main() -> None:
-        while True:
-            await asyncio.sleep(0)
-
     cpu = sim.Cpu(model, rate=0.5)
-    [finding] = sim.run(main, faults="none", cpu=cpu, turns=20_000).findings
+    [finding] = sim.run(spin, faults="none", cpu=cpu, turns=20_000).findings
     assert finding.kind == "livelock"
 
 
@@ -193,12 +195,8 @@ def test_loop_that_runs_by_itself_and_spins_is_a_livelock(
 ) -> None:
     monkeypatch.setattr(turns, "LIVELOCK_TURNS", 1000)
 
-    async def main() -> None:
-        while True:
-            await asyncio.sleep(0)
-
     with (
         sim.open_world(faults="none", cpu=sim.Cpu(model, rate=0.5), turns=5000) as world,
         pytest.raises(Livelock),
     ):
-        world.main.loop.run_until_complete(main())
+        world.main.loop.run_until_complete(spin())
