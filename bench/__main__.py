@@ -34,6 +34,8 @@ def main() -> int:
         return _measure_worlds(options.seconds)
     if options.clusters:
         return _measure_clusters(options)
+    if options.inspector:
+        return _measure_watching(options)
     if options.threads:
         return _measure_threads(options)
     chosen = _choose_cases(options)
@@ -109,6 +111,9 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--threads", action="store_true", help="a loop for each core, in threads; for free-threaded Pythons"
     )
+    parser.add_argument(
+        "--inspector", action="store_true", help="what the inspector costs: programs with it and without it"
+    )
     parser.add_argument("--clusters", action="store_true", help="Dask and Ray, each in processes of its own")
     parser.add_argument("--calls", action="store_true", help="count the system calls, by strace")
     parser.add_argument("--memory", action="store_true", help="what an idle connection takes of it")
@@ -167,6 +172,19 @@ def _measure_worlds(seconds: float) -> int:
 
     for line in worlds.table(seconds):
         print(line, flush=True)
+    return 0
+
+
+def _measure_watching(options: argparse.Namespace) -> int:
+    import watching  # it needs the inspector
+
+    try:
+        c_programs.compile_all()
+        for line in watching.table(options.cases, options.rounds, options.seconds):
+            print(line, flush=True)
+    except (c_programs.CompileError, MeasurementError, loops.UnavailableError) as error:
+        print(error, file=sys.stderr)
+        return 2
     return 0
 
 

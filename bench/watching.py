@@ -1,0 +1,131 @@
+"""The price of the inspector: each program with it and without it, by processor time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import loops
+import micro
+from cases import EchoCase
+from measure import WARM_UP_SECONDS, Cores, MeasurementError, last_line, pinned, running_load, running_server
+
+BATCH = "call_soon/batch-1000"
+WITHOUT = ("files", "subprocess", "streams", "run/")  # which threads, children and files take the most of
+MICROS = [name for name in micro.CASES if not name.startswith(WITHOUT)]
+MICRO_GOAL, BATCH_GOAL = 30, 20  # the most that watching may add, in percent
+ECHO_GOAL = 3
+ECHOES = [
+    EchoCase("tcp", "echo", kind, "1KiB", connections)
+    for kind, connections in (("protocol", 10), ("protocol", 100), ("protocol", 1000), ("streams", 10))
+]
+WATCHED = {"WHORL_INSPECT": "1"}
+
+
+def table(wanted: Sequence[str], rounds: int, seconds: float) -> Iterator[str]:
+    """Measure each case in so many rounds; yield a line for each."""
+    cores, choice = Cores.of_this_machine(), loops.choose("whorl")
+    yield f"{'case':32} {'CPU µs':>9} {'watched':>9} {'more':>8}  quartiles        goal"
+    for name in MICROS:
+        if _is_wanted(f"micro/{name}", wanted):
+            pairs = _measure_micro(name, choice, cores, rounds, seconds)
+            yield _line(f"micro/{name}", pairs, BATCH_GOAL if name == BATCH else MICRO_GOAL)
+    for case in ECHOES:
+        if _is_wanted(case.name, wanted):
+            yield _line(case.name, _measure_echo(case, choice, cores, rounds, seconds), ECHO_GOAL)
+
+
+def _is_wanted(name: str, wanted: Sequence[str]) -> bool:
+    return not wanted or any(part in name for part in wanted)
+
+
+def _line(name: str, pairs: Sequence[Sequence[float]], goal: int) -> str:
+    """Show pairs of processor times: of one operation in nanoseconds, without the inspector and with it."""
+    more = [(watched / plain - 1) * 100 for plain, watched in pairs]
+    low, middle, high = statistics.quantiles(more, n=4) if len(more) > 1 else more * 3
+    plain, watched = (statistics.median(column) / 1e3 for column in zip(*pairs, strict=True))
+    return f"{name:32} {plain:9.3f} {watched:9.3f} {middle:+7.1f} %  {low:+5.1f} to {high:+5.1f}  {goal:4} %"
+
+
+def _measure_micro(
+    name: str, choice: loops.Choice, cores: Cores, rounds: int, seconds: float
+) -> list[list[float]]:
+    command = [sys.executable, __file__, name, str(rounds), str(seconds * 0.3)]
+    with pinned({cores.server, cores.client}):
+        ran = subprocess.run(command, env=choice.environment, capture_output=True, text=True)
+    if ran.returncode:
+        raise MeasurementError(last_line(ran.stderr))
+    pairs: list[list[float]] = json.loads(ran.stdout)
+    return pairs
+
+
+def _measure_echo(
+    case: EchoCase, choice: loops.Choice, cores: Cores, rounds: int, seconds: float
+) -> list[list[float]]:
+    """Load two servers in turn; both live all the time, so the same memory is compared in each round."""
+    watched = dataclasses.replace(choice, environment={**choice.environment, **WATCHED})
+    with contextlib.ExitStack() as stack:
+        servers = []
+        for loop in (choice, watched):
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-"))
+            servers.append(stack.enter_context(running_server(case, loop, cores, folder)))
+
+        def nanoseconds(pid: int, address: str) -> float:
+            before = _nanoseconds_of_other_threads(pid)
+            found = running_load(case, choice, cores, address, seconds * 0.3, WARM_UP_SECONDS, pid)
+            others = _nanoseconds_of_other_threads(pid) - before
+            if not found["requests"] or found["errors"] or found["lost"]:
+                raise MeasurementError(f"{case.name}: a reply was wrong or missing")
+            return (found["server_run_ns"] + others) / found["requests"]
+
+        return _in_turn(rounds, *(lambda server=server: nanoseconds(*server) for server in servers))
+
+
+def _in_turn(rounds: int, *measure: Callable[[], float]) -> list[list[float]]:
+    """Measure each of them in each round, and in every other round in the opposite order."""
+    found = []
+    for number in range(rounds + 1):  # The first one warms up.
+        order = range(len(measure))[:: -1 if number % 2 else 1]
+        spent = {place: measure[place]() for place in order}
+        found.append([spent[place] for place in sorted(spent)])
+    return found[1:]
+
+
+def _nanoseconds_of_other_threads(pid: int) -> int:
+    """Return what the watchdog's threads have used of processors; the load generator reads the loop's."""
+    threads = (thread for thread in Path(f"/proc/{pid}/task").iterdir() if thread.name != str(pid))
+    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)
+
+
+def _measure_in_this_process(name: str, rounds: int, seconds: float) -> list[list[float]]:
+    """Repeat a micro case on one loop, which is watched in every other measurement."""
+    import whorl
+    from whorl import inspector
+
+    chosen = micro.CASES[name]
+    with asyncio.Runner(loop_factory=whorl.new_event_loop) as runner:
+
+        def nanoseconds() -> float:
+            found = micro.repeat(lambda: runner.run(chosen.batch()), chosen.operations, seconds)
+            assert found["busy_seconds"] is not None
+            assert found["operations"] is not None
+            return found["busy_seconds"] / found["operations"] * 1e9
+
+        def watched() -> float:
+            with inspector.start():
+                return nanoseconds()
+
+        return _in_turn(rounds, nanoseconds, watched)
+
+
+if __name__ == "__main__":
+    loops.die_with_parent()
+    print(json.dumps(_measure_in_this_process(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))))
