@@ -148,6 +148,12 @@ class LoopHistograms(NamedTuple):
     batch: Histogram  #: the number of entries that ran one after the other
     callback: Histogram  #: each callback, timer or I/O handle; of one turn in 61
 
+    def __sub__(self, earlier: LoopHistograms) -> LoopHistograms:
+        """Return what was noted since an earlier reading."""
+        if not isinstance(earlier, LoopHistograms):
+            return NotImplemented
+        return LoopHistograms(*(now - before for now, before in zip(self, earlier, strict=True)))
+
 
 def _upper_bound(place: int) -> int:
     """Return the greatest number of a bucket; the last one has no bound."""

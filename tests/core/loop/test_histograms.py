@@ -259,6 +259,21 @@ def test_a_closed_loop_keeps_its_figures(timed_loop: Loop) -> None:
     assert timed_loop.metrics().handles_by_kind == {}
 
 
+def test_an_earlier_reading_is_subtracted_from_all_histograms(timed_loop: Loop) -> None:
+    chain(timed_loop, 3 * TURNS_BEFORE_HISTOGRAMS)
+    timed_loop.run()
+    before = timed_loop.histograms()
+    timed_loop.call_later(1, list)
+    timed_loop.run()
+    since = timed_loop.histograms() - before
+    assert since.slept.count == 1
+    assert since.away == timed_loop.histograms().away - before.away
+    assert [histogram.count for histogram in before - before] == [0] * 5
+    with pytest.raises(TypeError):
+        before - before.away  # type: ignore[operator]
+    timed_loop.close()
+
+
 def test_a_new_loop_does_not_find_the_numbers_of_an_earlier_one() -> None:
     for _ in range(3):
         loop = Loop(kernel=ObedientClock())
