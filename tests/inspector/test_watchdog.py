@@ -31,13 +31,13 @@ from whorl import sim
 from whorl.core import Probe
 from whorl.inspector import Inspector, Stall
 from whorl.inspector.inspector import current
-from whorl.inspector.watching import looks, own_thread, stacks
+from whorl.inspector.watching import looks, own_thread, stacks, threads
 from whorl.inspector.watching import watchdog as watchdogs
 from whorl.inspector.watching.collector import CollectionTimes
 from whorl.inspector.watching.looker import Looker
 from whorl.inspector.watching.reports import Reports
 from whorl.inspector.watching.stalls import Frame
-from whorl.inspector.watching.watched import WatchedLoop
+from whorl.inspector.watching.watched import Usage, WatchedLoop, usage_at
 
 Inspect = Callable[..., Inspector]
 THRESHOLD = 0.05
@@ -240,6 +240,23 @@ def test_many_short_callbacks_are_no_stall(inspect: Inspect) -> None:
         await asyncio.sleep(0)
 
     whorl.run(main())
+    assert inspected.stalls() == []
+
+
+def test_a_busy_loop_that_polls_often_is_no_stall(inspect: Inspect) -> None:
+    inspected = inspect(threshold=2 * THRESHOLD)
+
+    async def main() -> None:
+        for _ in range(4):
+            await asyncio.sleep(0)
+            busy_for(0.02)  # so long that the native thread wakes the Python thread
+            for _ in range(250):  # Each poll gives up the interpreter's lock, which is taken again at once.
+                await asyncio.sleep(0)
+                busy_for(0.001)
+
+    whorl.run(main())
+    assert inspected.watchdog is not None
+    inspected.watchdog.look_now()
     assert inspected.stalls() == []
 
 
@@ -675,6 +692,85 @@ def test_thread_that_has_not_written_its_stack_is_asked_again_at_the_next_look(
     looker.threshold_ns = round(THRESHOLD * 1e9)
     whorl.run(main())
     assert answers == [(frame,)]
+
+
+@pytest.mark.gil("other threads may take the stack of a thread")
+def test_stall_that_ends_while_the_watchdog_reads_files_has_its_stack(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader, writer = os.pipe()
+    blocks, has_gone_on = threading.Event(), threading.Event()
+    loop: Any = whorl.new_event_loop()
+
+    def block() -> None:
+        blocks.set()
+        os.read(reader, 1)
+
+    async def main() -> None:
+        await run_step(block)
+        has_gone_on.set()
+        await asyncio.sleep(0)
+
+    def end_the_stall(place: WatchedLoop) -> Usage:
+        os.write(writer, b"x")
+        assert has_gone_on.wait(30)
+        return read_usage(place)
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(main()))
+    thread.start()
+    assert blocks.wait(30)
+    looker = Looker(Reports(contextlib.nullcontext), CollectionTimes(), lambda: None, lambda _: ())
+    looker.threshold_ns = 10**9
+    watched = WatchedLoop(loop, thread.native_id, lambda _: None)
+    looker.look_at(watched, loop, 0)
+    watched.began_ns -= 2 * 10**9  # as if it blocked for two seconds
+    read_usage = looker.usage
+    monkeypatch.setattr(looker, "usage", end_the_stall)
+    monkeypatch.setattr(threads, "is_runnable", lambda thread: False)
+    looker.look_at(watched, loop, 0)
+    [stall] = looker.reports.stalls()
+    assert (stall.ended, stall.reason) == (True, "asleep")
+    assert (stall.call or "").endswith("main")
+    assert "os.read(reader, 1)" in lines_of(stall)
+    watched.close()
+    thread.join()
+    loop.close()
+    os.close(reader)
+    os.close(writer)
+
+
+@pytest.mark.gil("C code that runs holds no lock")
+@pytest.mark.skipif(not whorl.compiled, reason="uncompiled, the stack is taken when the lock is free")
+def test_c_code_that_holds_the_lock_hardly_longer_than_the_threshold_has_its_stack(inspect: Inspect) -> None:
+    poll = ctypes.PyDLL(None).poll  # which keeps the lock
+    inspected = inspect(threshold=0.2)
+    for _ in range(3):  # The machine may be busy.
+        for _ in range(5):
+            stalls = stalls_of(inspected, lambda: poll(None, 0, 208))
+        if all("poll(None, 0, 208)" in lines_of(stall) for stall in stalls[-5:]):
+            break
+    else:
+        pytest.fail(f"stalls without a stack: {stalls}")
+
+
+def test_watchdog_looks_when_a_callback_reaches_the_threshold() -> None:
+    watchdog = watchdogs.Watchdog(None, 0.1, None)
+    loop: Any = whorl.new_event_loop()
+    for began, key in ((970, (1, 1, 0, 0, 0)), (950, None), (900, (1, 1, 0, 0, 0))):
+        watched = WatchedLoop(loop, None, lambda _: None)
+        watched.began_ns, watched.next_ns, watched.key = began, 100, key
+        watchdog._watched[began] = watched
+    assert watchdog._next_look(1000, 50) == 1050
+    assert watchdog._next_look(1000, 90) == 1070
+    loop.close()
+
+
+def test_times_at_a_moment_between_two_looks_are_as_near_to_the_later_as_the_clock_allows() -> None:
+    earlier, later = Usage(1000, 500, 30, 0), Usage(2000, 520, 30, 400)
+    assert usage_at(earlier, later, 100) == Usage(1900, 500, 30, 300)
+    assert usage_at(earlier, later, 5000) == earlier
+    assert usage_at(Usage(None, None, 0, 0), later, 100) == later
+    assert usage_at(Usage(1000, None, 0, 0), later, 100).starved_ns is None
 
 
 @pytest.mark.parametrize(

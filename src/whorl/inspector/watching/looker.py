@@ -17,9 +17,9 @@ from whorl.inspector.watching import looks, threads
 from whorl.inspector.watching.collector import CollectionTimes
 from whorl.inspector.watching.own_thread import has_gil
 from whorl.inspector.watching.reports import Reports, changed
-from whorl.inspector.watching.stacks import called_by, stack_of
+from whorl.inspector.watching.stacks import Moment, called_by, moment_of, stack_of
 from whorl.inspector.watching.stalls import Frame, Stack, Stall
-from whorl.inspector.watching.watched import LOCK_WAIT_NS, Shares, Usage, WatchedLoop, lock_kept
+from whorl.inspector.watching.watched import LOCK_WAIT_NS, Shares, Usage, WatchedLoop, lock_kept, usage_at
 
 MOST_STACKS = 8  # of one stall
 LONG_STALL_NS = 1_000_000_000  # A stall that has lasted so long is logged before its end.
@@ -66,6 +66,9 @@ class Looker:
             watched.looked_ns = now
             watched.notes.clear()
             return False  # It sleeps as before, or does not run.
+        moment = None
+        if loop is not None and progress is not None and not is_idle and self._is_due(watched, progress, now):
+            moment = moment_of(loop, progress, now)
         # The times are read first: that may end with a wait for the interpreter's lock. So the notes of that
         # time are taken after it. What follows is read without giving up the lock.
         earlier, watched.latest = watched.latest, self.usage(watched)
@@ -75,16 +78,19 @@ class Looker:
         looked, watched.looked_ns = watched.looked_ns, now
         kept = lock_kept(earlier, watched.latest, self._late_by(now, looked))
         active = watched.count_active(loop, now - looked)
+        aways, watched.aways = watched.aways, looks.count_aways(watched.figures, self.threshold_ns)
         key = None if progress is None or progress[4] else progress[:5]
         if loop is not None and key is not None and key == watched.key:
             watched.seen_ns = now
             watched.lock_kept_ns += kept
             if now - watched.began_ns >= watched.next_ns:
-                self._is_stalled(watched, loop, now)
+                self._is_stalled(watched, loop, now, moment)
             return True
         if watched.stall is not None or watched.is_starving:
             self._has_moved(watched, progress, now)
-        elif kept:
+        elif moment is not None and moment.key == watched.key:
+            self._has_just_ended(watched, moment, progress, now)
+        elif kept and (watched.aways > aways or self._is_away(loop, now)):
             self._passed_unseen(watched, before, earlier, kept, looked, active, now)
         watched.key = key
         if loop is not None and key is not None and progress is not None:
@@ -94,13 +100,12 @@ class Looker:
             watched.next_ns = self.threshold_ns
             watched.is_logged = False
             if key[3] <= 1 and looked < progress[5] <= now:
-                # The first callback since the poll: it began right then. The earlier times are those of the
-                # last look. What the thread did between that and the poll is little.
+                # The first callback since the poll: it began right then.
                 watched.began_ns = progress[5]
                 watched.lock_kept_ns = min(kept, now - watched.began_ns)
-                watched.base = watched.latest if earlier.ran_ns is None else earlier
+                watched.base = usage_at(earlier, watched.latest, now - watched.began_ns)
                 if now - watched.began_ns >= watched.next_ns:
-                    self._is_stalled(watched, loop, now)
+                    self._is_stalled(watched, loop, now, moment)
         watched.notes.clear()
         return key is not None
 
@@ -108,8 +113,18 @@ class Looker:
         """Return how late the watchdog's thread is; another thread that looks is not."""
         return now - max(looked, self.due_ns) if threading.get_native_id() == self.thread_number else 0
 
-    def _is_stalled(self, watched: WatchedLoop, loop: Loop, now: int) -> None:
-        """Report a callback that has reached the next age, with a stack of this moment."""
+    def _is_away(self, loop: Loop | None, now: int) -> bool:
+        """Return whether a loop has been away from its poll for as long as the threshold."""
+        return loop is not None and now - looks.polled_at(loop) >= self.threshold_ns
+
+    def _is_due(self, watched: WatchedLoop, progress: looks.Progress, now: int) -> bool:
+        """Return whether what a loop does has reached the age at which something is to be done."""
+        if progress[:5] == watched.key:
+            return now - watched.began_ns >= watched.next_ns
+        return now - progress[5] >= self.threshold_ns
+
+    def _is_stalled(self, watched: WatchedLoop, loop: Loop, now: int, moment: Moment | None) -> None:
+        """Report a callback that has reached the next age, with its stack."""
         shares = watched.shares(now)
         if watched.stall is None and shares.own_ns < self.threshold_ns:
             watched.is_starving = True
@@ -120,7 +135,11 @@ class Looker:
         late = watched.lock_kept_ns * 2 >= age - (shares.starved_ns or 0)
         stacks = [*stall.stacks, *watched.noted_stacks()]
         if len(stacks) < MOST_STACKS:
-            stack, call, task = stack_of(watched, loop, age, late, self._request_stack)
+            if (moment is None or moment.key != watched.key) and watched.progress is not None:
+                moment = moment_of(loop, watched.progress, now)
+            stack = call = task = None
+            if moment is not None:
+                stack, call, task = stack_of(watched, loop, moment, late, self._request_stack)
             if stack is not None and not (late and any(not earlier.late for earlier in stacks)):
                 stacks.append(stack)
             stall = changed(stall, call=stall.call or call, task=stall.task or task)
@@ -141,12 +160,23 @@ class Looker:
         if watched.stall is None:
             self.starved += 1
         else:
-            # The loop reads the clock at the end of each poll and before it sleeps.
-            reads = [] if progress is None else [progress[4], progress[5]]
-            end = min((read for read in reads if watched.seen_ns < read <= now), default=now)
             stacks = (*watched.stall.stacks, *watched.noted_stacks())[:MOST_STACKS]
+            end = _end_of(progress, watched.seen_ns, now)
             self._end_stall(watched, changed(watched.stall, stacks=stacks), end)
         watched.is_starving = False
+
+    def _has_just_ended(
+        self, watched: WatchedLoop, moment: Moment, progress: looks.Progress | None, now: int
+    ) -> None:
+        """Report a stall that this look still saw, and that has ended since this look began."""
+        end = _end_of(progress, moment.when_ns, now)
+        if watched.shares(end).own_ns < self.threshold_ns:
+            return
+        stall = self.reports.begin(watched, end)
+        stack, call, task = stack_of(watched, None, moment, False, self._request_stack)
+        stall = changed(stall, call=call, task=task)
+        stacks = (*watched.noted_stacks(), *(() if stack is None else (stack,)))
+        self._end_stall(watched, _with_stacks(stall, stacks), end)
 
     def _passed_unseen(
         self,
@@ -160,6 +190,9 @@ class Looker:
     ) -> None:
         """Report a stall that began and ended while this thread waited for the interpreter's lock.
 
+        Only a loop that was away from its poll for so long has stalled. A loop that polls often gives up the
+        lock, and takes it again before this thread has woken up. So this thread may wait long for a lock that
+        nobody keeps.
         The loop was awake since its last sleep. The stall was not longer than the lock was missing, and not
         longer than `active`: so long the loop was awake since then. The holder kept the lock in one go: it
         has to hand it over when this thread asks for it.
@@ -233,6 +266,15 @@ class Looker:
         times = watched.times
         ran, starved = (None, None) if times is None else times.read()
         return Usage(ran, starved, self._looker_starved, self.collector.total_ns())
+
+
+def _end_of(progress: looks.Progress | None, after: int, now: int) -> int:
+    """Return when what a loop did has ended, which it did after that time.
+
+    The loop reads the clock at the end of each poll and before it sleeps.
+    """
+    reads = [] if progress is None else [progress[4], progress[5]]
+    return min((read for read in reads if after < read <= now), default=now)
 
 
 def _with_stacks(stall: Stall, stacks: tuple[Stack, ...]) -> Stall:

@@ -1,6 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 
+from whorl.core.figures cimport Figures, place_of
 from whorl.core.loop.loop cimport Loop
 from whorl.core.loop.state cimport LoopState
 from whorl.core.threads cimport HAS_GIL
@@ -28,6 +29,10 @@ cdef extern from "whorl/inspector/watching/native.h":
 @cython.locals(batch=list, size=Py_ssize_t, taken=Py_ssize_t)
 cpdef object progress_of(Loop loop)
 
+@cython.locals(least=int)
+cpdef object count_aways(Figures figures, int64_t least_ns)
+cpdef object figures_of(Loop loop)
+cpdef object polled_at(Loop loop)
 cpdef object ran_last_here(Loop loop)
 cpdef object start_native(int64_t threshold_ns, int64_t interval_ns, int signal)
 cpdef object stop_native()

@@ -16,7 +16,9 @@ import sys
 from typing import Any
 
 from whorl.core.callback import current_thread
+from whorl.core.figures import Figures
 from whorl.core.loop.loop import Loop
+from whorl.core.states import AWAY
 
 try:
     import cython
@@ -30,6 +32,7 @@ _is_gil_enabled: Any = getattr(sys, "_is_gil_enabled", lambda: True)
 HAS_NATIVE = bool(cython.compiled)
 
 if not cython.compiled:
+    from whorl.core.figures import place_of
     from whorl.core.threads import HAS_GIL
 
     def native_start(threshold_ns: int, interval_ns: int, signal: int) -> int:
@@ -111,6 +114,23 @@ def progress_of(loop: Loop) -> Progress | None:
         while taken < size and batch[taken] is None:
             taken += 1
     return (loop._turns, loop._callbacks, loop._idle_ns, taken, loop._sleep_began, loop._now_ns)
+
+
+def figures_of(loop: Loop) -> Figures:
+    """Return the figures of a loop."""
+    return loop._figures
+
+
+def count_aways(figures: Figures, least_ns: int) -> int:
+    """Return how often a loop was away from its poll for so long, by its histogram: a sixteenth off."""
+    _, _, counts = figures.histogram(AWAY)
+    least = place_of(least_ns)
+    return sum([count for place, count in counts.items() if place >= least])
+
+
+def polled_at(loop: Loop) -> int:
+    """Return when the loop last ended a poll, also while it does not run."""
+    return loop._now_ns
 
 
 def ran_last_here(loop: Loop) -> bool:

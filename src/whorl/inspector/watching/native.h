@@ -48,7 +48,8 @@ typedef struct {
     const whorl_seen_int *is_turning;
     int thread, times;         /* the thread, and the descriptor of its schedstat or -1 */
     int64_t since;             /* when it was first seen doing what it does; 0: it sleeps or is in no turn */
-    int64_t next;              /* the age at which the next note is made */
+    int64_t earliest;          /* when it can have begun that */
+    int64_t next;              /* how long after that the next note is made */
     int64_t told;              /* when the Python thread was woken for it; 0: not yet */
     whorl_look latest, before; /* the last look, and the last one before `since` */
     whorl_look handed;         /* that one of the first activity for which the Python thread was woken */
@@ -249,23 +250,31 @@ static void whorl_native_tell(int64_t now) {
     }
 }
 
-/* Look at one loop; return whether it is awake. As above. */
-static int whorl_native_look(int index, int64_t now, int is_blind) {
+/* Look at one loop; return when to look again. As above. */
+static int64_t whorl_native_look(int index, int64_t now, int is_blind) {
     whorl_place *place = whorl_native.places + index;
     whorl_look former = place->latest, look = place->latest = whorl_native_numbers(place, now);
+    int64_t again, next, reached;
     if (!look.is_turning || look.sleep_began != 0) {
         place->since = 0;
-        return 0;
+        return now + whorl_native.interval;
     }
+    /* Twice in an interval, so that the Python thread is woken as early as if it looked itself. And when the
+       threshold is reached: else a call that lasts hardly longer has ended before its stack is taken. */
+    again = now + whorl_native.interval / 2;
     if (place->since == 0 || look.turns != former.turns || look.callbacks != former.callbacks ||
         look.idle != former.idle) {
         place->before = former;
         place->since = now;
+        place->earliest = former.when ? former.when : now;
+        if (look.poll_ended > place->earliest && look.poll_ended < now)
+            place->earliest = look.poll_ended;
         place->next = whorl_native.threshold;
         place->told = 0;
-        return 1;
     }
-    if (place->told == 0 || now - place->told >= whorl_native.interval) {
+    reached = place->earliest + whorl_native.threshold;
+    if (place->since != now && (place->told == 0 || now - place->told >= whorl_native.interval ||
+                                (place->told < reached && now >= reached))) {
         if (!place->is_handed) {
             place->handed = place->before;
             place->is_handed = 1;
@@ -273,19 +282,21 @@ static int whorl_native_look(int index, int64_t now, int is_blind) {
         place->told = now;
         whorl_native_tell(now);
     }
-    if (is_blind && now - place->since >= place->next) {
-        place->next = 2 * (now - place->since);
+    if (is_blind && now - place->earliest >= place->next) {
+        place->next = 2 * (now - place->earliest);
         whorl_native_note(index, place, now);
     }
-    return 1;
+    next = place->earliest + place->next;
+    return next > now && next < again ? next : again;
 }
 
 /* Look again and again until told to end. Python's threads need the interpreter's lock. */
 static void *whorl_native_run(void *nothing) {
     pthread_mutex_lock(&whorl_native.mutex);
     while (!whorl_native.ends) {
-        int64_t now = whorl_native_now(), beat = __atomic_load_n(&whorl_native.beat, __ATOMIC_RELAXED), until;
-        int index, awake = 0;
+        int64_t now = whorl_native_now(), beat = __atomic_load_n(&whorl_native.beat, __ATOMIC_RELAXED);
+        int64_t until = now + whorl_native.interval, again;
+        int index;
         int is_blind = beat != 0 && now - beat > WHORL_LOCK_WAIT_NS;
         struct timespec when;
         if (whorl_native.recording.buf != NULL)
@@ -294,10 +305,10 @@ static void *whorl_native_run(void *nothing) {
         if (whorl_native.copies_left > 0)
             whorl_native_copy_stack();
         for (index = 0; index < WHORL_PLACES; index++)
-            if (whorl_native.places[index].turns != NULL)
-                awake |= whorl_native_look(index, now, is_blind);
-        /* Twice in an interval, so that the Python thread is woken as early as if it looked itself. */
-        until = now + (awake ? whorl_native.interval / 2 : whorl_native.interval);
+            if (whorl_native.places[index].turns != NULL) {
+                again = whorl_native_look(index, now, is_blind);
+                until = again < until ? again : until;
+            }
         if (whorl_native.copies_left > 0)
             until = now + WHORL_STACK_WAIT_NS;
         when.tv_sec = until / 1000000000;

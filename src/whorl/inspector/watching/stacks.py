@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 from whorl.aio.futures.task import Task, coroutine_and_name
 from whorl.core.loop.loop import Loop
@@ -36,34 +36,66 @@ MACHINERY = tuple(
 )
 
 
-def stack_of(
-    watched: WatchedLoop, loop: Loop, age: int, late: bool, ask: Callable[[int], tuple[Frame, ...]]
-) -> tuple[Stack | None, str | None, str | None]:
-    """Return the stack of a loop's thread now, the function that the loop called, and the task.
+class Moment(NamedTuple):
+    """The work of a loop's thread at one moment."""
 
-    Without the GIL, frames of a running thread may end while another one follows them. `ask` returns what the
-    thread itself has written then.
+    when_ns: int
+    key: tuple[int, ...]
+    lines: tuple[tuple[CodeType, int], ...]
+    """The code and the line of each frame, the outermost first. Without the GIL there are none."""
+    task: str | None
+    task_code: CodeType | None
+
+
+def moment_of(loop: Loop, progress: looks.Progress, now: int) -> Moment | None:
+    """Return what a loop's thread is doing now, None if the loop has gone on.
+
+    Nothing here reads a file, as that gives up the interpreter's lock. Code in Python that takes it then
+    gives it back after 5 ms only, and the stall may be over by then.
     """
     task, task_code = task_of(loop)
+    lines = _lines_of(loop) if has_gil() else ()
+    later = looks.progress_of(loop)
+    if later is None or later[:5] != progress[:5]:
+        return None
+    return Moment(now, progress[:5], lines, task, task_code)
+
+
+def stack_of(
+    watched: WatchedLoop,
+    loop: Loop | None,
+    moment: Moment,
+    late: bool,
+    ask: Callable[[int], tuple[Frame, ...]],
+) -> tuple[Stack | None, str | None, str | None]:
+    """Return the stack of a moment, the function that the loop called, and the task.
+
+    Without the GIL, frames of a running thread may end while another one follows them. `ask` returns what the
+    thread itself has written then. The system call is the one of now, if the loop has not gone on; of a loop
+    that is None, it has.
+    """
+    code = moment.task_code
     if has_gil():
-        frames, has_task = _frames_of(loop, task_code)
+        frames = tuple(_frame(*line) for line in moment.lines)
+        has_task = any(line is code for line, _ in moment.lines)
     else:
-        frames = () if watched.thread is None else ask(watched.thread)
-        has_task = task_code is not None and any(
-            (frame.file, frame.function) == (task_code.co_filename, task_code.co_name) for frame in frames
+        frames = () if watched.thread is None or loop is None else ask(watched.thread)
+        has_task = code is not None and any(
+            (frame.file, frame.function) == (code.co_filename, code.co_name) for frame in frames
         )
     syscall, file = (None, None) if watched.thread is None else threads.system_call_of(watched.thread)
-    progress = looks.progress_of(loop)
-    if progress is None or progress[:5] != watched.key or not frames:
-        return None, None, None  # The loop has gone on meanwhile.
-    call = shown(task_code.co_qualname) if task_code is not None and has_task else called_by(frames)
-    if late:
+    progress = None if loop is None else looks.progress_of(loop)
+    has_gone_on = progress is None or progress[:5] != moment.key
+    if not frames or (has_gone_on and not has_gil()):
+        return None, None, None
+    call = shown(code.co_qualname) if code is not None and has_task else called_by(frames)
+    if late or has_gone_on:
         syscall = file = None  # That is the call of this moment, not of the stall.
-    return Stack(age, frames, syscall, file, late), call, task
+    return Stack(moment.when_ns - watched.began_ns, frames, syscall, file, late), call, moment.task
 
 
-def _frames_of(loop: Loop, task_code: CodeType | None) -> tuple[tuple[Frame, ...], bool]:
-    """Return the frames of a loop's thread, the outermost first, and whether that code is among them."""
+def _lines_of(loop: Loop) -> tuple[tuple[CodeType, int], ...]:
+    """Return the code and the lines of the frames of a loop's thread, the outermost first."""
     frame = sys._current_frames().get(loop._thread_id or 0)
     lines: list[tuple[CodeType, int]] = []
     while frame is not None and len(lines) < 10 * MOST_FRAMES:
@@ -72,11 +104,11 @@ def _frames_of(loop: Loop, task_code: CodeType | None) -> tuple[tuple[Frame, ...
     lines.reverse()
     while len(lines) > 1 and lines[-1][0].co_filename.startswith(OWN):
         lines.pop()  # what the collector calls
-    frames = tuple(
-        Frame(code.co_filename, line, code.co_qualname, source_of(code.co_filename, line))
-        for code, line in lines[-MOST_FRAMES:]
-    )
-    return frames, task_code is not None and any(code is task_code for code, _ in lines)
+    return tuple(lines[-MOST_FRAMES:])
+
+
+def _frame(code: CodeType, line: int) -> Frame:
+    return Frame(code.co_filename, line, code.co_qualname, source_of(code.co_filename, line))
 
 
 def task_of(loop: Any) -> tuple[str | None, CodeType | None]:

@@ -146,6 +146,7 @@ class Watchdog:
             for watched in list(self._watched.values()):
                 watched.key = None
                 watched.place = self._place_of(watched.reference(), watched)
+                watched.aways = looks.count_aways(watched.figures, self._looker.threshold_ns)
             self._wake()  # It sleeps for the new interval from now on.
 
     def look_now(self) -> None:
@@ -231,6 +232,7 @@ class Watchdog:
         number = id(loop)
         watched = WatchedLoop(loop, thread, lambda reference: self._forget_loop(number, reference))
         watched.latest = self._looker.first_usage(watched)
+        watched.aways = looks.count_aways(watched.figures, self._looker.threshold_ns)
         self._watched[number] = watched
         watched.place = self._place_of(loop, watched)
 
@@ -279,9 +281,18 @@ class Watchdog:
             rest = LONGEST_REST_NS if self._all_are_guarded() else self._interval_ns
             self._looker.due_ns = looks.rest(time.monotonic_ns() + rest)
         else:
-            pause = self._interval_ns * (1 if is_awake else 2)
-            self._looker.due_ns = time.monotonic_ns() + pause
-            end.acquire(timeout=pause / 1e9)
+            now = time.monotonic_ns()
+            self._looker.due_ns = self._next_look(now, self._interval_ns * (1 if is_awake else 2))
+            end.acquire(timeout=(self._looker.due_ns - now) / 1e9)
+
+    def _next_look(self, now: int, pause: int) -> int:
+        """Return when to look next: after a pause, or before that if a callback reaches its next age.
+
+        The native thread wakes this one at that time.
+        """
+        known = list(self._watched.values())
+        ages = [watched.began_ns + watched.next_ns for watched in known if watched.key is not None]
+        return min([now + pause, *(age for age in ages if age > now)])
 
     def _all_are_guarded(self) -> bool:
         """Return whether the native thread looks at each loop, and tells if one does not go on."""

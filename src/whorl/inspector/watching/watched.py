@@ -53,6 +53,8 @@ class WatchedLoop:
         self.last_look: looks.Look | None = None  # of the native thread, if the loop is gone
         self.key: Key | None = None  # None unless the loop was awake at the last look
         self.progress: looks.Progress | None = None  # at the last look
+        self.figures: Any = looks.figures_of(loop)  # outlive the loop
+        self.aways: int = 0  # how often it was away from its poll for as long as the threshold
         self.active_ns: int = loop.utilization().active_ns  # how long the loop had run and been awake by then
         self.began_ns = 0  # when the loop began what it does, as far as is known
         self.seen_ns = 0  # when it was last seen doing that
@@ -132,6 +134,24 @@ class WatchedLoop:
         # The thread may have slept because this one had the interpreter's lock, and no processor.
         looker_starved = usage.looker_starved_ns - base.looker_starved_ns
         return Shares(running, starved, asleep, gc_ns, running + max(0, asleep - looker_starved))
+
+
+def usage_at(earlier: Usage, latest: Usage, ago_ns: int) -> Usage:
+    """Return the least that the times can have been at a moment between two looks, so long before the later.
+
+    None of them grows faster than the clock.
+    """
+    if earlier.ran_ns is None or latest.ran_ns is None:
+        return latest
+    starved = earlier.starved_ns
+    if starved is not None and latest.starved_ns is not None:
+        starved = max(starved, latest.starved_ns - ago_ns)
+    return Usage(
+        max(earlier.ran_ns, latest.ran_ns - ago_ns),
+        starved,
+        max(earlier.looker_starved_ns, latest.looker_starved_ns - ago_ns),
+        max(earlier.collector_ns, latest.collector_ns - ago_ns),
+    )
 
 
 def lock_kept(earlier: Usage, latest: Usage, late_ns: int) -> int:
