@@ -126,7 +126,7 @@ def test_refused_directory_is_one_warning_and_the_rest_works(
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(os, "posix_fallocate", full)
-    inspected = inspect(ring=RING, socket=False)
+    inspected = inspect(ring=RING, socket=what != "full")
     whorl.run(asyncio.sleep(0))
     whorl.run(asyncio.sleep(0))
     assert len(caplog.records) == 1

@@ -64,7 +64,9 @@ class Inspector:
         self.recorded: Recorded | None = None
         self._dumps: Dumps | None = None
         if settings.recording is not False:
-            self.recorded = Recorded(loop, settings, self.watchdog)
+            self.recorded = recorded = Recorded(loop, settings, self.watchdog)
+            if self.answers is not None:
+                self.answers.refusal = lambda: recorded.refused
             self.recorded.at_file = lambda: ending.take_over(self.stop)
             self.call_at_stop(ending.give_back)
             self._dumps = Dumps(self.recorded, settings)

@@ -76,6 +76,8 @@ class Recorded:
 
     #: Called when the file is made, when a stall has ended, and at each look of the watchdog.
     at_file: Callable[[], object] | None = None
+    #: Why the directory was refused; empty if it was not.
+    refused: str = ""
     at_stall: Callable[[], object] | None = None
     at_look: Callable[[], object] | None = None
 
@@ -209,7 +211,11 @@ class Recorded:
                 self.at_file()
         except OSError as error:
             path = None
-            warn(f"Only this process can read its recording: {error}")
+            if isinstance(error, directory.Refused):
+                self.refused = str(error)
+                warn(f"No other process can look at this one: {error}")
+            else:
+                warn(f"Only this process can read its recording: {error}")
         if memory is None:
             memory = file.own(file.size_of(ring))
         file.lay_out(memory, ring, started=directory.start_time("self") or 0)

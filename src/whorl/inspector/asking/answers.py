@@ -52,6 +52,8 @@ class Answers:
         self._directory = ""
         self._pid = 0
         self._is_stopping = False
+        #: Returns why the recording was refused the directory, which was logged then; empty if it was not.
+        self.refusal: Callable[[], str] = str
 
     @property
     def path(self) -> str | None:
@@ -71,7 +73,8 @@ class Answers:
             self._end_with_child()
         except (OSError, RuntimeError) as error:
             self._close_all()
-            warn(f"Nobody can ask about this process: {error}")
+            if str(error) != self.refusal():
+                warn(f"Nobody can ask about this process: {error}")
 
     def _end_with_child(self) -> None:
         """Let a child of `multiprocessing`, which ends without `atexit`, remove its file."""
