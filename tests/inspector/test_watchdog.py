@@ -699,58 +699,74 @@ def test_stall_that_ends_while_the_watchdog_reads_files_has_its_stack(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reader, writer = os.pipe()
-    blocks, has_gone_on = threading.Event(), threading.Event()
+    blocks = threading.Semaphore(0)
     loop: Any = whorl.new_event_loop()
 
     def block() -> None:
-        blocks.set()
+        blocks.release()
         os.read(reader, 1)
 
     async def main() -> None:
         await run_step(block)
-        has_gone_on.set()
-        await asyncio.sleep(0)
+        await run_step(block)
 
     def end_the_stall(place: WatchedLoop) -> Usage:
         os.write(writer, b"x")
-        assert has_gone_on.wait(30)
+        assert blocks.acquire(timeout=30)  # in the second step
         return read_usage(place)
 
-    thread = threading.Thread(target=lambda: loop.run_until_complete(main()))
-    thread.start()
-    assert blocks.wait(30)
     looker = Looker(Reports(contextlib.nullcontext), CollectionTimes(), lambda: None, lambda _: ())
     looker.threshold_ns = 10**9
-    watched = WatchedLoop(loop, thread.native_id, lambda _: None)
-    looker.look_at(watched, loop, 0)
-    watched.began_ns -= 2 * 10**9  # as if it blocked for two seconds
     read_usage = looker.usage
-    monkeypatch.setattr(looker, "usage", end_the_stall)
-    monkeypatch.setattr(threads, "is_runnable", lambda thread: False)
-    looker.look_at(watched, loop, 0)
+    thread = threading.Thread(target=lambda: loop.run_until_complete(main()))
+    thread.start()
+    try:
+        assert blocks.acquire(timeout=30)
+        watched = WatchedLoop(loop, thread.native_id, lambda _: None)
+        looker.look_at(watched, loop, 0)
+        watched.began_ns -= 2 * 10**9  # as if it blocked for two seconds
+        monkeypatch.setattr(looker, "usage", end_the_stall)
+        monkeypatch.setattr(threads, "is_runnable", lambda thread: False)
+        looker.look_at(watched, loop, 0)
+        watched.close()
+    finally:
+        os.write(writer, b"xx")
+        thread.join()
+        loop.close()
+        os.close(reader)
+        os.close(writer)
     [stall] = looker.reports.stalls()
     assert (stall.ended, stall.reason) == (True, "asleep")
     assert (stall.call or "").endswith("main")
     assert "os.read(reader, 1)" in lines_of(stall)
-    watched.close()
-    thread.join()
-    loop.close()
-    os.close(reader)
-    os.close(writer)
 
 
-@pytest.mark.gil("C code that runs holds no lock")
-@pytest.mark.skipif(not whorl.compiled, reason="uncompiled, the stack is taken when the lock is free")
-def test_c_code_that_holds_the_lock_hardly_longer_than_the_threshold_has_its_stack(inspect: Inspect) -> None:
-    poll = ctypes.PyDLL(None).poll  # which keeps the lock
-    inspected = inspect(threshold=0.2)
-    for _ in range(3):  # The machine may be busy.
-        for _ in range(5):
-            stalls = stalls_of(inspected, lambda: poll(None, 0, 208))
-        if all("poll(None, 0, 208)" in lines_of(stall) for stall in stalls[-5:]):
-            break
-    else:
-        pytest.fail(f"stalls without a stack: {stalls}")
+@pytest.mark.skipif(not looks.HAS_NATIVE, reason="the native thread is compiled")
+def test_native_thread_notes_a_callback_when_it_reaches_each_age() -> None:
+    reader, writer = os.pipe()
+    loop: Any = whorl.new_event_loop()
+    thread = threading.Thread(target=lambda: loop.run_until_complete(run_step(lambda: os.read(reader, 1))))
+    thread.start()
+    notes: list[Any] = []
+    assert thread.native_id is not None
+    assert looks.start_native(200_000_000, 10**9, 0)  # Two looks in a second are too few.
+    try:
+        place = looks.watch(loop, thread.native_id, -1)
+        looks.beat(threading.get_native_id())  # From now on, this thread seems to wait for the lock.
+        deadline = time.monotonic() + 30
+        while len(notes) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+            notes += looks.captures()
+        looks.unwatch(place)
+    finally:
+        looks.stop_native()
+        os.write(writer, b"x")
+        thread.join()
+        loop.close()
+        os.close(reader)
+        os.close(writer)
+    (_, at_once, *_), (_, at_twice_the_age, *_) = notes
+    assert 190_000_000 < at_twice_the_age - at_once < 400_000_000
 
 
 def test_watchdog_looks_when_a_callback_reaches_the_threshold() -> None:
