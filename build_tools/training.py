@@ -345,7 +345,7 @@ def main() -> None:
     """Run all loads; then a few that are watched."""
     whorl.run(all_of(calls, tasks, connections, sockets, datagrams, writes, programs))
     inspected = whorl.inspector.start()
-    whorl.run(all_of(calls, tasks, connections, sockets, datagrams))
+    whorl.run(all_of(calls, tasks))
     inspected.stop()
 
 
