@@ -326,9 +326,32 @@ def test_more_stalls_of_one_second_are_only_counted(
         watchdog.reports._logged_ns += 10**10  # as if all came at once
     assert len(inspected.stalls()) == 3
     watchdog.reports._logged_ns -= 10**11
+    watchdog.reports._unlogged_ns -= 10**11
     watchdog.look_now()
     assert [record.getMessage().partition(" ")[0] for record in caplog.records] == ["run_step", "and"]
     assert "2 more" in caplog.text
+
+
+def test_of_stalls_without_end_one_is_logged_in_each_second(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    loop: Any = whorl.new_event_loop()
+    reports = Reports(contextlib.nullcontext)
+    watched = WatchedLoop(loop, None, lambda _: None)
+    for tenth in range(40):
+        monkeypatch.setattr(time, "monotonic_ns", lambda now=10**12 + tenth * 10**8: now)
+        if tenth in (0, 7, 14, 21):
+            reports.log(reports.begin(watched, 0))
+        reports.log_the_rest()
+    monkeypatch.undo()
+    first, third, end = (record.getMessage() for record in caplog.records)
+    assert first.startswith("a callback")
+    assert "more" not in first
+    assert third.startswith("a callback")
+    assert third.endswith("(and 1 more stalls)")
+    assert end == "and 1 more stalls"
+    watched.close()
+    loop.close()
 
 
 @needs_stacks

@@ -37,6 +37,7 @@ class Reports:
         self._number = 0
         self._logged_ns = -QUIET_NS
         self._unlogged = 0
+        self._unlogged_ns = 0  # when the last of these was seen
 
     def forget_those_that_go_on(self) -> None:
         """Forget the stalls that nobody watches to their end."""
@@ -109,8 +110,8 @@ class Reports:
                     logger.exception("%r failed and is told of no more stalls", listener)
 
     def log_the_rest(self) -> None:
-        """Log how many stalls were not logged, if the log was quiet for long enough."""
-        if self._unlogged and time.monotonic_ns() - self._logged_ns >= QUIET_NS:
+        """Log how many stalls were not logged, if there was none for long enough: the next one tells else."""
+        if self._unlogged and time.monotonic_ns() - max(self._logged_ns, self._unlogged_ns) >= QUIET_NS:
             self.log(None)
 
     def log(self, stall: Stall | None) -> None:
@@ -118,6 +119,7 @@ class Reports:
         now = time.monotonic_ns()
         if stall is not None and now - self._logged_ns < QUIET_NS:
             self._unlogged += 1
+            self._unlogged_ns = now
             return
         more, self._unlogged = self._unlogged, 0
         self._logged_ns = now
