@@ -105,16 +105,9 @@ static inline uintptr_t whorl_type_key(PyObject *thing) {
     return (uintptr_t)Py_TYPE(thing);
 }
 
-/* Ask a task by a descriptor or a function. A descriptor that Python calls makes objects for that. One of a
-   class in C has a function, which is called at once. */
+/* Ask a task by a descriptor or a function. A descriptor that Python calls makes objects for that. */
 static inline PyObject *whorl_ask(PyObject *descriptor, PyObject *task) {
-    descrgetfunc get;
-    if (Py_TYPE(descriptor) == &PyGetSetDescr_Type && PyObject_TypeCheck(task, PyDescr_TYPE(descriptor))) {
-        PyGetSetDef *attribute = ((PyGetSetDescrObject *)descriptor)->d_getset;
-        if (attribute->get != NULL)
-            return attribute->get(task, attribute->closure);
-    }
-    get = PyFunction_Check(descriptor) ? NULL : Py_TYPE(descriptor)->tp_descr_get;
+    descrgetfunc get = PyFunction_Check(descriptor) ? NULL : Py_TYPE(descriptor)->tp_descr_get;
     return get == NULL ? PyObject_CallOneArg(descriptor, task)
                        : get(descriptor, task, (PyObject *)Py_TYPE(task));
 }
