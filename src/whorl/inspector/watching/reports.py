@@ -37,7 +37,7 @@ class Reports:
         self._number = 0
         self._logged_ns = -QUIET_NS
         self._unlogged = 0
-        self._unlogged_ns = 0  # when the last of these was seen
+        self._latest: Stall | None = None  # the last of these
 
     def forget_those_that_go_on(self) -> None:
         """Forget the stalls that nobody watches to their end."""
@@ -110,23 +110,22 @@ class Reports:
                     logger.exception("%r failed and is told of no more stalls", listener)
 
     def log_the_rest(self) -> None:
-        """Log how many stalls were not logged, if there was none for long enough: the next one tells else."""
-        if self._unlogged and time.monotonic_ns() - max(self._logged_ns, self._unlogged_ns) >= QUIET_NS:
-            self.log(None)
+        """Log the last stall that was not logged, if the log was quiet for long enough."""
+        if self._latest is not None and time.monotonic_ns() - self._logged_ns >= QUIET_NS:
+            self._unlogged -= 1
+            self.log(self._latest)
 
-    def log(self, stall: Stall | None) -> None:
-        """Log a stall, or with None how many were not; at most one line in each second."""
+    def log(self, stall: Stall) -> None:
+        """Log a stall, and how many were not; at most one in each second. The last one is kept for later."""
         now = time.monotonic_ns()
-        if stall is not None and now - self._logged_ns < QUIET_NS:
+        if now - self._logged_ns < QUIET_NS:
             self._unlogged += 1
-            self._unlogged_ns = now
+            self._latest = stall
             return
-        more, self._unlogged = self._unlogged, 0
+        more, self._unlogged, self._latest = self._unlogged, 0, None
         self._logged_ns = now
         with self._busy():
-            if stall is None:
-                logger.warning("and %d more stalls", more)
-            elif more:
+            if more:
                 logger.warning("%s\n(and %d more stalls)", stall.text(), more)
             else:
                 logger.warning("%s", stall.text())
