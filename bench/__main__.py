@@ -178,9 +178,12 @@ def _measure_worlds(seconds: float) -> int:
 def _measure_watching(options: argparse.Namespace) -> int:
     import watching  # it needs the inspector
 
+    chosen = cases.choose_from(watching.CASES, options.cases)
+    if not chosen:
+        return _no_case(options)
     try:
         c_programs.compile_all()
-        for line in watching.table(options.cases, options.rounds, options.seconds):
+        for line in watching.table(chosen, options.rounds, options.seconds):
             print(line, flush=True)
     except (c_programs.CompileError, MeasurementError, loops.UnavailableError) as error:
         print(error, file=sys.stderr)

@@ -15,36 +15,34 @@ from pathlib import Path
 
 import loops
 import micro
-from cases import EchoCase
+from cases import Case, EchoCase, MicroCase
 from measure import WARM_UP_SECONDS, Cores, MeasurementError, last_line, pinned, running_load, running_server
 
 BATCH = "call_soon/batch-1000"
 WITHOUT = ("files", "subprocess", "streams", "run/")  # which threads, children and files take the most of
-MICROS = [name for name in micro.CASES if not name.startswith(WITHOUT)]
 MICRO_GOAL, BATCH_GOAL = 30, 20  # the most that watching may add, in percent
 ECHO_GOAL = 3
-ECHOES = [
-    EchoCase("tcp", "echo", kind, "1KiB", connections)
-    for kind, connections in (("protocol", 10), ("protocol", 100), ("protocol", 1000), ("streams", 10))
-]
+CASES: tuple[Case, ...] = (
+    *(MicroCase(f"micro/{name}") for name in micro.CASES if not name.startswith(WITHOUT)),
+    *(
+        EchoCase("tcp", "echo", kind, "1KiB", connections)
+        for kind, connections in (("protocol", 10), ("protocol", 100), ("protocol", 1000), ("streams", 10))
+    ),
+)
 WATCHED = {"WHORL_INSPECT": "1"}
 
 
-def table(wanted: Sequence[str], rounds: int, seconds: float) -> Iterator[str]:
-    """Measure each case in so many rounds; yield a line for each."""
+def table(cases: Sequence[Case], rounds: int, seconds: float) -> Iterator[str]:
+    """Measure each of these cases in so many rounds; yield a line for each."""
     cores, choice = Cores.of_this_machine(), loops.choose("whorl")
     yield f"{'case':32} {'CPU µs':>9} {'watched':>9} {'more':>8}  quartiles        goal"
-    for name in MICROS:
-        if _is_wanted(f"micro/{name}", wanted):
-            pairs = _measure_micro(name, choice, cores, rounds, seconds)
-            yield _line(f"micro/{name}", pairs, BATCH_GOAL if name == BATCH else MICRO_GOAL)
-    for case in ECHOES:
-        if _is_wanted(case.name, wanted):
+    for case in cases:
+        if isinstance(case, EchoCase):
             yield _line(case.name, _measure_echo(case, choice, cores, rounds, seconds), ECHO_GOAL)
-
-
-def _is_wanted(name: str, wanted: Sequence[str]) -> bool:
-    return not wanted or any(part in name for part in wanted)
+        else:
+            name = case.name.removeprefix("micro/")
+            pairs = _measure_micro(name, choice, cores, rounds, seconds)
+            yield _line(case.name, pairs, BATCH_GOAL if name == BATCH else MICRO_GOAL)
 
 
 def _line(name: str, pairs: Sequence[Sequence[float]], goal: int) -> str:
@@ -84,6 +82,8 @@ def _measure_echo(
             others = _nanoseconds_of_other_threads(pid) - before
             if not found["requests"] or found["errors"] or found["lost"]:
                 raise MeasurementError(f"{case.name}: a reply was wrong or missing")
+            if found["server_run_ns"] is None:
+                raise MeasurementError("this system does not tell what a thread used of processors")
             return (found["server_run_ns"] + others) / found["requests"]
 
         return _in_turn(rounds, *(lambda server=server: nanoseconds(*server) for server in servers))

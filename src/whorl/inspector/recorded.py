@@ -76,10 +76,10 @@ class Recorded:
 
     #: Called when the file is made, when a stall has ended, and at each look of the watchdog.
     at_file: Callable[[], object] | None = None
-    #: Why the directory was refused; empty if it was not.
-    refused: str = ""
     at_stall: Callable[[], object] | None = None
     at_look: Callable[[], object] | None = None
+    #: Why the directory was refused; empty if it was not.
+    refused: str = ""
 
     def look_often(self) -> None:
         """Let the watchdog call `at_look` as often as it looked at a loop that stalls."""
