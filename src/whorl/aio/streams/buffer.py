@@ -80,10 +80,10 @@ class StreamBuffer:
             last = self._chunks[len(self._chunks) - 1]
             if len(last) < SHORT_CHUNK:
                 self._chunks[len(self._chunks) - 1] = last + data
-                self._size += size
+                self._size = self._size + size
                 return
         self._chunks.append(data)
-        self._size += size
+        self._size = self._size + size
 
     def take(self, limit: int) -> bytes:
         """Return and remove the first `limit` bytes, or as many as there are."""
@@ -97,7 +97,7 @@ class StreamBuffer:
             end = self._offset + limit
             data = chunk[self._offset : end]
             self._offset = end
-            self._size -= limit
+            self._size = self._size - limit
             return data
         data = chunk[self._offset :] if self._offset else chunk
         self._offset = 0
@@ -106,7 +106,7 @@ class StreamBuffer:
             self._size = 0
             return data
         del self._chunks[0]
-        self._size -= rest
+        self._size = self._size - rest
         return data if limit == rest else self._take_more(data, limit - rest)
 
     def _take_more(self, data: bytes, limit: int) -> bytes:
@@ -119,11 +119,11 @@ class StreamBuffer:
                 if limit:
                     pieces.append(chunk[:limit])
                     self._offset = limit
-                    self._size -= limit
+                    self._size = self._size - limit
                 break
             pieces.append(chunk)
             limit -= size
-            self._size -= size
+            self._size = self._size - size
             count += 1
         del self._chunks[:count]
         return b"".join(pieces)

@@ -106,7 +106,7 @@ class TimerHeap:
 
         By now the previous timer has shown whether anything but the heap refers to it.
         """
-        self._numbers += 1
+        self._numbers = self._numbers + 1
         timer._number = self._numbers
         line = self._line
         size = len(line)
@@ -121,7 +121,7 @@ class TimerHeap:
             else:
                 append(line, timer)
         timer._scheduled = True
-        self._keep_alive_count += timer._keeps_alive
+        self._keep_alive_count = self._keep_alive_count + timer._keeps_alive
         show_count(self)
 
     def _push_on_heap(self, timer: TimedCallback) -> None:
@@ -169,7 +169,7 @@ class TimerHeap:
             timer = self._earliest()
             if timer is None or not timer._cancelled:
                 return timer
-            self._cancelled -= 1
+            self._cancelled = self._cancelled - 1
             self._take(timer)
             timer = None  # before the search for the next one: freeing this one may schedule others
 
@@ -255,7 +255,7 @@ class TimerHeap:
             timer = self._next()
             if timer is None or timer._deadline_ns > latest:
                 break
-            self._keep_alive_count -= timer._keeps_alive
+            self._keep_alive_count = self._keep_alive_count - timer._keeps_alive
             take_in(timer)
             into.append(timer)
             self._take(timer)
@@ -312,7 +312,7 @@ class TimerHeap:
 
     def note_cancelled(self, timer: TimedCallback) -> None:
         """Drop a cancelled timer at the end of the line, else count it; sweep if there are too many."""
-        self._keep_alive_count -= timer._keeps_alive
+        self._keep_alive_count = self._keep_alive_count - timer._keeps_alive
         line = self._line
         size = len(line)
         if size > 0 and line[size - 1] is timer:
@@ -321,7 +321,7 @@ class TimerHeap:
                 self._shorten_line()
             show_count(self)
             return
-        self._cancelled += 1
+        self._cancelled = self._cancelled + 1
         if self._cancelled > SWEEP_MIN_CANCELLED and self._cancelled * SWEEP_FRACTION > len(self):
             self._sweep()
             show_count(self)

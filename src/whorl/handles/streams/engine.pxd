@@ -89,8 +89,8 @@ cdef class Stream(IOHandle):
 
 cdef inline int count_read(Stream stream, Py_ssize_t size) except -1:
     cdef Counters *counters = stream._loop._figures.counters
-    stream._received_total += size
-    stream._read_calls += 1
+    stream._received_total = stream._received_total + size
+    stream._read_calls = stream._read_calls + 1
     counters.bytes_in += size
     counters.reads += 1
     return 0
@@ -98,8 +98,8 @@ cdef inline int count_read(Stream stream, Py_ssize_t size) except -1:
 
 cdef inline int count_sent(Stream stream, Py_ssize_t size) except -1:
     cdef Counters *counters = stream._loop._figures.counters
-    stream._sent_total += size
-    stream._write_calls += 1
+    stream._sent_total = stream._sent_total + size
+    stream._write_calls = stream._write_calls + 1
     counters.bytes_out += size
     counters.writes += 1
     return 0
