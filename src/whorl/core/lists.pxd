@@ -8,6 +8,7 @@ cdef extern from "Python.h":
 
 cdef extern from "whorl/core/lists.h":
     int append "whorl_append"(list entries, object entry) except -1
+    int append_at "whorl_append"(PyObject *entries, object entry) except -1
     object taken "whorl_taken"(list batch, Py_ssize_t index)
     int empty "whorl_empty"(list batch) except -1
     object last_taken "whorl_last_taken"(list entries)

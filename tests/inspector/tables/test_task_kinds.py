@@ -377,6 +377,58 @@ def test_recording_that_the_end_of_a_task_ends_holds_no_task(
     loop.close()
 
 
+def test_recording_that_a_task_ends_when_it_is_asked_writes_no_more(
+    recorded: Recorded, clock: ObedientClock
+) -> None:
+    pure: Any = tasks._PyTask  # type: ignore[attr-defined]
+
+    class Ends(pure):  # type: ignore[misc]
+        @property
+        def _exception(self) -> None:
+            recorder.close()
+
+    loop: Any = whorl.EventLoop(kernel=clock)
+    recorder = recorded.watch(loop)
+    loop.run_until_complete(Ends(never(), loop=loop))
+    fields = recorded.fields()
+    assert (fields["state"], fields["tasks_made"], fields["tasks_done"]) == (2, 1, 0)
+    loop.run_until_complete(never())
+    assert recorded.fields()["tasks_made"] == 1
+    loop.close()
+
+
+def test_tasks_that_the_collector_makes_are_known_beside_those_of_the_program(
+    recorded: Recorded, loop: Any
+) -> None:
+    """Until Python 3.12, the collector may run while a recorder makes a weak reference."""
+
+    class Garbage:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            made.append(loop.create_task(never()))
+
+    async def main() -> None:
+        for _ in range(50):
+            Garbage()
+            made.append(loop.create_task(never()))
+        gc.set_threshold(*threshold)
+        gc.collect()
+        await asyncio.gather(*made)
+
+    made: list[Any] = []
+    threshold = gc.get_threshold()
+    recorder = recorded.watch(loop)
+    gc.set_threshold(1)
+    try:
+        loop.run_until_complete(main())
+    finally:
+        gc.set_threshold(*threshold)
+    assert rows(recorder)["never"].tasks == len(made) == 100
+    assert recorded.fields()["tasks_made"] == recorded.fields()["tasks_done"] == 101
+
+
 def test_task_is_named_as_its_coroutine(recorded: Recorded, loop: Any) -> None:
     recorder = recorded.watch(loop)
     coro = never()

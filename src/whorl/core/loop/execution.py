@@ -246,7 +246,7 @@ class LoopExecution(LoopState):
         timed = (
             not self._until_sample and not watched and not self._observed and has_histograms(self._figures)
         )
-        self._callbacks += size
+        self._callbacks = self._callbacks + size
         note(self._figures, BATCH, size)
         collector = self._collector
         collects = collector.is_on
@@ -367,14 +367,14 @@ def count_runs(change: int) -> None:
 
 def run_alone(loop: LoopExecution, entry: Callback) -> None:
     """Run the only entry of a turn, as `_run_batch` does, without the bookkeeping of batches."""
-    loop._callbacks_alone += 1
+    loop._callbacks_alone = loop._callbacks_alone + 1
     if not run_catching(entry, False):
         report_pending_error(loop, entry)
 
 
 def run_alone_recorded(loop: LoopExecution, recorder: LoopRecorder, entry: Callback) -> None:
     """Do what `run_alone` does, and record it."""
-    loop._callbacks_alone += 1
+    loop._callbacks_alone = loop._callbacks_alone + 1
     begin_batch_of(loop, recorder)
     if not begins_alike(recorder, entry):
         recorder._begin(entry)

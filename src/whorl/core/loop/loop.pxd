@@ -1,17 +1,17 @@
 cimport cython
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 from whorl.core.callback cimport Callback, is_foreign, new_callback, new_guarded_callback
 from whorl.core.figures cimport Figures, has_histograms, note, note_away
-from whorl.core.kernel.kernel cimport clock_is_patched
-from whorl.core.lists cimport append
+from whorl.core.kernel.kernel cimport Kernel, clock_is_patched, read_ticks
+from whorl.core.lists cimport append, append_at
 from whorl.core.loop.lifecycle cimport LoopLifecycle
 from whorl.core.loop.state cimport begin_sleep, end_sleep
 from whorl.core.recording.loop_recorder cimport LoopRecorder, end_turn
-from whorl.core.recording.steps cimport may_step
+from whorl.core.recording.steps cimport may_step, stepped_by
 from whorl.core.threads cimport seen_flag
 from whorl.core.timers.timed_callback cimport TimedCallback, new_timer, new_timer_after
-from whorl.core.timers.heap cimport TimerHeap
 
 cdef int DEFAULT
 cdef int ONCE
@@ -59,10 +59,15 @@ cdef class Loop(LoopLifecycle):
     cpdef int64_t _prepare_external_poll(self) except? -2
     @cython.locals(before=int64_t, now=int64_t, slept=int64_t, found=Py_ssize_t, figures=Figures, recorder=LoopRecorder)
     cdef object _poll(self, int64_t timeout_ns, list into)
-    @cython.locals(since=int64_t, timers=TimerHeap)
+    @cython.locals(since=int64_t, is_only_one=bint)
     cdef bint _skip_poll(self) except -1
     cdef int64_t _turn_timeout(self) except -2
     cdef bint _alive(self) except -1
+
+
+cdef inline int64_t ticks_of(Loop loop) except? -1:
+    # The usual kernel is asked without a call: each turn that skips its poll asks.
+    return read_ticks() if type(loop._kernel) is Kernel else loop._kernel.ticks()
 
 
 cdef inline object call_soon_of(object loop, object when, object callback, tuple args, object context):
@@ -79,7 +84,7 @@ cdef inline object call_soon_of(object loop, object when, object callback, tuple
     if (<Loop>loop)._ready_queue is None:
         raise AttributeError("the loop is not initialized")
     entry = new_callback(<Loop>loop, callback, args, context)
-    append((<Loop>loop)._ready_queue, entry)
+    append_at(<PyObject *>(<Loop>loop)._ready_queue, entry)
     return entry
 
 

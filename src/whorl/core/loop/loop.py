@@ -50,8 +50,10 @@ if not cython.compiled:
     from whorl.core.callback import is_foreign
     from whorl.core.figures import has_histograms, note, note_away
     from whorl.core.kernel.kernel import clock_is_patched
+    from whorl.core.lists import append
     from whorl.core.loop.state import begin_sleep, end_sleep
     from whorl.core.recording.loop_recorder import end_turn
+    from whorl.core.recording.steps import stepped_by
 
 DEFAULT = int(RunMode.DEFAULT)
 ONCE = int(RunMode.ONCE)
@@ -166,9 +168,10 @@ class Loop(LoopLifecycle):
     ) -> Callback:
         """Do what `call_soon` does, in a loop that is recorded, with what may be the step of a task."""
         entry = new_callback(self, callback, args, context)
-        if self._recorder is not None:
-            self._recorder._note_called_soon(callback)
-        self._ready_queue.append(entry)
+        task = stepped_by(callback)
+        if task is not None and self._recorder is not None:
+            self._recorder._note_queued(task)
+        append(self._ready_queue, entry)
         return entry
 
     def _post_with(
@@ -253,10 +256,10 @@ class Loop(LoopLifecycle):
 
     def _machine_turn(self, mode: int) -> None:
         """Run one turn of the machine, in libuv's order."""
-        self._turns += 1
+        self._turns = self._turns + 1
         if not self._until_sample:
             self._until_sample = SAMPLED_TURNS
-        self._until_sample -= 1
+        self._until_sample = self._until_sample - 1
         if self._observed:
             self._note_machine_turn(True)
         can_sleep = not (self._ready_queue or self._pending or self._idle_handles)
@@ -319,10 +322,10 @@ class Loop(LoopLifecycle):
 
     def _turn(self) -> None:
         """Run one turn of asyncio: sleep until something is due, collect it, run the ready entries."""
-        self._turns += 1
+        self._turns = self._turns + 1
         if not self._until_sample:
             self._until_sample = SAMPLED_TURNS
-        self._until_sample -= 1
+        self._until_sample = self._until_sample - 1
         if (
             not self._ready_queue
             or self._poller.empty_polls < EMPTY_POLLS_BEFORE_SKIP
@@ -390,7 +393,7 @@ class Loop(LoopLifecycle):
         if timeout_ns == 0:
             found = self._poller.poll(0, into)
             now = self._kernel.now()
-            self._events_waiting += found
+            self._events_waiting = self._events_waiting + found
             if self._poll_ended:
                 # This poll is a part of it.
                 note_away(figures, now - self._poll_ended, self._turns, self._callbacks_alone)
@@ -411,12 +414,12 @@ class Loop(LoopLifecycle):
             slept = now - before
             note(figures, SLEPT, slept)
             self._sleep_began = 0
-            self._idle_ns += slept
+            self._idle_ns = self._idle_ns + slept
             if recorder is not None:
                 recorder._has_slept(before, now, found, self._callbacks + self._callbacks_alone)
         self._now_ns = self._poll_ended = now
         if self._poller.empty_polls >= EMPTY_POLLS_BEFORE_SKIP:
-            self._polled_at = self._kernel.ticks()
+            self._polled_at = ticks_of(self)
             self._skipped = 0
         elif self._poller.empty_polls == ONE_EVENT:
             self._skipped = 0
@@ -426,7 +429,7 @@ class Loop(LoopLifecycle):
             self._now_ns = self._clock()
         if self._may_sleep:
             end_sleep(self)
-        self._events += found
+        self._events = self._events + found
         if self._inbox or self._has_sent_async:
             self._drain_inbox(into)
         if self._probe is not None:
@@ -453,15 +456,18 @@ class Loop(LoopLifecycle):
             return False
         if is_only_one:  # Nobody knew at the poll that one would be skipped, so no ticks were read.
             since = self._kernel.now() - self._poll_ended
+        elif self._recorder is not None and not self._recorder._in_call:
+            since = self._recorder._last_ns - self._poll_ended  # It knows when the last callback ended.
         else:
-            since = self._kernel.ticks() - self._polled_at
+            since = ticks_of(self) - self._polled_at
         if not 0 <= since <= LONGEST_WITHOUT_POLL_NS:
             return False
-        self._skipped += 1
+        self._skipped = self._skipped + 1
         if self._inbox or self._has_sent_async:
             self._drain_inbox(self._ready_queue)
-        timers = self._timer_queue
-        if (timers._entries or timers._line) and timers.next_deadline() <= self._now_ns + since:
+        if (
+            self._timer_queue._entries or self._timer_queue._line
+        ) and self._timer_queue.next_deadline() <= self._now_ns + since:
             self._now_ns = self._kernel.now()
             self._collect_timers(self._ready_queue)
         return True
@@ -538,6 +544,10 @@ def keep_current_tasks(tasks: dict[Any, Any]) -> None:
 
 
 if not cython.compiled:
+
+    def ticks_of(loop: Loop) -> int:
+        """Return the ticks of the loop's kernel."""
+        return loop._kernel.ticks()
 
     def know_current_tasks(tasks: dict[Any, Any]) -> None:
         """Do nothing; uncompiled, each step enters the dictionary."""

@@ -7,7 +7,7 @@ from whorl.core.figures cimport move_back, note_in
 from whorl.core.recording.names cimport forget_names, function_key, type_key
 from whorl.core.recording.recorder cimport Recorder, units
 from whorl.core.recording.slot cimport end_fields, read_ticks, refresh_figures, tell_call, tell_no_call
-from whorl.core.recording.task_table cimport Record, TaskTable, find, is_record, no_record
+from whorl.core.recording.task_table cimport Record, find, forget_newest, is_record, no_record
 from whorl.core.recording.tasks cimport LoopTasks
 
 cdef int UPDATED
@@ -55,10 +55,9 @@ cdef class LoopRecorder(LoopTasks):
 
     cpdef object _leave_slot(self)
     @cython.locals(record=Record)
-    cdef object _begin(self, Runnable entry)
-    cdef int _end_long(self, Runnable entry, int64_t now) except -1
+    cdef int _begin(self, Runnable entry) except -1
     @cython.locals(is_handle=bint, low=int64_t, flags=int)
-    cdef int _put_callback(self, Runnable entry, int64_t took) except -1
+    cdef int _end_long(self, Runnable entry, int64_t took) except -1
     @cython.locals(fields="int64_t *")
     cdef object _publish(
         self, int64_t now, unsigned long thread, int64_t turns, int64_t events, int64_t callbacks, int64_t idle_ns,
@@ -98,8 +97,10 @@ cdef inline int end_call(LoopRecorder recorder, Runnable entry, int64_t now) exc
     recorder._in_call = False
     if recorder._call_times != NULL:  # else the recording has ended meanwhile
         note_in(recorder._call_times, took)
-    if recorder._current != NULL or took >= recorder._shortest_ns:
-        recorder._end_long(entry, now)
+    if recorder._current != NULL:
+        recorder._end_step(now)
+    elif took >= recorder._shortest_ns:
+        recorder._end_long(entry, took)
     recorder._last_ns = now
     return 0
 

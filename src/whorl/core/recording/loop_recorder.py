@@ -6,8 +6,9 @@ took long goes into the ring of events.
 
     LoopSlot        its place in the memory
      └ CallbackNames     names of what is called
-        └ LoopTasks      tasks and their steps
-           └ LoopRecorder     callbacks, turns, sleeps, timers, handles
+        └ TaskTable      the records of tasks
+           └ LoopTasks      tasks and their steps
+              └ LoopRecorder     callbacks, turns, sleeps, timers, handles
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from whorl.core import states
 from whorl.core.callback import Callback, Runnable
 from whorl.core.recording import layout
 from whorl.core.recording.recorder import Recorder
-from whorl.core.recording.task_table import TaskTable
 from whorl.core.recording.tasks import LoopTasks
 
 try:
@@ -34,7 +34,7 @@ if not cython.compiled:
     from whorl.core.recording.names import forget_names
     from whorl.core.recording.recorder import units
     from whorl.core.recording.slot import end_fields, refresh_figures, tell_call, tell_no_call
-    from whorl.core.recording.task_table import find, is_record, no_record
+    from whorl.core.recording.task_table import find, forget_newest, is_record, no_record
 
 # The places of the fields of a slot.
 _FIELDS = layout.LOOP_FIELDS
@@ -120,11 +120,11 @@ class LoopRecorder(LoopTasks):
             end_fields(self)
             move_back(self._figures)
             self._recorder._open[self._slot] = None
-            self._current = self._newest_record = no_record()
-            self._table, former = TaskTable(), self._table
+            self._current = no_record()
+            forget_newest(self)
             forget_names(self)
             self._kept, kept = {}, self._kept
-            del former, kept  # This may run any code.
+            del kept  # This may run any code.
             self._current_task = self._newest = None
 
     def __del__(self) -> None:
@@ -136,32 +136,25 @@ class LoopRecorder(LoopTasks):
     def _begin(self, entry: Runnable) -> None:
         """Note that an entry begins, at the end of the one before it."""
         self._in_call = True
-        if not self._is_open:
-            return
-        task = self._task_of(entry)
-        record = no_record()
-        if task is not None:
-            record = find(self._table, task)
-            if not is_record(record):
-                record = self._meet(task, self._last_ns, True)
-        if is_record(record):
-            self._begin_step(record, task, self._last_ns)
-        else:
-            tell_call(self, self._last_ns, self._name_of(entry), 0)
+        if self._is_open:
+            task = self._task_of(entry)
+            record = no_record()
+            if task is not None:
+                record = find(self, task)
+                if not is_record(record):
+                    record = self._meet(task, self._last_ns, True)
+            if is_record(record):
+                self._begin_step(record, task, self._last_ns)
+            else:
+                tell_call(self, self._last_ns, self._name_of(entry), 0)
 
-    def _end_long(self, entry: Runnable, now: int) -> None:
-        """Note the end of an entry that was a step of a task, or took long."""
-        took = now - self._last_ns
-        if is_record(self._current):
-            self._end_step(now)
-        elif self._is_open:
-            self._put_callback(entry, took)
-
-    def _put_callback(self, entry: Runnable, took: int) -> None:
-        is_handle = not isinstance(entry, Callback) and hasattr(entry, "fileno")
-        low = descriptor_of(entry) if is_handle else 0
-        flags = IO if is_handle else 0
-        self._put(self._last_ns, units(took), CALLBACK, flags, self._fields[CALL_NAME], low)
+    def _end_long(self, entry: Runnable, took: int) -> None:
+        """Note the end of an entry that took long, and was no step of a task."""
+        if self._is_open:
+            is_handle = not isinstance(entry, Callback) and hasattr(entry, "fileno")
+            low = descriptor_of(entry) if is_handle else 0
+            flags = IO if is_handle else 0
+            self._put(self._last_ns, units(took), CALLBACK, flags, self._fields[CALL_NAME], low)
 
     # Turns, sleeps, timers, handles.
 
@@ -262,8 +255,10 @@ if not cython.compiled:
         recorder._in_call = False
         if recorder._is_open:
             note_number(recorder._figures, states.CALLBACK, took)
-        if is_record(recorder._current) or took >= recorder._shortest_ns:
-            recorder._end_long(entry, now)
+        if is_record(recorder._current):
+            recorder._end_step(now)
+        elif took >= recorder._shortest_ns:
+            recorder._end_long(entry, took)
         recorder._last_ns = now
 
     def begin_batch(recorder: LoopRecorder, poll_ended: int) -> int:

@@ -47,8 +47,10 @@ cdef class CallbackNames(LoopSlot):
     cdef int64_t _look_up_name(self, object called) except -1
     @cython.locals(name=int64_t)
     cdef int64_t _new_name(self, uintptr_t key, object kept, object named) except -1
-    @cython.locals(key=uintptr_t)
+    @cython.locals(name=int64_t)
     cdef int64_t _coroutine_name(self, object coro) except -1
+    @cython.locals(key=uintptr_t, name=int64_t)
+    cdef int64_t _new_coroutine_name(self, object coro, object named) except -1
 
 
 cdef inline KnownName *known_place(CallbackNames recorder, uintptr_t key) noexcept:

@@ -126,16 +126,27 @@ class CallbackNames(LoopSlot):
         return name
 
     def _coroutine_name(self, coro: Any) -> int:
+        """Return the id of the name of a coroutine, 0 if there is no memory for it."""
+        name = 0
         named: Any = None
         if type(coro) is _COROUTINE:
             named = ask(_COROUTINE_NAME, coro)  # Python audits each look at its code.
-        elif type(coro) is _GENERATOR:
-            named = coro.gi_code
-        if named is not None:
-            key = address_of(named)
-            return known_name(self, key) or self._new_name(key, named, named)
-        kind: Any = type(coro)
-        text = kind.__qualname__
-        if str(kind.__module__).startswith("_cython_"):  # a coroutine of a compiled module
-            text = getattr(coro, "__qualname__", text)
-        return self._recorder.name_id(text)
+            name = known_name(self, address_of(named))
+        return name or self._new_coroutine_name(coro, named)
+
+    def _new_coroutine_name(self, coro: Any, named: Any) -> int:
+        name = 0
+        try:
+            if type(coro) is _GENERATOR:
+                named = coro.gi_code
+            kind: Any = type(coro)
+            if named is not None:
+                key = address_of(named)
+                name = known_name(self, key) or self._new_name(key, named, named)
+            elif str(kind.__module__).startswith("_cython_"):  # a coroutine of a compiled module
+                name = self._recorder.name_id(getattr(coro, "__qualname__", kind.__qualname__))
+            else:
+                name = self._recorder.name_id(kind.__qualname__)
+        except Exception:  # There is no memory.
+            pass
+        return name

@@ -11,7 +11,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from whorl.core.callback import Runnable
+from whorl.core.callback import Callback, Runnable
 
 try:
     import cython
@@ -34,13 +34,12 @@ if not cython.compiled:
         _step_methods.append(function)
 
     def ask(descriptor: Any, task: Any) -> Any:
-        """Ask a task by a descriptor or a function."""
+        """Ask a task by a descriptor or a function; return None if that fails, as nobody could be told."""
         get = getattr(descriptor, "__get__", None) if type(descriptor) is not types.FunctionType else None
-        return descriptor(task) if get is None else get(task)
-
-    def may_step(called: Any) -> bool:
-        """Return whether a callback may be the step of a task; uncompiled, each is looked at."""
-        return True
+        try:
+            return descriptor(task) if get is None else get(task)
+        except Exception:
+            return None
 
     def may_be_step(entry: Runnable) -> bool:
         """Return whether an entry may be the step of a task."""
@@ -56,6 +55,10 @@ if not cython.compiled:
         if kind is types.MethodType and called.__func__ in _step_methods:
             return called.__self__
         return None
+
+    def find_stepped_by(entry: Callback) -> Any:
+        """Return the task that a callback of the queue steps, or None."""
+        return find_stepped(entry._callback)
 
 
 class TaskKind:
@@ -80,8 +83,7 @@ class TaskKind:
         self.failure_of: Any = failure_of
 
 
-_kinds: list[TaskKind] = []
-_places: dict[type, int] = {}  # of the classes of tasks in `_kinds`
+_kinds: dict[type, TaskKind] = {}  # by the class of the tasks; none is ever taken out
 
 
 def know_tasks(
@@ -98,14 +100,13 @@ def know_tasks(
     are functions whose bound methods step the task that they are bound to. A task may also stand in the queue
     of the loop itself.
     """
-    if cls in _places:
+    if cls in _kinds:
         return True
     if step is not None and not learn_step(step, step_of):
         return False
     for method in methods:
         learn_method(method)
-    _places[cls] = len(_kinds)
-    _kinds.append(kind)
+    _kinds[cls] = kind
     return True
 
 
@@ -114,14 +115,14 @@ def stepped_by(called: Any) -> Any:
     return find_stepped(called)
 
 
-def kind_at(place: int) -> TaskKind:
-    """Return the functions for the tasks of a class, by its place."""
-    return _kinds[place]
+def stepped_by_entry(entry: Callback) -> Any:
+    """Return the task that a callback of the queue steps, or None."""
+    return find_stepped_by(entry)
 
 
-def place_of(cls: Any) -> int:
-    """Return the place of the kind of a class of tasks, -1 for another class."""
+def kind_for(cls: Any) -> TaskKind | None:
+    """Return how to ask the tasks of a class, None for another class."""
     for base in cls.__mro__:
-        if base in _places:
-            return _places[base]
-    return -1
+        if base in _kinds:
+            return _kinds[base]
+    return None

@@ -2,15 +2,19 @@ from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
+from whorl.core.recording.names cimport CallbackNames
+from whorl.core.recording.steps cimport TaskKind, ask_at
+
 cdef extern from "Python.h":
-    PyObject *new_reference "PyWeakref_NewRef"(PyObject *thing, PyObject *callback) except NULL
     void drop_reference "Py_DECREF"(PyObject *thing)
 
 cdef extern from "whorl/core/recording/tasks.h":
     PyObject *referent "whorl_referent"(PyObject *reference) noexcept
+    PyObject *weak_reference "whorl_refer_weakly"(PyObject *thing) noexcept
 
 cdef enum:
     RECORD_FREELIST_SIZE = 256
+    LEAST_PLACES = 64
 
 cdef Py_ssize_t LEAST_LIMIT
 cdef int CANCELLED
@@ -21,7 +25,7 @@ cdef struct TaskRecord:
     PyObject *address
     PyObject *reference  # NULL: the task is held, so it is alive
     TaskRecord *next
-    int64_t kind
+    PyObject *kind  # Kinds of tasks live as long as this module.
     int64_t number
     int64_t name
     int64_t made_ns
@@ -39,13 +43,18 @@ cdef struct TaskRecord:
 ctypedef TaskRecord *Record
 
 
-cdef class TaskTable:
-    cdef Record *_records
+cdef class TaskTable(CallbackNames):
+    cdef Record *_places
     cdef Py_ssize_t _mask
     cdef Py_ssize_t _count
     cdef Py_ssize_t _limit
+    cdef Record _first_places[LEAST_PLACES]
+    cdef object _newest
+    cdef Record _newest_record
     cdef Record _freelist
     cdef Py_ssize_t _freelist_size
+
+    cdef bint _release_newest(self) except -1
 
 
 cdef class EndedRow:
@@ -61,7 +70,7 @@ cdef class EndedRow:
     cdef int64_t _wakes
     cdef int64_t _self_wakes
 
-    cdef int _add(self, Record record, int64_t now, int flags) except -1
+    cdef int _add(self, Record record, int64_t now, int flags) noexcept
 
 
 cdef inline Record no_record() noexcept:
@@ -72,15 +81,31 @@ cdef inline bint is_record(Record record) noexcept:
     return record != NULL
 
 
-cdef inline int begin_table(TaskTable table) except -1:
-    table._records = <Record *>PyMem_RawCalloc(64, sizeof(Record))
-    if table._records == NULL:
-        raise MemoryError
-    table._mask = 63
+cdef inline object name_of(Record record, object task):
+    return (<TaskKind>record.kind).name_of(task)
+
+
+cdef inline object state_of(Record record, object task):
+    return ask_at(<PyObject *>(<TaskKind>record.kind).state_of, task)
+
+
+cdef inline object failure_of(Record record, object task):
+    return ask_at(<PyObject *>(<TaskKind>record.kind).failure_of, task)
+
+
+cdef inline int begin_table(TaskTable table) noexcept:
+    table._places = &table._first_places[0]
+    table._mask = LEAST_PLACES - 1
     return 0
 
 
-cdef inline int free_record(TaskTable table, Record record) except -1:
+cdef inline int free_places(TaskTable table, Record *places) noexcept:
+    if places != &table._first_places[0]:
+        PyMem_RawFree(places)
+    return 0
+
+
+cdef inline int free_record(TaskTable table, Record record) noexcept:
     # Some are kept for other tasks.
     if record.reference != NULL:
         drop_reference(record.reference)
@@ -89,35 +114,48 @@ cdef inline int free_record(TaskTable table, Record record) except -1:
         return 0
     record.next = table._freelist
     table._freelist = record
-    table._freelist_size += 1
+    table._freelist_size = table._freelist_size + 1
     return 0
 
 
 cdef inline Record empty_record(TaskTable table) noexcept:
-    # All its fields are empty that `add` and its caller do not set.
+    # All its fields are empty that `add_newest` and its caller do not set.
     cdef Record record = table._freelist
     if record == NULL:
         return <Record>PyMem_RawCalloc(1, sizeof(TaskRecord))
     table._freelist = record.next
-    table._freelist_size -= 1
+    table._freelist_size = table._freelist_size - 1
     record.steps = record.busy_ns = record.scheduled_ns = record.longest_ns = 0
     record.wakes = record.self_wakes = record.waker = 0
-    record.is_late = record.is_told = False
+    record.is_told = False
     return record
 
 
-cdef inline int end_table(TaskTable table) except -1:
+cdef inline int forget_newest(TaskTable table) noexcept:
+    # Its record is kept, even if there are many: a caller may still use it.
+    cdef Record record = table._newest_record
+    if record != NULL:
+        table._newest_record = NULL
+        record.next = table._freelist
+        table._freelist = record
+        table._freelist_size = table._freelist_size + 1
+    return 0
+
+
+cdef inline int end_table(TaskTable table) noexcept:
+    # Nothing here runs code: the references have no callbacks.
     cdef Py_ssize_t place
     cdef Record record
-    if table._records == NULL:
+    if table._places == NULL:  # It was never begun.
         return 0
     for place in range(table._mask + 1):
-        while table._records[place] != NULL:
-            record = table._records[place]
-            table._records[place] = record.next
+        while table._places[place] != NULL:
+            record = table._places[place]
+            table._places[place] = record.next
             free_record(table, record)
-    PyMem_RawFree(table._records)
-    table._records = NULL
+    free_places(table, table._places)
+    table._places = NULL
+    forget_newest(table)
     while table._freelist != NULL:
         record = table._freelist
         table._freelist = record.next
@@ -131,17 +169,14 @@ cdef inline Py_ssize_t place_of(TaskTable table, PyObject *address) noexcept:
 
 
 cdef inline bint is_alive(Record record) noexcept:
-    return record.reference == NULL or referent(record.reference) == record.address
-
-
-cdef inline int refer_weakly(Record record) except -1:
-    if record.reference == NULL:
-        record.reference = new_reference(record.address, NULL)
-    return 0
+    return referent(record.reference) == record.address
 
 
 cdef inline Record find(TaskTable table, object task) noexcept:
-    cdef Record record = table._records[place_of(table, <PyObject *>task)]
+    cdef Record record
+    if task is table._newest:
+        return table._newest_record
+    record = table._places[place_of(table, <PyObject *>task)]
     while record != NULL:
         if record.address == <PyObject *>task and is_alive(record):
             return record
@@ -149,24 +184,15 @@ cdef inline Record find(TaskTable table, object task) noexcept:
     return NULL
 
 
-cdef inline int take(TaskTable table, Record record) except -1:
-    cdef Record *link = &table._records[place_of(table, record.address)]
-    while link[0] != record:
-        link = &link[0].next
-    link[0] = record.next
-    table._count -= 1
-    return 0
-
-
-cdef inline int spread(TaskTable table) except -1:
+cdef inline int spread(TaskTable table) noexcept:
     # More places. Without memory for them, the table is slower.
     cdef Py_ssize_t place, former = table._mask + 1
     cdef Record record
-    cdef Record *old = table._records
+    cdef Record *old = table._places
     cdef Record *new = <Record *>PyMem_RawCalloc(2 * former, sizeof(Record))
     if new == NULL:
         return 0
-    table._records = new
+    table._places = new
     table._mask = 2 * former - 1
     for place in range(former):
         while old[place] != NULL:
@@ -174,25 +200,60 @@ cdef inline int spread(TaskTable table) except -1:
             old[place] = record.next
             record.next = new[place_of(table, record.address)]
             new[place_of(table, record.address)] = record
-    PyMem_RawFree(old)
+    free_places(table, old)
     return 0
 
 
-cdef inline Record add(TaskTable table, object task) except NULL:
-    cdef Py_ssize_t place
+cdef inline Record add_newest(TaskTable table, object task, TaskKind kind) noexcept:
     cdef Record record = empty_record(table)
+    if record != NULL:
+        record.address = <PyObject *>task
+        record.reference = NULL
+        record.kind = <PyObject *>kind
+        record.queued_ns = -1
+        table._newest_record = record
+        table._newest = task
+    return record
+
+
+cdef inline bint put_newest(TaskTable table) noexcept:
+    # A new reference may let the collector run code, which may put the record itself.
+    cdef Record record = table._newest_record
+    cdef PyObject *reference
+    cdef Py_ssize_t place
     if record == NULL:
-        raise MemoryError
-    record.address = <PyObject *>task
-    record.reference = NULL
-    record.queued_ns = -1
+        return True
+    reference = weak_reference(record.address)
+    if reference == NULL:
+        return False
+    if table._newest_record != record:
+        drop_reference(reference)
+        return True
+    record.reference = reference
+    table._newest_record = NULL
     if table._count > table._mask:
         spread(table)
     place = place_of(table, record.address)
-    record.next = table._records[place]
-    table._records[place] = record
-    table._count += 1
-    return record
+    record.next = table._places[place]
+    table._places[place] = record
+    table._count = table._count + 1
+    return True
+
+
+cdef inline int drop(TaskTable table, Record record) noexcept:
+    cdef Record *link
+    if record == table._newest_record:
+        table._newest_record = NULL
+    else:
+        link = &table._places[place_of(table, record.address)]
+        while link[0] != record:
+            if link[0] == NULL:  # The recording has ended meanwhile.
+                return 0
+            link = &link[0].next
+        link[0] = record.next
+        table._count = table._count - 1
+    free_record(table, record)
+    return 0
 
 
 cdef inline bint is_full(TaskTable table) noexcept:
@@ -204,7 +265,7 @@ cdef inline Record take_dead(TaskTable table) noexcept:
     cdef Record record, dead = NULL
     cdef Record *link
     for place in range(table._mask + 1):
-        link = &table._records[place]
+        link = &table._places[place]
         while link[0] != NULL:
             record = link[0]
             if is_alive(record):
@@ -213,6 +274,6 @@ cdef inline Record take_dead(TaskTable table) noexcept:
                 link[0] = record.next
                 record.next = dead
                 dead = record
-                table._count -= 1
+                table._count = table._count - 1
     table._limit = max(LEAST_LIMIT, 2 * table._count)
     return dead

@@ -9,6 +9,14 @@ static inline PyObject *whorl_referent(PyObject *reference) {
     return ((PyWeakReference *)reference)->wr_object;
 }
 
+/* Return a weak reference without a callback, or NULL if there is no memory for it. */
+static inline PyObject *whorl_refer_weakly(PyObject *thing) {
+    PyObject *reference = PyWeakref_NewRef(thing, NULL);
+    if (reference == NULL)
+        PyErr_Clear();
+    return reference;
+}
+
 #define WHORL_STEP_METHODS 16
 
 static PyTypeObject *whorl_step_type; /* of the objects that begin a task of asyncio's in C */
@@ -54,28 +62,29 @@ static inline int whorl_may_step(PyObject *called) {
    than the callback. */
 static inline PyObject *whorl_stepped_by(PyObject *called) {
     PyTypeObject *type = Py_TYPE(called);
-    PyObject *owner = Py_None;
     int index;
-    if (type == whorl_step_type) {
-        owner = *(PyObject **)((char *)called + sizeof(PyObject));
-    } else if (type == &PyCFunction_Type) {
+    if (type == whorl_step_type)
+        return Py_NewRef(*(PyObject **)((char *)called + sizeof(PyObject)));
+    if (type == &PyCFunction_Type) {
         PyMethodDef *method = ((PyCFunctionObject *)called)->m_ml;
         PyObject *self = ((PyCFunctionObject *)called)->m_self;
-        if (whorl_wakeup == NULL && self != NULL && whorl_task_type != NULL
+        if (self == NULL)
+            return Py_NewRef(Py_None);
+        if (whorl_wakeup == NULL && whorl_task_type != NULL
             && PyType_IsSubtype(Py_TYPE(self), whorl_task_type)
             && strcmp(method->ml_name, "task_wakeup") == 0)
             whorl_wakeup = method;
-        if (method == whorl_wakeup && self != NULL)
-            owner = self;
+        if (method == whorl_wakeup)
+            return Py_NewRef(self);
         for (index = 0; index < WHORL_STEP_METHODS && whorl_step_defs[index] != NULL; index++)
-            if (whorl_step_defs[index] == method && self != NULL)
-                owner = self;
+            if (whorl_step_defs[index] == method)
+                return Py_NewRef(self);
     } else if (type == &PyMethod_Type) {
         for (index = 0; index < WHORL_STEP_METHODS && whorl_step_methods[index] != NULL; index++)
             if (whorl_step_methods[index] == PyMethod_GET_FUNCTION(called))
-                owner = PyMethod_GET_SELF(called);
+                return Py_NewRef(PyMethod_GET_SELF(called));
     }
-    return Py_NewRef(owner);
+    return Py_NewRef(Py_None);
 }
 
 /* What tells the callbacks of one function apart from those of others: code, the description of a C
@@ -105,11 +114,23 @@ static inline uintptr_t whorl_type_key(PyObject *thing) {
     return (uintptr_t)Py_TYPE(thing);
 }
 
-/* Ask a task by a descriptor or a function. A descriptor that Python calls makes objects for that. */
+/* Ask a task by a descriptor or a function; return None if that fails, as nobody could be told. A descriptor
+   that Python calls makes objects for that. The getter of a C class is called as its descriptor does it. */
 static inline PyObject *whorl_ask(PyObject *descriptor, PyObject *task) {
-    descrgetfunc get = PyFunction_Check(descriptor) ? NULL : Py_TYPE(descriptor)->tp_descr_get;
-    return get == NULL ? PyObject_CallOneArg(descriptor, task)
-                       : get(descriptor, task, (PyObject *)Py_TYPE(task));
+    PyObject *answer;
+    if (Py_IS_TYPE(descriptor, &PyGetSetDescr_Type)
+        && PyObject_TypeCheck(task, ((PyGetSetDescrObject *)descriptor)->d_common.d_type)) {
+        PyGetSetDef *way = ((PyGetSetDescrObject *)descriptor)->d_getset;
+        answer = way->get == NULL ? NULL : way->get(task, way->closure);
+    } else if (PyFunction_Check(descriptor) || Py_TYPE(descriptor)->tp_descr_get == NULL) {
+        answer = PyObject_CallOneArg(descriptor, task);
+    } else {
+        answer = Py_TYPE(descriptor)->tp_descr_get(descriptor, task, (PyObject *)Py_TYPE(task));
+    }
+    if (answer != NULL)
+        return answer;
+    PyErr_Clear();
+    return Py_NewRef(Py_None);
 }
 
 /* Return N for the name `Task-N`, and -1 for others. Python would make objects of the parts of each name. */

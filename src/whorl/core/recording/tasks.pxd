@@ -2,12 +2,13 @@ cimport cython
 from libc.stdint cimport int64_t, uintptr_t
 
 from whorl.core.callback cimport Callback, GuardedCallback, Runnable, call_with_one, thread_ident
-from whorl.core.recording.names cimport CallbackNames, type_key
+from whorl.core.recording.names cimport type_key
 from whorl.core.recording.recorder cimport units
 from whorl.core.recording.slot cimport tell_call, time_of
-from whorl.core.recording.steps cimport TaskKind, ask, kind_at, may_step, place_of, stepped_by
+from whorl.core.recording.steps cimport TaskKind, ask, kind_for, stepped_by, stepped_by_entry
 from whorl.core.recording.task_table cimport (
-    EndedRow, Record, TaskTable, add, find, free_record, is_full, is_record, no_record, refer_weakly, take, take_dead
+    EndedRow, Record, TaskTable, add_newest, drop, failure_of, find, free_record, is_full, is_record, name_of, no_record,
+    state_of, take_dead
 )
 from whorl.core.threads cimport HAS_GIL
 
@@ -30,20 +31,17 @@ cdef Py_ssize_t MOST_ENDED
 cdef int64_t UNTOLD_NS
 cdef object _COROUTINE
 cdef object _SUSPENDED
-cdef str _PENDING
-cdef str _FINISHED
+cdef object _PENDING
+cdef object _FINISHED
+cdef object _CANCELLED
 
 
-cdef class LoopTasks(CallbackNames):
-    cdef TaskTable _table
+cdef class LoopTasks(TaskTable):
     cdef int64_t _tasks_met
     cdef dict _ended
     cdef dict _types
     cdef object _last_type
-    cdef int _last_place
     cdef TaskKind _last_kind
-    cdef object _newest
-    cdef Record _newest_record
     cdef int64_t _last_ns
     cdef Record _current
     cdef object _current_task
@@ -55,35 +53,32 @@ cdef class LoopTasks(CallbackNames):
     cdef int64_t _last_ended
     cdef EndedRow _last_row
 
-    @cython.locals(callback=Callback, kind=uintptr_t)
+    @cython.locals(kind=uintptr_t)
     cdef object _task_of(self, Runnable entry)
-    @cython.locals(place=object)
-    cdef int _kind_place(self, object kind) except -2
-    @cython.locals(kind=TaskKind)
-    cdef TaskKind _kind_of(self, Record record)
-    @cython.locals(record=Record)
-    cdef Record _meet(self, object task, int64_t now, bint is_seen_late) except? NULL
-    @cython.locals(place=int, kind=TaskKind, coroutine=int64_t, record=Record)
-    cdef Record _new_record(self, object task, int64_t now, bint is_seen_late) except? NULL
-    cdef int _release_newest(self) except -1
-    @cython.locals(kind=TaskKind, number=int64_t, name=int64_t, flags=int)
+    cdef TaskKind _kind_for(self, object cls)
+    cdef int _find_kind(self, object cls) except -1
+    @cython.locals(kind=TaskKind, name=int64_t, record=Record, fields="int64_t *")
+    cdef Record _meet(self, object task, int64_t now, bint is_late) except? NULL
+    @cython.locals(number=int64_t, name=int64_t, flags=int)
     cdef int _tell_made(self, Record record, object task) except -1
     @cython.locals(record=Record, following=Record)
     cdef object _drop_dead(self, int64_t now)
     cdef int _note_scheduled(self, Runnable entry) except -1
-    cdef int _note_called_soon(self, object called) except -1
     @cython.locals(now=int64_t, record=Record)
-    cdef object _note_queued(self, object task)
+    cdef int _note_queued(self, object task) except -1
     cdef int _note_wake(self, Record record) except -1
+    @cython.locals(row=EndedRow, fields="int64_t *")
     cdef int _count_ended(self, Record record, int64_t now, int flags) except -1
     @cython.locals(name=int64_t)
     cdef EndedRow _row_of(self, Record record)
     cdef int _begin_step(self, Record record, object task, int64_t now) except -1
-    @cython.locals(record=Record, took=int64_t, is_long=bint, goes_on=bint, waited=bint)
+    @cython.locals(
+        record=Record, took=int64_t, is_long=bint, goes_on=bint, waited=bint, queued=int64_t, fields="int64_t *"
+    )
     cdef int _end_step(self, int64_t now) except -1
     cdef int _look_for_end(self, Record record, object task, int64_t now) except -1
-    @cython.locals(kind=TaskKind, flags=int, state=str)
-    cdef object _end_task(self, Record record, object task, int64_t now)
+    cdef int _note_wait(self, Record record, object task) except -1
+    cdef int _end_task(self, Record record, int64_t now, int flags) except -1
     @cython.locals(
         outer=Record, record=Record, began=int64_t, queued=int64_t, waker=int64_t, name=int64_t,
         number=int64_t, now=int64_t

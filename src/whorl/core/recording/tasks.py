@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import Callback, GuardedCallback, Runnable
 from whorl.core.recording import layout
-from whorl.core.recording.names import CallbackNames
 from whorl.core.recording.recorder import Recorder
 from whorl.core.recording.steps import TaskKind
 from whorl.core.recording.task_table import EndedRow, TaskTable
@@ -25,16 +24,18 @@ if not cython.compiled:
     from whorl.core.recording.names import type_key
     from whorl.core.recording.recorder import units
     from whorl.core.recording.slot import tell_call, time_of
-    from whorl.core.recording.steps import ask, kind_at, may_step, place_of, stepped_by
+    from whorl.core.recording.steps import ask, kind_for, stepped_by, stepped_by_entry
     from whorl.core.recording.task_table import (
-        add,
+        add_newest,
+        drop,
+        failure_of,
         find,
         free_record,
         is_full,
         is_record,
+        name_of,
         no_record,
-        refer_weakly,
-        take,
+        state_of,
         take_dead,
     )
     from whorl.core.threads import HAS_GIL
@@ -72,9 +73,10 @@ _COROUTINE = types.CoroutineType
 _SUSPENDED = vars(_COROUTINE)["cr_suspended"]
 _PENDING = "PENDING"
 _FINISHED = "FINISHED"
+_CANCELLED = "CANCELLED"
 
 
-class LoopTasks(CallbackNames):
+class LoopTasks(TaskTable):
     """The part of a loop's recorder that knows its tasks."""
 
     __slots__ = (
@@ -84,15 +86,11 @@ class LoopTasks(CallbackNames):
         "_last_ended",
         "_last_kind",
         "_last_ns",
-        "_last_place",
         "_last_row",
         "_last_type",
-        "_newest",
-        "_newest_record",
         "_plain_type",
         "_queued_ns",
         "_step_ns",
-        "_table",
         "_tasks_met",
         "_thread",
         "_types",
@@ -100,22 +98,16 @@ class LoopTasks(CallbackNames):
     )
 
     def __init__(self, recorder: Recorder, loop: Any, slot: int, number: int) -> None:
-        CallbackNames.__init__(self, recorder, loop, slot, number)
-        self._table = TaskTable()
+        TaskTable.__init__(self, recorder, loop, slot, number)
         self._tasks_met = 0
         self._ended: dict[int, EndedRow] = {}  # by the id of their name
         self._last_ended = 0  # the name and the row of the task that ended last
         self._last_row: EndedRow | None = None
-        self._types: dict[type, int] = {}  # the places of the kinds of tasks; -1 for other entries
+        self._types: dict[type, TaskKind | None] = {}  # None for entries that are no tasks
         self._plain_type = 0  # one of these others
         self._thread = 0  # the thread that the slot has: the last one that ran the loop
-        self._last_type: Any = None  # the class that was looked up last, its place and its kind
-        self._last_place = -1
-        self._last_kind: Any = None
-        # The task that was met last, and its record. It is held here until it ends or waits for something, or
-        # another one is met. So the many tasks that end in their first step need no weak reference.
-        self._newest: Any = None
-        self._newest_record: Any = no_record()
+        self._last_type: Any = None  # the class that was looked up last, and its kind
+        self._last_kind: TaskKind | None = None
         self._last_ns: int = self._kernel.now()  # when the callback that runs began; else the last one's end
         self._current: Any = no_record()  # the record of the task whose step runs
         self._current_task: Any = None
@@ -134,7 +126,7 @@ class LoopTasks(CallbackNames):
 
         if not self._is_open or (not HAS_GIL and self._thread != thread_ident()):
             return None
-        record = find(self._table, task)
+        record = find(self, task)
         if not is_record(record):
             return None
         now = max(self._kernel.now(), self._last_ns)
@@ -160,71 +152,59 @@ class LoopTasks(CallbackNames):
     def _task_of(self, entry: Runnable) -> Any:
         """Return the task whose step an entry is, or None."""
         if type(entry) is Callback or type(entry) is GuardedCallback:
-            callback: Callback = entry
-            return stepped_by(callback._callback) if may_step(callback._callback) else None
+            return stepped_by_entry(entry)
         kind = type_key(entry)
         if kind and kind == self._plain_type:
             return None
-        if self._kind_place(type(entry)) >= 0:
+        if self._kind_for(type(entry)) is not None:
             return entry
         self._plain_type = kind  # `_types` keeps it alive
         return None
 
-    def _kind_place(self, kind: Any) -> int:
-        """Return the place of the kind of a class of tasks, -1 for another class."""
-        if kind is not self._last_type:
-            place = self._types.get(kind)
-            if place is None:
-                place = self._types[kind] = place_of(kind)
-            self._last_type, self._last_place = kind, int(place)
-            self._last_kind = kind_at(self._last_place) if self._last_place >= 0 else None
-        return self._last_place
+    def _kind_for(self, cls: Any) -> TaskKind | None:
+        """Return how to ask the tasks of a class, None for another class."""
+        if cls is not self._last_type:
+            self._find_kind(cls)
+        return self._last_kind
 
-    def _kind_of(self, record: Any) -> TaskKind:
-        kind: TaskKind = self._last_kind if record.kind == self._last_place else kind_at(record.kind)
-        return kind
-
-    def _meet(self, task: Any, now: int, is_seen_late: bool) -> Any:
-        """Return a record for a task that was not seen yet; `no_record()` for one of an unknown class."""
-        record = no_record()
+    def _find_kind(self, cls: Any) -> None:
+        self._last_type = self._last_kind = None
         try:
-            record = self._new_record(task, now, is_seen_late)
+            if cls not in self._types:
+                self._types[cls] = kind_for(cls)
+            self._last_type, self._last_kind = cls, self._types[cls]
         except Exception:  # There is no memory.
             pass
-        return record
 
-    def _new_record(self, task: Any, now: int, is_seen_late: bool) -> Any:
-        place = self._kind_place(type(task))
-        if place < 0:
+    def _meet(self, task: Any, now: int, is_late: bool) -> Any:
+        """Return a record for a task that was not seen yet.
+
+        Return `no_record()` for one of an unknown class, or without memory.
+        """
+        kind = self._kind_for(type(task))
+        if kind is None:
             return no_record()
-        kind: TaskKind = self._last_kind  # What follows may run code that lets others be looked up.
-        if is_full(self._table):
+        if is_full(self):
             self._drop_dead(now)
         coro = ask(kind.coro_of, task)
-        coroutine = self._coroutine_name(coro)
-        if not is_seen_late and type(coro) is _COROUTINE and ask(_SUSPENDED, coro):
-            is_seen_late = True
+        name = self._coroutine_name(coro)
+        if not is_late and type(coro) is _COROUTINE and ask(_SUSPENDED, coro) is True:
+            is_late = True
         while self._newest is not None:  # Its end may run code that lets another one be met.
-            self._release_newest()
+            if not self._release_newest():
+                return no_record()
         if not self._is_open:  # It may end the recording, too.
             return no_record()
-        record = add(self._table, task)
-        self._newest, self._newest_record = task, record
-        self._tasks_met += 1
-        record.number = self._tasks_met
-        record.kind = place
-        record.name = coroutine
-        record.made_ns = now
-        record.is_late = is_seen_late
-        self._fields[TASKS_MADE] += 1
+        record = add_newest(self, task, kind)
+        if is_record(record):
+            self._tasks_met = self._tasks_met + 1
+            record.number = self._tasks_met
+            record.name = name
+            record.made_ns = now
+            record.is_late = is_late
+            fields = self._fields
+            fields[TASKS_MADE] += 1
         return record
-
-    def _release_newest(self) -> None:
-        """Hold the newest task no more, but know it by a weak reference."""
-        if self._newest is not None:
-            refer_weakly(self._newest_record)
-            self._newest_record = no_record()
-            self._newest = None
 
     def _tell_made(self, record: Any, task: Any) -> None:
         """Write the event that a task was made, not before its first step: its maker may name it until then.
@@ -234,8 +214,7 @@ class LoopTasks(CallbackNames):
         """
         record.is_told = True
         try:
-            kind: TaskKind = self._kind_of(record)
-            text = kind.name_of(task)
+            text = name_of(record, task)
             number = number_in(text)
             name = self._recorder.name_id(text) if number < 0 else 0
             flags = WATCHED_LATE if record.is_late else 0
@@ -245,11 +224,11 @@ class LoopTasks(CallbackNames):
 
     def _drop_dead(self, now: int) -> None:
         """Drop the records of tasks that have died unseen."""
-        record = take_dead(self._table)
+        record = take_dead(self)
         while is_record(record):
             following = record.next
             self._count_ended(record, now, 0)
-            free_record(self._table, record)
+            free_record(self, record)
             record = following
 
     def _note_scheduled(self, entry: Runnable) -> None:
@@ -258,25 +237,18 @@ class LoopTasks(CallbackNames):
         if task is not None:
             self._note_queued(task)
 
-    def _note_called_soon(self, called: Any) -> None:
-        """Note that what may be the step of a task was given to `call_soon`."""
-        task = stepped_by(called)
-        if task is not None:
-            self._note_queued(task)
-
     def _note_queued(self, task: Any) -> None:
         """Note that the step of a task was put into the queue."""
-        if not self._is_open:
-            return
-        now = time_of(self)
-        record = find(self._table, task)
-        if is_record(record):
-            self._note_wake(record)
-        else:
-            record = self._meet(task, now, False)
-        if is_record(record):
-            record.queued_ns = now
-            record.waker = self._current.number if is_record(self._current) else 0
+        if self._is_open:
+            now = time_of(self)
+            record = find(self, task)
+            if is_record(record):
+                self._note_wake(record)
+            else:
+                record = self._meet(task, now, False)
+            if is_record(record):
+                record.queued_ns = now
+                record.waker = self._current.number if is_record(self._current) else 0
 
     def _note_wake(self, record: Any) -> None:
         record.wakes += 1
@@ -284,19 +256,28 @@ class LoopTasks(CallbackNames):
             record.self_wakes += 1
 
     def _count_ended(self, record: Any, now: int, flags: int) -> None:
-        self._fields[TASKS_DONE] += 1
-        if self._last_row is None or self._last_ended != record.name:
-            self._last_row = self._row_of(record)
-            self._last_ended = record.name
-        self._last_row._add(record, now, flags)
+        fields = self._fields
+        fields[TASKS_DONE] += 1
+        row = self._last_row
+        if row is None or self._last_ended != record.name:
+            row = self._row_of(record)
+        if row is not None:
+            row._add(record, now, flags)
 
-    def _row_of(self, record: Any) -> EndedRow:
+    def _row_of(self, record: Any) -> EndedRow | None:
+        """Return the row of the tasks of one name; None without memory for one."""
         name = record.name
-        if name not in self._ended and len(self._ended) >= MOST_ENDED:
-            name = self._recorder._last_name
-        if name not in self._ended:
-            self._ended[name] = EndedRow(self._recorder._name_text(name))
-        return self._ended[name]
+        self._last_row = None
+        try:
+            if name not in self._ended and len(self._ended) >= MOST_ENDED:
+                name = self._recorder._last_name
+            if name not in self._ended:
+                self._ended[name] = EndedRow(self._recorder._name_text(name))
+            self._last_row = self._ended[name]
+            self._last_ended = record.name
+        except Exception:
+            pass
+        return self._last_row
 
     # Steps.
 
@@ -314,11 +295,11 @@ class LoopTasks(CallbackNames):
         tell_call(self, self._last_ns, record.name, record.number)
 
     def _end_step(self, now: int) -> None:
-        record = self._current
-        task = self._current_task
+        record, fields = self._current, self._fields
+        queued = self._queued_ns
         took = now - self._step_ns
         self._current = no_record()
-        self._fields[STEPS] += 1
+        fields[STEPS] += 1
         record.steps += 1
         record.busy_ns += took
         if took > record.longest_ns:
@@ -326,50 +307,43 @@ class LoopTasks(CallbackNames):
         is_long = took >= self._shortest_ns
         goes_on = record.queued_ns >= 0
         if not record.is_told and (is_long or (goes_on and now - record.made_ns >= UNTOLD_NS)):
-            self._tell_made(record, task)
-        waited = self._queued_ns >= 0 and self._step_ns - self._queued_ns >= self._shortest_ns
-        if self._queued_ns >= 0 and record.is_told and (is_long or waited):
-            self._put(self._queued_ns, 0, WAKE, 0, self._waker, record.number)
+            self._tell_made(record, self._current_task)
+        waited = queued >= 0 and self._step_ns - queued >= self._shortest_ns
+        if queued >= 0 and record.is_told and (is_long or waited):
+            self._put(queued, 0, WAKE, 0, self._waker, record.number)
         if is_long:
             self._put(self._step_ns, units(took), STEP, 0, record.name, record.number)
         if not goes_on:
-            self._look_for_end(record, task, now)
+            self._look_for_end(record, self._current_task, now)
         self._current_task = None
 
     def _look_for_end(self, record: Any, task: Any, now: int) -> None:
-        try:
-            self._end_task(record, task, now)
-        except Exception:  # There is no memory.
-            pass
+        """Note what follows a step whose task is not in the queue: it waits for something, or has ended."""
+        state = state_of(record, task)
+        if state is _PENDING:  # As a rule, these strings are the same objects.
+            self._note_wait(record, task)
+        elif state is _FINISHED or state == _FINISHED:
+            self._end_task(record, now, 0 if failure_of(record, task) is None else FAILED)
+        elif state == _CANCELLED:
+            self._end_task(record, now, CANCELLED)
+        else:
+            self._note_wait(record, task)
 
-    def _end_task(self, record: Any, task: Any, now: int) -> None:
-        """Note the end of a task, if this was its last step.
+    def _note_wait(self, record: Any, task: Any) -> None:
+        """Note that a task waits for something."""
+        if not record.is_told:
+            self._tell_made(record, task)
+        if task is self._newest:
+            self._release_newest()
 
-        A task whose only step was short has no events.
-        """
-        kind: TaskKind = self._kind_of(record)
-        state = ask(kind.state_of, task)
-        flags = 0
-        if state is _FINISHED:
-            pass  # As a rule, these strings are the same objects.
-        elif state == _PENDING:
-            if not record.is_told:
-                self._tell_made(record, task)
-            if task is self._newest:
-                self._release_newest()
-            return
-        elif state == "CANCELLED":
-            flags = CANCELLED
-        if flags == 0 and ask(kind.failure_of, task) is not None:
-            flags = FAILED
+    def _end_task(self, record: Any, now: int, flags: int) -> None:
+        """Note that a task has ended. If its only step was short, it has no events."""
         self._count_ended(record, now, flags)
         if record.is_told:
             self._put(now, 0, TASK_DONE, flags, record.name, record.number)
-        if task is self._newest:
-            self._newest_record = no_record()
+        drop(self, record)
+        if not is_record(self._newest_record):
             self._newest = None
-        take(self._table, record)
-        free_record(self._table, record)
 
     def _run_step(self, context: Any, called: Any, argument: Any) -> None:
         """Call `called(argument)` inside of a callback that runs: the step of a task, as a rule."""
@@ -381,7 +355,7 @@ class LoopTasks(CallbackNames):
         began, queued, waker = self._step_ns, self._queued_ns, self._waker
         name, number = self._fields[CALL_NAME], self._fields[CALL_TASK]
         now = self._kernel.now()
-        record = find(self._table, task)
+        record = find(self, task)
         if is_record(record):
             self._note_wake(record)
         else:
