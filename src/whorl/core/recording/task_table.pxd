@@ -216,14 +216,14 @@ cdef inline Record add_newest(TaskTable table, object task, TaskKind kind) noexc
     return record
 
 
-cdef inline bint put_newest(TaskTable table) noexcept:
-    # A new reference may let the collector run code, which may put the record itself.
+cdef inline bint put_newest(TaskTable table, object task) noexcept:
+    # A new reference may let the collector run code, which may put the record itself. The caller holds the task.
     cdef Record record = table._newest_record
     cdef PyObject *reference
     cdef Py_ssize_t place
     if record == NULL:
         return True
-    reference = weak_reference(record.address)
+    reference = weak_reference(<PyObject *>task)
     if reference == NULL:
         return False
     if table._newest_record != record:

@@ -93,7 +93,7 @@ if not cython.compiled:
         table._newest, table._newest_record = task, record
         return record
 
-    def put_newest(table: TaskTable) -> bool:
+    def put_newest(table: TaskTable, task: Any) -> bool:
         """Put the record of the newest task into the table; return False if there is no memory."""
         table._newest_record = None
         return True
@@ -162,7 +162,7 @@ class TaskTable(CallbackNames):
 
     def _release_newest(self) -> bool:
         """Hold the newest task no more, but know it by a weak reference; return False without memory."""
-        if not put_newest(self):
+        if not put_newest(self, self._newest):
             return False
         if not is_record(self._newest_record):  # Else code that ran meanwhile has added another one.
             self._newest = None

@@ -127,7 +127,7 @@ static inline PyObject *whorl_ask(PyObject *descriptor, PyObject *task) {
     } else {
         answer = Py_TYPE(descriptor)->tp_descr_get(descriptor, task, (PyObject *)Py_TYPE(task));
     }
-    if (answer != NULL)
+    if (answer != NULL || !PyErr_ExceptionMatches(PyExc_Exception))
         return answer;
     PyErr_Clear();
     return Py_NewRef(Py_None);
