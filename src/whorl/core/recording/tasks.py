@@ -354,7 +354,7 @@ class LoopTasks(TaskTable):
         outer, outer_task = self._current, self._current_task
         began, queued, waker = self._step_ns, self._queued_ns, self._waker
         name, number = self._fields[CALL_NAME], self._fields[CALL_TASK]
-        now = self._kernel.now()
+        now = time_of(self)
         record = find(self, task)
         if is_record(record):
             self._note_wake(record)
@@ -366,7 +366,7 @@ class LoopTasks(TaskTable):
             call_with_one(context, called, argument)
         finally:
             if is_record(record) and self._is_open:
-                self._end_step(self._kernel.now())
+                self._end_step(time_of(self))
             if self._is_open:
                 self._current, self._current_task = outer, outer_task
                 self._step_ns, self._queued_ns, self._waker = began, queued, waker
