@@ -90,16 +90,17 @@ class Histogram:
     def percentile(self, percent: float) -> int | None:
         """Return the number that `percent` per cent of them do not exceed, None if there is none.
 
-        It may be a sixteenth too great. Raises ValueError unless `percent` is from 0 to 100.
+        It is the middle of a bucket, and so a thirty-second off at most; 100 gives the greatest number.
+        Raises ValueError unless `percent` is from 0 to 100.
         """
         if not 0 <= percent <= 100:
             raise ValueError(f"a percentile is from 0 to 100, not {percent!r}")
         wanted = self.count * percent / 100
         seen = 0
-        for upper, count in self.buckets():
+        for place, count in self._counts.items():
             seen += count
             if seen >= wanted:
-                return upper
+                return self._max if percent == 100 else min(_middle(place), self._max)
         return None
 
     def buckets(self) -> list[tuple[int, int]]:
@@ -153,6 +154,12 @@ class LoopHistograms(NamedTuple):
         if not isinstance(earlier, LoopHistograms):
             return NotImplemented
         return LoopHistograms(*(now - before for now, before in zip(self, earlier, strict=True)))
+
+
+def _middle(place: int) -> int:
+    """Return the middle of a bucket."""
+    upper = _upper_bound(place)
+    return (_upper_bound(place - 1) + 1 + upper) // 2 if place else upper
 
 
 def _upper_bound(place: int) -> int:
