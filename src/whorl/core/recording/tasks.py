@@ -158,7 +158,8 @@ class LoopTasks(TaskTable):
             return None
         if self._kind_for(type(entry)) is not None:
             return entry
-        self._plain_type = kind  # `_types` keeps it alive
+        if self._last_type is type(entry):  # Else there was no memory for it.
+            self._plain_type = kind  # `_types` keeps it alive
         return None
 
     def _kind_for(self, cls: Any) -> TaskKind | None:
@@ -275,7 +276,7 @@ class LoopTasks(TaskTable):
                 self._ended[name] = EndedRow(self._recorder._name_text(name))
             self._last_row = self._ended[name]
             self._last_ended = record.name
-        except Exception:
+        except Exception:  # There is no memory.
             pass
         return self._last_row
 
@@ -354,7 +355,7 @@ class LoopTasks(TaskTable):
         outer, outer_task = self._current, self._current_task
         began, queued, waker = self._step_ns, self._queued_ns, self._waker
         name, number = self._fields[CALL_NAME], self._fields[CALL_TASK]
-        now = time_of(self)
+        now = self._kernel.now()
         record = find(self, task)
         if is_record(record):
             self._note_wake(record)
@@ -366,7 +367,7 @@ class LoopTasks(TaskTable):
             call_with_one(context, called, argument)
         finally:
             if is_record(record) and self._is_open:
-                self._end_step(time_of(self))
+                self._end_step(self._kernel.now())
             if self._is_open:
                 self._current, self._current_task = outer, outer_task
                 self._step_ns, self._queued_ns, self._waker = began, queued, waker
