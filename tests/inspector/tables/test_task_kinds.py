@@ -397,6 +397,31 @@ def test_recording_that_a_task_ends_when_it_is_asked_writes_no_more(
     loop.close()
 
 
+def test_task_of_a_class_that_could_not_be_looked_up_is_known_later(
+    recorded: Recorded, clock: ObedientClock
+) -> None:
+    class Refusing(type):
+        def __hash__(cls) -> int:
+            if refusals:
+                raise refusals.pop()
+            return type.__hash__(cls)
+
+    class Task(own.Task, metaclass=Refusing):  # type: ignore[type-arg, misc]
+        pass
+
+    async def short() -> None:
+        await asyncio.sleep(0)
+
+    refusals: list[Exception] = []
+    loop: Any = whorl.EventLoop(kernel=clock)
+    recorder = recorded.watch(loop)
+    refusals.append(MemoryError())
+    loop.run_until_complete(Task(short(), loop=loop))
+    assert not refusals
+    assert rows(recorder)["short"].tasks == 1
+    loop.close()
+
+
 def test_tasks_that_the_collector_makes_are_known_beside_those_of_the_program(
     recorded: Recorded, loop: Any
 ) -> None:
