@@ -16,7 +16,7 @@ from pathlib import Path
 import loops
 import micro
 from cases import Case, EchoCase, MicroCase
-from measure import WARM_UP_SECONDS, Cores, MeasurementError, last_line, pinned, running_load, running_server
+from measure import Cores, MeasurementError, last_line, pinned, running_load, running_server
 
 BATCH = "call_soon/batch-1000"
 WITHOUT = ("files", "subprocess", "streams", "run/")  # which threads, children and files take the most of
@@ -30,6 +30,9 @@ CASES: tuple[Case, ...] = (
     ),
 )
 WATCHED = {"WHORL_INSPECT": "1"}
+TURNS = 10  # of each server in a round: others' load comes and goes
+SLICE = 0.1  # of the seconds of a measurement
+SLICE_WARM_UP_SECONDS = 0.05
 
 
 def table(cases: Sequence[Case], rounds: int, seconds: float) -> Iterator[str]:
@@ -68,25 +71,40 @@ def _measure_micro(
 def _measure_echo(
     case: EchoCase, choice: loops.Choice, cores: Cores, rounds: int, seconds: float
 ) -> list[list[float]]:
-    """Load two servers in turn; both live all the time, so the same memory is compared in each round."""
-    watched = dataclasses.replace(choice, environment={**choice.environment, **WATCHED})
-    with contextlib.ExitStack() as stack:
-        servers = []
-        for loop in (choice, watched):
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-"))
-            servers.append(stack.enter_context(running_server(case, loop, cores, folder)))
+    """Return a pair for each round, which starts a server of each kind and loads them in many short turns.
 
-        def nanoseconds(pid: int, address: str) -> float:
+    By chance a server lies in memory so that it is some percent slower than another one. So each round
+    has new ones. Both live at once: an unwatched one has a single thread, which the system serves faster.
+    """
+    watched = dataclasses.replace(choice, environment={**choice.environment, **WATCHED})
+    pairs = []
+    for _ in range(rounds):
+        with contextlib.ExitStack() as stack:
+            servers = []
+            for loop in (choice, watched):
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-"))
+                servers.append(stack.enter_context(running_server(case, loop, cores, folder)))
+            pairs.append(_echo_in_turns(case, choice, cores, servers, seconds * SLICE))
+    return pairs
+
+
+def _echo_in_turns(
+    case: EchoCase, choice: loops.Choice, cores: Cores, servers: Sequence[tuple[int, str]], seconds: float
+) -> list[float]:
+    """Load these servers by turns; the nanoseconds of all of its threads that each took for an echo."""
+    spent, echoed = [0] * len(servers), [0] * len(servers)
+    for turn in range(TURNS):
+        for place in range(len(servers))[:: -1 if turn % 2 else 1]:
+            pid, address = servers[place]
             before = _nanoseconds_of_other_threads(pid)
-            found = running_load(case, choice, cores, address, seconds * 0.3, WARM_UP_SECONDS, pid)
-            others = _nanoseconds_of_other_threads(pid) - before
+            found = running_load(case, choice, cores, address, seconds, SLICE_WARM_UP_SECONDS, pid)
             if not found["requests"] or found["errors"] or found["lost"]:
                 raise MeasurementError(f"{case.name}: a reply was wrong or missing")
             if found["server_run_ns"] is None:
                 raise MeasurementError("this system does not tell what a thread used of processors")
-            return (found["server_run_ns"] + others) / found["requests"]
-
-        return _in_turn(rounds, *(lambda server=server: nanoseconds(*server) for server in servers))
+            spent[place] += found["server_run_ns"] + _nanoseconds_of_other_threads(pid) - before
+            echoed[place] += found["requests"]
+    return [ns / requests for ns, requests in zip(spent, echoed, strict=True)]
 
 
 def _in_turn(rounds: int, *measure: Callable[[], float]) -> list[list[float]]:
