@@ -103,5 +103,7 @@ class Service(asyncio.Protocol):
 
 
 async def serve_httptools(listener: socket.socket) -> object:
-    """Return a protocol that parses requests by httptools."""
+    """Return a server whose protocol parses requests by httptools; without it, raise ImportError."""
+    import httptools  # noqa: F401  a service that cannot answer does not begin
+
     return await asyncio.get_running_loop().create_server(Service, sock=listener)
