@@ -7,13 +7,14 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 import whorl
 from tests.core.loop_fakes import SECOND, ObedientClock
-from whorl.core import Loop, Probe, figures
+from whorl.core import Kernel, Loop, Probe, figures
 from whorl.core.recording import layout
 from whorl.core.recording.loop_recorder import LoopRecorder, open_loop
 from whorl.core.recording.recorder import Recorder
@@ -255,6 +256,47 @@ def test_each_callback_is_in_the_histogram(recorded: Recorded, loop: Loop, clock
     loop.run()
     histogram = loop.histograms().callback
     assert (histogram.count, histogram.total, histogram.max) == (3, 7 * MS, 4 * MS)
+
+
+@pytest.mark.skipif(whorl.compiled, reason="compiled, a look-up of a name takes no time to speak of")
+def test_look_up_of_a_name_is_no_part_of_its_callback(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ObedientClock()
+
+    def take_long(names: LoopRecorder, entry: object) -> int:
+        spin(clock, 10)
+        return 0
+
+    monkeypatch.setattr(Kernel, "now", lambda kernel: clock.clock)
+    monkeypatch.setattr(LoopRecorder, "_name_of", take_long)
+    with closing(Loop()) as loop:
+        recorded.watch(loop)
+        loop.call_soon(spin, clock, 1)
+        loop.call_soon(spin, clock, 2)
+        loop.run()
+        histogram = loop.histograms().callback
+    assert (histogram.count, histogram.total) == (2, 3 * MS)
+
+
+def test_clock_of_a_simulation_is_read_once_for_a_recorded_callback(recorded: Recorded) -> None:
+    class Counting(ObedientClock):
+        reads = 0
+
+        def now(self) -> int:
+            self.reads += 1
+            return super().now()
+
+    def reads_of(count: int) -> int:
+        clock = Counting()
+        with closing(Loop(kernel=clock)) as loop:
+            recorded.watch(loop)
+            for _ in range(count):
+                loop.call_soon(int)
+            loop.run()
+        return clock.reads
+
+    assert reads_of(10) - reads_of(1) == 9
 
 
 def test_long_callbacks_have_events(loop: Loop, clock: ObedientClock) -> None:
