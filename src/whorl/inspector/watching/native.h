@@ -205,12 +205,14 @@ static int64_t whorl_native_get(const whorl_seen_number *number) {
 /* Read the times of a loop's thread (`threads.Times`). Python's functions need the interpreter's lock. */
 static void whorl_native_read_times(const whorl_place *place, whorl_look *look) {
     struct timespec ran;
-    char text[100];
-    long long began = 0, waited = 0, slices = 0;
+    char text[100], *next;
+    int64_t began, waited;
     ssize_t got = place->times < 0 ? -1 : pread(place->times, text, sizeof text - 1, 0);
     text[got > 0 ? got : 0] = 0;
-    if (sscanf(text, "%lld %lld %lld", &began, &waited, &slices) != 3 || slices == 0)
-        began = waited = -1; /* Without CONFIG_SCHED_INFO all are 0. */
+    began = strtoll(text, &next, 10);
+    waited = strtoll(next, &next, 10);
+    if (strtoll(next, NULL, 10) == 0) /* the slices; without CONFIG_SCHED_INFO all are 0 */
+        began = waited = -1;
     look->ran = clock_gettime((clockid_t)(~(unsigned)place->thread << 3 | 6), &ran) == 0
                     ? (int64_t)ran.tv_sec * 1000000000 + ran.tv_nsec
                     : began;
@@ -259,9 +261,7 @@ static int64_t whorl_native_look(int index, int64_t now, int is_blind) {
         place->since = 0;
         return now + whorl_native.interval;
     }
-    /* Twice in an interval, so that the Python thread is woken as early as if it looked itself. And when the
-       threshold is reached: else a call that lasts hardly longer has ended before its stack is taken. */
-    again = now + whorl_native.interval / 2;
+    again = now + whorl_native.interval;
     if (place->since == 0 || look.turns != former.turns || look.callbacks != former.callbacks ||
         look.idle != former.idle) {
         place->before = former;
@@ -271,7 +271,11 @@ static int64_t whorl_native_look(int index, int64_t now, int is_blind) {
             place->earliest = look.poll_ended;
         place->next = whorl_native.threshold;
         place->told = 0;
-    }
+    } else
+        /* Twice in an interval if it stays where it was, so that the Python thread is woken early. And when
+           the threshold is reached: else a call that lasts hardly longer has ended before its stack is
+           taken. */
+        again = now + whorl_native.interval / 2;
     reached = place->earliest + whorl_native.threshold;
     if (place->since != now && (place->told == 0 || now - place->told >= whorl_native.interval ||
                                 (place->told < reached && now >= reached))) {
