@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -92,17 +93,19 @@ def _echo_in_turns(
     case: EchoCase, choice: loops.Choice, cores: Cores, servers: Sequence[tuple[int, str]], seconds: float
 ) -> list[float]:
     """Load these servers by turns; the nanoseconds of all of its threads that each took for an echo."""
-    spent, echoed = [0] * len(servers), [0] * len(servers)
+    spent, echoed = [0.0] * len(servers), [0] * len(servers)
     for turn in range(TURNS):
         for place in range(len(servers))[:: -1 if turn % 2 else 1]:
             pid, address = servers[place]
-            before = _nanoseconds_of_other_threads(pid)
+            before, began = _nanoseconds_of_other_threads(pid), time.monotonic()
             found = running_load(case, choice, cores, address, seconds, SLICE_WARM_UP_SECONDS, pid)
+            others = _nanoseconds_of_other_threads(pid) - before
+            measured = found["seconds"] / (time.monotonic() - began)  # The generator starts, and warms up.
             if not found["requests"] or found["errors"] or found["lost"]:
                 raise MeasurementError(f"{case.name}: a reply was wrong or missing")
             if found["server_run_ns"] is None:
                 raise MeasurementError("this system does not tell what a thread used of processors")
-            spent[place] += found["server_run_ns"] + _nanoseconds_of_other_threads(pid) - before
+            spent[place] += found["server_run_ns"] + others * measured
             echoed[place] += found["requests"]
     return [ns / requests for ns, requests in zip(spent, echoed, strict=True)]
 
