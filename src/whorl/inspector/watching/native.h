@@ -261,7 +261,6 @@ static int64_t whorl_native_look(int index, int64_t now, int is_blind) {
         place->since = 0;
         return now + whorl_native.interval;
     }
-    again = now + whorl_native.interval;
     if (place->since == 0 || look.turns != former.turns || look.callbacks != former.callbacks ||
         look.idle != former.idle) {
         place->before = former;
@@ -271,12 +270,12 @@ static int64_t whorl_native_look(int index, int64_t now, int is_blind) {
             place->earliest = look.poll_ended;
         place->next = whorl_native.threshold;
         place->told = 0;
-    } else
-        /* Twice in an interval if it stays where it was, so that the Python thread is woken early. And when
-           the threshold is reached: else a call that lasts hardly longer has ended before its stack is
-           taken. */
-        again = now + whorl_native.interval / 2;
+    }
     reached = place->earliest + whorl_native.threshold;
+    /* Twice in an interval if it stays where it was, or if the threshold is shorter: so that the Python
+       thread is woken early. And when the threshold is reached: else a call that lasts hardly longer has
+       ended before its stack is taken. */
+    again = now + whorl_native.interval / (place->since == now && now < reached ? 1 : 2);
     if (place->since != now && (place->told == 0 || now - place->told >= whorl_native.interval ||
                                 (place->told < reached && now >= reached))) {
         if (!place->is_handed) {
