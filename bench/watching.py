@@ -31,7 +31,7 @@ CASES: tuple[Case, ...] = (
     ),
 )
 WATCHED = {"WHORL_INSPECT": "1"}
-TURNS = 10  # of each server in a round: others' load comes and goes
+TURNS = 10  # of each server in a round
 SLICE = 0.1  # of the seconds of a measurement
 SLICE_WARM_UP_SECONDS = 0.05
 
@@ -72,29 +72,32 @@ def _measure_micro(
 def _measure_echo(
     case: EchoCase, choice: loops.Choice, cores: Cores, rounds: int, seconds: float
 ) -> list[list[float]]:
-    """Return a pair for each round, which starts a server of each kind and loads them in many short turns.
+    """Return a pair for each turn. Each round starts a server of each kind, and loads both in many turns.
 
     By chance a server lies in memory so that it is some percent slower than another one. So each round
     has new ones. Both live at once: an unwatched one has a single thread, which the system serves faster.
     """
     watched = dataclasses.replace(choice, environment={**choice.environment, **WATCHED})
-    pairs = []
+    pairs: list[list[float]] = []
     for _ in range(rounds):
         with contextlib.ExitStack() as stack:
             servers = []
             for loop in (choice, watched):
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-"))
                 servers.append(stack.enter_context(running_server(case, loop, cores, folder)))
-            pairs.append(_echo_in_turns(case, choice, cores, servers, seconds * SLICE))
+            pairs.extend(_echo_in_turns(case, choice, cores, servers, seconds * SLICE))
     return pairs
 
 
 def _echo_in_turns(
     case: EchoCase, choice: loops.Choice, cores: Cores, servers: Sequence[tuple[int, str]], seconds: float
-) -> list[float]:
-    """Load these servers by turns; the nanoseconds of all of its threads that each took for an echo."""
-    spent, echoed = [0.0] * len(servers), [0] * len(servers)
+) -> Iterator[list[float]]:
+    """Load these servers by turns; yield what an echo took of each, in nanoseconds of all its threads.
+
+    Others' load comes and goes within seconds. So those are compared that ran one after another.
+    """
     for turn in range(TURNS):
+        spent = [0.0] * len(servers)
         for place in range(len(servers))[:: -1 if turn % 2 else 1]:
             pid, address = servers[place]
             before, began = _nanoseconds_of_other_threads(pid), time.monotonic()
@@ -105,9 +108,8 @@ def _echo_in_turns(
                 raise MeasurementError(f"{case.name}: a reply was wrong or missing")
             if found["server_run_ns"] is None:
                 raise MeasurementError("this system does not tell what a thread used of processors")
-            spent[place] += found["server_run_ns"] + others * measured
-            echoed[place] += found["requests"]
-    return [ns / requests for ns, requests in zip(spent, echoed, strict=True)]
+            spent[place] = (found["server_run_ns"] + others * measured) / found["requests"]
+        yield spent
 
 
 def _in_turn(rounds: int, *measure: Callable[[], float]) -> list[list[float]]:
