@@ -92,9 +92,9 @@ def _measure_echo(
 def _echo_in_turns(
     case: EchoCase, choice: loops.Choice, cores: Cores, servers: Sequence[tuple[int, str]], seconds: float
 ) -> Iterator[list[float]]:
-    """Load these servers by turns; yield what an echo took of each, in nanoseconds of all its threads.
+    """Load these servers by turns; yield how many nanoseconds an echo took in each, all threads together.
 
-    Others' load comes and goes within seconds. So those are compared that ran one after another.
+    The load of other programs comes and goes within seconds. So neighbours in time are compared.
     """
     for turn in range(TURNS):
         spent = [0.0] * len(servers)
