@@ -10,7 +10,7 @@ import pkgutil
 import sys
 import threading
 from collections.abc import Callable
-from importlib.machinery import ExtensionFileLoader, PathFinder, SourceFileLoader
+from importlib.machinery import FileFinder, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import whorl
-from whorl.compiled_modules import Finder
+from whorl.compiled_modules import LOADERS, CompiledLoader, Finder, PathHook
 
 only_compiled = pytest.mark.skipif(not whorl.compiled, reason="about what is compiled")
 MODULES = [item.name for item in pkgutil.walk_packages(whorl.__path__, "whorl.")]
@@ -108,25 +108,39 @@ def test_a_module_that_another_thread_imports_is_waited_for(
 
 @pytest.mark.parametrize("name", MODULES)
 def test_a_module_is_found_as_python_would_find_it(name: str) -> None:
-    folder = os.path.dirname(whorl.__file__)
-    path = [os.path.join(folder, *name.split(".")[1:-1])]
-    own, expected = Finder().find_spec(name, path), PathFinder.find_spec(name, path)
-    assert expected is not None
-    if isinstance(expected.loader, ExtensionFileLoader):
-        assert own is None  # It is left to Python.
-        return
+    folder = os.path.join(os.path.dirname(whorl.__file__), *name.split(".")[1:-1])
+    own, expected = Finder(folder).find_spec(name), FileFinder(folder, *LOADERS).find_spec(name)
     assert own is not None
+    assert expected is not None
     for each in ("name", "origin", "submodule_search_locations", "cached", "has_location", "parent"):
         assert getattr(own, each) == getattr(expected, each), each
-    assert isinstance(own.loader, SourceFileLoader)
-    assert own.loader.get_filename(name) == expected.origin
+    assert type(own.loader) is type(expected.loader)
+    assert own.loader.get_filename(name) == expected.origin  # type: ignore[union-attr]
 
 
-def test_other_modules_are_left_to_python(tmp_path: Path) -> None:
-    (tmp_path / "other.py").touch()
-    assert Finder().find_spec("other", [str(tmp_path)]) is None
-    assert Finder().find_spec("whorl.no_module", [str(tmp_path)]) is None
-    assert Finder().find_spec("whorl") is None
+def test_a_folder_of_another_package_is_left_to_python(tmp_path: Path) -> None:
+    hook = PathHook(str(tmp_path / "whorl"), None)
+    for path in (str(tmp_path), str(tmp_path / "whorl-2"), ""):
+        with pytest.raises(ImportError, match="not a folder of Whorl's"):
+            hook(path)
+
+
+def test_a_folder_in_an_archive_is_left_to_python(tmp_path: Path) -> None:
+    package = tmp_path / "whorl"
+    with pytest.raises(ImportError, match="an archive"):
+        PathHook(str(package), None)(str(package / "core"))
+
+
+@only_compiled
+@pytest.mark.parametrize("forgets", [False, True], ids=["as it is", "Python's finders forgotten"])
+def test_every_finder_along_a_path_finds_the_compiled_modules(
+    forgets: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if forgets:
+        monkeypatch.setattr(sys, "path_importer_cache", {})
+    spec = PathFinder.find_spec("whorl.core.callback", [os.path.join(whorl.__path__[0], "core")])
+    assert spec is not None
+    assert isinstance(spec.loader, CompiledLoader)
 
 
 @only_compiled

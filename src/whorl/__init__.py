@@ -1,4 +1,7 @@
-"""Whorl: an event loop for asyncio, in ordinary Python that also runs compiled."""
+"""Whorl: an event loop for asyncio, in ordinary Python that also runs compiled.
+
+PYTEST_DONT_REWRITE: without this word pytest warns if a program imports Whorl before pytest.
+"""
 
 from __future__ import annotations
 

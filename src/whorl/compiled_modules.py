@@ -4,18 +4,35 @@ Each is a module of its own for Python, with its own name and its own import. On
 their code together, so the processor needs fewer pages of it.
 
 A module that the shared object lacks is uncompiled. Without the shared object all are.
+
+The finder is one of path entries: Python's `PathFinder` asks it about the folders of this package. So every
+other finder that looks along a path, such as pytest's, finds the compiled modules too, whoever was first.
 """
 
 from __future__ import annotations
 
 import os.path
 import sys
-from importlib.machinery import ExtensionFileLoader, ModuleSpec, SourceFileLoader
+from importlib.machinery import (
+    BYTECODE_SUFFIXES,
+    EXTENSION_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    ModuleSpec,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from types import ModuleType
+
+
+LOADERS: tuple[Any, ...] = (  # Python's own, in its order
+    (ExtensionFileLoader, EXTENSION_SUFFIXES),
+    (SourceFileLoader, [".py"]),
+    (SourcelessFileLoader, BYTECODE_SUFFIXES),
+)
 
 
 class CompiledLoader(ExtensionFileLoader):
@@ -32,33 +49,31 @@ class CompiledLoader(ExtensionFileLoader):
         return module
 
 
-class Finder:
-    """Finds the modules below this package; it stands in `sys.meta_path`.
+class Finder(FileFinder):
+    """Finds the modules in one folder of this package.
 
     Python's own finder lists each folder first, and there are about as many folders as a start imports files.
+    This one lists a folder only if a module is not where it is expected.
     """
 
-    def __init__(self, shared_object: ModuleType | None = None) -> None:
+    def __init__(self, folder: str, shared_object: ModuleType | None = None) -> None:
+        super().__init__(folder, *LOADERS)
         self._shared_object = shared_object
         self._compiled: frozenset[str] = frozenset(getattr(shared_object, "NAMES", ()))
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return the specification of a module of Whorl's; None if it is not where it is expected."""
-        if self._shared_object is not None and name in self._compiled:
-            loader = CompiledLoader(name, self._shared_object)
-            return _located(ModuleSpec(name, loader, origin=loader.path))
-        if not path or not name.startswith("whorl."):
-            return None
-        stem = f"{path[0]}{os.sep}{name.rpartition('.')[2]}"
+    def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Return the specification of a module of Whorl's; None if there is none."""
+        if self._shared_object is not None and fullname in self._compiled:
+            loader = CompiledLoader(fullname, self._shared_object)
+            return _located(ModuleSpec(fullname, loader, origin=loader.path))
+        stem = f"{self.path}{os.sep}{fullname.rpartition('.')[2]}"
         if os.path.isfile(file := f"{stem}.py"):
-            return _located(ModuleSpec(name, SourceFileLoader(name, file), origin=file))
+            return _located(ModuleSpec(fullname, SourceFileLoader(fullname, file), origin=file))
         if os.path.isfile(file := f"{stem}{os.sep}__init__.py"):
-            package = ModuleSpec(name, SourceFileLoader(name, file), origin=file, is_package=True)
+            package = ModuleSpec(fullname, SourceFileLoader(fullname, file), origin=file, is_package=True)
             package.submodule_search_locations = [stem]
             return _located(package)
-        return None
+        return super().find_spec(fullname, target)
 
 
 def _located(spec: ModuleSpec) -> ModuleSpec:
@@ -67,17 +82,37 @@ def _located(spec: ModuleSpec) -> ModuleSpec:
     return spec
 
 
+class PathHook:
+    """Gives the folders of this package a finder; it stands in `sys.path_hooks`."""
+
+    def __init__(self, package: str, shared_object: ModuleType | None) -> None:
+        self._package = package
+        self._below = f"{package}{os.sep}"
+        self._shared_object = shared_object
+
+    def __call__(self, path: str) -> Finder:
+        """Return the finder of a folder; raises ImportError for a folder that is not this package's."""
+        if path != self._package and not path.startswith(self._below):
+            raise ImportError("not a folder of Whorl's", path=path)
+        if not os.path.isdir(path):
+            raise ImportError("an archive", path=path)
+        return Finder(path, self._shared_object)
+
+
 def install() -> None:
-    """Let Python find the modules here before it looks elsewhere."""
+    """Let Python find the modules here."""
+    shared_object: ModuleType | None
     try:
         import whorl._compiled as shared_object
     except ModuleNotFoundError as error:
         if error.name != "whorl._compiled":
             raise
-        finder = Finder()
-    else:
-        finder = Finder(shared_object)
-    sys.meta_path.insert(0, finder)
+        shared_object = None
+    package = os.path.dirname(__file__)
+    sys.path_hooks.insert(0, PathHook(package, shared_object))
+    for path in list(sys.path_importer_cache):
+        if path == package or path.startswith(f"{package}{os.sep}"):
+            del sys.path_importer_cache[path]
 
 
 install()

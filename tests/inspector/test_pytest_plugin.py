@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+import whorl
+from build_tools.sources import ROOT
 from tests.inspector.conftest import needs_stacks
 
 TESTS = """
@@ -88,3 +92,58 @@ def test_a_wrong_limit_is_a_usage_error(tmp_path: Path, text: str) -> None:
     code, output = run(tmp_path, f"--whorl-max-stall={text}")
     assert code == 4
     assert "whorl_max_stall" in output
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """Return a folder that tells pytest of Whorl's plugins and files, as an installation does."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    folder = tmp_path / "installed"
+    told = folder / "whorl_loop-0.dist-info"
+    told.mkdir(parents=True)
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: whorl-loop\nVersion: 0\n")
+    plugins = "".join(f"{name} = {module}\n" for name, module in project["entry-points"]["pytest11"].items())
+    (told / "entry_points.txt").write_text(f"[pytest11]\n{plugins}")
+    package = Path(whorl.__file__).parent
+    names = [path.relative_to(package.parent).as_posix() for path in package.rglob("*") if path.is_file()]
+    (told / "RECORD").write_text("".join(f"{name},,\n" for name in names))
+    (folder / "whorl").symlink_to(package)  # A file that is missing is not told.
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["-m", "pytest"],
+        ["-m", "whorl", "run", "-m", "pytest"],
+        ["-c", "import whorl, sys, pytest; sys.exit(pytest.main(sys.argv[1:]))"],
+    ],
+    ids=["pytest first", "by whorl run", "Whorl first"],
+)
+@pytest.mark.parametrize("plugins", [[], ["-p", "no:whorl", "-p", "no:whorl-sim"]], ids=["loaded", "refused"])
+def test_pytest_starts_whether_it_or_whorl_is_imported_first(
+    tmp_path: Path, installed: Path, command: list[str], plugins: list[str]
+) -> None:
+    (tmp_path / "test_it.py").write_text("import whorl\ndef test_it():\n    whorl.new_event_loop().close()\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+    paths = [*filter(None, sys.path), str(installed)]
+    environment = {**os.environ, "PYTHONPATH": ":".join(paths), "PYTHONWARNINGS": "error"}
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:anyio"]
+    options += [option for other in other_plugins() for option in ("-p", f"no:{other}")]
+    answer = subprocess.run(
+        [sys.executable, *command, *options, *plugins],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+    )
+    assert (answer.returncode, "1 passed" in answer.stdout) == (0, True), answer.stdout
+
+
+def other_plugins() -> list[str]:
+    """Return the plugins of this environment that are not Whorl's."""
+    found = importlib.metadata.entry_points(group="pytest11")
+    return sorted({plugin.name for plugin in found if not plugin.value.startswith("whorl")})
