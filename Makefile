@@ -43,7 +43,7 @@ types:  ## check that each public name has a known type; needs the package index
 	@$(PYTHON) -m build_tools --build pure --with check,types -- -m build_tools.complete_types
 
 docs:  ## build the site in build/site; warnings and links to nothing are errors
-	@$(PYTHON) -m build_tools --build pure --with docs,prometheus,opentelemetry,cli -- -m build_tools.site
+	@$(PYTHON) -m build_tools --build pure --with docs,prometheus,opentelemetry -- -m build_tools.site
 
 bench: CONFIG = release
 bench:  ## compare loops in interleaved rounds; needs a C compiler; CONFIG=profiled measures what wheels have
@@ -76,11 +76,15 @@ stress:  ## loops in 2, 4 and 8 threads at once with traffic of every kind, for 
 build:  ## only build
 	@for config in $(CONFIGS); do $(whorl) --with test,frameworks,jupyter --config $$config || exit; done
 
-wheel:  ## build a wheel in dist/, install it into an empty folder, and ask it what it is
+wheel:  ## build a wheel in dist/, install it into an empty environment, and try it; needs the package index
 	@rm -rf dist
 	@$(whorl) -- -m pip wheel --no-deps --no-build-isolation --wheel-dir dist .
-	@$(whorl) --with cli -- -m pip install --quiet --no-deps --target dist/installed dist/*.whl
-	@cd dist/installed && PYTHONPATH=. $(PYTHON) -c 'import whorl; print(whorl.__file__, whorl.compiled); assert whorl.compiled == ("$(WHORL_BUILD)" != "pure")'
+	@$(PYTHON) -m venv dist/installed
+	@dist/installed/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl pytest
+	@dist/installed/bin/python build_tools/smoke.py --expect $(WHORL_BUILD)
+	@dist/installed/bin/whorl info
+	@echo 'def test_it(): import whorl; whorl.new_event_loop().close()' >dist/test_it.py
+	@cd dist && for start in 'python -m pytest' 'whorl run -m pytest'; do installed/bin/$$start -q -W error test_it.py || exit; done
 
 wheels:  ## a release in dist/: sdist and wheels for all Pythons found, checked, installed and tried
 	@$(PYTHON) -m build_tools --build pure --with wheels -- -m build_tools.wheels $(ARGS)

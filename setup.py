@@ -1,8 +1,7 @@
 """Installing Whorl: the wheel holds the sources, and a shared object of them as `WHORL_BUILD` says.
 
-`compiled` fails when Whorl cannot be compiled, `pure` compiles nothing, `auto` (the default) compiles
-everything, or nothing and says so in the build's log. `WHORL_PROFILE` names the folder of a profile
-(`build_tools.profiles`), for which the compiler optimizes.
+`compiled` (the default) fails if Whorl cannot be compiled, `pure` compiles nothing. `WHORL_PROFILE` names the
+folder of a profile (`build_tools.profiles`), for which the compiler optimizes.
 """
 
 import os
@@ -20,28 +19,34 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from build_tools import extensions
 from build_tools.sources import ROOT, compiled_modules
 
-BUILD = os.environ.get("WHORL_BUILD", "auto")
-if BUILD not in ("auto", "compiled", "pure"):
-    sys.exit(f"WHORL_BUILD is auto, compiled or pure, not {BUILD!r}")
+BUILD = os.environ.get("WHORL_BUILD", "compiled")
+if BUILD not in ("compiled", "pure"):
+    sys.exit(f"WHORL_BUILD is compiled or pure, not {BUILD!r}")
 
 CONFIG = "profiled" if os.environ.get("WHORL_PROFILE") else "release"
-STARS = "*" * 79
-FALLEN_BACK = f"""
-{STARS}
-{{error}}
+NOT_COMPILED = """
+{error}
 
-WHORL IS INSTALLED WITHOUT COMPILED MODULES: it works, and is much slower.
-WHORL_BUILD=compiled makes this an error, WHORL_BUILD=pure asks for it.
-{STARS}
+Whorl could not be compiled. It needs a C compiler and Python's headers: on Debian and Ubuntu
+`apt-get install gcc python3-dev`, in Docker's slim images of Python `apt-get install gcc libc6-dev`.
+To install it uncompiled, and several times slower than compiled, set WHORL_BUILD=pure.
 """
+ASKED_FOR = (
+    '"""Whorl was installed uncompiled because WHORL_BUILD=pure asked for it, so it does not warn."""\n'
+)
 
 
 class BuildModules(build_py):
-    """Begins with an empty folder, so that no wheel holds what was deleted from the sources."""
+    """Begins with an empty folder, so that no wheel holds what was deleted from the sources.
+
+    A wheel that was asked to be uncompiled has a module that says so (`whorl.compiled_modules` looks for it).
+    """
 
     def run(self) -> None:
         shutil.rmtree(self.build_lib, ignore_errors=True)
         super().run()
+        if BUILD == "pure" and not self.editable_mode:
+            (Path(self.build_lib) / "whorl" / "uncompiled.py").write_text(ASKED_FOR, encoding="utf-8")
 
 
 class BuildExtensions(build_ext):
@@ -52,12 +57,7 @@ class BuildExtensions(build_ext):
         try:
             built = extensions.build(compiled_modules(), CONFIG)
         except extensions.BuildError as error:
-            if BUILD == "compiled":
-                raise
-            print(FALLEN_BACK.format(error=error), file=sys.stderr)
-            self.extensions = []
-            target.unlink(missing_ok=True)  # of an earlier build
-            return
+            sys.exit(NOT_COMPILED.format(error=error))
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(built, target)
         _make_smaller(target)

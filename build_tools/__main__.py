@@ -16,8 +16,6 @@ from build_tools.environments import EnvironmentProblem, ensure
 from build_tools.extensions import CONFIGS, run_time, tag
 from build_tools.sources import ROOT, SOURCES
 
-LOUD = "*" * 79
-
 
 def main() -> None:
     options = _options()
@@ -25,7 +23,7 @@ def main() -> None:
         python = ensure([])
         with ThreadPoolExecutor(1) as pool:  # pip installs the extras while Whorl is compiled
             installed = pool.submit(ensure, options.extras)
-            folder, build = _whorl_for(python, options.build, options.config)
+            folder = _whorl_for(python, options.build, options.config)
         installed.result()
     except EnvironmentProblem as problem:
         sys.exit(f"{problem}")
@@ -37,9 +35,9 @@ def main() -> None:
         environment["PYTHONPYCACHEPREFIX"] = str(ROOT / "build" / "bytecode")
     environment["PYTHONPATH"] = str(folder)
     environment["PATH"] = os.pathsep.join((str(python.parent), os.environ["PATH"]))
-    environment["WHORL_BUILD"] = build
-    environment["WHORL_CONFIG"] = options.config if build == "compiled" else "pure"
-    if build == "compiled":
+    environment["WHORL_BUILD"] = options.build
+    environment["WHORL_CONFIG"] = options.config if options.build == "compiled" else "pure"
+    if options.build == "compiled":
         environment.update(run_time(options.config))
     sys.stdout.flush()
     os.execve(python, [str(python), *options.command], environment)
@@ -49,7 +47,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m build_tools", description=(__doc__ or "").splitlines()[0]
     )
-    parser.add_argument("--build", choices=("auto", "compiled", "pure"), default="compiled")
+    parser.add_argument("--build", choices=("compiled", "pure"), default="compiled")
     parser.add_argument("--config", choices=CONFIGS, default="release")
     parser.add_argument(
         "--with", dest="extras", type=lambda text: text.split(","), default=[], metavar="EXTRA,..."
@@ -60,20 +58,14 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _whorl_for(python: Path, build: str, config: str) -> tuple[Path, str]:
-    """Return the folder with the requested build, and whether it is the compiled or the pure one."""
+def _whorl_for(python: Path, build: str, config: str) -> Path:
+    """Return the folder with the requested build; ends with an error if it cannot be compiled."""
     if build == "pure":
-        return SOURCES, "pure"
+        return SOURCES
     command = [str(python), "-m", "build_tools.tree", "--config", config]
-    if subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL).returncode == 0:
-        return ROOT / "build" / f"{tag()}-{config}", "compiled"
-    if build == "compiled":
+    if subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL).returncode:
         sys.exit(1)
-    print(
-        f"{LOUD}\nWhorl could not be compiled. It runs as plain Python, and is much slower.\n{LOUD}",
-        file=sys.stderr,
-    )
-    return SOURCES, "pure"
+    return ROOT / "build" / f"{tag()}-{config}"
 
 
 if __name__ == "__main__":

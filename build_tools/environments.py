@@ -98,9 +98,10 @@ def _pip_install(folder: Path, requirements: Sequence[str]) -> str:
 
 
 def _requirements() -> dict[str, list[str]]:
-    """Return the requirements by extra; `build` has those of the build itself."""
+    """Return the requirements by extra; `build` has those of the build itself, and those of Whorl."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    return {"build": project["build-system"]["requires"], **project["project"]["optional-dependencies"]}
+    always = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
+    return {"build": always, **project["project"]["optional-dependencies"]}
 
 
 def _interpreter(folder: Path) -> Path:

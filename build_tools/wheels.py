@@ -249,7 +249,7 @@ def _check_names(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         shared = [name for name in archive.namelist() if name.endswith(".so")]
         data = [archive.read(name) for name in shared]
-    match = re.fullmatch(r"whorl-[\w.]+-(cp3\d+)-(\1t?)-([\w.]+)\.whl", wheel.name)
+    match = re.fullmatch(r"whorl_loop-[\w.]+-(cp3\d+)-(\1t?)-([\w.]+)\.whl", wheel.name)
     if match is None:
         if not wheel.name.endswith("-py3-none-any.whl") or shared:
             raise Failed(f"{wheel.name}: wrong tags")
@@ -272,7 +272,7 @@ def _try(python: Command, wheel: Path, folder: Path, runs_demo: bool) -> None:
     _run([*python, "-m", "venv", str(folder)], ROOT, dict(os.environ))
     own = [*python[:-1], str(folder / "bin" / "python")]
     extras = "aiohttp" if runs_demo else ""
-    _run([*own, "-m", "pip", "install", "--quiet", f"whorl[cli] @ {wheel.as_uri()}", *extras.split()], folder)
+    _run([*own, "-m", "pip", "install", "--quiet", str(wheel), *extras.split()], folder)
     variables = (f"PATH={folder / 'bin'}", "CC=/nonexistent", "LANG=C.UTF-8")
     bare = [*python[:-1], "/usr/bin/env", "-i", *variables, own[-1]]  # what starts that Python keeps its path
     build = "pure" if wheel.name.endswith("none-any.whl") else "compiled"
@@ -305,12 +305,13 @@ def _try(python: Command, wheel: Path, folder: Path, runs_demo: bool) -> None:
 
 
 def _write_bill_of_materials(sdist: Path, wheels: Sequence[Path], epoch: str) -> None:
-    """Write what a release is made of, in CycloneDX's format. Whorl needs nothing when it runs."""
+    """Write what a release is made of, in CycloneDX's format: what Whorl needs, and what its build needed."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    version = sdist.name.removeprefix("whorl-").removesuffix(".tar.gz")
+    version = sdist.name.removeprefix("whorl_loop-").removesuffix(".tar.gz")
     code = "import sys, importlib.metadata as m\nfor name in sys.argv[1:]: print(name, m.version(name))"
-    names = [re.split(r"[<>=!~ ]", one)[0] for one in project["build-system"]["requires"]]
-    tools = [line.split() for line in _output([sys.executable, "-c", code, *names]).splitlines()]
+    needed = [re.split(r"[<>=!~ ]", one)[0] for one in project["project"]["dependencies"]]
+    tools = [re.split(r"[<>=!~ ]", one)[0] for one in project["build-system"]["requires"]]
+    versions = [line.split() for line in _output([sys.executable, "-c", code, *needed, *tools]).splitlines()]
     files = [sdist, *wheels]
     document = {
         "bomFormat": "CycloneDX",
@@ -320,9 +321,9 @@ def _write_bill_of_materials(sdist: Path, wheels: Sequence[Path], epoch: str) ->
         "metadata": {
             "component": {
                 "type": "library",
-                "name": "whorl",
+                "name": "whorl-loop",
                 "version": version,
-                "purl": f"pkg:pypi/whorl@{version}",
+                "purl": f"pkg:pypi/whorl-loop@{version}",
                 "licenses": [{"license": {"id": "MIT"}}],
                 "properties": [{"name": "source-date-epoch", "value": epoch}],
             }
@@ -334,18 +335,23 @@ def _write_bill_of_materials(sdist: Path, wheels: Sequence[Path], epoch: str) ->
                     "name": name,
                     "version": of,
                     "purl": f"pkg:pypi/{name.lower()}@{of}",
-                    "scope": "excluded",
+                    "scope": "required" if name in needed else "excluded",
                 }
-                for name, of in tools
+                for name, of in versions
             ),
             *(
                 {"type": "file", "name": path.name, "hashes": [{"alg": "SHA-256", "content": _digest(path)}]}
                 for path in files
             ),
         ],
-        "dependencies": [{"ref": f"pkg:pypi/whorl@{version}", "dependsOn": []}],
+        "dependencies": [
+            {
+                "ref": f"pkg:pypi/whorl-loop@{version}",
+                "dependsOn": [f"pkg:pypi/{name.lower()}@{of}" for name, of in versions if name in needed],
+            }
+        ],
     }
-    path = DIST / f"whorl-{version}.cdx.json"
+    path = DIST / f"whorl_loop-{version}.cdx.json"
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 

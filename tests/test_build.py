@@ -19,6 +19,7 @@ import pytest
 import whorl
 from build_tools import extensions, profiles
 from build_tools.sources import ROOT, SOURCES, Module, compiled_modules, inputs
+from tests.children import bare_environment
 
 EXTENSION_SUFFIXES = tuple(importlib.machinery.EXTENSION_SUFFIXES)
 
@@ -49,7 +50,7 @@ def test_whorl_leaves_the_gil_off_unless_it_was_built_to_need_it() -> None:
     program = "import sys, whorl; print(sys._is_gil_enabled(), whorl.compiled)"
     answer = subprocess.run(
         [sys.executable, "-c", program],
-        env={"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": ""},
+        env=bare_environment(),
         capture_output=True,
         text=True,
         timeout=60,
@@ -214,7 +215,7 @@ def installed(folder: Path) -> Path:
 def printed(folder: Path, program: str, **variables: str) -> str:
     """Return what a program prints that has the small package."""
     command = [sys.executable, "-W", "ignore", "-c", program]  # one without the GIL warns
-    environment = {"PYTHONPATH": str(folder), "PATH": "", **variables}
+    environment = {"PYTHONPATH": str(folder), "PATH": "", "WHORL_BUILD": "pure", **variables}
     return subprocess.check_output(command, env=environment, text=True, timeout=60).rstrip("\n")
 
 
@@ -421,25 +422,21 @@ def test_a_compiled_wheel_holds_one_shared_object_and_the_sources(folder: Path) 
 def test_a_pure_wheel_needs_no_compiler(folder: Path) -> None:
     answer, contents = wheel(folder, WHORL_BUILD="pure", CC="no-such-compiler")
     assert answer.returncode == 0, answer.stdout
-    assert contents == SOURCE_SUFFIXES
+    assert contents == sorted([*SOURCE_SUFFIXES, ".py"])  # One says that it was asked for.
 
 
 @pytest.mark.slow
 @builds_anew
-def test_a_compiled_wheel_without_a_compiler_is_an_error(folder: Path) -> None:
-    answer, contents = wheel(folder, WHORL_BUILD="compiled", CC="no-such-compiler")
+@pytest.mark.parametrize("variables", [{}, {"WHORL_BUILD": "compiled"}], ids=["by default", "asked for"])
+def test_a_wheel_without_a_compiler_is_an_error_that_says_what_to_do(
+    folder: Path, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WHORL_BUILD", raising=False)
+    answer, contents = wheel(folder, CC="no-such-compiler", **variables)
     assert answer.returncode != 0
     assert "no C compiler" in answer.stdout
+    assert "set WHORL_BUILD=pure" in answer.stdout
     assert contents == []
-
-
-@pytest.mark.slow
-@builds_anew
-def test_an_automatic_wheel_without_a_compiler_is_pure_and_says_so(folder: Path) -> None:
-    answer, contents = wheel(folder, WHORL_BUILD="auto", CC="no-such-compiler")
-    assert answer.returncode == 0, answer.stdout
-    assert "WITHOUT COMPILED MODULES" in answer.stdout
-    assert contents == SOURCE_SUFFIXES
 
 
 @pytest.mark.slow

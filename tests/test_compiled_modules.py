@@ -7,6 +7,8 @@ import importlib
 import importlib._bootstrap  # type: ignore[import-not-found]
 import os
 import pkgutil
+import shutil
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -18,6 +20,7 @@ from typing import Any
 import pytest
 
 import whorl
+from build_tools.sources import SOURCES
 from whorl.compiled_modules import LOADERS, CompiledLoader, Finder, PathHook
 
 only_compiled = pytest.mark.skipif(not whorl.compiled, reason="about what is compiled")
@@ -151,3 +154,35 @@ def test_a_compiled_module_has_a_file() -> None:
     assert loop.__file__ == _compiled.__file__
     assert loop.__spec__ is not None
     assert loop.__spec__.has_location
+
+
+def imported_uncompiled(folder: Path, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Import a copy of Whorl's sources in `folder`, from a program there."""
+    ignored = shutil.ignore_patterns("__pycache__", "*.so", "*.pxd", "*.h")
+    if not (folder / "whorl").exists():
+        shutil.copytree(SOURCES / "whorl", folder / "whorl", ignore=ignored)
+    (folder / "program.py").write_text("import whorl\nprint(whorl.compiled)\n")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("WHORL_")}
+    return subprocess.run(
+        [sys.executable, *options, "program.py"],
+        cwd=folder,
+        env={**environment, "PYTHONPATH": "", **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_whorl_that_runs_uncompiled_unasked_warns_once_at_the_import(tmp_path: Path) -> None:
+    answer = imported_uncompiled(tmp_path)
+    assert answer.stdout == "False\n"
+    assert answer.stderr.count("RuntimeWarning: Whorl runs uncompiled here") == 1
+    assert "program.py:1: RuntimeWarning" in answer.stderr
+
+
+def test_whorl_that_is_asked_to_run_uncompiled_does_not_warn(tmp_path: Path) -> None:
+    answer = imported_uncompiled(tmp_path, "-W", "error", WHORL_BUILD="pure")
+    assert (answer.stdout, answer.stderr) == ("False\n", "")
+    (tmp_path / "whorl" / "uncompiled.py").touch()  # as an installation that was asked for has it
+    answer = imported_uncompiled(tmp_path, "-W", "error")
+    assert (answer.stdout, answer.stderr) == ("False\n", "")

@@ -13,6 +13,7 @@ from types import ModuleType
 import pytest
 
 import whorl
+from tests.children import bare_environment
 from tests.source_trees import Source
 
 PACKAGES = ["whorl", *(item.name for item in pkgutil.walk_packages(whorl.__path__, "whorl.") if item.ispkg)]
@@ -81,7 +82,7 @@ def imported_after(code: str, names: list[str]) -> list[str]:
     program = (
         f"import asyncio, sys\nbefore = set(sys.modules)\n{code}\nprint(*sorted(set(sys.modules) - before))"
     )
-    environment = {"PATH": "", "PYTHONPATH": ":".join(sys.path)}
+    environment = bare_environment()
     answer = subprocess.check_output([sys.executable, "-c", program], text=True, env=environment)
     return [name for name in names if name in answer.split()]
 

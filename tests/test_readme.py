@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 
 from build_tools.sources import ROOT
+from tests.children import bare_environment
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 PROGRAMS = re.findall(r"^```python\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
@@ -18,7 +19,7 @@ LONGEST = 110  # lines
 
 @pytest.mark.parametrize("code", PROGRAMS, ids=["files", "handles", "kernels"])
 def test_program_runs(code: str) -> None:
-    environment = {"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": ""}
+    environment = bare_environment()
     if "sim." in code:
         environment["PYTHON_GIL"] = "1"  # a world needs it
     answer = subprocess.run(

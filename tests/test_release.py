@@ -19,6 +19,7 @@ import pytest
 import whorl
 from build_tools import wheels
 from build_tools.sources import ROOT
+from tests.children import bare_environment
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 WORKFLOW = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
@@ -59,24 +60,26 @@ SHARED = "whorl/_compiled.cpython-313-x86_64-linux-gnu.so"
 
 @pytest.mark.text
 def test_names_of_good_wheels_are_accepted(tmp_path: Path) -> None:
-    wheels._check_names(made_wheel(tmp_path, "whorl-0.1.0-cp313-cp313-manylinux_2_28_x86_64.whl", SHARED))
+    wheels._check_names(
+        made_wheel(tmp_path, "whorl_loop-0.1.0-cp313-cp313-manylinux_2_28_x86_64.whl", SHARED)
+    )
     free = SHARED.replace("313", "313t")
-    wheels._check_names(made_wheel(tmp_path, "whorl-0.1.0-cp313-cp313t-manylinux_2_28_x86_64.whl", free))
-    wheels._check_names(made_wheel(tmp_path, "whorl-0.1.0-py3-none-any.whl", "whorl/__init__.py"))
+    wheels._check_names(made_wheel(tmp_path, "whorl_loop-0.1.0-cp313-cp313t-manylinux_2_28_x86_64.whl", free))
+    wheels._check_names(made_wheel(tmp_path, "whorl_loop-0.1.0-py3-none-any.whl", "whorl/__init__.py"))
 
 
 @pytest.mark.text
 @pytest.mark.parametrize(
     ("name", "member", "content"),
     [
-        ("whorl-0.1.0-cp313-cp313-linux_x86_64.whl", SHARED, b""),
-        ("whorl-0.1.0-cp312-cp312-manylinux_2_28_x86_64.whl", SHARED, b""),
-        ("whorl-0.1.0-cp313-abi3-manylinux_2_28_x86_64.whl", SHARED, b""),
-        ("whorl-0.1.0-cp313-cp313t-manylinux_2_28_x86_64.whl", SHARED, b""),
-        ("whorl-0.1.0-py3-none-any.whl", SHARED, b""),
-        ("whorl-0.1.0-cp313-cp313-manylinux_2_28_x86_64.whl", "whorl/__init__.py", b""),
-        ("whorl-0.1.0-cp313-cp313-manylinux_2_28_x86_64.whl", SHARED, b"\0.symtab\0"),
-        ("whorl-0.1.0-cp313-cp313-manylinux_2_28_x86_64.whl", SHARED, b"x" * 6_000_000),
+        ("whorl_loop-0.1.0-cp313-cp313-linux_x86_64.whl", SHARED, b""),
+        ("whorl_loop-0.1.0-cp312-cp312-manylinux_2_28_x86_64.whl", SHARED, b""),
+        ("whorl_loop-0.1.0-cp313-abi3-manylinux_2_28_x86_64.whl", SHARED, b""),
+        ("whorl_loop-0.1.0-cp313-cp313t-manylinux_2_28_x86_64.whl", SHARED, b""),
+        ("whorl_loop-0.1.0-py3-none-any.whl", SHARED, b""),
+        ("whorl_loop-0.1.0-cp313-cp313-manylinux_2_28_x86_64.whl", "whorl/__init__.py", b""),
+        ("whorl_loop-0.1.0-cp313-cp313-manylinux_2_28_x86_64.whl", SHARED, b"\0.symtab\0"),
+        ("whorl_loop-0.1.0-cp313-cp313-manylinux_2_28_x86_64.whl", SHARED, b"x" * 6_000_000),
     ],
 )
 def test_wheel_with_wrong_names_or_content_is_refused(
@@ -104,11 +107,7 @@ def test_source_distributions_of_different_times_become_the_same(tmp_path: Path)
 def test_smoke_tests_pass_on_this_build(expected_build: str) -> None:
     answer = subprocess.run(
         [sys.executable, "-W", "error", ROOT / "build_tools" / "smoke.py", "--expect", expected_build],
-        env={
-            "PYTHONPATH": ":".join(filter(None, sys.path)),
-            "PATH": os.defpath,
-            "WHORL_FREE_THREADED": os.environ.get("WHORL_FREE_THREADED", ""),
-        },
+        env=bare_environment(PATH=os.defpath, WHORL_FREE_THREADED=os.environ.get("WHORL_FREE_THREADED", "")),
         capture_output=True,
         text=True,
         timeout=60,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.children import bare_environment
 from whorl import system
 
 GIB = 1 << 30
@@ -128,7 +129,7 @@ def test_a_process_has_a_title() -> None:
     pytest.importorskip("setproctitle")
     answer = subprocess.run(
         [sys.executable, "-c", TITLE],
-        env={"PYTHONPATH": ":".join(filter(None, sys.path))},
+        env=bare_environment(),
         capture_output=True,
         text=True,
         check=True,
@@ -144,5 +145,5 @@ def test_without_the_library_the_error_says_what_to_install(
     call: object, library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(ImportError, match=r"install whorl\[system\]"):
+    with pytest.raises(ImportError, match=r"pip install 'whorl-loop\[system\]'"):
         call()  # type: ignore[operator]

@@ -10,7 +10,7 @@ def main() -> None:
     try:
         import click  # noqa: F401
     except ImportError:
-        sys.exit("The command line of Whorl needs Click: pip install 'whorl[cli]'")
+        sys.exit("The command line of Whorl needs Click: pip install click")
     from whorl import launcher
     from whorl.cli import commands
 

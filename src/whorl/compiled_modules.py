@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import os.path
 import sys
+import warnings
+from importlib import import_module
 from importlib.machinery import (
     BYTECODE_SUFFIXES,
     EXTENSION_SUFFIXES,
@@ -25,6 +27,7 @@ from importlib.machinery import (
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import ModuleType
 
 
@@ -99,8 +102,23 @@ class PathHook:
         return Finder(path, self._shared_object)
 
 
+NOT_ASKED_FOR = (
+    "Whorl runs uncompiled here, as plain Python, and several times slower than compiled. Install a wheel, "
+    "or install it where there is a C compiler. If you want it uncompiled, set WHORL_BUILD=pure."
+)
+
+
+def is_asked_for(environment: Mapping[str, str]) -> bool:
+    """Return whether somebody wants Whorl to run uncompiled: who installed it, or who runs it."""
+    try:
+        import_module("whorl.uncompiled")
+    except ModuleNotFoundError:
+        return environment.get("WHORL_BUILD") == "pure"
+    return True
+
+
 def install() -> None:
-    """Let Python find the modules here."""
+    """Let Python find the modules here. Warns if they are uncompiled, and nobody asked for that."""
     shared_object: ModuleType | None
     try:
         import whorl._compiled as shared_object
@@ -113,6 +131,8 @@ def install() -> None:
     for path in list(sys.path_importer_cache):
         if path == package or path.startswith(f"{package}{os.sep}"):
             del sys.path_importer_cache[path]
+    if shared_object is None and not is_asked_for(os.environ):
+        warnings.warn(NOT_ASKED_FOR, RuntimeWarning, stacklevel=4)  # the line that imports Whorl
 
 
 install()

@@ -187,7 +187,7 @@ def _library(name: str, extra: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise ImportError(f"this needs {name}: install whorl[{extra}]", name=name) from error
+        raise ImportError(f"this needs {name}: pip install 'whorl-loop[{extra}]'", name=name) from error
 
 
 # The files of the system.

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from typing import Any
 
+from tests.children import bare_environment
+
 FACTORIES = {
     "asyncio": "from asyncio import SelectorEventLoop as new_loop\n",
     "whorl": "from whorl import EventLoop as new_loop\n",
@@ -18,7 +20,7 @@ def run_program(
     """Run a program to its end; in it, `new_loop()` makes a loop. `before` is what starts the interpreter."""
     return subprocess.run(
         [*before, sys.executable, *options, "-c", FACTORIES[loop] + program],
-        env={"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": ""},
+        env=bare_environment(),
         capture_output=True,
         text=True,
         timeout=20,

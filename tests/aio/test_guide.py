@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from build_tools.sources import ROOT
+from tests.children import bare_environment
 
 
 def examples_of(page: str) -> dict[str, str]:
@@ -48,7 +49,7 @@ GROUPS = (EXAMPLES, FILES, LATENCY, CORES, INSPECTOR, NEWCOMERS, PROGRAMS)
     ids=[heading for group in GROUPS for heading in group],
 )
 def test_an_example_runs_and_says_something(code: str) -> None:
-    environment = {"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": ""}
+    environment = bare_environment()
     if "sim." in code:
         environment["PYTHON_GIL"] = "1"  # a world needs it
     answer = subprocess.run(

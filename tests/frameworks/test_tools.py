@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import whorl
+from tests.children import bare_environment
 
 CONFTEST = """
 import asyncio
@@ -50,12 +51,7 @@ def run_pytest(folder: Path, plugin: str, fixture: str, mark: str, *options: str
     answer = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", plugin, *options, str(folder)],
         cwd=folder,
-        env={
-            "PYTHONPATH": ":".join(filter(None, sys.path)),
-            "PATH": "",
-            "HOME": str(folder),
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        },
+        env=bare_environment(HOME=str(folder), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"),
         capture_output=True,
         text=True,
         timeout=60,
@@ -143,7 +139,7 @@ def test_coverage_sees_what_runs_in_callbacks_and_tasks(tmp_path: Path, core: st
     if core == "ctrace":
         pytest.importorskip("coverage.tracer", reason="coverage has no tracer in C for this Python")
     (tmp_path / "program.py").write_text(PROGRAM)
-    environment = {"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": "", "COVERAGE_CORE": core}
+    environment = bare_environment(COVERAGE_CORE=core)
     for command in (["run", "program.py"], ["json", "-q", "--include", "program.py"]):
         answer = subprocess.run(
             [sys.executable, "-m", "coverage", *command],
@@ -179,7 +175,7 @@ print(loop.run_until_complete(main()))
 """
     answer = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program],
-        env={"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": ""},
+        env=bare_environment(),
         capture_output=True,
         text=True,
         timeout=20,

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from build_tools.sources import ROOT
+from tests.children import bare_environment
 from whorl import handles
 
 GUIDE = (ROOT / "docs/guide/handles.md").read_text(encoding="utf-8")
@@ -21,7 +22,7 @@ EXAMPLES = dict(
 def test_an_example_runs_and_says_something(code: str) -> None:
     answer = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
-        env={"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": ""},
+        env=bare_environment(),
         capture_output=True,
         text=True,
         timeout=30,

@@ -22,6 +22,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 import whorl
+from tests.children import bare_environment
 from tests.core.loop_fakes import in_child
 from tests.inspector.conftest import StallsSeen
 from whorl.core import Histogram
@@ -488,7 +489,7 @@ assert {library!r} in sys.modules and "opentelemetry.sdk" not in sys.modules
 """
     answer = subprocess.run(
         [sys.executable, "-c", code],
-        env={"PYTHONPATH": ":".join(filter(None, sys.path))},
+        env=bare_environment(),
         capture_output=True,
         text=True,
         timeout=60,

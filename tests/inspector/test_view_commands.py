@@ -195,4 +195,4 @@ def test_view_without_textual_is_plain_and_says_how_to_install_it(
     monkeypatch.setattr(commands, "_repeatedly", lambda source, interval: shown.append(interval))
     commands.top.main([str(recorded.pid)], standalone_mode=False)
     assert shown == [commands.INTERVAL]
-    assert "pip install 'whorl[top]'" in capsys.readouterr().err
+    assert "pip install 'whorl-loop[top]'" in capsys.readouterr().err

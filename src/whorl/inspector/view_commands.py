@@ -67,9 +67,8 @@ def top(pid: int | None, interval: float | None, once: bool, as_json: bool, plai
         except ImportError as error:
             if (error.name or "").partition(".")[0] not in ("textual", "rich"):
                 raise
-            click.echo(
-                "The live view needs Textual: pip install 'whorl[top]'. This is the plain one.", err=True
-            )
+            needed = "pip install 'whorl-loop[top]'"
+            click.echo(f"The live view needs Textual: {needed}. This is the plain one.", err=True)
             _repeatedly(source, interval or INTERVAL)
         else:
             Live(source, interval or INTERVAL).run()

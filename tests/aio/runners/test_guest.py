@@ -15,6 +15,7 @@ import pytest
 
 import whorl
 from tests.aio.sockets_for_tests import socket_pair
+from tests.children import bare_environment
 
 pytestmark = pytest.mark.usefixtures("no_leak")
 
@@ -314,7 +315,7 @@ print("left")
 def run_program(program: str) -> Any:
     return subprocess.run(
         [sys.executable, "-c", program],
-        env={"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": ""},
+        env=bare_environment(),
         capture_output=True,
         text=True,
         timeout=20,

@@ -17,6 +17,7 @@ import pytest
 
 import whorl
 from tests.aio.conftest import Connect
+from tests.children import bare_environment
 
 name: contextvars.ContextVar[str] = contextvars.ContextVar("name")
 
@@ -379,7 +380,7 @@ whorl.run(main())
 """
     answer = subprocess.run(
         [sys.executable, "-c", program],
-        env={"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": ""},
+        env=bare_environment(),
         capture_output=True,
         text=True,
         timeout=20,

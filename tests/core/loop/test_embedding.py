@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from build_tools.sources import ROOT
+from tests.children import bare_environment
 from tests.core.loop_fakes import Watcher
 from whorl.core import Loop, RunMode
 from whorl.handles import Async, Timer
@@ -68,7 +69,7 @@ def test_a_send_from_outside_a_run_is_seen_by_the_outer_loop(loop: Loop, outer: 
 def test_the_example_runs() -> None:
     answer = subprocess.run(
         [sys.executable, "-W", "error", str(ROOT / "examples/embedded_epoll.py")],
-        env={"PYTHONPATH": ":".join(filter(None, sys.path))},
+        env=bare_environment(),
         capture_output=True,
         text=True,
         timeout=30,

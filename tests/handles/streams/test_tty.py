@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.children import bare_environment
 from tests.core.loop_fakes import in_child, run_turns
 from whorl.core import Kernel, Loop
 from whorl.handles import TTY, Signal, TTYMode, reset_mode
@@ -227,7 +228,7 @@ def test_a_program_that_ends_leaves_the_terminal_as_it_found_it(ends: Ends, end:
     )
     answer = subprocess.run(
         [sys.executable, "-c", program + end],
-        env={"PYTHONPATH": ":".join(filter(None, sys.path))},
+        env=bare_environment(),
         stdin=slave,
         capture_output=True,
         check=False,

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.children import bare_environment
 from tests.core.conftest import MakeLoop
 from tests.core.loop_fakes import in_child, run_turns
 from whorl.core import Host, Loop, RunMode
@@ -327,7 +328,7 @@ def pool_size(text: str | None) -> str:
         "from whorl.handles.threads.thread_pool import pool_of\n"
         "print(pool_of(Loop()._host).size)"
     )
-    environment = {"PYTHONPATH": ":".join(sys.path), "PYTHONWARNINGS": "ignore"}
+    environment = bare_environment(PYTHONWARNINGS="ignore")
     if text is not None:
         environment["WHORL_THREADPOOL_SIZE"] = text
     answer = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
@@ -359,7 +360,7 @@ def test_a_pool_at_work_does_not_hold_up_the_end_of_the_process() -> None:
         "Work(Loop(), lambda: (begun.set(), threading.Event().wait()))\n"
         "begun.wait()\n"
     )
-    environment = {"PYTHONPATH": ":".join(sys.path), "PYTHONWARNINGS": "ignore"}
+    environment = bare_environment(PYTHONWARNINGS="ignore")
     answer = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=30
     )
