@@ -1,8 +1,16 @@
-"""A shop over HTTP, and its customers. Orders block the loop now and then: they wait for an old library."""
+"""A shop over HTTP, and its customers. Orders block the loop now and then: they wait for an old library.
+
+Start it for a minute by `whorl run --inspect examples/orders.py 60`, and try the commands that it prints.
+"""
 
 import asyncio
+import os
 import random
+import sys
 import time
+
+LIFETIME = float(sys.argv[1]) if len(sys.argv) > 1 else 3.0  # seconds
+COMMANDS = ("top", "tasks", "stalls", "handles", "metrics", "report", "trace")
 
 
 async def price(writer):
@@ -40,7 +48,8 @@ async def serve(reader, writer):
 async def customer(port, number):
     """Look at pages, and order now and then."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    for _ in range(30):
+    end = time.monotonic() + LIFETIME
+    while time.monotonic() < end:
         await asyncio.sleep(random.expovariate(20))
         page = random.choices([b"/price", b"/search", b"/order"], [200, 10, 1])[0]
         writer.write(b"GET " + page + b" HTTP/1.1\r\n\r\n")
@@ -51,6 +60,7 @@ async def customer(port, number):
 
 async def main():
     random.seed(3)
+    print("While this runs, try:", *(f"  whorl {name} {os.getpid()}" for name in COMMANDS), sep="\n", flush=True)
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server, asyncio.TaskGroup() as customers:
         for number in range(40):

@@ -63,7 +63,7 @@ class Recipe:
         asked = [line.removeprefix("curl ") for line in shown[1:] if line.startswith("curl ")]
         return cls(
             path,
-            [name for name in _dependencies(source) if name != "whorl"],
+            [name for name in _dependencies(source) if name != "whorl-loop"],
             words[len(assignments) :],
             dict(word.split("=", 1) for word in assignments),
             asked[0] if asked else None,

@@ -5,7 +5,7 @@ $ curl http://127.0.0.1:8000/
 """
 
 # /// script
-# dependencies = ["aiohttp", "whorl"]
+# dependencies = ["aiohttp", "whorl-loop"]
 # ///
 
 import asyncio

@@ -4,7 +4,7 @@ $ python anyio_tasks.py
 """
 
 # /// script
-# dependencies = ["anyio", "whorl"]
+# dependencies = ["anyio", "whorl-loop"]
 # ///
 
 import asyncio

@@ -4,7 +4,7 @@ $ REDIS_URL=redis://127.0.0.1:6379 python arq_jobs.py
 """
 
 # /// script
-# dependencies = ["arq", "whorl"]
+# dependencies = ["arq", "whorl-loop"]
 # ///
 
 import asyncio

@@ -4,7 +4,7 @@ $ DATABASE_URL=postgresql://127.0.0.1:5432/postgres python asyncpg_rows.py
 """
 
 # /// script
-# dependencies = ["asyncpg", "whorl"]
+# dependencies = ["asyncpg", "whorl-loop"]
 # ///
 
 import asyncio

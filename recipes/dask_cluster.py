@@ -4,7 +4,7 @@ $ DASK_DISTRIBUTED__ADMIN__EVENT_LOOP=uvloop whorl run --as-uvloop dask_cluster.
 """
 
 # /// script
-# dependencies = ["distributed", "whorl"]
+# dependencies = ["distributed", "whorl-loop"]
 # ///
 
 from distributed import Client, LocalCluster

@@ -5,7 +5,7 @@ $ curl http://127.0.0.1:8000/
 """
 
 # /// script
-# dependencies = ["granian", "whorl"]
+# dependencies = ["granian", "whorl-loop"]
 # ///
 
 import asyncio

@@ -5,7 +5,7 @@ $ curl http://127.0.0.1:8000/
 """
 
 # /// script
-# dependencies = ["gunicorn", "whorl"]
+# dependencies = ["gunicorn", "whorl-loop"]
 # ///
 
 import asyncio

@@ -4,7 +4,7 @@ $ python httpx_client.py
 """
 
 # /// script
-# dependencies = ["httpx", "whorl"]
+# dependencies = ["httpx", "whorl-loop"]
 # ///
 
 import asyncio

@@ -4,7 +4,7 @@ $ python jupyter_notebook.py
 """
 
 # /// script
-# dependencies = ["ipykernel", "nbclient", "nbformat", "whorl"]
+# dependencies = ["ipykernel", "nbclient", "nbformat", "whorl-loop"]
 # ///
 
 import json

@@ -4,7 +4,7 @@ $ DATABASE_URL=postgresql://127.0.0.1:5432/postgres python psycopg_rows.py
 """
 
 # /// script
-# dependencies = ["psycopg[binary]", "whorl"]
+# dependencies = ["psycopg[binary]", "whorl-loop"]
 # ///
 
 import os

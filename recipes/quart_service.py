@@ -5,7 +5,7 @@ $ curl http://127.0.0.1:8000/
 """
 
 # /// script
-# dependencies = ["quart", "whorl"]
+# dependencies = ["quart", "whorl-loop"]
 # ///
 
 import asyncio

@@ -4,7 +4,7 @@ $ whorl run --as-uvloop ray_actors.py
 """
 
 # /// script
-# dependencies = ["ray", "whorl"]
+# dependencies = ["ray", "whorl-loop"]
 # ///
 
 import asyncio

@@ -4,7 +4,7 @@ $ REDIS_URL=redis://127.0.0.1:6379 python redis_counter.py
 """
 
 # /// script
-# dependencies = ["redis", "whorl"]
+# dependencies = ["redis", "whorl-loop"]
 # ///
 
 import asyncio

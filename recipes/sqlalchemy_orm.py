@@ -4,7 +4,7 @@ $ python sqlalchemy_orm.py
 """
 
 # /// script
-# dependencies = ["aiosqlite", "sqlalchemy[asyncio]", "whorl"]
+# dependencies = ["aiosqlite", "sqlalchemy[asyncio]", "whorl-loop"]
 # ///
 
 from sqlalchemy import select

@@ -5,7 +5,7 @@ $ curl http://127.0.0.1:8000/
 """
 
 # /// script
-# dependencies = ["hypercorn", "starlette", "whorl"]
+# dependencies = ["hypercorn", "starlette", "whorl-loop"]
 # ///
 
 import asyncio

@@ -4,7 +4,7 @@ $ python taskiq_jobs.py
 """
 
 # /// script
-# dependencies = ["taskiq", "whorl"]
+# dependencies = ["taskiq", "whorl-loop"]
 # ///
 
 import asyncio

@@ -4,7 +4,7 @@ $ pytest test_with_anyio.py
 """
 
 # /// script
-# dependencies = ["anyio", "pytest", "whorl"]
+# dependencies = ["anyio", "pytest", "whorl-loop"]
 # ///
 
 import asyncio

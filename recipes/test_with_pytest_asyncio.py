@@ -4,7 +4,7 @@ $ pytest test_with_pytest_asyncio.py
 """
 
 # /// script
-# dependencies = ["pytest", "pytest-asyncio", "whorl"]
+# dependencies = ["pytest", "pytest-asyncio", "whorl-loop"]
 # ///
 
 import asyncio

@@ -4,7 +4,7 @@ $ python trio_guest.py
 """
 
 # /// script
-# dependencies = ["trio", "whorl"]
+# dependencies = ["trio", "whorl-loop"]
 # ///
 
 import asyncio

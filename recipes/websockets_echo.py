@@ -4,7 +4,7 @@ $ python websockets_echo.py
 """
 
 # /// script
-# dependencies = ["websockets", "whorl"]
+# dependencies = ["websockets", "whorl-loop"]
 # ///
 
 from websockets.asyncio.client import connect

@@ -193,6 +193,12 @@ def test_ctrl_c_ends_a_program_by_its_signal(start: Start, tmp_path: Path) -> No
     assert "launcher.py" not in errors
 
 
+def test_run_with_an_unknown_option_says_so(run: Run) -> None:
+    code, _, errors = run("run", "--bogus", "program.py")
+    assert code == 2
+    assert "no such option: --bogus" in errors
+
+
 @pytest.mark.parametrize("name", ["missing.py", "no-module:main", "module:", ":main", "package.module"])
 def test_run_of_an_invalid_program_is_a_usage_error(run: Run, name: str) -> None:
     code, _, errors = run("run", name)

@@ -172,6 +172,8 @@ def _set_file(main: ModuleType, file: str) -> None:
 
 def _function(name: str, arguments: Sequence[str]) -> Start:
     module_name, colon, path = name.partition(":")
+    if name.startswith("-"):
+        raise NotAProgram(f"no such option: {name}")
     if not (colon and path and all(part.isidentifier() for part in module_name.split("."))):
         raise NotAProgram(f"{name!r} is neither a file nor of the form package.module:function")
 

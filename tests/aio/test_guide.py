@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -32,8 +33,15 @@ NEWCOMERS = {
     heading: code
     for page in ("start.md", "one-turn.md", "from-libuv.md", "testing.md")
     for heading, code in examples_of(page).items()
-    if "loop_factory =" not in code or sys.version_info >= (3, 13)  # which unittest knows since 3.13
+    if heading != "Your tests, on Whorl"  # whose results are looked at below
 }
+TEST_FILES = dict(
+    re.findall(
+        r"^### ([^\n]+)\n(?:(?!^##+ ).)*?^```python\n(.*?)^```",
+        (ROOT / "docs/guide/testing.md").read_text(encoding="utf-8"),
+        re.DOTALL | re.MULTILINE,
+    )
+)
 PROGRAMS = {
     path.stem: path.read_text(encoding="utf-8")
     for path in [*ROOT.glob("examples/embedded_*.py"), ROOT / "examples/metrics.py"]
@@ -61,6 +69,32 @@ def test_an_example_runs_and_says_something(code: str) -> None:
     )
     assert (answer.returncode, answer.stderr) == (0, "")
     assert answer.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["pytest-asyncio", "anyio", "unittest"])
+def test_a_test_of_the_testing_guide_runs_and_passes_on_whorl(way: str, tmp_path: Path) -> None:
+    if way != "unittest":
+        pytest.importorskip(way.replace("-", "_"), reason=f"{way} is not installed")
+    (tmp_path / "test_it.py").write_text(TEST_FILES[way])
+    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
+    plugin = {"pytest-asyncio": ["-p", "pytest_asyncio.plugin"], "anyio": ["-p", "anyio"], "unittest": []}[way]
+    command = ["test_it.py"] if way == "unittest" else ["-m", "pytest", "-p", "no:cacheprovider", *plugin]
+    answer = subprocess.run(
+        [sys.executable, *command],
+        cwd=tmp_path,
+        env=bare_environment(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+    )
+    expected = "Ran 1 test in " if way == "unittest" else "1 passed"
+    assert (answer.returncode, expected in answer.stdout) == (0, True), answer.stdout
+
+
+def test_the_ways_to_test_are_those_of_the_testing_guide() -> None:
+    assert set(TEST_FILES) == {"pytest-asyncio", "anyio", "unittest"}
 
 
 def test_guest_mode_and_step_by_step_have_an_example() -> None:

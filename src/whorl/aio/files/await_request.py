@@ -21,7 +21,7 @@ def running_loop() -> EventLoop:
     loop = asyncio.get_running_loop()
     if not isinstance(loop, EventLoop):
         kind = f"{type(loop).__module__}.{type(loop).__qualname__}"
-        raise RuntimeError(f"whorl.fs needs a running loop of Whorl's (whorl.run), and this is a {kind}")
+        raise RuntimeError(f"whorl.fs needs a running loop of Whorl's (whorl.run), and this is {kind}")
     return loop
 
 
