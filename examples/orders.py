@@ -60,7 +60,9 @@ async def customer(port, number):
 
 async def main():
     random.seed(3)
-    print("While this runs, try:", *(f"  whorl {name} {os.getpid()}" for name in COMMANDS), sep="\n", flush=True)
+    print(
+        "While this runs, try:", *(f"  whorl {name} {os.getpid()}" for name in COMMANDS), sep="\n", flush=True
+    )
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server, asyncio.TaskGroup() as customers:
         for number in range(40):

@@ -78,8 +78,10 @@ def test_a_test_of_the_testing_guide_runs_and_passes_on_whorl(way: str, tmp_path
         pytest.importorskip(way.replace("-", "_"), reason=f"{way} is not installed")
     (tmp_path / "test_it.py").write_text(TEST_FILES[way])
     (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
-    plugin = {"pytest-asyncio": ["-p", "pytest_asyncio.plugin"], "anyio": ["-p", "anyio"], "unittest": []}[way]
-    command = ["test_it.py"] if way == "unittest" else ["-m", "pytest", "-p", "no:cacheprovider", *plugin]
+    plugins = {"pytest-asyncio": ["-p", "pytest_asyncio.plugin"], "anyio": ["-p", "anyio"], "unittest": []}
+    command = (
+        ["test_it.py"] if way == "unittest" else ["-m", "pytest", "-p", "no:cacheprovider", *plugins[way]]
+    )
     answer = subprocess.run(
         [sys.executable, *command],
         cwd=tmp_path,
