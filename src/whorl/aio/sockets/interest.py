@@ -4,7 +4,7 @@
 |---|---|---|
 | callbacks, perhaps tasks too | any | their directions, level-triggered |
 | tasks | a number, or several socket objects share it | their directions, level-triggered |
-| a task that sends | of no usual stream | their directions, level-triggered: no edge tells of a refused receiver |
+| a task that sends | no usual stream | their directions, level-triggered: no edge tells of a refusal |
 | tasks | a socket object | reading, edge-triggered; writing too, if a task sends or it is TCP |
 | none, and it was edge-triggered | a socket object | the same as for tasks; the watch is idle |
 | none, and only a reader was there | a socket object | reading, level-triggered; the watch is idle |
