@@ -59,7 +59,7 @@ def test_package_of_a_file_is_told_by_its_path() -> None:
 
 def test_place_is_the_innermost_own_line_and_the_function_that_it_called() -> None:
     assert place_in(SERVICE) == "price (sick.py:23) → requests.get"
-    assert place_in(frames_of("/app/sick.py:5 inner")) == "inner (sick.py:5)"
+    assert place_in(frames_of("/app/sick.py:5 outer.<locals>.inner")) == "inner (sick.py:5)"
     assert place_in(SERVICE[1:9]) == ""
 
 

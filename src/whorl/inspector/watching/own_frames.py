@@ -54,7 +54,8 @@ def place_in(frames: tuple[Frame, ...]) -> str:
     for index in range(len(frames) - 1, -1, -1):
         frame = frames[index]
         if is_own(frame):
-            place = f"{shown(frame.function)} ({shown(os.path.basename(frame.file))}:{frame.line})"
+            function = shown(frame.function.rpartition("<locals>.")[2])
+            place = f"{function} ({shown(os.path.basename(frame.file))}:{frame.line})"
             called = next((inner for inner in frames[index + 1 :] if inner.file), None)
             if called is None:
                 return place
