@@ -28,12 +28,14 @@ from whorl.inspector.recordings.doing import plain
 from whorl.inspector.settings import Settings
 from whorl.inspector.tables.task_kinds import know_all_tasks
 from whorl.inspector.watching import own_thread, runs
+from whorl.inspector.watching.own_frames import Frame, folded
 from whorl.inspector.watching.stalls import Stall
 from whorl.inspector.watching.text import warn
 from whorl.inspector.watching.watchdog import Watchdog, has_real_clock
 
 MOST_STALL = layout.STALL_SIZE - 4
 LONGEST_TEXT = 256  # of a frame, in a stall
+MOST_FRAMES = (100, 50, 36, 26, 18, 12, 8, 4)  # of each stack: the first of these that leaves room
 LEAST_COLLECTION_NS = layout.SHORTEST_RECORDED_NS
 
 
@@ -324,28 +326,31 @@ def _end_recording(recorder: Any, loop: Any) -> None:
 
 
 def fitted(stall: Stall) -> bytes:
-    """Return a stall as JSON, short enough for its place: the outermost frames are left out first."""
+    """Return a stall as JSON, short enough for its place: frames of others are folded first."""
     fields = plain(stall)
-    for stack in fields["stacks"]:
-        stack["frames"] = [
-            (frame.file[-LONGEST_TEXT:], frame.line, *(text[:LONGEST_TEXT] for text in frame[2:]))
-            for frame in stack["frames"]
+    data = b""
+    for most in MOST_FRAMES:
+        fields["stacks"] = [
+            stack._asdict() | {"frames": [_cut(frame) for frame in folded(stack.frames, most, stall.call)]}
+            for stack in stall.stacks
         ]
-    data = _line(fields)
+        data = _line(fields)
+        if len(data) <= MOST_STALL:
+            return data
     while len(data) > MOST_STALL:
-        longest = max(fields["stacks"], key=lambda stack: len(stack["frames"]), default=None)
-        if longest is not None and len(longest["frames"]) > 1:
-            frames = longest["frames"]
-            del frames[: max(1, len(frames) // 8)]
+        if len(fields["stacks"]) > 1:
+            fields["stacks"].pop()
         elif fields["text"] != stall.summary():
             fields["text"] = stall.summary()
-        elif len(fields["stacks"]) > 1:
-            fields["stacks"].pop()
         else:
             fields |= {"stacks": [], "text": "", "file": None}
             return _line(fields)[:MOST_STALL]
         data = _line(fields)
     return data
+
+
+def _cut(frame: Frame) -> tuple[str, int, str, str]:
+    return frame.file[-LONGEST_TEXT:], frame.line, frame.function[:LONGEST_TEXT], frame.source[:LONGEST_TEXT]
 
 
 def _line(fields: dict[str, Any]) -> bytes:

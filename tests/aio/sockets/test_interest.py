@@ -12,7 +12,7 @@ from whorl.core import Event
 
 READ_EDGES = EDGE | Event.READABLE | Event.DISCONNECT | Event.PRIORITIZED
 BOTH_EDGES = READ_EDGES | Event.WRITABLE
-OBJECTS = [Kind.DATAGRAMS, Kind.LOCAL_STREAM, Kind.REMOTE_STREAM]
+OBJECTS = [Kind.OTHER, Kind.LOCAL_STREAM, Kind.TCP]
 KINDS = [Kind.SHARED, *OBJECTS]
 NOTHING = 0
 SOMETHING = list(range(1, 16))  # the sets of those that may wait
@@ -46,14 +46,14 @@ def test_pollers_without_edges_watch_level_triggered(kind: int, waiting: int) ->
 @pytest.mark.parametrize(
     ("kind", "waiting", "expected"),
     [
-        (Kind.REMOTE_STREAM, Waiting.RECEIVER, BOTH_EDGES),
-        (Kind.REMOTE_STREAM, Waiting.SENDER, BOTH_EDGES),
+        (Kind.TCP, Waiting.RECEIVER, BOTH_EDGES),
+        (Kind.TCP, Waiting.SENDER, BOTH_EDGES),
         (Kind.LOCAL_STREAM, Waiting.RECEIVER, READ_EDGES),
         (Kind.LOCAL_STREAM, Waiting.SENDER, BOTH_EDGES),
         (Kind.LOCAL_STREAM, Waiting.RECEIVER | Waiting.SENDER, BOTH_EDGES),
-        (Kind.DATAGRAMS, Waiting.RECEIVER, READ_EDGES),
-        (Kind.DATAGRAMS, Waiting.SENDER, Event.WRITABLE),
-        (Kind.DATAGRAMS, Waiting.RECEIVER | Waiting.SENDER, Event.READABLE | Event.WRITABLE),
+        (Kind.OTHER, Waiting.RECEIVER, READ_EDGES),
+        (Kind.OTHER, Waiting.SENDER, Event.WRITABLE),
+        (Kind.OTHER, Waiting.RECEIVER | Waiting.SENDER, Event.READABLE | Event.WRITABLE),
     ],
 )
 def test_tasks_of_a_socket_object_are_watched_edge_triggered(kind: int, waiting: int, expected: int) -> None:
@@ -63,7 +63,7 @@ def test_tasks_of_a_socket_object_are_watched_edge_triggered(kind: int, waiting:
 @pytest.mark.parametrize("kind", OBJECTS)
 @pytest.mark.parametrize("former", [READ_EDGES, BOTH_EDGES])
 def test_an_edge_triggered_watch_stays_idle_while_no_task_waits(kind: int, former: int) -> None:
-    expected = BOTH_EDGES if kind == Kind.REMOTE_STREAM else READ_EDGES
+    expected = BOTH_EDGES if kind == Kind.TCP else READ_EDGES
     assert interest(kind, NOTHING, former, True) == expected | IDLE
 
 

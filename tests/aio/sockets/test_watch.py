@@ -7,6 +7,8 @@ import contextlib
 import gc
 import os
 import socket
+import subprocess
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +19,8 @@ import pytest
 import whorl
 from tests.aio.compare_with_asyncio import is_as_in_asyncio
 from tests.aio.sockets_for_tests import Recorder, digest, noise, receive, socket_pair, turns
+from whorl.aio.sockets.states import Kind
+from whorl.aio.sockets.watch import kind_of
 from whorl.core import Kernel
 from whorl.core.limits import IDLE_EVENTS
 from whorl.core.states import Event
@@ -82,9 +86,11 @@ async def until(condition: Callable[[], object]) -> None:
 # Staying watched.
 
 
-async def test_an_echo_makes_one_receive_and_one_send_for_each_message(
-    loop: whorl.EventLoop, kernel: CountingKernel, pair: Pair
+async def test_an_echo_makes_few_calls_for_each_message(
+    loop: whorl.EventLoop, kernel: CountingKernel, pair: Pair, kind: str
 ) -> None:
+    """By TCP it makes one receive: it knows that there is nothing more. By a UNIX socket it makes two."""
+
     async def echo() -> None:
         while data := await loop.sock_recv(pair[0], 1000):
             await loop.sock_sendall(pair[0], data)
@@ -99,7 +105,7 @@ async def test_an_echo_makes_one_receive_and_one_send_for_each_message(
         pair[1].send(b"hello")
         await until(lambda: arrived(pair[1]))
         assert pair[1].recv(100) == b"hello"
-    assert kernel.receives == 10
+    assert kernel.receives == (10 if kind == "tcp" else 20)
     assert kernel.changes == []
     pair[1].shutdown(socket.SHUT_WR)
     await echoing
@@ -123,6 +129,64 @@ async def test_urgent_data_hides_nothing_of_what_follows(loop: whorl.EventLoop) 
             received += await receiving
             while received != expected:
                 received += await loop.sock_recv(ours, 100)
+
+
+async def test_a_receive_that_ends_at_sent_descriptors_hides_nothing_of_what_follows(
+    loop: whorl.EventLoop,
+) -> None:
+    """All messages come with one event."""
+    ours, peer = socket_pair("unix")
+    with ours, peer:
+        await meet(loop, ours, peer)
+        receiving = loop.create_task(loop.sock_recv(ours, 100))
+        await turns(3)
+        for text in (b"one", b"two"):
+            socket.send_fds(peer, [text], [peer.fileno()])
+            peer.send(b"more")
+        assert await receiving == b"one"
+        assert await loop.sock_recv(ours, 100) == b"moretwo"
+        assert await loop.sock_recv(ours, 100) == b"more"
+        await meet(loop, ours, peer)
+
+
+async def test_a_receive_that_ends_at_another_writer_hides_nothing_of_what_follows(
+    loop: whorl.EventLoop,
+) -> None:
+    """A receiver that asks for the names of writers gets the data of one at a time."""
+    ours, peer = socket_pair("unix")
+    with ours, peer:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        await meet(loop, ours, peer)
+        receiving = loop.create_task(loop.sock_recv(ours, 100))
+        await turns(3)
+        peer.send(b"parent")
+        child = f"import os; os.write({peer.fileno()}, b'child')"
+        subprocess.run([sys.executable, "-c", child], pass_fds=[peer.fileno()], check=True)
+        assert await receiving == b"parent"
+        assert await loop.sock_recv(ours, 100) == b"child"
+        await meet(loop, ours, peer)
+
+
+@pytest.mark.parametrize(
+    ("family", "kind", "protocol", "expected"),
+    [
+        (socket.AF_INET, socket.SOCK_STREAM, 0, Kind.TCP),
+        (socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, Kind.TCP),
+        (socket.AF_INET, socket.SOCK_STREAM, 262, Kind.TCP),  # MPTCP
+        (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_SCTP, Kind.OTHER),
+        (socket.AF_INET, socket.SOCK_DGRAM, 0, Kind.OTHER),
+        (socket.AF_UNIX, socket.SOCK_STREAM, 0, Kind.LOCAL_STREAM),
+        (socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, Kind.OTHER),
+        (socket.AF_VSOCK, socket.SOCK_STREAM, 0, Kind.OTHER),
+    ],
+)
+def test_the_kind_of_a_socket_is_tcp_for_tcp_alone(
+    family: int, kind: int, protocol: int, expected: int
+) -> None:
+    """Python believes the numbers that it is given beside a descriptor."""
+    descriptor = socket.socket(socket.AF_UNIX).detach()
+    with socket.socket(family, kind, protocol, fileno=descriptor) as sock:
+        assert kind_of(sock) == expected
 
 
 async def test_a_task_goes_on_in_the_turn_of_the_event(loop: whorl.EventLoop, pair: Pair) -> None:

@@ -7,6 +7,7 @@ import shutil
 import socket
 import struct
 import subprocess
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ import pytest
 import whorl
 from tests.aio.compare_with_asyncio import is_as_in_asyncio
 from tests.aio.programs import ends_as_on_asyncio
-from tests.aio.sockets_for_tests import Recorder
+from tests.aio.sockets_for_tests import Recorder, turns
+
+Pair = tuple[socket.socket, socket.socket]
 
 LOCAL = 1  # the address of this machine in AF_VSOCK (VMADDR_CID_LOCAL)
 
@@ -131,6 +134,46 @@ def test_packets_that_are_no_stream_pass_one_by_one() -> None:
             return [await loop.sock_recv(other, 100), await loop.sock_recv(other, 3)]
 
     assert is_as_in_asyncio(talk) == [b"first", b"sec"]
+
+
+@pytest.fixture
+def single_messages() -> Iterator[Pair]:
+    """Yield a socket of SCTP that receives single messages, and its peer; in truth both are UNIX ones."""
+    one, peer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with (
+        peer,
+        socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_SCTP, fileno=one.detach()) as sock,
+    ):
+        sock.setblocking(False)
+        yield sock, peer
+
+
+async def test_a_transport_receives_all_messages_of_a_stream_that_keeps_their_bounds(
+    loop: whorl.EventLoop, single_messages: Pair
+) -> None:
+    ours, peer = single_messages
+    transport, protocol = await loop.create_connection(Recorder, sock=ours)
+    for text in (b"one", b"two", b"three"):
+        peer.send(text)
+    assert await protocol.until_received(11) == b"onetwothree"
+    transport.close()
+    await protocol.until_lost()
+
+
+async def test_sock_recv_receives_all_messages_of_a_stream_that_keeps_their_bounds(
+    loop: whorl.EventLoop, single_messages: Pair
+) -> None:
+    ours, peer = single_messages
+    for _ in range(2):
+        receiving = loop.create_task(loop.sock_recv(ours, 100))
+        await turns(3)
+        for text in (b"one", b"two", b"three"):
+            peer.send(text)
+        assert [await receiving, *[await loop.sock_recv(ours, 100) for _ in range(2)]] == [
+            b"one",
+            b"two",
+            b"three",
+        ]
 
 
 def test_addresses_of_ipv6_keep_all_four_parts() -> None:

@@ -8,7 +8,6 @@ import itertools
 import os
 import socket
 import sys
-from asyncio import staggered
 from collections.abc import Callable, Iterable
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,6 +23,7 @@ from whorl.aio.connections.arguments import (
     check_server_hostname,
     check_tls_timeouts,
 )
+from whorl.aio.connections.race import first_of
 from whorl.aio.connections.resolver import AddressInfo, resolve_or_raise
 from whorl.aio.interop.at_import import logger
 from whorl.aio.sockets.checks import check_plain_socket, check_stream_socket
@@ -231,8 +231,8 @@ async def _connect_any(
                 except OSError:
                     continue
         else:
-            attempts = [functools.partial(_race_one, loop, failures, info, local_infos) for info in infos]
-            sock = (await staggered.staggered_race(attempts, delay, loop=loop))[0]
+            attempts = [functools.partial(_connect_one, loop, failures, info, local_infos) for info in infos]
+            sock = await first_of(loop, attempts, delay, functools.partial(_give_up, loop))
         if sock is None:
             raise _combined([error for errors in failures for error in errors], all_errors)
         return sock
@@ -283,10 +283,12 @@ async def _connect_one(
         del errors, failures  # Their tracebacks refer to this frame.
 
 
-async def _race_one(*arguments: Any) -> Any:
-    """Do the same, but return a socket object: one that loses the race is closed when it is forgotten."""
-    sock = await _connect_one(*arguments)
-    return sock.to_socket() if type(sock) is ConnectAttempt else sock
+def _give_up(loop: AnyLoop, sock: Any) -> None:
+    """Close a connected socket that nobody wants."""
+    if type(sock) is ConnectAttempt:
+        sock.give_up()
+    else:
+        loop._kernel.close_socket(sock)
 
 
 def _bind_local(

@@ -1,18 +1,24 @@
-"""Files sent over sockets and transports: by the kernel, or piece by piece where it cannot."""
+"""Files sent over sockets and transports: by the kernel, or piece by piece where it cannot.
+
+On every Python, a file is sent from the given offset on, wherever its position was. Afterwards, also after an
+error, the position is behind the bytes that were sent.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import io
 import socket
-import sys
+import threading
 from asyncio import constants
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.interop import at_import
 from whorl.aio.sockets.add_reader import forget_writer, watch_writer
 from whorl.aio.sockets.checks import check_plain_socket
+from whorl.aio.sockets.sock_methods_overridden import overrides_method
 from whorl.aio.sockets.watch import ensure_no_transport
 from whorl.core.kernel.errors import os_error
 from whorl.core.limits import SENDFILE_READ_SIZE, SENDFILE_SIZE, SENDFILE_WRITE_SIZE
@@ -21,10 +27,6 @@ if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop
 
 _WOULD_BLOCK = (-errno.EAGAIN, -errno.EINTR)
-
-# Since 3.14, the file's position is set even if nothing was sent. With offset 0, it is also set before the
-# file is read piece by piece; older Pythons start at the current position.
-_ALWAYS_SEEKS = sys.version_info >= (3, 14)
 
 # Over sockets.
 
@@ -51,10 +53,18 @@ async def sock_sendfile(
 
 def check_sendfile_params(loop: AnyLoop, sock: Any, file: Any, offset: Any, count: Any) -> None:
     """Refuse text files, sockets without a stream, and invalid numbers of bytes."""
-    if "b" not in getattr(file, "mode", "b"):
-        raise ValueError("file should be opened in binary mode")
+    _check_mode(file)
     if sock.type != socket.SOCK_STREAM:
         raise ValueError("only SOCK_STREAM type sockets are supported")
+    _check_numbers(offset, count)
+
+
+def _check_mode(file: Any) -> None:
+    if "b" not in getattr(file, "mode", "b"):
+        raise ValueError("file should be opened in binary mode")
+
+
+def _check_numbers(offset: Any, count: Any) -> None:
     if count is not None:
         if not isinstance(count, int):
             raise TypeError(f"count must be a positive integer (got {count!r})")
@@ -93,10 +103,9 @@ async def sock_sendfile_native(
             if total != count:
                 await _until_writable(loop, sock, transport)
     finally:
-        if total or _ALWAYS_SEEKS:
-            placed = loop._kernel.set_file_position(source, offset + total)
-            if placed < 0:
-                raise os_error(placed)
+        placed = loop._kernel.set_file_position(source, offset + total)
+        if placed < 0:
+            raise os_error(placed)
     return total
 
 
@@ -136,17 +145,31 @@ def _wake(waiter: asyncio.Future[None]) -> None:
 
 async def sock_sendfile_fallback(loop: AnyLoop, sock: Any, file: Any, offset: int, count: int | None) -> int:
     """Read the file in another thread and send its data."""
-    if hasattr(file, "seek") if _ALWAYS_SEEKS else offset:
-        file.seek(offset)
+    _seek(file, offset)
     buffer = memoryview(bytearray(min(count or SENDFILE_READ_SIZE, SENDFILE_READ_SIZE)))
     total = 0
+    sent = 0  # of the piece
     try:
         while piece := await _read_piece(loop, file, buffer, count, total):
-            await loop.sock_sendall(sock, piece)
-            total += len(piece)
+            while sent < len(piece):
+                sent += await _send_some(loop, sock, piece[sent:])
+            total += sent
+            sent = 0
     finally:
-        _seek_past(file, offset, total)
+        _seek(file, offset + total + sent)
     return total
+
+
+async def _send_some(loop: AnyLoop, sock: Any, piece: memoryview) -> int:
+    """Send a part of a piece; return the number of bytes. If this is cancelled, nothing was sent."""
+    if overrides_method(loop, sock, "send"):
+        await loop.sock_sendall(sock, piece)
+        return len(piece)
+    while (sent := loop._kernel.send(sock.fileno(), piece, 0)) < 0:
+        if sent not in _WOULD_BLOCK:
+            raise os_error(sent)
+        await _until_writable(loop, sock, None)
+    return sent
 
 
 async def _read_piece(
@@ -157,14 +180,49 @@ async def _read_piece(
         buffer = buffer[: max(count - total, 0)]
         if not buffer:
             return buffer
-    size = await loop.run_in_executor(None, file.readinto, buffer)
-    return buffer[: size or 0]
+    read = _Read(file, buffer)
+    job = asyncio.ensure_future(loop.run_in_executor(None, read), loop=loop)
+    try:
+        await asyncio.wait([job])
+    except asyncio.CancelledError:
+        if read.take() or not hasattr(file, "seek"):
+            job.cancel()
+        else:
+            await _until_done(job)  # The thread moves the file's position.
+        raise
+    return buffer[: job.result() or 0]
 
 
-def _seek_past(file: Any, offset: int, total: int) -> None:
-    """Set the file's position behind the bytes that were sent."""
-    if total and hasattr(file, "seek"):
-        file.seek(offset + total)
+class _Read:
+    """A read of a file by a thread, unless the loop has taken it back before."""
+
+    def __init__(self, file: Any, buffer: memoryview) -> None:
+        self._file = file
+        self._buffer = buffer
+        self._taken = threading.Lock()
+
+    def take(self) -> bool:
+        """Return whether this is the first call: by the thread, or by the loop that wants no read now."""
+        return self._taken.acquire(blocking=False)
+
+    def __call__(self) -> int | None:
+        size: int | None = self._file.readinto(self._buffer) if self.take() else 0
+        return size
+
+
+async def _until_done(job: asyncio.Future[Any]) -> None:
+    """Wait for the end of a job, whatever it is, and however often the task is cancelled."""
+    while not job.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([job])
+    if not job.cancelled():
+        job.exception()  # which nobody else retrieves
+
+
+def _seek(file: Any, position: int) -> None:
+    """Set the file's position, if it has one."""
+    if hasattr(file, "seek"):
+        file.seek(position)
 
 
 # Over transports.
@@ -231,8 +289,9 @@ def _check_open(transport: Any) -> None:
 
 async def sendfile_fallback(loop: AnyLoop, transport: Any, file: Any, offset: int, count: int | None) -> int:
     """Read the file in another thread and write its data, as fast as the peer takes it."""
-    if hasattr(file, "seek") if _ALWAYS_SEEKS else offset:
-        file.seek(offset)
+    _check_mode(file)
+    _check_numbers(offset, count)
+    _seek(file, offset)
     buffer = memoryview(bytearray(min(count or SENDFILE_WRITE_SIZE, SENDFILE_WRITE_SIZE)))
     total = 0
     proto = _SendfileProtocol(loop, transport)
@@ -244,7 +303,7 @@ async def sendfile_fallback(loop: AnyLoop, transport: Any, file: Any, offset: in
             await proto.drain()
     finally:
         proto.restore()
-        _seek_past(file, offset, total)
+        _seek(file, offset + total)
     return total
 
 

@@ -3,8 +3,8 @@ cimport cython
 cdef int EDGE
 cdef int IDLE
 cdef int SHARED
-cdef int DATAGRAMS
-cdef int REMOTE_STREAM
+cdef int OTHER
+cdef int TCP
 cdef int CALLBACKS
 cdef int READS
 cdef int WRITES

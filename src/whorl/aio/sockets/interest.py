@@ -4,8 +4,8 @@
 |---|---|---|
 | callbacks, perhaps tasks too | any | their directions, level-triggered |
 | tasks | a number, or several socket objects share it | their directions, level-triggered |
-| a task that sends | datagrams | their directions, level-triggered: no edge reports a refused receiver |
-| tasks | a socket object | reading, edge-triggered; writing too, if a task sends or the peer is remote |
+| a task that sends | no usual stream | their directions, level-triggered: no edge tells of a refusal |
+| tasks | a socket object | reading, edge-triggered; writing too, if a task sends or it is TCP |
 | none, and it was edge-triggered | a socket object | the same as for tasks; the watch is idle |
 | none, and only a reader was there | a socket object | reading, level-triggered; the watch is idle |
 | none | any | nothing |
@@ -20,8 +20,8 @@ from whorl.aio.sockets.states import EDGE, IDLE, Kind, Waiting
 from whorl.core.states import Event
 
 SHARED = Kind.SHARED
-DATAGRAMS = Kind.DATAGRAMS
-REMOTE_STREAM = Kind.REMOTE_STREAM
+OTHER = Kind.OTHER
+TCP = Kind.TCP
 CALLBACKS = Waiting.READER | Waiting.WRITER
 READS = Waiting.READER | Waiting.RECEIVER
 WRITES = Waiting.WRITER | Waiting.SENDER
@@ -37,10 +37,10 @@ def interest(kind: int, waiting: int, former: int, has_edges: bool) -> int:
     `former` is the interest until now, with its bit EDGE; `has_edges`: the poller is edge-triggered.
     """
     edge = has_edges and kind != SHARED and not waiting & CALLBACKS
-    if edge and not (kind == DATAGRAMS and waiting & SENDER):
+    if edge and not (kind == OTHER and waiting & SENDER):
         if waiting or former > EDGE:
             wanted = READABLE_EDGES
-            if kind == REMOTE_STREAM or waiting & SENDER:
+            if kind == TCP or waiting & SENDER:
                 wanted |= WRITABLE
             return wanted if waiting else wanted | IDLE
     if waiting:

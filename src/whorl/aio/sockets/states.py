@@ -10,12 +10,12 @@ class Kind:
 
     SHARED: Final = 0
     """A number, or a descriptor that several socket objects share: its owner may close it unseen."""
-    DATAGRAMS: Final = 1
-    """A socket object that is no stream."""
+    OTHER: Final = 1
+    """Any other socket object: datagrams, or a stream of a rare protocol."""
     LOCAL_STREAM: Final = 2
     """A stream socket object on this machine (AF_UNIX)."""
-    REMOTE_STREAM: Final = 3
-    """Any other stream socket object."""
+    TCP: Final = 3
+    """A TCP socket object: a receive of less than its limit took all there was."""
 
 
 class Waiting:

@@ -26,7 +26,7 @@ cdef int AGAIN
 cdef int EDGE
 cdef int IDLE
 cdef int SHARED
-cdef int LOCAL_STREAM
+cdef int TCP
 cdef int READER
 cdef int WRITER
 cdef int RECEIVER

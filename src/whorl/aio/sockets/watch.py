@@ -4,7 +4,8 @@ A callback (`add_reader`) is called whenever the descriptor is ready, so it is w
 waits once: for an attempt that does not block.
 
 The socket of such tasks stays watched edge-triggered between them, as long as it lives. An attempt that could
-only block is not made: the last receive took all data, and no event came since.
+only block is not made: the last receive took all data, and no event came since. TCP shows that by a receive
+of less than its limit, other sockets by an attempt that finds nothing.
 
 Such a watch is *idle* while no callback is set and no task waits: any other user of the descriptor takes it
 over. The watch of a socket object whose reader was removed is idle too, until the first event. Programs that
@@ -28,6 +29,7 @@ from whorl.aio.transports.pipe import ReadPipe, WritePipe
 from whorl.core.callback import Callback, drop_callback
 from whorl.core.kernel.errors import os_error
 from whorl.core.kernel.socket_overrides import PLAIN, SOCKET
+from whorl.core.kernel.sockets import is_tcp
 from whorl.core.limits import ATTEMPTS_PER_EVENT, IDLE_EVENTS, LONG_READ, READ_SIZE
 from whorl.core.pollers.contract import IOHandle
 from whorl.core.states import Event
@@ -73,7 +75,7 @@ WAIT = 0
 OVER = 1
 AGAIN = 2
 SHARED = Kind.SHARED
-LOCAL_STREAM = Kind.LOCAL_STREAM
+TCP = Kind.TCP
 READER = Waiting.READER
 WRITER = Waiting.WRITER
 RECEIVER = Waiting.RECEIVER
@@ -108,9 +110,10 @@ def has_plain_methods() -> bool:
 
 def kind_of(sock: socket.socket) -> int:
     """Return the `Kind` of a socket object."""
-    if sock.type != socket.SOCK_STREAM:
-        return Kind.DATAGRAMS
-    return Kind.LOCAL_STREAM if sock.family == socket.AF_UNIX else Kind.REMOTE_STREAM
+    if is_tcp(sock):
+        return Kind.TCP
+    is_local = sock.family == socket.AF_UNIX and sock.type == socket.SOCK_STREAM
+    return Kind.LOCAL_STREAM if is_local else Kind.OTHER
 
 
 class SocketWait(ReusableFuture):
@@ -319,9 +322,9 @@ class DescriptorWatch(IOHandle):
                 self._event_loop._poller.remove(self)
 
     def update_drained(self, size: int, limit: int) -> None:
-        """Record whether the last receive took all data: it did if it received less than `limit`."""
+        """Record whether the last receive took all data: by TCP it did if it got less than `limit`."""
         self._last_size = size
-        if self._edge and self._kind >= LOCAL_STREAM and not self._unread & (HUNG_UP | URGENT):
+        if self._edge and self._kind == TCP and not self._unread & (HUNG_UP | URGENT):
             self._unread = DRAINED if 0 < size < min(limit, READ_SIZE) else 0
 
     def belongs_to(self, sock: Any) -> bool:

@@ -19,6 +19,7 @@ from whorl.aio.transports.states import TransportState
 from whorl.aio.transports.transport_socket import TransportSocket
 from whorl.core.kernel.errors import os_error
 from whorl.core.kernel.per_socket import error_of, kernel_for
+from whorl.core.kernel.sockets import TCP_PROTOCOLS, is_tcp
 from whorl.core.limits import LONG_READ, LONGEST_FED, MOST_HELD, READ_SIZE, SMALL_WRITE, WRITE_VECTORS
 from whorl.core.loop.write_coalescer import WriteCoalescer
 from whorl.handles.streams.engine import Stream
@@ -148,11 +149,10 @@ class StreamTransport(WriteTransport):
             self._kernel = kernel_for(kernel, sock)
             if server is not None:  # The loop has accepted it.
                 self._allow_holding()
-            is_unix = sock.family == AF_UNIX
             # No edge announces data that a socket's own method has kept to itself.
-            self._attach(sock, sock.fileno(), True, self._kernel is kernel and not is_unix)
+            self._attach(sock, sock.fileno(), True, self._kernel is kernel and is_tcp(sock))
             self._fill_extra(sock)
-            if not is_unix:
+            if sock.family != AF_UNIX:
                 self._kernel.set_option(sock, socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             loop._transports.add(self._fd, self)
             self._is_made = True
@@ -200,7 +200,7 @@ class StreamTransport(WriteTransport):
             self._peer = peer
         else:
             self._extra.update(peername=None, sockname=self._sockname)
-        self._attach(sock, fd, True, kind[0] != AF_UNIX)
+        self._attach(sock, fd, True, kind[0] != AF_UNIX and kind[1] in TCP_PROTOCOLS)
         try:
             self._set_protocol(protocol)
             is_adopted = self._feed is not None

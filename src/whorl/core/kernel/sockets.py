@@ -27,6 +27,10 @@ _unlink = os.unlink
 #: The families of stream sockets whose addresses are made as Python's `socket` makes them.
 ACCEPTED_FAMILIES = (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)
 
+#: The protocols of stream sockets of IP that are TCP. 0 is the default, and 262 is MPTCP, which not every
+#: Python names.
+TCP_PROTOCOLS = frozenset({0, int(socket.IPPROTO_TCP), 262})
+
 #: Whether they can be accepted without a socket object.
 ACCEPTS_DESCRIPTORS = bool(cython.compiled)
 
@@ -49,6 +53,17 @@ if not cython.compiled:
     def name_in(given: bytes | int) -> Any:
         """Return None: uncompiled, the socket object accepts connections."""
         raise NotImplementedError("uncompiled, connections are accepted by the socket object")
+
+
+def is_tcp(sock: Any) -> bool:
+    """Return whether a socket object is one of TCP.
+
+    If a receive brings less than it asked for, then nothing is left. No other stream promises that. SCTP
+    receives single messages, and a UNIX socket ends a receive where descriptors or another writer's data are.
+    """
+    if sock.type != socket.SOCK_STREAM or sock.proto not in TCP_PROTOCOLS:
+        return False
+    return sock.family in (socket.AF_INET, socket.AF_INET6)
 
 
 class SocketCalls(FileCalls):

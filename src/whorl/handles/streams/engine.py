@@ -5,9 +5,11 @@ Facts about readiness that shape this file:
 * TCP sockets are watched edge-triggered, for both directions at once: one `epoll_ctl` in their life. An edge
   comes once. So the engine remembers that there may be *more to read* until a read returns less than its
   limit. It queues itself again for the rest. A paused reader keeps that note until it resumes.
+* Only TCP promises that such a read took all. A UNIX socket ends a read where descriptors were sent, or where
+  another writer's data begins. SCTP reads single messages.
 * After a hang-up no new edge will come, so reading goes on to the end, short reads or not.
-* UNIX sockets and pipes are watched level-triggered: edge-triggered they would report every read
-  of the peer as a chance to write.
+* UNIX sockets, pipes and streams of rare protocols are watched level-triggered: edge-triggered they would
+  report every read of the peer as a chance to write.
 * One read per event and turn: a busy peer must not keep the others waiting.
 
 A subclass is the sink: it overrides `_data_arrived`, `_end_arrived`, `_read_failed`,

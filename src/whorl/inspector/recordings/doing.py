@@ -117,6 +117,7 @@ def plain(stall: Stall) -> dict[str, Any]:
     fields["stacks"] = [stack._asdict() for stack in stall.stacks]
     return fields | {
         "text": stall.text(),
+        "place": stall.place,
         "reason": stall.reason,
         "syscall": stall.syscall,
         "file": stall.file,

@@ -52,7 +52,7 @@ def _stall(stall: RecordedStall, others: list[RecordedStall], timeline: Timeline
         f' <span class="weak">It happened {count(len(others), "more time")}: {also}.</span>' if others else ""
     )
     return (
-        f'<div class="card stall"><h3>{numbers}<code>{escape(stall.call or "a callback")}</code>{task}'
+        f'<div class="card stall"><h3>{numbers}<code>{escape(stall.name)}</code>{task}'
         f'<span class="took">{took}</span></h3>'
         f"<p>{escape(why)}. {ADVICE[stall.reason]}. "
         f'<span class="weak">{when} after the beginning.</span>{again}</p>'
@@ -87,6 +87,8 @@ def _stack(stack: Stack, stall: RecordedStall) -> str:
 
 
 def _line(line: Line) -> str:
+    if not line.file:
+        return f"  {line}"
     source = f"\n      {line.source}" if line.source else ""
     return f"  {line.file}:{line.line}, in {line.function}{source}"
 

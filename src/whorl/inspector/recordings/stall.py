@@ -10,6 +10,7 @@ from whorl.inspector.tables.wording import shown
 
 REASONS = {
     "collector": "Python's garbage collector ran",
+    "starved": "other programs had the processor",
     "gil held": "C code held the interpreter's lock",
     "asleep": "the thread was blocked",
     "running": "the code was running",
@@ -20,7 +21,7 @@ SHARES = {"running_ns": "running", "asleep_ns": "asleep", "starved_ns": "waiting
 
 
 class Line(NamedTuple):
-    """One line of a stack."""
+    """One line of a stack; without a file, words on lines that were left out there."""
 
     file: str
     line: int
@@ -28,6 +29,8 @@ class Line(NamedTuple):
     source: str
 
     def __str__(self) -> str:
+        if not self.file:
+            return f"… {self.function}"
         return f"{self.function} ({self.file}:{self.line})" + (f"  {self.source}" if self.source else "")
 
 
@@ -47,6 +50,7 @@ class RecordedStall(NamedTuple):
     length_ns: int
     ended: bool
     call: str
+    place: str  #: the program's own innermost line inside of the call; empty if it is not known
     task: str
     reason: str
     where: str  #: the system call, and its file
@@ -58,6 +62,11 @@ class RecordedStall(NamedTuple):
     def why(self) -> str:
         """The reason in words."""
         return REASONS[self.reason] + (f" in {self.where}" if self.reason == "asleep" and self.where else "")
+
+    @property
+    def name(self) -> str:
+        """The words for it in one line."""
+        return self.place or self.call or "a callback"
 
     @property
     def end_ns(self) -> int:
@@ -84,6 +93,7 @@ def _stall(plain: dict[str, Any]) -> RecordedStall:
         length_ns=_number(plain.get("length_ns")),
         ended=plain.get("ended") is not False,
         call=_text(plain.get("call")),
+        place=_text(plain.get("place")),
         task=_text(plain.get("task")),
         reason=reason if isinstance(reason, str) and reason in REASONS else "unknown",
         where=" of ".join(text for name in ("syscall", "file") if (text := _text(plain.get(name)))),

@@ -24,6 +24,7 @@ BUSY = 0.9
 #: How late a timer may be, in nanoseconds.
 LATE_NS = 50_000_000
 ADVICE = {
+    "starved": "Give it a processor: a lower `nice`, a higher limit, fewer neighbours",
     "asleep": "Await it, or use asyncio.to_thread",
     "running": "Do less in one go, or use another process",
     "gil held": "Use another process: threads wait for it, too",
@@ -172,7 +173,7 @@ class Summary:
         if self.stalls:
             yield (
                 "bad",
-                self._blocked_by([(stall.call or "a callback", stall.length_ns) for stall in self.stalls]),
+                self._blocked_by([(stall.name, stall.length_ns) for stall in self.stalls]),
             )
             worst = max(self.stalls, key=lambda stall: stall.length_ns)
             yield "bad", f"In the longest stall, {worst.why}. {ADVICE[worst.reason]}."

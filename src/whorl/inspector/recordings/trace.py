@@ -265,7 +265,7 @@ class Trace:
     def _stalled(self, span: Span) -> Iterator[Row]:
         event, thread = span.event, span.event.loop + STALLS
         stall = self._stalls.pop(event.subject, None)
-        name, args = (stall.call or "a callback", _details_of(stall)) if stall else ("a callback", {})
+        name, args = (stall.name, _details_of(stall)) if stall else ("a callback", {})
         yield self._span(name, event.at_ns, span.end_ns, thread, cat="stall", args=args)
 
     # What had not ended.
@@ -278,7 +278,7 @@ class Trace:
         thread = min((loop.number for loop in self._loops), default=1) + STALLS
         for stall in self._stalls.values():  # Their events were not written, or are lost.
             if stall.end_ns > self._timeline.begin_ns:
-                name, args = stall.call or "a callback", _details_of(stall)
+                name, args = stall.name, _details_of(stall)
                 yield self._span(name, stall.began_ns, stall.end_ns, thread, cat="stall", args=args)
 
     def _running(self, loop: RecordedLoop) -> Iterator[Row]:

@@ -26,6 +26,7 @@ MOST_EVENTS = 20_000
 MOST_SHOWN = 10
 _REASONS = {
     "collector": "Python's garbage collector",
+    "starved": "other programs had the processor",
     "gil held": "C code that held the interpreter's lock",
     "asleep": "blocked",
     "running": "running",
@@ -309,8 +310,8 @@ def _stall_line(stall: dict[str, Any], now_ns: int, is_living: bool) -> StallLin
 
 
 def _whose(stall: dict[str, Any]) -> str:
-    """Return the call that stalled, and its task unless that says the same."""
-    call = shown(stall.get("call") or "a callback")
+    """Return the line or the call that stalled, and its task unless that says the same."""
+    call = shown(stall.get("place") or stall.get("call") or "a callback")
     if not stall.get("task"):
         return call
     task = shown(stall["task"])

@@ -5,18 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from whorl.inspector.watching.own_frames import Frame as Frame
+from whorl.inspector.watching.own_frames import folded, place_in
 from whorl.inspector.watching.text import shown
 
 MOST_SHOWN = 12  # frames of a stack, in a log
-
-
-class Frame(NamedTuple):
-    """One line of a stack."""
-
-    file: str
-    line: int
-    function: str
-    source: str  #: the text of the line; empty if it was not found
 
 
 class Stack(NamedTuple):
@@ -69,26 +62,36 @@ class Stall:
 
     @property
     def reason(self) -> str:
-        """Why the loop stalled: "collector", "gil held", "running", "asleep" or "unknown"."""
+        """Why the loop stalled: "collector", "gil held", "starved", "running", "asleep" or "unknown"."""
         if self.gc_ns * 2 >= self.length_ns:
             return "collector"
         if self.gil_held:
             return "gil held"
-        if self.running_ns is None or self.asleep_ns is None:
+        running, asleep, starved = self.running_ns, self.asleep_ns, self.starved_ns
+        if running is None or asleep is None:
             return "unknown"
-        return "running" if self.running_ns >= self.asleep_ns else "asleep"
+        if starved is not None and starved > max(running, asleep):
+            return "starved"
+        return "running" if running >= asleep else "asleep"
+
+    @property
+    def place(self) -> str:
+        """The innermost line of the program's own inside the call, and what it called; empty if unknown."""
+        found = (place_in(self._frames_of_call(stack)) for stack in self.stacks if not stack.late)
+        return next((place for place in found if place), "")
 
     def summary(self) -> str:
-        """Return one line: how long, which call, and why."""
-        what = " ".join(part for part in (self.call, f"in {self.task}" if self.task else "") if part)
+        """Return one line: how long, which line of the program, and why."""
+        what = f"{self.place or self.call or 'a callback'}{f' in {self.task}' if self.task else ''}"
         verb = "blocked" if self.ended else "has blocked"
-        return f"{what or 'a callback'} {verb} the loop for {_ms(self.length_ns)}: {self.why()}"
+        return f"{what} {verb} the loop for {_ms(self.length_ns)}: {self.why()}"
 
     def why(self) -> str:
         """Return in words what the thread did, and the shares."""
         words = {
             "collector": "Python's garbage collector ran",
             "gil held": "C code held the interpreter's lock",
+            "starved": "other programs had the processor",
             "asleep": "the thread was blocked",
             "running": "it was running",
             "unknown": "the system does not tell why",
@@ -121,10 +124,10 @@ class Stall:
         if stack is not None:
             when = f"after {_ms(stack.after_ns)}"
             lines.append(f"Stack {when}, when the lock was free again:" if stack.late else f"Stack {when}:")
-            frames = self._frames_of_call(stack)
-            if len(frames) > MOST_SHOWN:
-                lines.append(f"  … {len(frames) - MOST_SHOWN} more calls")
-            for frame in frames[-MOST_SHOWN:]:
+            for frame in folded(self._frames_of_call(stack), MOST_SHOWN, self.call):
+                if not frame.file:
+                    lines.append(f"  … {shown(frame.function)}")
+                    continue
                 lines.append(f'  File "{shown(frame.file)}", line {frame.line}, in {shown(frame.function)}')
                 if frame.source:
                     lines.append(f"    {shown(frame.source)}")

@@ -1,0 +1,33 @@
+"""A stall says why, by what its thread did most of the time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from whorl.inspector.watching.stalls import Stall
+
+STALL = Stall(1, "loop", 2, 3, 1000, True, 0, 0, 0, 0, False, "call", None, ())
+
+
+@pytest.mark.parametrize(
+    ("running", "starved", "asleep", "reason"),
+    [
+        (600, 300, 100, "running"),
+        (100, 300, 600, "asleep"),
+        (446, 1180, 6, "starved"),
+        (None, None, None, "unknown"),
+        (500, None, None, "unknown"),
+    ],
+)
+def test_reason_is_what_the_thread_did_longest(
+    running: int | None, starved: int | None, asleep: int | None, reason: str
+) -> None:
+    stall = replace(STALL, running_ns=running, starved_ns=starved, asleep_ns=asleep)
+    assert stall.reason == reason
+
+
+def test_reason_is_the_lock_that_c_code_held_while_it_had_a_processor() -> None:
+    stall = replace(STALL, running_ns=200, starved_ns=800, asleep_ns=0, gil_held=True)
+    assert stall.reason == "gil held"
