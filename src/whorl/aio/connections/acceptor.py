@@ -21,6 +21,7 @@ from whorl.aio.sockets.watch import release_fd_for_transport
 from whorl.aio.transports.connection_set import ConnectionSet
 from whorl.aio.transports.public import SocketTransport
 from whorl.aio.transports.stream import StreamTransport
+from whorl.core.copying import refuse_copy
 from whorl.core.kernel.errors import CONNECTION_ERRORS, os_error
 from whorl.core.kernel.sockets import ACCEPTED_FAMILIES
 from whorl.core.limits import ACCEPT_RETRY_DELAY_NS, ACCEPTS_PER_EVENT
@@ -276,6 +277,7 @@ class AcceptedConnection:
     """An accepted connection that a task will give a protocol; it is closed if the task never does."""
 
     __slots__ = ("_accepted", "_acceptor", "_fd")
+    __reduce__ = refuse_copy
 
     def __init__(self, acceptor: Acceptor, accepted: tuple[int, bytes | int, Any]) -> None:
         self._fd = accepted[0]
