@@ -118,7 +118,7 @@ ABOVE: dict[str, tuple[str, ...]] = {
     "whorl.aio": (),
     "whorl": (
         *("whorl.compiled_modules", "whorl.core", "whorl.handles", "whorl.aio"),
-        *("whorl.fs", "whorl.inspector", "whorl.substitute"),
+        *("whorl.fs", "whorl.inspector", "whorl.preloading", "whorl.substitute"),
     ),
     "whorl.compiled_modules": (extensions.NAME,),
     "whorl.fs": ("whorl.aio.files",),
@@ -127,6 +127,7 @@ ABOVE: dict[str, tuple[str, ...]] = {
     "whorl.import_path.uvloop": ("whorl",),
     "whorl.import_path.uvloop.loop": ("whorl", "whorl.aio"),
     "whorl.launcher": ("whorl",),
+    "whorl.preloading": ("whorl.aio",),
     "whorl.report": ("whorl", "whorl.uring"),
     "whorl.sim": ("whorl.sim",),
     "whorl.sim.command": ("whorl.sim",),

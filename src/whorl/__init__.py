@@ -28,6 +28,7 @@ if _typing.TYPE_CHECKING:
         start_server,
         start_unix_server,
     )
+    from whorl.preloading import preload
     from whorl.substitute import as_uvloop
 
 __version__ = "0.1.0"
@@ -52,6 +53,7 @@ __all__ = [
     "new_event_loop",
     "open_connection",
     "open_unix_connection",
+    "preload",
     "run",
     "run_loops",
     "server_loop",
@@ -72,6 +74,7 @@ _HOMES = {
     "install": "whorl.aio.runners.policy",
     "open_connection": "whorl.aio.streams.reader_writer",
     "open_unix_connection": "whorl.aio.streams.reader_writer",
+    "preload": "whorl.preloading",
     "run_loops": "whorl.aio.runners.many_loops",
     "start_guest_run": "whorl.aio.runners.guest",
     "start_server": "whorl.aio.streams.reader_writer",

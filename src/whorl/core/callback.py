@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from whorl.core.copying import refuse_copy
 from whorl.core.figures import Figures
 from whorl.core.limits import CALLBACK_FREELIST_SIZE, THREAD_FREELIST_SIZE
 
@@ -112,6 +113,7 @@ class Runnable:
     """An entry for a queue of the loop: it runs once, in the turn after it was queued."""
 
     __slots__ = ()
+    __reduce__ = refuse_copy
 
     def _execute(self) -> None:
         """Run the entry. The loop reports what this raises."""
@@ -122,6 +124,7 @@ class AbstractLoop:
     """The interface of a loop, for callbacks and handles, and for users by `handle.loop`."""
 
     __slots__ = ("_debug", "_figures")
+    __reduce__ = refuse_copy
 
     def _set_up_abstract(self) -> None:
         self._debug = False

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import AbstractLoop, Runnable
+from whorl.core.copying import refuse_copy
 from whorl.core.states import HandleState
 
 if TYPE_CHECKING:
@@ -161,6 +162,7 @@ class Request:
     """An operation in flight; the loop stays alive until it is done (libuv: ``uv_req_t``)."""
 
     __slots__ = ("__weakref__", "_loop", "_pending", "data")
+    __reduce__ = refuse_copy
 
     def __init__(self, loop: AbstractLoop) -> None:
         loop._check_closed()

@@ -141,7 +141,7 @@ THREADPOOL_MAX_SIZE: Final = 1024
 #: The number of connections that a listener accepts in one go before other handles get their turn.
 ACCEPTS_PER_EVENT: Final = 128
 
-#: The pause of a listener after descriptors or memory ran out, in nanoseconds (asyncio: 1 s).
+#: The pause of a listener after an error that lasts, such as no descriptors, in nanoseconds (asyncio: 1 s).
 ACCEPT_RETRY_DELAY_NS: Final = 1_000_000_000
 
 #: The most callbacks on the freelist: enough for a burst, and 1.6 MiB after a burst of so many.

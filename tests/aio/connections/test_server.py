@@ -32,6 +32,7 @@ from tests.aio.sockets_for_tests import (
 from tests.aio.tls_contexts import client_context, server_context
 from whorl.core import Kernel
 from whorl.core.kernel.sockets import ACCEPTS_DESCRIPTORS
+from whorl.core.limits import ACCEPTS_PER_EVENT
 
 pytestmark = pytest.mark.usefixtures("no_leak")
 
@@ -576,9 +577,75 @@ class TestRefusals:
     ) -> None:
         server = await loop.create_server(Echo, "127.0.0.1", 0)
         kernel.refusals = [errno.EPERM]
+        began = kernel.jumped
+        assert await answers(loop, server)
+        assert kernel.jumped == began, "it is the error of one connection"
+        context = reported.pop()
+        assert context["message"] == "socket.accept() failed"
+        assert isinstance(context["exception"], PermissionError)
+        kernel.refusals = [errno.EPERM]
         assert await answers(loop, server)
         assert isinstance(reported.pop()["exception"], PermissionError)
         await end(server)
+
+    @pytest.mark.parametrize("code", [errno.EPERM, errno.EPROTO, errno.ENETDOWN, errno.EHOSTUNREACH])
+    async def test_an_error_that_each_connection_has_is_reported_once_and_server_pauses(
+        self, loop: whorl.EventLoop, kernel: Refusing, reported: Reported, code: int
+    ) -> None:
+        server = await loop.create_server(Echo, "127.0.0.1", 0)
+        kernel.refusals = [code] * (2 * ACCEPTS_PER_EVENT)
+        began = kernel.jumped
+        assert await answers(loop, server)
+        assert kernel.jumped - began > 1_900_000_000
+        assert reported.pop()["exception"].errno == code
+        await end(server)
+
+    @pytest.mark.parametrize("code", [errno.ENOSYS, errno.EINVAL, errno.EACCES])
+    async def test_an_error_of_the_listening_socket_is_reported_once_and_server_pauses(
+        self, loop: whorl.EventLoop, kernel: Refusing, reported: Reported, code: int
+    ) -> None:
+        server = await loop.create_server(Echo, "127.0.0.1", 0)
+        kernel.refusals = [code] * 5
+        began = kernel.jumped
+        assert await answers(loop, server)
+        assert kernel.jumped - began > 4_900_000_000
+        assert reported.pop()["exception"].errno == code
+        await end(server)
+
+    async def test_an_exception_of_accept_is_reported_once_and_server_pauses(
+        self, loop: whorl.EventLoop, kernel: Refusing, reported: Reported, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        server = await loop.create_server(Echo, "127.0.0.1", 0)
+        failures = [ZeroDivisionError(), ZeroDivisionError()]
+
+        def fail() -> int:
+            if failures:
+                raise failures.pop()
+            return 0
+
+        monkeypatch.setattr(kernel, "_refuse", fail)
+        began = kernel.jumped
+        assert await answers(loop, server)
+        assert kernel.jumped - began > 1_900_000_000
+        assert isinstance(reported.pop()["exception"], ZeroDivisionError)
+        await end(server)
+
+    async def test_a_handler_of_the_report_may_close_the_server(
+        self, loop: whorl.EventLoop, kernel: Refusing
+    ) -> None:
+        def close(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+            seen.append(context["exception"].errno)
+            server.close()
+
+        seen: list[int] = []
+        server = await loop.create_server(Echo, "127.0.0.1", 0)
+        loop.set_exception_handler(close)
+        kernel.refusals = [errno.EPROTO]
+        with socket.create_connection(server.sockets[0].getsockname()):
+            while not seen:
+                await turns(1)
+        await asyncio.sleep(2)
+        assert (seen, kernel.accepts) == ([errno.EPROTO], 1)
 
 
 class OneFamily(Kernel):

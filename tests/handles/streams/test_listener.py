@@ -13,6 +13,7 @@ import pytest
 from tests.core.loop_fakes import SECOND, ObedientClock, run_turns
 from tests.handles.pairs import Kind, Stream
 from whorl.core import Loop, RunMode
+from whorl.core.limits import ACCEPTS_PER_EVENT
 from whorl.handles import Timer
 
 
@@ -96,6 +97,17 @@ def test_a_connection_that_is_gone_is_passed_over(
     loop.run(RunMode.NOWAIT)
     assert (len(guests.accepted), guests.errors) == (1, [])
     assert kernel.asked == 3
+
+
+def test_a_listener_rests_if_each_connection_is_gone(loop: Loop, kernel: Refusing, kind: Kind) -> None:
+    guests = Guests(kind)
+    server = kind.server(loop, guests)
+    connect(loop, kind, server, 1)
+    kernel.refusals = [errno.EPERM] * (2 * ACCEPTS_PER_EVENT)
+    while not guests.accepted:
+        loop.run(RunMode.ONCE)
+    assert guests.errors == [errno.EPERM] * 2
+    assert kernel.sleeps == [SECOND] * 2
 
 
 @IN_BOTH_ORDERS

@@ -18,6 +18,7 @@ cdef int OPEN
 cdef int READABLE
 cdef int ACCEPTS_PER_EVENT
 cdef object SocketTransport
+cdef int ABORTED
 cdef tuple EXHAUSTED
 cdef tuple WOULD_BLOCK
 
@@ -34,7 +35,8 @@ cdef class Acceptor(IOHandle):
     cdef TransportTable _table
     cdef object _retry_timer
     cdef list _accepted
-    cdef bint _exhausted
+    cdef bint _has_failed
+    cdef int _taken
 
     cpdef object _on_events(self, int seen)
     @cython.locals(kernel=Kernel, descriptors=bint, attempt=int)
@@ -53,6 +55,7 @@ cdef class Acceptor(IOHandle):
     @cython.locals(machine=LoopLifecycle, transport=StreamTransport)
     cdef StreamTransport _transport_over(self, int fd, tuple accepted, object protocol, object context)
     cdef object _pause_accepting(self, object error)
+    cdef object _report(self, object error)
     cpdef object _release(self)
 
 

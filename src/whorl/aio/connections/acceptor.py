@@ -2,6 +2,9 @@
 
 Both are made in the turn after the one that accepts the connection, as on asyncio, where a task does it. A
 connection over TLS has this task until its handshake is done: a program may see and cancel it.
+
+If `accept` fails, connections still wait and the event comes again in each turn. So after an error that lasts
+the acceptor pauses for a while. It says so once, until it has accepted a connection.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from whorl.aio.sockets.watch import release_fd_for_transport
 from whorl.aio.transports.connection_set import ConnectionSet
 from whorl.aio.transports.public import SocketTransport
 from whorl.aio.transports.stream import StreamTransport
-from whorl.core.kernel.errors import os_error
+from whorl.core.copying import refuse_copy
+from whorl.core.kernel.errors import CONNECTION_ERRORS, os_error
 from whorl.core.kernel.sockets import ACCEPTED_FAMILIES
 from whorl.core.limits import ACCEPT_RETRY_DELAY_NS, ACCEPTS_PER_EVENT
 from whorl.core.pollers.contract import IOHandle
@@ -39,7 +43,8 @@ OPEN = int(HandleState.OPEN)
 READABLE = int(Event.READABLE)
 
 # Errors of accept(2) after which connections still wait, but resources to accept them are missing.
-EXHAUSTED = (-errno.EMFILE, -errno.ENFILE, -errno.ENOBUFS, -errno.ENOMEM)
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+ABORTED = -errno.ECONNABORTED
 WOULD_BLOCK = (-errno.EAGAIN, -errno.EINTR)
 
 if not cython.compiled:
@@ -72,12 +77,13 @@ class Acceptor(IOHandle):
         "_accepted",
         "_clients",
         "_event_loop",
-        "_exhausted",
+        "_has_failed",
         "_kind",
         "_retry_timer",
         "_server",
         "_sock",
         "_table",
+        "_taken",
     )
 
     def __init__(self, loop: AnyLoop, server: Server, sock: Any) -> None:
@@ -92,7 +98,8 @@ class Acceptor(IOHandle):
         # The connections without a transport yet: descriptors, each with the peer's address and its local
         # name.
         self._accepted: list[tuple[int, bytes | int, Any]] = []
-        self._exhausted = False  # whether resources ran out, and nothing was accepted since
+        self._taken = 0  # connections, for the event that is under way
+        self._has_failed = False  # and has accepted nothing since
         self._fd = sock.fileno()
         # The family, the protocol number and the name of its connections, if they may do without a socket
         # object. None if they may have others.
@@ -107,8 +114,15 @@ class Acceptor(IOHandle):
     def _on_events(self, seen: int) -> None:
         if self._accepted:
             self._begin_accepted()
-        if seen and self._handle_state == OPEN:
+        if not seen or self._handle_state != OPEN:
+            return
+        self._taken = 0
+        try:
             self._accept()
+        except Exception as error:
+            if self._taken or self._handle_state != OPEN:
+                raise  # It is about the connection that was taken, so it does not come again by itself.
+            self._pause_accepting(error)
 
     def _accept(self) -> None:
         """Accept what waits."""
@@ -119,7 +133,8 @@ class Acceptor(IOHandle):
                 return  # A connection mostly comes alone.
             accepted = kernel.accept_descriptor(self._fd) if descriptors else kernel.accept(self._sock)
             if not isinstance(accepted, int):
-                self._exhausted = False
+                self._taken += 1
+                self._has_failed = False
                 self._loop._figures.counters.accepts += 1
                 if descriptors and self._server._ssl_context is not None:
                     serve_tls(self, self._owned(accepted))
@@ -131,11 +146,15 @@ class Acceptor(IOHandle):
                     return
             elif accepted in WOULD_BLOCK:
                 return
-            elif accepted in EXHAUSTED:
+            elif -accepted not in CONNECTION_ERRORS:
                 self._pause_accepting(os_error(accepted))
                 return
-            elif accepted != -errno.ECONNABORTED:
-                raise os_error(accepted)
+            elif accepted != ABORTED:
+                self._report(os_error(accepted))
+                if self._handle_state != OPEN:
+                    return
+        if not self._taken:
+            self._pause_accepting(os_error(accepted))
 
     def _accepts_descriptors(self) -> bool:
         """Return whether a connection needs no socket object.
@@ -210,16 +229,22 @@ class Acceptor(IOHandle):
         transport._init_connected(loop, fd, self._kind, accepted, protocol, context, None, None)  # type: ignore[arg-type]
         return transport
 
-    def _pause_accepting(self, error: OSError) -> None:
-        """Report once that descriptors or memory ran out, and try again later."""
-        self._retry_timer = self._event_loop.call_later(ACCEPT_RETRY_DELAY_NS / 1e9, self._resume)
+    def _pause_accepting(self, error: Exception) -> None:
+        """Try again later, and report the error."""
+        if self._retry_timer is None:
+            self._retry_timer = self._event_loop.call_later(ACCEPT_RETRY_DELAY_NS / 1e9, self._resume)
         self._event_loop._poller.remove(self)
-        if self._exhausted:
+        self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        """Report an error, the first since a connection was accepted."""
+        if self._has_failed:
             return
-        self._exhausted = True
+        self._has_failed = True
+        is_exhausted = isinstance(error, OSError) and error.errno in EXHAUSTED
         self._event_loop.call_exception_handler(
             {
-                "message": "socket.accept() out of system resource",
+                "message": "socket.accept() " + ("out of system resource" if is_exhausted else "failed"),
                 "exception": error,
                 "socket": trsock.TransportSocket(self._sock),
             }
@@ -252,6 +277,7 @@ class AcceptedConnection:
     """An accepted connection that a task will give a protocol; it is closed if the task never does."""
 
     __slots__ = ("_accepted", "_acceptor", "_fd")
+    __reduce__ = refuse_copy
 
     def __init__(self, acceptor: Acceptor, accepted: tuple[int, bytes | int, Any]) -> None:
         self._fd = accepted[0]

@@ -17,6 +17,8 @@ try:
 except ImportError:
     ssl_module = None  # type: ignore[assignment]
 
+from whorl.aio.connections import sendfile as _sendfile  # noqa: F401 - for connections that use it late
+from whorl.aio.connections import start_tls as _start_tls  # noqa: F401 - for those that use it late
 from whorl.aio.connections.arguments import (
     check_host_or_socket,
     check_path_or_socket,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from whorl.aio.connections.bind import remove_stale, set_reuse_port
+from whorl.aio.connections.datagram_transport import DatagramTransport
 from whorl.aio.connections.resolver import resolve_or_raise
 from whorl.aio.interop.at_import import logger
 from whorl.aio.sockets.watch import ensure_no_transport
@@ -120,8 +121,6 @@ def make_datagram_transport(
     extra: dict[str, Any] | None = None,
 ) -> asyncio.DatagramTransport:
     """Return a transport over a datagram socket; `waiter` is done after `connection_made`."""
-    from whorl.aio.connections.datagram_transport import DatagramTransport
-
     ensure_no_transport(loop, sock)
     transport: Any = DatagramTransport(loop, sock, protocol, address, waiter, extra)
     return transport  # type: ignore[no-any-return]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.interop import at_import
@@ -13,7 +12,7 @@ from whorl.aio.transports.public import bind_compiled_methods, transport_repr, w
 from whorl.core.states import Event
 
 
-class _BothTransports(asyncio.Transport, asyncio.DatagramTransport):
+class _BothTransports(at_import.Transport, at_import.DatagramTransport):
     """The class of asyncio's datagram transport, for `isinstance`."""
 
 
@@ -34,10 +33,10 @@ class DatagramTransport(DatagramEndpoint, DatagramPrivateAttributes):
 
     if not TYPE_CHECKING:
         get_extra_info = InheritedMethod(DatagramEndpoint.get_extra_info)
-        write = asyncio.Transport.write
-        writelines = asyncio.Transport.writelines
-        write_eof = asyncio.Transport.write_eof
-        can_write_eof = asyncio.Transport.can_write_eof
+        write = at_import.Transport.write
+        writelines = at_import.Transport.writelines
+        write_eof = at_import.Transport.write_eof
+        can_write_eof = at_import.Transport.can_write_eof
 
     def __repr__(self) -> str:
         is_read, is_written = self._interest & Event.READABLE, self._interest & Event.WRITABLE

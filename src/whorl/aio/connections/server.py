@@ -23,6 +23,7 @@ from whorl.aio.interop import at_import
 from whorl.aio.interop.at_import import logger
 from whorl.aio.streams.server_protocol import fast_server_protocol_factory
 from whorl.aio.transports.connection_set import ConnectionSet
+from whorl.core.copying import refuse_copy
 from whorl.core.kernel.errors import os_error
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class Server(at_import.Server):
 
     asyncio's class is the base for the sake of `isinstance` only.
     """
+
+    __reduce__ = refuse_copy
 
     def __init__(
         self,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from whorl.aio.interop import at_import
 from whorl.aio.interop.at_import import logger
 from whorl.aio.transports.public import with_asyncio_name
+from whorl.core.copying import refuse_copy
 from whorl.handles.process.exit_watch import UNKNOWN_EXIT_CODE, ExitWatch
 
 if TYPE_CHECKING:
@@ -205,6 +206,8 @@ def _spawn(loop: AnyLoop, args: Any, **options: Any) -> subprocess.Popen[bytes]:
 @with_asyncio_name("_UnixSubprocessTransport")
 class SubprocessTransport(at_import.SubprocessTransport):
     """A running program, and the transports of its pipes (``asyncio.SubprocessTransport``)."""
+
+    __reduce__ = refuse_copy
 
     def __init__(
         self,

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, AnyStr, Generic, cast
 from whorl.aio.files.await_request import next_turn
 from whorl.aio.files.open_mode import Mode, largest_size
 from whorl.aio.files.raw_io import lines_of, make_stack, read_batch, read_into, read_lines, write_through
+from whorl.core.copying import refuse_copy
 from whorl.core.kernel.errors import os_error
 from whorl.core.limits import FILE_BUFFER, READ_NOW_SIZE
 from whorl.handles.threads.thread_pool import Work
@@ -44,6 +45,8 @@ class File(Generic[AnyStr]):
 
     Its methods are those of Python's files, to be awaited.
     """
+
+    __reduce__ = refuse_copy
 
     def __init__(self, loop: AnyLoop, fd: int, mode: Mode, name: Any, *, is_plain: bool) -> None:
         self._loop = loop

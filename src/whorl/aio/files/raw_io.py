@@ -11,6 +11,7 @@ import io
 import os
 from typing import TYPE_CHECKING, Any
 
+from whorl.core.copying import refuse_copy
 from whorl.core.kernel.errors import os_error
 from whorl.core.limits import FILE_BUFFER
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 class RawFile(io.RawIOBase):
     """A descriptor, read and written by a kernel."""
+
+    __reduce__ = refuse_copy
 
     def __init__(self, kernel: Kernel, fd: int, mode: Mode, name: Any) -> None:
         self._kernel = kernel

@@ -20,6 +20,7 @@ except ImportError:  # A Python may be built without the `ssl` module.
 
 BaseProtocol = asyncio.BaseProtocol
 BufferedProtocol = asyncio.BufferedProtocol
+DatagramTransport = asyncio.DatagramTransport
 Protocol = asyncio.Protocol
 Server = asyncio.Server
 StreamReader = streams.StreamReader

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from whorl.aio.interop.first_use import MethodAtFirstUse
+
 try:
     import cython
 except ImportError:
@@ -21,7 +23,11 @@ if not cython.compiled:
 
 
 class ClassSnapshot:
-    """Methods of classes, each as (class, name, method)."""
+    """Methods of classes, each as (class, name, method).
+
+    A method may be one that is imported at its first use. It is compared without its import: a program that
+    runs may have no files any more.
+    """
 
     __slots__ = ("_methods", "_owners", "_versions")
 
@@ -36,7 +42,10 @@ class ClassSnapshot:
         if versions and versions == self._versions:
             return True
         for owner, name, method in self._methods:
-            if getattr(owner, name) is not method:
+            if type(method) is MethodAtFirstUse:
+                if not method.stands_in(owner):
+                    return False
+            elif getattr(owner, name) is not method:
                 return False
         self._versions = versions  # as they were before: another thread may be changing a class
         return True

@@ -75,6 +75,11 @@ class MethodAtFirstUse:
             setattr(self._owner, self._attribute, self._function)
         return self._function
 
+    def stands_in(self, kind: type) -> bool:
+        """Return whether a class or a base of it has this method and no other; nothing is imported."""
+        found = found_in(kind, self._attribute)
+        return found is self or (self._function is not None and found is self._function)
+
 
 def found_in(kind: type, name: str) -> Any:
     """Return what stands under a name in a class or the first of its bases that has it; nothing is imported.

@@ -363,11 +363,6 @@ def snapshot_methods(kind: type) -> None:
     _run_in_executor = found_in(kind, "run_in_executor")
 
 
-def _function_of(noted: Any) -> Any:
-    """Return the function of a method that comes at its first use, and any other one itself."""
-    return noted.function() if type(noted) is MethodAtFirstUse else noted
-
-
 def has_stock_loop_methods(kind: type) -> bool:
     """Return whether a class of loops is ours with all that runs call; if not, shutting down takes turns."""
     methods = _METHODS_OF_LOOPS.get(kind)
@@ -379,9 +374,11 @@ _run_in_executor: Any = None
 
 def has_stock_run_in_executor(loop: Any) -> bool:
     """Return whether a loop gives jobs to executors by our method; if not, names are looked up by it, too."""
-    global _run_in_executor
-    _run_in_executor = _function_of(_run_in_executor)
-    return type(loop).run_in_executor is _run_in_executor and "run_in_executor" not in loop.__dict__
+    if type(_run_in_executor) is MethodAtFirstUse:
+        is_ours = _run_in_executor.stands_in(type(loop))
+    else:
+        is_ours = type(loop).run_in_executor is _run_in_executor
+    return is_ours and "run_in_executor" not in loop.__dict__
 
 
 #: The methods that connecting and accepting call on a loop.
@@ -403,8 +400,7 @@ def has_stock_connection_methods(kind: type) -> bool:
     """Return whether a class of loops connects and accepts as ours does; if not, its methods are called."""
     methods = _CONNECTION_METHODS_OF_LOOPS.get(kind)
     if methods is None and kind in _NOTED_OF_LOOPS:
-        noted = _NOTED_OF_LOOPS[kind].items()
-        methods = ClassSnapshot([(kind, name, _function_of(method)) for name, method in noted])
+        methods = ClassSnapshot([(kind, name, method) for name, method in _NOTED_OF_LOOPS[kind].items()])
         _CONNECTION_METHODS_OF_LOOPS[kind] = methods
     if methods is None:
         methods = _methods_of_subclass(kind)
@@ -420,7 +416,7 @@ def _methods_of_subclass(kind: type) -> ClassSnapshot:
     methods = _LAST_SUBCLASS.get(kind)
     if methods is None:
         ours = next(base for base in kind.__mro__ if base in _NOTED_OF_LOOPS)
-        methods = ClassSnapshot([(kind, name, getattr(ours, name)) for name in CONNECTION_METHODS])
+        methods = ClassSnapshot([(kind, name, found_in(ours, name)) for name in CONNECTION_METHODS])
         _LAST_SUBCLASS.clear()
         _LAST_SUBCLASS[kind] = methods
     return methods

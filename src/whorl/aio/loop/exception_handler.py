@@ -158,10 +158,8 @@ def callback_ran(loop: AnyLoop, entry: Runnable, took_ns: int) -> None:
     took = took_ns / 1e9
     if took < loop.slow_callback_duration:
         return
-    from whorl.aio.sockets.watch import DescriptorWatch  # at its first use, as most programs need it late
-
-    if isinstance(entry, DescriptorWatch):
-        return  # The callbacks that a descriptor's watch calls are timed themselves.
+    if getattr(entry, "is_descriptor_watch", False):
+        return  # The callbacks that it calls are timed themselves.
     owner = getattr(getattr(entry, "_callback", None), "__self__", None)
     shown = repr(owner) if isinstance(owner, asyncio.Task) else str(_handle_for(loop, entry))
     logger.warning("Executing %s took %.3f seconds", shown, took)

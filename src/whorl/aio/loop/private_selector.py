@@ -183,13 +183,11 @@ class _Watched(Mapping[Any, selectors.SelectorKey]):
         return _key_of(handle)
 
 
-def _key_of(handle: IOHandle) -> selectors.SelectorKey:
+def _key_of(handle: Any) -> selectors.SelectorKey:
     """Return a key. asyncio's data are the callbacks of a descriptor, for reading and for writing."""
-    from whorl.aio.sockets.watch import DescriptorWatch  # at its first use, as most programs need it late
-
     fd = handle._fd
     mask = _mask_of(handle._interest)
-    if not isinstance(handle, DescriptorWatch):
+    if not getattr(handle, "is_descriptor_watch", False):
         reads, writes = mask & selectors.EVENT_READ, mask & selectors.EVENT_WRITE
         return selectors.SelectorKey(fd, fd, mask, (handle if reads else None, handle if writes else None))
     if handle.receiver is None and handle.sender is None:  # The watch may ask for more than is wanted.

@@ -198,6 +198,7 @@ class DescriptorWatch(IOHandle):
         "sender",
         "writer",
     )
+    is_descriptor_watch = True  # for code that must not import this module to know one
 
     def __init__(self, loop: AnyLoop, fd: int, sock: Any = None) -> None:
         super().__init__(loop)

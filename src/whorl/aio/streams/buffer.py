@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from whorl.core.copying import refuse_copy
 from whorl.core.limits import SHORT_CHUNK
 
 try:
@@ -27,6 +28,7 @@ class StreamBuffer:
     """
 
     __slots__ = ("_chunks", "_flat", "_lent", "_offset", "_size")
+    __reduce__ = refuse_copy
 
     def __init__(self, content: bytes | bytearray = b"") -> None:
         self._set_up_buffer()

@@ -18,6 +18,7 @@ from whorl.aio.interop import at_import
 from whorl.aio.interop.stock import has_stock_writer_attributes, make_writers_of
 from whorl.aio.streams import buffer
 from whorl.aio.streams.feed import StreamFeed
+from whorl.core.copying import refuse_copy
 
 _Reader: Any = at_import.StreamReader
 _Writer: Any = at_import.StreamWriter
@@ -58,6 +59,8 @@ def _feed_property(name: str) -> Any:
 
 class StreamReader(at_import.StreamReader):
     """An `asyncio.StreamReader` whose state and bytes are in a compiled object."""
+
+    __reduce__ = refuse_copy
 
     _received: StreamFeed
     _wakeup_waiter: Callable[[], None]
@@ -192,6 +195,8 @@ class StreamReader(at_import.StreamReader):
 
 class StreamWriter(at_import.StreamWriter):
     """An `asyncio.StreamWriter` whose `drain` takes the shortest way when there is nothing to wait for."""
+
+    __reduce__ = refuse_copy
 
     _protocol: Any
     _reader: Any

@@ -13,6 +13,7 @@ from whorl.aio.interop.at_import import logger
 from whorl.aio.interop.class_snapshot import ClassSnapshot
 from whorl.aio.tls.records import AGAIN
 from whorl.aio.tls.states import RECORD_SIZE, STATE_NAMES, TLSState
+from whorl.core.copying import refuse_copy
 
 CONNECTING = TLSState.CONNECTING
 OPEN = TLSState.OPEN
@@ -45,6 +46,8 @@ def records_of(sslobj: Any) -> Any:
 
 class TLSWritePath:
     """The state of a TLS connection, and the part of it that writes."""
+
+    __reduce__ = refuse_copy
 
     def __init__(self, loop: Any, sslobj: Any, outgoing: Any) -> None:
         self._loop = loop

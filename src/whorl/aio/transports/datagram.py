@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import sys
-from asyncio.trsock import TransportSocket
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.interop.at_import import logger
+from whorl.aio.interop.at_import import TransportSocket, logger
 from whorl.aio.transports.byte_transport import as_bytes_like
 from whorl.aio.transports.flow_control import call_pause_or_resume, report_fatal_error, watermarks
 from whorl.aio.transports.states import TransportState

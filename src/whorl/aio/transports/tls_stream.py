@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from whorl.aio.streams.adoption import attach_feed
 from whorl.aio.transports.byte_transport import as_bytes_like
 from whorl.aio.transports.flow_control import watermarks
+from whorl.core.copying import refuse_copy
 
 try:
     import cython
@@ -34,6 +35,8 @@ HIGH_WATER_READ = 256 * 1024
 
 class TLSStream:
     """A TLS connection (asyncio: ``asyncio.Transport``). The user sees `tls.TLSTransport`."""
+
+    __reduce__ = refuse_copy
 
     def __init__(self, loop: Any, engine: TLSEngine) -> None:
         self._loop = loop

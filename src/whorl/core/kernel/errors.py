@@ -10,6 +10,23 @@ from typing import Any
 #: The result of `Kernel.connect_descriptor` for an address that only a socket object can convert.
 UNKNOWN_ADDRESS = 1
 
+#: Errors of the connection that `accept` would have returned, not of the listening socket (man 2 accept,
+#: "Error handling"). The next connection may be fine.
+CONNECTION_ERRORS = frozenset(
+    {
+        errno.ECONNABORTED,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.ENETDOWN,
+        errno.ENETUNREACH,
+        errno.ENONET,
+        errno.ENOPROTOOPT,
+        errno.EOPNOTSUPP,
+        errno.EPERM,
+        errno.EPROTO,
+    }
+)
+
 
 def negative_errno(error: OSError) -> int:
     """Return the negative error number of a system call that Python reported as an exception.

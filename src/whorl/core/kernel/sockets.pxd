@@ -1,7 +1,8 @@
 cimport cython
-from libc.errno cimport errno as c_errno
+from libc.errno cimport ENOSYS, errno as c_errno
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
+from posix.fcntl cimport F_SETFD, F_SETFL, FD_CLOEXEC, O_NONBLOCK, fcntl as c_fcntl
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
 from whorl.core.kernel.socket_addresses cimport (
@@ -23,7 +24,8 @@ cdef extern from "<sys/socket.h>":
     enum: SOL_SOCKET
     enum: SO_ERROR
     int c_socket "socket"(int family, int kind, int protocol)
-    int c_accept "accept4"(int fd, sockaddr *address, unsigned int *length, int flags)
+    int c_accept "accept"(int fd, sockaddr *address, unsigned int *length)
+    int c_accept4 "accept4"(int fd, sockaddr *address, unsigned int *length, int flags)
     int c_connect "connect"(int fd, const sockaddr *address, unsigned int length)
     int c_getpeername "getpeername"(int fd, sockaddr *address, unsigned int *length)
     int c_getsockname "getsockname"(int fd, sockaddr *address, unsigned int *length)
@@ -47,11 +49,22 @@ cdef enum:
     UNKNOWN_ADDRESS = 1  # as in core/kernel/errors
 
 
+cdef inline int accepted_descriptor(int fd, sockaddr *address, unsigned int *length) noexcept:
+    cdef int connection = c_accept4(fd, address, length, SOCK_NONBLOCK | SOCK_CLOEXEC)
+    if connection >= 0 or c_errno != ENOSYS:
+        return connection
+    connection = c_accept(fd, address, length)  # An emulator, or a filter of system calls, may know only this.
+    if connection >= 0:
+        c_fcntl(connection, F_SETFD, FD_CLOEXEC)
+        c_fcntl(connection, F_SETFL, O_NONBLOCK)
+    return connection
+
+
 cdef inline object accept_stream(SocketCalls calls, int fd):
     # The peer's name may never be asked for. Connections of one listening socket mostly have one name of their own.
     cdef sockaddr_storage peer, own
     cdef unsigned int peer_length = sizeof(sockaddr_storage), own_length = sizeof(sockaddr_storage)
-    cdef int connection = c_accept(fd, <sockaddr *>&peer, &peer_length, SOCK_NONBLOCK | SOCK_CLOEXEC), on = 1
+    cdef int connection = accepted_descriptor(fd, <sockaddr *>&peer, &peer_length), on = 1
     if connection < 0:
         return -c_errno
     try:

@@ -145,8 +145,9 @@ class SocketCalls(FileCalls):
 
         The own name of a UNIX socket is that of the listening socket (man 7 unix), so it is None here.
         `name_of` makes a name of the address. The connection does not block, and TCP does not wait for more
-        data to send (man 2 accept4, TCP_NODELAY). Only for kernels with `accepts_descriptors`, and for the
-        families whose addresses are known here: ACCEPTED_FAMILIES.
+        data to send (man 2 accept4, TCP_NODELAY). Where accept4 is not implemented, accept is called. Only
+        for kernels with `accepts_descriptors`, and for the families whose addresses are known here:
+        ACCEPTED_FAMILIES.
         """
         return accept_stream(self, fd)
 

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from whorl.core.copying import refuse_copy
 from whorl.core.handle import Handle
 from whorl.core.states import HandleState
 
@@ -123,6 +124,7 @@ class Poller:
         "empty_polls",
         "fallback_reason",
     )
+    __reduce__ = refuse_copy
 
     def __init__(self) -> None:
         self.edge_triggered: bool = False  # whether it can report each change once

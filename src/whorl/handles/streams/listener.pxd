@@ -19,6 +19,6 @@ cdef class Listener(IOHandle):
 
     cpdef object _on_events(self, int seen)
     cdef bint _should_retry(self, int code) except -1
-    @cython.locals(loop=Loop, rest=TimedCallback)
-    cdef object _retry_later(self)
+    @cython.locals(loop=Loop, timer=TimedCallback)
+    cdef object _pause_for_a_while(self, int code)
     cpdef object _release(self)

@@ -3,7 +3,7 @@
 If `accept` returns no connection, there are four cases. No connection waits. It is gone already, and the next
 may be fine. The process or the system has run out of descriptors or memory. Or the socket cannot listen. When
 a resource has run out, the connection stays in the kernel and would be reported in every turn. So the
-listener pauses for a while.
+listener pauses for a while. It does so, too, if one connection after the other is refused.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from whorl.core.kernel.errors import CONNECTION_ERRORS
 from whorl.core.limits import ACCEPT_RETRY_DELAY_NS, ACCEPTS_PER_EVENT
 from whorl.core.pollers.contract import IOHandle
 from whorl.core.states import Event
@@ -23,22 +24,7 @@ if TYPE_CHECKING:
 READABLE = int(Event.READABLE)
 WOULD_BLOCK = frozenset({errno.EAGAIN, errno.EWOULDBLOCK})
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-# Errors of the connection, not of the listening socket (man 2 accept, "Error handling").
-CONNECTION_ERRORS = frozenset(
-    {
-        errno.ECONNABORTED,
-        errno.EHOSTDOWN,
-        errno.EHOSTUNREACH,
-        errno.EINTR,
-        errno.ENETDOWN,
-        errno.ENETUNREACH,
-        errno.ENONET,
-        errno.ENOPROTOOPT,
-        errno.EOPNOTSUPP,
-        errno.EPERM,
-        errno.EPROTO,
-    }
-)
+PASSING = CONNECTION_ERRORS | {errno.EINTR}
 
 
 class Listener(IOHandle):
@@ -84,24 +70,30 @@ class Listener(IOHandle):
                 break
             if not self._should_retry(-answer):
                 break
+        else:  # The error lasts: it would come again in every turn.
+            self._pause_for_a_while(-answer)
 
     def _should_retry(self, code: int) -> bool:
         """Return whether to ask for the next connection after this error."""
         if code in WOULD_BLOCK:
             return False
-        if code in CONNECTION_ERRORS:
+        if code in PASSING:
             return True
-        self.pause()
         if code in EXHAUSTED:
-            self._retry_later()
-        self._refused(code)
+            self._pause_for_a_while(code)
+        else:
+            self.pause()
+            self._refused(code)
         return False
 
-    def _retry_later(self) -> None:
+    def _pause_for_a_while(self, code: int) -> None:
+        """Accept nothing for a while."""
+        self.pause()
         loop: Loop = self._loop  # type: ignore[assignment]  # each loop is one
         timer = TimedCallback(loop, loop.now() + ACCEPT_RETRY_DELAY_NS, None, self._retry, ())
         self._retry_timer = timer
         loop._schedule(timer)
+        self._refused(code)
 
     def _retry(self) -> None:
         self._retry_timer = None

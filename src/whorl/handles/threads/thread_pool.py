@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import call_in_context, current_context
+from whorl.core.copying import refuse_copy
 from whorl.core.handle import Completion, Request
 from whorl.core.kernel.errors import os_error
 from whorl.core.limits import THREADPOOL_MAX_SIZE, THREADPOOL_SIZE
@@ -104,6 +105,8 @@ class Work(Request):
 
 class ThreadPool:
     """At most `size` threads, and the work that waits for them, in order of arrival."""
+
+    __reduce__ = refuse_copy
 
     def __init__(self, size: int = THREADPOOL_SIZE) -> None:
         if not 1 <= size <= THREADPOOL_MAX_SIZE:
