@@ -144,6 +144,9 @@ ACCEPTS_PER_EVENT: Final = 128
 #: The pause of a listener after an error that lasts, such as no descriptors, in nanoseconds (asyncio: 1 s).
 ACCEPT_RETRY_DELAY_NS: Final = 1_000_000_000
 
+#: The longest sleep of a poller that the kernel refused a watch for want of memory, in nanoseconds.
+WATCH_RETRY_NS: Final = 50_000_000
+
 #: The most callbacks on the freelist: enough for a burst, and 1.6 MiB after a burst of so many.
 #: The collector looks again and again at the callbacks that a burst makes anew.
 CALLBACK_FREELIST_SIZE: Final = 16384

@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import gc
 import math
+import multiprocessing
 import os
 import selectors
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -911,6 +913,50 @@ def test_a_child_of_a_running_loop_can_run_a_loop_of_its_own(plain_loop: whorl.E
         return in_child(run)
 
     assert plain_loop.run_until_complete(fork()) == 0
+
+
+def test_a_child_that_goes_on_in_the_running_loop_ends_with_an_error_and_takes_nothing_from_its_parent() -> (
+    None
+):
+    program = """if True:
+        import asyncio, os, socket, whorl
+
+        async def main():
+            loop = asyncio.get_running_loop()
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                reader, writer = await asyncio.open_connection(*listener.getsockname())
+                peer, _ = listener.accept()
+            peer.send(b"for the parent")
+            child = os.fork()
+            if child == 0:
+                await loop.create_future()
+            print("status", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), await reader.read(100))
+
+        whorl.run(main())
+    """
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    assert answer.stdout == "status 1 b'for the parent'\n"
+    assert "RuntimeError: This event loop was made before a fork and cannot run in the child" in answer.stderr
+
+
+def run_a_loop() -> None:
+    """Run another loop than that of the test."""
+    whorl.run(asyncio.sleep(0.001))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+async def test_processes_of_every_kind_start_while_the_loop_runs(loop: whorl.EventLoop) -> None:
+    process = multiprocessing.get_context("fork").Process(target=run_a_loop)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    command = [sys.executable, "-c", "pass"]
+    assert subprocess.run(command, preexec_fn=os.getpid).returncode == 0
+    child = os.fork()
+    if child == 0:
+        os.execv(command[0], command)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    await asyncio.sleep(0.001)
 
 
 class TestTimersInAnotherTime:

@@ -16,6 +16,7 @@ import pytest
 import whorl
 from tests.aio.sockets_for_tests import socket_pair
 from tests.children import bare_environment
+from whorl.core.limits import IDLE_EVENTS
 
 pytestmark = pytest.mark.usefixtures("no_leak")
 
@@ -61,6 +62,26 @@ def test_a_guest_runs_to_its_end_in_the_hosts_thread() -> None:
     before = set(threading.enumerate())
     assert Host().run(main()) == [b"data", "thread", threading.get_ident()]
     assert set(threading.enumerate()) <= before
+
+
+def test_a_guest_goes_on_after_a_socket_was_closed_whose_duplicate_lives() -> None:
+    """Its watch lives on in the kernel, until the poller watches everything anew."""
+
+    async def main() -> int:
+        ours, peer = socket_pair("unix")
+        loop = asyncio.get_running_loop()
+        receiving = asyncio.create_task(loop.sock_recv(ours, 10))
+        await asyncio.sleep(0)
+        peer.send(b"x")
+        await receiving
+        with peer, ours.dup():
+            ours.close()
+            for _ in range(2 * IDLE_EVENTS):
+                peer.send(b"y")
+                await asyncio.sleep(0)
+        return max([await asyncio.to_thread(lambda: 7) for _ in range(20)])
+
+    assert Host().run(main()) == 7
 
 
 def test_guest_runs_nothing_before_the_hosts_turn() -> None:

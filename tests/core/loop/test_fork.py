@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 from collections.abc import Callable
@@ -13,8 +14,8 @@ import pytest
 
 import whorl
 from tests.core.conftest import MakeLoop, close_all
-from tests.core.loop_fakes import in_child, quiet_fork, run_turns
-from whorl.core import FsChange, Loop, RunMode
+from tests.core.loop_fakes import Watcher, in_child, quiet_fork, run_forever, run_turns
+from whorl.core import Event, FsChange, Loop, RunMode
 from whorl.handles import TCP, Async, FsEvent, Idle, Pipe, Signal, Timer, Work
 
 MILLISECOND = 1_000_000
@@ -202,6 +203,97 @@ def test_loop_forked_inside_a_callback_goes_on(loop: Loop) -> None:
         if os.getpid() != parent:
             os._exit(0 if turns == [parent, os.getpid(), os.getpid()] else 1)
     assert turns == [parent] * 3
+
+
+# A child that does not call `Loop.fork`.
+
+
+def test_a_child_that_goes_on_in_the_running_loop_gets_an_error_and_no_event_of_its_parent(
+    make_loop: MakeLoop,
+) -> None:
+    loop = make_loop()
+    ours, peer = socket.socketpair()
+    watcher = Watcher(loop, ours.fileno(), edge=loop._poller.edge_triggered)
+    statuses: list[int] = []
+    run_turns(loop)
+
+    def callback() -> None:
+        peer.send(b"x")
+        pid = quiet_fork()
+        if pid:
+            statuses.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        else:
+            signal.alarm(30)
+        loop.call_soon(loop.stop)
+
+    parent = os.getpid()
+    loop.call_soon(callback)
+    error = ""
+    try:
+        run_forever(loop)
+    except RuntimeError as raised:
+        error = str(raised)
+    finally:
+        if os.getpid() != parent:
+            os._exit(0 if "before a fork" in error else 1)
+    assert statuses == [0]
+    assert watcher.seen == [Event.READABLE]
+    ours.close()
+    peer.close()
+
+
+def test_a_child_can_watch_nothing_in_the_loop_of_its_parent(make_loop: MakeLoop) -> None:
+    loop = make_loop()
+    ours, peer = socket.socketpair()
+    watcher = Watcher(loop, ours.fileno())
+
+    def child() -> None:
+        with pytest.raises(RuntimeError, match="before a fork"):
+            Watcher(loop, peer.fileno())
+        with pytest.raises(RuntimeError, match="before a fork"):
+            watcher.watch_for(Event.WRITABLE)
+
+    assert in_child(child) == 0
+    run_turns(loop)
+    assert watcher.seen == []
+    peer.send(b"x")
+    run_turns(loop)
+    assert watcher.seen == [Event.READABLE]
+    ours.close()
+    peer.close()
+
+
+def test_handle_closed_in_the_child_stays_watched_in_the_parent(make_loop: MakeLoop) -> None:
+    loop = make_loop()
+    ours, peer = socket.socketpair()
+    watcher = Watcher(loop, ours.fileno())
+    run_turns(loop)
+    assert in_child(watcher.close) == 0
+    peer.send(b"x")
+    run_turns(loop)
+    assert watcher.seen == [Event.READABLE]
+    ours.close()
+    peer.close()
+
+
+def test_child_gives_hosts_a_descriptor_of_its_own(loop: Loop) -> None:
+    ours, peer = socket.socketpair()
+    Watcher(loop, ours.fileno())
+    theirs = loop.backend_fd()
+
+    def child() -> None:
+        peer.send(b"x")
+        assert select.select([loop.backend_fd()], [], [], 30)[0]
+        ours.recv(10)
+        assert not select.select([loop.backend_fd()], [], [], 0)[0]
+
+    assert child_of(loop, child) == 0
+    assert loop.backend_fd() == theirs
+    assert not select.select([theirs], [], [], 0)[0]
+    peer.send(b"x")
+    assert select.select([theirs], [], [], 30)[0]
+    ours.close()
+    peer.close()
 
 
 def test_asyncios_loop_goes_on_as_well() -> None:

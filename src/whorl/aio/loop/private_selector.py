@@ -106,6 +106,10 @@ class _ProxyPoller(Poller):
         """Let `fileno` report the current state from now on."""
         self._poller.hand_over()
 
+    def leave_to_parent(self) -> None:
+        """Leave the kernel's object to the parent: this process was forked."""
+        self._poller.leave_to_parent()
+
     def renew(self) -> None:
         """Watch the same handles with another object of the kernel."""
         self._poller.renew()

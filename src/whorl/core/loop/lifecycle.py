@@ -17,7 +17,8 @@ from whorl.core.limits import LONGEST_SPIN_NS
 from whorl.core.loop.execution import LoopExecution, count_runs
 from whorl.core.loop.wakeup import SignalPipe, Wakeup
 from whorl.core.pollers import choose
-from whorl.core.process.host import Host
+from whorl.core.pollers.contract import refuse_in_child
+from whorl.core.process.host import Host, call_at_forks
 
 try:
     import cython
@@ -58,6 +59,17 @@ def running_loops() -> list[Any]:
     """Return the loops that run now, on any thread."""
     loops = [reference() for reference in list(_loops.values())]
     return [loop for loop in loops if loop is not None and loop._thread_id is not None]
+
+
+def _leave_loops_to_parent() -> None:
+    """Keep this forked child from its parent's events, which the two would share."""
+    for reference in list(_loops.values()):
+        loop: LoopLifecycle | None = reference()
+        if loop is not None:
+            loop._poller.leave_to_parent()
+
+
+call_at_forks(in_child=_leave_loops_to_parent)
 
 
 class LoopLifecycle(LoopExecution):
@@ -150,7 +162,7 @@ class LoopLifecycle(LoopExecution):
         LoopLifecycle._check_may_run(self)  # A driver's loop runs beside that of its host.
         host = self._host
         if self._process_id != host.process_id():
-            raise RuntimeError("This event loop was made before a fork and cannot run in the child")
+            refuse_in_child()
         self._arms_signals = host.is_main_thread()
         if self._arms_signals and host.signals.main_loop() is not self:
             host.signals.loop_began(self)

@@ -20,7 +20,10 @@ code runs inside `poll`.
   It returns the number of handles that it appended.
 * `edge_triggered`, `can_keep_idle_watches` and `can_spin` are the capabilities of a poller. The loop reads
   no other attribute, besides `empty_polls` and `fallback_reason`.
-* `hand_over` is called when the loop leaves the polling to the owner of another loop, by `fileno`.
+* `fileno` returns the same descriptor for as long as the poller lives, so that the owner of another loop may
+  wait for it. `hand_over` is called when the loop leaves the polling to that owner.
+* `leave_to_parent` is called in a forked child, which must not take events or watches from its parent.
+  `renew` lets the poller go on there, with a kernel object of its own.
 * `empty_polls` counts the polls in a row, up to EMPTY_POLLS_BEFORE_SKIP, that did not sleep and found
   nothing. Code that watches another descriptor, or sends data that may come back to this loop, sets it
   to 0. When it is high, a busy loop skips some polls; a poller that leaves it at 0 is polled in every turn.
@@ -32,7 +35,7 @@ Errors of the kernel are raised as `OSError`. A new kernel interface is one more
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from whorl.core.copying import refuse_copy
 from whorl.core.handle import Handle
@@ -47,6 +50,12 @@ if TYPE_CHECKING:
     from whorl.core.callback import AbstractLoop
 
 OPEN = int(HandleState.OPEN)
+
+
+def refuse_in_child() -> NoReturn:
+    """Raise RuntimeError: this process was forked, and the loop is its parent's."""
+    raise RuntimeError("This event loop was made before a fork and cannot run in the child")
+
 
 if not cython.compiled:
 
@@ -168,6 +177,12 @@ class Poller:
 
     def hand_over(self) -> None:
         """Let `fileno` become readable at events from now on: there will be no poll for a while."""
+
+    def leave_to_parent(self) -> None:
+        """Leave the kernel's object to the parent until `renew`: this process was forked.
+
+        From now on `add`, `modify` and `poll` raise RuntimeError, and `remove` tells the kernel nothing.
+        """
 
     def renew(self) -> None:
         """Watch the same handles with a new kernel object: this process was forked."""

@@ -12,6 +12,7 @@ cdef int ERROR
 cdef int HANGUP
 cdef int EMPTY_POLLS_BEFORE_SKIP
 cdef int SKIPS_ONE_POLL
+cdef int64_t WATCH_RETRY_NS
 cdef int ONE_EVENT
 cdef uint32_t EPOLLIN
 cdef uint32_t EPOLLPRI
@@ -26,6 +27,9 @@ cdef int MOD
 cdef int EEXIST
 cdef int ENOENT
 cdef int EINTR
+cdef int CLOSED
+cdef int LOST
+cdef int INHERITED
 
 
 @cython.locals(mask=uint32_t)
@@ -42,6 +46,9 @@ cdef class EpollPoller(Poller):
     cdef bint _may_skip_polls
     cdef bint _ends_later
     cdef int _ended
+    cdef list _refused
+    cdef int _outer
+    cdef int _inherited
 
     @cython.locals(generation=uint32_t, mask=uint32_t, result=int, first=int, former=IOHandle)
     cpdef object add(self, IOHandle handle, int interest)
@@ -60,6 +67,18 @@ cdef class EpollPoller(Poller):
     @cython.locals(handle=IOHandle, mask=uint32_t)
     cdef object _rearm(self)
     cdef object _stale(self, int fd)
-    @cython.locals(old=int, handle=IOHandle, mask=uint32_t, result=int)
+    @cython.locals(handle=IOHandle)
     cdef object _rebuild(self)
+    @cython.locals(mask=uint32_t, result=int)
+    cdef object _watch(self, IOHandle handle)
+    @cython.locals(handle=IOHandle)
+    cdef int64_t _watch_refused(self, int64_t timeout_ns) except? -65536
+    @cython.locals(epfd=int)
     cdef object _open(self)
+    @cython.locals(epfd=int)
+    cdef int _new_epoll(self) except -1
+    @cython.locals(result=int)
+    cdef object _put_into(self, int outer, int epfd, int made)
+    cdef object _find_set(self)
+    @cython.locals(epfd=int)
+    cdef object _close_all(self)

@@ -11,7 +11,8 @@ Some facts about epoll:
 
 So each event carries the generation of the watch beside the descriptor, and the poller drops events of
 another generation. If the kernel then refuses to end such a stale watch, the poller builds the whole set
-anew. No other way removes it.
+anew. No other way removes it. A host that waits for this loop watches an *outer* epoll (`fileno`). It holds the
+set, and stays the same when the set is built anew.
 
 To add a descriptor and to remove it take five times as long as to change its watch. So `remove_later` leaves
 the kernel's watch as it is, for one descriptor at a time, until the loop sleeps. If the descriptor is added
@@ -24,8 +25,8 @@ before that, its watch is changed. This is exact:
 * The descriptor may be closed before the sleep while a duplicate lives (by `dup`, or in a forked child). The
   watch stays, as if the descriptor had been closed underneath its handle. Its first event ends it.
 * A forked child shares the set. It does not poll before `renew`, which makes a new one.
-* Another loop that waits for `fileno` would see the events of such a watch. It would wait for ever for a set
-  that was made anew. So once `fileno` was asked for, every watch ends at once.
+* Events of such a watch would wake a host for nothing. So once `fileno` was asked for, every watch ends at
+  once.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.core.kernel.errors import os_error
 from whorl.core.kernel.kernel import EventBatch
-from whorl.core.limits import EMPTY_POLLS_BEFORE_SKIP, ONE_EVENT, SKIPS_ONE_POLL
-from whorl.core.pollers.contract import Poller
+from whorl.core.limits import EMPTY_POLLS_BEFORE_SKIP, ONE_EVENT, SKIPS_ONE_POLL, WATCH_RETRY_NS
+from whorl.core.pollers.contract import Poller, refuse_in_child
 from whorl.core.states import Event
 
 try:
@@ -70,6 +71,13 @@ MOD = 3
 EEXIST = -errno.EEXIST
 ENOENT = -errno.ENOENT
 EINTR = -errno.EINTR
+NO_ROOM = (-errno.ENOSPC, -errno.ENOMEM)
+
+# The poller has no set because it was closed, because there was no descriptor for a new one, or because the
+# set is the parent's.
+CLOSED = -1
+LOST = -2
+INHERITED = -3
 
 
 def mask_of(interest: int, edge: bool) -> int:
@@ -113,7 +121,18 @@ if not cython.compiled:
 class EpollPoller(Poller):
     """Readiness by epoll (man 7 epoll)."""
 
-    __slots__ = ("_ended", "_ends_later", "_epfd", "_events", "_generations", "_kernel", "_may_skip_polls")
+    __slots__ = (
+        "_ended",
+        "_ends_later",
+        "_epfd",
+        "_events",
+        "_generations",
+        "_inherited",
+        "_kernel",
+        "_may_skip_polls",
+        "_outer",
+        "_refused",
+    )
 
     def __init__(self, kernel: Kernel) -> None:
         Poller.__init__(self)
@@ -128,19 +147,47 @@ class EpollPoller(Poller):
         self._ended = -1  # a descriptor that only the kernel still watches
         # Uncompiled, the events of two watches of one number look the same.
         self._ends_later = kernel.keeps_edges and kernel.may_skip_polls
-        self._epfd = -1
+        self._refused: list[IOHandle] = []  # the handles that the kernel had no room for in the new set
+        self._outer = -1  # the epoll that holds the set for hosts, once there is one
+        self._inherited = -1  # the set that is the parent's, in a forked child
+        self._epfd = LOST  # the set, or CLOSED, LOST or INHERITED
         self._open()
 
     def _open(self) -> None:
-        self._epfd = self._kernel.epoll_create()
-        if self._epfd < 0:
-            raise os_error(self._epfd)
+        """Make a set. If this raises, the next use of the poller tries again."""
+        epfd = self._new_epoll()
+        if self._outer >= 0:
+            self._put_into(self._outer, epfd, epfd)
+        self._epfd = epfd
+
+    def _new_epoll(self) -> int:
+        epfd = self._kernel.epoll_create()
+        if epfd < 0:
+            raise os_error(epfd)
+        return epfd
+
+    def _put_into(self, outer: int, epfd: int, made: int) -> None:
+        """Let the outer epoll be readable when the set is; if that fails, close the one just made."""
+        result = self._kernel.epoll_ctl(outer, ADD, epfd, EPOLLIN, 0)
+        if result < 0:
+            self._kernel.close(made)
+            raise os_error(result)
+
+    def _find_set(self) -> None:
+        """Make the set that there was no descriptor for; raise if there shall be none."""
+        if self._epfd == INHERITED:
+            refuse_in_child()
+        if self._epfd == CLOSED:
+            raise os_error(-errno.EBADF)
+        self._rebuild()
 
     def add(self, handle: IOHandle, interest: int) -> None:
         """Watch the handle's descriptor."""
         if handle._interest:
             self.modify(handle, interest)
             return
+        if self._epfd < 0:
+            self._find_set()
         generation = next_generation(self._generations)
         mask = mask_of(interest, handle._edge)
         former = watcher(self, handle._fd)
@@ -174,6 +221,8 @@ class EpollPoller(Poller):
             elif interest:
                 self.add(handle, interest)
             return
+        if self._epfd < 0:
+            self._find_set()
         mask = mask_of(interest, handle._edge)
         result = self._kernel.epoll_ctl(self._epfd, MOD, handle._fd, mask, handle._generation)
         if result == ENOENT:
@@ -225,6 +274,10 @@ class EpollPoller(Poller):
         events = self._events
         if timeout_ns != 0 and self._ended >= 0:
             self._end_watch()
+        if self._epfd < 0:
+            self._find_set()
+        if self._refused:
+            timeout_ns = self._watch_refused(timeout_ns)
         try:
             count = self._kernel.epoll_wait(self._epfd, timeout_ns, events)
             if count <= 0:
@@ -264,7 +317,7 @@ class EpollPoller(Poller):
     def _rearm(self) -> None:
         """Let every edge be reported once more: a signal handler raised when some had been handed over."""
         for handle in self.handles():
-            if handle._edge:
+            if handle._edge and self._epfd >= 0:
                 mask = mask_of(handle._interest, True)
                 self._kernel.epoll_ctl(self._epfd, MOD, handle._fd, mask, handle._generation)
 
@@ -282,26 +335,63 @@ class EpollPoller(Poller):
         The old epoll is closed first, so that the new one takes its number. It must not take the number
         that was closed underneath a handle: its owner may close that once more.
         """
-        self._kernel.close(self._epfd)
-        self._open()
+        if self._epfd >= 0:
+            if self._outer >= 0:  # A forked child may keep the old set open.
+                self._kernel.epoll_ctl(self._outer, DEL, self._epfd, 0, 0)
+            self._kernel.close(self._epfd)
+        self._epfd = LOST
         self._ended = -1
+        self._open()
+        self._refused = []
         for handle in self.handles():
-            mask = mask_of(handle._interest, handle._edge)
-            result = self._kernel.epoll_ctl(self._epfd, ADD, handle._fd, mask, handle._generation)
-            # The descriptors of other handles, too, may be closed by now, or mean a regular file.
-            if result < 0 and result not in (-errno.EBADF, -errno.EPERM):
-                raise os_error(result)
+            self._watch(handle)
+
+    def _watch(self, handle: IOHandle) -> None:
+        """Watch a handle of the table in a new set. If the kernel has no room, the next poll tries again.
+
+        Any other error means that the descriptor was closed, and that its number may mean another file.
+        """
+        mask = mask_of(handle._interest, handle._edge)
+        result = self._kernel.epoll_ctl(self._epfd, ADD, handle._fd, mask, handle._generation)
+        if result in NO_ROOM:
+            self._refused.append(handle)
+
+    def _watch_refused(self, timeout_ns: int) -> int:
+        """Ask again for the watches that the kernel had no room for; return how long the poll may sleep."""
+        refused, self._refused = self._refused, []
+        for handle in refused:
+            if handle._interest and self.find(handle._fd) is handle:
+                self._watch(handle)
+        return WATCH_RETRY_NS if self._refused and not 0 <= timeout_ns < WATCH_RETRY_NS else timeout_ns
+
+    def leave_to_parent(self) -> None:
+        """Touch the set no more: this process was forked, and its parent has the same set."""
+        if self._epfd >= 0:
+            self._inherited = self._epfd
+            self._epfd = INHERITED
+            self._ended = -1
 
     def renew(self) -> None:
         """Watch the same handles with a new epoll of this process; the parent's stays as it is."""
+        had_outer = self._outer >= 0
+        self._close_all()
         self._rebuild()
+        if had_outer:
+            self.fileno()
 
     def close(self) -> None:
-        """Give the kernel's object back."""
-        if self._epfd >= 0:
-            self._kernel.close(self._epfd)
-            self._epfd = -1
+        """Give the kernel's objects back."""
+        self._close_all()
+        self._epfd = CLOSED
         self._table = []
+
+    def _close_all(self) -> None:
+        """Close the set, or the parent's, and the one for hosts."""
+        for epfd in (self._epfd, self._inherited, self._outer):
+            if epfd >= 0:
+                self._kernel.close(epfd)
+        self._epfd = LOST
+        self._inherited = self._outer = -1
 
     def name(self) -> str:
         """Return the name for `poller_name`."""
@@ -315,7 +405,13 @@ class EpollPoller(Poller):
         return True
 
     def fileno(self) -> int:
-        """Return the epoll descriptor, which is readable when something is ready."""
+        """Return the descriptor of the outer epoll, which is readable when something is ready."""
         self._end_watch()
         self._ends_later = False
-        return self._epfd
+        if self._outer < 0 and self._epfd != CLOSED:
+            if self._epfd < 0:
+                self._find_set()
+            outer = self._new_epoll()
+            self._put_into(outer, self._epfd, outer)
+            self._outer = outer
+        return self._outer

@@ -36,8 +36,8 @@ cdef class UringPoller(Poller):
     cdef object _arm_all(self)
     @cython.locals(later=list)
     cdef object _rearm(self)
-    @cython.locals(ring=Ring, code=int, found=Py_ssize_t, doubtful=list, later=list)
     cpdef object hand_over(self)
+    @cython.locals(ring=Ring, code=int, found=Py_ssize_t, doubtful=list, later=list)
     cpdef Py_ssize_t poll(self, int64_t timeout_ns, list into) except -1
     @cython.locals(ring=Ring, found=Py_ssize_t, handle=IOHandle, result=int, again=list)
     cdef Py_ssize_t _collect(self, list into, list doubtful) except -1

@@ -16,7 +16,8 @@ Some facts about its polls:
   them again.
 * An answer says why the poll was woken, not which events were found then: a wakeup for data is one for
   urgent data too. So the poller arms the poll again at once if an answer shows urgent data.
-* In a forked child the queues are the parent's, and must not be touched.
+* In a forked child the queues are the parent's, and must not be touched before `renew`. The ring knows by
+  itself that its memory was inherited.
 
 So a turn that has nothing to arm, and no answer in sight, makes no system call.
 """
@@ -29,8 +30,8 @@ from typing import TYPE_CHECKING, Any
 from whorl.core.callback import current_thread
 from whorl.core.kernel.errors import os_error
 from whorl.core.limits import EVENTS_PER_POLL
-from whorl.core.pollers.contract import Poller
-from whorl.core.pollers.epoll import mask_of, seen_in
+from whorl.core.pollers.contract import Poller, refuse_in_child
+from whorl.core.pollers.epoll import NO_ROOM, mask_of, seen_in
 from whorl.core.pollers.io_uring_rings import Ring
 
 try:
@@ -83,6 +84,7 @@ class UringPoller(Poller):
         if handle._interest:
             self.modify(handle, interest)
             return
+        self._check_process()
         fd = handle._fd
         is_known = self._know(fd)
         former = self.find(fd)
@@ -101,6 +103,7 @@ class UringPoller(Poller):
             elif interest:
                 self.add(handle, interest)
             return
+        self._check_process()
         self._know(handle._fd)
         if handle._is_armed:
             self._ring.end(handle._fd, handle._generation)
@@ -117,6 +120,10 @@ class UringPoller(Poller):
             handle._is_armed = False
             if self._ring.end(fd, handle._generation) == 0:
                 self._ring.submit()
+
+    def _check_process(self) -> None:
+        if self._ring.is_shared():
+            refuse_in_child()
 
     def _know(self, fd: int) -> bool:
         """Let the ring know the file behind a descriptor; return whether it did before."""
@@ -163,7 +170,7 @@ class UringPoller(Poller):
 
     def hand_over(self) -> None:
         """Arm now if another loop may wait for `fileno`: this loop does not poll for a while."""
-        if self._eager:
+        if self._eager and not self._ring.is_shared():
             self._rearm()
             self._ring.submit()
 
@@ -171,6 +178,8 @@ class UringPoller(Poller):
         """Sleep until something is ready; collect it."""
         ring = self._ring
         handle_signals()
+        if ring.is_shared():
+            refuse_in_child()
         if self._thread != current_thread():
             self._move()
         self._rearm()
@@ -234,7 +243,8 @@ class UringPoller(Poller):
         self._thread = current_thread()
         self._to_arm.clear()
         for handle in self.handles():
-            self._ring.know(handle._fd)
+            if self._ring.know(handle._fd) in NO_ROOM:
+                raise os_error(errno.ENOMEM)  # Another call does it all again.
             self._arm(handle)
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ import errno
 import selectors
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.pollers.contract import Poller
+from whorl.core.pollers.contract import Poller, refuse_in_child
 from whorl.core.states import Event
 
 if TYPE_CHECKING:
@@ -35,12 +35,14 @@ class SelectorPoller(Poller):
         super().__init__()
         self._selector = selector if selector is not None else selectors.DefaultSelector()
         self._watched: dict[IOHandle, Any] = {}  # the object by which each handle was registered
+        self._is_inherited = False  # whether the selector is the parent's, in a forked child
 
     def add(self, handle: IOHandle, interest: int) -> None:
         """Watch the handle's descriptor."""
         if handle._interest:
             self.modify(handle, interest)
             return
+        self._check_process()
         if self.find(handle._fd) is not None:
             raise OSError(errno.EEXIST, f"descriptor {handle._fd} is watched already")
         # A foreign selector may need the user's object and not its descriptor.
@@ -58,19 +60,23 @@ class SelectorPoller(Poller):
         elif not handle._interest:
             self.add(handle, interest)
         else:
+            self._check_process()
             self._selector.modify(self._watched[handle], _mask_of(interest), handle)
             handle._interest = interest
 
     def remove(self, handle: IOHandle) -> None:
         """End the watch; do nothing if the handle is not watched."""
         if handle._interest:
+            watched = self._watched.pop(handle)
             try:
-                self._selector.unregister(self._watched.pop(handle))
+                if not self._is_inherited:
+                    self._selector.unregister(watched)
             finally:
                 self._unregister(handle)
 
     def poll(self, timeout_ns: int, into: list[Any]) -> int:
         """Sleep until something is ready; collect it."""
+        self._check_process()
         timeout = None if timeout_ns < 0 else timeout_ns / 1e9
         found = 0
         for key, mask in self._selector.select(timeout):
@@ -83,8 +89,17 @@ class SelectorPoller(Poller):
             found += 1
         return found
 
+    def _check_process(self) -> None:
+        if self._is_inherited:
+            refuse_in_child()
+
+    def leave_to_parent(self) -> None:
+        """Use the selector no more: this process was forked, and its parent has the same one."""
+        self._is_inherited = True
+
     def renew(self) -> None:
         """Watch the same handles with a new selector of the same kind; the parent's stays as it is."""
+        self._is_inherited = False
         former, self._selector = self._selector, type(self._selector)()
         close = getattr(former, "close", None)
         for handle in self.handles():

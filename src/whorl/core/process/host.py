@@ -34,17 +34,16 @@ _IS_GLIBC = _is_glibc()
 
 
 def call_at_forks(
-    before: Callable[[], object],
-    after: Callable[[], object],
+    before: Callable[[], object] | None = None,
+    after: Callable[[], object] | None = None,
     in_child: Callable[[], object] | None = None,
 ) -> None:
     """Call functions before each of this process's forks by Python, after it, and in the child, for ever.
 
     Source: ``os.register_at_fork``.
     """
-    os.register_at_fork(before=before, after_in_parent=after)
-    if in_child is not None:
-        os.register_at_fork(after_in_child=in_child)
+    wanted: dict[str, Any] = {"before": before, "after_in_parent": after, "after_in_child": in_child}
+    os.register_at_fork(**{name: function for name, function in wanted.items() if function is not None})
 
 
 class Host:
