@@ -25,7 +25,6 @@ from whorl.aio.connections.arguments import (
     check_server_hostname,
     check_tls_timeouts,
 )
-from whorl.aio.connections.race import first_of
 from whorl.aio.connections.resolver import AddressInfo, resolve_or_raise
 from whorl.aio.interop.at_import import logger
 from whorl.aio.sockets.checks import check_plain_socket, check_stream_socket
@@ -38,6 +37,7 @@ from whorl.aio.sockets.connect_plain import (
     open_transport,
     transport_over_socket,
 )
+from whorl.aio.sockets.connect_race import first_of
 from whorl.aio.sockets.sock_methods import connected
 from whorl.aio.sockets.watch import release_fd_for_transport
 from whorl.aio.transports.public import SocketTransport

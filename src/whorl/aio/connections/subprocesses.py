@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from whorl.aio.interop import at_import
 from whorl.aio.interop.at_import import logger
+from whorl.aio.interop.communicate import Communication, replace_stock
 from whorl.aio.transports.public import with_asyncio_name
 from whorl.core.copying import refuse_copy
 from whorl.handles.process.exit_watch import UNKNOWN_EXIT_CODE, ExitWatch
@@ -208,6 +209,7 @@ class SubprocessTransport(at_import.SubprocessTransport):
     """A running program, and the transports of its pipes (``asyncio.SubprocessTransport``)."""
 
     __reduce__ = refuse_copy
+    _keeps_communication = True
 
     def __init__(
         self,
@@ -227,6 +229,7 @@ class SubprocessTransport(at_import.SubprocessTransport):
         self._exit_waiters: list[asyncio.Future[int]] = []
         self._reaped: list[asyncio.Future[None]] = []
         self._finished = False
+        self._communication: Communication | None = None  # one that has begun, and has not ended
         # Calls that come before the protocol knows its transport have to wait.
         self._pending_calls: collections.deque[tuple[Any, ...]] | None = collections.deque()
         self._pipes: dict[int, Any] = {}
@@ -498,3 +501,6 @@ def close_children(loop: AnyLoop) -> None:
     for watch in list(loop._children):
         watch.close()
     loop._children.clear()
+
+
+replace_stock()

@@ -21,6 +21,7 @@ except ImportError:  # A Python may be built without the `ssl` module.
 BaseProtocol = asyncio.BaseProtocol
 BufferedProtocol = asyncio.BufferedProtocol
 DatagramTransport = asyncio.DatagramTransport
+Process = asyncio.subprocess.Process
 Protocol = asyncio.Protocol
 Server = asyncio.Server
 StreamReader = streams.StreamReader
@@ -37,6 +38,9 @@ is_reading: Any = Transport.is_reading
 pause_reading: Any = Transport.pause_reading
 resume_reading: Any = Transport.resume_reading
 process_exited: Any = base_subprocess.BaseSubprocessTransport._process_exited
+
+communicate: Any = vars(Process).get("communicate")
+read_stream: Any = vars(Process).get("_read_stream")
 
 FutureOfThread = _base.Future
 chain_future: Any = futures._chain_future  # type: ignore[attr-defined]

@@ -14,7 +14,7 @@ import pytest
 
 import whorl
 from tests.aio.sockets_for_tests import Recorder, turns
-from whorl.aio.connections.race import first_of
+from whorl.aio.sockets.connect_race import first_of
 
 pytestmark = pytest.mark.usefixtures("no_leak")
 
