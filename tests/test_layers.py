@@ -184,7 +184,7 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.inspector.asking.answers": (os, select, socket, time),
     "whorl.inspector.asking.attach": (os, subprocess, time),
     "whorl.inspector.asking.client": (os, socket, time),
-    "whorl.inspector.asking.commands": (os,),
+    "whorl.inspector.asking.commands": (os, time),
     "whorl.inspector.asking.directory": (os, time),
     "whorl.inspector.asking.finding": (os, time),
     "whorl.inspector.asking.places": (os,),

@@ -275,7 +275,7 @@ class Client:
 
     @property
     def is_making(self) -> bool:
-        """Whether more of the answer can be made: all that was made is sent."""
+        """True if more of the answer can be made: all that was made is sent."""
         return self._lines is not None and not self._unsent
 
     def step(self, events: int) -> None:
