@@ -195,6 +195,7 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.inspector.ending": (signal,),
     "whorl.inspector.recorded": (os, time),
     "whorl.inspector.recordings.file": (os, time),
+    "whorl.inspector.recordings.output": (os,),
     "whorl.inspector.view_commands": (time,),
     "whorl.inspector.views.pictures": (time,),
     "whorl.inspector.recordings.recording": (os,),

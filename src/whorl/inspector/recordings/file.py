@@ -16,6 +16,7 @@ import time
 from typing import Any
 
 from whorl.core.recording import layout
+from whorl.inspector.recordings.output import written
 
 POPULATE_WRITE = 23  # Linux 5.14: madvise makes all pages
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -105,6 +106,14 @@ def write_copy(memory: Any, path: str, directory: int | None = None) -> None:
 
     A file of that name is replaced. The loops go on meanwhile.
     """
+    if directory is None:
+        with written(path, mode=0o600) as output, memoryview(memory) as view:
+            output.write(view)
+    else:
+        _write_copy_into(directory, path, memory)
+
+
+def _write_copy_into(directory: int, path: str, memory: Any) -> None:
     folder, name = os.path.split(path)
     new = os.path.join(folder, f".{name}.{os.getpid()}")
     descriptor = os.open(new, _FLAGS, 0o600, dir_fd=directory)
