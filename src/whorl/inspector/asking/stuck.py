@@ -38,6 +38,8 @@ def stalls_of(source: str) -> Stalls:
     if found is None:
         raise client.NotInspected(f"there is no process {pid}, and no recording of one")
     title = f"process {pid}" + ("" if found.state == "running" else f", which {_STATES[found.state]}")
+    if found.namespace is not None:
+        title += f" (in the PID namespace {found.namespace})"
     return Stalls(title, pid, all_stalls(found.recording))
 
 

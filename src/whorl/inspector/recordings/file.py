@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import mmap
 import os
 import platform
@@ -30,12 +31,14 @@ def size_of(ring: int) -> int:
 def mapped(directory: int, name: str, size: int) -> mmap.mmap:
     """Make a file of this size, for the user alone, and return its memory. Raises OSError; then it is gone.
 
-    There must be no file of that name.
+    There must be no file of that name. It is locked while it is mapped, which `is_held` sees.
     """
     descriptor = os.open(name, _FLAGS, 0o600, dir_fd=directory)
     try:
         os.fchmod(descriptor, 0o600)  # The mask of the process may have taken more away.
         os.posix_fallocate(descriptor, 0, size)
+        with contextlib.suppress(OSError):  # Not each file system has locks.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         memory = mmap.mmap(descriptor, size)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -71,6 +74,7 @@ def lay_out(memory: mmap.mmap, ring: int, *, started: int) -> None:
             pid=os.getpid(),
             started=started,
             boot=boot_id(),
+            namespace=namespace(),
             clock_ns=time.time_ns() - time.monotonic_ns(),
             whorl=whorl.__version__,
             python=platform.python_version(),
@@ -91,6 +95,31 @@ def boot_id() -> bytes:
             return file.read().strip()
     except OSError:
         return b""
+
+
+def namespace() -> int:
+    """Return the number of this process's PID namespace; 0 if it is not told."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino & 0xFFFFFFFF
+    except OSError:
+        return 0
+
+
+def is_foreign(number: int) -> bool:
+    """Return whether a PID namespace is another one, whose processes have other numbers here."""
+    return 0 != number != namespace() != 0
+
+
+def is_held(descriptor: int) -> bool:
+    """Return whether a process maps a recording, in whatever PID namespace that is."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return False
 
 
 def _command() -> bytes:
