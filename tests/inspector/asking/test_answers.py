@@ -20,6 +20,7 @@ import whorl
 import whorl.inspector
 from tests.core.loop_fakes import in_child
 from whorl.inspector.asking import answers, client, directory
+from whorl.inspector.tables.tasks import TaskFigures
 
 
 class Source:
@@ -147,8 +148,11 @@ def test_clients_beyond_the_bound_are_turned_away(served: answers.Answers) -> No
     for each in clients:
         each.sendall(b'{"do":"hello"}\n')
         assert each.recv(1 << 16)
-    with connected(served) as surplus:
-        assert surplus.recv(1) == b""
+    with connected(served) as surplus, surplus.makefile("rb") as lines:
+        assert json.loads(lines.readline()) == {"id": None, "error": "8 others are asking it now"}
+        assert lines.read() == b""
+    with pytest.raises(client.Refusal, match="refused: 8 others are asking it now"):
+        client.ask(os.getpid(), "hello")
     for each in clients:
         each.close()
     assert told(served, b'{"do":"hello"}\n')[0] is not None
@@ -166,6 +170,46 @@ def test_a_thousand_clients_leave_nothing(served: answers.Answers) -> None:
     assert len(os.listdir("/proc/self/fd")) <= before + answers.MOST_CLIENTS
 
 
+def test_a_table_is_sent_while_it_is_made_and_others_are_answered_meanwhile(
+    served: answers.Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_over = threading.Event()
+
+    def endless(source: Any, request: Any) -> Any:
+        try:
+            while True:
+                yield {"loop": 0, "rows": []}
+        finally:
+            is_over.set()
+
+    monkeypatch.setitem(answers.TABLES, "tasks", endless)
+    with connected(served) as connection, connection.makefile("rb") as lines:
+        connection.sendall(b'{"id":1,"do":"tasks"}\n')
+        for _ in range(1000):
+            assert json.loads(lines.readline()) == {"loop": 0, "rows": []}
+        assert told(served, b'{"do":"hello"}\n')[0]["ok"]["pid"] == os.getpid()
+    assert is_over.wait(30)  # Nobody is left who wants it.
+
+
+def test_a_client_that_takes_nothing_has_no_table_made(
+    served: answers.Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_over = threading.Event()
+
+    def endless(source: Any, request: Any) -> Any:
+        try:
+            while True:
+                yield {"loop": 0, "rows": ["x" * 1000]}
+        finally:
+            is_over.set()
+
+    monkeypatch.setitem(answers.TABLES, "tasks", endless)
+    monkeypatch.setattr(answers, "REQUEST_TIME", 0.05)
+    with connected(served) as connection:
+        connection.sendall(b'{"id":1,"do":"tasks"}\n')
+        assert is_over.wait(30)
+
+
 def test_a_slow_request_is_dropped(served: answers.Answers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "REQUEST_TIME", 0.05)
     with connected(served) as connection:
@@ -177,6 +221,7 @@ def test_a_table_that_fails_is_an_error_without_its_text(
     served: answers.Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(source: Any, request: Any) -> Any:
+        yield from ()
         raise OSError("a secret")
 
     monkeypatch.setitem(answers.TABLES, "tasks", fail)
@@ -219,7 +264,7 @@ def test_stop_leaves_a_long_answer_to_the_thread_that_gives_it(
         assert list(folder.iterdir()) == []
         later.start()
         may_end.set()
-        assert json.loads(connection.recv(1 << 16)) == {"id": 1, "ok": []}
+        assert json.loads(connection.recv(1 << 16)) == {"id": 1, "ok": 0}
         assert connection.recv(1 << 16) == b""
     thread.join(30)
     assert serving.path is None
@@ -304,8 +349,8 @@ def test_only_the_user_and_root_are_answered(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_inspector_answers_from_the_first_run_on(folder: Path) -> None:
     def ask_until_it_waits() -> Any:
         while True:
-            found = client.ask(os.getpid(), "tasks")
-            if found[0][0]["waits_for"] is not None:
+            found = client.rows(os.getpid(), "tasks", TaskFigures)
+            if found[0][0].waits_for is not None:
                 return found
 
     async def main() -> Any:
@@ -318,7 +363,7 @@ def test_the_inspector_answers_from_the_first_run_on(folder: Path) -> None:
         assert inspector.tasks() == []
         assert inspector.tree() == ""
         assert inspector.handles() == []
-    assert [row["waits_for"]["kind"] for row in found[0]] == ["job"]
+    assert [row.waits_for.kind for row in found[0]] == ["job"]
     assert list(folder.iterdir()) == []
 
 

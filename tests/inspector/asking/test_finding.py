@@ -16,6 +16,9 @@ import pytest
 from tests.inspector.views.made_recordings import Made, S, of_this_process
 from whorl.core.recording import layout
 from whorl.inspector.asking import client, directory, finding, places
+from whorl.inspector.recordings import file
+from whorl.inspector.recordings.recording import read_file
+from whorl.inspector.views import drawing, sources
 
 NOBODY = 4194300  # a number that no process has
 
@@ -158,3 +161,116 @@ def test_recording_that_is_damaged_is_left_out(folder: Path) -> None:
     for size in (0, 8, 100, 5000):
         (folder / f"{NOBODY}-{size}.recording").write_bytes(made.memory[:size])
     assert [found.pid for found in finding.all_recordings()] == [os.getpid()]
+
+
+# Other PID namespaces.
+
+SERVICE = "import asyncio, whorl; whorl.run(asyncio.sleep({seconds}))"
+LIVES = """
+import asyncio, sys, whorl
+
+async def main():
+    print(flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+
+whorl.run(main())
+"""
+
+
+def elsewhere(code: str) -> list[str]:
+    """Return the command that runs code in a PID namespace of its own."""
+    return ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable, "-c", code]
+
+
+@pytest.fixture
+def may_unshare() -> None:
+    """Skip the test where PID namespaces are refused."""
+    try:
+        refused = subprocess.run(elsewhere("pass"), capture_output=True, check=False).returncode != 0
+    except FileNotFoundError:
+        refused = True
+    if refused:
+        pytest.skip("this system refuses a PID namespace")
+
+
+@pytest.fixture
+def other(
+    may_unshare: None, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start an inspected process in another PID namespace, which shares the directory."""
+    monkeypatch.setenv("WHORL_INSPECT", "1")
+    with subprocess.Popen(elsewhere(LIVES), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+        process.kill()
+
+
+def names_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def run_here(code: str) -> None:
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_process_of_another_namespace_lives_and_keeps_its_files(
+    other: subprocess.Popen[bytes], folder: Path
+) -> None:
+    before = names_in(folder)
+    assert sorted(name.rpartition(".")[2] for name in before) == ["recording", "sock"]
+    found = finding.all_recordings()
+    assert [(one.pid, one.state, one.is_living) for one in found] == [(1, "running", True)]
+    assert found[0].namespace not in (None, file.namespace())
+    for _ in range(2):  # A process that begins here, and one that ends, leave them alone.
+        run_here(SERVICE.format(seconds=0))
+        assert names_in(folder) == before
+    picture = sources.Source().look()[0]
+    assert picture.namespace == found[0].namespace
+    assert f"[PID namespace {picture.namespace}]" in drawing.overview([picture], 120)[1].text
+
+
+def test_process_of_another_namespace_that_was_killed_has_died(
+    other: subprocess.Popen[bytes], folder: Path
+) -> None:
+    other.kill()
+    other.wait()
+    found = finding.all_recordings()
+    assert [(one.pid, one.state) for one in found] == [(1, "died")]
+    run_here(SERVICE.format(seconds=0))
+    assert {name.rpartition(".")[2] for name in names_in(folder)} == {"recording"}
+
+
+def test_process_of_this_namespace_keeps_its_files_when_another_one_begins_elsewhere(
+    may_unshare: None, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHORL_INSPECT", "1")
+    with subprocess.Popen(
+        [sys.executable, "-c", LIVES], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        before = names_in(folder)
+        subprocess.run(elsewhere(SERVICE.format(seconds=0)), check=True)
+        assert names_in(folder) == before
+        assert client.ask(process.pid, "hello")["pid"] == process.pid
+        shown = (
+            "from whorl.inspector.asking import finding; print([f.state for f in finding.all_recordings()])"
+        )
+        seen = subprocess.run(elsewhere(shown), capture_output=True, text=True, check=True)
+        assert seen.stdout == "['running']\n"
+        process.communicate()
+
+
+def test_named_recording_of_another_namespace_is_not_replaced(
+    may_unshare: None, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHORL_INSPECT", f"recording={tmp_path / 'named'}")
+    with subprocess.Popen(elsewhere(LIVES), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        theirs = read_file(tmp_path / "named").namespace
+        subprocess.run(elsewhere(SERVICE.format(seconds=0)), check=True)  # It has the same number.
+        assert read_file(tmp_path / "named").namespace == theirs
+        assert read_file(tmp_path / "named.1").namespace not in (theirs, file.namespace())
+        process.communicate()

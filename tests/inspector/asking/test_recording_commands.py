@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -211,3 +212,30 @@ def test_killed_process_leaves_its_trace(run: Run, folder: Path, stuck: subproce
     code, errors = run("trace", str(stuck.pid), "-o", "dead.json")
     assert code == 0, errors
     assert "handle_order" in names(folder / "dead.json")
+
+
+@pytest.mark.parametrize("name", ["report", "trace"])
+def test_output_into_a_fifo_does_not_replace_it(run: Run, folder: Path, name: str) -> None:
+    (folder / "shop.recording").write_bytes(served().data())
+    os.mkfifo(folder / "fifo")
+    with command(folder, name, "shop.recording", "-o", "fifo") as process:
+        assert len((folder / "fifo").read_bytes()) > 1000
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert (folder / "fifo").is_fifo()
+    assert sorted(path.name for path in folder.iterdir()) == ["fifo", "shop.recording"]
+
+
+def test_earlier_file_stays_if_the_new_one_has_no_room(folder: Path) -> None:
+    (folder / "shop.recording").write_bytes(served().data())
+    (folder / "shop.html").write_bytes(b"old")
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+
+    with command(folder, "report", "shop.recording", preexec_fn=limit) as process:
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (1, "whorl: shop.html: File too large\n")
+    assert (folder / "shop.html").read_bytes() == b"old"
+    assert sorted(path.name for path in folder.iterdir()) == ["shop.html", "shop.recording"]

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from whorl.inspector.asking import client, commands
+from whorl.inspector.asking.received import row_of
 
 ROW: dict[str, Any] = {
     "id": 1,
@@ -30,7 +31,7 @@ TIMES = {
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, row: dict[str, Any]) -> list[str]:
-    monkeypatch.setattr(client, "ask", lambda pid, what: [[row]])
+    monkeypatch.setattr(client, "rows", lambda pid, what, kind, told: [[row_of(kind, row)]])
     monkeypatch.setenv("COLUMNS", "80")
     return CliRunner().invoke(commands.tasks, ["7"]).output.splitlines()[2:]
 

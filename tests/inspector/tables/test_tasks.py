@@ -13,7 +13,7 @@ import pytest
 
 import whorl
 from tests.aio.test_guide import examples_of
-from whorl.inspector.tables.tasks import SHOWN_ALIKE, TaskFigures, stack, states, tasks, tree, tree_of
+from whorl.inspector.tables.tasks import SHOWN_ALIKE, TaskFigures, rows, stack, states, tasks, tree, tree_of
 from whorl.inspector.tables.waits import TaskWait
 
 
@@ -265,3 +265,31 @@ def test_states_are_those_of_the_table(kind: Any) -> None:
         server.close()
 
     whorl.run(main(), tasks=kind)
+
+
+@pytest.mark.gil("only a loop's own thread looks at its tasks without it")
+@pytest.mark.parametrize("kind", ["cpython", "compiled"])
+def test_task_that_fails_while_it_is_looked_at_is_told_of_by_its_loop(kind: str) -> None:
+    threads: list[int] = []
+
+    async def fail(may_fail: asyncio.Event) -> None:
+        await may_fail.wait()
+        raise ValueError
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda loop, context: threads.append(threading.get_ident()))
+        may_fail = asyncio.Event()
+        failing = asyncio.create_task(fail(may_fail))
+        await asyncio.sleep(0)
+        found = rows(loop)
+        first = next(found)
+        may_fail.set()
+        await asyncio.wait([failing])
+        del failing
+        states = await asyncio.to_thread(lambda: [first.state, *(row.state for row in found)])
+        assert "done" in states or first.coro.endswith("fail")
+        await asyncio.sleep(0)
+
+    whorl.run(main(), tasks=kind)
+    assert threads == [threading.get_ident()]

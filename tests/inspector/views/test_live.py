@@ -15,6 +15,8 @@ from textual.widgets import Static
 from tests.inspector.views.made_recordings import Made, S, busy_server
 from tests.inspector.views.test_pictures import NOW, alone
 from whorl.inspector.asking.client import NoAnswer, NotInspected
+from whorl.inspector.tables.tasks import TaskFigures
+from whorl.inspector.tables.waits import TaskWait
 from whorl.inspector.views.live import Live
 from whorl.inspector.views.pictures import ProcessPicture
 
@@ -139,20 +141,22 @@ def test_stalls_have_their_stacks_and_the_key_again_leads_back() -> None:
 
 
 def test_tasks_are_asked_for_in_a_thread() -> None:
-    asked: list[tuple[int, str]] = []
+    asked: list[int] = []
 
-    def ask(pid: int, what: str) -> list[str]:
-        asked.append((pid, what))
-        return ["one task\x1b]0;x\x07\n└─ [red]another"]
+    def tasks_of(pid: int) -> list[list[TaskFigures]]:
+        asked.append(pid)
+        wait = TaskWait("task", "the task another", tasks=(2,))
+        first = TaskFigures(1, "one task", "main", "waiting", ("app.py", 3, "main"), wait)
+        return [[first, TaskFigures(2, "[red]another", "main", "scheduled", None)]]
 
-    app, _ = of_one(ask=ask)
+    app, _ = of_one(tasks_of=tasks_of)
 
     async def act(pilot: Any) -> None:
         await pilot.press("t")
         await app.workers.wait_for_complete()
         await pilot.pause()
-        assert asked == [(7, "tree")]
-        assert "one task?]0;x?\n└─ [red]another" in text_of(app)
+        assert asked == [7]
+        assert "one task  main  app.py:3\n│ waits for the task another\n└─ [red]another" in text_of(app)
         await pilot.press("escape")
         assert "loop 1  stuck" in text_of(app)
 
@@ -160,10 +164,10 @@ def test_tasks_are_asked_for_in_a_thread() -> None:
 
 
 def test_process_that_does_not_answer_is_told() -> None:
-    def ask(pid: int, what: str) -> None:
+    def tasks_of(pid: int) -> None:
         raise NoAnswer(4194300)
 
-    app, _ = of_one(ask=ask)
+    app, _ = of_one(tasks_of=tasks_of)
 
     async def act(pilot: Any) -> None:
         await pilot.press("t")

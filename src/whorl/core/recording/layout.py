@@ -18,8 +18,9 @@ VERSION: Final = 1
 
 # The header: its fields follow each other.
 HEADER_SIZE: Final = 4096
-#: Magic, version, 0, size of all, process, when that began (proc(5), field 22), boot id, 4 bytes nothing.
-HEADER: Final = struct.Struct("<8sIIQQQ36s4x")
+#: Magic, version, 0, size of all, process, when that began (proc(5), field 22), boot id, and the number of
+#: the PID namespace in which the process has its number (the inode of `/proc/self/ns/pid`); 0: not told.
+HEADER: Final = struct.Struct("<8sIIQQQ36sI")
 #: Wall clock minus monotonic clock; state (below); monotonic time of the last sign of life of the watchdog.
 CLOCK_AT: Final = 80
 STATE_AT: Final = 88
@@ -176,6 +177,7 @@ def lay_out(
     pid: int = 0,
     started: int = 0,
     boot: bytes = b"",
+    namespace: int = 0,
     clock_ns: int = 0,
     whorl: str = "",
     python: str = "",
@@ -202,4 +204,4 @@ def lay_out(
     ):
         memory[at : at + min(len(text), most)] = text[:most]
     # Last, so that a reader never takes half a header for one.
-    HEADER.pack_into(memory, 0, MAGIC, VERSION, 0, size, pid, started, boot[:36])
+    HEADER.pack_into(memory, 0, MAGIC, VERSION, 0, size, pid, started, boot[:36], namespace)

@@ -3,12 +3,15 @@
 A thread of the inspector's answers, never a loop, so it answers while a loop is stuck. It reads tables and
 runs nothing that it is sent: a request is the name of a table. Only processes of the same user, and those of
 root, are answered.
+
+A table is sent while it is made, some rows at a time. Between them the loop runs, others are answered, and
+the thread notices that a client has gone.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import itertools
 import json
 import logging
 import os
@@ -19,7 +22,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from whorl.inspector.asking import directory
@@ -32,12 +35,18 @@ from whorl.inspector.watching.text import warn
 VERSION = 1
 LONGEST_REQUEST = 64 * 1024
 MOST_CLIENTS = 8
-#: The seconds that a request may take to arrive, and its answer to be taken.
+#: The seconds that a request may take to arrive, and each part of its answer to be taken.
 REQUEST_TIME = 1.0
+#: The seconds after which a client that takes its answer slowly is left.
+ANSWER_TIME = 120.0
 #: The seconds that a client may stay silent between two requests.
 IDLE_TIME = 10.0
+#: How many rows of a table are made in one go: a fraction of a millisecond.
+ROWS = 8
 
 Request = dict[str, Any]
+#: It yields the lines before the last one, and returns what that one has.
+Answer = Generator[Request, None, Any]
 
 
 class Answers:
@@ -107,7 +116,7 @@ class Answers:
     def stop(self) -> None:
         """Answer no more; no thread, descriptor or file is left.
 
-        A thread that is in a long answer gives it, and ends after that.
+        A thread that waits for a row of a table ends when it has that.
         """
         thread, self._thread = self._thread, None
         self._is_stopping = True
@@ -165,13 +174,18 @@ class Answers:
         poller = select.poll()
         poller.register(listener, select.POLLIN)
         for fd, client in self._clients.items():
-            poller.register(fd, select.POLLOUT if client.unsent else select.POLLIN)
-        found = [fd for fd, _ in poller.poll(self._patience())]
-        for fd in found:
+            poller.register(fd, client.interest)
+        making = [client for client in self._clients.values() if client.is_making]
+        found = dict(poller.poll(0 if making else self._patience()))
+        for fd, events in found.items():
             if self._is_stopping:
                 return
             if fd in self._clients:
-                self._clients[fd].step(self._answer)
+                self._clients[fd].step(events)
+        for client in making:
+            if not client.is_over and not self._is_stopping:
+                client.make()
+                time.sleep(tasks.PAUSE)  # The loop runs now.
         now = time.monotonic()
         for fd, client in list(self._clients.items()):
             if client.is_over or now >= client.deadline:
@@ -193,26 +207,32 @@ class Answers:
         except OSError:
             return
         connection.setblocking(False)
-        if len(self._clients) >= MOST_CLIENTS or not is_allowed(connection):
+        if not is_allowed(connection):
+            connection.close()
+        elif len(self._clients) >= MOST_CLIENTS:
+            with contextlib.suppress(OSError):
+                connection.send(_line({"id": None, "error": f"{MOST_CLIENTS} others are asking it now"}))
             connection.close()
         else:
-            self._clients[connection.fileno()] = Client(connection)
+            self._clients[connection.fileno()] = Client(connection, self._answer)
 
-    def _answer(self, line: bytes) -> tuple[bytes, bool]:
-        """Return the answer to a line, and whether the line was a request."""
+    def _answer(self, line: bytes) -> tuple[Iterator[Request], bool]:
+        """Return the lines of the answer to a line, and whether that was a request."""
         try:
             number, what, request = _request(line)
         except (ValueError, RecursionError) as error:
-            return _line({"id": None, "error": shown(str(error))}), False
+            return iter([{"id": None, "error": shown(str(error))}]), False
+        return self._lines_of(number, what, request), True
+
+    def _lines_of(self, number: int | None, what: str, request: Request) -> Iterator[Request]:
         try:
-            return (
-                f'{{"id":{json.dumps(number)},"ok":{TABLES[what](self._source, request)}}}\n'.encode(),
-                True,
-            )
+            result = yield from TABLES[what](self._source, request)
         except NotKnown as error:
-            return _line({"id": number, "error": f"{what}: {error}"}), True
+            yield {"id": number, "error": f"{what}: {error}"}
         except Exception as error:  # Its text is the program's.
-            return _line({"id": number, "error": f"{what} failed: {type_name(error)}"}), True
+            yield {"id": number, "error": f"{what} failed: {type_name(error)}"}
+        else:
+            yield {"id": number, "ok": result}
 
 
 def _request(line: bytes) -> tuple[int | None, str, Request]:
@@ -231,37 +251,84 @@ def _request(line: bytes) -> tuple[int | None, str, Request]:
 
 
 class Client:
-    """One connection: at most one line that arrives, and the unsent rest of an answer."""
+    """One connection: at most one line that arrives, and the answer to it as far as it is made and unsent."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(
+        self, connection: socket.socket, answer: Callable[[bytes], tuple[Iterator[Request], bool]]
+    ) -> None:
         self._connection = connection
+        self._answer = answer
         self._received = bytearray()
-        self.unsent: memoryview = memoryview(b"")
+        self._unsent = memoryview(b"")
+        self._lines: Iterator[Request] | None = None  # the rest of the answer, which is not made yet
+        self._ends = 0.0  # when the whole answer must have been taken
         self.is_over: bool = False  # whether it is to be closed
         self._closes_after = False  # whether it is to be closed once all is sent
         self.deadline: float = time.monotonic() + IDLE_TIME
 
-    def step(self, answer: Callable[[bytes], tuple[bytes, bool]]) -> None:
+    @property
+    def interest(self) -> int:
+        """The events that the client waits for; that the other end has gone is always told."""
+        if self._unsent:
+            return select.POLLOUT
+        return 0 if self._lines is not None else select.POLLIN
+
+    @property
+    def is_making(self) -> bool:
+        """True if more of the answer can be made: all that was made is sent."""
+        return self._lines is not None and not self._unsent
+
+    def step(self, events: int) -> None:
         """Do what the socket allows now."""
         try:
-            if self.unsent:
+            if self._lines is not None and events & (select.POLLHUP | select.POLLERR):
+                self.is_over = True
+            elif self._unsent:
                 self._send()
-            else:
+            elif self._lines is None:
                 self._receive()
-            while not self.unsent and not self._closes_after and b"\n" in self._received:
-                line, _, rest = self._received.partition(b"\n")
-                self._received = bytearray(rest)
-                reply, was_request = answer(bytes(line))
-                self._closes_after = not was_request
-                self.unsent = memoryview(reply)
-                self.deadline = time.monotonic() + REQUEST_TIME
-                self._send()
+            if self._lines is None and not self._unsent:
+                self._begin()
         except BlockingIOError:
             pass
         except OSError:
             self.is_over = True
-        if not self.unsent and self._closes_after:
+
+    def make(self) -> None:
+        """Make some of the answer, and send it."""
+        try:
+            self._unsent = memoryview(b"".join(self._pieces()))
+            self._send()
+            if self._lines is None and not self._unsent:
+                self._begin()
+        except BlockingIOError:
+            pass
+        except (OSError, MemoryError):  # The client must not take it for whole.
             self.is_over = True
+
+    def _pieces(self) -> list[bytes]:
+        """Return the next lines, as many as can be made in a short time."""
+        end = time.perf_counter() + tasks.PIECE
+        made: list[bytes] = []
+        while self._lines is not None and not (made and time.perf_counter() >= end):
+            line = next(self._lines, None)
+            if line is None:
+                self._lines = None
+            else:
+                made.append(_line(line))
+        return made
+
+    def _begin(self) -> None:
+        """Begin the answer to the next line that has come, if it is whole."""
+        if self._closes_after:
+            self.is_over = True
+        elif b"\n" in self._received:
+            line, _, rest = self._received.partition(b"\n")
+            self._received = bytearray(rest)
+            self._lines, was_request = self._answer(bytes(line))
+            self._closes_after = not was_request
+            self._ends = time.monotonic() + ANSWER_TIME
+            self.deadline = min(time.monotonic() + REQUEST_TIME, self._ends)
 
     def _receive(self) -> None:
         data = self._connection.recv(LONGEST_REQUEST + 1)
@@ -274,14 +341,16 @@ class Client:
         if self._received.find(b"\n") < 0 and len(self._received) > LONGEST_REQUEST:
             self._received.clear()
             self._closes_after = True
-            self.unsent = memoryview(_line({"id": None, "error": "the request is too long"}))
-            self._send()
+            self._lines = iter([{"id": None, "error": "the request is too long"}])
+            self._ends = self.deadline
 
     def _send(self) -> None:
-        sent = self._connection.send(self.unsent)
-        self.unsent = self.unsent[sent:]
-        if not self.unsent and not self._received:
-            self.deadline = time.monotonic() + IDLE_TIME
+        now = time.monotonic()
+        self.deadline = min(now + REQUEST_TIME, self._ends)
+        if self._unsent:
+            self._unsent = self._unsent[self._connection.send(self._unsent) :]
+        if self._lines is None and not self._unsent and not self._received:
+            self.deadline = now + IDLE_TIME
 
     def close(self) -> None:
         """Close the connection."""
@@ -300,72 +369,63 @@ def is_allowed(connection: socket.socket) -> bool:
 
 
 def _line(answer: Request) -> bytes:
-    return json.dumps(answer, separators=(",", ":")).encode() + b"\n"
+    return json.dumps(answer, default=vars, separators=(",", ":")).encode() + b"\n"
 
 
-# The tables, as JSON. They are put into text row by row: to write a long one at once would hold the
-# interpreter's lock for as long.
+# The tables.
 
 
-def _hello(source: Any, request: Request) -> str:
+def _hello(source: Any, request: Request) -> Answer:
     whorl: Any = sys.modules["whorl"]
-    return json.dumps(
-        {
-            "pid": os.getpid(),
-            "whorl": whorl.__version__,
-            "build": "compiled" if whorl.compiled else "pure",
-            "python": platform.python_version(),
-            "do": list(TABLES),
-            "loops": [type_name(loop) for loop in source.loops()],
-        }
-    )
+    yield from ()
+    return {
+        "pid": os.getpid(),
+        "whorl": whorl.__version__,
+        "build": "compiled" if whorl.compiled else "pure",
+        "python": platform.python_version(),
+        "do": list(TABLES),
+        "loops": [type_name(loop) for loop in source.loops()],
+    }
 
 
-def _tasks(source: Any, request: Request) -> str:
-    return _of_each_loop(source, tasks.tasks)
+def _tasks(source: Any, request: Request) -> Answer:
+    return _of_each_loop(source, tasks.rows)
 
 
-def _handles(source: Any, request: Request) -> str:
-    return _of_each_loop(source, handles.handles)
+def _handles(source: Any, request: Request) -> Answer:
+    return _of_each_loop(source, handles.rows)
 
 
-def _of_each_loop(source: Any, table: Callable[[Any], list[Any]]) -> str:
-    return f"[{','.join(_rows(loop, table) for loop in _open_loops(source))}]"
-
-
-def _rows(loop: Any, table: Callable[[Any], list[Any]]) -> str:
-    breathe = tasks.breather(loop)
-    rows = []
-    for row in read(loop, table):
-        rows.append(json.dumps(dataclasses.asdict(row)))
-        breathe()
-    return f"[{','.join(rows)}]"
+def _of_each_loop(source: Any, table: Callable[[Any], Iterator[Any]]) -> Answer:
+    loops = _open_loops(source)
+    for place, loop in enumerate(loops):
+        rows = table(loop)
+        while found := read(loop, lambda _, rows=rows: list(itertools.islice(rows, ROWS))):  # type: ignore[misc]
+            yield {"loop": place, "rows": found}
+    return len(loops)
 
 
 def _open_loops(source: Any) -> list[Any]:
     return [loop for loop in source.loops() if not loop.is_closed()]
 
 
-def _tree(source: Any, request: Request) -> str:
-    return json.dumps([read(loop, tasks.tree) for loop in _open_loops(source)])
-
-
-def _stack(source: Any, request: Request) -> str:
+def _stack(source: Any, request: Request) -> Answer:
+    yield from ()
     for loop in _open_loops(source):
         found = read(loop, lambda loop: tasks.stack(loop, request["task"]))
         if found:
-            return json.dumps(found)
-    return "[]"
+            return found
+    return []
 
 
-def _stalls(source: Any, request: Request) -> str:
-    return json.dumps([plain(stall) for stall in source.stalls()])
+def _stalls(source: Any, request: Request) -> Answer:
+    yield from ()
+    return [plain(stall) for stall in source.stalls()]
 
 
-TABLES: dict[str, Callable[[Any, Request], str]] = {
+TABLES: dict[str, Callable[[Any, Request], Answer]] = {
     "hello": _hello,
     "tasks": _tasks,
-    "tree": _tree,
     "handles": _handles,
     "stack": _stack,
     "stalls": _stalls,

@@ -1,4 +1,7 @@
-"""Asking an inspected process: finding its socket, one request and one answer."""
+"""Asking an inspected process: finding its socket, one request and its answer.
+
+An answer is lines of JSON. The last one has `ok` or `error`; those before it have rows of a table.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,19 @@ import os
 import socket
 import struct
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from whorl.inspector.asking import directory, places
+from whorl.inspector.asking.received import Row, Unfit, row_of, text_of
 
+#: The seconds in which each line of an answer comes, and the whole.
 PATIENCE = 2.0
-LONGEST_ANSWER = 256 << 20
+LONGEST_TIME = 120.0
+#: The most bytes of a line, of which Python makes objects, and of the whole.
+LONGEST_LINE = 8 << 20
+LONGEST_ANSWER = 512 << 20
+MOST_LOOPS = 10_000
 
 _STATES = {
     "T": "It is stopped (SIGSTOP, or Ctrl-Z).",
@@ -46,6 +56,20 @@ class NotOurs(Failed):
         super().__init__(f"process {pid} is another user's", 4)
 
 
+class Unusable(Failed):
+    """The answer is none that an inspector gives."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(f"process {pid} gave an answer that is none of the inspector's", 1)
+
+
+class Refusal(Failed):
+    """The process refused to answer."""
+
+    def __init__(self, pid: int, why: str) -> None:
+        super().__init__(f"process {pid} refused: {why}", 1)
+
+
 class NoAnswer(Failed):
     """The process does not answer."""
 
@@ -54,24 +78,91 @@ class NoAnswer(Failed):
         super().__init__(f"process {pid} did not answer within {PATIENCE:g} s. {state}", 5)
 
 
-def ask(pid: int, do: str, **details: Any) -> Any:
-    """Return the answer of a process to one request. Raises Failed."""
-    connection = _connected(pid)
-    with connection:
+def ask(pid: int, do: str, take: Callable[[dict[str, Any]], None] | None = None, **details: Any) -> Any:
+    """Return the answer of a process to one request; `take` is called with each line before it.
+
+    The process may be another user's, so anything may be in it. Raises Failed.
+    """
+    with _connected(pid) as connection:
+        _send(connection, json.dumps({"v": 1, "id": 1, "do": do, **details}).encode() + b"\n")
         try:
-            connection.sendall(json.dumps({"v": 1, "id": 1, "do": do, **details}).encode() + b"\n")
-            received = bytearray()
-            while not received.endswith(b"\n"):
-                data = connection.recv(1 << 20)
-                if not data or len(received) > LONGEST_ANSWER:
-                    raise NoAnswer(pid)
-                received += data
-        except OSError:
+            for line in _lines(connection, pid):
+                answer = json.loads(line)
+                if type(answer) is not dict:
+                    raise Unfit
+                if "error" in answer:
+                    raise Refusal(pid, text_of(answer["error"]))
+                if "ok" in answer:
+                    return answer["ok"]
+                if take is not None:
+                    take(answer)
+        except (ValueError, RecursionError):
+            raise Unusable(pid) from None
+    raise Failed(f"process {pid} ended before its answer was whole", 5)
+
+
+def rows(
+    pid: int, do: str, kind: type[Row], told: Callable[[int], None] = lambda count: None, **details: Any
+) -> list[list[Row]]:
+    """Return a table of a process, for each of its loops; `told` is called with how many rows have come.
+
+    Raises Failed.
+    """
+    loops: list[list[Row]] = []
+    counted = 0
+
+    def take(line: dict[str, Any]) -> None:
+        nonlocal counted
+        place, found = line.get("loop"), line.get("rows")
+        if type(place) is not int or not 0 <= place < MOST_LOOPS or type(found) is not list:
+            raise Unfit
+        while place >= len(loops):
+            loops.append([])
+        loops[place] += [row_of(kind, row) for row in found]
+        counted += len(found)
+        told(counted)
+
+    count = ask(pid, do, take, **details)
+    if type(count) is not int or not len(loops) <= count < MOST_LOOPS:
+        raise Unusable(pid)
+    return loops + [[] for _ in range(count - len(loops))]
+
+
+def _send(connection: socket.socket, request: bytes) -> None:
+    try:
+        connection.sendall(request)
+    except OSError:
+        pass  # It has closed the connection. The reason may be there to be read.
+
+
+def _lines(connection: socket.socket, pid: int) -> Iterator[bytes | bytearray]:
+    """Yield the lines of an answer. Raises NoAnswer if one does not come, and Unfit if there is too much."""
+    received, total = bytearray(), 0
+    began = time.monotonic()
+    patience = began + PATIENCE
+    while True:
+        now = time.monotonic()
+        if now >= began + LONGEST_TIME:
+            raise Failed(f"process {pid} did not end its answer within {LONGEST_TIME:g} s", 5)
+        try:
+            connection.settimeout(max(0.001, patience - now))
+            data = connection.recv(1 << 18)
+            if not data:
+                return
+        except TimeoutError:
             raise NoAnswer(pid) from None
-    answer = json.loads(received)
-    if "ok" not in answer:
-        raise Failed(f"process {pid} refused: {answer.get('error')}", 1)
-    return answer["ok"]
+        except OSError:
+            return
+        if time.monotonic() >= patience and b"\n" not in data:
+            raise NoAnswer(pid)
+        total += len(data)
+        *whole, rest = (received + data).split(b"\n") if b"\n" in data else (received + data,)
+        if len(rest) > LONGEST_LINE or total > LONGEST_ANSWER:
+            raise Unfit
+        for line in whole:
+            yield line
+            patience = time.monotonic() + PATIENCE
+        received = rest
 
 
 def user_of(pid: int) -> int:

@@ -5,21 +5,25 @@ The first two ask it. Stalls are read from its recording, so it need not answer,
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
 
 from whorl.inspector.asking import client, stuck
 from whorl.inspector.recordings.recording import NotARecording
+from whorl.inspector.tables import handles as handles_
+from whorl.inspector.tables import tasks as tasks_
+from whorl.inspector.tables.handles import HandleFigures
 from whorl.inspector.tables.tasks import TaskFigures, cut, summary, tree_of, wait_text
-from whorl.inspector.tables.waits import TaskWait
-from whorl.inspector.tables.wording import count, shown
+from whorl.inspector.tables.wording import count, escaped, shown
 
 PID = click.argument("pid", type=click.IntRange(1))
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
@@ -37,15 +41,15 @@ def reporting(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **options)
         except client.NoAnswer as error:
-            click.echo(f"whorl: {error}{stuck.known_of(options['pid'])}", err=True)
+            click.echo(escaped(f"whorl: {error}{stuck.known_of(options['pid'])}"), err=True)
             sys.exit(error.code)
-        except (client.Failed, NotARecording) as error:
-            click.echo(f"whorl: {error}", err=True)
+        except (client.Failed, NotARecording) as error:  # Some of its text may be another process's.
+            click.echo(escaped(f"whorl: {error}"), err=True)
             sys.exit(error.code if isinstance(error, client.Failed) else stuck.CUT_OR_NEWER)
         except BrokenPipeError:  # The reader, such as `head`, has seen enough.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except OSError as error:
-            click.echo(f"whorl: {error.filename or 'the output'}: {error.strerror}", err=True)
+            click.echo(escaped(f"whorl: {error.filename or 'the output'}: {error.strerror}"), err=True)
             sys.exit(1)
 
     return reported
@@ -65,11 +69,12 @@ def tasks(pid: int, as_tree: bool, as_json: bool, waiting_for: int | None) -> No
     """
     if as_tree and (as_json or waiting_for is not None):
         raise click.UsageError("--tree goes with no other option")
-    loops = [[_task(row) for row in rows] for rows in client.ask(pid, "tasks")]
+    with counting("tasks") as told:
+        loops = [tasks_.arranged(rows) for rows in client.rows(pid, "tasks", TaskFigures, told)]
     if waiting_for is not None:
         loops = [[row for row in rows if row.waits_for and row.waits_for.fd == waiting_for] for rows in loops]
     if as_json:
-        click.echo(json.dumps({"pid": pid, "loops": loops}, default=lambda row: row.__dict__))
+        click.echo(json.dumps({"pid": pid, "loops": loops}, default=vars))
         return
     for number, found in enumerate(loops):
         _headline(pid, number, len(loops), summary(found))
@@ -83,11 +88,24 @@ def tasks(pid: int, as_tree: bool, as_json: bool, waiting_for: int | None) -> No
         click.echo(f"process {pid}: no loop has run yet")
 
 
-def _task(row: dict[str, Any]) -> TaskFigures:
-    wait, where = row.pop("waits_for"), row.pop("where")
-    if wait is not None:
-        wait = TaskWait(**wait | {"tasks": tuple(wait["tasks"])})
-    return TaskFigures(**row, waits_for=wait, where=None if where is None else tuple(where))
+@contextlib.contextmanager
+def counting(what: str) -> Iterator[Callable[[int], None]]:
+    """Give a function that tells how many rows have come, if that takes long and somebody looks on."""
+    shown_at = time.monotonic() + 1
+    text = ""
+
+    def told(number: int) -> None:
+        nonlocal shown_at, text
+        now = time.monotonic()
+        if now >= shown_at and sys.stderr.isatty():
+            shown_at, text = now + 0.2, f"still counting: {number:,} {what}"
+            click.echo(f"\r{text}", err=True, nl=False)
+
+    try:
+        yield told
+    finally:
+        if text:
+            click.echo(f"\r{' ' * (len(text) + 9)}\r", err=True, nl=False)
 
 
 def _headline(pid: int, number: int, of: int, text: str) -> None:
@@ -122,9 +140,10 @@ def _wait(row: TaskFigures) -> str:
 @reporting
 def handles(pid: int, as_json: bool) -> None:
     """Show the handles of a process: connections, servers, pipes, watched descriptors."""
-    loops = client.ask(pid, "handles")
+    with counting("handles") as told:
+        loops = [handles_.arranged(rows) for rows in client.rows(pid, "handles", HandleFigures, told)]
     if as_json:
-        click.echo(json.dumps({"pid": pid, "loops": loops}))
+        click.echo(json.dumps({"pid": pid, "loops": loops}, default=vars))
         return
     for number, found in enumerate(loops):
         _headline(pid, number, len(loops), count(len(found), "handle"))
@@ -135,16 +154,16 @@ def handles(pid: int, as_json: bool) -> None:
         click.echo(f"process {pid}: no loop has run yet")
 
 
-def _handle(row: dict[str, Any]) -> list[str]:
+def _handle(row: HandleFigures) -> list[str]:
     words = [
-        row["state"],
-        "paused" if "reading" in row["paused"] else "",
-        "full" if "writing" in row["paused"] else "",
+        row.state,
+        "paused" if "reading" in row.paused else "",
+        "full" if "writing" in row.paused else "",
     ]
     state = ", ".join(word for word in words if word)
-    sizes = [_size(row[name]) for name in ("unsent", "bytes_in", "bytes_out")]
-    fd = "" if row["fd"] is None else str(row["fd"])
-    return [fd, row["kind"], state, *sizes, row["owner"] or "", row["peer"] or row["local"] or ""]
+    sizes = [_size(number) for number in (row.unsent, row.bytes_in, row.bytes_out)]
+    fd = "" if row.fd is None else str(row.fd)
+    return [fd, row.kind, state, *sizes, row.owner or "", row.peer or row.local or ""]
 
 
 def _size(number: int | None) -> str:

@@ -2,6 +2,9 @@
 
 Each file is named after its process and the time when that began. So a file that a dead process left is told
 from one of a living process with the same number.
+
+Containers may share the directory. The numbers of their processes mean nothing in another PID namespace.
+There a socket tells by its listener, and a recording by its lock, whether its process lives.
 """
 
 from __future__ import annotations
@@ -9,12 +12,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import socket
 import stat
 import struct
 import time
 
 from whorl.core.recording import layout
-from whorl.inspector.recordings.file import boot_id
+from whorl.inspector.recordings.file import boot_id, is_foreign, is_held
 
 NAME = re.compile(r"(\d+)-(\d+)\.sock")
 #: A recording of a process, or a copy of it that `dump_on` made.
@@ -24,6 +28,10 @@ KEPT_NS = 24 * 3600 * 1_000_000_000
 #: So many recordings of dead processes are kept: a service that dies again and again must not fill the
 #: memory.
 MOST_KEPT = 16
+
+
+#: The number of a process of another PID namespace.
+FOREIGN = -1
 
 
 class Refused(OSError):
@@ -91,9 +99,23 @@ def sweep(directory: int) -> None:
     """Remove what dead processes left in the directory."""
     for name in os.listdir(directory):
         found = NAME.fullmatch(name)
-        if found is not None and start_time(found[1]) != int(found[2]):
+        if found is None or start_time(found[1]) == int(found[2]):
+            continue
+        if not _is_listening(directory, name):
             with contextlib.suppress(OSError):
                 os.unlink(name, dir_fd=directory)
+
+
+def _is_listening(directory: int, name: str) -> bool:
+    """Return whether a process listens at a socket, in whatever PID namespace that is."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
+        try:
+            probe.connect(f"/proc/self/fd/{directory}/{name}")
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError:  # It accepts no more for now.
+            return True
+    return True
 
 
 def sweep_recordings(directory: int) -> None:
@@ -117,7 +139,8 @@ def sweep_recordings(directory: int) -> None:
 def owner_of(directory: int, name: str) -> int | None:
     """Return the number of the process that writes a recording, 0 if it is dead, None if there is no file.
 
-    Raises FileExistsError if the file is no recording.
+    It is FOREIGN for a living process of another PID namespace. Raises FileExistsError if the file is no
+    recording.
     """
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
@@ -125,11 +148,13 @@ def owner_of(directory: int, name: str) -> int | None:
         return None
     try:
         header = os.pread(descriptor, layout.HEADER.size, 0)
+        if len(header) < layout.HEADER.size or not header.startswith(layout.MAGIC):
+            raise FileExistsError(f"{name} is there, and is no recording")
+        pid, started, boot, namespace = layout.HEADER.unpack_from(header)[4:]
+        if is_foreign(namespace):
+            return FOREIGN if is_held(descriptor) else 0
     finally:
         os.close(descriptor)
-    if len(header) < layout.HEADER.size or not header.startswith(layout.MAGIC):
-        raise FileExistsError(f"{name} is there, and is no recording")
-    pid, started, boot = layout.HEADER.unpack_from(header)[4:7]
     is_living = boot.rstrip(b"\0") == boot_id() and start_time(pid) == started
     return pid if is_living else 0
 
@@ -146,12 +171,25 @@ def _dead_since(directory: int, name: str, pid: int) -> int | None:
     finally:
         os.close(descriptor)
     if len(header) == layout.HEADER_SIZE and header.startswith(layout.MAGIC):
-        started, boot = layout.HEADER.unpack_from(header)[5:7]
+        started, boot, namespace = layout.HEADER.unpack_from(header)[5:]
         if boot.rstrip(b"\0") not in (b"", boot_id()):
             return 0
-        if start_time(pid) == started:
+        if _is_held(directory, pid, started) if is_foreign(namespace) else start_time(pid) == started:
             return None
         # A mapped file has the time of its making.
         clock_ns, _, alive_ns = struct.unpack_from("<3q", header, layout.CLOCK_AT)
         seen_ns = max(seen_ns, clock_ns + alive_ns)
     return seen_ns
+
+
+def _is_held(directory: int, pid: int, started: int) -> bool:
+    """Return whether a process of another PID namespace, which may have made copies, maps its recording."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(
+            f"{pid}-{started}.recording", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory
+        )
+        try:
+            return is_held(descriptor)
+        finally:
+            os.close(descriptor)
+    return False

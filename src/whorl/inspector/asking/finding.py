@@ -17,6 +17,7 @@ from typing import NamedTuple
 from whorl.core.recording import layout
 from whorl.inspector.asking import directory, places
 from whorl.inspector.asking.client import NotInspected, user_of
+from whorl.inspector.recordings.file import boot_id, is_foreign, is_held
 from whorl.inspector.recordings.recording import NotARecording, Recording, read_file
 
 NAME = re.compile(r"(\d{1,19})-(\d{1,19})\.recording")
@@ -35,6 +36,11 @@ class Found(NamedTuple):
     def is_living(self) -> bool:
         """True if the process goes on, or could: it is running or stopped."""
         return self.state in ("running", "stopped")
+
+    @property
+    def namespace(self) -> int | None:
+        """The number of the PID namespace in which the process has its number, None for this process's."""
+        return self.recording.namespace if is_foreign(self.recording.namespace) else None
 
     @property
     def seen_ns(self) -> int:
@@ -71,7 +77,7 @@ def recording_of(pid: int, *, events: int | None = None) -> Found:
         if (found := _read(folder, name, pid, owner, events)) is not None
     ]
     if left:
-        return min(left, key=lambda found: found.seen_ago_ns)
+        return min(left, key=lambda found: (not found.is_living, found.seen_ago_ns))
     if user is None:
         raise NotInspected(f"there is no process {pid}, and no recording of one")
     raise NotInspected(
@@ -147,7 +153,7 @@ def _read(folder: str, name: str, pid: int, user: int, events: int | None) -> Fo
             return None
         recording = read_file(file, events=events)
         # The state comes after the reading: a process whose end is written is no living one.
-        state = _state(pid, int(matched[2]), user, recording)
+        state = _state(pid, int(matched[2]), user, recording, file)
     except (NotARecording, OSError, struct.error):
         return None
     finally:
@@ -155,11 +161,15 @@ def _read(folder: str, name: str, pid: int, user: int, events: int | None) -> Fo
     return Found(os.path.join(folder, name), pid, user, state, recording)
 
 
-def _state(pid: int, started: int, user: int, recording: Recording) -> str:
-    """Return what the process of a recording does."""
+def _state(pid: int, started: int, user: int, recording: Recording, file: int) -> str:
+    """Return what the process of a recording does; of one in another PID namespace, only if it lives."""
     if recording.state == layout.FINISHED:
         return "finished"
-    if recording.boot.rstrip(b"\0") not in (b"", _boot()) or directory.start_time(pid) != started:
+    if recording.boot.rstrip(b"\0") not in (b"", boot_id()):
+        return "died"
+    if is_foreign(recording.namespace):
+        return "running" if is_held(file) else "died"
+    if directory.start_time(pid) != started:
         return "died"
     letter = directory.state_of(pid)
     try:
@@ -168,12 +178,3 @@ def _state(pid: int, started: int, user: int, recording: Recording) -> str:
     except OSError:
         return "died"
     return "stopped" if letter in ("T", "t") else "running"
-
-
-def _boot() -> bytes:
-    """Return the name of this start of the system."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
-            return file.read().strip()
-    except OSError:
-        return b""

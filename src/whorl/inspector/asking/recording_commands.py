@@ -11,6 +11,7 @@ import click
 from whorl.core.recording import layout
 from whorl.inspector.asking import finding
 from whorl.inspector.asking.commands import reporting
+from whorl.inspector.recordings.output import written
 from whorl.inspector.recordings.recording import Recording, read_file
 
 #: How many of the last seconds of a living process a trace has.
@@ -49,7 +50,7 @@ def is_recording(path: str) -> bool:
 
 def _opened(path: str) -> Any:
     """Open a file for writing, which takes its place when it is whole; `-` is the standard output."""
-    return click.open_file(path, "wb", atomic=path != "-")
+    return click.open_file(path, "wb") if path == "-" else written(path)
 
 
 @click.command()

@@ -34,14 +34,24 @@ def stalls_of(source: str) -> Stalls:
         found = None
     if (found is None or not found.is_living) and os.path.exists(f"/proc/{pid}"):
         # It has no recording, and that of a process which had the same number is not meant.
-        return Stalls(f"process {pid}", pid, client.ask(pid, "stalls"))
+        return Stalls(f"process {pid}", pid, _answered(pid))
     if found is None:
         raise client.NotInspected(f"there is no process {pid}, and no recording of one")
     title = f"process {pid}" + ("" if found.state == "running" else f", which {_STATES[found.state]}")
+    if found.namespace is not None:
+        title += f" (in the PID namespace {found.namespace})"
     return Stalls(title, pid, all_stalls(found.recording))
 
 
 _STATES = {"stopped": "is stopped", "died": "has died", "finished": "has finished"}
+
+
+def _answered(pid: int) -> list[dict[str, Any]]:
+    """Return the stalls that a process tells of when it is asked. Raises Failed."""
+    stalls = client.ask(pid, "stalls")
+    if type(stalls) is not list or not all(type(stall) is dict for stall in stalls):
+        raise client.Unusable(pid)
+    return stalls
 
 
 def _stalls_in(path: str) -> Stalls:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import mmap
 import os
 import platform
@@ -16,6 +17,7 @@ import time
 from typing import Any
 
 from whorl.core.recording import layout
+from whorl.inspector.recordings.output import written
 
 POPULATE_WRITE = 23  # Linux 5.14: madvise makes all pages
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -29,12 +31,14 @@ def size_of(ring: int) -> int:
 def mapped(directory: int, name: str, size: int) -> mmap.mmap:
     """Make a file of this size, for the user alone, and return its memory. Raises OSError; then it is gone.
 
-    There must be no file of that name.
+    There must be no file of that name. It is locked while it is mapped, which `is_held` sees.
     """
     descriptor = os.open(name, _FLAGS, 0o600, dir_fd=directory)
     try:
         os.fchmod(descriptor, 0o600)  # The mask of the process may have taken more away.
         os.posix_fallocate(descriptor, 0, size)
+        with contextlib.suppress(OSError):  # Not each file system has locks.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         memory = mmap.mmap(descriptor, size)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -70,6 +74,7 @@ def lay_out(memory: mmap.mmap, ring: int, *, started: int) -> None:
             pid=os.getpid(),
             started=started,
             boot=boot_id(),
+            namespace=namespace(),
             clock_ns=time.time_ns() - time.monotonic_ns(),
             whorl=whorl.__version__,
             python=platform.python_version(),
@@ -92,6 +97,31 @@ def boot_id() -> bytes:
         return b""
 
 
+def namespace() -> int:
+    """Return the number of this process's PID namespace; 0 if it is not told."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino & 0xFFFFFFFF
+    except OSError:
+        return 0
+
+
+def is_foreign(number: int) -> bool:
+    """Return whether a PID namespace is another one, whose processes have other numbers here."""
+    return 0 != number != namespace() != 0
+
+
+def is_held(descriptor: int) -> bool:
+    """Return whether a process maps a recording, in whatever PID namespace that is."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return False
+
+
 def _command() -> bytes:
     try:
         with open("/proc/self/cmdline", "rb") as file:
@@ -105,6 +135,14 @@ def write_copy(memory: Any, path: str, directory: int | None = None) -> None:
 
     A file of that name is replaced. The loops go on meanwhile.
     """
+    if directory is None:
+        with written(path, mode=0o600) as output, memoryview(memory) as view:
+            output.write(view)
+    else:
+        _write_copy_into(directory, path, memory)
+
+
+def _write_copy_into(directory: int, path: str, memory: Any) -> None:
     folder, name = os.path.split(path)
     new = os.path.join(folder, f".{name}.{os.getpid()}")
     descriptor = os.open(new, _FLAGS, 0o600, dir_fd=directory)

@@ -75,7 +75,9 @@ class Recording:
         self.pid: int
         self.started: int
         self.boot: bytes
-        _, version, _, self.size, self.pid, self.started, self.boot = layout.HEADER.unpack_from(data)
+        self.namespace: int
+        fields = layout.HEADER.unpack_from(data)
+        _, version, _, self.size, self.pid, self.started, self.boot, self.namespace = fields
         if version != layout.VERSION:
             raise NotARecording(f"the recording is of version {version}; this Whorl reads {layout.VERSION}")
         self.regions: tuple[Any, ...] = layout.REGIONS.unpack_from(data, layout.REGIONS_AT)

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import socket
 import types
+from collections.abc import Iterator
 from typing import Any
 
 from whorl.aio.connections.acceptor import Acceptor
@@ -67,12 +68,24 @@ class Place:
 
 def handles(loop: Any) -> list[HandleFigures]:
     """Return the handles of a loop, those with a descriptor first, in its order; any thread may call this."""
+    return arranged(list(rows(loop)))
+
+
+def rows(loop: Any) -> Iterator[HandleFigures]:
+    """Yield the handles of a loop as they come."""
     found: dict[int, Any] = {}
     for source in (_transports_of, _watched_by, _open_handles):
         for handle in _copied(source, loop):
             found.setdefault(id(handle), handle)
-    figures = [_figures(handle) for handle in found.values()]
-    return sorted(figures, key=lambda row: (row.fd is None, row.fd or 0, row.kind))
+    left = list(found.values())
+    found.clear()
+    while left:
+        yield _figures(left.pop())
+
+
+def arranged(found: list[HandleFigures]) -> list[HandleFigures]:
+    """Return the rows of a table in the order of their descriptors."""
+    return sorted(found, key=lambda row: (row.fd is None, row.fd or 0, row.kind))
 
 
 def _transports_of(loop: Any) -> list[Any]:

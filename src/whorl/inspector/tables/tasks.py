@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import dataclasses
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from whorl.core.loop.loop import Loop
 from whorl.inspector.tables import waits
 from whorl.inspector.tables.waits import ATTEMPTS, Tables, TaskWait, chain_of, is_library
 from whorl.inspector.tables.wording import count, duration, field, function_name, shown, task_name
@@ -58,15 +60,41 @@ _TIMES = ("steps", "busy_ns", "scheduled_ns", "idle_ns", "longest_ns", "wakes", 
 
 def tasks(loop: Any) -> list[TaskFigures]:
     """Return the tasks of a loop, in the order of their names' numbers where they have such names."""
-    everyone = all_tasks(loop)
     breathe = breather(loop)
-    tables = Tables(loop)
-    current = _current_task(loop)
     found = []
-    for task in everyone:
-        found.append(_figures(tables, task, current))
+    for row in rows(loop):
+        found.append(row)
         breathe()
-    return sorted(_with_parents(found, everyone), key=lambda figures: (len(figures.name), figures.name))
+    return arranged(found)
+
+
+def rows(loop: Any) -> Iterator[TaskFigures]:
+    """Yield the tasks of a loop as they come; `arranged` puts the table in order when it is whole.
+
+    Nothing is made for a task that the collector would have to look at: there may be very many.
+    """
+    left = all_tasks(loop)
+    running = id(_current_task(loop))
+    tables = Tables(loop, breather(loop))
+    while left:
+        task = left.pop()
+        figures = _figures(tables, task, id(task) == running)
+        if figures.state == "done":
+            _give_back(loop, task)
+        del task
+        yield figures
+
+
+def _give_back(loop: Any, task: Any) -> None:
+    """Let the loop's thread be the last that has a task which failed meanwhile: it tells of the error."""
+    if type(task) in waits.TASKS and task._log_traceback:
+        with contextlib.suppress(RuntimeError):  # The loop is closed.
+            Loop.call_soon_threadsafe(loop, id, task)
+
+
+def arranged(found: list[TaskFigures]) -> list[TaskFigures]:
+    """Return the rows of a table in the order of their names, with those as parents that wait for them."""
+    return sorted(_with_parents(found), key=lambda figures: (len(figures.name), figures.name))
 
 
 def states(loop: Any) -> dict[str, int]:
@@ -119,13 +147,13 @@ def _current_task(loop: Any) -> Any:
         return None
 
 
-def _figures(tables: Tables, task: Any, current: Any) -> TaskFigures:
+def _figures(tables: Tables, task: Any, is_current: bool) -> TaskFigures:
     for attempt in range(ATTEMPTS):
         coro = _coroutine(task)
         future = getattr(task, "_fut_waiter", None)
         links, end = chain_of(coro)
         wait = None
-        if task is current:
+        if is_current:
             state = "running"
         elif task.done():
             state = "done"
@@ -188,8 +216,7 @@ def _group_parent(task: Any) -> int | None:
     return None
 
 
-def _with_parents(found: list[TaskFigures], everyone: list[Any]) -> list[TaskFigures]:
-    """Return the tasks with those as parents that wait for them; `everyone` keeps their numbers theirs."""
+def _with_parents(found: list[TaskFigures]) -> list[TaskFigures]:
     known = {figures.id for figures in found}
     waiting: dict[int, int] = {}
     for figures in found:

@@ -164,13 +164,14 @@ def chain_of(coro: Any) -> tuple[list[Link], Any]:
 class Tables:
     """The loop's tables at one moment: which timer, thread or timeout belongs to which future or task."""
 
-    def __init__(self, loop: Any) -> None:
+    def __init__(self, loop: Any, breathe: Callable[[], None] = lambda: None) -> None:
         self.loop = loop
         self.now_ns: int = now_of(loop)
         self.timers: dict[int, float] = {}  # by future: the seconds until a timer sets it
         self.timeouts: dict[int, float] = {}  # by task: the seconds until its first timeout
         for timer in _timers(loop):
             self._note_timer(timer)
+            breathe()
         self.jobs: dict[int, ExecutorJob] = {
             id(job._future): job for job in unfinished_jobs() if job._loop is loop
         }

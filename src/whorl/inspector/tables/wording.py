@@ -26,11 +26,18 @@ def shown(text: object) -> str:
         return type_name(text)
     some: Any = text
     plain = str.__getitem__(some, slice(LONGEST + 1))
-    escaped = "".join(char if char.isprintable() else _escape(char) for char in plain[:LONGEST])
-    encoded = escaped.encode("utf-8", "replace")
+    whole = escaped(plain[:LONGEST])
+    encoded = whole.encode("utf-8", "replace")
     if len(encoded) <= LONGEST and len(plain) <= LONGEST:
-        return escaped
+        return whole
     return encoded[: LONGEST - 3].decode("utf-8", "ignore") + "…"
+
+
+def escaped(text: str) -> str:
+    """Return a text of any length with its control characters escaped."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else _escape(char) for char in text)
 
 
 def _escape(char: str) -> str:

@@ -172,6 +172,11 @@ def program_of(command: Sequence[str]) -> str:
     return " ".join([words[0].rpartition("/")[2] or words[0], *words[1:]])
 
 
+def _program_in(process: ProcessPicture) -> str:
+    where = "" if process.namespace is None else f"[PID namespace {process.namespace}] "
+    return where + program_of(process.command)
+
+
 def overview(pictures: Sequence[ProcessPicture], width: int) -> list[Line]:
     """Return the table of all processes: a line for each loop, and one more for each that is stuck."""
     terminal = width
@@ -195,7 +200,7 @@ def overview(pictures: Sequence[ProcessPicture], width: int) -> list[Line]:
         )
     ]
     for process in pictures:
-        name = left(program_of(process.command), program)
+        name = left(_program_in(process), program)
         style = "" if process.is_living else "dim"
         if not process.is_living:
             found.append(
@@ -294,7 +299,7 @@ def chosen_loop(process: ProcessPicture, number: int) -> LoopPicture | None:
 
 def _title(process: ProcessPicture, width: int) -> Line:
     right_hand = f"Python {process.python}" if process.python else ""
-    name = f"{process.pid}  {program_of(process.command)}"
+    name = f"{process.pid}  {_program_in(process)}"
     if process.is_living:
         state = "" if process.state == "running" else "  stopped"
     else:

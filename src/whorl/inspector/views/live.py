@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from rich.text import Text
 from textual.app import App, ComposeResult
@@ -16,6 +16,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Footer, Static
 
 from whorl.inspector.asking import client
+from whorl.inspector.tables.tasks import TaskFigures, arranged, tree_of
 from whorl.inspector.tables.wording import shown
 from whorl.inspector.views import drawing
 from whorl.inspector.views.drawing import Line, Piece, line
@@ -52,6 +53,10 @@ class Looks(Protocol):
         """Return the pictures. Raises Failed."""
 
 
+def _tasks_of(pid: int) -> list[list[TaskFigures]]:
+    return client.rows(pid, "tasks", TaskFigures)
+
+
 class Live(App[None]):
     """The live view of all recordings, or of that of one process."""
 
@@ -80,14 +85,16 @@ class Live(App[None]):
         interval: float,
         *,
         source_of: Callable[[int], Looks] = Source,
-        ask: Callable[[int, str], Any] = client.ask,
+        tasks_of: Callable[[int], list[list[TaskFigures]]] = lambda pid: client.rows(
+            pid, "tasks", TaskFigures
+        ),
     ) -> None:
         """Show the pictures of `source`; `source_of` makes that of one process."""
         super().__init__()
         self._all = source if source.pid is None else None
         self._one = None if source.pid is None else source
         self._source_of = source_of
-        self._ask_process = ask
+        self._tasks_of = tasks_of
         self._interval = interval
         self._mode = "all" if source.pid is None else "one"
         self._processes: list[ProcessPicture] = []
@@ -258,12 +265,8 @@ class Live(App[None]):
 
     def _ask_for_tasks(self, pid: int) -> None:
         try:
-            trees = self._ask_process(pid, "tree")
-            lines = [
-                "".join(char if char.isprintable() else "?" for char in text)
-                for tree in trees
-                for text in [*str(tree).split("\n"), ""]
-            ]
+            trees = [tree_of(arranged(rows)) for rows in self._tasks_of(pid)]
+            lines = [text for tree in trees for text in [*tree.split("\n"), ""]]
         except client.Failed as error:
             lines = [shown(str(error))]
         self.call_from_thread(self._show_tasks, lines or ["No loop has run yet."])

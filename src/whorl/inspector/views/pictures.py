@@ -131,6 +131,7 @@ class ProcessPicture:
     python: str
     whorl: str
     recording: str  #: the path of the file
+    namespace: int | None  #: the PID namespace in which it has its number, if that is not ours
     seen_ago: float  #: since the last sign of life
     loops: list[LoopPicture]
     stalls: list[StallLine]  #: the last ones, the newest first
@@ -172,6 +173,7 @@ def picture(now: Reading, earlier: Reading | None) -> ProcessPicture:
         python=shown(recording.python),
         whorl=shown(recording.whorl),
         recording=shown(found.path),
+        namespace=found.namespace,
         seen_ago=found.seen_ago_ns / 1e9,
         loops=[_loop_picture(now, loop, earlier, seen) for loop in now.loops.values()],
         stalls=[_stall_line(stall, now.now_ns, found.is_living) for stall in reversed(recording.stalls())],
