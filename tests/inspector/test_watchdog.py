@@ -231,17 +231,45 @@ def test_a_sleeping_loop_does_not_stall(inspect: Inspect) -> None:
 
 
 @pytest.mark.gil("the watchdog sees whole batches without it")
-def test_many_short_callbacks_are_no_stall(inspect: Inspect) -> None:
+def test_many_short_callbacks_of_one_turn_are_one_stall(inspect: Inspect) -> None:
     inspected = inspect(threshold=THRESHOLD)
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        for _ in range(200):
+        for _ in range(300):
             loop.call_soon(busy_for, 0.001)
         await asyncio.sleep(0)
 
     whorl.run(main())
-    assert inspected.stalls() == []
+    assert inspected.watchdog is not None
+    inspected.watchdog.look_now()
+    [stall] = inspected.stalls()
+    assert (stall.reason, stall.call, stall.ended) == ("many callbacks", "busy_for", True)
+    assert 300 <= stall.callbacks <= 302
+    assert stall.length_ns >= 300_000_000
+    assert stall.callers[0].call == "busy_for"
+    assert stall.callers[0].took_ns > stall.length_ns // 2
+    assert "busy_for" in lines_of(stall)
+    assert inspected.watchdog.reports.stalls_seen() == 1
+
+
+@pytest.mark.gil("the watchdog sees whole batches without it")
+def test_long_callback_among_short_ones_is_one_stall(inspect: Inspect) -> None:
+    inspected = inspect(threshold=2 * THRESHOLD)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(20):
+            loop.call_soon(busy_for, 0.001)
+        loop.call_soon(time.sleep, 0.4)
+        for _ in range(20):
+            loop.call_soon(busy_for, 0.001)
+        await asyncio.sleep(0)
+
+    whorl.run(main())
+    assert inspected.watchdog is not None
+    inspected.watchdog.look_now()
+    assert [stall.reason for stall in inspected.stalls()] == ["asleep"]
 
 
 def test_a_busy_loop_that_polls_often_is_no_stall(inspect: Inspect) -> None:

@@ -19,7 +19,7 @@ from whorl.inspector.asking import client, stuck
 from whorl.inspector.recordings.recording import NotARecording
 from whorl.inspector.tables.tasks import TaskFigures, cut, summary, tree_of, wait_text
 from whorl.inspector.tables.waits import TaskWait
-from whorl.inspector.tables.wording import count, shown
+from whorl.inspector.tables.wording import count, shown, starved
 
 PID = click.argument("pid", type=click.IntRange(1))
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
@@ -168,9 +168,11 @@ def stalls(source: str, as_json: bool) -> None:
     """
     found = stuck.stalls_of(source)
     if as_json:
-        click.echo(json.dumps({"pid": found.pid, "stalls": found.stalls}))
+        click.echo(json.dumps({"pid": found.pid, "stalls": found.stalls, "starved": found.starved}))
         return
     click.echo(f"{found.title}: {count(len(found.stalls), 'stall') if found.stalls else 'no stalls'}")
+    if found.starved:
+        click.echo(starved(found.starved))
     for stall in found.stalls:
         click.echo(f"\n{shown_lines(str(stall.get('text', '')))}")
 

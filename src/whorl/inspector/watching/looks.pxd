@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t
 from whorl.core.figures cimport Figures, place_of
 from whorl.core.loop.loop cimport Loop
 from whorl.core.loop.state cimport LoopState
+from whorl.core.recording.loop_recorder cimport LoopRecorder
 from whorl.core.threads cimport HAS_GIL
 
 cdef extern from "whorl/inspector/watching/native.h":
@@ -26,11 +27,20 @@ cdef extern from "whorl/inspector/watching/native.h":
     void native_end_at_once "whorl_native_end_at_once"(int number) noexcept
 
 
+cdef inline int64_t call_began_in(LoopRecorder recorder) noexcept:
+    return recorder._call[0]
+
+
 @cython.locals(batch=list, size=Py_ssize_t, taken=Py_ssize_t)
 cpdef object progress_of(Loop loop)
 
 @cython.locals(least=int)
 cpdef object count_aways(Figures figures, int64_t least_ns)
+cpdef bint has_gil() except -1
+cpdef object turn_began(Loop loop)
+cpdef object batch_size(Loop loop)
+@cython.locals(recorder=LoopRecorder)
+cpdef object call_began(Loop loop)
 cpdef object figures_of(Loop loop)
 cpdef object polled_at(Loop loop)
 cpdef object ran_last_here(Loop loop)

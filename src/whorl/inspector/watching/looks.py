@@ -33,7 +33,13 @@ HAS_NATIVE = bool(cython.compiled)
 
 if not cython.compiled:
     from whorl.core.figures import place_of
+    from whorl.core.recording.loop_recorder import LoopRecorder
+    from whorl.core.recording.slot import CALL_BEGAN
     from whorl.core.threads import HAS_GIL
+
+    def call_began_in(recorder: LoopRecorder) -> int:
+        """Return when the call began that runs; 0: none runs."""
+        return int(recorder._fields[CALL_BEGAN])
 
     def native_start(threshold_ns: int, interval_ns: int, signal: int) -> int:
         """Start the native thread; uncompiled, there is none."""
@@ -108,12 +114,33 @@ def progress_of(loop: Loop) -> Progress | None:
     if not loop._is_turning:
         return None
     taken = 0
-    if HAS_GIL and (cython.compiled or _is_gil_enabled()):
+    if has_gil():
         batch = loop._ready_swap
         size = len(batch)
         while taken < size and batch[taken] is None:
             taken += 1
     return (loop._turns, loop._callbacks, loop._idle_ns, taken, loop._sleep_began, loop._now_ns)
+
+
+def has_gil() -> bool:
+    """Return whether another thread may follow what belongs to a loop."""
+    return bool(HAS_GIL and (cython.compiled or _is_gil_enabled()))
+
+
+def turn_began(loop: Loop) -> int:
+    """Return when the loop's last poll ended; 0 if it sleeps or does not run, and without the GIL."""
+    return loop._poll_ended if has_gil() and loop._is_turning else 0
+
+
+def batch_size(loop: Loop) -> int:
+    """Return how many entries the batch has that the loop runs; 0 without the GIL."""
+    return len(loop._ready_swap) if has_gil() else 0
+
+
+def call_began(loop: Loop) -> int:
+    """Return when the callback began that runs, by the loop's recorder; 0 if that does not tell."""
+    recorder = loop._recorder if has_gil() else None
+    return 0 if recorder is None else call_began_in(recorder)
 
 
 def figures_of(loop: Loop) -> Figures:

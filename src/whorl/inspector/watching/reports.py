@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from whorl.inspector.watching.stalls import Stall
-from whorl.inspector.watching.watched import WatchedLoop
+from whorl.inspector.watching.watched import LongTurn, WatchedLoop
 
 MOST_STALLS = 256  # kept for `stalls`
 QUIET_NS = 1_000_000_000  # at most one line of the log in this time
@@ -43,7 +43,7 @@ class Reports:
         """Forget the stalls that nobody watches to their end."""
         self._going_on.clear()
 
-    def begin(self, watched: WatchedLoop, now: int) -> Stall:
+    def begin(self, watched: WatchedLoop | LongTurn, now: int) -> Stall:
         """Return a stall that begins."""
         self._number += 1
         return Stall(
@@ -63,13 +63,13 @@ class Reports:
             stacks=(),
         )
 
-    def keep(self, watched: WatchedLoop, stall: Stall) -> None:
+    def keep(self, watched: WatchedLoop | LongTurn, stall: Stall) -> None:
         """Keep what is known of a stall that goes on."""
         watched.stall = self._going_on[stall.number] = stall
         if self.at_change is not None:
             self.at_change(stall)
 
-    def end(self, watched: WatchedLoop, stall: Stall) -> None:
+    def end(self, watched: WatchedLoop | LongTurn, stall: Stall) -> None:
         """Keep a stall that has ended, tell of it, and log it unless it was logged before."""
         self._stalls.append(stall)
         self._going_on.pop(stall.number, None)

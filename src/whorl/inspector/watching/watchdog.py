@@ -144,7 +144,7 @@ class Watchdog:
                     self._looker.threshold_ns, self._interval_ns, self._stack_file.signal
                 )
             for watched in list(self._watched.values()):
-                watched.key = None
+                watched.key = watched.turn = None
                 watched.place = self._place_of(watched.reference(), watched)
                 watched.aways = looks.count_aways(watched.figures, self._looker.threshold_ns)
             self._wake()  # It sleeps for the new interval from now on.
@@ -292,12 +292,16 @@ class Watchdog:
         """
         known = list(self._watched.values())
         ages = [watched.began_ns + watched.next_ns for watched in known if watched.key is not None]
+        ages += [turn.began_ns + turn.next_ns for watched in known if (turn := watched.turn) is not None]
         return min([now + pause, *(age for age in ages if age > now)])
 
     def _all_are_guarded(self) -> bool:
         """Return whether the native thread looks at each loop, and tells if one does not go on."""
         return not self.looks_often and all(
-            watched.place >= 0 and watched.stall is None and not watched.is_starving
+            watched.place >= 0
+            and watched.stall is None
+            and not watched.is_starving
+            and (watched.turn is None or watched.turn.stall is None)
             for watched in list(self._watched.values())
         )
 
