@@ -156,7 +156,8 @@ def shares_of(what: WatchedLoop | LongTurn, usage: Usage, now: int, has_ended: b
     """Return what a thread did since `began_ns`, by its times now; if that has ended, by its times then.
 
     The kernel counts a wait for a processor when it is over. So while what lasts is ready to run, what was
-    not surely sleep counts as waiting. A thread that has ended it had a processor since, so no wait is left out.
+    not surely sleep counts as waiting. A thread that has ended it had a processor since, so no wait is left
+    out.
     """
     length, base = now - what.began_ns, what.base
     gc_ns = min(usage.collector_ns - base.collector_ns, length)
