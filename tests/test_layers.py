@@ -209,6 +209,7 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.inspector.watching.looker": (time,),
     "whorl.inspector.watching.reports": (time,),
     "whorl.inspector.watching.stacks": (os, time),
+    "whorl.inspector.watching.teller": (time,),
     "whorl.inspector.watching.watched": (time,),
     "whorl.inspector.watching.watchdog": (time,),
     "whorl.launcher": (os,),

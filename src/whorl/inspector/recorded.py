@@ -26,9 +26,9 @@ from whorl.inspector.asking import directory
 from whorl.inspector.recordings import file
 from whorl.inspector.recordings.doing import plain
 from whorl.inspector.settings import Settings
+from whorl.inspector.tables.own_frames import Frame, folded
 from whorl.inspector.tables.task_kinds import know_all_tasks
 from whorl.inspector.watching import own_thread, runs
-from whorl.inspector.watching.own_frames import Frame, folded
 from whorl.inspector.watching.stalls import Stall
 from whorl.inspector.watching.text import warn
 from whorl.inspector.watching.watchdog import Watchdog, has_real_clock

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from whorl.inspector.watching.own_frames import Frame as Frame
-from whorl.inspector.watching.own_frames import folded, place_in
+from whorl.inspector.tables.own_frames import Frame as Frame
+from whorl.inspector.tables.own_frames import folded, place_in
 from whorl.inspector.watching.text import shown
 
 MOST_SHOWN = 12  # frames of a stack, in a log

@@ -7,8 +7,8 @@ that are seen most often, and a stall of many callbacks names these.
 from __future__ import annotations
 
 from whorl.core.loop.loop import Loop
+from whorl.inspector.tables.own_frames import Frame
 from whorl.inspector.watching import looks
-from whorl.inspector.watching.own_frames import Frame
 from whorl.inspector.watching.reports import Reports, changed
 from whorl.inspector.watching.stacks import called_by, moment_of, source_of
 from whorl.inspector.watching.stalls import Caller, Stack, Stall
