@@ -197,6 +197,14 @@ def test_verdict_warns_of_a_busy_loop_a_late_timer_and_the_collector() -> None:
     ]
 
 
+def test_verdict_leaves_out_runs_of_the_collector_in_other_threads() -> None:
+    made = Made().event(layout.MARK, 0).event(layout.MARK, 100 * MS)
+    for at in (0, 30, 60):
+        made.event(layout.COLLECTED, at * MS, 20 * MS, loop=0)
+    made.event(layout.COLLECTED, 90 * MS, 4 * MS)
+    assert [text for _, text in verdict(made) if "collector" in text] == []
+
+
 def test_columns_have_the_part_of_the_time_that_was_busy() -> None:
     made = Made().event(layout.MARK, 0).event(layout.MARK, 240 * MS)
     for at, share in ((60, 0), (120, 1000), (240, 0)):

@@ -68,7 +68,7 @@ class Looker:
 
     def look_at(self, watched: WatchedLoop, loop: Loop | None, gone_ns: int) -> bool:
         """Look at one loop, or note that it is gone since then; return whether it is awake."""
-        watched.take_over()
+        watched.take_over(self.collector)
         before, progress = watched.progress, None if loop is None else looks.progress_of(loop)
         is_idle = progress is None or progress[4]
         now = time.monotonic_ns()
@@ -309,7 +309,9 @@ class Looker:
         """Return the same in the loop's own thread, without a look at the times of the watchdog's thread."""
         times = watched.times
         ran, starved = (None, None) if times is None else times.read()
-        return Usage(ran, starved, self._looker_starved, self.collector.total_ns())
+        return Usage(
+            ran, starved, self._looker_starved, self.collector.total_ns(watched.thread, time.monotonic_ns())
+        )
 
 
 def _end_of(progress: looks.Progress | None, after: int, now: int) -> int:

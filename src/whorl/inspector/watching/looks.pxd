@@ -18,7 +18,6 @@ cdef extern from "whorl/inspector/watching/native.h":
     bint native_ask "whorl_native_ask"(int thread) noexcept
     int64_t native_rest "whorl_native_rest"(int64_t until_ns) noexcept
     void native_wake "whorl_native_wake"() noexcept
-    void native_collected "whorl_native_collected"(int64_t total_ns, int64_t since_ns) noexcept
     object native_before "whorl_native_before"(int place)
     void native_beat "whorl_native_beat"(int looker) noexcept
     int native_record "whorl_native_record"(object memory, int stack_file) except -1
@@ -54,7 +53,6 @@ cpdef object end_stacks(int number)
 cpdef object ask(int thread)
 cpdef object rest(int64_t until_ns)
 cpdef object wake()
-cpdef object collected(int64_t total_ns, int64_t since_ns)
 cpdef object before(int place)
 cpdef object beat(int looker)
 cpdef object record(object memory, int stack_file)

@@ -26,8 +26,8 @@ except ImportError:
     from whorl.core import cython_shim as cython
 
 Progress = tuple[int, int, int, int, int, int]
-#: When, the numbers or None, active time, the thread's running and waiting time (-1: unknown), collections.
-Look = tuple[int, Progress | None, int, int, int, int]
+#: When, the numbers or None, active time, the thread's running and waiting time (-1: unknown).
+Look = tuple[int, Progress | None, int, int, int]
 _is_gil_enabled: Any = getattr(sys, "_is_gil_enabled", lambda: True)
 HAS_NATIVE = bool(cython.compiled)
 
@@ -75,9 +75,6 @@ if not cython.compiled:
 
     def native_wake() -> None:
         """End that sleep, or the next one."""
-
-    def native_collected(total_ns: int, since_ns: int) -> None:
-        """Note how long the collector has run."""
 
     def native_before(place: int) -> Any:
         """Return the native thread's last look before what a loop does; uncompiled, there is none."""
@@ -225,11 +222,6 @@ def wake() -> None:
     native_wake()
 
 
-def collected(total_ns: int, since_ns: int) -> None:
-    """Tell the native thread how long the collector has run, and when its run began that goes on, or 0."""
-    native_collected(total_ns, since_ns)
-
-
 def before(place: int) -> Look | None:
     """Take the native thread's last look before what a loop does now, None if there was none.
 
@@ -238,8 +230,8 @@ def before(place: int) -> Look | None:
     look = native_before(place)
     if look is None:
         return None
-    when, is_turning, progress, active, ran, starved, collector = look
-    return when, progress if is_turning else None, active, ran, starved, collector
+    when, is_turning, progress, active, ran, starved, _ = look
+    return when, progress if is_turning else None, active, ran, starved
 
 
 def beat(looker: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from whorl.core.loop.loop import Loop
 from whorl.inspector.watching import looks, threads
+from whorl.inspector.watching.collector import CollectionTimes
 from whorl.inspector.watching.stalls import Frame, Stack, Stall
 
 LOCK_WAIT_NS = 30_000_000  # A wait for the interpreter's lock is no longer, unless C code keeps the lock.
@@ -25,6 +26,7 @@ class Usage(NamedTuple):
     looker_starved_ns: int
     """How long the watchdog itself had waited for a processor, perhaps with the interpreter's lock."""
     collector_ns: int
+    """How long Python's collector had run in that thread."""
 
 
 class Shares(NamedTuple):
@@ -86,7 +88,7 @@ class WatchedLoop:
         finally:  # also if there was no memory for the look: the loop's own will be freed
             looks.unwatch(self.last_place)
 
-    def take_over(self) -> None:
+    def take_over(self, collector: CollectionTimes) -> None:
         """Take the native thread's last look before what the loop does for this thread's own, if it is newer.
 
         While a stall lasts, the Python thread itself looks often.
@@ -94,13 +96,13 @@ class WatchedLoop:
         look = self.last_look if self.place < 0 else looks.before(self.place)
         if look is None or look[0] <= self.looked_ns or self.stall is not None or self.is_starving:
             return
-        self.looked_ns, self.progress, self.active_ns, ran, starved, collector = look
+        self.looked_ns, self.progress, self.active_ns, ran, starved = look
         self.key = None
         self.latest = Usage(
             None if ran < 0 else ran,
             None if starved < 0 else starved,
             self.latest.looker_starved_ns,
-            collector,
+            collector.total_ns(self.thread, self.looked_ns),
         )
 
     def count_active(self, loop: Loop | None, most: int) -> int:
