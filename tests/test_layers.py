@@ -79,7 +79,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("aio.interop", "aio.futures", "aio.threads", "aio.streams", "aio.tls", "aio.transports"),
         *("aio.sockets", "aio.connections", "aio.loop", "aio.files"),
     ),
-    "inspector.watching": ("core", "core.kernel", "core.loop", "aio", "aio.futures", "inspector.tables"),
+    "inspector.watching": (
+        *("core", "core.kernel", "core.loop", "core.recording", "aio", "aio.futures", "inspector.tables"),
+    ),
     "inspector.recordings": ("core", "core.recording", "inspector.tables", "inspector.watching"),
     "inspector.asking": ("core.recording", "inspector.tables", "inspector.watching", "inspector.recordings"),
     "inspector.views": (
@@ -209,6 +211,7 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.inspector.watching.looker": (time,),
     "whorl.inspector.watching.reports": (time,),
     "whorl.inspector.watching.stacks": (os, time),
+    "whorl.inspector.watching.teller": (time,),
     "whorl.inspector.watching.watched": (time,),
     "whorl.inspector.watching.watchdog": (time,),
     "whorl.launcher": (os,),

@@ -178,6 +178,22 @@ def test_long_collection_is_an_event(inspect: Inspect, folder: Path) -> None:
     assert max(event.took_ns for event in events) >= layout.SHORTEST_RECORDED_NS
     assert min(event.took_ns for event in events) >= layout.SHORTEST_RECORDED_NS
     assert events[-1].subject == 2
+    assert {event.loop for event in events} == {0}  # No loop ran in this thread.
+    del kept
+
+
+def test_collection_has_the_loop_in_whose_thread_it_ran(inspect: Inspect, folder: Path) -> None:
+    inspected = inspect(ring=RING, socket=False)
+    kept = [[number] for number in range(300_000)]
+
+    async def main() -> None:
+        gc.collect()
+        await asyncio.to_thread(gc.collect)
+
+    whorl.run(main())
+    assert inspected.recording is not None
+    events = [event for event in read(inspected.recording).events() if event.kind == layout.COLLECTED]
+    assert {event.loop for event in events if event.subject == 2} == {0, 1}
     del kept
 
 

@@ -66,6 +66,12 @@ def lines_of(stall: Stall) -> str:
     return "\n".join(f"{frame.function}: {frame.source}" for stack in stall.stacks for frame in stack.frames)
 
 
+def at_once(work: Callable[[], object]) -> bool:
+    """Do what the thread that tells of stalls would do."""
+    work()
+    return True
+
+
 def busy_for(seconds: float) -> None:
     """Use the processor for so long, however long that takes."""
     end = time.thread_time() + seconds
@@ -231,17 +237,45 @@ def test_a_sleeping_loop_does_not_stall(inspect: Inspect) -> None:
 
 
 @pytest.mark.gil("the watchdog sees whole batches without it")
-def test_many_short_callbacks_are_no_stall(inspect: Inspect) -> None:
+def test_many_short_callbacks_of_one_turn_are_one_stall(inspect: Inspect) -> None:
     inspected = inspect(threshold=THRESHOLD)
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        for _ in range(200):
+        for _ in range(300):
             loop.call_soon(busy_for, 0.001)
         await asyncio.sleep(0)
 
     whorl.run(main())
-    assert inspected.stalls() == []
+    assert inspected.watchdog is not None
+    inspected.watchdog.look_now()
+    [stall] = inspected.stalls()
+    assert (stall.reason, stall.call, stall.ended) == ("many callbacks", "busy_for", True)
+    assert 300 <= stall.callbacks <= 302
+    assert stall.length_ns >= 300_000_000
+    assert stall.callers[0].call == "busy_for"
+    assert stall.callers[0].took_ns > stall.length_ns // 2
+    assert "busy_for" in lines_of(stall)
+    assert inspected.watchdog.reports.stalls_seen() == 1
+
+
+@pytest.mark.gil("the watchdog sees whole batches without it")
+def test_long_callback_among_short_ones_is_one_stall(inspect: Inspect) -> None:
+    inspected = inspect(threshold=2 * THRESHOLD)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(20):
+            loop.call_soon(busy_for, 0.001)
+        loop.call_soon(time.sleep, 0.4)
+        for _ in range(20):
+            loop.call_soon(busy_for, 0.001)
+        await asyncio.sleep(0)
+
+    whorl.run(main())
+    assert inspected.watchdog is not None
+    inspected.watchdog.look_now()
+    assert [stall.reason for stall in inspected.stalls()] == ["asleep"]
 
 
 def test_a_busy_loop_that_polls_often_is_no_stall(inspect: Inspect) -> None:
@@ -338,7 +372,7 @@ def test_of_many_stalls_one_is_logged_in_each_second(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     loop: Any = whorl.new_event_loop()
-    reports = Reports(contextlib.nullcontext)
+    reports = Reports(at_once)
     watched = WatchedLoop(loop, None, lambda _: None)
     for tenth in range(40):
         monkeypatch.setattr(time, "monotonic_ns", lambda now=10**12 + tenth * 10**8: now)
@@ -392,7 +426,7 @@ def test_a_subscriber_may_stop_the_inspector(inspect: Inspect) -> None:
     stalls_of(inspected, lambda: time.sleep(0.3))
     assert current() is None
     for thread in threading.enumerate():
-        if thread.name == "whorl-watchdog":
+        if thread.name in ("whorl-watchdog", "whorl-stalls"):
             thread.join(10)  # It has called the subscriber, and without the GIL waits for the loop.
 
 
@@ -405,6 +439,34 @@ class Slow(Probe):
         if not self.has_blocked:
             self.has_blocked = True
             time.sleep(0.3)
+
+
+def test_watchdog_sees_the_stalls_of_other_loops_while_the_log_blocks(
+    inspect: Inspect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log's handler waits for a lock that the stuck loop has."""
+    inspected = inspect(threshold=THRESHOLD)
+    blocks, goes_on = threading.Event(), threading.Event()
+
+    def emit(*_: object) -> None:
+        blocks.set()
+        assert goes_on.wait(60)
+
+    async def main() -> None:
+        for _ in range(3):
+            time.sleep(0.2)
+            await asyncio.sleep(0)
+        assert blocks.wait(60)
+
+    monkeypatch.setattr(logging.getLogger("whorl.inspector"), "warning", emit)
+    try:
+        whorl.run(main())
+        watchdog = inspected.watchdog
+        assert watchdog is not None
+        watchdog.look_now()
+        assert sum(stall.ended for stall in inspected.stalls()) >= 3
+    finally:
+        goes_on.set()
 
 
 def test_a_subscriber_that_blocks_keeps_no_loop_waiting(inspect: Inspect) -> None:
@@ -738,7 +800,7 @@ def test_thread_that_has_not_written_its_stack_is_asked_again_at_the_next_look(
         watched.close()
 
     monkeypatch.setattr(stacks, "has_gil", lambda: False)
-    reports = Reports(contextlib.nullcontext)
+    reports = Reports(at_once)
     looker = Looker(reports, CollectionTimes(), lambda: None, lambda _: answers.pop(0))
     looker.threshold_ns = round(THRESHOLD * 1e9)
     whorl.run(main())
@@ -766,7 +828,7 @@ def test_stall_that_ends_while_the_watchdog_reads_files_has_its_stack(
         assert blocks.acquire(timeout=30)  # in the second step
         return read_usage(place)
 
-    looker = Looker(Reports(contextlib.nullcontext), CollectionTimes(), lambda: None, lambda _: ())
+    looker = Looker(Reports(at_once), CollectionTimes(), lambda: None, lambda _: ())
     looker.threshold_ns = 10**9
     read_usage = looker.usage
     thread = threading.Thread(target=lambda: loop.run_until_complete(main()))

@@ -151,8 +151,8 @@ class Inspector:
     def subscribe(self, callback: Callable[[Stall], object]) -> Callable[[], None]:
         """Call `callback` with each stall: when it is seen, and again when it has ended (`Stall.ended`).
 
-        The watchdog's thread makes the calls. A callback that raises is reported in the log, and is called no
-        more. Return a function that ends the subscription.
+        A thread of the inspector's makes the calls, one after the other. A callback that raises is reported
+        in the log, and is called no more. Return a function that ends the subscription.
         """
         if self.watchdog is None:
             return lambda: None

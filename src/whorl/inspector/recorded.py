@@ -26,9 +26,9 @@ from whorl.inspector.asking import directory
 from whorl.inspector.recordings import file
 from whorl.inspector.recordings.doing import plain
 from whorl.inspector.settings import Settings
+from whorl.inspector.tables.own_frames import Frame, folded
 from whorl.inspector.tables.task_kinds import know_all_tasks
 from whorl.inspector.watching import own_thread, runs
-from whorl.inspector.watching.own_frames import Frame, folded
 from whorl.inspector.watching.stalls import Stall
 from whorl.inspector.watching.text import warn
 from whorl.inspector.watching.watchdog import Watchdog, has_real_clock
@@ -295,7 +295,19 @@ class Recorded:
             return
         real = self._real  # without the lock: the collector runs anywhere, also where the lock is held
         if real is not None and self._pid == os.getpid():
-            real.recorder.note(layout.COLLECTED, at_ns=began_ns, took_ns=took_ns, subject=generation)
+            loop = self._number_of_loop_here()
+            real.recorder.note(
+                layout.COLLECTED, at_ns=began_ns, took_ns=took_ns, subject=generation, loop=loop
+            )
+
+    def _number_of_loop_here(self) -> int:
+        """Return the number of the loop that runs in this thread; 0 if none does."""
+        thread = threading.get_ident()
+        for attached in list(self._attached.values()):
+            loop = attached.reference()
+            if loop is not None and loop._thread_id == thread:
+                return int(attached.recorder.number)
+        return 0
 
     def mark(self, name: str) -> None:
         """Write a mark with a name."""

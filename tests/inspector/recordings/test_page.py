@@ -132,6 +132,51 @@ def test_verdict_knows_blocking_without_the_watchdog() -> None:
     assert verdict(made) == [("bad", "The loop was blocked once, for 480 ms, in refresh.")]
 
 
+def test_verdict_knows_an_iteration_of_many_callbacks_without_the_watchdog() -> None:
+    made = Made().event(layout.TURN, 0, 4700 * MS, number=40_000)
+    made.event(layout.CALLBACK, MS, 45 * MS, name="tick")
+    assert verdict(made) == [
+        ("bad", "The loop was blocked once, for 4.70 s, in one iteration of 40,000 callbacks.")
+    ]
+
+
+def test_verdict_names_the_calls_of_a_stall_of_many_callbacks() -> None:
+    made = Made().event(layout.TURN, 0, 4700 * MS, number=40_000)
+    callers = [["tick", 4606 * MS], ["other", 94 * MS]]
+    more = {"reason": "many callbacks", "callbacks": 40_000, "callers": callers, "place": "tick (storm.py:4)"}
+    made.stall(0, 4700 * MS, **more)
+    assert verdict(made) == [
+        ("bad", "The loop was blocked once, for 4.70 s, in 40,000 callbacks, most of all tick (storm.py:4)."),
+        (
+            "bad",
+            "In the longest stall, many callbacks ran in one iteration, none of them for so long alone:"
+            " tick 98 %, other 2 %."
+            " Start fewer at once, or let others in between with await asyncio.sleep(0).",
+        ),
+    ]
+
+
+def test_verdict_does_not_tell_a_wait_for_a_processor_as_the_programs_fault() -> None:
+    made = Made().event(layout.STEP, 0, 258 * MS, name="run_asgi", number=1)
+    made.memory[layout.STARVED_AT : layout.STARVED_AT + 8] = (40).to_bytes(8, "little")
+    assert verdict(made) == [
+        (
+            "warn",
+            "The loop waited for a processor that other programs had: 40 times, that alone made it late."
+            " By the clock, run_asgi took 258 ms."
+            " Give it a processor: a lower `nice`, a higher limit, fewer neighbours.",
+        )
+    ]
+
+
+def test_verdict_tells_of_a_stall_beside_waits_for_a_processor() -> None:
+    made = Made().event(layout.STEP, 0, 300 * MS, name="handle", number=1).stall(0, 300 * MS)
+    made.memory[layout.STARVED_AT : layout.STARVED_AT + 8] = (1).to_bytes(8, "little")
+    found = verdict(made)
+    assert [kind for kind, _ in found] == ["bad", "bad", "warn"]
+    assert "By the clock" not in found[2][1]
+
+
 def test_verdict_of_a_stuck_loop_comes_first() -> None:
     made = Made().event(layout.STEP, 0, 200 * MS, name="handle", number=1).task(5, 3, "order 4711")
     made.loop(run_began_ns=1, call_began_ns=MS, call_name=made.name("handle_order"), call_task=3)
@@ -150,6 +195,14 @@ def test_verdict_warns_of_a_busy_loop_a_late_timer_and_the_collector() -> None:
         "One timer in a hundred was late by 80 ms or more.",
         "Python's garbage collector took 20 % of the time, in 1 run.",
     ]
+
+
+def test_verdict_leaves_out_runs_of_the_collector_in_other_threads() -> None:
+    made = Made().event(layout.MARK, 0).event(layout.MARK, 100 * MS)
+    for at in (0, 30, 60):
+        made.event(layout.COLLECTED, at * MS, 20 * MS, loop=0)
+    made.event(layout.COLLECTED, 90 * MS, 4 * MS)
+    assert [text for _, text in verdict(made) if "collector" in text] == []
 
 
 def test_columns_have_the_part_of_the_time_that_was_busy() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from tests.inspector.views.made_recordings import Made, S, busy_server
@@ -153,3 +155,10 @@ def test_bar_is_filled_to_its_share() -> None:
     assert [piece.text for piece in drawing.bar(0.5, 4)] == ["██", "··"]
     assert [piece.text for piece in drawing.bar(2, 4)] == ["████", ""]
     assert drawing.sparks([0, 0.5, 1, 7], 3).text == "▅██"
+
+
+def test_details_and_stalls_say_that_callbacks_waited_for_a_processor() -> None:
+    process = dataclasses.replace(alone(two_loops()), starved=40)
+    words = "40 callbacks took long only because other programs had the processor"
+    assert words in drawn(drawing.details(process, 80, height=23))
+    assert words in drawn(drawing.stalls(process, 80))

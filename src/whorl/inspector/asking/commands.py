@@ -23,7 +23,7 @@ from whorl.inspector.tables import handles as handles_
 from whorl.inspector.tables import tasks as tasks_
 from whorl.inspector.tables.handles import HandleFigures
 from whorl.inspector.tables.tasks import TaskFigures, cut, summary, tree_of, wait_text
-from whorl.inspector.tables.wording import count, escaped, shown
+from whorl.inspector.tables.wording import count, escaped, shown, starved
 
 PID = click.argument("pid", type=click.IntRange(1))
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
@@ -187,9 +187,11 @@ def stalls(source: str, as_json: bool) -> None:
     """
     found = stuck.stalls_of(source)
     if as_json:
-        click.echo(json.dumps({"pid": found.pid, "stalls": found.stalls}))
+        click.echo(json.dumps({"pid": found.pid, "stalls": found.stalls, "starved": found.starved}))
         return
     click.echo(f"{found.title}: {count(len(found.stalls), 'stall') if found.stalls else 'no stalls'}")
+    if found.starved:
+        click.echo(starved(found.starved))
     for stall in found.stalls:
         click.echo(f"\n{shown_lines(str(stall.get('text', '')))}")
 

@@ -21,6 +21,7 @@ class Stalls(NamedTuple):
     title: str
     pid: int
     stalls: list[dict[str, Any]]
+    starved: int = 0  #: how many callbacks only waited for a processor, as far as a recording says
 
 
 def stalls_of(source: str) -> Stalls:
@@ -40,7 +41,7 @@ def stalls_of(source: str) -> Stalls:
     title = f"process {pid}" + ("" if found.state == "running" else f", which {_STATES[found.state]}")
     if found.namespace is not None:
         title += f" (in the PID namespace {found.namespace})"
-    return Stalls(title, pid, all_stalls(found.recording))
+    return Stalls(title, pid, all_stalls(found.recording), found.recording.starved)
 
 
 _STATES = {"stopped": "is stopped", "died": "has died", "finished": "has finished"}
@@ -63,7 +64,7 @@ def _stalls_in(path: str) -> Stalls:
         raise client.Failed(
             f"{path} is neither a process's number nor a recording: {error.strerror}", 2
         ) from None
-    return Stalls(path, recording.pid, all_stalls(recording))
+    return Stalls(path, recording.pid, all_stalls(recording), recording.starved)
 
 
 def known_of(pid: int) -> str:

@@ -123,7 +123,7 @@ def _over_time(summary: Summary) -> Iterator[str]:
 
 def _key(summary: Summary) -> str:
     entries = {"main": "callback", "warn": "10 ms or more", "bad": "100 ms or more"}
-    if summary.collections:
+    if summary.collected:
         entries["mark"] = "garbage collector"
     items = (f'<span><i style="background:var(--{name})"></i>{text}</span>' for name, text in entries.items())
     return f'<p class="key">{"".join(items)}</p>'

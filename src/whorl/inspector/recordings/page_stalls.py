@@ -21,7 +21,8 @@ def stalls(summary: Summary) -> Iterator[str]:
     if not summary.stalls:
         return
     yield f"<h2>{count(len(summary.stalls), 'stall')}</h2>"
-    yield '<p class="weak">A callback kept the loop from everything else. The longest comes first.</p>'
+    says = "A callback, or many together, kept the loop from everything else. The longest comes first."
+    yield f'<p class="weak">{says}</p>'
     alike: dict[tuple[str, str, Line | None], list[RecordedStall]] = {}
     for stall in sorted(summary.stalls, key=lambda stall: (-stall.length_ns, stall.number)):
         stack = stall.best_stack

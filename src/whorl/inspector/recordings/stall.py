@@ -11,6 +11,7 @@ from whorl.inspector.tables.wording import shown
 REASONS = {
     "collector": "Python's garbage collector ran",
     "starved": "other programs had the processor",
+    "many callbacks": "many callbacks ran in one iteration, none of them for so long alone",
     "gil held": "C code held the interpreter's lock",
     "asleep": "the thread was blocked",
     "running": "the code was running",
@@ -43,7 +44,7 @@ class Stack(NamedTuple):
 
 
 class RecordedStall(NamedTuple):
-    """A callback that took longer than the threshold."""
+    """A callback that took longer than the threshold, or many that did together."""
 
     number: int
     began_ns: int
@@ -57,16 +58,28 @@ class RecordedStall(NamedTuple):
     shares: dict[str, int]  #: by the words of SHARES
     collected_ns: int
     stacks: tuple[Stack, ...]
+    callbacks: int  #: of a turn that stalled as a whole; 0 if it is one callback
+    callers: tuple[tuple[str, int], ...]  #: the calls of that turn, and how long each took together
 
     @property
     def why(self) -> str:
         """The reason in words."""
-        return REASONS[self.reason] + (f" in {self.where}" if self.reason == "asleep" and self.where else "")
+        words = REASONS[self.reason]
+        if self.reason == "asleep" and self.where:
+            words += f" in {self.where}"
+        if self.callers and self.length_ns > 0:
+            words += (
+                f": {', '.join(f'{call} {100 * took / self.length_ns:.0f} %' for call, took in self.callers)}"
+            )
+        return words
 
     @property
     def name(self) -> str:
         """The words for it in one line."""
-        return self.place or self.call or "a callback"
+        name = self.place or self.call or "a callback"
+        if self.callers:
+            return f"{f'{self.callbacks:,}' if self.callbacks else 'many'} callbacks, most of all {name}"
+        return name
 
     @property
     def end_ns(self) -> int:
@@ -100,6 +113,12 @@ def _stall(plain: dict[str, Any]) -> RecordedStall:
         shares={word: _number(plain[name]) for name, word in SHARES.items() if type(plain.get(name)) is int},
         collected_ns=_number(plain.get("gc_ns")),
         stacks=tuple(_stack(stack) for stack in _list(plain.get("stacks")) if isinstance(stack, dict)),
+        callbacks=_number(plain.get("callbacks")),
+        callers=tuple(
+            (_text(caller[0]), _number(caller[1]))
+            for caller in _list(plain.get("callers"))
+            if isinstance(caller, list) and len(caller) == 2
+        ),
     )
 
 

@@ -25,6 +25,7 @@ BUSY = 0.9
 LATE_NS = 50_000_000
 ADVICE = {
     "starved": "Give it a processor: a lower `nice`, a higher limit, fewer neighbours",
+    "many callbacks": "Start fewer at once, or let others in between with await asyncio.sleep(0)",
     "asleep": "Await it, or use asyncio.to_thread",
     "running": "Do less in one go, or use another process",
     "gil held": "Use another process: threads wait for it, too",
@@ -65,12 +66,13 @@ class Summary:
         self.calls: dict[tuple[str, str], Total] = {}
         self.tasks: dict[tuple[int, int], Total] = {}
         self.longest: list[Span] = []  #: the longest callbacks and steps, longest first
+        self.longest_turn: Span | None = None
+        self.starved: int = timeline.recording.starved
         self.tasks_made: int = 0
         self.tasks_done: int = 0
         self.tasks_cancelled: int = 0
         self.tasks_failed: int = 0
-        self.collected_ns: int = 0
-        self.collections: int = 0
+        self.collected: dict[int, Total] = {}  #: for each loop, the runs of the collector in its thread
         self.opened: Counter[str] = Counter()
         self.closed: Counter[str] = Counter()
         self._shares: dict[int, int] = {}  # for each loop, when its utilization was noted last
@@ -87,6 +89,9 @@ class Summary:
         match event.kind:
             case layout.CALLBACK | layout.STEP:
                 self._add_call(span)
+            case layout.TURN:
+                if self.longest_turn is None or event.took_ns > self.longest_turn.event.took_ns:
+                    self.longest_turn = span
             case layout.UTILIZATION:
                 since = event.at_ns - self._shares.get(event.loop, event.at_ns)
                 self._shares[event.loop] = event.at_ns
@@ -98,9 +103,9 @@ class Summary:
                 self.tasks_done += 1
                 self.tasks_cancelled += bool(event.flags & layout.CANCELLED)
                 self.tasks_failed += bool(event.flags & layout.FAILED)
-            case layout.COLLECTED:
-                self.collections += 1
-                self.collected_ns += event.took_ns
+            case layout.COLLECTED if event.loop:  # Those of other threads are no share of a loop.
+                total = self.collected.setdefault(event.loop, Total("", "collector"))
+                total.add(event.took_ns)
             case layout.HANDLE_OPENED:
                 self.opened[self.timeline.name(event.name_id)] += 1
             case layout.HANDLE_CLOSED:
@@ -170,28 +175,56 @@ class Summary:
                 )
 
     def _blocked(self) -> Iterator[tuple[str, str]]:
+        """Tell of stalls and of waits for a processor; without both, of what took long by the clock."""
         if self.stalls:
-            yield (
-                "bad",
-                self._blocked_by([(stall.name, stall.length_ns) for stall in self.stalls]),
-            )
+            yield "bad", self._blocked_by([(stall.name, stall.length_ns) for stall in self.stalls])
             worst = max(self.stalls, key=lambda stall: stall.length_ns)
             yield "bad", f"In the longest stall, {worst.why}. {ADVICE[worst.reason]}."
-            return
-        long = [
-            (self.timeline.call(span.event), span.event.took_ns)
-            for span in self.longest
-            if span.event.took_ns >= BLOCKED_NS
-        ]
-        if long:
-            yield "bad", self._blocked_by(long)
-        elif self.longest:
+        long = [span for span in self._longest_of_all() if span.event.took_ns >= BLOCKED_NS]
+        unseen = [span for span in long if not any(_overlap(span, stall) for stall in self.stalls)]
+        if self.starved:
+            yield "warn", self._starved(unseen)
+        elif unseen and not self.stalls:
+            calls = [span for span in unseen if span is not self.longest_turn]
+            if calls:
+                yield (
+                    "bad",
+                    self._blocked_by(
+                        [(self.timeline.call(span.event), span.event.took_ns) for span in calls]
+                    ),
+                )
+            else:
+                yield "bad", self._blocked_by([(self._words_for(unseen[0]), unseen[0].event.took_ns)])
+        if not self.stalls and not self.starved and not long:
+            yield from self._not_blocked()
+
+    def _longest_of_all(self) -> list[Span]:
+        """Return the longest callbacks and the longest turn."""
+        return [*self.longest, *([] if self.longest_turn is None else [self.longest_turn])]
+
+    def _starved(self, unseen: list[Span]) -> str:
+        times = "once" if self.starved == 1 else f"{self.starved} times"
+        text = f"The loop waited for a processor that other programs had: {times}, that alone made it late."
+        if unseen:
+            worst = max(unseen, key=lambda span: span.event.took_ns)
+            text += f" By the clock, {self._words_for(worst)} took {length(worst.event.took_ns)}."
+        return f"{text} {ADVICE['starved']}."
+
+    def _words_for(self, span: Span) -> str:
+        if span.event.kind == layout.TURN:
+            return f"one iteration of {span.event.number:,} callbacks"
+        return self.timeline.call(span.event)
+
+    def _not_blocked(self) -> Iterator[tuple[str, str]]:
+        turn = "" if self.longest_turn is None else length(self.longest_turn.event.took_ns)
+        turn = f", and the longest iteration {turn}" if turn else ""
+        if self.longest:
             event = self.longest[0].event
             name, took = self.timeline.call(event), length(event.took_ns)
-            yield "good", f"Nothing blocked the loop: the longest callback took {took}, in {name}."
+            yield "good", f"Nothing blocked the loop: the longest callback took {took}, in {name}{turn}."
         elif not list(self.running()):
             shortest = length(layout.SHORTEST_RECORDED_NS)
-            yield "good", f"Nothing blocked the loop: no callback took longer than {shortest}."
+            yield "good", f"Nothing blocked the loop: no callback took longer than {shortest}{turn}."
 
     def _blocked_by(self, calls: list[tuple[str, int]]) -> str:
         times = "once" if len(calls) == 1 else f"{len(calls)} times"
@@ -215,10 +248,15 @@ class Summary:
 
     def _collector(self) -> Iterator[tuple[str, str]]:
         lasted = self.timeline.end_ns - self.timeline.begin_ns
-        if self.collected_ns and self.collected_ns >= lasted / 20:
-            share = 100 * self.collected_ns / lasted
-            runs = count(self.collections, "run")
+        worst = max(self.collected.values(), key=lambda total: total.total_ns, default=None)
+        if worst is not None and worst.total_ns >= lasted / 20:
+            share = 100 * worst.total_ns / lasted
+            runs = count(worst.count, "run")
             yield "warn", f"Python's garbage collector took {share:.0f} % of the time, in {runs}."
+
+
+def _overlap(span: Span, stall: RecordedStall) -> bool:
+    return span.event.at_ns < stall.end_ns and stall.began_ns < span.end_ns
 
 
 def length(duration_ns: float) -> str:

@@ -121,11 +121,13 @@ class Trace:
         kinds = {(span.event.kind, span.event.loop) for span in self._timeline.spans}
         numbers = {loop.number for loop in self._loops} | {loop for _, loop in kinds}
         for number in sorted(numbers):
-            names = [(number, f"loop {number}")]
+            # Events of 0 belong to no loop, such as runs of the collector in other threads.
+            names = [(number, f"loop {number}" if number else "other threads")]
             if self._stalls or (layout.STALLED, number) in kinds:
                 names.append((number + STALLS, f"stalls of loop {number}"))
             if (layout.COLLECTED, number) in kinds:
-                names.append((number + COLLECTOR, f"collector in loop {number}"))
+                where = f"loop {number}" if number else "other threads"
+                names.append((number + COLLECTOR, f"collector in {where}"))
             for place, (thread, name) in enumerate(names):
                 yield self._name("thread_name", thread, name=name)
                 yield self._name("thread_sort_index", thread, sort_index=number * 3 + place)

@@ -126,3 +126,8 @@ def task_name(task: Any) -> str:
             return shown(task.get_name())
         except Exception:
             return type_name(task)
+
+
+def starved(number: int) -> str:
+    """Return in words how many callbacks only waited for a processor."""
+    return f"{count(number, 'callback')} took long only because other programs had the processor"

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from whorl.inspector.tables.wording import count, duration
+from whorl.inspector.tables.wording import count, duration, starved
 from whorl.inspector.views.pictures import LoopPicture, ProcessPicture, Times
 
 BUSY = 0.9  # the utilization from which a bar is shown as one of a loop that has no time left
@@ -429,6 +429,8 @@ def _lists(process: ProcessPicture, width: int, room: int) -> list[Line]:
                     cut(stall.summary, width - 20),
                 )
             )
+    if process.starved:
+        lines += [line(), line(Piece(cut(starved(process.starved), width), "warn"))]
     if calls:
         lines += [line(), *calls]
     return lines[:room] if room else lines
@@ -475,6 +477,8 @@ def stalls(process: ProcessPicture, width: int) -> list[Line]:
     lines = [_title(process, max(LEAST_WIDTH, width)), line()]
     if not process.stalls:
         lines.append(line(Piece("No stalls.", "dim")))
+    if process.starved:
+        lines += [line(Piece(starved(process.starved), "warn")), line()]
     for stall in process.stalls:
         first, *rest = stall.text.split("\n")
         lines.append(

@@ -46,7 +46,9 @@ TIME = Figure("time", "s", "Time that the loop spent in runs, asleep in its poll
 UTILIZATION = Figure("utilization", "1", "Active part of the loop's time since the exporter last looked.")
 HANDLES = Figure("handles", "{handle}", "Open handles and transports, by the name of their class.")
 TASKS = Figure("tasks", "{task}", "Tasks that are not done, by what they do.")
-STALLS = Figure("stalls", "{stall}", "Callbacks that took longer than the threshold of the inspector.")
+STALLS = Figure(
+    "stalls", "{stall}", "Callbacks and turns that took longer than the threshold of the inspector."
+)
 STARVED = Figure("starved", "{callback}", "Callbacks that took longer only as they had no processor.")
 
 #: Powers of 4, from 1 µs to 16.8 s, in nanoseconds.

@@ -27,6 +27,7 @@ MOST_SHOWN = 10
 _REASONS = {
     "collector": "Python's garbage collector",
     "starved": "other programs had the processor",
+    "many callbacks": "many callbacks in one iteration",
     "gil held": "C code that held the interpreter's lock",
     "asleep": "blocked",
     "running": "running",
@@ -136,6 +137,7 @@ class ProcessPicture:
     loops: list[LoopPicture]
     stalls: list[StallLine]  #: the last ones, the newest first
     stalls_seen: int  #: all of them
+    starved: int  #: callbacks that took long only because other programs had the processor
     window: float  #: the seconds from which `longest` and `busiest` come; fewer if there was too much
     longest: list[Long]
     busiest: list[Busy]
@@ -178,6 +180,7 @@ def picture(now: Reading, earlier: Reading | None) -> ProcessPicture:
         loops=[_loop_picture(now, loop, earlier, seen) for loop in now.loops.values()],
         stalls=[_stall_line(stall, now.now_ns, found.is_living) for stall in reversed(recording.stalls())],
         stalls_seen=recording.stalls_written,
+        starved=max(0, recording.starved),
         window=seen.window,
         longest=seen.longest(),
         busiest=seen.busiest(),

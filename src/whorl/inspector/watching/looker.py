@@ -19,7 +19,17 @@ from whorl.inspector.watching.own_thread import has_gil
 from whorl.inspector.watching.reports import Reports, changed
 from whorl.inspector.watching.stacks import Moment, called_by, moment_of, stack_of
 from whorl.inspector.watching.stalls import Frame, Stack, Stall
-from whorl.inspector.watching.watched import LOCK_WAIT_NS, Shares, Usage, WatchedLoop, lock_kept, usage_at
+from whorl.inspector.watching.turns import Turns
+from whorl.inspector.watching.watched import (
+    LOCK_WAIT_NS,
+    Shares,
+    Usage,
+    WatchedLoop,
+    lock_kept,
+    shares_of,
+    usage_at,
+    usage_between,
+)
 
 MOST_STACKS = 8  # of one stall
 LONG_STALL_NS = 1_000_000_000  # A stall that has lasted so long is logged before its end.
@@ -36,6 +46,7 @@ class Looker:
         request_stack: Callable[[int], tuple[Frame, ...]],
     ) -> None:
         self.reports = reports
+        self.turns: Turns = Turns(reports)
         self.collector = collector
         self.take_notes = take_notes  # collects what the native thread has noted by now
         self._request_stack = request_stack  # a thread for its stack, without the GIL
@@ -57,7 +68,7 @@ class Looker:
 
     def look_at(self, watched: WatchedLoop, loop: Loop | None, gone_ns: int) -> bool:
         """Look at one loop, or note that it is gone since then; return whether it is awake."""
-        watched.take_over()
+        watched.take_over(self.collector)
         before, progress = watched.progress, None if loop is None else looks.progress_of(loop)
         is_idle = progress is None or progress[4]
         now = time.monotonic_ns()
@@ -71,6 +82,7 @@ class Looker:
             moment = moment_of(loop, progress, now)
         # The times are read first: that may end with a wait for the interpreter's lock. So the notes of that
         # time are taken after it. What follows is read without giving up the lock.
+        read_ns = time.monotonic_ns()
         earlier, watched.latest = watched.latest, self.usage(watched)
         self.take_notes()
         now = time.monotonic_ns() if loop is not None else gone_ns
@@ -85,9 +97,12 @@ class Looker:
             watched.lock_kept_ns += kept
             if now - watched.began_ns >= watched.next_ns:
                 self._is_stalled(watched, loop, now, moment)
+            elif 2 * (now - watched.began_ns) >= watched.next_ns:
+                watched.shares(now)  # notes how long it was surely asleep
+            self._look_at_turn(watched, loop, earlier, looked, now)
             return True
         if watched.stall is not None or watched.is_starving:
-            self._has_moved(watched, progress, now)
+            self._has_moved(watched, loop, earlier, read_ns, now)
         elif moment is not None and moment.key == watched.key:
             self._has_just_ended(watched, moment, progress, now)
         elif kept and (watched.aways > aways or self._is_away(loop, now)):
@@ -98,16 +113,28 @@ class Looker:
             watched.base = watched.latest
             watched.asleep_ns = watched.lock_kept_ns = 0
             watched.next_ns = self.threshold_ns
-            watched.is_logged = False
-            if key[3] <= 1 and looked < progress[5] <= now:
-                # The first callback since the poll: it began right then.
-                watched.began_ns = progress[5]
-                watched.lock_kept_ns = min(kept, now - watched.began_ns)
-                watched.base = usage_at(earlier, watched.latest, now - watched.began_ns)
-                if now - watched.began_ns >= watched.next_ns:
+            watched.is_logged = watched.is_blocked = False
+            began = looks.call_began(loop)
+            if not began and key[3] <= 1:
+                began = progress[5]  # The first callback since the poll: it began right then.
+            if looked < began <= now:
+                ago = now - began
+                watched.began_ns = began
+                watched.lock_kept_ns = min(kept, ago)
+                awake = max(0, active - ago)
+                watched.base = usage_between(earlier, watched.latest, began - looked, awake, ago)
+                if ago >= watched.next_ns:
                     self._is_stalled(watched, loop, now, moment)
+        self._look_at_turn(watched, loop, earlier, looked, now)
         watched.notes.clear()
         return key is not None
+
+    def _look_at_turn(
+        self, watched: WatchedLoop, loop: Loop | None, earlier: Usage, looked: int, now: int
+    ) -> None:
+        self.turns.threshold_ns = self.threshold_ns
+        if self.turns.look_at(watched, loop, watched.progress, earlier, looked, now, self.starved):
+            self.starved += 1
 
     def _late_by(self, now: int, looked: int) -> int:
         """Return how late the watchdog's thread is; another thread that looks is not."""
@@ -126,6 +153,9 @@ class Looker:
     def _is_stalled(self, watched: WatchedLoop, loop: Loop, now: int, moment: Moment | None) -> None:
         """Report a callback that has reached the next age, with its stack."""
         shares = watched.shares(now)
+        if watched.stall is None and shares.own_ns < self.threshold_ns and not watched.is_blocked:
+            watched.is_blocked = _waits_for_no_lock(watched)
+            shares = watched.shares(now)
         if watched.stall is None and shares.own_ns < self.threshold_ns:
             watched.is_starving = True
             return
@@ -155,14 +185,25 @@ class Looker:
             watched.is_logged = True
             self.reports.log(stall)
 
-    def _has_moved(self, watched: WatchedLoop, progress: looks.Progress | None, now: int) -> None:
+    def _has_moved(
+        self, watched: WatchedLoop, loop: Loop | None, earlier: Usage, read_ns: int, now: int
+    ) -> None:
         """Note the end of what the loop did."""
-        if watched.stall is None:
+        end = _end_of(watched.progress, watched.seen_ns, now)
+        began = 0 if loop is None else looks.call_began(loop)
+        if watched.seen_ns < began < end:
+            end = began  # of the callback that runs now: the one before it has ended by then
+        later = now
+        if read_ns < end:
+            # A wait for a processor that was not over at that time is not in the times of it.
+            watched.latest, later = self.usage(watched), time.monotonic_ns()
+        shares = shares_of(watched, usage_at(earlier, watched.latest, later - end), end, True)
+        if watched.stall is None and shares.own_ns < self.threshold_ns:
             self.starved += 1
         else:
-            stacks = (*watched.stall.stacks, *watched.noted_stacks())[:MOST_STACKS]
-            end = _end_of(progress, watched.seen_ns, now)
-            self._end_stall(watched, changed(watched.stall, stacks=stacks), end)
+            stall = watched.stall or self.reports.begin(watched, end)
+            stacks = (*stall.stacks, *watched.noted_stacks())[:MOST_STACKS]
+            self._end_stall(watched, _with_stacks(stall, stacks), end, shares)
         watched.is_starving = False
 
     def _has_just_ended(
@@ -170,13 +211,14 @@ class Looker:
     ) -> None:
         """Report a stall that this look still saw, and that has ended since this look began."""
         end = _end_of(progress, moment.when_ns, now)
-        if watched.shares(end).own_ns < self.threshold_ns:
+        shares = watched.shares(end, has_ended=True)
+        if shares.own_ns < self.threshold_ns:
             return
         stall = self.reports.begin(watched, end)
         stack, call, task = stack_of(watched, None, moment, False, self._request_stack)
         stall = changed(stall, call=call, task=task)
         stacks = (*watched.noted_stacks(), *(() if stack is None else (stack,)))
-        self._end_stall(watched, _with_stacks(stall, stacks), end)
+        self._end_stall(watched, _with_stacks(stall, stacks), end, shares)
 
     def _passed_unseen(
         self,
@@ -220,13 +262,15 @@ class Looker:
         watched.began_ns = end - length
         watched.asleep_ns = 0
         watched.lock_kept_ns = min(kept, length)
-        if watched.shares(end).own_ns >= self.threshold_ns:
+        shares = watched.shares(end, has_ended=True)
+        if shares.own_ns >= self.threshold_ns:
             stall = _with_stacks(self.reports.begin(watched, end), watched.noted_stacks())
-            self._end_stall(watched, stall, end)
+            self._end_stall(watched, stall, end, shares)
 
-    def _end_stall(self, watched: WatchedLoop, stall: Stall, end: int) -> None:
-        stall = self._update(watched, stall, watched.shares(end), end, ended=True)
-        self.reports.end(watched, stall)
+    def _end_stall(self, watched: WatchedLoop, stall: Stall, end: int, shares: Shares) -> None:
+        if watched.turn is not None:
+            watched.turn.stalled_ns += end - watched.began_ns
+        self.reports.end(watched, self._update(watched, stall, shares, end, ended=True))
 
     def _update(self, watched: WatchedLoop, stall: Stall, shares: Shares, now: int, *, ended: bool) -> Stall:
         length = now - watched.began_ns
@@ -265,7 +309,9 @@ class Looker:
         """Return the same in the loop's own thread, without a look at the times of the watchdog's thread."""
         times = watched.times
         ran, starved = (None, None) if times is None else times.read()
-        return Usage(ran, starved, self._looker_starved, self.collector.total_ns())
+        return Usage(
+            ran, starved, self._looker_starved, self.collector.total_ns(watched.thread, time.monotonic_ns())
+        )
 
 
 def _end_of(progress: looks.Progress | None, after: int, now: int) -> int:
@@ -275,6 +321,12 @@ def _end_of(progress: looks.Progress | None, after: int, now: int) -> int:
     """
     reads = [] if progress is None else [progress[4], progress[5]]
     return min((read for read in reads if after < read <= now), default=now)
+
+
+def _waits_for_no_lock(watched: WatchedLoop) -> bool:
+    """Return whether a thread sleeps in a system call of its own. In futex it may wait for the watchdog."""
+    call = None if watched.thread is None else threads.system_call_of(watched.thread)[0]
+    return call not in (None, "futex", "running")
 
 
 def _with_stacks(stall: Stall, stacks: tuple[Stack, ...]) -> Stall:

@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t
 from whorl.core.figures cimport Figures, place_of
 from whorl.core.loop.loop cimport Loop
 from whorl.core.loop.state cimport LoopState
+from whorl.core.recording.loop_recorder cimport LoopRecorder
 from whorl.core.threads cimport HAS_GIL
 
 cdef extern from "whorl/inspector/watching/native.h":
@@ -17,7 +18,6 @@ cdef extern from "whorl/inspector/watching/native.h":
     bint native_ask "whorl_native_ask"(int thread) noexcept
     int64_t native_rest "whorl_native_rest"(int64_t until_ns) noexcept
     void native_wake "whorl_native_wake"() noexcept
-    void native_collected "whorl_native_collected"(int64_t total_ns, int64_t since_ns) noexcept
     object native_before "whorl_native_before"(int place)
     void native_beat "whorl_native_beat"(int looker) noexcept
     int native_record "whorl_native_record"(object memory, int stack_file) except -1
@@ -26,11 +26,20 @@ cdef extern from "whorl/inspector/watching/native.h":
     void native_end_at_once "whorl_native_end_at_once"(int number) noexcept
 
 
+cdef inline int64_t call_began_in(LoopRecorder recorder) noexcept:
+    return recorder._call[0]
+
+
 @cython.locals(batch=list, size=Py_ssize_t, taken=Py_ssize_t)
 cpdef object progress_of(Loop loop)
 
 @cython.locals(least=int)
 cpdef object count_aways(Figures figures, int64_t least_ns)
+cpdef bint has_gil() except -1
+cpdef object turn_began(Loop loop)
+cpdef object batch_size(Loop loop)
+@cython.locals(recorder=LoopRecorder)
+cpdef object call_began(Loop loop)
 cpdef object figures_of(Loop loop)
 cpdef object polled_at(Loop loop)
 cpdef object ran_last_here(Loop loop)
@@ -44,7 +53,6 @@ cpdef object end_stacks(int number)
 cpdef object ask(int thread)
 cpdef object rest(int64_t until_ns)
 cpdef object wake()
-cpdef object collected(int64_t total_ns, int64_t since_ns)
 cpdef object before(int place)
 cpdef object beat(int looker)
 cpdef object record(object memory, int stack_file)

@@ -26,14 +26,20 @@ except ImportError:
     from whorl.core import cython_shim as cython
 
 Progress = tuple[int, int, int, int, int, int]
-#: When, the numbers or None, active time, the thread's running and waiting time (-1: unknown), collections.
-Look = tuple[int, Progress | None, int, int, int, int]
+#: When, the numbers or None, active time, the thread's running and waiting time (-1: unknown).
+Look = tuple[int, Progress | None, int, int, int]
 _is_gil_enabled: Any = getattr(sys, "_is_gil_enabled", lambda: True)
 HAS_NATIVE = bool(cython.compiled)
 
 if not cython.compiled:
     from whorl.core.figures import place_of
+    from whorl.core.recording.loop_recorder import LoopRecorder
+    from whorl.core.recording.slot import CALL_BEGAN
     from whorl.core.threads import HAS_GIL
+
+    def call_began_in(recorder: LoopRecorder) -> int:
+        """Return when the call began that runs; 0: none runs."""
+        return int(recorder._fields[CALL_BEGAN])
 
     def native_start(threshold_ns: int, interval_ns: int, signal: int) -> int:
         """Start the native thread; uncompiled, there is none."""
@@ -70,9 +76,6 @@ if not cython.compiled:
     def native_wake() -> None:
         """End that sleep, or the next one."""
 
-    def native_collected(total_ns: int, since_ns: int) -> None:
-        """Note how long the collector has run."""
-
     def native_before(place: int) -> Any:
         """Return the native thread's last look before what a loop does; uncompiled, there is none."""
         return None
@@ -108,12 +111,33 @@ def progress_of(loop: Loop) -> Progress | None:
     if not loop._is_turning:
         return None
     taken = 0
-    if HAS_GIL and (cython.compiled or _is_gil_enabled()):
+    if has_gil():
         batch = loop._ready_swap
         size = len(batch)
         while taken < size and batch[taken] is None:
             taken += 1
     return (loop._turns, loop._callbacks, loop._idle_ns, taken, loop._sleep_began, loop._now_ns)
+
+
+def has_gil() -> bool:
+    """Return whether another thread may follow what belongs to a loop."""
+    return bool(HAS_GIL and (cython.compiled or _is_gil_enabled()))
+
+
+def turn_began(loop: Loop) -> int:
+    """Return when the loop's last poll ended; 0 if it sleeps or does not run, and without the GIL."""
+    return loop._poll_ended if has_gil() and loop._is_turning else 0
+
+
+def batch_size(loop: Loop) -> int:
+    """Return how many entries the batch has that the loop runs; 0 without the GIL."""
+    return len(loop._ready_swap) if has_gil() else 0
+
+
+def call_began(loop: Loop) -> int:
+    """Return when the callback began that runs, by the loop's recorder; 0 if that does not tell."""
+    recorder = loop._recorder if has_gil() else None
+    return 0 if recorder is None else call_began_in(recorder)
 
 
 def figures_of(loop: Loop) -> Figures:
@@ -198,11 +222,6 @@ def wake() -> None:
     native_wake()
 
 
-def collected(total_ns: int, since_ns: int) -> None:
-    """Tell the native thread how long the collector has run, and when its run began that goes on, or 0."""
-    native_collected(total_ns, since_ns)
-
-
 def before(place: int) -> Look | None:
     """Take the native thread's last look before what a loop does now, None if there was none.
 
@@ -211,8 +230,8 @@ def before(place: int) -> Look | None:
     look = native_before(place)
     if look is None:
         return None
-    when, is_turning, progress, active, ran, starved, collector = look
-    return when, progress if is_turning else None, active, ran, starved, collector
+    when, is_turning, progress, active, ran, starved, _ = look
+    return when, progress if is_turning else None, active, ran, starved
 
 
 def beat(looker: int) -> None:

@@ -1,18 +1,18 @@
-"""The stalls that were seen: they are kept, told to listeners, and logged."""
+"""The stalls that were seen: they are kept, told to listeners, and logged, by a thread that may block."""
 
 from __future__ import annotations
 
 import collections
 import contextlib
 import dataclasses
+import functools
 import logging
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 from whorl.inspector.watching.stalls import Stall
-from whorl.inspector.watching.watched import WatchedLoop
+from whorl.inspector.watching.watched import LongTurn, WatchedLoop
 
 MOST_STALLS = 256  # kept for `stalls`
 QUIET_NS = 1_000_000_000  # at most one line of the log in this time
@@ -21,10 +21,10 @@ logger: logging.Logger = logging.getLogger("whorl.inspector")
 
 
 class Reports:
-    """The stalls of a process. `busy` is a context in which code of others may run."""
+    """The stalls of a process. `tell` lets code of others run elsewhere; it returns False if it cannot."""
 
-    def __init__(self, busy: Callable[[], AbstractContextManager[None]]) -> None:
-        self._busy = busy
+    def __init__(self, tell: Callable[[Callable[[], object]], bool]) -> None:
+        self._tell = tell
         self._listeners: list[Callable[[Stall], object]] = []
         #: Called with a stall when it is first seen, at each further stack, and when it has ended.
         self.at_change: Callable[[Stall], object] | None = None
@@ -43,7 +43,7 @@ class Reports:
         """Forget the stalls that nobody watches to their end."""
         self._going_on.clear()
 
-    def begin(self, watched: WatchedLoop, now: int) -> Stall:
+    def begin(self, watched: WatchedLoop | LongTurn, now: int) -> Stall:
         """Return a stall that begins."""
         self._number += 1
         return Stall(
@@ -63,20 +63,20 @@ class Reports:
             stacks=(),
         )
 
-    def keep(self, watched: WatchedLoop, stall: Stall) -> None:
+    def keep(self, watched: WatchedLoop | LongTurn, stall: Stall) -> None:
         """Keep what is known of a stall that goes on."""
         watched.stall = self._going_on[stall.number] = stall
         if self.at_change is not None:
             self.at_change(stall)
 
-    def end(self, watched: WatchedLoop, stall: Stall) -> None:
+    def end(self, watched: WatchedLoop | LongTurn, stall: Stall) -> None:
         """Keep a stall that has ended, tell of it, and log it unless it was logged before."""
         self._stalls.append(stall)
         self._going_on.pop(stall.number, None)
         watched.stall = None
         self.notify(stall)
         if watched.is_logged:
-            logger.info("%s", stall.summary())
+            self._tell(functools.partial(logger.info, "%s", stall.summary()))
         else:
             self.log(stall)
 
@@ -99,15 +99,18 @@ class Reports:
         return unsubscribe
 
     def notify(self, stall: Stall) -> None:
-        """Call the listeners with a stall."""
-        with self._busy():
-            for listener in list(self._listeners):
-                try:
-                    listener(stall)
-                except Exception:
-                    with contextlib.suppress(ValueError):
-                        self._listeners.remove(listener)
-                    logger.exception("%r failed and is told of no more stalls", listener)
+        """Let the listeners be called with a stall. One that does not return keeps the others from it."""
+        if self._listeners:
+            self._tell(functools.partial(self._call_listeners, stall))
+
+    def _call_listeners(self, stall: Stall) -> None:
+        for listener in list(self._listeners):
+            try:
+                listener(stall)
+            except Exception:
+                with contextlib.suppress(ValueError):
+                    self._listeners.remove(listener)
+                logger.exception("%r failed and is told of no more stalls", listener)
 
     def log_the_rest(self) -> None:
         """Log the last stall that was not logged, if the log was quiet for long enough."""
@@ -116,19 +119,18 @@ class Reports:
             self.log(self._latest)
 
     def log(self, stall: Stall) -> None:
-        """Log a stall, and how many were not; at most one in each second. The last one is kept for later."""
+        """Log a stall, and how many were not; at most one in each second. The last one is kept for later.
+
+        None is logged while the log blocks.
+        """
         now = time.monotonic_ns()
-        if now - self._logged_ns < QUIET_NS:
+        more = f"\n(and {self._unlogged} more stalls)" if self._unlogged else ""
+        is_quiet = now - self._logged_ns >= QUIET_NS
+        if is_quiet and self._tell(functools.partial(logger.warning, "%s%s", stall.text(), more)):
+            self._unlogged, self._latest, self._logged_ns = 0, None, now
+        else:
             self._unlogged += 1
             self._latest = stall
-            return
-        more, self._unlogged, self._latest = self._unlogged, 0, None
-        self._logged_ns = now
-        with self._busy():
-            if more:
-                logger.warning("%s\n(and %d more stalls)", stall.text(), more)
-            else:
-                logger.warning("%s", stall.text())
 
 
 def changed(stall: Stall, **fields: Any) -> Stall:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from whorl.inspector.watching.own_frames import Frame as Frame
-from whorl.inspector.watching.own_frames import folded, place_in
+from whorl.inspector.tables.own_frames import Frame as Frame
+from whorl.inspector.tables.own_frames import folded, place_in
 from whorl.inspector.watching.text import shown
 
 MOST_SHOWN = 12  # frames of a stack, in a log
@@ -22,9 +22,19 @@ class Stack(NamedTuple):
     late: bool  #: whether it was taken when the code that held the interpreter's lock had returned
 
 
+class Caller(NamedTuple):
+    """A call that ran in a turn of many callbacks."""
+
+    call: str
+    took_ns: int  #: how long all of its runs took, by how often looks have seen it
+
+
 @dataclass(frozen=True, slots=True)
 class Stall:
     """A callback that took longer than the threshold. Durations are in nanoseconds.
+
+    If there are `callers`, it is a whole turn: many callbacks that took longer together, and none alone. The
+    stacks are those of the calls that took longest, one of each.
 
     A field that the system did not tell is None, never 0. The shares `running_ns`, `starved_ns` and
     `asleep_ns` add up to the length.
@@ -44,6 +54,8 @@ class Stall:
     call: str | None  #: the function of the program that the loop had called
     task: str | None  #: the task whose step it is
     stacks: tuple[Stack, ...]
+    callbacks: int = 0  #: how many callbacks the turn had; 0 if it is one callback
+    callers: tuple[Caller, ...] = ()  #: of a turn, those first that took longest
 
     @property
     def syscall(self) -> str | None:
@@ -62,9 +74,11 @@ class Stall:
 
     @property
     def reason(self) -> str:
-        """Why the loop stalled: "collector", "gil held", "starved", "running", "asleep" or "unknown"."""
+        """Why the loop stalled: "collector", "many callbacks", "gil held", "starved" and so on."""
         if self.gc_ns * 2 >= self.length_ns:
             return "collector"
+        if self.callers:
+            return "many callbacks"
         if self.gil_held:
             return "gil held"
         running, asleep, starved = self.running_ns, self.asleep_ns, self.starved_ns
@@ -83,6 +97,9 @@ class Stall:
     def summary(self) -> str:
         """Return one line: how long, which line of the program, and why."""
         what = f"{self.place or self.call or 'a callback'}{f' in {self.task}' if self.task else ''}"
+        if self.callers:
+            number = f"{self.callbacks:,}" if self.callbacks else "many"
+            what = f"{number} callbacks of one iteration, most of all {what},"
         verb = "blocked" if self.ended else "has blocked"
         return f"{what} {verb} the loop for {_ms(self.length_ns)}: {self.why()}"
 
@@ -90,6 +107,7 @@ class Stall:
         """Return in words what the thread did, and the shares."""
         words = {
             "collector": "Python's garbage collector ran",
+            "many callbacks": f"none took so long alone: {self.shares_of_callers()}",
             "gil held": "C code held the interpreter's lock",
             "starved": "other programs had the processor",
             "asleep": "the thread was blocked",
@@ -109,6 +127,10 @@ class Stall:
             if share is not None
         ]
         return f"{words} ({', '.join(shares)})" if shares else words
+
+    def shares_of_callers(self) -> str:
+        """Return the calls of a turn, and which part of its time each took."""
+        return ", ".join(f"{call} {100 * took / self.length_ns:.0f} %" for call, took in self.callers)
 
     def _frames_of_call(self, stack: Stack) -> tuple[Frame, ...]:
         """Return the frames inside the call that the loop made, and its own."""

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from whorl.core.kernel.kernel import Kernel
@@ -30,6 +31,7 @@ from whorl.inspector.watching.collector import CollectionTimes
 from whorl.inspector.watching.looker import Looker
 from whorl.inspector.watching.reports import Reports
 from whorl.inspector.watching.stacks import StackFile
+from whorl.inspector.watching.teller import Teller
 from whorl.inspector.watching.watched import WatchedLoop
 
 LOOKS_PER_THRESHOLD = 4
@@ -49,7 +51,8 @@ class Watchdog:
     def __init__(self, loop: Loop | None, threshold: float, signal: int | None) -> None:
         self._only = None if loop is None else weakref.ref(loop)
         self.collector: CollectionTimes = CollectionTimes()
-        self.reports: Reports = Reports(self._busy)
+        self._teller = Teller()
+        self.reports: Reports = Reports(self._teller.tell)
         self._stack_file = StackFile(signal or 0)
         self._looker = Looker(self.reports, self.collector, self._take_notes, self._stack_file.ask)
         self._set_threshold_only(threshold)
@@ -86,6 +89,7 @@ class Watchdog:
         self._is_native = False
         self._recording: Any = None  # the memory into which the native thread writes
         self._has_notes = False  # whether this look has found some of the native thread's
+        self._teller.forget()
         self.reports.forget()
         self.collector.forget()
         self._looker.forget()
@@ -112,6 +116,7 @@ class Watchdog:
             self._end_pause()
             if thread is not threading.current_thread():
                 thread.join(END_WAIT)
+        self._teller.stop(END_WAIT)
         self._stop_native()
         self._close_all()
         self.reports.forget_those_that_go_on()
@@ -144,18 +149,19 @@ class Watchdog:
                     self._looker.threshold_ns, self._interval_ns, self._stack_file.signal
                 )
             for watched in list(self._watched.values()):
-                watched.key = None
+                watched.key = watched.turn = None
                 watched.place = self._place_of(watched.reference(), watched)
                 watched.aways = looks.count_aways(watched.figures, self._looker.threshold_ns)
             self._wake()  # It sleeps for the new interval from now on.
 
     def look_now(self) -> None:
-        """Let the thread look, and wait until it has: a stall that has just ended is known then."""
+        """Let the thread look, and wait until it has: a stall that has just ended is known and told then."""
         deadline = time.monotonic() + END_WAIT
         with self._look_ended:
             target = self._looks + 2  # One look may be under way.
             while self._looks < target and time.monotonic() < deadline and self._wake():
                 self._look_ended.wait(self._interval_ns / 1e9)
+        self._teller.wait(max(0.0, deadline - time.monotonic()))
 
     def _wake(self) -> bool:
         """End the thread's pause; return whether there is a thread."""
@@ -263,7 +269,7 @@ class Watchdog:
         while self._is_on and self._end is end:
             try:
                 self._look_and_pause(end)
-            except Exception:  # The log failed as well, or there is no memory for a number.
+            except Exception:  # There is no memory for a number.
                 time.sleep(RETRY_WAIT)
         if self._is_native:
             looks.beat(0)
@@ -271,9 +277,11 @@ class Watchdog:
     def _look_and_pause(self, end: Any) -> None:
         try:
             is_awake = self.look()
-        except Exception:
+        except Exception as error:
             is_awake = False
-            logger.exception("The watchdog could not look at the loops")
+            self._teller.tell(
+                functools.partial(logger.error, "The watchdog could not look at the loops", exc_info=error)
+            )
         with self._look_ended:
             self._looks += 1
             self._look_ended.notify_all()
@@ -292,12 +300,16 @@ class Watchdog:
         """
         known = list(self._watched.values())
         ages = [watched.began_ns + watched.next_ns for watched in known if watched.key is not None]
+        ages += [turn.began_ns + turn.next_ns for watched in known if (turn := watched.turn) is not None]
         return min([now + pause, *(age for age in ages if age > now)])
 
     def _all_are_guarded(self) -> bool:
         """Return whether the native thread looks at each loop, and tells if one does not go on."""
         return not self.looks_often and all(
-            watched.place >= 0 and watched.stall is None and not watched.is_starving
+            watched.place >= 0
+            and watched.stall is None
+            and not watched.is_starving
+            and (watched.turn is None or watched.turn.stall is None)
             for watched in list(self._watched.values())
         )
 
@@ -345,17 +357,6 @@ class Watchdog:
                 watched = gone[place][0]
             if watched is not None:
                 watched.notes.append((when, frames, call))
-
-    @contextlib.contextmanager
-    def _busy(self) -> Iterator[None]:
-        """Tell the native thread that this one runs code of others, which may take long."""
-        if self._is_native:
-            looks.beat(0)
-        try:
-            yield
-        finally:
-            if self._is_native:
-                looks.beat(self._looker.thread_number)
 
 
 def has_real_clock(loop: Loop) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from whorl.core.loop.loop import Loop
 from whorl.inspector.watching import looks, threads
+from whorl.inspector.watching.collector import CollectionTimes
 from whorl.inspector.watching.stalls import Frame, Stack, Stall
 
 LOCK_WAIT_NS = 30_000_000  # A wait for the interpreter's lock is no longer, unless C code keeps the lock.
@@ -24,6 +26,7 @@ class Usage(NamedTuple):
     looker_starved_ns: int
     """How long the watchdog itself had waited for a processor, perhaps with the interpreter's lock."""
     collector_ns: int
+    """How long Python's collector had run in that thread."""
 
 
 class Shares(NamedTuple):
@@ -63,6 +66,8 @@ class WatchedLoop:
         self.asleep_ns: int = 0  # how long the thread was surely asleep since then
         self.next_ns = 0  # the age at which something is to be done
         self.is_starving = False
+        self.is_blocked: bool = False  # whether it was seen in a system call that waits for no lock
+        self.turn: LongTurn | None = None  # the turn that the loop is in
         self.lock_kept_ns = 0  # how long C code has kept the interpreter's lock since then
         #: What the native thread saw: when, the stack if it got one, and the system call.
         self.notes: list[tuple[int, tuple[Frame, ...] | None, str]] = []
@@ -83,7 +88,7 @@ class WatchedLoop:
         finally:  # also if there was no memory for the look: the loop's own will be freed
             looks.unwatch(self.last_place)
 
-    def take_over(self) -> None:
+    def take_over(self, collector: CollectionTimes) -> None:
         """Take the native thread's last look before what the loop does for this thread's own, if it is newer.
 
         While a stall lasts, the Python thread itself looks often.
@@ -91,13 +96,13 @@ class WatchedLoop:
         look = self.last_look if self.place < 0 else looks.before(self.place)
         if look is None or look[0] <= self.looked_ns or self.stall is not None or self.is_starving:
             return
-        self.looked_ns, self.progress, self.active_ns, ran, starved, collector = look
+        self.looked_ns, self.progress, self.active_ns, ran, starved = look
         self.key = None
         self.latest = Usage(
             None if ran < 0 else ran,
             None if starved < 0 else starved,
             self.latest.looker_starved_ns,
-            collector,
+            collector.total_ns(self.thread, self.looked_ns),
         )
 
     def count_active(self, loop: Loop | None, most: int) -> int:
@@ -115,25 +120,64 @@ class WatchedLoop:
             if frames is not None and when > self.began_ns
         )
 
-    def shares(self, now: int) -> Shares:
+    def shares(self, now: int, *, has_ended: bool = False) -> Shares:
         """Return what the thread did since `began_ns`."""
-        length = now - self.began_ns
-        base, usage = self.base, self.latest
-        gc_ns = min(usage.collector_ns - base.collector_ns, length)
-        if base.ran_ns is None or usage.ran_ns is None:
-            return Shares(None, None, None, gc_ns, length)
-        running = min(usage.ran_ns - base.ran_ns, length)
-        if base.starved_ns is None or usage.starved_ns is None:
-            return Shares(running, None, None, gc_ns, length)
-        starved = min(usage.starved_ns - base.starved_ns, length - running)
-        asleep = length - running - starved
-        if self.thread is not None and threads.is_runnable(self.thread):
-            asleep = min(asleep, self.asleep_ns)  # The rest may be a wait that is not over.
-            starved = length - running - asleep
-        self.asleep_ns = asleep
-        # The thread may have slept because this one had the interpreter's lock, and no processor.
-        looker_starved = usage.looker_starved_ns - base.looker_starved_ns
-        return Shares(running, starved, asleep, gc_ns, running + max(0, asleep - looker_starved))
+        found = shares_of(self, self.latest, now, has_ended)
+        self.asleep_ns = found.asleep_ns or 0
+        return found
+
+
+class LongTurn:
+    """A turn of a loop, from the end of a poll on, and the stall that its callbacks are together."""
+
+    def __init__(
+        self, watched: WatchedLoop, began_ns: int, base: Usage, threshold_ns: int, starved: int
+    ) -> None:
+        self.name: str = watched.name
+        self.thread = watched.thread
+        self.began_ns = began_ns
+        self.base: Usage = base  # the times when it began
+        self.seen_ns = 0  # when it was last seen to go on
+        self.turns: int = 0  # the number of the turn then
+        self.key: Key | None = None  # and of its callback
+        self.is_many: bool = False  # whether two callbacks of it were seen
+        self.callbacks: int = 0  # of its batch
+        self.asleep_ns: int = 0
+        self.stalled_ns: int = 0  # the time of those that were stalls themselves
+        self.next_ns = threshold_ns  # the age at which something is to be done
+        self.is_starving: bool = False
+        self.is_blocked: bool = False
+        self.starved_before = starved  # how many callbacks were starved when it began
+        self.seen: Counter[str] = Counter()  # how often each call was seen
+        self.stacks: dict[str, Stack] = {}  # the first one of each
+        self.stall: Stall | None = None
+        self.is_logged = False
+
+
+def shares_of(what: WatchedLoop | LongTurn, usage: Usage, now: int, has_ended: bool) -> Shares:
+    """Return what a thread did since `began_ns`, by its times now; if that has ended, by its times then.
+
+    The kernel counts a wait for a processor when it is over. So while what lasts is ready to run, what was
+    not surely sleep counts as waiting. A thread that has ended it had a processor since, so no wait is left
+    out.
+    """
+    length, base = now - what.began_ns, what.base
+    gc_ns = min(usage.collector_ns - base.collector_ns, length)
+    if base.ran_ns is None or usage.ran_ns is None:
+        return Shares(None, None, None, gc_ns, length)
+    running = min(usage.ran_ns - base.ran_ns, length)
+    if base.starved_ns is None or usage.starved_ns is None:
+        return Shares(running, None, None, gc_ns, length)
+    starved = min(usage.starved_ns - base.starved_ns, length - running)
+    asleep = length - running - starved
+    if not has_ended and what.thread is not None and threads.is_runnable(what.thread):
+        asleep = min(asleep, what.asleep_ns)
+        starved = length - running - asleep
+    blocked = asleep
+    if not what.is_blocked:
+        # The thread may have slept because the watchdog's had the interpreter's lock, and no processor.
+        blocked = max(0, asleep - (usage.looker_starved_ns - base.looker_starved_ns))
+    return Shares(running, starved, asleep, gc_ns, running + blocked)
 
 
 def usage_at(earlier: Usage, latest: Usage, ago_ns: int) -> Usage:
@@ -151,6 +195,23 @@ def usage_at(earlier: Usage, latest: Usage, ago_ns: int) -> Usage:
         starved,
         max(earlier.looker_starved_ns, latest.looker_starved_ns - ago_ns),
         max(earlier.collector_ns, latest.collector_ns - ago_ns),
+    )
+
+
+def usage_between(earlier: Usage, latest: Usage, after_ns: int, awake_ns: int, ago_ns: int) -> Usage:
+    """Return the times at a moment between two looks, so long after the earlier and before the later one.
+
+    The loop was awake for `awake_ns` between the earlier look and that moment. As much of what was counted as
+    has room there counts as done before that moment.
+    """
+    least = usage_at(earlier, latest, ago_ns)
+    if least.ran_ns is None or earlier.ran_ns is None or latest.ran_ns is None:
+        return least
+    starved = least.starved_ns
+    if starved is not None and earlier.starved_ns is not None and latest.starved_ns is not None:
+        starved = max(starved, min(latest.starved_ns, earlier.starved_ns + after_ns))
+    return least._replace(
+        ran_ns=max(least.ran_ns, min(latest.ran_ns, earlier.ran_ns + awake_ns)), starved_ns=starved
     )
 
 

@@ -7,7 +7,7 @@ import os
 
 import whorl
 from whorl.inspector.recorded import MOST_STALL, fitted
-from whorl.inspector.watching.own_frames import Frame, folded, package_of, place_in
+from whorl.inspector.tables.own_frames import Frame, folded, package_of, place_in
 from whorl.inspector.watching.stalls import Stack, Stall
 
 SITE = "/venv/lib/python3.13/site-packages"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from whorl.inspector.watching.text import shown
+from whorl.inspector.tables.wording import shown
 
 
 class Frame(NamedTuple):

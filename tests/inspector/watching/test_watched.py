@@ -1,0 +1,66 @@
+"""The shares of a stall's time are those that the kernel has counted, also on a loaded machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import whorl
+from whorl.inspector.watching import looker, threads
+from whorl.inspector.watching.watched import Usage, WatchedLoop, usage_between
+
+MS = 1_000_000
+
+
+@pytest.fixture
+def watched() -> Any:
+    """Return a loop whose callback began at 0, and has slept for 300 ms by 300 ms."""
+    loop: Any = whorl.new_event_loop()
+    found = WatchedLoop(loop, 1, lambda _: None)
+    found.began_ns, found.asleep_ns = 0, 196 * MS  # as seen at 200 ms
+    found.base = Usage(1000 * MS, 50 * MS, 7 * MS, 0)
+    found.latest = Usage(1001 * MS, 53 * MS, 207 * MS, 0)
+    yield found
+    found.close()
+    loop.close()
+
+
+def test_shares_of_a_stall_that_has_ended_are_what_the_kernel_counted(
+    watched: WatchedLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "is_runnable", lambda _: True)  # The loop goes on already.
+    shares = watched.shares(300 * MS, has_ended=True)
+    assert (shares.running_ns, shares.starved_ns, shares.asleep_ns) == (1 * MS, 3 * MS, 296 * MS)
+
+
+def test_shares_of_a_thread_that_is_ready_to_run_have_a_wait_that_is_not_counted_yet(
+    watched: WatchedLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "is_runnable", lambda _: True)
+    shares = watched.shares(300 * MS)
+    assert (shares.running_ns, shares.starved_ns, shares.asleep_ns) == (1 * MS, 103 * MS, 196 * MS)
+
+
+@pytest.mark.parametrize(("call", "own"), [("0 0x1", 297), ("202 0x1", 97), ("running", 97), ("", 97)])
+def test_sleep_in_a_system_call_is_no_wait_for_the_watchdogs_lock(
+    watched: WatchedLoop, monkeypatch: pytest.MonkeyPatch, call: str, own: int
+) -> None:
+    """The watchdog had no processor for 200 ms, perhaps while it had the interpreter's lock."""
+    monkeypatch.setattr(threads, "SYSTEM_CALLS", {0: "read", 202: "futex"})
+    monkeypatch.setattr(threads, "_text_of", lambda *_: call)
+    watched.is_blocked = looker._waits_for_no_lock(watched)
+    assert watched.shares(300 * MS, has_ended=True).own_ns == own * MS
+
+
+def test_times_between_two_looks_are_before_the_moment_as_far_as_there_is_room() -> None:
+    earlier, latest = Usage(0, 0, 0, 0), Usage(20, 30, 0, 0)
+    # The loop ran until the callback began, 15 after the look, and that slept for 10.
+    assert usage_between(earlier, latest._replace(ran_ns=15), 15, 15, 10)[0] == 15
+    # It slept before, and the callback ran.
+    assert usage_between(earlier, latest, 100, 0, 20)[0] == 0
+    # It ran all the time.
+    assert usage_between(earlier, latest, 5, 5, 15)[0] == 5
+    assert usage_between(earlier, latest, 100, 0, 20)[1] == 30
+    assert usage_between(earlier, latest, 10, 0, 25)[1] == 10
+    assert usage_between(earlier, Usage(None, None, 0, 0), 5, 5, 15)[:2] == (None, None)
