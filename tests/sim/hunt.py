@@ -15,6 +15,7 @@ from typing import Any
 
 import whorl
 from whorl import sim
+from whorl.sim.chance.faults import MODELS
 
 #: A path that is looked for at the beginning and at the end of what strace is to look at.
 MARK = "/whorl-mark"
@@ -27,6 +28,8 @@ def main() -> None:
     parser.add_argument("--seeds", default="0:100", help="the first one, and the one after the last")
     parser.add_argument("--faults", default="calm", help="a profile's name")
     parser.add_argument("--tls", default="seeded")
+    parser.add_argument("--cpu", choices=list(MODELS), help="how the time of turns is drawn")
+    parser.add_argument("--allow", action="append", default=[], help="what is no failure")
     parser.add_argument("--path", action="append", default=[], help="a folder with packages")
     parser.add_argument("--stop", action="store_true", help="stop at the first finding")
     parser.add_argument("--digests", action="store_true", help="say the digest of each run")
@@ -55,15 +58,17 @@ def hunt(program: Any, seeds: range, options: argparse.Namespace) -> dict[str, A
     began, began_cpu = time.perf_counter(), time.process_time()
     if options.mark:
         Path(MARK).exists()
+    chosen = {"faults": options.faults, "tls": options.tls, "cpu": sim.Cpu(options.cpu)}
+    chosen["allow"] = options.allow
     for seed in seeds:
-        result = sim.run(program, seed=seed, faults=options.faults, tls=options.tls)
+        result = sim.run(program, seed=seed, **chosen)
         run += 1
         for remark in result.remarks:
             remarks[remark] = remarks.get(remark, 0) + 1
         if options.digests:
             digests[seed] = result.digest
         if options.twice:
-            again = sim.run(program, seed=seed, faults=options.faults, tls=options.tls)
+            again = sim.run(program, seed=seed, **chosen)
             if again.digest != result.digest:
                 unequal.append(seed)
         if result.failed:

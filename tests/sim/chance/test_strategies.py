@@ -129,6 +129,30 @@ def test_edge_ends_turns_at_the_edges_of_time_with_each_seed() -> None:
         assert result.tape.decisions["cpu/model", 0] == EDGE
 
 
+async def turns_of_three_timers(world: sim.World) -> int:
+    """Return in how many turns three timers of different times fired."""
+    loop, fired = asyncio.get_running_loop(), []
+    for number in (2, 3, 4):
+        loop.call_later(number / 1000, lambda: fired.append(world.turns))
+    await asyncio.sleep(0.01)
+    return len(set(fired))
+
+
+def test_a_turn_up_to_an_edge_may_pass_several_so_that_one_poll_finds_them_together() -> None:
+    runs = [sim.run(turns_of_three_timers, seed=seed, cpu=sim.Cpu("edge", 0.6)) for seed in range(SEEDS)]
+    assert {run.check() for run in runs} == {1, 2, 3}
+
+
+def test_a_turn_up_to_an_edge_goes_by_the_clock_of_its_host() -> None:
+    async def main(world: sim.World) -> int:
+        await asyncio.sleep(100)
+        other = world.host("other", drift_ppm=-1000)  # 0.1 s late by now
+        return await other.run(turns_of_three_timers, world)  # type: ignore[no-any-return]
+
+    runs = [sim.run(main, seed=seed, cpu=sim.Cpu("edge", 0.6)) for seed in range(SEEDS)]
+    assert {run.check() for run in runs} == {1, 2, 3}
+
+
 def test_edge_is_replayed_by_its_tape() -> None:
     result = sim.run(programs.writes_last_come_first, seed=3, strategy=sim.Edge())
     assert sim.replay(programs.writes_last_come_first, result.tape).digest == result.digest

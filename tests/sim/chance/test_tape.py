@@ -40,17 +40,17 @@ def test_a_word_that_is_no_tape_is_refused(word: str) -> None:
         tape_of(word)
 
 
-@pytest.mark.parametrize("older", [1, 2])
+@pytest.mark.parametrize("older", [1, 2, 3])
 def test_a_tape_of_an_older_format_is_read_without_its_digest(older: int, tmp_path: Path) -> None:
     tape = sim.Tape(5, DECISIONS, "calm", "digest")
     tape.write(tmp_path / "it.tape")
     text = (tmp_path / "it.tape").read_text(encoding="utf-8")
-    text = text.replace('"whorl-tape": 3', f'"whorl-tape": {older}')
+    text = text.replace('"whorl-tape": 4', f'"whorl-tape": {older}')
     (tmp_path / "it.tape").write_text(text, encoding="utf-8")
     assert sim.Tape.read(tmp_path / "it.tape") == sim.Tape(5, DECISIONS, "calm")
 
 
 def test_a_tape_of_a_newer_format_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "it.tape").write_text('{"whorl-tape": 4, "seed": 1, "faults": "calm"}', encoding="utf-8")
+    (tmp_path / "it.tape").write_text('{"whorl-tape": 5, "seed": 1, "faults": "calm"}', encoding="utf-8")
     with pytest.raises(ValueError, match="another version"):
         sim.Tape.read(tmp_path / "it.tape")

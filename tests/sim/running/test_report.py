@@ -73,7 +73,7 @@ WORDS = [
     ("client/cpu", 2, GRID, "host client: its turn took 1 ms longer"),
     ("client/cpu", 3, GRID, "host client: its turn took 2 ms longer"),
     ("client/cpu", 4, RANDOM, "host client: its turn took 0.5 ms longer"),
-    ("client/cpu", 3, EDGE, "host client: its turn took until the next deadline or arrival"),
+    ("client/cpu", 3, EDGE, "host client: its turn took until a deadline or arrival"),
     ("client/executor", 2, 0, "host client: a job of its executor waited 0.25 ms longer"),
     ("a>b/loss", 1, 0, "a packet from a to b was lost"),
     ("main/ties", 1, 0, "host main: a timer came before others of its time"),
@@ -83,6 +83,11 @@ WORDS = [
     ("chance/retry", 1, 0, "the program's chance 'retry' happened"),
     ("main/new", 5, 0, "decision 'main/new' was 5"),
 ]
+
+
+def test_turn_that_ends_at_an_edge_says_how_long_it_took() -> None:
+    text = wording("client/cpu", 4, 3_999_999, EDGE)
+    assert text == "host client: its turn took 3.999999 ms longer, until right before a deadline or arrival"
 
 
 @pytest.mark.parametrize(("name", "value", "model", "text"), WORDS, ids=lambda each: str(each)[:20])

@@ -91,6 +91,11 @@ class Stream:
             decisions.take(self.name, number, value, n)
         return value
 
+    def explain(self, detail: Any) -> None:
+        """Note what the last decision came to, for those who read of it."""
+        decisions = self._decisions
+        decisions.moments[self.name, self.count - 1] = (decisions.clock.now, detail)
+
     def force(self, value: int, n: int) -> int:
         """Return the next decision, which a strategy has made; a tape still comes first."""
         decisions = self._decisions

@@ -30,7 +30,7 @@ class Faults:
     eio: float = 0.0  #: a read, a write or a sync of a file fails (EIO)
     enospc: float = 0.0  #: there is no room for a write to a file (ENOSPC)
     executor: float = 0.3  #: a job of an executor takes longer than the shortest time
-    cpu: float = 0.3  #: a turn of a loop takes time
+    cpu: float = 0.6  #: a turn of a loop takes time
 
     @classmethod
     def none(cls) -> Faults:
@@ -104,9 +104,12 @@ def drawn(faults: Faults | str, decisions: Decisions) -> Faults:
     return replace(rates, **changes)
 
 
-#: How a turn's time is drawn: not at all, at random, in whole milliseconds, or up to the next deadline.
+#: How a turn's time is drawn: not at all, at random, in whole milliseconds, or up to a deadline or arrival.
 NONE, RANDOM, GRID, EDGE = range(4)
 CPU_MODELS = 4
+
+#: How many seeds let turns take time. Without it few races can happen; the models share these seeds equally.
+TAKING_TIME = 0.95
 
 
 #: The models by the names that programs give them.
@@ -117,7 +120,7 @@ MODELS = {"none": NONE, "random": RANDOM, "grid": GRID, "edge": EDGE}
 class Cpu:
     """The time that code takes: in so many turns, and how much. None: as the seed and the faults say.
 
-    Models are "none", "random", "grid" (whole milliseconds) and "edge" (up to the next deadline or arrival).
+    Models are "none", "random", "grid" (whole milliseconds) and "edge" (up to a deadline or arrival).
     Raises ValueError for another one, and for a rate that is not from 0 to 1.
     """
 
@@ -151,7 +154,7 @@ class Pace:
         if not rate:
             self.model: int = NONE
         elif forced is None:
-            self.model = model.decide(CPU_MODELS, 0.8)
+            self.model = model.decide(CPU_MODELS, TAKING_TIME)
         else:
             self.model = model.force(forced, CPU_MODELS)
-        self.rate: float = rate * (1 + decisions.stream("cpu/rate").decide(3, 0.5)) / 2
+        self.rate: float = rate * (1 + decisions.stream("cpu/rate").uniform(3)) / 2

@@ -26,7 +26,7 @@ class Random:
 
 @dataclass(frozen=True)
 class Edge:
-    """As `Random`; and turns take time that ends right at, before or after the next deadline or arrival."""
+    """As `Random`; and turns take time that ends right at, before or after a deadline or arrival."""
 
     p: float = 0.3
 

@@ -14,8 +14,8 @@ from whorl.sim.chance.decisions import Place
 from whorl.sim.chance.faults import PROFILES, Faults
 
 #: The format of tapes and of the digests in them. A tape of an older one replays, and no digest is compared.
-FORMAT = 3
-_OLDER = (1, 2)
+FORMAT = 4
+_OLDER = (1, 2, 3)
 
 _hashes = os.environ.get("PYTHONHASHSEED", "")
 

@@ -18,11 +18,7 @@ _MODELS = {
 }
 _MODELS[EDGE] = "turns end at the edges of deadlines and arrivals"
 
-_EDGES = (
-    "took until the next deadline or arrival",
-    "took until right before the next deadline or arrival",
-    "took until right after the next deadline or arrival",
-)
+_EDGES = ("until", "until right before", "until right after")
 
 #: How a decision of a kind is put: from its owner's name, its value, its moment's details and the CPU model.
 _Wording = Callable[[str, int, Any, int], str]
@@ -32,7 +28,8 @@ def _cpu(owner: str, value: int, detail: Any, model: int) -> str:
     if model == GRID:
         return f"host {owner}: its turn took {1 + value % 2} ms longer"
     if model == EDGE:
-        return f"host {owner}: its turn {_EDGES[value % 3]}"
+        longer = "" if detail is None else f"{detail / 1e6:.9g} ms longer, "
+        return f"host {owner}: its turn took {longer}{_EDGES[value % 3]} a deadline or arrival"
     return f"host {owner}: its turn took {0.125 * value:g} ms longer"
 
 

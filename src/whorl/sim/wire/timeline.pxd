@@ -30,5 +30,7 @@ cdef class Timeline:
     cpdef object post(self, int64_t time, object act, tuple args)
     @cython.locals(first=Event)
     cpdef int64_t next_time(self) except? -1
+    @cython.locals(event=Event)
+    cdef list times(self, int64_t after, int64_t until)
     @cython.locals(events=list, first=Event)
     cpdef object happen(self)

@@ -2,6 +2,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 cimport cython
 
+from whorl.core.timers.timed_callback cimport TimedCallback
 from whorl.sim.chance.decisions cimport Decisions, Stream, mixed
 from whorl.sim.files.epoll cimport Epoll
 from whorl.sim.wire.clock cimport HostClock
@@ -15,6 +16,7 @@ cdef int64_t MILLISECOND
 cdef int64_t NEVER
 cdef int64_t STANDSTILL
 cdef int64_t EDGE_SPAN
+cdef Py_ssize_t EDGES
 cdef int64_t CPU_STEPS
 cdef int64_t RANDOM_STEP
 cdef int64_t LOOK_TURNS
@@ -29,6 +31,7 @@ cdef class HostTurns(HostClock):
     cdef public Epoll epoll
     cdef public bint is_dead
     cdef public bint is_paused
+    cdef public object loop
     cdef readonly int model
     cdef public str name
     cdef public list pending_signals
@@ -39,6 +42,10 @@ cdef class HostTurns(HostClock):
     cdef object _plan(self)
     @cython.locals(model=int, step=int64_t)
     cdef int64_t _cpu_time(self, int64_t over) except? -1
+    @cython.locals(ahead=int64_t)
+    cdef int64_t _up_to_edge(self, int64_t over, int64_t step) except? -1
+    @cython.locals(ahead=int64_t, due=int64_t, timer=TimedCallback)
+    cdef list _edges(self, int64_t over)
     @cython.locals(goes_on=bint)
     cdef object take_turn(self)
 

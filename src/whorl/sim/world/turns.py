@@ -30,8 +30,9 @@ LIVELOCK_TURNS = 100_000
 #: Less than this is no time: looks at the clock take it.
 STANDSTILL = 10 * MICROSECOND
 
-#: The longest time that a turn takes up to the next deadline or arrival.
+#: How long a turn takes at most up to a deadline or an arrival, and among how many of them it chooses.
 EDGE_SPAN = 50 * MILLISECOND
+EDGES = 5
 CPU_STEPS = 16
 RANDOM_STEP = 125 * MICROSECOND
 
@@ -52,6 +53,7 @@ class HostTurns(HostClock):
         "epoll",
         "is_dead",
         "is_paused",
+        "loop",
         "model",
         "name",
         "pending_signals",
@@ -66,6 +68,7 @@ class HostTurns(HostClock):
         self.rate: float = pace.rate  # how often a turn takes time
         self.cpu: Stream = None  # type: ignore[assignment]  # of the decisions about that
         self.epoll: Epoll = None  # type: ignore[assignment]  # the one of the loop
+        self.loop: Any = None
         self.driver: Any = None  # of the loop; None: the loop runs by itself
         self.busy_until: int = 0  # when the turn that was taken last is over
         self.deadline: int = 0  # when the loop wants its next turn, without events
@@ -90,9 +93,9 @@ class HostTurns(HostClock):
             return
         rest = self.driver._rest_ns()
         over = self.timeline.now + self.spent
-        self.spent: int = 0
         self.deadline = NEVER if rest < 0 else over + rest
         self.busy_until = over + self._cpu_time(over)
+        self.spent: int = 0
 
     def cpu_time(self, over: int) -> int:
         """Return how long the turn that ended at `over` takes longer than its code shows, in nanoseconds."""
@@ -112,12 +115,25 @@ class HostTurns(HostClock):
         return RANDOM_STEP * step
 
     def _up_to_edge(self, over: int, step: int) -> int:
-        """Return the time up to the next deadline or arrival, or right before it, or right after."""
-        ahead = (self.deadline, self.timeline.next_time())
-        nearest = min([each for each in ahead if each > over], default=NEVER)
-        if nearest - over > EDGE_SPAN:
-            return 0
-        return max(0, nearest - over + (0, -1, 1)[step % 3])
+        """Return the time up to a deadline or an arrival, or right before it, or right after.
+
+        It is not always the nearest one: the next poll then finds several things at once, such as the answer
+        and the end of the time to wait for it.
+        """
+        edges = self._edges(over)
+        ahead = edges[step // 3 % len(edges)] - over + (0, -1, 1)[step % 3] if edges else 0
+        self.cpu.explain(ahead)
+        return ahead
+
+    def _edges(self, over: int) -> list[int]:
+        """Return the first times after `over` at which a timer of the loop is due, or an event happens."""
+        found = set(self.timeline.times(over, over + EDGE_SPAN))
+        ahead = over - self._clock_ns()  # of the host's clock, by which timers are set
+        for timer in self.loop._timer_queue.timers():
+            due = timer._deadline_ns + ahead
+            if over < due <= over + EDGE_SPAN and not timer._cancelled:
+                found.add(due)
+        return sorted(found)[:EDGES]
 
     def take_turn(self) -> None:
         """Let the loop take one turn."""
