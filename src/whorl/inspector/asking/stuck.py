@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from whorl.inspector.asking import client
 from whorl.inspector.asking.finding import Found, recording_of
-from whorl.inspector.recordings.doing import all_stalls, doing
+from whorl.inspector.recordings.doing import all_stalls, doing, lengthened
 from whorl.inspector.recordings.recording import NotARecording, read_file
 
 LEAST_STUCK_NS = 50_000_000
@@ -41,7 +41,11 @@ def stalls_of(source: str) -> Stalls:
     title = f"process {pid}" + ("" if found.state == "running" else f", which {_STATES[found.state]}")
     if found.namespace is not None:
         title += f" (in the PID namespace {found.namespace})"
-    return Stalls(title, pid, all_stalls(found.recording), found.recording.starved)
+    stalls = all_stalls(found.recording)
+    if found.state == "running":
+        now = time.monotonic_ns()
+        stalls = [lengthened(stall, now) for stall in stalls]
+    return Stalls(title, pid, stalls, found.recording.starved)
 
 
 _STATES = {"stopped": "is stopped", "died": "has died", "finished": "has finished"}

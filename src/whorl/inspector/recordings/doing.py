@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 from typing import Any, NamedTuple
 
 from whorl.core.recording import layout
 from whorl.inspector.recordings.recording import RecordedLoop, Recording
 from whorl.inspector.watching import threads
 from whorl.inspector.watching.stacks import called_by, parse_dumps
-from whorl.inspector.watching.stalls import Stack, Stall
+from whorl.inspector.watching.stalls import Stack, Stall, duration_of
 from whorl.inspector.watching.text import shown
 
+_LENGTH = re.compile(r"(has blocked the loop for )[\d.]+ m?s")
 MOST_SEARCHED = 200_000  # places where an event may name a task
 
 
@@ -69,6 +71,18 @@ def all_stalls(recording: Recording) -> list[dict[str, Any]]:
             for stall in found
         ]
     return [*found, unseen]
+
+
+def lengthened(stall: dict[str, Any], now_ns: int) -> dict[str, Any]:
+    """Return a stall as it is now, if it goes on: the watchdog writes it seldom while it lasts."""
+    began, length = stall.get("began_ns"), stall.get("length_ns")
+    if stall.get("ended") is not False or type(began) is not int or type(length) is not int:
+        return stall
+    longer = now_ns - began
+    if longer <= length:
+        return stall
+    text = _LENGTH.sub(lambda found: f"{found[1]}{duration_of(longer)}", str(stall.get("text", "")), count=1)
+    return {**stall, "length_ns": longer, "text": text}
 
 
 def _is_same(stall: dict[str, Any], unseen: dict[str, Any]) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 from whorl.core.metrics import Histogram
 from whorl.core.recording import layout
 from whorl.inspector.asking.finding import Found
+from whorl.inspector.recordings.doing import lengthened
 from whorl.inspector.recordings.recording import Event, RecordedLoop, Recording
 from whorl.inspector.tables.wording import shown
 
@@ -299,11 +300,11 @@ def _state(now: Reading, loop: RecordedLoop, call: Call | None) -> str:
 
 def _stall_line(stall: dict[str, Any], now_ns: int, is_living: bool) -> StallLine:
     """Return a stall in one line. The file is another process's, so nothing in it is taken for granted."""
+    if is_living:
+        stall = lengthened(stall, now_ns)
     lines = [shown(line) for line in str(stall.get("text", "")).splitlines()[:100]]
     began, length = _number(stall, "began_ns"), _number(stall, "length_ns")
     has_ended = bool(stall.get("ended", True))
-    if not has_ended and is_living:
-        length = max(length, now_ns - began)
     return StallLine(
         number=_number(stall, "number"),
         ago=max(0, now_ns - began) / 1e9,

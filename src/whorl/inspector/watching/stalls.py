@@ -101,7 +101,7 @@ class Stall:
             number = f"{self.callbacks:,}" if self.callbacks else "many"
             what = f"{number} callbacks of one iteration, most of all {what},"
         verb = "blocked" if self.ended else "has blocked"
-        return f"{what} {verb} the loop for {_ms(self.length_ns)}: {self.why()}"
+        return f"{what} {verb} the loop for {duration_of(self.length_ns)}: {self.why()}"
 
     def why(self) -> str:
         """Return in words what the thread did, and the shares."""
@@ -117,7 +117,7 @@ class Stall:
         if self.reason == "asleep" and self.syscall is not None:
             words += f" in {self.syscall}" + (f" of {self.file}" if self.file else "")
         shares = [
-            f"{name} {_ms(share)}"
+            f"{name} {duration_of(share)}"
             for name, share in (
                 ("running", self.running_ns),
                 ("asleep", self.asleep_ns),
@@ -144,7 +144,7 @@ class Stall:
             self.stacks[0] if self.stacks else None
         )
         if stack is not None:
-            when = f"after {_ms(stack.after_ns)}"
+            when = f"after {duration_of(stack.after_ns)}"
             lines.append(f"Stack {when}, when the lock was free again:" if stack.late else f"Stack {when}:")
             for frame in folded(self._frames_of_call(stack), MOST_SHOWN, self.call):
                 if not frame.file:
@@ -156,5 +156,6 @@ class Stall:
         return "\n".join(lines)
 
 
-def _ms(duration_ns: int) -> str:
+def duration_of(duration_ns: int) -> str:
+    """Return a duration in words."""
     return f"{duration_ns / 1e6:.0f} ms" if duration_ns < 10_000_000_000 else f"{duration_ns / 1e9:.1f} s"

@@ -1,0 +1,30 @@
+"""What a recording says of the present."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from whorl.inspector.recordings.doing import lengthened
+
+STALL: dict[str, Any] = {
+    "began_ns": 1_000_000_000,
+    "length_ns": 218_000_000,
+    "ended": False,
+    "text": "f has blocked the loop for 218 ms: it was running (running 200 ms)\nStack",
+}
+
+
+def test_stall_that_goes_on_is_as_long_as_it_is_now() -> None:
+    found = lengthened(STALL, 7_300_000_000)
+    assert found["length_ns"] == 6_300_000_000
+    assert found["text"] == "f has blocked the loop for 6300 ms: it was running (running 200 ms)\nStack"
+
+
+@pytest.mark.parametrize(
+    "changed", [{"ended": True}, {"began_ns": None}, {"length_ns": "x"}, {"length_ns": 10**10}]
+)
+def test_stall_that_has_ended_or_is_damaged_stays_as_it_is(changed: dict[str, Any]) -> None:
+    stall = {**STALL, **changed}
+    assert lengthened(stall, 7_300_000_000) is stall
