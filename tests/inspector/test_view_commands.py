@@ -114,19 +114,8 @@ def test_names_of_json_stay(recorded: Recorded) -> None:
     assert list(found) == ["version", "time", "processes"]
     process = found["processes"][0]
     assert list(process) == [
-        *(
-            "pid",
-            "user",
-            "state",
-            "command",
-            "python",
-            "whorl",
-            "recording",
-            "namespace",
-            "seen_ago",
-            "loops",
-        ),
-        *("stalls", "stalls_seen", "window", "longest", "busiest"),
+        *("pid", "user", "state", "command", "python", "whorl", "recording", "namespace", "seen_ago"),
+        *("loops", "loops_left_out", "stalls", "stalls_seen", "window", "longest", "busiest"),
     ]
     assert list(process["loops"][0]) == [
         *("loop", "state", "over", "utilization", "turns", "callbacks", "events", "bytes_in", "bytes_out"),

@@ -101,6 +101,8 @@ class Recording:
         )
         self.stalls_written: int = self._word(layout.STALLS_WRITTEN_AT)
         self.starved: int = self._word(layout.STARVED_AT)
+        #: How many loops of the process run that are not in the recording.
+        self.left_out: int = max(0, self._word(layout.LEFT_OUT_AT))
         self.events_written: int = self._word(layout.EVENTS_WRITTEN_AT)
         self.whorl: str = self._text(layout.WHORL_AT, 32)
         self.python: str = self._text(layout.PYTHON_AT, 32)

@@ -48,6 +48,7 @@ HANDLES = Figure("handles", "{handle}", "Open handles and transports, by the nam
 TASKS = Figure("tasks", "{task}", "Tasks that are not done, by what they do.")
 STALLS = Figure("stalls", "{stall}", "Callbacks that took longer than the threshold of the inspector.")
 STARVED = Figure("starved", "{callback}", "Callbacks that took longer only as they had no processor.")
+LEFT_OUT = Figure("loops_left_out", "{loop}", "Loops that run, and for which the recording has no room.")
 
 #: Powers of 4, from 1 µs to 16.8 s, in nanoseconds.
 BOUNDS = tuple(1000 * 4**power for power in range(13))
