@@ -12,6 +12,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +29,7 @@ from whorl.inspector import Inspector, Recording, read
 from whorl.inspector.recorded import MOST_STALL, fitted
 from whorl.inspector.recordings.doing import all_stalls, doing
 from whorl.inspector.recordings.recording import read_file
+from whorl.inspector.views import drawing, sources
 from whorl.inspector.watching import looks
 from whorl.inspector.watching.stalls import Frame, Stack, Stall
 
@@ -593,3 +595,32 @@ def test_signal_ends_a_stuck_process_at_once_and_its_file_stays(begin: Begin, fo
     process.terminate()
     assert process.wait(60) == -signal.SIGTERM
     assert len(recordings(folder)) == 1
+
+
+def test_loops_without_room_are_counted(inspect: Inspect, folder: Path) -> None:
+    async def wait() -> None:
+        begun.release()
+        await asyncio.to_thread(over.wait)
+
+    inspect(ring=RING)
+    begun, over = threading.Semaphore(0), threading.Event()
+    threads = [threading.Thread(target=lambda: whorl.run(wait())) for _ in range(layout.LOOPS + 3)]
+    for thread in threads:
+        thread.start()
+    for _ in threads:
+        begun.acquire()
+    try:
+        while not (found := read(os.getpid())).left_out:
+            pass  # The watchdog writes it at its next look.
+        assert (len(found.loops()), found.left_out) == (layout.LOOPS, 3)
+        picture = sources.Source(os.getpid()).look()[0]
+        for lines in (drawing.overview([picture], 80), drawing.details(picture, 80)):
+            assert "and 3 more loops, for which the recording has no room" in [
+                line.text.strip() for line in lines
+            ]
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+    while read(os.getpid()).left_out:
+        pass

@@ -115,7 +115,7 @@ def test_names_of_json_stay(recorded: Recorded) -> None:
     process = found["processes"][0]
     assert list(process) == [
         *("pid", "user", "state", "command", "python", "whorl", "recording", "namespace", "seen_ago"),
-        *("loops", "stalls", "stalls_seen", "starved", "window", "longest", "busiest"),
+        *("loops", "loops_left_out", "stalls", "stalls_seen", "starved", "window", "longest", "busiest"),
     ]
     assert list(process["loops"][0]) == [
         *("loop", "state", "over", "utilization", "turns", "callbacks", "events", "bytes_in", "bytes_out"),

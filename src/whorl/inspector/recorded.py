@@ -11,6 +11,7 @@ import functools
 import json
 import mmap
 import os
+import struct
 import sys
 import threading
 import time
@@ -268,8 +269,16 @@ class Recorded:
             if self._real is not None:
                 starved = 0 if self._watchdog is None else self._watchdog.starved
                 self._real.recorder.alive(time.monotonic_ns(), starved)
+                struct.pack_into("<q", self._real.memory, layout.LEFT_OUT_AT, self._left_out())
         if self.at_look is not None:
             self.at_look()
+
+    def _left_out(self) -> int:
+        """Return how many loops run that have no slot."""
+        if self._only is not None or len(self._attached) < layout.LOOPS:
+            return 0
+        running = [loop for loop in running_loops() if has_real_clock(loop)]
+        return sum(id(loop) not in self._attached for loop in running)
 
     def _stall_changed(self, stall: Stall) -> None:
         with self._lock:

@@ -33,6 +33,8 @@ NAMES_USED_AT: Final = 200
 STALLS_WRITTEN_AT: Final = 208
 EVENTS_WRITTEN_AT: Final = 216
 STARVED_AT: Final = 224
+#: How many loops run that have no slot.
+LEFT_OUT_AT: Final = 232
 #: The version of Whorl, that of Python, and the command line with NUL between its words. All are UTF-8, are
 #: cut, and end with NUL.
 WHORL_AT: Final = 256

@@ -8,7 +8,7 @@ import re
 from typing import Any, NamedTuple
 
 from whorl.core.recording import layout
-from whorl.inspector.recordings.recording import RecordedLoop, Recording
+from whorl.inspector.recordings.recording import RecordedLoop, Recording, near
 from whorl.inspector.watching import threads
 from whorl.inspector.watching.stacks import called_by, parse_dumps
 from whorl.inspector.watching.stalls import Stack, Stall, duration_of
@@ -41,6 +41,8 @@ def doing(recording: Recording, loop: RecordedLoop) -> Doing | None:
 
 def task_name(recording: Recording, number: int) -> str:
     """Return the name of a task by the event of its making; an empty text if that is not left."""
+    if not 0 < number < 1 << 32 or recording.first_event >= recording.events_written:
+        return ""
     start, size, count = recording.regions[9:12]
     data, pattern = recording.data, number.to_bytes(4, "little")
     end = start + size * count
@@ -65,7 +67,7 @@ def all_stalls(recording: Recording) -> list[dict[str, Any]]:
     if any(_is_same(stall, unseen) for stall in found):
         # The watchdog saw it begin, before the lock was gone.
         return [
-            {**unseen, "number": stall.get("number", 0), "began_ns": stall.get("began_ns", 0)}
+            {**unseen, "number": stall.get("number", 0), "began_ns": stall.get("began_ns") or 0}
             if _is_same(stall, unseen)
             else stall
             for stall in found
@@ -89,14 +91,15 @@ def _is_same(stall: dict[str, Any], unseen: dict[str, Any]) -> bool:
     return (
         stall.get("ended") is False
         and stall.get("thread") == unseen["thread"]
-        and abs(stall.get("began_ns", 0) - unseen["began_ns"]) < 1_000_000_000
+        and abs((stall.get("began_ns") or 0) - unseen["began_ns"]) < 1_000_000_000
     )
 
 
 def _blind_stall(recording: Recording, number: int) -> dict[str, Any] | None:
     """Return the stall that the native thread has seen, as JSON has stalls; None if there is none."""
-    since, seen, thread, length, call = layout.BLIND.unpack_from(recording.data, layout.BLIND_AT)
-    if not since:
+    *numbers, call = layout.BLIND.unpack_from(recording.data, layout.BLIND_AT)
+    since, seen, thread, length = map(near, numbers)
+    if since <= 0:
         return None
     at = layout.BLIND_STACK_AT
     text = bytes(recording.data[at : at + min(max(0, length), layout.BLIND_STACK_SIZE)])

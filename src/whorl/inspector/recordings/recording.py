@@ -1,8 +1,14 @@
-"""Reading a recording: of a living process, of one that is stuck, and of one that was killed."""
+"""Reading a recording: of a living process, of one that is stuck, and of one that was killed.
+
+Root may read that of another user, which may have anything in it. So each number is brought into a range, in
+which sums of a few have 64 bits at most. No more is read than a recording may have.
+"""
 
 from __future__ import annotations
 
+import errno
 import json
+import mmap
 import os
 import struct
 from collections.abc import Iterator
@@ -11,6 +17,7 @@ from typing import Any, NamedTuple
 from whorl.core.metrics import Histogram, LoopHistograms
 from whorl.core.recording import layout
 from whorl.core.states import KINDS, PLACES
+from whorl.inspector.recordings.file import own
 
 COUNTERS = (
     *("bytes_in", "bytes_out", "reads", "writes", "timers_fired", "accepts"),
@@ -19,9 +26,19 @@ COUNTERS = (
 )
 #: The most bytes that a recording may have.
 LARGEST = layout.offsets(0)[-1] + layout.MOST_RING
+#: The most loops, bytes of names, and stalls that it may have.
+_MOST = (1024, 16 << 20, 1024)
+#: No number is greater, nor less than its negative.
+FAR = 1 << 61
+#: The fields of a stall that are numbers.
+_NUMBERS = ("number", "thread", "began_ns", "length_ns", "running_ns", "starved_ns", "asleep_ns", "gc_ns")
 _FIELDS = struct.Struct(f"<{len(layout.LOOP_FIELDS)}q")
 _COUNTERS = struct.Struct(f"<{len(COUNTERS)}q")
 _HISTOGRAM = struct.Struct(f"<{2 + PLACES}q")
+
+
+#: The bytes of a recording.
+Data = bytes | bytearray | mmap.mmap
 
 
 class NotARecording(ValueError):
@@ -65,31 +82,27 @@ class RecordedLoop(NamedTuple):
 class Recording:
     """A snapshot of a recording's memory. It does not change."""
 
-    def __init__(self, data: bytes | bytearray) -> None:
+    def __init__(self, data: Data) -> None:
         """Take the bytes of a recording. Raises NotARecording."""
-        if data[:8] != layout.MAGIC:
-            raise NotARecording("the file is no recording")
-        if len(data) < layout.HEADER_SIZE:
-            raise NotARecording("the recording is cut")
+        self.regions: tuple[int, ...] = _regions(data[: layout.HEADER_SIZE], len(data))
         self.size: int
         self.pid: int
         self.started: int
         self.boot: bytes
         self.namespace: int
         fields = layout.HEADER.unpack_from(data)
-        _, version, _, self.size, self.pid, self.started, self.boot, self.namespace = fields
-        if version != layout.VERSION:
-            raise NotARecording(f"the recording is of version {version}; this Whorl reads {layout.VERSION}")
-        self.regions: tuple[Any, ...] = layout.REGIONS.unpack_from(data, layout.REGIONS_AT)
-        if len(data) < self.size or not _fits(self.regions, self.size):
-            raise NotARecording("the recording is cut")
+        self.size, self.pid, self.started, self.boot, self.namespace = fields[3:]
         self._data = data
         self.clock_ns: int
         self.state: int
         self.alive_ns: int
-        self.clock_ns, self.state, self.alive_ns = struct.unpack_from("<3q", data, layout.CLOCK_AT)
+        self.clock_ns, self.state, self.alive_ns = (
+            self._word(at) for at in (layout.CLOCK_AT, layout.STATE_AT, layout.ALIVE_AT)
+        )
         self.stalls_written: int = self._word(layout.STALLS_WRITTEN_AT)
         self.starved: int = self._word(layout.STARVED_AT)
+        #: How many loops of the process run that are not in the recording.
+        self.left_out: int = max(0, self._word(layout.LEFT_OUT_AT))
         self.events_written: int = self._word(layout.EVENTS_WRITTEN_AT)
         self.whorl: str = self._text(layout.WHORL_AT, 32)
         self.python: str = self._text(layout.PYTHON_AT, 32)
@@ -99,12 +112,12 @@ class Recording:
         self.first_event: int = max(0, self.events_written - self.regions[11])
 
     @property
-    def data(self) -> bytes | bytearray:
+    def data(self) -> Data:
         """The bytes of the recording."""
         return self._data
 
     def _word(self, at: int) -> int:
-        return int(struct.unpack_from("<q", self._data, at)[0])
+        return near(struct.unpack_from("<q", self._data, at)[0])
 
     def _text(self, at: int, most: int) -> str:
         return self._data[at : at + most].rstrip(b"\0").decode("utf-8", "replace")
@@ -125,24 +138,28 @@ class Recording:
         start, size, count = self.regions[0:3]
         found = []
         for at in range(start, start + size * count, size):
-            fields = dict(zip(layout.LOOP_FIELDS, _FIELDS.unpack_from(self._data, at), strict=True))
+            fields = dict(
+                zip(layout.LOOP_FIELDS, map(_count, _FIELDS.unpack_from(self._data, at)), strict=True)
+            )
             if fields["state"]:
                 found.append(RecordedLoop(fields, *self._figures(at + layout.FIGURES_AT, fields)))
         return sorted(found, key=lambda loop: loop.number)
 
     def _figures(self, at: int, fields: dict[str, int]) -> tuple[dict[str, int], LoopHistograms]:
-        counters = dict(zip(COUNTERS, _COUNTERS.unpack_from(self._data, at), strict=True))
+        counters = dict(zip(COUNTERS, map(_count, _COUNTERS.unpack_from(self._data, at)), strict=True))
         at += _COUNTERS.size
         histograms = []
         for number in range(KINDS):
-            total, most, *counts = _HISTOGRAM.unpack_from(self._data, at + number * _HISTOGRAM.size)
+            total, most, *counts = map(
+                _count, _HISTOGRAM.unpack_from(self._data, at + number * _HISTOGRAM.size)
+            )
             histograms.append(
                 Histogram(total, most, {place: count for place, count in enumerate(counts) if count > 0})
             )
         return counters, LoopHistograms(*histograms)
 
     def stalls(self) -> list[dict[str, Any]]:
-        """Return the last stalls as JSON has them, oldest first.
+        """Return the last stalls as JSON has them, oldest first; numbers are numbers.
 
         Those that were being written are left out.
         """
@@ -152,11 +169,12 @@ class Recording:
             length = int.from_bytes(self._data[at : at + 4], "little")
             if 0 < length <= size - 4:
                 try:
-                    stall = json.loads(self._data[at + 4 : at + 4 + length])
-                except ValueError:
+                    stall = json.loads(self._data[at + 4 : at + 4 + length], parse_int=_parsed)
+                except (ValueError, RecursionError):
                     continue
                 if isinstance(stall, dict) and type(stall.get("number")) is int:
-                    found.append(stall)
+                    wrong = [name for name in _NUMBERS if type(stall.get(name)) not in (int, type(None))]
+                    found.append(stall | dict.fromkeys(wrong))
         return sorted(found, key=lambda stall: stall["number"])
 
     def events(self) -> Iterator[Event]:
@@ -172,6 +190,8 @@ class Recording:
         at, took, kind, flags, loop, subject = layout.EVENT.unpack_from(
             self._data, start + number % count * size
         )
+        if not -FAR < at < FAR:
+            at = near(at)
         return Event(at, took * layout.TOOK_UNIT_NS, kind, flags, loop, subject)
 
     def to_bytes(self) -> bytes:
@@ -184,12 +204,41 @@ class Recording:
         return bytes(data)
 
 
+def near(number: int) -> int:
+    """Return a number, or the end of the range in which all are."""
+    return max(-FAR, min(number, FAR))
+
+
+def _count(number: int) -> int:
+    return max(0, min(number, FAR))
+
+
+def _parsed(text: str) -> int:
+    """Return a number of JSON, which may have any number of digits."""
+    return near(int(text)) if len(text) < 20 else -FAR if text.startswith("-") else FAR
+
+
+def _regions(header: bytes | bytearray, size: int) -> tuple[int, ...]:
+    """Return where the regions of a recording of so many bytes lie, by its header. Raises NotARecording."""
+    if header[:8] != layout.MAGIC:
+        raise NotARecording("the file is no recording")
+    if len(header) < layout.HEADER_SIZE:
+        raise NotARecording("the recording is cut")
+    version, _, told = layout.HEADER.unpack_from(header)[1:4]
+    if version != layout.VERSION:
+        raise NotARecording(f"the recording is of version {version}; this Whorl reads {layout.VERSION}")
+    regions = layout.REGIONS.unpack_from(header, layout.REGIONS_AT)
+    if size < told or not _fits(regions, told):
+        raise NotARecording("the recording is cut")
+    return regions
+
+
 def _fits(regions: tuple[int, ...], size: int) -> bool:
     """Return whether all regions lie inside of so many bytes, and have the sizes that this version has."""
     sizes = (layout.LOOP_SIZE, 1, layout.STALL_SIZE, layout.EVENT.size)
-    for number in range(4):
+    for number, most in enumerate((*_MOST, size)):
         start, one, count = regions[3 * number : 3 * number + 3]
-        if one != sizes[number] or not count or start + one * count > size:
+        if one != sizes[number] or not 0 < count <= most or start + one * count > size:
             return False
     return True
 
@@ -202,42 +251,50 @@ def read_file(file: int | str | os.PathLike[str], *, events: int | None = None) 
     """
     with open(file, "rb", buffering=0, closefd=not isinstance(file, int)) as opened:
         descriptor = opened.fileno()
+        header = os.pread(descriptor, layout.HEADER_SIZE, 0)
         size = os.fstat(descriptor).st_size
-        if size < layout.HEADER_SIZE:
-            is_one = os.pread(descriptor, 8, 0) == layout.MAGIC
-            raise NotARecording("the recording is cut" if is_one else "the file is no recording")
+        regions = _regions(header, size)
         if size > LARGEST:
             raise NotARecording("the file is larger than a recording may be")
-        # The file is not mapped: one that is cut meanwhile would end this process.
-        recording = Recording(_part(descriptor, size, events))
+        recording = Recording(_wanted(descriptor, header, regions, size, events))
         written = struct.unpack("<q", os.pread(descriptor, 8, layout.EVENTS_WRITTEN_AT))[0]
-    recording.first_event = max(recording.first_event, written - recording.regions[11] + 1)
+    recording.first_event = max(recording.first_event, near(written) - recording.regions[11] + 1)
     if events is not None:
         recording.first_event = max(recording.first_event, recording.events_written - events)
     return recording
 
 
-def _part(descriptor: int, size: int, events: int | None) -> bytes | bytearray:
-    """Return the bytes of a recording, or as many, in which only the last events are those of the file."""
-    header = os.pread(descriptor, layout.HEADER_SIZE, 0)
-    start, one, count = layout.REGIONS.unpack_from(header, layout.REGIONS_AT)[9:12]
-    if events is None or events >= count or not 0 < start + one * count <= size:
-        return _read(descriptor, bytearray(size), 0, size)
-    data = _read(descriptor, bytearray(size), 0, start)
-    written = struct.unpack_from("<q", data, layout.EVENTS_WRITTEN_AT)[0]
-    first, last = max(0, written - events) % count, written % count
-    if events and written > 0:
-        for begin, end in ((first, last),) if first < last else ((first, count), (0, last)):
-            _read(descriptor, data, start + begin * one, start + end * one)
+def _wanted(
+    descriptor: int, header: bytes, regions: tuple[int, ...], size: int, events: int | None
+) -> mmap.mmap:
+    """Return memory of a recording's size with what the file has of use: that which is left out takes none.
+
+    The file is not mapped: one that is cut meanwhile would end this process.
+    """
+    data = own(size)
+    data[: len(header)] = header
+    for start, one, count in (regions[0:3], regions[6:9]):
+        _read(descriptor, data, start, start + one * count)
+    start, one, count = regions[9:12]
+    written = max(0, struct.unpack_from("<q", header, layout.EVENTS_WRITTEN_AT)[0])
+    last = min(written, count, written if events is None else events)
+    first, end = (written - last) % count, written % count
+    for begin, stop in ((first, end),) if first < end else ((first, count), (0, end)) if last else ():
+        _read(descriptor, data, start + begin * one, start + stop * one)
+    # Names come last, as an event may have a new one.
+    start, _, count = regions[3:6]
+    used = struct.unpack("<q", os.pread(descriptor, 8, layout.NAMES_USED_AT))[0]
+    _read(descriptor, data, start, start + max(0, min(used, count)))
     return data
 
 
-def _read(descriptor: int, data: bytearray, begin: int, end: int) -> bytearray:
-    """Fill a part of `data` with that of the file; what the file has lost stays zero."""
-    with memoryview(data) as memory:
-        while begin < end:
-            count = os.preadv(descriptor, [memory[begin:end]], begin)
-            if not count:
-                break
-            begin += count
-    return data
+def _read(descriptor: int, data: mmap.mmap, begin: int, end: int) -> None:
+    """Fill a part of `data` with that of the file; holes, and what the file has lost, stay zero."""
+    try:
+        with memoryview(data) as memory:
+            while (begin := os.lseek(descriptor, begin, os.SEEK_DATA)) < end:
+                stop = min(end, os.lseek(descriptor, begin, os.SEEK_HOLE))
+                begin += os.preadv(descriptor, [memory[begin:stop]], begin)
+    except OSError as error:
+        if error.errno != errno.ENXIO:  # which says that nothing but a hole is left
+            raise

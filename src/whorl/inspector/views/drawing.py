@@ -227,7 +227,15 @@ def overview(pictures: Sequence[ProcessPicture], width: int) -> list[Line]:
             )
             if (trouble := _trouble(loop)) is not None:
                 found.append(line(" " * 8, Piece(cut(trouble, width - 8), "alarm"), key=key))
+        found += _left_out(process)
     return clipped(found, terminal)
+
+
+def _left_out(process: ProcessPicture) -> list[Line]:
+    """Return a line on the loops that a recording has no room for; none if there are none."""
+    number = process.loops_left_out if process.is_living else 0
+    text = f"and {count(number, 'more loop')}, for which the recording has no room"
+    return [line(" " * 8, Piece(text, "warn"))] if number else []
 
 
 def _busy(loop: LoopPicture, columns: int) -> tuple[Piece, ...]:
@@ -325,7 +333,7 @@ def _choice(process: ProcessPicture, chosen: int, width: int) -> list[Line]:
             key=(process.pid, loop.loop),
         )
         for loop in loops
-    ]
+    ] + _left_out(process)
 
 
 def _figures(loop: LoopPicture, process: ProcessPicture, width: int, history: Sequence[float]) -> list[Line]:

@@ -50,6 +50,7 @@ STALLS = Figure(
     "stalls", "{stall}", "Callbacks and turns that took longer than the threshold of the inspector."
 )
 STARVED = Figure("starved", "{callback}", "Callbacks that took longer only as they had no processor.")
+LEFT_OUT = Figure("loops_left_out", "{loop}", "Loops that run, and for which the recording has no room.")
 
 #: Powers of 4, from 1 µs to 16.8 s, in nanoseconds.
 BOUNDS = tuple(1000 * 4**power for power in range(13))

@@ -20,6 +20,7 @@ from whorl.inspector.views.exported import (
     GAUGES,
     HANDLES,
     HISTOGRAMS,
+    LEFT_OUT,
     PREFIX,
     STALLS,
     STARVED,
@@ -120,6 +121,8 @@ def families(reading: Reading, added: Labels = (), earlier: Reading | None = Non
     for figure, seen in ((STALLS, recording.stalls_written), (STARVED, recording.starved)):
         name = _name(figure)
         yield Family(name, "counter", figure.text, [Sample(f"{name}_total", added, seen)])
+    name = _name(LEFT_OUT)
+    yield Family(name, "gauge", LEFT_OUT.text, [Sample(name, added, recording.left_out)])
 
 
 def _name(figure: Figure) -> str:

@@ -136,6 +136,7 @@ class ProcessPicture:
     namespace: int | None  #: the PID namespace in which it has its number, if that is not ours
     seen_ago: float  #: since the last sign of life
     loops: list[LoopPicture]
+    loops_left_out: int  #: how many more run, for which the recording has no room
     stalls: list[StallLine]  #: the last ones, the newest first
     stalls_seen: int  #: all of them
     starved: int  #: callbacks that took long only because other programs had the processor
@@ -178,6 +179,7 @@ def picture(now: Reading, earlier: Reading | None) -> ProcessPicture:
         recording=shown(found.path),
         namespace=found.namespace,
         seen_ago=found.seen_ago_ns / 1e9,
+        loops_left_out=recording.left_out,
         loops=[_loop_picture(now, loop, earlier, seen) for loop in now.loops.values()],
         stalls=[_stall_line(stall, now.now_ns, found.is_living) for stall in reversed(recording.stalls())],
         stalls_seen=recording.stalls_written,
