@@ -103,7 +103,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "sim.checks": ("sim.wire", "sim.files"),
     "sim.world": (
-        *("core", "aio.loop", "aio.runners"),
+        *("core", "core.timers", "aio.loop", "aio.runners"),
         *("sim", "sim.chance", "sim.wire", "sim.files", "sim.process", "sim.checks"),
     ),
     "sim.patches": ("core", "sim", "sim.files", "sim.process", "sim.world"),

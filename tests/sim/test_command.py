@@ -20,6 +20,7 @@ Run = Callable[..., tuple[int, str]]
 
 PROGRAM = """
 import asyncio
+import sys
 from whorl import sim
 
 async def main(world):
@@ -46,6 +47,12 @@ async def late():
     for _ in range(10):
         await asyncio.sleep(0)
     assert not waiter.cancelled()
+
+async def two(world, other):
+    pass
+
+async def arguments():
+    print("ARGUMENTS", sys.argv)
 
 async def whose():
     print("TASK", type(asyncio.current_task()).__module__)
@@ -261,3 +268,39 @@ def test_debugger_stands_where_a_replayed_run_has_failed(run: Run) -> None:
     code, output = run(*shlex.split(shown.group(1)), "--pdb", types="where\n")
     assert code == 1
     assert '-> assert world.choose(5, "way") != 3' in output
+
+
+def test_program_that_cannot_be_imported_is_told_in_one_line(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("import asyncio\nimport no_such_module\n", encoding="utf-8")
+    code, output = run("run", "broken.py")
+    assert code == 2
+    line = output.strip().splitlines()[-1]
+    assert line.endswith("broken.py:2: ModuleNotFoundError: No module named 'no_such_module'")
+    assert "Traceback" not in output
+
+
+def test_program_that_needs_more_than_the_world_is_told_in_one_line(run: Run) -> None:
+    code, output = run("run", "program.py::two")
+    assert code == 2
+    assert "program.py::two needs world and other; a program takes the world, or nothing" in output
+
+
+def test_program_has_arguments_of_its_own(run: Run) -> None:
+    assert "ARGUMENTS ['program.py']" in run("replay", "0", "program.py::arguments")[1]
+
+
+def test_run_begins_with_the_first_seed_that_it_is_given(run: Run) -> None:
+    assert (
+        "10 runs of seeds 200 to 209" in run("run", "program.py::calm", "--seeds", "10", "--first", "200")[1]
+    )
+
+
+def test_limits_of_a_run_are_options_and_in_the_command_that_replays_it(run: Run) -> None:
+    code, output = run("run", "program.py::calm", "--limit", "0.5")
+    assert code == 1
+    assert "the run takes more than 0.5 virtual seconds (limit_s)" in output
+    shown = re.search("whorl sim (replay .*)", output)
+    assert shown is not None
+    assert shown.group(1).endswith(" --limit 0.5")
+    assert run(*shlex.split(shown.group(1)))[0] == 1
+    assert "more than 3 turns (turns)" in run("run", "program.py::late", "--turns", "3")[1]

@@ -183,3 +183,14 @@ def test_runs_make_no_system_calls() -> None:
     if calls is None:
         pytest.skip("strace cannot trace here")
     assert calls == {}
+
+
+def test_generator_without_a_seed_draws_from_the_seed_of_the_world() -> None:
+    async def main() -> tuple[float, float]:
+        other = random.Random()
+        random.seed()
+        return other.random(), random.random()
+
+    assert sim.run(main, seed=1).value == sim.run(main, seed=1).value != sim.run(main, seed=2).value
+    before = random.Random().random()
+    assert random.Random().random() != before  # outside of worlds, as ever

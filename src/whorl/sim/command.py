@@ -22,7 +22,7 @@ from whorl.sim.chance.tape import HASH_SEED, Tape, tape_of
 from whorl.sim.running import trace as traces
 from whorl.sim.running.check import check
 from whorl.sim.running.chrome import chrome_trace
-from whorl.sim.running.report import FINDING, NO_FINDING, NOT_DETERMINISTIC, Report
+from whorl.sim.running.report import FINDING, LIMITS, NO_FINDING, NOT_DETERMINISTIC, Report
 from whorl.sim.running.run import run as run_once
 from whorl.sim.running.shrink import Failure
 from whorl.sim.running.shrink import shrink as shrink_failure
@@ -46,6 +46,16 @@ STALL = click.option(
     "stall_s",
     type=click.FloatRange(0, min_open=True),
     help="The longest wait of a task of the main host that is no failure, in virtual seconds.",
+)
+LIMIT = click.option(
+    "--limit",
+    "limit_s",
+    type=click.FloatRange(0, min_open=True),
+    help="The most virtual seconds of a run; 7200.",
+)
+TURNS = click.option("--turns", type=click.IntRange(1), help="The most turns of a run; 1,000,000.")
+REAL = click.option(
+    "--real", "real_s", type=click.FloatRange(0, min_open=True), help="The most real seconds of a run; 60."
 )
 CPU = click.option(
     "--cpu", type=click.FloatRange(0, 1), help="In how many turns code takes time; 0: it takes none."
@@ -92,8 +102,8 @@ def _with_hash_seed(number: int) -> None:
 def _options(target: Target, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return a program's own options, with those of the command line in their place."""
     options = dict(target.options)
-    options |= {name: given[name] for name in ("faults", "allow", "stall_s") if given[name]}
-    options |= {name: given[name] for name in ("tasks",) if given.get(name)}
+    names = ("faults", "allow", "tasks", *LIMITS)
+    options |= {name: given[name] for name in names if given.get(name)}
     if given.get("cpu") is not None:
         options["cpu"] = Cpu(rate=given["cpu"])
     if given.get("strategy"):
@@ -104,11 +114,16 @@ def _options(target: Target, given: Mapping[str, Any]) -> dict[str, Any]:
 @sim.command()
 @PROGRAM
 @click.option("--seeds", type=click.IntRange(1), help="How many; 200, or as the test says.")
-@click.option("--from", "first", type=click.IntRange(0), default=0, help="The first seed.")
+@click.option(
+    "--first", "--from", "first", type=click.IntRange(0), help="The first seed; 0, or as the test says."
+)
 @click.option("--jobs", type=click.IntRange(1), help="So many processes share the seeds.")
 @FAULTS
 @ALLOW
 @STALL
+@LIMIT
+@TURNS
+@REAL
 @CPU
 @TASKS_OPTION
 @STRATEGY
@@ -130,7 +145,7 @@ def _options(target: Target, given: Mapping[str, Any]) -> dict[str, Any]:
 def run(
     program: str,
     seeds: int | None,
-    first: int,
+    first: int | None,
     folder: Path | None,
     summary: Path | None,
     seconds: float | None,
@@ -141,16 +156,17 @@ def run(
 
     The program is a coroutine function, or a test of sim.test. Without a name it is `main`, or all tests.
     """
-    _with_hash_seed(first if hashes is None else hashes)
+    _with_hash_seed((first or 0) if hashes is None else hashes)
     code = NO_FINDING
-    for target in targets_of(program):
+    for target in _targets(program):
         options = {"shrink_s": 30.0, "jobs": 1, **_options(target, given)}
         options |= {
             name: given[name] for name in ("jobs", "stop_after", "shrink_s") if given[name] is not None
         }
         options["jobs"] = options["jobs"] or 1
-        number = seeds or options.get("seeds", 200)
-        options["seeds"] = range(first, first + number) if isinstance(number, int) else number
+        options["seeds"] = seeds or options.get("seeds", 200)
+        if first is not None:
+            options["first"] = first
         if seconds is not None:
             options["budget_s"] = seconds
         report = check(target.main, **options)
@@ -186,8 +202,14 @@ def _write_trace(target: Target, tape: Tape | int, path: Path, options: Mapping[
     run_once(target.main, seed=tape, trace=path, **options)
 
 
+def _targets(program: str) -> list[Target]:
+    """Return the programs that a text names; their `sys.argv` is what Python would give them."""
+    sys.argv = [program.partition("::")[0]]
+    return targets_of(program)
+
+
 def _one(program: str) -> Target:
-    targets = targets_of(program)
+    targets = _targets(program)
     if len(targets) > 1:
         raise NotATarget(f"{program} has several tests; name one: {', '.join(each.name for each in targets)}")
     return targets[0]
@@ -210,6 +232,9 @@ def _open(text: str) -> Tape | int:
 @FAULTS
 @ALLOW
 @STALL
+@LIMIT
+@TURNS
+@REAL
 @CPU
 @TASKS_OPTION
 @STRATEGY
@@ -245,6 +270,9 @@ def replay(tape: str, program: str, path: Path | None, debugs: bool, **given: An
 @FAULTS
 @ALLOW
 @STALL
+@LIMIT
+@TURNS
+@REAL
 @CPU
 @TASKS_OPTION
 @click.option("--seconds", type=float, default=30.0, help="The most real seconds that it takes; 30.")
@@ -361,7 +389,7 @@ def soak(folder: Path, program: str | None, seconds: float, jobs: int, batch: in
     state |= {name: value for name, value in given.items() if value}
     if state["program"] is None:
         raise click.UsageError("name a program: nothing has run in this folder yet")
-    targets_of(state["program"])
+    _targets(state["program"])
     folder.mkdir(parents=True, exist_ok=True)
     began, first = time.monotonic(), state["next"]
     code = NO_FINDING

@@ -117,7 +117,11 @@ class Livelock(RunEnded):
 
 
 class OutOfTime(RunEnded):
-    """The limit of virtual time, of turns or of real time is reached."""
+    """The limit of virtual time or of turns is reached."""
+
+
+class OutOfRealTime(RunEnded):
+    """The limit of real time is reached."""
 
 
 class Diverged(Exception):

@@ -26,6 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("whorl.sim", "simulated worlds")
     group.addoption("--sim-seed", type=int, metavar="N", help="run simulated tests with this seed only")
     group.addoption("--sim-seeds", type=int, metavar="N", help="run simulated tests with so many seeds")
+    group.addoption("--sim-first", type=int, metavar="N", help="run simulated tests from this seed on")
     group.addoption("--sim-jobs", type=int, metavar="N", help="let so many processes run the seeds of a test")
     group.addoption(
         "--sim-replay", metavar="TAPE", help="run simulated tests from a seed, a tape or its file"
@@ -40,6 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "sim(**options): options of whorl.sim.run for a test with sim_world")
     seed = config.getoption("--sim-seed")
     SETTINGS.seeds = config.getoption("--sim-seeds") if seed is None else [seed]
+    SETTINGS.first = config.getoption("--sim-first")
     SETTINGS.jobs = config.getoption("--sim-jobs")
     SETTINGS.seconds = config.getoption("--sim-seconds")
     SETTINGS.replay = config.getoption("--sim-replay")

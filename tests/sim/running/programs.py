@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import socket
 
@@ -129,3 +130,11 @@ async def needs_three_orders() -> None:
             each.close()
     if re.search("1{4,}0{4,}1{4,}", firsts):
         raise ValueError(f"the order was {firsts}")
+
+
+async def fails_by_chance(world: sim.World) -> None:
+    """Fail if a random number is small, whatever else happens."""
+    for _ in range(5):
+        await asyncio.sleep(0.001)
+    if random.random() < 0.1:
+        raise ValueError("a small number")

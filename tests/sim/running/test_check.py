@@ -45,6 +45,20 @@ def test_the_seeds_may_be_given() -> None:
     assert seeds == [5, 3, 9]
 
 
+def test_a_search_goes_on_from_the_seed_that_it_is_given_and_says_which_it_ran() -> None:
+    seeds: list[int] = []
+
+    async def main(world: sim.World) -> None:
+        seeds.append(world.seed)
+
+    report = sim.check(main, seeds=3, first=200, verify=False)
+    assert seeds == [200, 201, 202]
+    assert str(report).startswith("3 runs of seeds 200 to 202")
+    assert str(sim.check(main, seeds=[7])).startswith("1 run of seed 7")
+    assert "of seed" not in str(sim.check(main, seeds=[7, 3])).splitlines()[0]
+    assert sim.check(main, seeds=[]).seeds == 0
+
+
 def test_seeds_that_run_twice_are_counted() -> None:
     assert sim.check(programs.calm, seeds=60).verified == 2
     assert sim.check(programs.calm, seeds=60, verify=False).verified == 0
@@ -140,3 +154,45 @@ def test_numbers_below_one_are_refused(options: dict[str, Any]) -> None:
 def test_seeds_take_turns_among_strategies_as_runs_do() -> None:
     outcome = next(outcomes(programs.writes_last_come_first, [7], 1, False, {}))
     assert outcome.digest == sim.run(programs.writes_last_come_first, seed=7).digest
+
+
+async def answers_badly(world: sim.World) -> None:
+    """Let a handler fail with each seed, and the program itself with one of four."""
+
+    def handle() -> None:
+        raise KeyError("in the handler")
+
+    asyncio.get_running_loop().call_later(0.001, handle)
+    await asyncio.sleep(0.01)
+    if world.choose(4, "way") == 3:
+        raise ValueError("the bug")
+
+
+def test_the_programs_own_error_comes_before_one_that_no_code_handles() -> None:
+    seed = next(seed for seed in range(99) if len(sim.run(answers_badly, seed=seed).findings) == 2)
+    assert [finding.kind for finding in sim.run(answers_badly, seed=seed).findings] == [
+        "exception",
+        "unhandled",
+    ]
+
+
+def test_an_error_that_no_code_handles_does_not_end_the_search() -> None:
+    report = sim.check(answers_badly)
+    assert report.seeds > 1
+    assert str(report.first and report.first.finding).endswith("ValueError: the bug")
+    assert "KeyError" in report.texts["unhandled", "KeyError"]
+    assert report.found["unhandled", "KeyError"][0] == 0
+
+
+def test_an_error_that_no_code_handles_is_a_remark_if_that_is_allowed() -> None:
+    report = sim.check(answers_badly, allow={"unhandled"})
+    assert list(report.found) == [("exception", "ValueError")]
+    assert any("in the handler" in remark for remark in report.remarks)
+
+
+def test_a_refusal_is_a_finding_even_if_errors_are_allowed() -> None:
+    async def main() -> None:
+        asyncio.get_running_loop().call_soon(os.fork)
+        await asyncio.sleep(1)
+
+    assert [finding.kind for finding in sim.run(main, allow={"unhandled"}).findings] == ["limit"]

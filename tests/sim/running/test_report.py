@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import random
 import shlex
+import sys
+import uuid
 
 import pytest
 
@@ -112,3 +117,69 @@ def test_every_decision_of_a_swarm_has_words() -> None:
         kinds |= {(name, value) for (name, _), value in result.tape.decisions.items()}
     assert kinds
     assert [name for name, value in kinds if wording(name, value).startswith("decision")] == []
+
+
+def test_random_numbers_are_what_differs_where_no_decision_does() -> None:
+    report = sim.check(programs.fails_by_chance)
+    seed = report.failures[0].seed
+    text = str(report)
+    assert "in nothing" not in text
+    assert f"only in the random numbers of seed {seed}: 2 words of 32 bits from `random`." in text
+    assert "world.choose(n, name)" in text
+
+
+def test_random_numbers_beside_decisions_are_told() -> None:
+    async def main(world: sim.World) -> None:
+        uuid.uuid4()
+        assert random.getrandbits(32) < 0 or world.choose(2, "way") == 0
+
+    text = str(sim.check(main))
+    assert "the program's choice 'way' was 1" in text
+    assert "1 word of 32 bits from `random` and 1 answer of os.urandom, uuid and others." in text
+
+
+def test_random_numbers_of_a_seed_of_the_programs_own_differ_in_nothing() -> None:
+    async def main() -> None:
+        random.seed(5)
+        random.random()
+        raise ValueError
+
+    assert "It differs in nothing from a calm run." in str(sim.check(main))
+
+
+def test_words_of_many_random_numbers_are_counted() -> None:
+    async def main() -> None:
+        for _ in range(5000):
+            random.getrandbits(32)
+        raise ValueError
+
+    assert sim.run(main, seed=3).random_words == 5000
+
+
+def test_log_of_a_failing_run_is_told_and_no_other_is_written(capfd: pytest.CaptureFixture[str]) -> None:
+    async def main(world: sim.World) -> None:
+        logging.getLogger("tests.sim").addHandler(handler)
+        logging.getLogger("tests.sim").warning("seed %d", world.seed)
+        assert world.seed < 3
+
+    handler = logging.StreamHandler(sys.stderr)
+    try:
+        report = sim.check(main)
+        assert "seed" not in capfd.readouterr().err
+        assert str(report).partition("The end of its log:")[2].startswith("\n         0.000 ms  seed 3\n")
+        assert sim.run(main).log == []
+    finally:
+        logging.getLogger("tests.sim").removeHandler(handler)
+    assert capfd.readouterr().err == "seed 0\n"
+
+
+def test_limit_that_each_run_reaches_is_told_as_that() -> None:
+    async def main() -> None:
+        await asyncio.sleep(100)
+
+    report = sim.check(main, limit_s=50)
+    text = str(report)
+    assert "outoftime at 50000.000 ms: the run takes more than 50 virtual seconds (limit_s)" in text
+    assert "Shrunk" not in text
+    assert "A calm run does not end in time, either." in text
+    assert "limit_s=50" in report.replay_command

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 
 import pytest
 
@@ -95,3 +96,27 @@ def test_groups_are_those_of_a_kind_an_owner_and_a_stream() -> None:
 def test_every_pass_proposes_less(each: passes.Pass) -> None:
     for smaller in each(TAKEN):
         assert sim.Tape(0, smaller).size < sim.Tape(0, TAKEN).size
+
+
+def test_random_numbers_of_a_program_stay_those_of_the_failing_seed() -> None:
+    failure = failure_of(programs.fails_by_chance, faults="swarm")
+    small = sim.shrink(programs.fails_by_chance, failure, budget_s=20)
+    assert (small.tape.seed, small.tape.decisions) == (failure.seed, {})
+    assert sim.replay(programs.fails_by_chance, small.tape).findings[0].key == failure.finding.key
+
+
+def test_run_without_any_decision_is_tried_first() -> None:
+    async def main() -> None:
+        raise ValueError
+
+    small = sim.shrink(main, sim.Failure.of(sim.run(main, seed=sim.Tape(0, {("cpu/model", 0): 1})), {}))
+    assert (small.runs, small.tape.decisions) == (1, {})
+
+
+def test_variant_draws_other_decisions_and_the_same_random_numbers() -> None:
+    async def main(world: sim.World) -> tuple[int, float]:
+        return world.choose(1 << 30, "number"), random.random()
+
+    (number, drawn), (other, same) = (sim.run(main, seed=3, variant=variant).check() for variant in (0, 1))
+    assert number != other
+    assert drawn == same

@@ -17,10 +17,10 @@ from whorl.sim.world import turns
 def test_hour_of_sleep_takes_an_hour_of_virtual_time(exact: Run) -> None:
     async def main(world: sim.World) -> float:
         began = time.monotonic()
-        await asyncio.sleep(3600 - 1)
+        await asyncio.sleep(3600)
         return time.monotonic() - began
 
-    assert exact(main) == pytest.approx(3599, abs=1e-5)
+    assert exact(main) == pytest.approx(3600, abs=1e-5)
 
 
 def test_all_clocks_of_a_host_agree(exact: Run) -> None:
@@ -122,7 +122,20 @@ def test_run_longer_than_its_limit_is_a_finding() -> None:
         await asyncio.sleep(1000)
 
     [finding] = sim.run(main, limit_s=100).findings
-    assert finding.kind == "outoftime"
+    assert (finding.kind, finding.time_s) == ("outoftime", 100)
+    assert finding.text == "the run takes more than 100 virtual seconds (limit_s)"
+
+
+def test_run_of_more_turns_than_allowed_is_a_finding() -> None:
+    [finding] = sim.run(spin, turns=100).findings
+    assert str(finding).endswith("the run takes more than 100 turns (turns)")
+
+
+def test_run_that_takes_too_much_real_time_is_a_finding_that_is_not_shrunk() -> None:
+    report = sim.check(spin, real_s=0.0001, seeds=1)
+    assert report.failures[0].finding.kind == "outofrealtime"
+    assert "(real_s)" in report.failures[0].finding.text
+    assert report.shrunk is None
 
 
 def test_world_in_which_nothing_can_happen_is_a_deadlock_that_names_its_tasks() -> None:

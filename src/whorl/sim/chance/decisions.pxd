@@ -26,6 +26,7 @@ cdef class Stream:
 cdef class Decisions:
     cdef public object seed
     cdef public object tape
+    cdef public object variant
     cdef public double thinned
     cdef public dict taken
     cdef public dict moments

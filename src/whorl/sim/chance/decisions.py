@@ -66,7 +66,7 @@ class Stream:
     def draw(self, number: int, p: float, n: int) -> int:
         """Return what chance decides for a number of this stream, whatever a tape says."""
         if not self._has_base:
-            self._base = self._decisions.base_of(self.name)
+            self._base = self._decisions.drawn_base(self.name)
             self._has_base = True
         return drawn(self._base, number, p, n)
 
@@ -119,11 +119,25 @@ class Stream:
 class Decisions:
     """All streams of one run. `taken` is what was decided, without the zeros: the tape of the run."""
 
-    __slots__ = ("_streams", "asked", "clock", "moments", "schedule", "seed", "taken", "tape", "thinned")
+    __slots__ = (
+        *("_streams", "asked", "clock", "moments", "schedule", "seed", "taken", "tape", "thinned"),
+        "variant",
+    )
 
-    def __init__(self, seed: int, tape: Mapping[Place, int] | None = None, *, thinned: float = 0.0) -> None:
-        """Draw from `seed`, or read from a tape. `thinned` is the part of all decisions that become 0."""
+    def __init__(
+        self,
+        seed: int,
+        tape: Mapping[Place, int] | None = None,
+        *,
+        thinned: float = 0.0,
+        variant: int = 0,
+    ) -> None:
+        """Draw from `seed`, or read from a tape. `thinned` is the part of all decisions that become 0.
+
+        Each `variant` draws other decisions. The program's random numbers are those of the seed.
+        """
         self.seed: int = seed
+        self.variant: int = variant
         self.tape: Mapping[Place, int] | None = tape
         self.thinned: float = thinned
         self.taken: dict[Place, int] = {}
@@ -145,9 +159,13 @@ class Decisions:
         """Return a number that depends on the seed and a name."""
         return int.from_bytes(blake2b(f"{self.seed}:{name}".encode(), digest_size=8).digest(), "little")
 
+    def drawn_base(self, name: str) -> int:
+        """Return what `base_of` does, for a name of decisions: each variant has others."""
+        return self.base_of(f"{self.variant}:{name}" if self.variant else name)
+
     def keeps(self, name: str, number: int) -> bool:
         """Return whether a decision survives the thinning; this depends on the seed and its place only."""
-        bits = mixed(self.base_of(f"thin/{name}"), number)
+        bits = mixed(self.drawn_base(f"thin/{name}"), number)
         return (bits & 0xFFFFFFFF) >= self.thinned * 0x100000000
 
     def stream(self, name: str) -> Stream:

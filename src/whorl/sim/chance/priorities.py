@@ -27,7 +27,7 @@ class Priorities(Scheduler):
         """Return the place of the highest priority."""
         changes = self._changes
         if changes is None:
-            base = decisions.base_of("pct")
+            base = decisions.drawn_base("pct")
             length = _LENGTHS[mixed(base, 0) % len(_LENGTHS)]
             changes = self._changes = {mixed(base, 1 + change) % length for change in range(self._depth - 1)}
         priorities = self._priorities.get(stream.name)
@@ -48,7 +48,7 @@ class Priorities(Scheduler):
             name = _name(thing)
             priority = priorities.get(name)
             if priority is None:
-                priority = priorities[name] = decisions.base_of(f"pct/{stream}/{name}")
+                priority = priorities[name] = decisions.drawn_base(f"pct/{stream}/{name}")
             if best is None or priority > best:
                 best, found = priority, place
         return found

@@ -20,6 +20,7 @@ from whorl.sim.patches.files import FILES
 from whorl.sim.patches.futures import FUTURES
 from whorl.sim.patches.guard import guard
 from whorl.sim.patches.imported import imported
+from whorl.sim.patches.logs import LOGS
 from whorl.sim.patches.random_state import random_state, set_random_state
 from whorl.sim.patches.sockets import SOCKETS, take_socket_class
 from whorl.sim.patches.threads import THREADS
@@ -61,6 +62,7 @@ _PARTS: list[tuple[Patches, list[Replacement]]] = [
     (Patches.SOCKETS, FILES),
     (Patches.THREADS, THREADS),
     (Patches.FUTURES, FUTURES),
+    (Patches(0), LOGS),  # of all worlds
 ]
 
 

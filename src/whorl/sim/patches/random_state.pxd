@@ -4,6 +4,8 @@ cdef extern from "whorl/sim/patches/random_state.h":
 
 cdef Py_ssize_t _SIZE
 cdef object _GENERATOR
+cdef int _BLOCK
 
 cpdef object random_state()
 cpdef object set_random_state(object state)
+cpdef object words_drawn(object start)

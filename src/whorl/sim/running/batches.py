@@ -24,8 +24,8 @@ class Outcome:
     """The outcome of one seed's run, as processes tell it to each other."""
 
     seed: int
-    keys: list[tuple[str, str]] = field(default_factory=list)  #: of the findings
-    text: str = ""  #: of the first finding
+    keys: list[tuple[str, str]] = field(default_factory=list)  #: of the findings, the gravest first
+    texts: list[str] = field(default_factory=list)  #: of the same findings
     reached: set[str] = field(default_factory=set)
     remarks: list[str] = field(default_factory=list)
     digest: str = ""
@@ -40,7 +40,7 @@ def outcome(main: Main[Any], seed: int, verified: bool, options: dict[str, Any])
     return Outcome(
         seed,
         [finding.key for finding in result.findings],
-        str(result.findings[0]) if result.findings else "",
+        [str(finding) for finding in result.findings],
         result.reached,
         result.remarks,
         result.digest,
@@ -98,7 +98,7 @@ class _Worker:
             except EOFError:
                 self._process.join()
                 text = f"the process died of it (exit code {self._process.exitcode})"
-                yield Outcome(seed, [("died", text)], f"died: {text}")
+                yield Outcome(seed, [("died", text)], [f"died: {text}"])
                 self.stop()
                 return
             if isinstance(received, Exception):

@@ -29,6 +29,7 @@ def check(
     main: Main[Any],
     *,
     seeds: int | Iterable[int] = 200,
+    first: int = 0,
     jobs: int = 1,
     budget_s: float | None = None,
     stop_after: int = 1,
@@ -39,9 +40,10 @@ def check(
 ) -> Report:
     """Run a program with many seeds; return what went wrong in any of them.
 
-    `seeds` is their number, from 0 on, or the seeds themselves. `jobs` processes share them. It ends early
-    after `budget_s` real seconds, or when `stop_after` seeds have failed. The first failure is shrunk for at
-    most `shrink_s` seconds. With `verify`, one seed in 50 is run twice: both runs have to be the same. A
+    `seeds` is their number, from seed `first` on, or the seeds themselves. `jobs` processes share them. It
+    ends early after `budget_s` real seconds, or when `stop_after` seeds have failed. Errors that no code
+    handled do not end it, since asyncio would log them and go on. The first failure is shrunk for at most
+    `shrink_s` seconds. With `verify`, one seed in 50 is run twice: both runs have to be the same. A
     `strategy` says how seeds pick orders; `Delay` has no seeds, but tries all orders. Other options are those
     of `run`, but for a trace, which is of one run and raises ValueError here.
     """
@@ -52,18 +54,26 @@ def check(
     report = Report(main)
     began = _real_clock()
     ends = None if budget_s is None else began + budget_s
+    run_options["keeps_log"] = True
     if isinstance(strategy, Delay):
         _enumerate(report, strategy, stop_after, ends, run_options)
     else:
         options = {**run_options, "strategy": strategy}
-        chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+        chosen = list(range(first, first + seeds) if isinstance(seeds, int) else seeds)
+        if chosen and chosen == list(range(chosen[0], chosen[-1] + 1)):
+            report.first_seed = chosen[0]
         _run_all(report, chosen, jobs, stop_after, ends, verify, options)
     report.elapsed_s = _real_clock() - began
     report.never_reached = sorted(named_places(main) - set(report.reached)) if report.seeds else []
-    if report.failures and shrink_s > 0:
+    if shrink_s > 0 and report.failures and _can_shrink(report.failures[0]):
         report.shrunk = shrink(main, report.failures[0], budget_s=shrink_s)
     gc.collect()
     return report
+
+
+def _can_shrink(failure: Failure) -> bool:
+    """Return whether a failure can be run again and again: not if it ends the process, or takes too long."""
+    return failure.finding.kind not in ("died", "outofrealtime")
 
 
 def _run_all(
@@ -80,7 +90,7 @@ def _run_all(
     for outcome in outcomes(report.main, seeds, jobs, verifies, options):
         _count_in(report, outcome)
         if outcome.keys:
-            failing += 1
+            failing += outcome.keys[0][0] != "unhandled"
             _keep_failure(report, outcome, options)
         if report.seeds == len(seeds):
             return
@@ -101,9 +111,10 @@ def _count_in(report: Report, outcome: Outcome) -> None:
     report.remarks.update(set(outcome.remarks))
     if outcome.difference is not None:
         report.differences.append(outcome.difference)
+    for key, text in zip(outcome.keys, outcome.texts, strict=True):
+        report.texts.setdefault(key, text)
     for key in dict.fromkeys(outcome.keys):
         report.found.setdefault(key, []).append(outcome.seed)
-        report.texts.setdefault(key, outcome.text)
 
 
 def _keep_failure(report: Report, outcome: Outcome, options: dict[str, Any]) -> None:
@@ -117,6 +128,7 @@ def _keep_failure(report: Report, outcome: Outcome, options: dict[str, Any]) -> 
     result = run(report.main, seed=outcome.seed, **options)
     if result.findings:
         report.failures.append(Failure.of(result, options))
+        report.failures.sort(key=lambda failure: failure.finding.is_unhandled)
 
 
 def _enumerate(

@@ -16,10 +16,14 @@ from whorl.sim.running.shrink import Failure
 from whorl.sim.running.verify import Difference
 from whorl.sim.running.words import in_words
 
-#: How many lines of a story, of decisions and of a traceback a report shows; the longest tape in a command.
+#: How many lines of a story, of a log and of decisions a report shows; the longest tape in a command.
 STORY_LINES = 20
+LOG_LINES = 20
 DECISION_LINES = 20
 LONGEST_WORD = 2000
+
+#: The options of a run that end it, and what they are called in commands.
+LIMITS = {"stall_s": "--stall", "limit_s": "--limit", "turns": "--turns", "real_s": "--real"}
 
 NO_FINDING, FINDING, USAGE, NOT_DETERMINISTIC = range(4)
 
@@ -30,6 +34,7 @@ class Report:
 
     main: Any = field(repr=False)
     seeds: int = 0  #: how many were run
+    first_seed: int | None = None  #: the first of them, if the others follow it one by one
     elapsed_s: float = 0.0  #: real seconds
     found: dict[tuple[str, str], list[int]] = field(default_factory=dict)  #: findings by key: their seeds
     texts: dict[tuple[str, str], str] = field(default_factory=dict)  #: the first finding of each key
@@ -83,16 +88,19 @@ class Report:
         if self.command:
             return self.command.format(tape=shlex.quote(word))
         target = target_of(self.main)
-        allow, stall = sorted(first.options.get("allow", ())), first.options.get("stall_s")
+        allow = sorted(first.options.get("allow", ()))
+        limits = {name: first.options[name] for name in LIMITS if first.options.get(name) is not None}
         cpu, tasks, net = (first.options.get(name) for name in ("cpu", "tasks", "net"))
         rate = 0.0 if "cpu" in first.options and cpu is None else getattr(cpu, "rate", None)
         if target is None or net is not None or getattr(cpu, "model", None) is not None:
             given = [f"faults={faults!r}"] * bool(faults) + [f"allow={allow}"] * bool(allow)
-            given += [f"stall_s={stall}"] * bool(stall) + [f"tasks={tasks!r}"] * bool(tasks)
+            given += [f"{name}={value}" for name, value in limits.items()]
+            given += [f"tasks={tasks!r}"] * bool(tasks)
             given += [f"cpu={cpu!r}"] * ("cpu" in first.options) + [f"net={net!r}"] * (net is not None)
             return f"sim.replay({', '.join(['main', repr(word), *given])})"
         given = [f" --faults {faults}"] * bool(faults) + [f" --allow {name}" for name in allow]
-        given += [f" --stall {stall}"] * bool(stall) + [f" --tasks {tasks}"] * bool(tasks)
+        given += [f" {LIMITS[name]} {value}" for name, value in limits.items()]
+        given += [f" --tasks {tasks}"] * bool(tasks)
         given += [f" --cpu {rate}"] * (rate is not None)
         return f"whorl sim replay {shlex.quote(word)} {shlex.quote(target)}{''.join(given)}"
 
@@ -127,7 +135,7 @@ def _count(number: int, noun: str) -> str:
 
 def _lines(report: Report) -> list[str]:
     rate = f" in {report.elapsed_s:.1f} s" if report.elapsed_s >= 0.05 else ""
-    lines = [f"{_count(report.seeds, 'run')}{rate}: {_verdict(report)}"]
+    lines = [f"{_count(report.seeds, 'run')}{_from_to(report)}{rate}: {_verdict(report)}"]
     if report.schedules is not None:
         lines.append(f"complete: {_count(report.schedules, 'schedule')}")
     elif report.stopped:
@@ -148,6 +156,14 @@ def _lines(report: Report) -> list[str]:
     return lines
 
 
+def _from_to(report: Report) -> str:
+    """Return which seeds were run: the next search may begin after them."""
+    first, number = report.first_seed, report.seeds
+    if first is None:
+        return ""
+    return f" of seed {first}" if number == 1 else f" of seeds {first} to {first + number - 1}"
+
+
 def _verdict(report: Report) -> str:
     if report.found:
         return _count(len(report.found), "finding")
@@ -158,22 +174,47 @@ def _failure_lines(report: Report, failure: Failure) -> list[str]:
     original = report.failures[0]
     finding = failure.finding
     lines = [f"Seed {original.seed}: {original.finding}"]
-    if failure is not original:
+    is_always_late = finding.kind == "outoftime" and not failure.tape.decisions
+    if failure is not original and not is_always_late:
         before, after = len(original.tape.decisions), len(failure.tape.decisions)
         runs = _count(failure.runs, "run")
         lines.append(f"Shrunk from {_count(before, 'decision')} to {after} in {runs}: {finding}")
     if finding.exception is not None:
         lines += _traceback(finding.exception)
     words = in_words(failure.tape.decisions, failure.moments)
-    lines.append("What differs from a calm run:" if words else "It differs in nothing from a calm run.")
-    lines += [f"  {text}" for text in words[:DECISION_LINES]]
+    if words:
+        lines += ["What differs from a calm run:", *(f"  {text}" for text in words[:DECISION_LINES])]
+    elif is_always_late:
+        lines.append("A calm run does not end in time, either.")
+    elif not failure.random_words and not failure.random_calls:
+        lines.append("It differs in nothing from a calm run.")
     if len(words) > DECISION_LINES:
         lines.append(f"  and {len(words) - DECISION_LINES} more")
+    lines += _random_lines(failure, is_all=not words)
     if failure.story:
         lines.append("The end of its story:")
         lines += [f"  {text}" for text in failure.story[-STORY_LINES:]]
+    if failure.log:
+        lines.append("The end of its log:")
+        lines += [f"  {line}" for text in failure.log[-LOG_LINES:] for line in text.splitlines()[-LOG_LINES:]]
     lines += ["Replay it with:", f"  {report.replay_command}"]
     return lines
+
+
+def _random_lines(failure: Failure, *, is_all: bool) -> list[str]:
+    """Return what a report says about random numbers, which are the seed's and not decisions."""
+    drawn = []
+    if failure.random_words:
+        drawn.append(f"{_count(failure.random_words, 'word')} of 32 bits from `random`")
+    if failure.random_calls:
+        drawn.append(f"{_count(failure.random_calls, 'answer')} of os.urandom, uuid and others")
+    if not drawn:
+        return []
+    return [
+        f"{'It differs from a calm run only in' if is_all else 'It has'} the random numbers of seed "
+        f"{failure.seed}: {' and '.join(drawn)}.",
+        "  They do not shrink. What the program takes from world.choose(n, name) does.",
+    ]
 
 
 def _traceback(error: BaseException) -> list[str]:

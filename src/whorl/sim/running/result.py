@@ -31,6 +31,7 @@ class Result(Generic[T]):
     turns: int  #: turns of all loops
     reached: set[str] = field(default_factory=set)
     story: list[str] = field(default_factory=list)  #: the notes of the world and of the program
+    log: list[str] = field(default_factory=list, repr=False)  #: its last lines, if it was kept
     calls: list[tuple[Any, ...]] | None = None  #: all calls, if they were kept
     tasks: list[str] = field(default_factory=list)  #: which task made each of these
     packets: list[Packet] = field(
@@ -40,6 +41,8 @@ class Result(Generic[T]):
     asked: list[tuple[str, int, int]] = field(
         default_factory=list, repr=False
     )  #: all decisions, if they were kept
+    random_words: int = 0  #: of 32 bits, that a run with a finding drew from `random`
+    random_calls: int = 0  #: for other random numbers: os.urandom, secrets, uuid, new generators
 
     @property
     def failed(self) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import inspect
 import sys
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from whorl.sim.chance.strategies import taking_turns
 from whorl.sim.chance.tape import HASH_SEED, Tape, tape_of
 from whorl.sim.errors import Diverged, ParallelThreads, RunEnded, Subinterpreter, Unsimulated
 from whorl.sim.patches.installed import Patches, running
+from whorl.sim.patches.random_state import random_state, words_drawn
 from whorl.sim.running.result import Result
 from whorl.sim.running.trace import write_trace
 from whorl.sim.wire.net import USUAL_NET, Net
@@ -26,11 +28,11 @@ from whorl.sim.world.world import ALLOWANCES, World
 
 T = TypeVar("T")
 
+#: So many lines of the log of a run are kept.
+LOG_LINES = 1000
+
 #: A program for a world: a coroutine function that takes the world, or nothing.
 Main = Callable[..., Coroutine[Any, Any, T]]
-
-#: How long the main host may take to end its tasks after `main`, in virtual seconds.
-ENDING_S = 300.0
 
 
 def _is_main_interpreter() -> bool:
@@ -51,7 +53,7 @@ def run(
     seed: int | Tape = 0,
     faults: Faults | str = "calm",
     strategy: Callable[[int], Scheduler] | None = None,
-    limit_s: float = 3600.0,
+    limit_s: float = 7200.0,
     stall_s: float | None = None,
     turns: int = 1_000_000,
     real_s: float = 60.0,
@@ -63,29 +65,31 @@ def run(
     tasks: str = "cpython",
     trace: Path | str | None = None,
     keeps_calls: bool = False,
+    keeps_log: bool = False,
     thinned: float = 0.0,
+    variant: int = 0,
     asks: bool = False,
 ) -> Result[T]:
     """Run a program in a world of its own; return what came of it.
 
     `main` is a coroutine function that takes the world, or nothing. `seed` decides all that asyncio leaves
     open; a tape repeats a run. `faults` are rates, or the name of a profile: none, calm, light, rough, swarm.
-    Times are in seconds: `limit_s` virtual, `real_s` real. If a task of the main host waits longer than
-    `stall_s` virtual seconds for anything but `asyncio.sleep`, that is a finding. `tls` is "seeded", or
-    "real": the digest then takes only the sizes of what is sent. `allow` names what is no failure: "files",
-    "leaks" or "threads". `cpu` is the time that code takes; None: none. `net` is what lines do to packets
-    if no link says otherwise. `tasks` is "compiled" for Whorl's own tasks (`whorl.run`). `trace` is the path
-    for a trace. Raises ValueError for another name there or a `stall_s` that is not positive, OSError if the
-    trace cannot be written, and RuntimeError inside another world. A `main` that is no coroutine function
-    raises TypeError.
+    A run may take `limit_s` virtual seconds, `real_s` real ones, and `turns` turns of its loops. If a task of
+    the main host waits longer than `stall_s` virtual seconds for anything but `asyncio.sleep`, that is a
+    finding. `tls` is "seeded", or "real": the digest then takes only the sizes of what is sent. `allow` names
+    what is no failure: "files", "leaks", "threads" or "unhandled" (an error that no code handles). `cpu` is
+    the time that code takes; None: none. `net` is what lines do to packets if no link says otherwise. `tasks`
+    is "compiled" for Whorl's own tasks (`whorl.run`). `trace` is the path for a trace. Raises ValueError for
+    another name there or a `stall_s` that is not positive, OSError if the trace cannot be written, and
+    RuntimeError inside another world. A `main` that is no coroutine function raises TypeError.
     """
     tape = seed if isinstance(seed, Tape) else None
     if tape is not None:
         faults = tape.faults
     decided: Mapping[Place, int] | None = tape.decisions if tape is not None else None
     number = tape.seed if tape is not None else int(seed)  # type: ignore[arg-type]
-    decisions = Decisions(number, decided, thinned=thinned)
-    decisions.schedule = (strategy or taking_turns)(number)
+    decisions = Decisions(number, decided, thinned=thinned, variant=variant)
+    decisions.schedule = (strategy or taking_turns)(number + variant)
     if asks:
         decisions.asked = []
     if not callable(main):
@@ -99,6 +103,7 @@ def run(
         allow=allow,
         tls=tls,
         drives_main=True,
+        keeps_log=keeps_log,
         limit_s=limit_s,
         stall_s=stall_s,
         turns=turns,
@@ -120,11 +125,14 @@ def run(
         turns=world.turns,
         reached=world.reached,
         story=[_line(note) for note in world.notes],
+        log=list(world.log or ()),
         calls=world.digest.kept,
         tasks=world.digest.tasks,
         packets=world.net.packets or [],
         moments=decisions.moments,
         asked=decisions.asked or [],
+        random_words=world.random_words,
+        random_calls=world.random_calls,
     )
     if trace is not None:
         write_trace(result, trace)
@@ -156,6 +164,7 @@ def open_world(
     allow: Iterable[str] = (),
     tls: str = "seeded",
     drives_main: bool = False,
+    keeps_log: bool = False,
     **limits: Any,
 ) -> Iterator[World]:
     """Open a world for the time of a `with` block, for code that runs a loop by itself.
@@ -176,12 +185,17 @@ def open_world(
     world = World.__new__(World)
     world.decisions = decisions
     world.allowed = allowed
+    world.log = deque(maxlen=LOG_LINES) if keeps_log else None
     with running(world, patches, tls):
         world.__init__(decisions, faults=faults, drives_main=drives_main, **limits)  # type: ignore[misc]
         world.digest.takes_lengths = tls == "real"
+        if Patches.CHANCE in patches:
+            world.random_start = random_state()
         try:
             yield world
         finally:
+            if world.findings and world.random_start is not None:
+                world.random_words = words_drawn(world.random_start)
             world.end()
 
 

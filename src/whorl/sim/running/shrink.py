@@ -1,8 +1,9 @@
 """Shrinking: from a run that fails to the one with the fewest decisions that fails in the same way.
 
-Cutting decisions out of a run one by one gets stuck early: each one that is left holds up the others. So
-other seeds are tried first, with most of their decisions made calm. Then passes over the smallest failures go
-on until nothing changes.
+A run without any decision is tried first. Cutting decisions out of a run one by one gets stuck early: each
+one that is left holds up the others. So other decisions are drawn next, most of them made calm. Then passes
+over the smallest failures go on until nothing changes. The random numbers that the program draws are always
+those of the failing seed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from whorl.sim.chance.decisions import Place, mixed
+from whorl.sim.chance.decisions import Place
 from whorl.sim.chance.tape import Tape
 from whorl.sim.running.result import Result
 from whorl.sim.running.run import Main, run
@@ -21,7 +22,7 @@ from whorl.sim.world.world import Finding
 #: The parts of the decisions that a sparse search makes calm, in turns.
 THINNED = (0.5, 0.7, 0.8, 0.9)
 
-#: The most seeds that the sparse search tries, and its part of the time.
+#: The most variants that the sparse search tries, and its part of the time.
 SPARSE_RUNS = 4000
 SPARSE_PART = 0.6
 
@@ -31,6 +32,9 @@ KEPT = 4
 
 #: Of so many decisions at most, others are asked to do the work of each.
 MERGED = 8
+
+#: The options of a failing run that its failure does not keep: the tape has the faults.
+_OF_A_SEARCH = ("faults", "keeps_log")
 
 Decided = Mapping[Place, int]
 
@@ -47,14 +51,26 @@ class Failure:
     options: dict[str, Any] = field(default_factory=dict, repr=False)  #: of the run, besides seed and faults
     moments: Mapping[Place, Any] = field(default_factory=dict, repr=False)
     story: list[str] = field(default_factory=list, repr=False)
+    log: list[str] = field(default_factory=list, repr=False)
     runs: int = 0  #: how many runs shrinking took
+    random_words: int = 0  #: as `Result` has them
+    random_calls: int = 0
 
     @staticmethod
     def of(result: Result[Any], options: Mapping[str, Any], key: Any = None) -> Failure:
         """Return the failure of a result: the first finding, or the one with this key."""
         finding = next((each for each in result.findings if key in (None, each.key)), result.findings[0])
-        kept = {name: value for name, value in options.items() if name != "faults"}
-        return Failure(result.tape.seed, finding, result.tape, kept, result.moments, result.story)
+        return Failure(
+            result.tape.seed,
+            finding,
+            result.tape,
+            {name: value for name, value in options.items() if name not in _OF_A_SEARCH},
+            result.moments,
+            result.story,
+            log=result.log,
+            random_words=result.random_words,
+            random_calls=result.random_calls,
+        )
 
 
 class _Search:
@@ -72,6 +88,7 @@ class _Search:
         self.passes: Sequence[Pass] = PASSES if passes is None else passes
         self.failure = failure
         self.options = {name: value for name, value in failure.options.items() if name != "strategy"}
+        self.options["keeps_log"] = True
         self.runs = 0
         self._most = runs
         self.ends = _real_clock() + budget_s
@@ -107,6 +124,9 @@ def shrink(
     """
     search = _Search(main, failure, budget_s, runs, passes)
     began = _real_clock()
+    calm = search.fails(replace(failure.tape, decisions={}, digest=""))
+    if calm is not None:
+        return replace(Failure.of(calm, failure.options, failure.finding.key), runs=search.runs)
     found = [failure]
     for result in _sparse(search, began + SPARSE_PART * budget_s):
         found.append(Failure.of(result, failure.options, failure.finding.key))
@@ -124,16 +144,21 @@ def shrink(
 
 
 def _sparse(search: _Search, ends: float) -> Iterator[Result[Any]]:
-    """Yield failing runs of other seeds with few decisions, until one is small."""
+    """Yield failing runs of the seed's variants with few decisions, until one is small."""
     failure = search.failure
     least = len(failure.tape.decisions)
     strategy = failure.options.get("strategy")
     for number in range(SPARSE_RUNS):
         if least <= FEW or search.is_over(ends):
             return
-        seed = mixed(failure.seed, number + 1) >> 32
         thinned = THINNED[number % len(THINNED)]
-        result = search.fails(seed, thinned=thinned, faults=failure.tape.faults, strategy=strategy)
+        result = search.fails(
+            failure.seed,
+            variant=number + 1,
+            thinned=thinned,
+            faults=failure.tape.faults,
+            strategy=strategy,
+        )
         if result is not None and len(result.tape.decisions) <= least:
             least = min(least, len(result.tape.decisions))
             yield result

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,9 @@ from types import ModuleType
 from typing import Any
 
 from whorl.sim.running.run import Main
+
+#: The folder whose lines are not a program's.
+_HERE = str(Path(__file__).parent)
 
 
 class NotATarget(ValueError):
@@ -60,7 +64,13 @@ def _module_of(path: Path) -> ModuleType:
         raise NotATarget(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if not frame.filename.startswith(("<", _HERE))]
+        place = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
+        raise NotATarget(f"{path} cannot be imported: {place}{type(error).__name__}: {error}") from error
     return module
 
 
@@ -72,4 +82,9 @@ def _target(text: str, found: Any) -> Target:
         return Target(text, found.sim_program, dict(found.sim_options))
     if not inspect.iscoroutinefunction(found):
         raise NotATarget(f"{text} is no coroutine function")
+    parameters = inspect.signature(found).parameters.values()
+    required = [each for each in parameters if each.default is each.empty and each.kind not in (2, 4)]
+    if len(required) > 1 or any(each.kind is each.KEYWORD_ONLY for each in required):
+        names = " and ".join(each.name for each in required)
+        raise NotATarget(f"{text} needs {names}; a program takes the world, or nothing")
     return Target(text, found)

@@ -18,6 +18,7 @@ class Settings:
     """The wishes of a front end, such as pytest, for all tests; None: as each test says."""
 
     seeds: int | Iterable[int] | None = None
+    first: int | None = None  #: the first seed
     jobs: int | None = None
     seconds: float | None = None  #: real ones, for each test
     replay: str | None = None  #: a seed, a tape's word, or its path: run only this
@@ -60,6 +61,7 @@ def test(
                     "seeds": seeds if settings.seeds is None else settings.seeds,
                     "jobs": (jobs or 1) if settings.jobs is None else settings.jobs,
                     **options,
+                    **({} if settings.first is None else {"first": settings.first}),
                     **({} if settings.seconds is None else {"budget_s": settings.seconds}),
                 },
             )
@@ -81,7 +83,7 @@ def test(
 
 test.__test__ = False  # type: ignore[attr-defined]  # pytest must not collect it
 
-_OF_CHECK = ("seeds", "jobs", "budget_s", "stop_after", "shrink_s", "verify")
+_OF_CHECK = ("seeds", "first", "jobs", "budget_s", "stop_after", "shrink_s", "verify")
 
 
 def run_options(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -51,6 +51,7 @@ class Surroundings(Protocol):
     hosts: Any
     has_ended: bool
     lost_sockets: list[str]
+    random_calls: int
     main: Any
     programs: dict[str, Any]
     tasks: str
@@ -334,6 +335,7 @@ class Host(HostTurns):
 
     def random_bytes(self, size: int) -> bytes:
         """Return bytes that the seed decides."""
+        self.world.random_calls += 1
         return self.rng.randbytes(size)
 
     @property

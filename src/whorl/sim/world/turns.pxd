@@ -67,6 +67,7 @@ cdef class Turns:
     cdef public Timeline timeline
     cdef public int64_t turns
     cdef public int64_t turns_limit
+    cdef public double real_limit
     cdef public double until_real
 
     @cython.locals(timeline=Timeline, now=int64_t, due=int64_t, following=int64_t, host=HostTurns, ready=list)

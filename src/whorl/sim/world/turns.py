@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.sim.chance.decisions import mixed
 from whorl.sim.chance.faults import EDGE, GRID, NONE
-from whorl.sim.errors import Livelock, OutOfTime
+from whorl.sim.errors import Livelock, OutOfRealTime, OutOfTime
 from whorl.sim.wire.clock import HostClock
 from whorl.sim.wire.timeline import MICROSECOND, MILLISECOND, NEVER
 from whorl.sim.world.host_driver import HostDriver
@@ -117,7 +117,7 @@ class HostTurns(HostClock):
     def _up_to_edge(self, over: int, step: int) -> int:
         """Return the time up to a deadline or an arrival, or right before it, or right after.
 
-        It is not always the nearest one: the next poll then finds several things at once, such as the answer
+        It is not always the nearest one. So the next poll may find several things at once, such as an answer
         and the end of the time to wait for it.
         """
         edges = self._edges(over)
@@ -177,6 +177,7 @@ class Turns:
         "limit",
         "look_at",
         "main",
+        "real_limit",
         "rota",
         "timeline",
         "turns",
@@ -204,12 +205,13 @@ class Turns:
         self.hash_base: int = 0  # of the hashes of futures and tasks; 0: they count up
         self._identities = 0
         self._tasks = 0
+        self.real_limit: float = real_s
         self.until_real: float = _real_clock() + real_s
 
     def run_until(self, is_done: Callable[[], bool]) -> None:
         """Let the world go on until something is done, or something went wrong.
 
-        Raises Deadlock, Livelock, OutOfTime.
+        Raises Deadlock, Livelock, OutOfTime, OutOfRealTime.
         """
         while not is_done() and self._advance(NEVER):
             pass
@@ -249,7 +251,8 @@ class Turns:
             self.stand_still()
         following = min(following, self.look_at)
         if following > self.limit:
-            raise OutOfTime(f"the run takes more than {self.limit / 1e9} virtual seconds")
+            timeline.now = self.limit
+            raise OutOfTime(f"the run takes more than {self.limit / 1e9:g} virtual seconds (limit_s)")
         if following > timeline.now:
             if following - timeline.now > STANDSTILL and self._is_awaited(following):
                 self.idle_turns = 0
@@ -291,7 +294,7 @@ class Turns:
         return self._tasks
 
     def count_turn(self) -> None:
-        """Count a turn of any loop. Raises Livelock, OutOfTime."""
+        """Count a turn of any loop. Raises Livelock, OutOfTime, OutOfRealTime."""
         self._count_turn()
 
     def _count_turn(self) -> None:
@@ -300,9 +303,9 @@ class Turns:
         if self.idle_turns > LIVELOCK_TURNS:
             raise Livelock(f"{LIVELOCK_TURNS} turns, and no time passed but theirs")
         if self.turns > self.turns_limit:
-            raise OutOfTime(f"the run takes more than {self.turns_limit} turns")
+            raise OutOfTime(f"the run takes more than {self.turns_limit} turns (turns)")
         if not self.turns % LOOK_TURNS and _real_clock() > self.until_real:
-            raise OutOfTime("the run takes too many real seconds")
+            raise OutOfRealTime(f"the run takes more than {self.real_limit:g} real seconds (real_s)")
 
     def is_condemned(self) -> bool:
         """Return whether a condition failed that ends the run."""

@@ -27,14 +27,15 @@ from whorl.sim.world.turns import Turns
 from whorl.sim.world.waiting import Waits, describe_tasks
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable, Coroutine, Iterator
     from contextlib import AbstractContextManager
 
     from whorl.sim.chance.decisions import Decisions
     from whorl.sim.process.program import ProgramMain
 
-#: What a run may do: write real files, start threads, leave descriptors open.
-ALLOWANCES = frozenset({"files", "leaks", "threads"})
+#: What a run may do: write real files, start threads, leave descriptors open, have errors nobody handles.
+ALLOWANCES = frozenset({"files", "leaks", "threads", "unhandled"})
 
 #: Whose futures and tasks the loops of a world make: Python's or Whorl's.
 TASKS = ("cpython", "compiled")
@@ -88,13 +89,18 @@ class _Acting:
 class Finding:
     """Something that went wrong in a run."""
 
-    #: "exception", "unhandled", "deadlock", "livelock", "outoftime", "limit", "always", "eventually",
-    #: "linearizable", "killed", "leak", "stall"
+    #: "exception", "unhandled", "deadlock", "livelock", "outoftime", "outofrealtime", "limit", "always",
+    #: "eventually", "linearizable", "killed", "leak", "stall"
     kind: str
     text: str
     host: str = ""
     time_s: float = 0.0  #: in virtual seconds since the world began
     exception: BaseException | None = field(default=None, repr=False)
+
+    @property
+    def is_unhandled(self) -> bool:
+        """True if asyncio would only log this, and go on."""
+        return self.kind == "unhandled"
 
     @property
     def key(self) -> tuple[str, str]:
@@ -114,13 +120,14 @@ class World(Turns, Conditions):
     hosts: dict[str, Host]
     main: Host
     current: Host
+    log: deque[str] | None = None  # the last lines; None: they are not kept
 
     def __init__(
         self,
         decisions: Decisions,
         *,
         faults: Faults | str = "calm",
-        limit_s: float = 3600.0,
+        limit_s: float = 7200.0,
         stall_s: float | None = None,
         turns: int = 1_000_000,
         real_s: float = 60.0,
@@ -157,6 +164,9 @@ class World(Turns, Conditions):
             self.look_at: int = self._waits.interval
         self.cancelled: list[asyncio.Task[Any]] = []  # on which `cancel` was called
         self.lost_sockets: list[str] = []  # that were collected before they were closed
+        self.random_start: Any = None  # the state of `random` when the run began; None: the program seeded it
+        self.random_words: int = 0  # what a run that failed has drawn from `random`, in words of 32 bits
+        self.random_calls: int = 0  # how often the program asked for other random numbers
         self.allowed: frozenset[str] = getattr(self, "allowed", frozenset())
         self._isolation: Isolation | None = None
         if decisions.stream("identities").happens(0.5):
@@ -211,7 +221,11 @@ class World(Turns, Conditions):
         return self.decisions.stream(f"choice/{name}").uniform(n)
 
     def rng(self, name: str) -> Any:
-        """Return a generator of random numbers of its own for a name (random.Random)."""
+        """Return a generator of random numbers of its own for a name (random.Random).
+
+        They follow the seed and do not shrink; use `choose` for what matters.
+        """
+        self.random_calls += 1
         return self.decisions.rng(f"program/{name}")
 
     def program(self, name: str, main: ProgramMain) -> None:
@@ -251,7 +265,7 @@ class World(Turns, Conditions):
     def sleep_in(self, host: Host, timeout_ns: int) -> None:
         """Let the world go on while a host that runs its own loop sleeps.
 
-        Raises Deadlock, Livelock, OutOfTime.
+        Raises Deadlock, Livelock, OutOfTime, OutOfRealTime.
         """
         if host.driver is not None:
             raise Unsimulated("the loop of a simulated host was run from inside the world")
@@ -275,8 +289,10 @@ class World(Turns, Conditions):
             events._set_running_loop(running)
 
     def find(self, kind: str, text: str, *, host: str = "", exception: BaseException | None = None) -> None:
-        """Note that something went wrong."""
-        self.findings.append(Finding(kind, text, host, self.timeline.now / SECOND, exception))
+        """Note that something went wrong. An error that asyncio only logs comes after what ended the run."""
+        finding = Finding(kind, text, host, self.timeline.now / SECOND, exception)
+        place = sum(kind == "unhandled" or not each.is_unhandled for each in self.findings)
+        self.findings.insert(place, finding)
 
     def remark(self, text: str) -> None:
         """Note something that is worth a look, and no failure."""
@@ -295,8 +311,12 @@ class World(Turns, Conditions):
             shown += f" ({type(error).__name__}: {error})"
         if context.get("message") == _REFUSED_ACCEPT:
             self.remark(f"{host.name}: {shown}")
-            return
-        self.find("unhandled", shown, host=host.name, exception=error)
+        elif isinstance(error, Unsimulated):
+            self.find("limit", str(error), host=host.name, exception=error)
+        elif "unhandled" in self.allowed:
+            self.remark(f"{host.name}: {shown}")
+        else:
+            self.find("unhandled", shown, host=host.name, exception=error)
 
     def blocked(self, host: Host, seconds: float) -> None:
         """Note a turn that blocked its loop."""
