@@ -471,3 +471,23 @@ def test_a_dropped_loop_that_was_interrupted_in_the_midst_of_its_timers_is_colle
         gc.collect()
     assert gone() is None
     assert len(ends) == 199
+
+
+def lists_of(heap: Any) -> list[list[Any]]:
+    """Return the lists of a heap, which are hidden in the compiled build."""
+    if COMPILED:
+        return [thing for thing in gc.get_referents(heap) if type(thing) is list]
+    return [heap._timers, heap._line]
+
+
+def test_a_cleared_heap_keeps_its_lists() -> None:
+    """Tools that look for leaks count new lists."""
+    timetable = Timetable()
+    for when in (3.0, 1.0, 2.0):
+        timetable.at(when)
+    heap = timetable.loop._timer_queue
+    before = [id(each) for each in lists_of(heap)]
+    heap.clear()
+    assert [id(each) for each in lists_of(heap)] == before
+    assert lists_of(heap) == [[], []]
+    timetable.loop.close()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from whorl.aio.interop import at_import
 from whorl.aio.transports.byte_transport import InheritedMethod
 from whorl.aio.transports.datagram import DatagramEndpoint
-from whorl.aio.transports.private_attributes import DatagramPrivateAttributes
+from whorl.aio.transports.private_attributes import LOOP, DatagramPrivateAttributes
 from whorl.aio.transports.public import bind_compiled_methods, transport_repr, with_asyncio_name
 from whorl.core.states import Event
 
@@ -32,11 +32,14 @@ class DatagramTransport(DatagramEndpoint, DatagramPrivateAttributes):
         return _BothTransports
 
     if not TYPE_CHECKING:
-        get_extra_info = InheritedMethod(DatagramEndpoint.get_extra_info)
-        write = at_import.Transport.write
-        writelines = at_import.Transport.writelines
-        write_eof = at_import.Transport.write_eof
-        can_write_eof = at_import.Transport.can_write_eof
+        loop = LOOP
+        get_extra_info = InheritedMethod(
+            _BothTransports, at_import.get_extra_info, DatagramEndpoint.get_extra_info
+        )
+        write = InheritedMethod(_BothTransports, at_import.write, at_import.write)
+        writelines = InheritedMethod(_BothTransports, at_import.writelines, at_import.writelines)
+        write_eof = InheritedMethod(_BothTransports, at_import.write_eof, at_import.write_eof)
+        can_write_eof = InheritedMethod(_BothTransports, at_import.can_write_eof, at_import.can_write_eof)
 
     def __repr__(self) -> str:
         is_read, is_written = self._interest & Event.READABLE, self._interest & Event.WRITABLE

@@ -10,7 +10,11 @@ from whorl.aio.interop import at_import
 from whorl.aio.interop.at_import import logger
 from whorl.aio.transports.byte_transport import InheritedMethod
 from whorl.aio.transports.pipe import ReadPipe, WritePipe
-from whorl.aio.transports.private_attributes import PipePrivateAttributes, WritePipePrivateAttributes
+from whorl.aio.transports.private_attributes import (
+    LOOP,
+    PipePrivateAttributes,
+    WritePipePrivateAttributes,
+)
 from whorl.aio.transports.public import bind_compiled_methods, repr_parts, with_asyncio_name
 from whorl.core.states import Event
 
@@ -87,7 +91,7 @@ def make_write_pipe_transport(
 def _described(transport: ReadPipe | WritePipe, is_polling: bool) -> list[str]:
     """Return the representation of a pipe's transport, with its state in the poller."""
     words = repr_parts(transport)
-    if transport._fd >= 0 and transport.loop.is_closed():
+    if transport._fd >= 0 and transport._loop.is_closed():
         words.append("open")
     elif transport._fd >= 0:
         words.append("polling" if is_polling else "idle")
@@ -110,7 +114,10 @@ class ReadPipeTransport(ReadPipe, PipePrivateAttributes):
     """The public transport of a pipe that is read; `isinstance` finds ``asyncio.ReadTransport`` too."""
 
     if not TYPE_CHECKING:
-        get_extra_info = InheritedMethod(ReadPipe.get_extra_info)
+        loop = LOOP
+        get_extra_info = InheritedMethod(
+            asyncio.ReadTransport, at_import.get_extra_info, ReadPipe.get_extra_info
+        )
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -136,14 +143,20 @@ class WritePipeTransport(WritePipe, WritePipePrivateAttributes):
         return asyncio.Transport
 
     if not TYPE_CHECKING:
-        get_extra_info = InheritedMethod(WritePipe.get_extra_info)
-        is_reading = at_import.is_reading
-        pause_reading = at_import.pause_reading
-        resume_reading = at_import.resume_reading
+        loop = LOOP
+        get_extra_info = InheritedMethod(
+            asyncio.Transport, at_import.get_extra_info, WritePipe.get_extra_info
+        )
+        is_reading = InheritedMethod(asyncio.Transport, at_import.is_reading, at_import.is_reading)
+        pause_reading = InheritedMethod(asyncio.Transport, at_import.pause_reading, at_import.pause_reading)
+        resume_reading = InheritedMethod(
+            asyncio.Transport, at_import.resume_reading, at_import.resume_reading
+        )
+        writelines = InheritedMethod(asyncio.Transport, at_import.writelines, WritePipe.writelines)
 
     def __repr__(self) -> str:
         words = _described(self, bool(self._unsent))
-        if self._fd >= 0 and not self.loop.is_closed():
+        if self._fd >= 0 and not self._loop.is_closed():
             words.append(f"bufsize={self._unsent}")
         return f"<{' '.join(words)}>"
 

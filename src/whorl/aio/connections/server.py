@@ -151,13 +151,6 @@ class Server(at_import.Server):
         self._waiters.append(waiter)
         await waiter
 
-    async def __aenter__(self) -> Server:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        self.close()
-        await self.wait_closed()
-
     def _attach(self, transport: Any) -> None:
         """Count a connection that begins."""
         assert self._sockets is not None

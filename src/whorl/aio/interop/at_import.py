@@ -34,9 +34,14 @@ TransportSocket = trsock.TransportSocket
 logger: Logger = log.logger
 warn: Any = warnings.warn
 
+can_write_eof: Any = Transport.can_write_eof
+get_extra_info: Any = Transport.get_extra_info
 is_reading: Any = Transport.is_reading
 pause_reading: Any = Transport.pause_reading
 resume_reading: Any = Transport.resume_reading
+write: Any = Transport.write
+write_eof: Any = Transport.write_eof
+writelines: Any = Transport.writelines
 process_exited: Any = base_subprocess.BaseSubprocessTransport._process_exited
 
 communicate: Any = vars(Process).get("communicate")

@@ -91,9 +91,10 @@ ctypedef object (*binding_t)(object method, PyObject *instance, PyObject *owner)
 
 
 cdef class InheritedMethod:
-    cdef object _compiled
+    cdef object _method
     cdef str _name
-    cdef ClassSnapshot _base
+    cdef object _base
+    cdef ClassSnapshot _snapshot
 
 
 cdef inline object bound(object method, object instance, object owner):

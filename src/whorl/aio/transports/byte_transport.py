@@ -10,7 +10,6 @@ A transport is read while it is OPEN, not paused, and the peer has not finished 
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Iterable
 from contextvars import Context, copy_context
@@ -33,6 +32,8 @@ except ImportError:
     from whorl.core import cython_shim as cython
 
 if TYPE_CHECKING:
+    import asyncio
+
     from whorl.aio.loop_type import AnyLoop
     from whorl.core.loop.execution import LoopExecution
 
@@ -105,21 +106,24 @@ def method_of_class(cls: type, method: Any) -> Any:
 
 
 class InheritedMethod:
-    """A method that asyncio's transports inherit from `asyncio.BaseTransport`, where tests replace it."""
+    """A method that asyncio's transports inherit from a public class of asyncio's, where tests replace it.
 
-    __slots__ = ("_base", "_compiled", "_name")
+    `base` is the public class of asyncio's transport, and `stock` the method that it had at first. `own`
+    stands in its place until a program replaces it in that class, or in one above.
+    """
 
-    def __init__(self, own: Any) -> None:
-        self._compiled = own
-        self._name: str = own.__name__
-        self._base = ClassSnapshot(
-            [(asyncio.BaseTransport, self._name, getattr(asyncio.BaseTransport, self._name))]
-        )
+    __slots__ = ("_base", "_method", "_name", "_snapshot")
+
+    def __init__(self, base: type, stock: Any, own: Any) -> None:
+        self._method = own
+        self._name: str = stock.__name__
+        self._base = base
+        self._snapshot = ClassSnapshot([(base, self._name, stock)])
 
     def __get__(self, instance: Any, owner: Any) -> Any:
-        if self._base.is_current():
-            return bound(self._compiled, instance, owner)
-        return bound(getattr(asyncio.BaseTransport, self._name), instance, owner)
+        if self._snapshot.is_current():
+            return bound(self._method, instance, owner)
+        return bound(getattr(self._base, self._name), instance, owner)
 
 
 class BaseTransport(Stream):
@@ -190,12 +194,14 @@ class BaseTransport(Stream):
                 self._start_reading()
         except OSError as refusal:  # by the poller, of one more descriptor
             error = refusal
-        if waiter is not None and not waiter.done():
-            if error is None:
+        is_waited_for = waiter is not None and not waiter.done()
+        if error is None:
+            if is_waited_for:
                 waiter.set_result(None)
-            else:
-                waiter.set_exception(error)
-        elif error is not None:
+        elif is_waited_for:
+            self._force_close(error)
+            waiter.set_exception(error)
+        else:
             self._fatal_error(error, "Fatal error: the connection cannot be watched")
 
     @property

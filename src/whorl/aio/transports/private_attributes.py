@@ -134,5 +134,17 @@ def _socket_of(transport: Any) -> Any:
     return _SOCKET.__get__(transport)
 
 
+class _Loop:
+    """The loop of a transport, for those who know handles. A program may put its own in its place.
+
+    asyncio's transports have no such attribute, and programs use its name.
+    """
+
+    def __get__(self, transport: Any, owner: Any = None) -> Any:
+        return self if transport is None else transport._loop
+
+
+LOOP: Any = _Loop()
+
 #: The socket object of a stream socket's transport; None once it is closed.
 SOCKET = property(_socket_of, _SOCKET.__set__)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from whorl.aio.interop import at_import
 from whorl.aio.transports.byte_transport import InheritedMethod, method_of_class
-from whorl.aio.transports.private_attributes import SOCKET, SocketPrivateAttributes
+from whorl.aio.transports.private_attributes import LOOP, SOCKET, SocketPrivateAttributes
 from whorl.aio.transports.states import TransportState
 from whorl.aio.transports.stream import StreamTransport
 
@@ -50,7 +50,7 @@ OFTEN_CALLED = (
 def bind_compiled_methods(cls: Class) -> Class:
     """Give a class its own descriptors for compiled methods that it inherits."""
     for name in OFTEN_CALLED:
-        if hasattr(cls, name):
+        if hasattr(cls, name) and type(vars(cls).get(name)) is not InheritedMethod:
             setattr(cls, name, method_of_class(cls, getattr(cls, name)))
     return cls
 
@@ -69,7 +69,7 @@ def repr_parts(transport: Any) -> list[str]:
 def transport_repr(transport: Any, is_read: bool, is_written: bool) -> str:
     """Return the representation of a transport, in asyncio's words."""
     words = repr_parts(transport)
-    if transport._fd >= 0 and not transport.loop.is_closed():
+    if transport._fd >= 0 and not transport._loop.is_closed():
         words.append(f"read={'polling' if is_read else 'idle'}")
         writing = "polling" if is_written else "idle"
         words.append(f"write=<{writing}, bufsize={transport._unsent}>")
@@ -82,7 +82,10 @@ class SocketTransport(StreamTransport, SocketPrivateAttributes):
     """A TCP or UNIX stream connection."""
 
     if not TYPE_CHECKING:
-        get_extra_info = InheritedMethod(StreamTransport.get_extra_info)
+        loop = LOOP
+        get_extra_info = InheritedMethod(
+            asyncio.Transport, at_import.get_extra_info, StreamTransport.get_extra_info
+        )
 
     _start_tls_compatible = True
     _sendfile_compatible: _SendfileMode = asyncio.constants._SendfileMode.TRY_NATIVE

@@ -73,8 +73,9 @@ class TimerHeap:
 
     def clear(self) -> None:
         """Forget all timers."""
-        former = self._timers, self._line  # kept until all is in order again: dropping it may run any code
-        self._timers, self._line = [], []
+        former = self._timers[:], self._line[:]  # kept until all is in order: dropping it may run any code
+        self._timers.clear()
+        self._line.clear()
         self._first = self._entries = self._capacity = self._cancelled = self._keep_alive_count = 0
         self._places = no_places(self)
         show_count(self)
