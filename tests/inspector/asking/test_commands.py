@@ -156,6 +156,24 @@ def test_wrong_usage_is_code_2() -> None:
     assert run("tasks")[0] == 2
     assert run("tasks", "x")[0] == 2
     assert run("handles", 0)[0] == 2
+    for name in ("abc", "1.5", "-1", "9" * 30):
+        code, _, errors = run("top", "--", name)
+        assert code == 2
+        assert f"'{name}' is not the number of a process" in errors
+
+
+def test_a_process_that_has_ended_and_was_not_waited_for_has_ended(begin: Begin) -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    for name in ("tasks", "stalls", "top"):
+        code, _, errors = run(name, process.pid)
+        assert code == 3
+        assert "has ended" in errors or "no recording" in errors
+    process.wait()
+    process, _ = begin()
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert run("stalls", process.pid)[:2] == (0, f"process {process.pid}, which has died: no stalls\n")
 
 
 def test_a_process_that_died_leaves_a_file_that_nobody_takes_for_living(begin: Begin, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.inspector.views.made_recordings import Made, S, busy_server
@@ -134,7 +136,9 @@ def test_sizes_have_units() -> None:
     [
         (["/usr/bin/python3", "-u", "/srv/app/service.py", "--port", "1"], "service.py --port 1"),
         (["python", "-X", "dev", "-m", "uvicorn", "app:app"], "uvicorn app:app"),
-        (["python", "-c", "import x"], "python -c"),
+        (["python", "-c", "import x"], "python -c import x"),
+        (["python", "-c"], "python -c"),
+        (["python", "-c", "from multiprocessing.spawn import spawn_main"], "a worker of multiprocessing"),
         (["/opt/bin/gunicorn"], "gunicorn"),
         ([], "python"),
     ],
@@ -153,3 +157,16 @@ def test_bar_is_filled_to_its_share() -> None:
     assert [piece.text for piece in drawing.bar(0.5, 4)] == ["██", "··"]
     assert [piece.text for piece in drawing.bar(2, 4)] == ["████", ""]
     assert drawing.sparks([0, 0.5, 1, 7], 3).text == "▅██"
+
+
+def test_overview_shows_the_last_of_the_ended_and_how_many_more_there_are() -> None:
+    made = Made()
+    made.loop(updated_ns=NOW)
+    dead = [replace(alone(made, state="died"), pid=100 + number) for number in range(9)]
+    living = alone(two_loops())
+    lines = drawing.overview([living, *dead], 80, drawing.MOST_ENDED)
+    assert [line.key[0] for line in lines if line.key is not None and line.key[0] >= 100] == [100, 101, 102]
+    assert lines[-1].text.strip() == "and 6 more that have ended: d or --ended shows them"
+    everyone = drawn(drawing.overview([living, *dead], 80))
+    assert "108" in everyone
+    assert "more that" not in everyone

@@ -25,7 +25,22 @@ from whorl.inspector.tables.handles import HandleFigures
 from whorl.inspector.tables.tasks import TaskFigures, cut, summary, tree_of, wait_text
 from whorl.inspector.tables.wording import count, escaped, shown
 
-PID = click.argument("pid", type=click.IntRange(1))
+
+class Pid(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """The number of a process."""
+
+    name = "number of a process"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number."""
+        if isinstance(value, int):
+            return value
+        if not (value.isascii() and value.isdecimal()) or not 0 < len(value.lstrip("0")) < 11:
+            self.fail(f"'{value}' is not the number of a process", param, ctx)
+        return int(value)
+
+
+PID = click.argument("pid", type=Pid())
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
 #: The narrowest that a column is made, to leave room for the last one.
 NARROWEST = 8

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+from whorl.inspector.tables.wording import count
 from whorl.inspector.watching.stalls import Stall
 from whorl.inspector.watching.watched import WatchedLoop
 
@@ -126,7 +127,7 @@ class Reports:
         self._logged_ns = now
         with self._busy():
             if more:
-                logger.warning("%s\n(and %d more stalls)", stall.text(), more)
+                logger.warning("%s\n(and %s)", stall.text(), count(more, "more stall"))
             else:
                 logger.warning("%s", stall.text())
 
