@@ -104,6 +104,19 @@ def test_the_tasks_of_a_process_are_shown(begin: Begin) -> None:
     assert run("tasks", process.pid, "--tree", "--json")[0] == 2
 
 
+def test_tasks_that_are_alike_are_counted(begin: Begin) -> None:
+    process, port = begin()
+    code, output, errors = run("tasks", process.pid, "--summary", columns=160)
+    assert (code, errors) == (0, "")
+    lines = output.splitlines()
+    assert lines[0] == f"process {process.pid}: 2 tasks in 2 groups"
+    assert lines[2].split() == ["COUNT", "COROUTINE", "AT", "ONE", "WAITS", "FOR"]
+    assert f"data from 127.0.0.1:{port}" in output
+    found = json.loads(run("tasks", process.pid, "--summary", "--json")[1])["loops"][0]
+    assert sorted((row["count"], row["coro"]) for row in found) == [(1, "main"), (1, "reader")]
+    assert run("tasks", process.pid, "--summary", "--tree")[0] == 2
+
+
 def test_the_handles_of_a_process_are_shown(begin: Begin) -> None:
     process, port = begin()
     code, output, errors = run("handles", process.pid)
