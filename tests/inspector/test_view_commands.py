@@ -48,7 +48,7 @@ def recorded(folder: Path) -> Iterator[Recorded]:
 
 
 def once(*arguments: object) -> dict[str, Any]:
-    code, output, errors = run("top", *arguments, "--once", "--json")
+    code, output, errors = run("top", *arguments, "--once", "--json", "--interval", "50ms")
     assert (code, errors) == (0, "")
     found: dict[str, Any] = json.loads(output)
     return found
@@ -58,7 +58,7 @@ def test_top_shows_all_processes(recorded: Recorded, folder: Path) -> None:
     dead = Made(NOBODY, 1)
     dead.loop(updated_ns=time.monotonic_ns() - 200_000 * MS)
     dead.write(folder)
-    code, output, errors = run("top", "--once")
+    code, output, errors = run("top", "--once", "--interval", "50ms")
     assert (code, errors) == (0, "")
     lines = output.splitlines()
     assert any(line.split()[0] == str(recorded.pid) for line in lines)
@@ -68,7 +68,7 @@ def test_top_shows_all_processes(recorded: Recorded, folder: Path) -> None:
 
 
 def test_top_of_a_stuck_process_says_so(recorded: Recorded) -> None:
-    code, output, _ = run("top", recorded.pid, "--once")
+    code, output, _ = run("top", recorded.pid, "--once", "--interval", "50ms")
     assert code == 0
     assert "stuck in handle_order (order 4711) for" in output
     loop = once(recorded.pid)["processes"][0]["loops"][0]
@@ -192,7 +192,7 @@ def test_view_without_textual_is_plain_and_says_how_to_install_it(
     for stream in (sys.stdin, sys.stdout):
         monkeypatch.setattr(stream, "isatty", lambda: True)
     shown: list[float] = []
-    monkeypatch.setattr(commands, "_repeatedly", lambda source, interval: shown.append(interval))
+    monkeypatch.setattr(commands, "_repeatedly", lambda source, interval, ended: shown.append(interval))
     commands.top.main([str(recorded.pid)], standalone_mode=False)
     assert shown == [commands.INTERVAL]
     assert "pip install 'whorl-loop[top]'" in capsys.readouterr().err

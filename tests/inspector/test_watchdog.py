@@ -363,9 +363,9 @@ def test_more_stalls_of_one_second_are_only_counted(
     watchdog.reports._logged_ns -= 10**11
     watchdog.look_now()
     first, last = (record.getMessage() for record in caplog.records)
-    assert "more stalls)" not in first
+    assert "more stall" not in first
     assert "in the task (run_step) blocked" in last or "in run_step blocked" in last
-    assert last.endswith("(and 1 more stalls)")
+    assert last.endswith("(and 1 more stall)")
 
 
 def test_of_many_stalls_one_is_logged_in_each_second(
@@ -382,8 +382,8 @@ def test_of_many_stalls_one_is_logged_in_each_second(
     monkeypatch.undo()
     first, third, fourth = (record.getMessage() for record in caplog.records)
     assert all(text.startswith("a callback") for text in (first, third, fourth))
-    assert third.endswith("(and 1 more stalls)")
-    assert "more stalls)" not in first + fourth
+    assert third.endswith("(and 1 more stall)")
+    assert "more stall" not in first + fourth
     watched.close()
     loop.close()
 

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whorl.inspector.asking.commands import AS_JSON, PID, reporting, width
+from whorl.inspector.asking.commands import AS_JSON, PID, Pid, reporting, width
 from whorl.inspector.settings import duration
 
 if TYPE_CHECKING:
     from whorl.inspector.views.pictures import ProcessPicture
     from whorl.inspector.views.sources import Source
 
-#: The seconds between the two readings of one picture, and between two pictures.
-ONCE_INTERVAL = 0.05
+#: The seconds between two pictures, and between the two readings of one.
 INTERVAL = 1.0
+#: The same for `whorl metrics`, whose reader has rates of its own.
+METRICS_INTERVAL = 0.05
 SHORTEST_INTERVAL = 0.05
 LONGEST_INTERVAL = 3600.0
 JSON_VERSION = 1
@@ -41,13 +42,14 @@ class _Seconds(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 @click.command()
-@click.argument("pid", type=click.IntRange(1), required=False)
+@click.argument("pid", type=Pid(), required=False)
 @click.option("--interval", type=_Seconds(), metavar="DURATION", help="Look so often: 500ms or 1s (default).")
 @click.option("--once", is_flag=True, help="Show one picture, and end.")
 @AS_JSON
 @click.option("--plain", is_flag=True, help="Text, without keys and colours.")
+@click.option("--ended", is_flag=True, help="Show all processes that have ended, and not only the last ones.")
 @reporting
-def top(pid: int | None, interval: float | None, once: bool, as_json: bool, plain: bool) -> None:
+def top(pid: int | None, interval: float | None, once: bool, as_json: bool, plain: bool, ended: bool) -> None:
     """Watch the loops of all recorded processes, or of one in depth.
 
     The process need not answer: it may be stuck, stopped, or dead. Record one by WHORL_INSPECT=1,
@@ -57,9 +59,9 @@ def top(pid: int | None, interval: float | None, once: bool, as_json: bool, plai
 
     source = Source(pid)
     if once or as_json:
-        _once(source, interval, as_json)
+        _once(source, interval, as_json, ended)
     elif plain or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        _repeatedly(source, interval or INTERVAL)
+        _repeatedly(source, interval or INTERVAL, ended)
     else:
         source.look()  # A process that is not recorded ends the command, and not the view.
         try:
@@ -69,16 +71,16 @@ def top(pid: int | None, interval: float | None, once: bool, as_json: bool, plai
                 raise
             needed = "pip install 'whorl-loop[top]'"
             click.echo(f"The live view needs Textual: {needed}. This is the plain one.", err=True)
-            _repeatedly(source, interval or INTERVAL)
+            _repeatedly(source, interval or INTERVAL, ended)
         else:
             Live(source, interval or INTERVAL).run()
 
 
-def _once(source: Source, interval: float | None, as_json: bool) -> None:
-    """Show one picture. Its rates are those of 50 ms, or of the interval if there is one."""
+def _once(source: Source, interval: float | None, as_json: bool, ended: bool) -> None:
+    """Show one picture. Its rates are those of an interval."""
     pictures = source.look()
     if any(picture.is_living and picture.state != "stopped" for picture in pictures):
-        time.sleep(interval or ONCE_INTERVAL)
+        time.sleep(interval or INTERVAL)
         pictures = source.look()
     if as_json:
         import dataclasses
@@ -90,17 +92,17 @@ def _once(source: Source, interval: float | None, as_json: bool) -> None:
         }
         click.echo(json.dumps(found, ensure_ascii=False))
     else:
-        _show(source, pictures)
+        _show(source, pictures, ended)
 
 
-def _repeatedly(source: Source, interval: float) -> None:
+def _repeatedly(source: Source, interval: float, ended: bool) -> None:
     """Show a picture after each interval, until the reader has seen enough or the process is dead."""
     source.look()
     try:
         while True:
             time.sleep(interval)
             pictures = source.look()
-            _show(source, pictures)
+            _show(source, pictures, ended)
             if source.pid is not None and not any(picture.is_living for picture in pictures):
                 return
             click.echo()
@@ -108,12 +110,12 @@ def _repeatedly(source: Source, interval: float) -> None:
         pass
 
 
-def _show(source: Source, pictures: list[ProcessPicture]) -> None:
+def _show(source: Source, pictures: list[ProcessPicture], ended: bool) -> None:
     from whorl.inspector.views import drawing
 
     columns = width() or 120
     if source.pid is None:
-        lines = drawing.overview(pictures, columns)
+        lines = drawing.overview(pictures, columns, None if ended else drawing.MOST_ENDED)
     else:
         lines = drawing.details(pictures[0], columns)
     _echo(line.text for line in lines)
@@ -154,7 +156,7 @@ def metrics(pid: int, form: str, labels: tuple[str, ...]) -> None:
     earlier = None
     reading = Reading.of(finding.recording_of(pid, events=0))
     if reading.found.is_living:
-        time.sleep(ONCE_INTERVAL)
+        time.sleep(METRICS_INTERVAL)
         earlier, reading = reading, Reading.of(finding.recording_of(pid, events=0))
     families = exposition.families(reading, added, earlier)
     click.echo(

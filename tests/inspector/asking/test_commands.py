@@ -104,6 +104,19 @@ def test_the_tasks_of_a_process_are_shown(begin: Begin) -> None:
     assert run("tasks", process.pid, "--tree", "--json")[0] == 2
 
 
+def test_tasks_that_are_alike_are_counted(begin: Begin) -> None:
+    process, port = begin()
+    code, output, errors = run("tasks", process.pid, "--summary", columns=160)
+    assert (code, errors) == (0, "")
+    lines = output.splitlines()
+    assert lines[0] == f"process {process.pid}: 2 tasks in 2 groups"
+    assert lines[2].split() == ["COUNT", "COROUTINE", "AT", "ONE", "WAITS", "FOR"]
+    assert f"data from 127.0.0.1:{port}" in output
+    found = json.loads(run("tasks", process.pid, "--summary", "--json")[1])["loops"][0]
+    assert sorted((row["count"], row["coro"]) for row in found) == [(1, "main"), (1, "reader")]
+    assert run("tasks", process.pid, "--summary", "--tree")[0] == 2
+
+
 def test_the_handles_of_a_process_are_shown(begin: Begin) -> None:
     process, port = begin()
     code, output, errors = run("handles", process.pid)
@@ -156,6 +169,24 @@ def test_wrong_usage_is_code_2() -> None:
     assert run("tasks")[0] == 2
     assert run("tasks", "x")[0] == 2
     assert run("handles", 0)[0] == 2
+    for name in ("abc", "1.5", "-1", "9" * 30):
+        code, _, errors = run("top", "--", name)
+        assert code == 2
+        assert f"'{name}' is not the number of a process" in errors
+
+
+def test_a_process_that_has_ended_and_was_not_waited_for_has_ended(begin: Begin) -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    for name in ("tasks", "stalls", "top"):
+        code, _, errors = run(name, process.pid)
+        assert code == 3
+        assert "has ended" in errors or "no recording" in errors
+    process.wait()
+    process, _ = begin()
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert run("stalls", process.pid)[:2] == (0, f"process {process.pid}, which has died: no stalls\n")
 
 
 def test_a_process_that_died_leaves_a_file_that_nobody_takes_for_living(begin: Begin, tmp_path: Path) -> None:

@@ -13,7 +13,17 @@ import pytest
 
 import whorl
 from tests.aio.test_guide import examples_of
-from whorl.inspector.tables.tasks import SHOWN_ALIKE, TaskFigures, rows, stack, states, tasks, tree, tree_of
+from whorl.inspector.tables.tasks import (
+    SHOWN_ALIKE,
+    Fold,
+    TaskFigures,
+    rows,
+    stack,
+    states,
+    tasks,
+    tree,
+    tree_of,
+)
 from whorl.inspector.tables.waits import TaskWait
 
 
@@ -293,3 +303,24 @@ def test_task_that_fails_while_it_is_looked_at_is_told_of_by_its_loop(kind: str)
 
     whorl.run(main(), tasks=kind)
     assert threads == [threading.get_ident()]
+
+
+def test_tasks_at_the_same_line_that_wait_alike_are_one_group() -> None:
+    async def handle(lock: asyncio.Lock) -> None:
+        async with lock:
+            await asyncio.sleep(60)
+
+    async def main() -> list[tuple[int, str, str]]:
+        lock = asyncio.Lock()
+        made = [asyncio.create_task(handle(lock)) for _ in range(5)]
+        await asyncio.sleep(0)
+        fold = Fold()
+        for row in rows(asyncio.get_running_loop()):
+            fold.add(row)
+        for task in made:
+            task.cancel()
+        return [(group.count, group.coro.rpartition(".")[2], group.kind) for group in fold.rows()]
+
+    found = whorl.run(main())
+    assert found[0] == (4, "handle", "lock")
+    assert sorted(found[1:]) == [(1, "handle", "timer"), (1, "main", "")]

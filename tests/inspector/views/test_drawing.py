@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 
 import pytest
 
@@ -136,7 +136,9 @@ def test_sizes_have_units() -> None:
     [
         (["/usr/bin/python3", "-u", "/srv/app/service.py", "--port", "1"], "service.py --port 1"),
         (["python", "-X", "dev", "-m", "uvicorn", "app:app"], "uvicorn app:app"),
-        (["python", "-c", "import x"], "python -c"),
+        (["python", "-c", "import x"], "python -c import x"),
+        (["python", "-c"], "python -c"),
+        (["python", "-c", "from multiprocessing.spawn import spawn_main"], "a worker of multiprocessing"),
         (["/opt/bin/gunicorn"], "gunicorn"),
         ([], "python"),
     ],
@@ -158,7 +160,20 @@ def test_bar_is_filled_to_its_share() -> None:
 
 
 def test_details_and_stalls_say_that_callbacks_waited_for_a_processor() -> None:
-    process = dataclasses.replace(alone(two_loops()), starved=40)
+    process = replace(alone(two_loops()), starved=40)
     words = "40 callbacks took long only because other programs had the processor"
     assert words in drawn(drawing.details(process, 80, height=23))
     assert words in drawn(drawing.stalls(process, 80))
+
+
+def test_overview_shows_the_last_of_the_ended_and_how_many_more_there_are() -> None:
+    made = Made()
+    made.loop(updated_ns=NOW)
+    dead = [replace(alone(made, state="died"), pid=100 + number) for number in range(9)]
+    living = alone(two_loops())
+    lines = drawing.overview([living, *dead], 80, drawing.MOST_ENDED)
+    assert [line.key[0] for line in lines if line.key is not None and line.key[0] >= 100] == [100, 101, 102]
+    assert lines[-1].text.strip() == "and 6 more that have ended: d or --ended shows them"
+    everyone = drawn(drawing.overview([living, *dead], 80))
+    assert "108" in everyone
+    assert "more that" not in everyone

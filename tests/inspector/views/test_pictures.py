@@ -169,3 +169,10 @@ def test_reading_of_a_dead_process_is_that_of_its_last_sign_of_life() -> None:
     found = Found("/recorded", 7, 0, "died", Recording(bytes(made.memory)))
     assert Reading.of(found).now_ns == 7 * S
     assert Reading.of(found._replace(state="running")).now_ns <= time.monotonic_ns()
+
+
+def test_handle_without_a_descriptor_is_named_without_one() -> None:
+    made = Made()
+    for number in (7, 0xFFFFFFFF):
+        made.event(NOW - S, S // 2, layout.CALLBACK, made.name("Transport") << 32 | number, layout.IO)
+    assert {long.name for long in alone(made).longest} == {"Transport of fd 7", "Transport"}

@@ -392,6 +392,19 @@ def _tasks(source: Any, request: Request) -> Answer:
     return _of_each_loop(source, tasks.rows)
 
 
+def _folded(source: Any, request: Request) -> Answer:
+    folds: dict[int, tasks.Fold] = {}
+    for line in _of_each_loop(source, tasks.rows):
+        fold = folds.setdefault(line["loop"], tasks.Fold())
+        for row in line["rows"]:
+            fold.add(row)
+        yield {"loop": line["loop"], "rows": []}  # A sign of life.
+    for place, fold in folds.items():
+        for group in fold.rows():
+            yield {"loop": place, "rows": [group]}
+    return max([len(_open_loops(source)), *(place + 1 for place in folds)])
+
+
 def _handles(source: Any, request: Request) -> Answer:
     return _of_each_loop(source, handles.rows)
 
@@ -426,6 +439,7 @@ def _stalls(source: Any, request: Request) -> Answer:
 TABLES: dict[str, Callable[[Any, Request], Answer]] = {
     "hello": _hello,
     "tasks": _tasks,
+    "folded": _folded,
     "handles": _handles,
     "stack": _stack,
     "stalls": _stalls,

@@ -115,7 +115,7 @@ def _interpreter(pid: int) -> str:
         path = os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)")
         is_here = os.path.samefile(path, f"/proc/{pid}/exe")
     except PermissionError:
-        raise Refused(_NO_RIGHT.format(pid=pid)) from None
+        raise _no_right(pid) from None
     except OSError:
         is_here, path = False, ""
     if not _PYTHON.fullmatch(os.path.basename(path)) and path:
@@ -125,10 +125,14 @@ def _interpreter(pid: int) -> str:
     return path
 
 
-_NO_RIGHT = (
-    "this process may not look into process {pid}: see /proc/sys/kernel/yama/ptrace_scope (1 allows only"
-    " children, 0 all of the user), or run as root"
-)
+def _no_right(pid: int) -> Refused:
+    """Return the refusal by the system."""
+    if os.geteuid() == 0:
+        why = "root has no CAP_SYS_PTRACE here, or the process is protected, as process 1 may be"
+    else:
+        scope = "1 allows only children, 0 all of the user"
+        why = f"see /proc/sys/kernel/yama/ptrace_scope ({scope}), or run as root"
+    return Refused(f"this process may not look into process {pid}: {why}")
 
 
 def _check(pid: int, python: str) -> None:
@@ -161,7 +165,7 @@ def _request(pid: int, python: str, script: str) -> None:
     """Ask a process to run a file. Raises Refused."""
     found = _run(python, HELPER, str(pid), script)
     if found is None or found.startswith("permission "):
-        raise Refused(_NO_RIGHT.format(pid=pid))
+        raise _no_right(pid)
     if found:
         raise Refused(f"process {pid} refused: {found.removeprefix('failed ')}")
 

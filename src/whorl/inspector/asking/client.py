@@ -171,6 +171,8 @@ def user_of(pid: int) -> int:
         user = os.stat(f"/proc/{pid}").st_uid
     except OSError:
         raise NotInspected(f"there is no process {pid}") from None
+    if directory.state_of(pid) in ("Z", "X"):
+        raise NotInspected(f"process {pid} has ended, and its parent has not noticed it yet")
     if os.geteuid() not in (user, 0):
         raise NotOurs(pid)
     return user

@@ -22,10 +22,25 @@ from whorl.inspector.recordings.recording import NotARecording
 from whorl.inspector.tables import handles as handles_
 from whorl.inspector.tables import tasks as tasks_
 from whorl.inspector.tables.handles import HandleFigures
-from whorl.inspector.tables.tasks import TaskFigures, cut, summary, tree_of, wait_text
+from whorl.inspector.tables.tasks import AlikeTasks, TaskFigures, cut, summary, tree_of, wait_text
 from whorl.inspector.tables.wording import count, escaped, shown, starved
 
-PID = click.argument("pid", type=click.IntRange(1))
+
+class Pid(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """The number of a process."""
+
+    name = "number of a process"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number."""
+        if isinstance(value, int):
+            return value
+        if not (value.isascii() and value.isdecimal()) or not 0 < len(value.lstrip("0")) < 11:
+            self.fail(f"'{value}' is not the number of a process", param, ctx)
+        return int(value)
+
+
+PID = click.argument("pid", type=Pid())
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
 #: The narrowest that a column is made, to leave room for the last one.
 NARROWEST = 8
@@ -60,8 +75,9 @@ def reporting(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--tree", "as_tree", is_flag=True, help="Each task under the one that waits for it.")
 @AS_JSON
 @click.option("--waiting-for", type=click.IntRange(0), metavar="FD", help="Only those that wait for it.")
+@click.option("--summary", "folded", is_flag=True, help="How many are at the same line, and wait alike.")
 @reporting
-def tasks(pid: int, as_tree: bool, as_json: bool, waiting_for: int | None) -> None:
+def tasks(pid: int, as_tree: bool, as_json: bool, waiting_for: int | None, folded: bool) -> None:
     """Show the tasks of a process, and what each waits for.
 
     The process must be inspected: started with WHORL_INSPECT=1 or `whorl run --inspect`. It answers while its
@@ -69,6 +85,10 @@ def tasks(pid: int, as_tree: bool, as_json: bool, waiting_for: int | None) -> No
     """
     if as_tree and (as_json or waiting_for is not None):
         raise click.UsageError("--tree goes with no other option")
+    if folded:
+        if as_tree or waiting_for is not None:
+            raise click.UsageError("--summary goes with --json only")
+        return _show_folded(pid, as_json)
     with counting("tasks") as told:
         loops = [tasks_.arranged(rows) for rows in client.rows(pid, "tasks", TaskFigures, told)]
     if waiting_for is not None:
@@ -86,6 +106,21 @@ def tasks(pid: int, as_tree: bool, as_json: bool, waiting_for: int | None) -> No
             click.echo("\n" + table(names, rows, last=0.3))
     if not loops:
         click.echo(f"process {pid}: no loop has run yet")
+
+
+def _show_folded(pid: int, as_json: bool) -> None:
+    """Show how many tasks are alike. The process counts them, so that few rows are sent."""
+    with counting("groups of tasks") as told:
+        loops = client.rows(pid, "folded", AlikeTasks, told)
+    if as_json:
+        click.echo(json.dumps({"pid": pid, "loops": loops}, default=vars))
+        return
+    for number, found in enumerate(loops):
+        tasks_found = count(sum(row.count for row in found), "task")
+        _headline(pid, number, len(loops), f"{tasks_found} in {count(len(found), 'group')}")
+        names = ["COUNT", "COROUTINE", "AT", "ONE WAITS FOR"]
+        rows = [[f"{row.count:,}", row.coro, _place(row), row.text or f"({row.state})"] for row in found]
+        click.echo("\n" + table(names, rows, last=0.3))
 
 
 @contextlib.contextmanager
@@ -112,7 +147,7 @@ def _headline(pid: int, number: int, of: int, text: str) -> None:
     click.echo(("\n" if number else "") + f"process {pid}{f', loop {number + 1}' if of > 1 else ''}: {text}")
 
 
-def _place(row: TaskFigures) -> str:
+def _place(row: TaskFigures | AlikeTasks) -> str:
     return "" if row.where is None else f"{row.where[0].rpartition('/')[2]}:{row.where[1]}"
 
 

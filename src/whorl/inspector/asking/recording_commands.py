@@ -10,7 +10,7 @@ import click
 
 from whorl.core.recording import layout
 from whorl.inspector.asking import finding
-from whorl.inspector.asking.commands import reporting
+from whorl.inspector.asking.commands import PID, reporting
 from whorl.inspector.recordings.output import written
 from whorl.inspector.recordings.recording import Recording, read_file
 
@@ -54,7 +54,7 @@ def _opened(path: str) -> Any:
 
 
 @click.command()
-@click.argument("pid", type=click.IntRange(1))
+@PID
 @click.option("-o", "--output", metavar="FILE", help="The file; by default whorl-PID.recording.")
 @reporting
 def dump(pid: int, output: str | None) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any, NamedTuple
 
-from whorl.inspector.asking import client
+from whorl.inspector.asking import client, directory
 from whorl.inspector.asking.finding import Found, recording_of
 from whorl.inspector.recordings.doing import all_stalls, doing, lengthened
 from whorl.inspector.recordings.recording import NotARecording, read_file
@@ -33,10 +32,11 @@ def stalls_of(source: str) -> Stalls:
         found: Found | None = recording_of(pid)
     except client.NotInspected:
         found = None
-    if (found is None or not found.is_living) and os.path.exists(f"/proc/{pid}"):
+    if (found is None or not found.is_living) and directory.state_of(pid) not in ("", "Z", "X"):
         # It has no recording, and that of a process which had the same number is not meant.
         return Stalls(f"process {pid}", pid, _answered(pid))
     if found is None:
+        client.user_of(pid)
         raise client.NotInspected(f"there is no process {pid}, and no recording of one")
     title = f"process {pid}" + ("" if found.state == "running" else f", which {_STATES[found.state]}")
     if found.namespace is not None:

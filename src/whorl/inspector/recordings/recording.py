@@ -30,6 +30,8 @@ LARGEST = layout.offsets(0)[-1] + layout.MOST_RING
 _MOST = (1024, 16 << 20, 1024)
 #: No number is greater, nor less than its negative.
 FAR = 1 << 61
+#: The descriptor of a handle that has none yet, or no longer.
+NO_DESCRIPTOR = 0xFFFFFFFF
 #: The fields of a stall that are numbers.
 _NUMBERS = ("number", "thread", "began_ns", "length_ns", "running_ns", "starved_ns", "asleep_ns", "gc_ns")
 _FIELDS = struct.Struct(f"<{len(layout.LOOP_FIELDS)}q")

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from whorl.core.recording import layout
 from whorl.inspector.recordings.doing import doing
-from whorl.inspector.recordings.recording import Event, RecordedLoop, Recording
+from whorl.inspector.recordings.recording import NO_DESCRIPTOR, Event, RecordedLoop, Recording
 from whorl.inspector.recordings.stall import RecordedStall, stalls_of
 from whorl.inspector.recordings.timeline import NESTED, Span, Timeline, program
 from whorl.inspector.tables.wording import shown
@@ -30,8 +30,6 @@ COUNTERS = {
     layout.UTILIZATION: "utilization in percent",
 }
 RATES = (layout.BYTES_IN, layout.BYTES_OUT)
-#: The descriptor of a handle that has none yet, or no longer.
-NO_DESCRIPTOR = 0xFFFFFFFF
 #: Timers that were less late are left out, in nanoseconds.
 SHORTEST_LATE_NS = 1_000_000
 LOST_BEGIN = "it began before the trace"

@@ -55,6 +55,18 @@ class TaskFigures:
     self_wakes: int | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class AlikeTasks:
+    """The tasks at one line that wait for the same kind of thing; `text` is the wait of one of them."""
+
+    count: int
+    coro: str
+    state: str
+    where: tuple[str, int, str] | None
+    kind: str
+    text: str
+
+
 _TIMES = ("steps", "busy_ns", "scheduled_ns", "idle_ns", "longest_ns", "wakes", "self_wakes")
 
 
@@ -95,6 +107,27 @@ def _give_back(loop: Any, task: Any) -> None:
 def arranged(found: list[TaskFigures]) -> list[TaskFigures]:
     """Return the rows of a table in the order of their names, with those as parents that wait for them."""
     return sorted(_with_parents(found), key=lambda figures: (len(figures.name), figures.name))
+
+
+class Fold:
+    """Tasks counted by what is alike: their coroutine, their line, their state, the kind of their wait."""
+
+    def __init__(self) -> None:
+        self._first: dict[Any, TaskFigures] = {}
+        self._counts: collections.Counter[Any] = collections.Counter()
+
+    def add(self, row: TaskFigures) -> None:
+        """Count a task."""
+        kind = "" if row.waits_for is None else row.waits_for.kind
+        key = (row.coro, row.where, row.state, kind)
+        self._first.setdefault(key, row)
+        self._counts[key] += 1
+
+    def rows(self) -> Iterator[AlikeTasks]:
+        """Yield the groups, the largest first."""
+        for key, number in self._counts.most_common():
+            coro, where, state, kind = key
+            yield AlikeTasks(number, coro, state, where, kind, wait_text(self._first[key]))
 
 
 def states(loop: Any) -> dict[str, int]:

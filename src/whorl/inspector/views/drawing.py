@@ -16,6 +16,7 @@ from whorl.inspector.views.pictures import LoopPicture, ProcessPicture, Times
 BUSY = 0.9  # the utilization from which a bar is shown as one of a loop that has no time left
 WARM = 0.6
 LEAST_WIDTH = 66
+MOST_ENDED = 3  # processes that have ended are shown beside those that go on
 BLOCKS = " ▏▎▍▌▋▊▉█"
 SPARKS = "▁▂▃▄▅▆▇█"
 
@@ -166,10 +167,16 @@ def program_of(command: Sequence[str]) -> str:
         if words[:1] == ["-m"]:
             words.pop(0)
         elif words[:1] == ["-c"]:
-            return "python -c"
+            return _program_of_code("".join(words[1:2]))
     if not words:
         return "python"
     return " ".join([words[0].rpartition("/")[2] or words[0], *words[1:]])
+
+
+def _program_of_code(code: str) -> str:
+    """Return the name of a program that is the text of a command line."""
+    is_worker = code.startswith("from multiprocessing.")
+    return "a worker of multiprocessing" if is_worker else f"python -c {code}".rstrip()
 
 
 def _program_in(process: ProcessPicture) -> str:
@@ -177,8 +184,14 @@ def _program_in(process: ProcessPicture) -> str:
     return where + program_of(process.command)
 
 
-def overview(pictures: Sequence[ProcessPicture], width: int) -> list[Line]:
-    """Return the table of all processes: a line for each loop, and one more for each that is stuck."""
+def overview(pictures: Sequence[ProcessPicture], width: int, most_ended: int | None = None) -> list[Line]:
+    """Return the table of all processes: a line for each loop, and one more for each that is stuck.
+
+    Of those that have ended, only so many are shown.
+    """
+    ended = [process for process in pictures if not process.is_living]
+    hidden = [] if most_ended is None else ended[most_ended:]
+    pictures = [process for process in pictures if process not in hidden]
     terminal = width
     width = max(LEAST_WIDTH, width)
     if not pictures:
@@ -228,6 +241,9 @@ def overview(pictures: Sequence[ProcessPicture], width: int) -> list[Line]:
             if (trouble := _trouble(loop)) is not None:
                 found.append(line(" " * 8, Piece(cut(trouble, width - 8), "alarm"), key=key))
         found += _left_out(process)
+    if hidden:
+        text = f"and {len(hidden):,} more that have ended: d or --ended shows them"
+        found.append(line(" " * 8, Piece(text, "dim")))
     return clipped(found, terminal)
 
 

@@ -74,6 +74,7 @@ class Live(App[None]):
         Binding("escape", "leave", "Back", key_display="esc", priority=True),
         Binding("s", "stalls", "Stalls"),
         Binding("t", "tasks", "Tasks"),
+        Binding("d", "ended", "Ended"),
         Binding("p", "pause", "Pause"),
         Binding("q", "quit", "Quit"),
         Binding("ctrl+c", "quit", show=False, priority=True),
@@ -104,6 +105,7 @@ class Live(App[None]):
         self._tasks: list[str] = []
         self._trouble = ""  # why there is no newer picture
         self._is_paused = False
+        self._most_ended: int | None = drawing.MOST_ENDED
 
     @property
     def process(self) -> ProcessPicture | None:
@@ -167,7 +169,7 @@ class Live(App[None]):
     # Drawing.
 
     def _overview(self) -> list[Line]:
-        return drawing.overview(self._processes, self.size.width)
+        return drawing.overview(self._processes, self.size.width, self._most_ended)
 
     def _details(self, height: int) -> list[Line]:
         if self._process is None:
@@ -273,6 +275,12 @@ class Live(App[None]):
 
     def _show_tasks(self, lines: list[str]) -> None:
         self._tasks = lines
+        self._draw()
+
+    def action_ended(self) -> None:
+        """Show all processes that have ended, or only the last ones."""
+        self._most_ended = drawing.MOST_ENDED if self._most_ended is None else None
+        self._keep_choice()
         self._draw()
 
     def action_pause(self) -> None:

@@ -15,7 +15,7 @@ from whorl.core.metrics import Histogram
 from whorl.core.recording import layout
 from whorl.inspector.asking.finding import Found
 from whorl.inspector.recordings.doing import lengthened
-from whorl.inspector.recordings.recording import Event, RecordedLoop, Recording
+from whorl.inspector.recordings.recording import NO_DESCRIPTOR, Event, RecordedLoop, Recording
 from whorl.inspector.tables.wording import shown
 
 #: A callback is shown as one that is stuck when it runs for as long.
@@ -390,7 +390,7 @@ class _Events:
 
     def _call_name(self, event: Event) -> str:
         name = self._name(event.name_id) or "?"
-        is_io = event.kind == layout.CALLBACK and event.flags & layout.IO
+        is_io = event.kind == layout.CALLBACK and event.flags & layout.IO and event.number != NO_DESCRIPTOR
         return f"{name} of fd {event.number}" if is_io else name
 
     def busiest(self) -> list[Busy]:

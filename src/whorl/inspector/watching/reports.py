@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from whorl.inspector.tables.wording import count
 from whorl.inspector.watching.stalls import Stall
 from whorl.inspector.watching.watched import LongTurn, WatchedLoop
 
@@ -124,7 +125,7 @@ class Reports:
         None is logged while the log blocks.
         """
         now = time.monotonic_ns()
-        more = f"\n(and {self._unlogged} more stalls)" if self._unlogged else ""
+        more = f"\n(and {count(self._unlogged, 'more stall')})" if self._unlogged else ""
         is_quiet = now - self._logged_ns >= QUIET_NS
         if is_quiet and self._tell(functools.partial(logger.warning, "%s%s", stall.text(), more)):
             self._unlogged, self._latest, self._logged_ns = 0, None, now
